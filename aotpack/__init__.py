@@ -1,0 +1,26 @@
+"""aotpack: an ahead-of-time kernel packager for PyTorch models."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aotpack.errors import AotpackError
+    from aotpack.pipeline import build, compile
+    from aotpack.target import Target
+
+__version__ = "0.1.0"
+__all__ = ["AotpackError", "Target", "build", "compile"]
+
+_HOME = {
+    "AotpackError": "aotpack.errors",
+    "Target": "aotpack.target",
+    "build": "aotpack.pipeline",
+    "compile": "aotpack.pipeline",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: workers and the CLI's help need no torch."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'aotpack' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -1,0 +1,81 @@
+"""The command line: picks the verb, reads its options, turns errors into a message and a code.
+
+Exit codes: 0 done, 1 build or check failed, 2 a wrong command line, 130 interrupted.
+"""
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from types import FrameType
+from typing import NoReturn
+
+from aotpack import __version__
+from aotpack.errors import AotpackError, UsageError
+from aotpack.runtime.errors import AotpackError as PackageError
+
+VERBS = {
+    "build": "package a model as a wheel (the default: aotpack MODEL -o DIR)",
+    "inspect": "what is inside a wheel: kernels, sizes, memory, weights",
+    "verify": "check a wheel's answers, and that it compiles nothing",
+    "bench": "time a wheel on its golden inputs",
+    "doctor": "what this machine can build and run, and what is missing",
+    "show": "the stage products of a model as text",
+}
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Complains in one line: what was found and what is accepted."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with the code of a wrong command line."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; the verb may be left out before MODEL."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help"):
+        print(_overview())
+        return 0 if words else 2
+    if words[0] == "--version":
+        print(f"aotpack {__version__}")
+        return 0
+    verb = words.pop(0) if words[0] in VERBS else "build"
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return _run(verb, words)
+    except UsageError as error:
+        print(f"aotpack {verb}: {error}", file=sys.stderr)
+        return 2
+    except (AotpackError, PackageError) as error:
+        print(f"aotpack {verb}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"aotpack {verb}: interrupted; nothing was left behind", file=sys.stderr)
+        return 130
+
+
+def _run(verb: str, words: Sequence[str]) -> int:
+    """Import only the verb at hand: help and small commands need no torch."""
+    command = import_module(f"aotpack.commands.{verb}")
+    parser = OneLineParser(prog=f"aotpack {verb}", description=command.__doc__, allow_abbrev=False)
+    command.add_arguments(parser)
+    code: int = command.run(parser.parse_args(words))
+    return code
+
+
+def _overview() -> str:
+    rows = "\n".join(f"  {verb:10}{text}" for verb, text in VERBS.items())
+    return (
+        "usage: aotpack MODEL -o DIR [options]\n       aotpack VERB ...\n\n"
+        f"Packages a PyTorch model as a wheel that needs no compiler.\n\n{rows}\n\n"
+        "MODEL is model.py, model.py:attr, package.module:attr or model.pt2.\n"
+        "aotpack VERB --help tells more; aotpack --version the version."
+    )
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """A request to end is an interrupt: what was begun is cleaned up."""
+    raise KeyboardInterrupt

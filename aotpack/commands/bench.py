@@ -1,0 +1,26 @@
+"""Time the calls of a wheel on its golden inputs; needs a GPU."""
+
+import argparse
+from pathlib import Path
+
+from aotpack.commands.model_options import positive
+from aotpack.commands.shipped import shipped_runtime
+from aotpack.commands.wheel_file import unpacked
+from aotpack.errors import AotpackError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``aotpack bench``."""
+    parser.add_argument("wheel", metavar="WHEEL", type=Path)
+    parser.add_argument("--device", type=int, default=0, help="number of the GPU (default 0)")
+    parser.add_argument("--repeat", type=positive, default=100, help="calls to time (default 100)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """The wheel's own bench, from a temporary folder."""
+    with unpacked(options.wheel) as package, shipped_runtime(package) as runtime:
+        try:
+            code: int = runtime.command.bench(package, options.device, None, options.repeat)
+        except runtime.AotpackError as error:
+            raise AotpackError(str(error)) from error
+    return code

@@ -1,0 +1,53 @@
+"""Package a model as one wheel that needs a GPU driver and no compiler."""
+
+import argparse
+from contextlib import ExitStack
+from pathlib import Path
+
+from aotpack.commands.model_options import MODEL_HELP, add_trace_options, load_source, positive
+from aotpack.progress import Bar, terminal_reporter
+from aotpack.target import DEFAULT_TARGETS, parse_targets
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``aotpack build``."""
+    defaults = ",".join(map(str, DEFAULT_TARGETS))
+    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    parser.add_argument("-o", "--out", metavar="DIR", type=Path, required=True, help="where to")
+    parser.add_argument(
+        "--target",
+        action="append",
+        metavar="LIST",
+        help=f"sm_90, 9.0, interpreter, native, all; commas; repeatable (default {defaults})",
+    )
+    parser.add_argument("--name", help="name of the package (default: the model file's)")
+    parser.add_argument("--version", help="its version (default: the model file's, or 0.1.0)")
+    parser.add_argument(
+        "--weights",
+        choices=("embed", "sidecar", "none"),
+        default="embed",
+        help="in the wheel, beside it, or left out (default embed)",
+    )
+    parser.add_argument("--jobs", type=positive, metavar="N", help="kernels compiled at once")
+    add_trace_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Build, then say what was written and where the time went."""
+    targets = parse_targets(options.target) if options.target else DEFAULT_TARGETS
+    with ExitStack() as stack:
+        reporter = terminal_reporter()
+        if isinstance(reporter, Bar):
+            stack.enter_context(reporter)
+        reporter.begin("load the model")
+        source = load_source(options, options.name, options.version)
+        from aotpack.pipeline import Between, to_emitted  # imports torch
+
+        between = Between(reporter)
+        emitted = to_emitted(
+            source, targets, options.out, between, weights=options.weights, jobs=options.jobs
+        )
+    times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in between.seconds.items())
+    print(f"{emitted.wheel}  {emitted.wheel.stat().st_size:,} bytes")
+    print(f"for {', '.join(map(str, targets))}; {times}")
+    return 0

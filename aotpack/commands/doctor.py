@@ -1,0 +1,88 @@
+"""What this machine can build and run, and what is missing."""
+
+import argparse
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from aotpack.errors import AotpackError
+from aotpack.knobs import read_knobs
+from aotpack.target import INTERPRETER, SUPPORTED_ARCHES, device_arch
+
+_BUILD_PACKAGES = ("torch", "triton", "jinja2", "safetensors", "setuptools", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fact; ``missing`` says what to do when it stands in the way of a build."""
+
+    name: str
+    value: str
+    missing: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """``aotpack doctor`` has no options."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the findings; 1 when this machine cannot build."""
+    findings = [
+        Finding("python", platform.python_version()),
+        *map(_package, _BUILD_PACKAGES),
+        _assemblers(),
+        _cache(),
+        _gpu(),
+    ]
+    for finding in findings:
+        print(f"{finding.name:12} {finding.value}")
+    missing = [finding.missing for finding in findings if finding.missing]
+    targets = ", ".join([*(f"sm_{arch}" for arch in SUPPORTED_ARCHES), str(INTERPRETER)])
+    print(f"{'can build':12} {'nothing' if missing else targets}")
+    for text in missing:
+        print(f"missing: {text}")
+    return 1 if missing else 0
+
+
+def _package(name: str) -> Finding:
+    try:
+        return Finding(name, version(name))
+    except PackageNotFoundError:
+        return Finding(name, "not installed", f"{name}: pip install {name}")
+
+
+def _assemblers() -> Finding:
+    """The assemblers that come with triton, by the way a build finds them."""
+    try:
+        from aotpack.precompile.compilers import compiler_versions  # triton may be absent
+    except ImportError:
+        return Finding("ptxas", "not found", "ptxas: it comes with triton")
+    try:
+        found = {name: text for name, text in compiler_versions().items() if name != "triton"}
+    except AotpackError as error:
+        return Finding("ptxas", "does not run", str(error))
+    return Finding("ptxas", ", ".join(sorted(set(found.values()))))
+
+
+def _cache() -> Finding:
+    folder = read_knobs().cache
+    if folder is None:
+        return Finding("cache", "off (AOTPACK_CACHE)")
+    nearest = next(place for place in (folder, *folder.parents) if place.exists())
+    is_writable = nearest.is_dir() and os.access(nearest, os.W_OK)
+    entries = sum(1 for path in (folder / "kernels").rglob("*") if path.is_file())
+    note = (
+        f"{entries} kernels" if is_writable else "cannot be written to: builds compile everything"
+    )
+    return Finding("cache", f"{folder} ({note})")
+
+
+def _gpu() -> Finding:
+    """A GPU is no need of a build: its absence is stated, not complained about."""
+    arch = device_arch()
+    if arch is not None:
+        return Finding("gpu", f"sm_{arch}")
+    driver = "no NVIDIA driver" if not Path("/proc/driver/nvidia").exists() else "a driver, no GPU"
+    return Finding("gpu", f"{driver}: can build, cannot run but with --device interpreter")

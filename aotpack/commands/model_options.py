@@ -1,0 +1,56 @@
+"""The options that say which model is meant and how it is traced: of build, show and verify."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from aotpack.ir.dtypes import DType
+
+if TYPE_CHECKING:
+    from aotpack.pipeline import Source
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+MODEL_HELP = "model.py, model.py:attr, package.module:attr or model.pt2"
+
+
+def add_trace_options(parser: argparse.ArgumentParser) -> None:
+    """Options of the first stage."""
+    parser.add_argument(
+        "--dynamic",
+        action="append",
+        default=[],
+        metavar="ARG:AXIS=NAME[LOW:HIGH]",
+        help="a dynamic dimension, such as x:0=batch[1:64]; repeatable",
+    )
+    parser.add_argument("--dtype", choices=FLOATS, help="cast weights and floating inputs first")
+    parser.add_argument("--strict", action="store_true", help="torch.export's strict mode")
+
+
+def positive(text: str) -> int:
+    """A whole number from 1, for argparse."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"found {text!r}, accepted is a whole number from 1")
+    return int(text)
+
+
+def load_source(
+    options: argparse.Namespace, name: str | None = None, version: str | None = None
+) -> "Source":
+    """The model that ``options.model`` names, with the command line's changes."""
+    from aotpack.pipeline import Source  # torch takes seconds: wrong options come first
+    from aotpack.trace import load_model, merge_dynamic, parse_dynamic
+
+    extra = parse_dynamic(options.dynamic)
+    loaded = load_model(options.model)
+    dynamic = loaded.dynamic_shapes
+    if extra:
+        dynamic = merge_dynamic(loaded.module, loaded.args, loaded.kwargs, dynamic, extra)
+    return Source(
+        module=loaded.module,
+        args=loaded.args,
+        kwargs=loaded.kwargs,
+        dynamic_shapes=dynamic,
+        name=name or loaded.name,
+        version=version or loaded.version,
+        dtype=DType(options.dtype) if options.dtype else None,
+        strict=options.strict,
+    )

@@ -1,0 +1,64 @@
+"""Check a wheel: its files, its answers on golden data, and that a call compiles nothing."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from aotpack.commands.model_options import add_trace_options, load_source
+from aotpack.commands.shipped import shipped_runtime
+from aotpack.commands.wheel_file import unpacked
+from aotpack.errors import AotpackError, VerifyError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``aotpack verify``."""
+    parser.add_argument("wheel", metavar="WHEEL", type=Path)
+    parser.add_argument(
+        "--against", dest="model", metavar="MODEL", help="compare with this model run eagerly"
+    )
+    parser.add_argument(
+        "--device",
+        choices=("cuda", "interpreter"),
+        default="cuda",
+        help="the first GPU, or Triton's interpreter on the processor (default cuda)",
+    )
+    add_trace_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the checks; 1 when one of them fails."""
+    with unpacked(options.wheel) as package:
+        if options.model is not None:
+            record_eager(options, package)
+        with shipped_runtime(package) as runtime:
+            try:
+                report = runtime.verify(package, device_port(options.device, package))
+            except runtime.AotpackError as error:
+                raise AotpackError(str(error)) from error
+    print(report)
+    if not report.is_passed:
+        raise VerifyError(f"{options.wheel} failed the checks above on {options.device}")
+    return 0
+
+
+def device_port(name: str, package: Path) -> Any:
+    """The first GPU's number, or the interpreter over the package's kernel texts."""
+    if name == "cuda":
+        return 0
+    from aotpack.precompile.interpreter import InterpreterDevice  # imports triton
+
+    return InterpreterDevice(package)
+
+
+def record_eager(options: argparse.Namespace, package: Path) -> None:
+    """Put what the model computes now in the place of the golden data recorded at the build."""
+    from aotpack.emit.package import golden_content  # the next import takes torch's seconds
+    from aotpack.pipeline import Between, to_traced
+
+    golden = to_traced(load_source(options), Between()).golden
+    golden_content(golden).write(package)
+    file = package / "manifest.json"
+    manifest = json.loads(file.read_bytes())
+    manifest["golden"]["eager_errors"] = list(golden.eager_errors)
+    file.write_text(json.dumps(manifest))

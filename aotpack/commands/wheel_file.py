@@ -1,0 +1,79 @@
+"""A wheel on disk: is it one of ours, is it whole, what does its manifest say."""
+
+import base64
+import csv
+import hashlib
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from aotpack.errors import AotpackError, UsageError
+from aotpack.runtime.manifest import Manifest, read_manifest
+
+
+@contextmanager
+def opened(wheel: Path) -> Iterator[zipfile.ZipFile]:
+    """The wheel as a zip file; damage found while reading is an AotpackError."""
+    if not wheel.is_file():
+        raise UsageError(
+            f"reading {wheel}: there is no such file; a wheel built by aotpack is accepted"
+        )
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            yield archive
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise _damaged(wheel, str(error)) from error
+
+
+def package_name(wheel: Path, archive: zipfile.ZipFile) -> str:
+    """The import name of the package inside."""
+    for name in archive.namelist():
+        path = PurePosixPath(name)
+        if len(path.parts) == 2 and path.name == "manifest.json":
+            return path.parts[0]
+    raise UsageError(f"reading {wheel}: it holds no aotpack package (no manifest.json was found)")
+
+
+@contextmanager
+def unpacked(wheel: Path) -> Iterator[Path]:
+    """The package's folder in a temporary place, each file checked against the wheel's RECORD."""
+    with opened(wheel) as archive, tempfile.TemporaryDirectory(prefix="aotpack-") as place:
+        name = package_name(wheel, archive)
+        archive.extractall(place)
+        _check_record(wheel, archive, Path(place))
+        yield Path(place, name)
+
+
+@contextmanager
+def manifest_of(wheel: Path) -> Iterator[tuple[Manifest, zipfile.ZipFile, str]]:
+    """The manifest alone, without unpacking weights; with the archive and the package's name."""
+    with opened(wheel) as archive, tempfile.TemporaryDirectory(prefix="aotpack-") as place:
+        name = package_name(wheel, archive)
+        archive.extract(f"{name}/manifest.json", place)
+        yield read_manifest(Path(place, name)), archive, name
+
+
+def _check_record(wheel: Path, archive: zipfile.ZipFile, place: Path) -> None:
+    record = next((n for n in archive.namelist() if n.endswith(".dist-info/RECORD")), None)
+    if record is None:
+        raise _damaged(wheel, "it has no RECORD")
+    rows = csv.reader((place / record).read_text().splitlines())
+    digests = {path: digest for path, digest, _ in rows}
+    for name in archive.namelist():
+        if name == record or name.endswith("/"):
+            continue
+        kind, _, expected = digests.get(name, "").partition("=")
+        if kind != "sha256" or _digest(place / name) != expected:
+            raise _damaged(wheel, f"{name} does not fit its entry in RECORD")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def _damaged(wheel: Path, reason: str) -> AotpackError:
+    return AotpackError(f"reading {wheel}: the file is damaged: {reason}; copy or build it again")

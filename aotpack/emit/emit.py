@@ -1,0 +1,70 @@
+"""``emit``: one wheel in the output folder, whole or not at all."""
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aotpack.emit.content import Content
+from aotpack.emit.names import import_name, normal_version
+from aotpack.emit.package import check_weights_mode, package_contents, weights_content
+from aotpack.emit.sbom import sbom_text
+from aotpack.emit.wheel import build_wheel, seal
+from aotpack.errors import AotpackError, UsageError
+from aotpack.stages import Emitted, Precompiled
+
+_EMBEDDED = "weights.safetensors"
+
+
+def emit(
+    precompiled: Precompiled, out: Path, *, weights: str = "embed", entry_point: bool = True
+) -> Emitted:
+    """Write NAME-VERSION-py3-none-any.whl into ``out``, and the weights beside it for "sidecar"."""
+    check_weights_mode(weights)
+    rendered = precompiled.rendered
+    name = import_name(rendered.signature.name)
+    version = normal_version(rendered.signature.version)
+    contents = package_contents(precompiled, weights)
+    early = [content for content in contents if content.path != _EMBEDDED]
+    late = [
+        content.moved(f"{name}/{_EMBEDDED}") for content in contents if content.path == _EMBEDDED
+    ]
+    late.append(Content.of("DIST-INFO/sboms/aotpack.cdx.json", sbom_text(precompiled)))
+    with _staging(out, name) as staging:
+        project = staging / "project"
+        project.mkdir()
+        built = build_wheel(project, name, version, early, entry_point=entry_point)
+        sealed = staging / built.name
+        files = seal(built, late, sealed)
+        finished = [sealed]
+        if weights == "sidecar" and rendered.weights:
+            sidecar = weights_content(rendered, f"{name}-{version}.{_EMBEDDED}")
+            sidecar.write(staging)
+            finished.insert(0, staging / sidecar.path)
+        for file in finished:
+            os.replace(file, out / file.name)
+    return Emitted(out / sealed.name, files)
+
+
+@contextmanager
+def _staging(out: Path, name: str) -> Iterator[Path]:
+    """A folder inside ``out`` that is gone afterwards, whatever happens."""
+    staging: Path | None = None
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=".aotpack-", dir=out))
+        yield staging
+    except (FileExistsError, NotADirectoryError):
+        raise UsageError(f"emitting {name}: {out} is not a folder; pass a folder to -o") from None
+    except OSError as error:
+        advice = "make room there" if error.errno == errno.ENOSPC else "check the folder"
+        raise AotpackError(
+            f"emitting {name}: writing into {out} failed: {error.strerror or error}. Nothing was "
+            f"left there; {advice} and build again."
+        ) from error
+    finally:
+        if staging is not None:
+            shutil.rmtree(staging, ignore_errors=True)

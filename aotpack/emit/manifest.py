@@ -1,0 +1,116 @@
+"""manifest.json: everything the runtime must know, from the precompiled build."""
+
+import hashlib
+import json
+from typing import Any
+
+import aotpack
+from aotpack.emit.names import import_name, normal_version
+from aotpack.ir.integers import Int
+from aotpack.stages import Binary, KernelSource, Precompiled, TensorSpec, Tree
+
+SCHEMA = 1
+
+
+def manifest_text(precompiled: Precompiled, weights: str, weights_sha256: str | None) -> bytes:
+    """The manifest as JSON with sorted keys."""
+    rendered = precompiled.rendered
+    signature = rendered.signature
+    data = {
+        "schema": SCHEMA,
+        "name": import_name(signature.name),
+        "version": normal_version(signature.version),
+        "aotpack": aotpack.__version__,
+        "compilers": dict(precompiled.compilers),
+        "targets": [str(target) for target in precompiled.targets],
+        "sizes": [
+            {"name": size.name, "low": size.low, "high": size.high, "multiple": size.multiple}
+            for size in signature.sizes
+        ],
+        "inputs": [_tensor(spec) for spec in signature.inputs],
+        "outputs": [_tensor(spec) for spec in signature.outputs],
+        "args": _tree(signature.args),
+        "kwargs": _tree(signature.kwargs),
+        "result": _tree(signature.result),
+        "weights": [
+            {
+                "name": weight.name,
+                "names": list(weight.names),
+                "dtype": str(weight.dtype),
+                "shape": list(weight.shape),
+            }
+            for weight in rendered.weights
+        ],
+        "weights_mode": weights,
+        "weights_sha256": weights_sha256,
+        "wrapper_sha256": hashlib.sha256(rendered.wrapper.encode()).hexdigest(),
+        "peak_bytes": rendered.peak_bytes,
+        "kernels": _kernels(precompiled),
+        "golden": {"eager_errors": list(rendered.golden.eager_errors)},
+    }
+    return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
+
+
+def binary_path(binary: Binary) -> str:
+    """Where the code of a kernel lies in the package."""
+    return f"kernels/{binary.target}/{binary.kernel}.{binary.suffix}"
+
+
+def source_path(kernel: KernelSource) -> str:
+    """Where the text of a kernel lies in the package, for reading."""
+    return f"kernels/source/{kernel.name}.py"
+
+
+def stored_binaries(precompiled: Precompiled) -> dict[Binary, str]:
+    """The path of each binary; equal code is stored once, under the first path."""
+    first: dict[tuple[str, bytes], str] = {}
+    return {
+        binary: first.setdefault((binary.target, binary.code), binary_path(binary))
+        for binary in precompiled.binaries
+    }
+
+
+def _kernels(precompiled: Precompiled) -> dict[str, Any]:
+    kernels: dict[str, Any] = {
+        kernel.name: {
+            "args": [{"dtype": str(arg.dtype), "pointer": arg.is_pointer} for arg in kernel.args],
+            "source": source_path(kernel),
+            "binaries": {},
+        }
+        for kernel in precompiled.rendered.kernels
+    }
+    for binary, path in stored_binaries(precompiled).items():
+        kernels[binary.kernel]["binaries"][binary.target] = {
+            "file": path,
+            "sha256": hashlib.sha256(binary.code).hexdigest(),
+            "bytes": len(binary.code),
+            "symbol": binary.symbol,
+            "num_warps": binary.num_warps,
+            "num_ctas": binary.num_ctas,
+            "shared": binary.shared,
+            "global_scratch": binary.global_scratch,
+            "global_scratch_align": binary.global_scratch_align,
+            "registers": binary.registers,
+            "spills": binary.spills,
+        }
+    return kernels
+
+
+def _tensor(spec: TensorSpec) -> dict[str, Any]:
+    shape = [_size(dimension) for dimension in spec.shape]
+    return {"name": spec.name, "dtype": str(spec.dtype), "shape": shape}
+
+
+def _size(dimension: Int) -> int | str:
+    return str(dimension) if dimension.constant is None else dimension.constant
+
+
+def _tree(tree: Tree) -> dict[str, Any]:
+    data: dict[str, Any] = {"kind": tree.kind}
+    if tree.children:
+        data["children"] = [_tree(child) for child in tree.children]
+    if tree.keys:
+        data["keys"] = list(tree.keys)
+    if tree.kind == "constant":
+        data["value"] = tree.value
+    return data

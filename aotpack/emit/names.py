@@ -1,0 +1,42 @@
+"""Names of a package: what pip calls it, what Python imports, what its version is."""
+
+import keyword
+import re
+import sys
+
+from packaging.version import InvalidVersion, Version
+
+from aotpack.errors import UsageError
+
+_DISTRIBUTION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_TAKEN = frozenset({"aotpack", "cuda", "numpy", "torch", "triton"})
+
+
+def import_name(name: str) -> str:
+    """The identifier a model called ``name`` is imported by: "BERT-base" -> "bert_base"."""
+    if not _DISTRIBUTION.fullmatch(name):
+        raise _refused(name, "it does not begin and end with a letter or digit")
+    identifier = re.sub(r"[-.]+", "_", name).lower()
+    if not identifier.isidentifier() or keyword.iskeyword(identifier):
+        raise _refused(name, f"{identifier!r} cannot be imported")
+    if identifier in _TAKEN or identifier in sys.stdlib_module_names:
+        raise _refused(name, f"{identifier!r} is the name of another module")
+    return identifier
+
+
+def normal_version(version: str) -> str:
+    """The version as it stands in file names: "1.0.0-rc1" -> "1.0.0rc1"."""
+    try:
+        return str(Version(version))
+    except InvalidVersion:
+        raise UsageError(
+            f"emitting a package: the version {version!r} is not accepted; accepted: versions "
+            "such as 1.2.0 or 2.0rc1 (PEP 440). Pass --version."
+        ) from None
+
+
+def _refused(name: str, reason: str) -> UsageError:
+    return UsageError(
+        f"emitting a package: the name {name!r} is not accepted: {reason}; accepted: ASCII "
+        "letters, digits, '-', '_' and '.', beginning with a letter, such as bert-base. Use --name."
+    )

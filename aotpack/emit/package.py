@@ -1,0 +1,112 @@
+"""The importable folder of a package: modules, the runtime, kernels, weights, golden data."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import aotpack.runtime
+from aotpack.emit.content import Content, safetensors
+from aotpack.emit.manifest import manifest_text, source_path, stored_binaries
+from aotpack.emit.names import import_name, normal_version
+from aotpack.errors import UsageError
+from aotpack.stages import Golden, Precompiled, Rendered
+
+WEIGHTS_MODES = ("embed", "sidecar", "none")
+
+_INIT = '''\
+"""{name} {version}, a model packaged by aotpack."""
+
+from pathlib import Path
+from typing import Any
+
+from ._runtime import Model
+from ._runtime import load as _load
+
+__version__ = "{version}"
+__all__ = ["__version__", "load"]
+
+
+def load(device: Any = 0, **options: Any) -> Model:
+    """The model on a GPU, ready to be called; options are those of ``_runtime.load``."""
+    return _load(Path(__file__).parent, device, **options)
+'''
+
+_MAIN = '''\
+"""python -m {name} info|verify|bench"""
+
+from ._runtime.command import main
+
+raise SystemExit(main(__file__))
+'''
+
+
+def write_package(precompiled: Precompiled, folder: Path, weights: str = "embed") -> None:
+    """Write the files of the package into ``folder``, which becomes importable by its name."""
+    check_weights_mode(weights)
+    contents = package_contents(precompiled, weights)
+    for content in contents:
+        content.write(folder)
+
+
+def package_contents(precompiled: Precompiled, weights: str) -> list[Content]:
+    """All files of the package by their path in it, sorted."""
+    rendered = precompiled.rendered
+    name = import_name(rendered.signature.name)
+    version = normal_version(rendered.signature.version)
+    tensors = weights_content(rendered, "weights.safetensors")
+    has_file = weights != "none" and bool(rendered.weights)
+    manifest = manifest_text(precompiled, weights, tensors.sha256.hex() if has_file else None)
+    contents = [
+        Content.of("__init__.py", _INIT.format(name=name, version=version).encode()),
+        Content.of("__main__.py", _MAIN.format(name=name).encode()),
+        Content.of("wrapper.py", rendered.wrapper.encode()),
+        Content.of("manifest.json", manifest),
+        golden_content(rendered.golden),
+        *runtime_contents(),
+        *kernel_contents(precompiled),
+    ]
+    if weights == "embed" and has_file:
+        contents.append(tensors)
+    return sorted(contents, key=lambda content: content.path)
+
+
+def weights_content(rendered: Rendered, path: str) -> Content:
+    """The weights under their first names."""
+    return safetensors(path, ((w.name, w.dtype, w.shape, w.data) for w in rendered.weights))
+
+
+def golden_content(golden: Golden) -> Content:
+    """The golden data: tensors called inputs/NAME and outputs/NAME."""
+    sides = (("inputs", golden.inputs), ("outputs", golden.outputs))
+    return safetensors(
+        "golden.safetensors",
+        [
+            (f"{side}/{name}", dtype, shape, memoryview(data))
+            for side, tensors in sides
+            for name, dtype, shape, data in tensors
+        ],
+    )
+
+
+def runtime_contents() -> Iterator[Content]:
+    """The runtime, byte for byte."""
+    folder = Path(aotpack.runtime.__file__).parent
+    for file in sorted(folder.iterdir()):
+        if file.suffix == ".py" or file.name == "LICENSE":
+            yield Content.of(f"_runtime/{file.name}", file.read_bytes())
+
+
+def kernel_contents(precompiled: Precompiled) -> Iterator[Content]:
+    """The code of all kernels for all targets, and their text for reading."""
+    stored = {path: binary.code for binary, path in reversed(stored_binaries(precompiled).items())}
+    for path, code in stored.items():
+        yield Content.of(path, code)
+    for kernel in precompiled.rendered.kernels:
+        yield Content.of(source_path(kernel), kernel.text.encode())
+
+
+def check_weights_mode(weights: str) -> None:
+    """Refuse what is no way to ship weights."""
+    if weights not in WEIGHTS_MODES:
+        raise UsageError(
+            f"emitting a package: weights={weights!r}; accepted: {', '.join(WEIGHTS_MODES)}"
+        )

@@ -1,0 +1,60 @@
+"""The software bill of materials (CycloneDX 1.6, PEP 770): compilers, kernels and their hashes."""
+
+import hashlib
+import json
+from typing import Any
+
+import aotpack
+from aotpack.emit.manifest import stored_binaries
+from aotpack.emit.names import import_name, normal_version
+from aotpack.stages import Precompiled
+
+
+def sbom_text(precompiled: Precompiled) -> bytes:
+    """The document as JSON; it holds no time and no serial number, so that builds repeat."""
+    signature = precompiled.rendered.signature
+    name, version = import_name(signature.name), normal_version(signature.version)
+    tools = [
+        {"type": "application", "name": tool, "version": found}
+        for tool, found in sorted({**precompiled.compilers, "aotpack": aotpack.__version__}.items())
+    ]
+    data = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "tools": {"components": tools},
+            "component": {
+                "type": "machine-learning-model",
+                "bom-ref": name,
+                "name": name,
+                "version": version,
+                "purl": f"pkg:pypi/{name.replace('_', '-')}@{version}",
+            },
+        },
+        "components": [_runtime(), *_kernels(precompiled, name)],
+    }
+    return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _runtime() -> dict[str, Any]:
+    return {
+        "type": "library",
+        "bom-ref": "aotpack-runtime",
+        "name": "aotpack-runtime",
+        "version": aotpack.__version__,
+        "licenses": [{"license": {"id": "MIT"}}],
+    }
+
+
+def _kernels(precompiled: Precompiled, name: str) -> list[dict[str, Any]]:
+    paths = {path: binary for binary, path in reversed(stored_binaries(precompiled).items())}
+    return [
+        {
+            "type": "file",
+            "bom-ref": f"{name}/{path}",
+            "name": f"{name}/{path}",
+            "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(binary.code).hexdigest()}],
+        }
+        for path, binary in sorted(paths.items(), key=lambda entry: entry[0])
+    ]

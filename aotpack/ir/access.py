@@ -1,0 +1,85 @@
+"""Where kernels touch memory: every load and store as an element offset in the kernel's axes.
+
+The one access representation that layout, tiling and in-place decisions read (S: simplification 3).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from aotpack.ir.integers import Axis, Int, Number, Quotient, Remainder, total
+from aotpack.ir.nodes import Pointwise, loads, targets
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.schedule import Kernel, Member
+
+Strides = Mapping[str, tuple[Int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A buffer at an index in kernel axes, by a member; ``is_store`` or a load."""
+
+    buffer: str
+    index: tuple[Int, ...]
+    member: Member
+    is_store: bool
+
+    def offset(self, strides: Strides) -> Int:
+        """The element offset within the buffer."""
+        return dot(self.index, strides[self.buffer])
+
+
+def dot(index: tuple[Number, ...], strides: tuple[Int, ...]) -> Int:
+    """The offset of an index."""
+    return total(Int.of(i) * s for i, s in zip(index, strides, strict=True))
+
+
+def contiguous(shape: tuple[Int, ...]) -> tuple[Int, ...]:
+    """Row-major strides, in elements."""
+    strides: list[Int] = []
+    stride = Int.of(1)
+    for size in reversed(shape):
+        strides.append(stride)
+        stride = stride * size
+    return tuple(reversed(strides))
+
+
+def accesses(kernel: Kernel) -> Iterator[Access]:
+    """Every access to memory of a kernel; what stays in registers is none."""
+    inside = {name for member in kernel.members for name in targets(member.operation)}
+    for member in kernel.members:
+        rewrite = Rewriter(dict(member.binding))
+        for load in loads(member.operation):
+            if load.buffer not in inside:
+                index = tuple(rewrite.index(part) for part in load.index)
+                yield Access(load.buffer, index, member, is_store=False)
+        for name in targets(member.operation):
+            if name in kernel.stored:
+                yield Access(name, written_index(member), member, is_store=True)
+
+
+def written_index(member: Member) -> tuple[Int, ...]:
+    """The index a member writes at, in kernel axes."""
+    operation = member.operation
+    plain = operation.index if isinstance(operation, Pointwise) else map(Int.of, operation.axes)
+    rewrite = Rewriter(dict(member.binding))
+    return tuple(rewrite.index(part) for part in plain)
+
+
+def slope(offset: Int, axis: Axis) -> int | None:
+    """The constant step of ``offset`` for a step of ``axis``; 0 if unused, None if not a constant."""
+    step: int | None = 0
+    for monomial, coefficient in offset.terms:
+        if monomial == (axis,):
+            step = coefficient
+        elif any(axis in Int.of(atom).leaves() for atom in monomial):
+            return None
+    return step
+
+
+def digit_count(offset: Int) -> int:
+    """How many divisions computing the offset takes."""
+    count = 0
+    for atom in offset.atoms():
+        if isinstance(atom, (Quotient, Remainder)):
+            count += 1 + digit_count(atom.num)
+    return count

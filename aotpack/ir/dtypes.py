@@ -1,0 +1,75 @@
+"""Element types: sizes, promotion facts and their names in torch, Triton, numpy and safetensors."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    bits: int
+    kind: str  # "float", "int", "uint", "bool"
+    triton: str  # the type of values in registers
+    pointer: str  # the type behind a pointer argument, in Triton's signature spelling
+    numpy: str | None  # None: numpy has no such type, the bytes travel as unsigned integers
+    safetensors: str
+    dlpack: tuple[int, int]  # (type code, bits)
+
+
+class DType(Enum):
+    """An element type. ``DType("float32")`` parses, ``str()`` prints; both use torch's name."""
+
+    BOOL = "bool"
+    UINT8 = "uint8"
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def facts(self) -> _Facts:
+        return _FACTS[self]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes an element takes in memory."""
+        return self.facts.bits // 8
+
+    @property
+    def is_float(self) -> bool:
+        return self.facts.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        """True for signed and unsigned integers, not for bool."""
+        return self.facts.kind in ("int", "uint")
+
+    @property
+    def compute(self) -> "DType":
+        """The type arithmetic is done in: 16-bit floats widen to float32 (C:D6, C:L3)."""
+        return DType.FLOAT32 if self in (DType.FLOAT16, DType.BFLOAT16) else self
+
+    @property
+    def accumulator(self) -> "DType":
+        """The type a sum is kept in: float32 for 16-bit floats, int64 for integers and bool."""
+        return self.compute if self.is_float else DType.INT64
+
+
+_FACTS = {
+    DType.BOOL: _Facts(8, "bool", "tl.int1", "*i1", "bool", "BOOL", (6, 8)),
+    DType.UINT8: _Facts(8, "uint", "tl.uint8", "*u8", "uint8", "U8", (1, 8)),
+    DType.INT8: _Facts(8, "int", "tl.int8", "*i8", "int8", "I8", (0, 8)),
+    DType.INT16: _Facts(16, "int", "tl.int16", "*i16", "int16", "I16", (0, 16)),
+    DType.INT32: _Facts(32, "int", "tl.int32", "*i32", "int32", "I32", (0, 32)),
+    DType.INT64: _Facts(64, "int", "tl.int64", "*i64", "int64", "I64", (0, 64)),
+    DType.FLOAT16: _Facts(16, "float", "tl.float16", "*fp16", "float16", "F16", (2, 16)),
+    DType.BFLOAT16: _Facts(16, "float", "tl.bfloat16", "*bf16", None, "BF16", (4, 16)),
+    DType.FLOAT32: _Facts(32, "float", "tl.float32", "*fp32", "float32", "F32", (2, 32)),
+    DType.FLOAT64: _Facts(64, "float", "tl.float64", "*fp64", "float64", "F64", (2, 64)),
+}

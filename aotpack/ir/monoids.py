@@ -1,0 +1,284 @@
+"""The reductions: an identity, how an element becomes a state, how states combine, what comes out.
+
+Each part exists twice: as a numpy function, and as Triton text. A schedule (one block, a loop, two
+kernels) needs nothing else to know about a kind, so every schedule works for every kind.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.reference import Array
+
+States: TypeAlias = tuple[Array, ...]
+Number: TypeAlias = bool | int | float
+LAST_INDEX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Monoid:
+    """A reduction of one value per element to ``outputs`` results.
+
+    ``states`` and ``results`` name the types, "same" standing for the argument's; ``identity`` has
+    one of "low", "high" (the ends of the type) or a number for each state. ``lift`` takes the
+    element and its flat position in the reduced axes. Texts: ``lift_triton`` uses ``{0}``,
+    ``{index}`` (int64) and ``{type}`` (of the element), ``finalise_triton`` the states ``{0}``...; ``combine_triton`` is the
+    source of ``combine_<name>(a0, ..., b0, ...)``, a jit function for blocks and for single pairs;
+    ``block_triton`` reduces a block along ``{axis}`` better than ``tl.reduce``, for kinds of type
+    it is there for.
+    """
+
+    name: str
+    states: tuple[DType | None, ...]
+    results: tuple[DType | None, ...]
+    identity: tuple[Number | str, ...]
+    lift: Callable[[Array, Array], States]
+    combine: Callable[[States, States], States]
+    finalise: Callable[[States], States]
+    lift_triton: tuple[str, ...]
+    combine_triton: str
+    finalise_triton: tuple[str, ...]
+    block_triton: Mapping[str, str] = field(default_factory=dict)
+    kinds: tuple[str, ...] = ("float", "int", "uint")
+    inputs: int = 1
+
+    @property
+    def outputs(self) -> int:
+        """The number of targets."""
+        return len(self.results)
+
+    @property
+    def combine_name(self) -> str:
+        """The name of the jit function in ``combine_triton``."""
+        return f"combine_{self.name}"
+
+    def accepts(self, dtype: DType) -> bool:
+        """True when elements may have this type."""
+        return dtype.facts.kind in self.kinds
+
+    def state_dtypes(self, dtype: DType) -> tuple[DType, ...]:
+        """The types of the states for elements of ``dtype``."""
+        return tuple(own or dtype for own in self.states)
+
+    def result_dtypes(self, dtype: DType) -> tuple[DType, ...]:
+        """The types of the results for elements of ``dtype``, before they are stored."""
+        return tuple(own or dtype for own in self.results)
+
+    def identities(self, dtype: DType) -> tuple[Number, ...]:
+        """The states of no element, as numbers of their types."""
+        pairs = zip(self.identity, self.state_dtypes(dtype), strict=True)
+        return tuple(_number(value, own) for value, own in pairs)
+
+    def identity_triton(self, dtype: DType) -> tuple[str, ...]:
+        """The states of no element, as Triton literals."""
+        return tuple(map(literal, self.identities(dtype)))
+
+
+def literal(value: Number) -> str:
+    """A number as Triton text; infinities and NaN by name."""
+    if isinstance(value, float) and not np.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)
+
+
+def _number(value: Number | str, dtype: DType) -> Number:
+    if not isinstance(value, str):
+        return float(value) if dtype.is_float else value
+    if dtype.is_float:
+        return -np.inf if value == "low" else np.inf
+    limits = np.iinfo(dtype.facts.numpy or "")
+    return int(limits.min if value == "low" else limits.max)
+
+
+def _source(name: str, parameters: str, *lines: str) -> str:
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"@triton.jit\ndef combine_{name}({parameters}):\n{body}"
+
+
+def _simple(
+    name: str,
+    identity: Number | str,
+    combine: Callable[[Array, Array], Array],
+    text: str,
+    block: Mapping[str, str],
+    kinds: tuple[str, ...] = ("float", "int", "uint"),
+) -> Monoid:
+    """A monoid whose state is an element."""
+    return Monoid(
+        name=name,
+        states=(None,),
+        results=(None,),
+        identity=(identity,),
+        lift=lambda element, index: (element,),
+        combine=lambda a, b: (combine(a[0], b[0]),),
+        finalise=lambda states: states,
+        lift_triton=("{0}",),
+        combine_triton=_source(name, "a, b", f"return {text}"),
+        finalise_triton=("{0}",),
+        block_triton=block,
+        kinds=kinds,
+    )
+
+
+def _simple_monoids() -> list[Monoid]:
+    numbers = ("float", "int", "uint")
+    integers = ("int", "uint")
+    extremum = "tl.{0}(a, b, propagate_nan=tl.PropagateNan.ALL)".format
+    return [
+        _simple("sum", 0, np.add, "a + b", dict.fromkeys(numbers, "tl.sum({0}, {axis})")),
+        _simple("prod", 1, np.multiply, "a * b", {}),
+        _simple(
+            "max",
+            "low",
+            np.maximum,
+            extremum("maximum"),
+            dict.fromkeys(integers, "tl.max({0}, {axis})"),
+        ),
+        _simple(
+            "min",
+            "high",
+            np.minimum,
+            extremum("minimum"),
+            dict.fromkeys(integers, "tl.min({0}, {axis})"),
+        ),
+        _simple(
+            "any",
+            False,
+            np.logical_or,
+            "a | b",
+            {"bool": "(tl.max({0}.to(tl.int32), {axis}) != 0)"},
+            ("bool",),
+        ),
+        _simple(
+            "all",
+            True,
+            np.logical_and,
+            "a & b",
+            {"bool": "(tl.min({0}.to(tl.int32), {axis}) != 0)"},
+            ("bool",),
+        ),
+        _simple(
+            "xor_sum",
+            0,
+            np.bitwise_xor,
+            "a ^ b",
+            dict.fromkeys(integers, "tl.xor_sum({0}, {axis})"),
+            integers,
+        ),
+    ]
+
+
+def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Monoid:
+    """The extreme element's position: NaN before all numbers; of equals the first, or the latest."""
+    sign = ">" if largest else "<"
+    tie = ">" if latest else "<"
+
+    def combine(a: States, b: States) -> States:
+        a_nan, b_nan = a[0] != a[0], b[0] != b[0]
+        beyond = a[0] > b[0] if largest else a[0] < b[0]
+        earlier = a[1] > b[1] if latest else a[1] < b[1]
+        take = (beyond & ~b_nan) | (a_nan & ~b_nan) | (((a[0] == b[0]) | (a_nan & b_nan)) & earlier)
+        return np.where(take, a[0], b[0]), np.where(take, a[1], b[1])
+
+    return Monoid(
+        name=name,
+        states=(None, DType.INT64),
+        results=(None, DType.INT64) if with_value else (DType.INT64,),
+        identity=("low" if largest else "high", -1 if latest else LAST_INDEX),
+        lift=lambda element, index: (element, index),
+        combine=combine,
+        finalise=lambda states: states if with_value else states[1:],
+        lift_triton=("{0}", "{index}"),
+        combine_triton=_source(
+            name,
+            "a0, a1, b0, b1",
+            "equal = (a0 == b0) | ((a0 != a0) & (b0 != b0))",
+            f"beyond = (a0 {sign} b0) | ((a0 != a0) & (b0 == b0))",
+            f"take = beyond | (equal & (a1 {tie} b1))",
+            "return tl.where(take, a0, b0), tl.where(take, a1, b1)",
+        ),
+        finalise_triton=("{0}", "{1}") if with_value else ("{1}",),
+    )
+
+
+def _combine_welford(a: States, b: States) -> States:
+    weight = a[2] + b[2]
+    share = b[2] / np.where(weight == 0, 1, weight).astype(weight.dtype)
+    delta = b[0] - a[0]
+    return a[0] + delta * share, a[1] + b[1] + delta * delta * a[2] * share, weight
+
+
+def _welford() -> Monoid:
+    """Mean and sum of squared differences from it, stable for any mean."""
+    return Monoid(
+        name="welford",
+        states=(None, None, None),
+        results=(None, None),
+        identity=(0, 0, 0),
+        lift=lambda element, index: (element, np.zeros_like(element), np.ones_like(element)),
+        combine=_combine_welford,
+        finalise=lambda states: states[:2],
+        lift_triton=("{0}", "tl.full({0}.shape, 0, {type})", "tl.full({0}.shape, 1, {type})"),
+        combine_triton=_source(
+            "welford",
+            "a0, a1, a2, b0, b1, b2",
+            "weight = a2 + b2",
+            "share = tl.where(weight == 0.0, 0.0, b2 / weight)",
+            "delta = b0 - a0",
+            "return a0 + delta * share, a1 + b1 + delta * delta * a2 * share, weight",
+        ),
+        finalise_triton=("{0}", "{1}"),
+        kinds=("float",),
+    )
+
+
+def _combine_logsumexp(a: States, b: States) -> States:
+    top = np.maximum(a[0], b[0])
+
+    def scaled(states: States) -> Array:
+        equal = states[0] == top
+        return states[1] * np.where(equal, 1, np.exp(np.where(equal, 0, states[0] - top)))
+
+    total = scaled(a) + scaled(b)
+    return top, total.astype(top.dtype)
+
+
+def _logsumexp() -> Monoid:
+    """``log(sum(exp))`` without overflow: the states are the maximum and the sum relative to it."""
+    return Monoid(
+        name="logsumexp",
+        states=(None, None),
+        results=(None,),
+        identity=("low", 0),
+        lift=lambda element, index: (element, np.ones_like(element)),
+        combine=_combine_logsumexp,
+        finalise=lambda states: (states[0] + np.log(states[1]),),
+        lift_triton=("{0}", "tl.where({0} == {0}, 1.0, {0})"),
+        combine_triton=_source(
+            "logsumexp",
+            "a0, a1, b0, b1",
+            "top = tl.maximum(a0, b0, propagate_nan=tl.PropagateNan.ALL)",
+            "a = a1 * tl.where(a0 == top, 1.0, tl.exp(a0 - top))",
+            "b = b1 * tl.where(b0 == top, 1.0, tl.exp(b0 - top))",
+            "return top, a + b",
+        ),
+        finalise_triton=("{0} + libdevice.log({1})",),
+        kinds=("float",),
+    )
+
+
+MONOIDS: dict[str, Monoid] = {
+    monoid.name: monoid
+    for monoid in [
+        *_simple_monoids(),
+        _indexed("argmax", largest=True, latest=False, with_value=False),
+        _indexed("argmin", largest=False, latest=False, with_value=False),
+        _indexed("cummax", largest=True, latest=True, with_value=True),
+        _indexed("cummin", largest=False, latest=True, with_value=True),
+        _welford(),
+        _logsumexp(),
+    ]
+}

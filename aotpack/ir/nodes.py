@@ -1,0 +1,315 @@
+"""The loop IR. A Program is a straight line of operations over buffers, each written once (SSA).
+
+    program   = inputs weights operation* outputs
+    operation = Pointwise(target, axes, value, index)          # target[index] = value, for all axes
+              | Reduction(targets, axes, inner, kind, args)    # targets[axes] = kind over inner of args
+              | Scan(targets, axes, along, kind, args)         # targets[axes] = kind of all up to along
+              | Matmul(target, batch, m, n, k, lhs, rhs)       # target[*batch, m, n] = sum_k lhs * rhs
+              | Attention(target, ..., query, key, value, ...) # target[b, h, i, e], softmax over j
+    value     = Const | IndexValue(Int) | Load(buffer, Int*) | Apply(op, value*)
+              | Guarded(condition, value, otherwise)           # loads of value only where condition
+An Int (``ir/integers.py``) may use the axes of its operation, the sizes of the model, and loaded
+values (``Indirect``). Values are interned: equal values are one object. What makes a program
+illegal is in ``ir/verify.py``; how it prints, in ``ir/printer.py``; what it computes, in
+``ir/evaluate.py``. (S:A1-A7, S:B, S:C without boxes and closures.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Union, cast
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.integers import Axis, Indirect, Int, Var
+from aotpack.ir.interning import Interned
+
+
+class _Printed:
+    """Prints as one expression; distinct values have distinct texts."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        from aotpack.ir.printer import value_text
+
+        return value_text(cast("Value", self))
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Const(_Printed, metaclass=Interned):
+    """A number of exactly this type. ``value`` is bool, int or float as ``dtype`` is."""
+
+    value: bool | int | float
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class IndexValue(_Printed, metaclass=Interned):
+    """An integer expression used as data (C:E22)."""
+
+    index: Int
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Load(_Printed, metaclass=Interned):
+    """The element of a buffer at a logical index, one Int for each dimension.
+
+    ``dtype`` is the compute type of the buffer's element type: 16-bit floats load as float32 and a
+    store rounds to the buffer's type. So a value never has a 16-bit float type, and replacing a
+    load by the value that was stored keeps types (and only skips a rounding).
+    """
+
+    buffer: str
+    index: tuple[Int, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Apply(_Printed, metaclass=Interned):
+    """An elementwise operator of the op table (``ir/optable.py``)."""
+
+    op: str
+    args: tuple[Value, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Guarded(_Printed, metaclass=Interned):
+    """``value`` where ``condition`` holds, else ``otherwise``; value's loads happen only there (C:E23).
+
+    The condition is a bool value. Used where an index may leave its buffer: pad, cat, diagonal.
+    """
+
+    condition: Value
+    value: Value
+    otherwise: Value
+    dtype: DType
+
+
+Value = Union[Const, IndexValue, Load, Apply, Guarded]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What an operation comes from: graph node names, operator names, the user's source lines."""
+
+    nodes: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+    def __add__(self, other: Origin) -> Origin:
+        return Origin(
+            tuple(dict.fromkeys(self.nodes + other.nodes)),
+            self.ops + other.ops,
+            tuple(dict.fromkeys(self.sources + other.sources)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pointwise:
+    """``target[index] = value`` for every point of ``axes``; distinct points write distinct elements.
+
+    ``index`` is usually the axes themselves. Elements no point writes are undefined.
+    """
+
+    target: str
+    axes: tuple[Axis, ...]
+    value: Value
+    index: tuple[Int, ...]
+    origin: Origin = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """``targets[axes] = finalise(combine(lift(args) over inner))``, ``kind`` of ``ir/monoids.py``."""
+
+    targets: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    inner: tuple[Axis, ...]
+    kind: str
+    args: tuple[Value, ...]
+    origin: Origin = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """``targets[axes]`` = the monoid's value over all positions up to and with ``along``, one of axes."""
+
+    targets: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    along: Axis
+    kind: str
+    args: tuple[Value, ...]
+    origin: Origin = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul:
+    """``target[*batch, m, n] = sum over k of lhs * rhs``, accumulated wide, rounded once.
+
+    ``lhs`` is a value over batch, m, k; ``rhs`` over batch, k, n: the load slots (C:I, section 2.10).
+    Both are rounded to ``operand`` before they are multiplied; the result has its accumulator type.
+    """
+
+    target: str
+    batch: tuple[Axis, ...]
+    m: Axis
+    n: Axis
+    k: Axis
+    lhs: Value
+    rhs: Value
+    operand: DType
+    origin: Origin = Origin()
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return (*self.batch, self.m, self.n)
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """``target[b, h, i, e] = sum_j softmax_j(scale * sum_d query * key + bias) * value``.
+
+    ``query`` is a value over b, h, i, d; ``key`` over b, h, j, d; ``value`` over b, h, j, e.
+    ``bias`` (added, in logits) and ``mask`` (bool, True = attend) are values over b, h, i, j or None;
+    ``causal`` keeps j <= i. A row without any allowed j gives zeros. The factors of both products
+    are rounded to ``operand``; logits, softmax and sums are in its accumulator type.
+    """
+
+    target: str
+    batch: Axis
+    head: Axis
+    i: Axis
+    j: Axis
+    d: Axis
+    e: Axis
+    query: Value
+    key: Value
+    value: Value
+    scale: float
+    causal: bool
+    bias: Value | None
+    mask: Value | None
+    operand: DType
+    origin: Origin = Origin()
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return (self.batch, self.head, self.i, self.e)
+
+
+Operation = Union[Pointwise, Reduction, Scan, Matmul, Attention]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A tensor in memory: its elements are addressed by logical index; strides come with the schedule."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A weight that is others laid end to end in memory, along the first dimension; no copy is made."""
+
+    name: str
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Operations in execution order. Every buffer but inputs and weights has exactly one writer.
+
+    ``weights`` includes the names of ``packed`` ones.
+    """
+
+    sizes: tuple[Var, ...]
+    buffers: dict[str, Buffer]  # insertion order is definition order
+    inputs: tuple[str, ...]
+    weights: tuple[str, ...]
+    operations: tuple[Operation, ...]
+    outputs: tuple[str, ...]
+    packed: tuple[Packed, ...] = ()
+
+    def __str__(self) -> str:
+        from aotpack.ir.printer import program_text
+
+        return program_text(self)
+
+
+def targets(operation: Operation) -> tuple[str, ...]:
+    """The buffers an operation writes."""
+    if isinstance(operation, (Reduction, Scan)):
+        return operation.targets
+    return (operation.target,)
+
+
+def values(operation: Operation) -> tuple[Value, ...]:
+    """The expressions an operation computes with."""
+    match operation:
+        case Pointwise():
+            return (operation.value,)
+        case Reduction() | Scan():
+            return operation.args
+        case Matmul():
+            return (operation.lhs, operation.rhs)
+        case Attention():
+            slots = (
+                operation.query,
+                operation.key,
+                operation.value,
+                operation.bias,
+                operation.mask,
+            )
+            return tuple(slot for slot in slots if slot is not None)
+
+
+def children(value: Value) -> tuple[Value, ...]:
+    """The values directly inside a value, those inside its indices included."""
+    match value:
+        case Load():
+            return _indirect_values(value.index)
+        case IndexValue():
+            return _indirect_values((value.index,))
+        case Apply():
+            return value.args
+        case Guarded():
+            return (value.condition, value.value, value.otherwise)
+        case Const():
+            return ()
+
+
+def _indirect_values(index: Iterable[Int]) -> tuple[Value, ...]:
+    leaves = (leaf for part in index for leaf in part.leaves())
+    return tuple(leaf.value for leaf in leaves if isinstance(leaf, Indirect))
+
+
+def walk(roots: Iterable[Value]) -> tuple[Value, ...]:
+    """Every value reachable from ``roots``, each once, children before parents."""
+    done: dict[Value, None] = {}
+    stack: list[tuple[Value, bool]] = [(root, False) for root in reversed(tuple(roots))]
+    while stack:
+        value, ready = stack.pop()
+        if ready:
+            done[value] = None
+        elif value not in done:
+            stack.append((value, True))
+            stack += [(child, False) for child in reversed(children(value)) if child not in done]
+    return tuple(done)
+
+
+def loads(operation: Operation) -> tuple[Load, ...]:
+    """Every distinct load of an operation, in evaluation order."""
+    return tuple(value for value in walk(values(operation)) if isinstance(value, Load))
+
+
+def reads(operation: Operation) -> tuple[str, ...]:
+    """The buffers an operation reads, each once."""
+    return tuple(dict.fromkeys(load.buffer for load in loads(operation)))

@@ -1,0 +1,387 @@
+"""The elementwise operators: arity, type rule, exact meaning in numpy, and Triton text by type.
+
+One table drives rendering, constant folding, the evaluator and the generated test matrix. Texts have
+``{0}``, ``{1}``, ``{2}`` for operands (names of temporaries, or literals but not only literals),
+``{type}`` for the Triton type of the result and ``{bits}`` for the width of the operands.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from aotpack.ir import reference
+from aotpack.ir.dtypes import DType
+from aotpack.ir.reference import Array, Reference
+
+_NUMBERS = ("float", "int", "uint")
+_INTEGERS = ("int", "uint")
+_ALL = ("float", "int", "uint", "bool")
+FAST_ULP = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class OpInfo:
+    """An elementwise operator.
+
+    ``result``: "same" as the operands, "bool", or "given" by the node. ``texts`` is keyed by the
+    operand's dtype or kind of dtype; a missing key means that the operator has no such form.
+    ``fast_texts`` are cheaper and within ``FAST_ULP`` of float16's last place: good enough where the
+    result ends up in 16 bits. ``ulp`` bounds the error of ``texts`` in the type's own last place.
+    """
+
+    name: str
+    arity: int
+    result: Literal["same", "bool", "given"]
+    texts: Mapping[str, str]
+    reference: Reference
+    ulp: float = 0
+    fast_texts: Mapping[str, str] = field(default_factory=dict)
+    commutative: bool = False
+
+    @property
+    def float_only(self) -> bool:
+        """True when the operator is defined on floats alone."""
+        return not any(kind in self.texts for kind in ("int", "uint", "bool"))
+
+    def accepts(self, dtype: DType) -> bool:
+        """True when operands may have this type."""
+        return _choose(self.texts, dtype) is not None
+
+    def compute(self, operands: Sequence[Array], dtype: np.dtype[np.generic]) -> Array:
+        """The result for arrays of the operands' types, in ``dtype``; no warning for NaN or inf."""
+        with np.errstate(all="ignore"):
+            return reference.cast(np.asarray(self.reference(*operands)), dtype)
+
+    def triton(
+        self, operands: Sequence[str], operand: DType, dtype: DType, *, fast: bool = False
+    ) -> str:
+        """Triton text for operands of type ``operand`` (of ``where``: the arms') giving ``dtype``."""
+        text = _choose(self.fast_texts, operand) if fast else None
+        text = text or _choose(self.texts, operand)
+        if text is None:
+            raise TypeError(f"operator {self.name} has no form for {operand}")
+        if self.name == "cast" and dtype is DType.UINT8 and operand.is_float:
+            text = "{0}.to(tl.int64).to(tl.uint8)"
+        return text.format(*operands, type=dtype.facts.triton, bits=operand.facts.bits)
+
+
+def _choose(texts: Mapping[str, str], dtype: DType) -> str | None:
+    return texts.get(str(dtype)) or texts.get(dtype.facts.kind)
+
+
+def _on(kinds: Sequence[str], text: str) -> dict[str, str]:
+    return dict.fromkeys(kinds, text)
+
+
+def _arithmetic() -> list[OpInfo]:
+    plain = [
+        OpInfo("add", 2, "same", _on(_NUMBERS, "{0} + {1}"), reference.add, 0.5, commutative=True),
+        OpInfo("sub", 2, "same", _on(_NUMBERS, "{0} - {1}"), reference.sub, 0.5),
+        OpInfo("mul", 2, "same", _on(_NUMBERS, "{0} * {1}"), reference.mul, 0.5, commutative=True),
+        OpInfo("square", 1, "same", _on(_NUMBERS, "{0} * {0}"), reference.square, 0.5),
+        OpInfo(
+            "neg",
+            1,
+            "same",
+            {"float": "{0} * -1.0", "int": "0 - {0}", "uint": "0 - {0}"},
+            reference.neg,
+        ),
+        OpInfo("abs", 1, "same", _on(_NUMBERS, "tl.abs({0})"), reference.absolute),
+    ]
+    return plain + _divisions() + _selections()
+
+
+_FLOAT_BELOW = "(({2} != 0.0) & (({2} < 0.0) != ({1} < 0.0)))"
+_FMOD = "libdevice.fmod({0}, {1})"
+# Dividing by zero lets LLVM conclude that the divisor is never zero anywhere in the kernel, which
+# would break ``where(y != 0, x // y, 0)``; so the divisor is made 1 where it is 0.
+_DIVISOR = "({1} | ({1} == 0))"
+_REST = f"{{0}} % {_DIVISOR}"
+_OPPOSITE = f"(({_REST} != 0) & (({{0}} < 0) != ({{1}} < 0)))"
+
+
+def _divisions() -> list[OpInfo]:
+    borrow = _FLOAT_BELOW.replace("{2}", _FMOD)
+    floor_divide = (
+        f"tl.where({{1}} == 0.0, {{0}} / {{1}}, libdevice.rint(({{0}} - {_FMOD}) / {{1}})"
+        f" - {borrow}.to({{type}}))"
+    )
+    return [
+        OpInfo(
+            "div",
+            2,
+            "same",
+            {"float32": "tl.div_rn({0}, {1})", "float64": "{0} / {1}"},
+            reference.div,
+            0.5,
+            {"float32": "{0} / {1}"},
+        ),
+        OpInfo(
+            "reciprocal",
+            1,
+            "same",
+            {"float32": "tl.div_rn(1.0, {0})", "float64": "1.0 / {0}"},
+            reference.reciprocal,
+            0.5,
+            {"float32": "1.0 / {0}"},
+        ),
+        OpInfo(
+            "floordiv",
+            2,
+            "same",
+            {
+                "float": floor_divide,
+                "int": f"{{0}} // {_DIVISOR} - {_OPPOSITE}.to({{type}})",
+                "uint": f"{{0}} // {_DIVISOR}",
+            },
+            reference.floordiv,
+            1,
+        ),
+        OpInfo(
+            "truncdiv",
+            2,
+            "same",
+            {
+                "float32": "libdevice.trunc(tl.div_rn({0}, {1}))",
+                "float64": "libdevice.trunc({0} / {1})",
+                **_on(_INTEGERS, f"{{0}} // {_DIVISOR}"),
+            },
+            reference.truncdiv,
+        ),
+        OpInfo(
+            "remainder",
+            2,
+            "same",
+            {
+                "float": f"tl.where({borrow}, {_FMOD} + {{1}}, {_FMOD})",
+                "int": f"{_REST} + tl.where({_OPPOSITE}, {{1}}, 0)",
+                "uint": _REST,
+            },
+            reference.remainder,
+            0.5,
+        ),
+        OpInfo("fmod", 2, "same", {"float": _FMOD, **_on(_INTEGERS, _REST)}, reference.fmod),
+    ]
+
+
+def _selections() -> list[OpInfo]:
+    extremum = "tl.{name}({{0}}, {{1}}, propagate_nan=tl.PropagateNan.ALL)"
+    minimum, maximum = extremum.format(name="minimum"), extremum.format(name="maximum")
+    return [
+        OpInfo(
+            "minimum",
+            2,
+            "same",
+            {**_on(_NUMBERS, minimum), "bool": "{0} & {1}"},
+            reference.minimum,
+            commutative=True,
+        ),
+        OpInfo(
+            "maximum",
+            2,
+            "same",
+            {**_on(_NUMBERS, maximum), "bool": "{0} | {1}"},
+            reference.maximum,
+            commutative=True,
+        ),
+        OpInfo(
+            "relu",
+            1,
+            "same",
+            {
+                "float": "tl.maximum({0}, 0.0, propagate_nan=tl.PropagateNan.ALL)",
+                "int": "tl.maximum({0}, 0)",
+                "uint": "{0}",
+            },
+            reference.relu,
+        ),
+        OpInfo("where", 3, "same", _on(_ALL, "tl.where({0}, {1}, {2})"), reference.where),
+        OpInfo(
+            "sign",
+            1,
+            "same",
+            {
+                "float": "({0} > 0.0).to({type}) - ({0} < 0.0).to({type})",
+                "int": "({0} > 0).to({type}) - ({0} < 0).to({type})",
+                "uint": "({0} > 0).to({type})",
+            },
+            reference.sign,
+        ),
+        OpInfo("cast", 1, "given", _on(_ALL, "{0}.to({type})"), reference.identity),
+    ]
+
+
+def _float(
+    name: str, text: str, meaning: Reference, ulp: float, fast: str | None = None, arity: int = 1
+) -> OpInfo:
+    fast_texts = {"float32": fast} if fast else {}
+    return OpInfo(name, arity, "same", {"float": text}, meaning, ulp, fast_texts)
+
+
+_FAST_ERF = (  # 1 - 2**(-|x| * polynomial), error 2e-8; two terms of the series near zero
+    "tl.where(tl.abs({0}) < 0.1, {0} * (1.1283792 - 0.37612639 * {0} * {0}), "
+    "tl.where({0} < 0.0, -1.0, 1.0) * (1.0 - tl.exp2(-tl.abs({0}) * (1.6279086"
+    " + tl.abs({0}) * (0.91841638 + tl.abs({0}) * (0.1484816 + tl.abs({0}) * (-0.028253649"
+    " + tl.abs({0}) * (0.00077457930 + tl.abs({0}) * (0.0014894811 + tl.abs({0}) * (-0.00044552289"
+    " + tl.abs({0}) * 0.000045360866))))))))))"
+)
+_FAST_TANH = (
+    "tl.where(tl.abs({0}) < 0.1, {0} * (1.0 - {0} * {0} * 0.33333334), "
+    "1.0 - 2.0 / (tl.exp({0} * 2.0) + 1.0))"
+)
+_SIGMOID = "(1.0 + libdevice.exp({0} * -1.0))"
+
+
+def _transcendental() -> list[OpInfo]:
+    root = {"float32": "tl.sqrt_rn({0})", "float64": "tl.sqrt({0})"}
+    sigmoid = {"float32": f"tl.div_rn(1.0, {_SIGMOID})", "float64": f"1.0 / {_SIGMOID}"}
+    graded = [
+        _float("exp", "libdevice.exp({0})", reference.exp, 2, "tl.exp({0})"),
+        _float("exp2", "libdevice.exp2({0})", reference.exp2, 2, "tl.exp2({0})"),
+        _float("erf", "tl.erf({0})", reference.erf, 2, _FAST_ERF),
+        _float("tanh", "libdevice.tanh({0})", reference.tanh, 2, _FAST_TANH),
+        _float("rsqrt", "tl.rsqrt({0})", reference.rsqrt, 2),
+        OpInfo(
+            "sqrt", 1, "same", root, reference.sqrt, 0.5, fast_texts={"float32": "tl.sqrt({0})"}
+        ),
+        OpInfo(
+            "sigmoid",
+            1,
+            "same",
+            sigmoid,
+            reference.sigmoid,
+            3,
+            fast_texts={"float32": "1.0 / (1.0 + tl.exp({0} * -1.0))"},
+        ),
+    ]
+    ulps = {"expm1": 2, "log": 1, "log2": 1, "log10": 2, "log1p": 1, "erfc": 4, "tan": 4, "sin": 2}
+    ulps |= {"cos": 2, "asin": 2, "acos": 2, "atan": 2, "sinh": 3, "cosh": 2, "asinh": 3}
+    ulps |= {"acosh": 4, "atanh": 3}
+    library = [
+        _float(name, f"libdevice.{name}({{0}})", reference.LIBRARY[name], ulp)
+        for name, ulp in ulps.items()
+    ]
+    binary = [
+        _float("atan2", "libdevice.atan2({0}, {1})", reference.atan2, 3, arity=2),
+        _float("pow", "libdevice.pow({0}, {1})", reference.power, 9, arity=2),
+    ]
+    return graded + library + binary
+
+
+def _rounding() -> list[OpInfo]:
+    texts = {
+        "floor": "tl.floor({0})",
+        "ceil": "tl.ceil({0})",
+        "trunc": "libdevice.trunc({0})",
+        "round": "libdevice.rint({0})",
+    }
+    return [
+        OpInfo(name, 1, "same", {"float": text, **_on(_INTEGERS, "{0}")}, reference.ROUNDING[name])
+        for name, text in texts.items()
+    ]
+
+
+def _predicates() -> list[OpInfo]:
+    symbols = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+    comparisons = [
+        OpInfo(
+            name,
+            2,
+            "bool",
+            _on(_ALL, f"{{0}} {symbol} {{1}}"),
+            reference.COMPARISONS[name],
+            commutative=name in ("eq", "ne"),
+        )
+        for name, symbol in symbols.items()
+    ]
+    logical = [
+        OpInfo(
+            f"logical_{name}",
+            2,
+            "bool",
+            {
+                **_on(_NUMBERS, f"({{0}} != 0) {symbol} ({{1}} != 0)"),
+                "bool": f"{{0}} {symbol} {{1}}",
+            },
+            meaning,
+            commutative=True,
+        )
+        for name, symbol, meaning in (
+            ("and", "&", reference.logical_and),
+            ("or", "|", reference.logical_or),
+            ("xor", "^", reference.logical_xor),
+        )
+    ]
+    return (
+        comparisons
+        + logical
+        + [
+            OpInfo(
+                "logical_not",
+                1,
+                "bool",
+                {**_on(_NUMBERS, "{0} == 0"), "bool": "~{0}"},
+                reference.logical_not,
+            ),
+            OpInfo("isnan", 1, "bool", {"float": "{0} != {0}"}, reference.isnan),
+            OpInfo("isinf", 1, "bool", {"float": 'tl.abs({0}) == float("inf")'}, reference.isinf),
+            OpInfo(
+                "signbit",
+                1,
+                "bool",
+                {
+                    "float32": "{0}.to(tl.int32, bitcast=True) < 0",
+                    "float64": "{0}.to(tl.int64, bitcast=True) < 0",
+                    **_on(_INTEGERS, "{0} < 0"),
+                },
+                reference.signbit,
+            ),
+        ]
+    )
+
+
+def _bitwise() -> list[OpInfo]:
+    kinds = ("int", "uint", "bool")
+    outside = "({1} < 0) | ({1} >= {bits})"
+    return [
+        OpInfo(
+            f"bitwise_{name}",
+            2,
+            "same",
+            _on(kinds, f"{{0}} {symbol} {{1}}"),
+            meaning,
+            commutative=True,
+        )
+        for name, symbol, meaning in (
+            ("and", "&", reference.bitwise_and),
+            ("or", "|", reference.bitwise_or),
+            ("xor", "^", reference.bitwise_xor),
+        )
+    ] + [
+        OpInfo("bitwise_not", 1, "same", _on(kinds, "~{0}"), reference.bitwise_not),
+        OpInfo(
+            "shift_left",
+            2,
+            "same",
+            _on(_INTEGERS, f"tl.where({outside}, 0, {{0}} << tl.where({outside}, 0, {{1}}))"),
+            reference.shift_left,
+        ),
+        OpInfo(
+            "shift_right",
+            2,
+            "same",
+            {
+                "int": f"{{0}} >> tl.where({outside}, {{bits}} - 1, {{1}})",
+                "uint": f"tl.where({outside}, 0, {{0}} >> tl.where({outside}, 0, {{1}}))",
+            },
+            reference.shift_right,
+        ),
+    ]
+
+
+OPS: dict[str, OpInfo] = {
+    info.name: info
+    for info in _arithmetic() + _transcendental() + _rounding() + _predicates() + _bitwise()
+}

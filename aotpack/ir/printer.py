@@ -1,0 +1,258 @@
+"""Programs, operations and values as the text a person would write.
+
+Values of one operation that are used more than once are named first (``t0 = ...``). Without names,
+as ``str(value)`` does it, distinct values have distinct texts, which orders indices.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.integers import Axis, Int
+from aotpack.ir.nodes import (
+    Apply,
+    Attention,
+    Buffer,
+    Const,
+    Guarded,
+    IndexValue,
+    Load,
+    Matmul,
+    Operation,
+    Origin,
+    Pointwise,
+    Program,
+    Reduction,
+    Scan,
+    Value,
+    children,
+    targets,
+    values,
+    walk,
+)
+from aotpack.ir.schedule import Kernel, Schedule, Variant
+
+_Names: TypeAlias = Mapping[Value, str]
+_INDENT = "    "
+_CHOICE, _UNARY, _ATOM = 0, 11, 12
+_INFIX = {  # symbol and how tightly it binds; comparisons do not chain
+    "logical_or": ("or", 1),
+    "logical_and": ("and", 2),
+    "eq": ("==", 4),
+    "ne": ("!=", 4),
+    "lt": ("<", 4),
+    "le": ("<=", 4),
+    "gt": (">", 4),
+    "ge": (">=", 4),
+    "bitwise_or": ("|", 5),
+    "bitwise_xor": ("^", 6),
+    "bitwise_and": ("&", 7),
+    "shift_left": ("<<", 8),
+    "shift_right": (">>", 8),
+    "add": ("+", 9),
+    "sub": ("-", 9),
+    "mul": ("*", 10),
+    "div": ("/", 10),
+    "floordiv": ("//", 10),
+    "remainder": ("%", 10),
+}
+_PREFIX = {"neg": "-", "bitwise_not": "~"}
+_NATURAL = (DType.BOOL, DType.INT64, DType.FLOAT32)  # literals of these need no type
+
+
+# --- values ------------------------------------------------------------------------------------
+
+
+def value_text(value: Value) -> str:
+    """One expression, nothing shared."""
+    return _text(value, {})
+
+
+def _text(value: Value, names: _Names) -> str:
+    """The text of a value in terms of the named ones; each distinct part is printed once."""
+    done: dict[Value, tuple[str, int]] = {}
+    for part in walk((value,)):
+        name = names.get(part)
+        done[part] = _one(part, done) if name is None else (name, _ATOM)
+    return done[value][0]
+
+
+def _definition(value: Value, names: _Names) -> str:
+    """The text of a value that has a name, as what the name stands for."""
+    return _text(value, {part: name for part, name in names.items() if part is not value})
+
+
+def _one(value: Value, done: Mapping[Value, tuple[str, int]]) -> tuple[str, int]:
+    """The text of a value, and how tightly it binds, from the texts of its parts."""
+
+    def operand(part: Value, least: int) -> str:
+        text, binds = done[part]
+        return text if binds >= least else f"({text})"
+
+    match value:
+        case Const():
+            text = repr(value.value)
+            return (text if value.dtype in _NATURAL else f"{value.dtype}({text})"), _ATOM
+        case IndexValue():
+            return f"{value.dtype}({value.index})", _ATOM
+        case Load():
+            return element(value.buffer, value.index), _ATOM
+        case Guarded():
+            parts = [operand(p, 1) for p in (value.value, value.condition, value.otherwise)]
+            return "{} if {} else {}".format(*parts), _CHOICE
+        case Apply():
+            return _apply(value, operand)
+
+
+def _apply(value: Apply, operand: Callable[[Value, int], str]) -> tuple[str, int]:
+    args = value.args
+    if value.op in _INFIX and len(args) == 2:
+        symbol, binds = _INFIX[value.op]
+        left = operand(args[0], binds + (binds == 4))
+        return f"{left} {symbol} {operand(args[1], binds + 1)}", binds
+    if value.op in _PREFIX:
+        (arg,) = args
+        text = operand(arg, _UNARY)
+        return _PREFIX[value.op] + (f"({text})" if isinstance(arg, Const) else text), _UNARY
+    name = str(value.dtype) if value.op == "cast" else value.op
+    return f"{name}({', '.join(operand(arg, _CHOICE) for arg in args)})", _ATOM
+
+
+def element(buffer: str, index: Iterable[object]) -> str:
+    """``buffer[i, j]``; ``buffer[()]`` for a tensor without dimensions."""
+    return f"{buffer}[{', '.join(map(str, index)) or '()'}]"
+
+
+def _shared(roots: tuple[Value, ...]) -> dict[Value, str]:
+    """Names for the arithmetic that is used more than once, in evaluation order."""
+    uses: dict[Value, int] = {}
+    order = walk(roots)
+    for parent in order:
+        if isinstance(parent, (Apply, Guarded)):
+            for child in children(parent):
+                uses[child] = uses.get(child, 0) + 1
+    for root in roots:
+        uses[root] = uses.get(root, 0) + 1
+    repeated = [v for v in order if isinstance(v, (Apply, Guarded)) and uses.get(v, 0) > 1]
+    return {value: f"t{number}" for number, value in enumerate(repeated)}
+
+
+# --- operations --------------------------------------------------------------------------------
+
+
+def operation_text(operation: Operation) -> str:
+    """A loop nest over the axes, with the shared values named before they are used."""
+    names = _shared(values(operation))
+    lines = [f"{name} = {_definition(value, names)}" for value, name in names.items()]
+    lines += _body(operation, lambda value: _text(value, names))
+    header = f"for {_ranges(operation.axes)}:" if operation.axes else "once:"
+    return header + _comment(operation.origin) + "".join(f"\n{_INDENT}{line}" for line in lines)
+
+
+def _body(operation: Operation, text: Callable[[Value], str]) -> list[str]:
+    match operation:
+        case Pointwise():
+            return [f"{element(operation.target, operation.index)} = {text(operation.value)}"]
+        case Reduction():
+            args = ", ".join(map(text, operation.args))
+            over = f" for {_ranges(operation.inner)}" if operation.inner else ""
+            return [f"{_results(operation)} = {operation.kind}({args}{over})"]
+        case Scan():
+            args = ", ".join(map(text, operation.args))
+            return [
+                f"{_results(operation)} = scan_{operation.kind}({args}, along {operation.along})"
+            ]
+        case Matmul():
+            factors = f"{_factor(operation.lhs, text)} * {_factor(operation.rhs, text)}"
+            product = f"sum({factors} for {_ranges((operation.k,))})"
+            return [f"{_results(operation)} = {product}  # factors in {operation.operand}"]
+        case Attention():
+            return _attention(operation, text)
+
+
+def _factor(value: Value, text: Callable[[Value], str]) -> str:
+    shown = text(value)
+    simple = isinstance(value, (Load, Const, IndexValue)) or shown.isidentifier()
+    return shown if simple else f"({shown})"
+
+
+def _attention(operation: Attention, text: Callable[[Value], str]) -> list[str]:
+    slots = {
+        "query": operation.query,
+        "key": operation.key,
+        "value": operation.value,
+        "bias": operation.bias,
+        "mask": operation.mask,
+    }
+    inner = _ranges((operation.j, operation.d))
+    lines = [f"{_results(operation)} = attention(  # over {inner}; factors in {operation.operand}"]
+    lines += [f"{_INDENT}{name}={text(slot)}," for name, slot in slots.items() if slot is not None]
+    return [*lines, f"{_INDENT}scale={operation.scale!r}, causal={operation.causal})"]
+
+
+def _results(operation: Operation) -> str:
+    return ", ".join(element(name, operation.axes) for name in targets(operation))
+
+
+def _ranges(axes: Iterable[Axis]) -> str:
+    return ", ".join(f"{axis} < {axis.extent}" for axis in axes)
+
+
+def _comment(origin: Origin) -> str:
+    parts = [", ".join(origin.nodes), *origin.sources]
+    shown = "; ".join(part for part in parts if part)
+    return f"  # {shown}" if shown else ""
+
+
+# --- programs ----------------------------------------------------------------------------------
+
+
+def program_text(program: Program, notes: Mapping[int, str] | None = None) -> str:
+    """The whole program. ``notes`` are remarks under operations, by their position."""
+    lines = [f"size {size} in [{size.low}, {size.high}]" for size in program.sizes]
+    lines += [f"input {_declared(program.buffers, name)}" for name in program.inputs]
+    lines += [f"weight {_declared(program.buffers, name)}" for name in program.weights]
+    for position, operation in enumerate(program.operations):
+        lines += ["", *(_declared(program.buffers, name) for name in targets(operation))]
+        lines.append(operation_text(operation))
+        if notes and position in notes:
+            lines.append(f"^^^ {notes[position]}")
+    return "\n".join([*lines, "", f"return {', '.join(program.outputs)}"]) + "\n"
+
+
+def _declared(buffers: Mapping[str, Buffer], name: str) -> str:
+    return str(buffers[name]) if name in buffers else f"{name}: undeclared"
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """Kernels in launch order, their variants and members, then the lifetimes of intermediates."""
+    lines = [line for kernel in schedule.kernels for line in (*_kernel(kernel), "")]
+    for name, strides in schedule.strides.items():
+        lines.append(f"strides {schedule.program.buffers[name]}: {_tuple(strides)}")
+    for life in schedule.lifetimes:
+        lines.append(
+            f"memory {life.buffer} in {life.storage}: launches {life.first} to {life.last}"
+        )
+    return "\n".join([*lines, f"return {', '.join(schedule.program.outputs)}"]) + "\n"
+
+
+def _kernel(kernel: Kernel) -> list[str]:
+    lines = [f"kernel {kernel.name} over {_ranges(kernel.axes) or 'one point'}"]
+    lines.append(f"{_INDENT}reads {', '.join(kernel.reads)}; stores {', '.join(kernel.stored)}")
+    lines += [f"{_INDENT}{_variant(variant)}" for variant in kernel.variants]
+    for member in kernel.members:
+        bound = ", ".join(f"{axis} = {index}" for axis, index in member.binding)
+        place = "once a row, " if member.outer else ""
+        lines.append(f"{_INDENT}with {place}{bound or 'no axes'}")
+        body = operation_text(member.operation).splitlines()
+        lines += [f"{_INDENT}{_INDENT}{line}" for line in body]
+    return lines
+
+
+def _variant(variant: Variant) -> str:
+    limit = "" if variant.at_most is None else f" while {variant.measure} <= {variant.at_most}"
+    return f"tile {variant.tile} for arch {variant.arch_low} to {variant.arch_high}{limit}"
+
+
+def _tuple(numbers: Iterable[Int]) -> str:
+    return f"({', '.join(map(str, numbers))})"

@@ -1,0 +1,102 @@
+"""The one rewriting engine: rebuild values bottom-up; what does not change stays the same object."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from aotpack.ir.fold import fold
+from aotpack.ir.integers import Indirect, Int, Number
+from aotpack.ir.nodes import (
+    Apply,
+    Attention,
+    Const,
+    Guarded,
+    IndexValue,
+    Load,
+    Matmul,
+    Operation,
+    Pointwise,
+    Value,
+)
+
+
+class Rewriter:
+    """Applies an index substitution and a rule for loads to values, sharing results.
+
+    ``axes`` maps axes (or sizes) to integers. ``load`` maps a load, its index already rewritten, to
+    a value, or None to keep it.
+    """
+
+    def __init__(
+        self,
+        axes: Mapping[Any, Number],
+        load: Callable[[Load], Value | None] | None = None,
+    ) -> None:
+        self._axes = axes
+        self._load = load
+        self._done: dict[Value, Value] = {}
+
+    def __call__(self, value: Value) -> Value:
+        found = self._done.get(value)
+        if found is None:
+            found = self._done[value] = self._rewrite(value)
+        return found
+
+    def index(self, expression: Int) -> Int:
+        """The integer with axes replaced and the values inside it rewritten."""
+
+        def change(leaf: Any) -> Int | None:
+            if leaf in self._axes:
+                return Int.of(self._axes[leaf])
+            if isinstance(leaf, Indirect):
+                return as_index(self(leaf.value), self.index(leaf.extent))
+            return None
+
+        return expression.map_leaves(change)
+
+    def _rewrite(self, value: Value) -> Value:
+        match value:
+            case Const():
+                return value
+            case IndexValue():
+                return IndexValue(self.index(value.index), value.dtype)
+            case Load():
+                index = tuple(self.index(part) for part in value.index)
+                moved = Load(value.buffer, index, value.dtype)
+                new = self._load(moved) if self._load else None
+                return moved if new is None else new
+            case Apply():
+                return fold(Apply(value.op, tuple(map(self, value.args)), value.dtype))
+            case Guarded():
+                parts = (self(value.condition), self(value.value), self(value.otherwise))
+                return fold(Guarded(*parts, value.dtype))
+
+
+def as_index(value: Value, extent: Int) -> Int:
+    """A value used as an index in [0, extent): the integer itself where it is one."""
+    if isinstance(value, IndexValue):
+        return value.index
+    if isinstance(value, Const):
+        return Int.of(int(value.value))
+    return Int.of(Indirect(value, extent))
+
+
+def map_values(operation: Operation, change: Callable[[Value], Value]) -> Operation:
+    """The operation with each of its values replaced; the same object if none changes."""
+    match operation:
+        case Pointwise():
+            new: Operation = replace(operation, value=change(operation.value))
+        case Matmul():
+            new = replace(operation, lhs=change(operation.lhs), rhs=change(operation.rhs))
+        case Attention():
+            new = replace(
+                operation,
+                query=change(operation.query),
+                key=change(operation.key),
+                value=change(operation.value),
+                bias=operation.bias and change(operation.bias),
+                mask=operation.mask and change(operation.mask),
+            )
+        case _:
+            new = replace(operation, args=tuple(map(change, operation.args)))
+    return operation if new == operation else new

@@ -1,0 +1,127 @@
+"""What scheduling decides: which operations share a kernel, on which tiles, with which memory.
+
+A Schedule is a list of kernels in launch order. A kernel has a few axes of its own; each member
+operation is bound to them: its axes are expressions in the kernel's axes (C:A9, S: simplification 2).
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from aotpack.ir.integers import Axis, Int
+from aotpack.ir.nodes import Attention, Matmul, Operation, Program
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An operation inside a kernel. ``binding`` gives each of its axes in the kernel's axes.
+
+    ``outer`` members have no inner dimension: they run once for each ``x``, not for each (x, r).
+    """
+
+    operation: Operation
+    binding: tuple[tuple[Axis, Int], ...]
+    outer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PointwiseTile:
+    """Blocks of ``x`` elements of a one-dimensional space."""
+
+    x: int
+    num_warps: int
+    num_stages: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReductionTile:
+    """``x`` rows by ``r`` columns a block; ``persistent`` when ``r`` covers the whole row (C:B16)."""
+
+    x: int
+    r: int
+    persistent: bool
+    num_warps: int
+    num_stages: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulTile:
+    """Output tiles of m x n, k a step; ``group`` tile rows share their columns in L2."""
+
+    m: int
+    n: int
+    k: int
+    group: int
+    num_warps: int
+    num_stages: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionTile:
+    """``i`` queries a program, ``j`` keys a step."""
+
+    i: int
+    j: int
+    num_warps: int
+    num_stages: int
+
+
+Tile: TypeAlias = PointwiseTile | ReductionTile | MatmulTile | AttentionTile
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A tile, for targets with ``arch_low <= arch <= arch_high``, while ``measure <= at_most``.
+
+    Variants of a kernel are tried in order for the arch at hand; the last for each arch has
+    ``at_most`` None and takes everything, so a choice always exists (DESIGN: closed set).
+    """
+
+    tile: Tile
+    arch_low: int
+    arch_high: int
+    measure: Int
+    at_most: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One launch. ``axes`` are (x,) or (x, r) for loops, the anchor's own axes for templates.
+
+    ``stored`` are the buffers written to memory; other targets of members stay in registers.
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    members: tuple[Member, ...]
+    stored: tuple[str, ...]
+    reads: tuple[str, ...]
+    variants: tuple[Variant, ...] = ()
+
+    @property
+    def anchor(self) -> Matmul | Attention | None:
+        """The template operation this kernel is built around, if any."""
+        first = self.members[0].operation
+        return first if isinstance(first, (Matmul, Attention)) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """An intermediate lives from launch ``first`` to launch ``last``; ``storage`` is whose memory it uses."""
+
+    buffer: str
+    storage: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    program: Program
+    kernels: tuple[Kernel, ...]
+    strides: dict[str, tuple[Int, ...]]  # of every buffer, in elements
+    lifetimes: tuple[Lifetime, ...]
+
+    def __str__(self) -> str:
+        from aotpack.ir.printer import schedule_text
+
+        return schedule_text(self)

@@ -1,0 +1,367 @@
+"""What makes a Program legal: one ``check_<property>`` for each invariant; each raises InvalidProgram.
+
+A program that fails here is a defect of aotpack, never of the user's model.
+"""
+
+from collections.abc import Callable, Iterator
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.facts import known_le, known_lt
+from aotpack.ir.integers import Axis, Indirect, Int, Var
+from aotpack.ir.monoids import MONOIDS
+from aotpack.ir.nodes import (
+    Apply,
+    Attention,
+    Const,
+    Guarded,
+    IndexValue,
+    Load,
+    Matmul,
+    Operation,
+    Pointwise,
+    Program,
+    Reduction,
+    Scan,
+    Value,
+    children,
+    loads,
+    targets,
+    values,
+    walk,
+)
+from aotpack.ir.optable import OPS
+from aotpack.ir.printer import program_text
+
+
+class InvalidProgram(Exception):
+    """An invariant of the IR is broken. The text is the program, the complaint under its operation."""
+
+    def __init__(self, program: Program, position: int | None, message: str) -> None:
+        notes = {} if position is None else {position: message}
+        super().__init__(f"{message}\n\n{program_text(program, notes)}")
+
+
+def verify(program: Program) -> None:
+    """Check every invariant; the first broken one is raised."""
+    for check in CHECKS:
+        check(program)
+
+
+# --- buffers -----------------------------------------------------------------------------------
+
+
+def check_declared(program: Program) -> None:
+    """Every buffer that is read, written, given or returned is declared under its own name."""
+    for name, buffer in program.buffers.items():
+        if name != buffer.name:
+            raise InvalidProgram(program, None, f"buffer {buffer} is declared as {name}")
+    for name in (*program.inputs, *program.weights, *program.outputs):
+        if name not in program.buffers:
+            raise InvalidProgram(program, None, f"buffer {name} is not declared")
+    for position, operation in enumerate(program.operations):
+        for name in (*targets(operation), *(load.buffer for load in loads(operation))):
+            if name not in program.buffers:
+                raise InvalidProgram(program, position, f"buffer {name} is not declared")
+
+
+def check_single_writer(program: Program) -> None:
+    """Inputs and weights are never written, any other buffer by exactly one operation."""
+    written = {*program.inputs, *program.weights}
+    if len(written) != len(program.inputs) + len(program.weights):
+        raise InvalidProgram(program, None, "an input or weight is listed twice")
+    for position, operation in enumerate(program.operations):
+        for name in targets(operation):
+            if name in written:
+                raise InvalidProgram(program, position, f"{name} already has its value")
+            written.add(name)
+    for name in program.buffers:
+        if name not in written:
+            raise InvalidProgram(program, None, f"nothing writes {name}")
+
+
+def check_defined_before_use(program: Program) -> None:
+    """An operation reads only what stands before it."""
+    defined = {*program.inputs, *program.weights}
+    for position, operation in enumerate(program.operations):
+        for load in loads(operation):
+            if load.buffer not in defined:
+                message = f"{load} is read before {load.buffer} is written"
+                raise InvalidProgram(program, position, message)
+        defined.update(targets(operation))
+
+
+# --- axes and indices --------------------------------------------------------------------------
+
+
+def check_axis_names(program: Program) -> None:
+    """The axes of an operation differ in name from each other and from the sizes."""
+    for position, operation in enumerate(program.operations):
+        taken = [size.name for size in program.sizes]
+        for axis in _all_axes(operation):
+            if axis.name in taken:
+                message = f"the name {axis.name} stands for two things"
+                raise InvalidProgram(program, position, message)
+            taken.append(axis.name)
+
+
+def check_axes_used(program: Program) -> None:
+    """Each value uses only the axes its place may use, and sizes of the program."""
+    for position, operation in enumerate(program.operations):
+        for value, axes in _places(operation):
+            for integer in _integers(value):
+                _check_leaves(program, position, integer, axes)
+        for axis in _all_axes(operation):
+            _check_leaves(program, position, axis.extent, ())
+        if isinstance(operation, Pointwise):
+            for integer in operation.index:
+                _check_leaves(program, position, integer, operation.axes)
+
+
+def check_scan_axis(program: Program) -> None:
+    """A scan runs along one of its axes."""
+    for position, operation in enumerate(program.operations):
+        if isinstance(operation, Scan) and operation.along not in operation.axes:
+            raise InvalidProgram(program, position, f"{operation.along} is no axis of the scan")
+
+
+def check_index_rank(program: Program) -> None:
+    """An index has one integer for each dimension of its buffer."""
+    for position, operation in enumerate(program.operations):
+        for name, index in _accesses(operation):
+            rank = len(program.buffers[name].shape)
+            if len(index) != rank:
+                shown = ", ".join(map(str, index))
+                message = f"{name}[{shown}] has {len(index)} indices, the buffer {rank} dimensions"
+                raise InvalidProgram(program, position, message)
+
+
+def check_index_bounds(program: Program) -> None:
+    """No index that is not guarded is known to lie outside its buffer."""
+    for position, operation in enumerate(program.operations):
+        for name, index in _accesses(operation, unguarded=True):
+            buffer = program.buffers[name]
+            for part, extent in zip(index, buffer.shape, strict=True):
+                if known_lt(part, 0) or (known_le(extent, part) and not known_le(extent, 0)):
+                    message = f"index {part} is outside [0, {extent}) of {buffer}"
+                    raise InvalidProgram(program, position, message)
+
+
+def check_target_shape(program: Program) -> None:
+    """The axes of a reduction, scan or template have the extents of what it writes."""
+    for position, operation in enumerate(program.operations):
+        if isinstance(operation, Pointwise):
+            continue
+        for name in targets(operation):
+            buffer = program.buffers[name]
+            for axis, size in zip(operation.axes, buffer.shape, strict=True):
+                if known_lt(axis.extent, size) or known_lt(size, axis.extent):
+                    message = f"axis {axis} < {axis.extent} does not span {buffer}"
+                    raise InvalidProgram(program, position, message)
+
+
+# --- types -------------------------------------------------------------------------------------
+
+
+def check_compute_types(program: Program) -> None:
+    """No value has a 16-bit float type: these exist in memory only."""
+    for position, value in _all_values(program):
+        if value.dtype is not value.dtype.compute:
+            raise InvalidProgram(program, position, f"{value} has the type {value.dtype}")
+
+
+def check_value_types(program: Program) -> None:
+    """Loads, constants, guards and operators have the types their parts say."""
+    for position, value in _all_values(program):
+        message = _complaint(program, value)
+        if message:
+            raise InvalidProgram(program, position, message)
+
+
+def check_monoids(program: Program) -> None:
+    """A reduction or scan is of a known kind, with its number of arguments and targets."""
+    for position, operation in enumerate(program.operations):
+        if not isinstance(operation, (Reduction, Scan)):
+            continue
+        monoid = MONOIDS.get(operation.kind)
+        if monoid is None:
+            raise InvalidProgram(program, position, f"there is no reduction {operation.kind}")
+        if len(operation.args) != monoid.inputs or len(operation.targets) != monoid.outputs:
+            message = f"{monoid.name} takes {monoid.inputs} values and gives {monoid.outputs}"
+            raise InvalidProgram(program, position, message)
+        if not all(monoid.accepts(arg.dtype) for arg in operation.args):
+            message = f"{monoid.name} is not defined on {operation.args[0].dtype}"
+            raise InvalidProgram(program, position, message)
+
+
+def check_stored_types(program: Program) -> None:
+    """What is stored has the compute type of the buffer."""
+    for position, operation in enumerate(program.operations):
+        for name, dtype in zip(targets(operation), _result_types(operation), strict=True):
+            buffer = program.buffers[name]
+            if buffer.dtype.compute is not dtype.compute:
+                raise InvalidProgram(program, position, f"{dtype} is stored into {buffer}")
+
+
+CHECKS: tuple[Callable[[Program], None], ...] = (
+    check_declared,
+    check_single_writer,
+    check_defined_before_use,
+    check_axis_names,
+    check_axes_used,
+    check_scan_axis,
+    check_index_rank,
+    check_index_bounds,
+    check_target_shape,
+    check_compute_types,
+    check_value_types,
+    check_monoids,
+    check_stored_types,
+)
+
+
+# --- what the checks walk over -----------------------------------------------------------------
+
+
+def _all_axes(operation: Operation) -> tuple[Axis, ...]:
+    match operation:
+        case Reduction():
+            return (*operation.axes, *operation.inner)
+        case Matmul():
+            return (*operation.axes, operation.k)
+        case Attention():
+            return (*operation.axes, operation.j, operation.d)
+        case _:
+            return operation.axes
+
+
+def _places(operation: Operation) -> Iterator[tuple[Value, tuple[Axis, ...]]]:
+    """Each value of the operation with the axes it may use."""
+    match operation:
+        case Matmul():
+            yield operation.lhs, (*operation.batch, operation.m, operation.k)
+            yield operation.rhs, (*operation.batch, operation.k, operation.n)
+        case Attention():
+            outer = (operation.batch, operation.head)
+            yield operation.query, (*outer, operation.i, operation.d)
+            yield operation.key, (*outer, operation.j, operation.d)
+            yield operation.value, (*outer, operation.j, operation.e)
+            for slot in (operation.bias, operation.mask):
+                if slot is not None:
+                    yield slot, (*outer, operation.i, operation.j)
+        case _:
+            for value in values(operation):
+                yield value, _all_axes(operation)
+
+
+def _integers(value: Value) -> Iterator[Int]:
+    for part in walk((value,)):
+        if isinstance(part, Load):
+            yield from part.index
+        elif isinstance(part, IndexValue):
+            yield part.index
+
+
+def _check_leaves(program: Program, position: int, integer: Int, axes: tuple[Axis, ...]) -> None:
+    for leaf in integer.leaves():
+        if isinstance(leaf, Axis) and leaf not in axes:
+            message = f"{integer} uses the axis {leaf} < {leaf.extent}, which is not at hand here"
+            raise InvalidProgram(program, position, message)
+        if isinstance(leaf, Var) and leaf not in program.sizes:
+            raise InvalidProgram(
+                program, position, f"{leaf} in {integer} is no size of the program"
+            )
+
+
+def _accesses(
+    operation: Operation, *, unguarded: bool = False
+) -> Iterator[tuple[str, tuple[Int, ...]]]:
+    """Every (buffer, index) read or written; without those that a guard protects, if asked."""
+    seen: set[Value] = set()
+    stack = list(values(operation))
+    while stack:
+        value = stack.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if isinstance(value, Load):
+            yield value.buffer, value.index
+        if unguarded and isinstance(value, Guarded):
+            stack += (value.condition, value.otherwise)
+        else:
+            stack += children(value)
+    for name in targets(operation):
+        yield (
+            name,
+            (
+                operation.index
+                if isinstance(operation, Pointwise)
+                else tuple(map(Int.of, operation.axes))
+            ),
+        )
+
+
+def _all_values(program: Program) -> Iterator[tuple[int, Value]]:
+    for position, operation in enumerate(program.operations):
+        for value in walk(values(operation)):
+            yield position, value
+
+
+def _complaint(program: Program, value: Value) -> str | None:
+    """What is wrong with the types of one node."""
+    indices: tuple[Int, ...] = ()
+    match value:
+        case Const():
+            expected = bool if value.dtype is DType.BOOL else float if value.dtype.is_float else int
+            if type(value.value) is not expected:
+                return f"the constant {value.value!r} is not a {value.dtype}"
+        case IndexValue():
+            indices = (value.index,)
+            if not value.dtype.is_integer:
+                return f"{value} is an integer of type {value.dtype}"
+        case Load():
+            indices = value.index
+            buffer = program.buffers[value.buffer]
+            if value.dtype is not buffer.dtype.compute:
+                return f"{value} of {buffer} is loaded as {value.dtype}"
+        case Guarded():
+            if value.condition.dtype is not DType.BOOL:
+                return f"the condition {value.condition} is {value.condition.dtype}"
+            if not value.dtype is value.value.dtype is value.otherwise.dtype:
+                return f"{value} chooses between {value.value.dtype} and {value.otherwise.dtype}"
+        case Apply():
+            return _operator_complaint(value)
+    for leaf in (leaf for index in indices for leaf in index.leaves()):
+        if isinstance(leaf, Indirect) and not leaf.value.dtype.is_integer:
+            return f"{leaf} is an index of type {leaf.value.dtype}"
+    return None
+
+
+def _operator_complaint(value: Apply) -> str | None:
+    info = OPS.get(value.op)
+    if info is None:
+        return f"there is no operator {value.op}"
+    if len(value.args) != info.arity:
+        return f"{value} has {len(value.args)} operands, {value.op} takes {info.arity}"
+    operands = value.args
+    if value.op == "where":
+        if operands[0].dtype is not DType.BOOL:
+            return f"the condition {operands[0]} is {operands[0].dtype}"
+        operands = operands[1:]
+    found = {operand.dtype: None for operand in operands}
+    if len(found) > 1:
+        return f"{value} mixes {' and '.join(map(str, found))}"
+    (dtype,) = found
+    if not info.accepts(dtype):
+        return f"{value.op} is not defined on {dtype}"
+    expected = {"same": dtype, "bool": DType.BOOL, "given": value.dtype}[info.result]
+    return None if value.dtype is expected else f"{value} is {expected}, not {value.dtype}"
+
+
+def _result_types(operation: Operation) -> tuple[DType, ...]:
+    match operation:
+        case Pointwise():
+            return (operation.value.dtype,)
+        case Reduction() | Scan():
+            return MONOIDS[operation.kind].result_dtypes(operation.args[0].dtype)
+        case Matmul() | Attention():
+            return (operation.operand.accumulator,)

@@ -1,0 +1,43 @@
+"""Every environment variable aotpack reads. Options of a build are arguments, not knobs."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from aotpack.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """What the environment says.
+
+    ``dump``: AOTPACK_DUMP, a folder that gets every stage product as text, or None.
+    ``cache``: AOTPACK_CACHE, the folder of compiled kernels; None when it is "off".
+    ``jobs``: AOTPACK_JOBS, how many kernels are compiled at once.
+    """
+
+    dump: Path | None
+    cache: Path | None
+    jobs: int
+
+
+def read_knobs() -> Knobs:
+    """Read the environment as it is now."""
+    dump = os.environ.get("AOTPACK_DUMP")
+    cache = os.environ.get("AOTPACK_CACHE") or platformdirs.user_cache_dir("aotpack")
+    return Knobs(
+        dump=Path(dump) if dump else None,
+        cache=None if cache == "off" else Path(cache),
+        jobs=_positive("AOTPACK_JOBS", len(os.sched_getaffinity(0))),
+    )
+
+
+def _positive(name: str, default: int) -> int:
+    text = os.environ.get(name)
+    if not text:
+        return default
+    if not text.isdecimal() or int(text) == 0:
+        raise UsageError(f"{name}={text!r} is not accepted; it takes a whole number from 1")
+    return int(text)

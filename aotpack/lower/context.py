@@ -1,0 +1,149 @@
+"""What a lowering function works with: reads of other tensors, and writes of its own results.
+
+Values are compute-typed: 16-bit floats are read as float32, and rounded by the store.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.integers import Axis, Int
+from aotpack.ir.monoids import MONOIDS
+from aotpack.ir.nodes import Load, Origin, Pointwise, Reduction, Scan, Value
+from aotpack.lower.builder import Builder
+from aotpack.lower.registry import CannotLower
+from aotpack.lower.values import cast, constant
+from aotpack.stages import GraphNode, Ref
+
+Index = tuple[Int, ...]
+Shape = tuple[Int, ...]
+Scalar = Int | bool | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One graph node being lowered."""
+
+    builder: Builder
+    node: GraphNode
+
+    # --- tensors ---------------------------------------------------------------------------
+
+    def shape(self, ref: Ref) -> Shape:
+        return self.builder.buffer(ref).shape
+
+    def rank(self, ref: Ref) -> int:
+        return len(self.shape(ref))
+
+    def dtype(self, ref: Ref) -> DType:
+        return self.builder.buffer(ref).dtype
+
+    def result(self, output: int = 0) -> Ref:
+        """The tensor the node yields; its dtype and shape are those the graph states."""
+        return Ref(self.node.name, output)
+
+    def temporary(self, role: str, dtype: DType, shape: Shape) -> Ref:
+        """A new tensor between the operations of this node, named after the node and ``role``."""
+        return self.builder.temporary(f"{self.node.name}_{role}", dtype, shape)
+
+    def dim(self, ref: Ref, dim: Scalar) -> int:
+        """A dimension number in [0, rank), from one that may count from the end."""
+        if not isinstance(dim, int):
+            raise CannotLower(f"dimension {dim} is not a constant")
+        return dim % max(1, self.rank(ref))
+
+    # --- reading ---------------------------------------------------------------------------
+
+    def load(self, ref: Ref, index: Index) -> Value:
+        """The element at an index; dimensions of size 1 are read at 0."""
+        buffer = self.builder.buffer(ref)
+        pairs = zip(index, buffer.shape, strict=True)
+        exact = tuple(Int.of(0) if size.constant == 1 else i for i, size in pairs)
+        return Load(buffer.name, exact, buffer.dtype.compute)
+
+    def broadcast(self, ref: Ref, index: Index) -> Value:
+        """The element that broadcasting puts at an index of a larger shape."""
+        return self.load(ref, index[len(index) - self.rank(ref) :])
+
+    def operand(self, arg: Ref | Scalar, index: Index, dtype: DType) -> Value:
+        """A broadcast tensor's element or a number, as a value of ``dtype``'s compute type."""
+        if isinstance(arg, Ref):
+            return cast(self.broadcast(arg, index), dtype)
+        return constant(arg, dtype)
+
+    # --- writing ---------------------------------------------------------------------------
+
+    @property
+    def origin(self) -> Origin:
+        source = (str(self.node.source),) if self.node.source else ()
+        return Origin((self.node.name,), (self.node.op,), source)
+
+    def axes(self, prefix: str, shape: Shape) -> tuple[Axis, ...]:
+        """``i0, i1, ...`` over a result's shape, ``r0, r1, ...`` over what is reduced."""
+        return self.builder.axes(prefix, shape)
+
+    def pointwise(self, target: Ref, value: Callable[[Index], Value]) -> None:
+        """Write every element of ``target`` as a function of its index."""
+        buffer = self.builder.buffer(target)
+        axes = self.axes("i", buffer.shape)
+        index = points(axes)
+        stored = constant(0, buffer.dtype) if is_empty(buffer.shape) else value(index)
+        operation = Pointwise(buffer.name, axes, cast(stored, buffer.dtype), index, self.origin)
+        self.builder.append(operation)
+
+    def reduction(
+        self,
+        targets: tuple[Ref, ...],
+        kind: str,
+        inner: Shape,
+        args: Callable[[Index, Index], tuple[Value, ...]],
+    ) -> None:
+        """Write ``targets`` as the monoid ``kind`` over ``inner`` of a function of both indices."""
+        if is_empty((*inner, *self.shape(targets[0]))):
+            self._without_elements(targets, kind)
+            return
+        axes = self.axes("i", self.shape(targets[0]))
+        over = self.axes("r", inner or (Int.of(1),))
+        lifted = args(points(axes), points(over)[: len(inner)])
+        names = tuple(self.builder.buffer(target).name for target in targets)
+        self.builder.append(Reduction(names, axes, over, kind, lifted, self.origin))
+
+    def _without_elements(self, targets: tuple[Ref, ...], kind: str) -> None:
+        """What a reduction of no elements yields."""
+        monoid = MONOIDS[kind]
+        dtype = self.dtype(targets[0]).compute
+        none = tuple(np.asarray(identity) for identity in monoid.identities(dtype))
+        with np.errstate(all="ignore"):
+            results = [result.item() for result in monoid.finalise(none)]
+        for target, result in zip(targets, results, strict=True):
+            self.pointwise(target, partial(_always, constant(result, self.dtype(target))))
+
+    def scan(
+        self, targets: tuple[Ref, ...], kind: str, dim: int, arg: Callable[[Index], Value]
+    ) -> None:
+        """Write ``targets`` as the running monoid ``kind`` along one dimension."""
+        shape = self.shape(targets[0])
+        if is_empty(shape):
+            self._without_elements(targets, kind)
+            return
+        axes = self.axes("i", shape)
+        value = (arg(points(axes)),)
+        names = tuple(self.builder.buffer(target).name for target in targets)
+        self.builder.append(Scan(names, axes, axes[dim], kind, value, self.origin))
+
+
+def is_empty(shape: Shape) -> bool:
+    """True for a shape without elements; a dynamic size is at least 1."""
+    return any(size.constant == 0 for size in shape)
+
+
+def _always(value: Value, index: Index) -> Value:
+    return value
+
+
+def points(axes: tuple[Axis, ...]) -> Index:
+    """The index whose entries are the axes themselves."""
+    return tuple(map(Int.of, axes))

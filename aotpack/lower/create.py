@@ -1,0 +1,109 @@
+"""Tensors made from nothing: constants, ranges, the identity matrix."""
+
+from collections.abc import Callable
+
+from aotpack.ir.integers import Int
+from aotpack.ir.nodes import Value
+from aotpack.lower.context import Context, Index, Scalar
+from aotpack.lower.pointwise import result_dtype
+from aotpack.lower.registry import CannotLower, lowering
+from aotpack.lower.values import apply, cast, constant, position, where
+from aotpack.stages import Arg, Ref
+
+
+def _filled(number: Scalar) -> Callable[..., None]:
+    def handler(c: Context, *_: Arg, **__: Arg) -> None:
+        c.pointwise(c.result(), lambda index: constant(number, result_dtype(c)))
+
+    return handler
+
+
+for _kind, _number in (("zeros", 0), ("ones", 1), ("empty", 0)):
+    lowering(
+        f"aten.{_kind}.default" if _kind != "empty" else "aten.empty.memory_format",
+        f"aten.{_kind}_like.default",
+        f"aten.new_{_kind}.default",
+    )(_filled(_number))
+lowering("aten.zero.default")(_filled(0))
+lowering("aten.empty_strided.default", "aten.new_empty_strided.default")(_filled(0))
+lowering("aten.empty_permuted.default")(_filled(0))
+
+
+@lowering("aten.full.default")
+def full(c: Context, size: Arg, fill_value: Scalar, *, dtype: Arg = None) -> None:
+    c.pointwise(c.result(), lambda index: constant(fill_value, result_dtype(c)))
+
+
+@lowering("aten.full_like.default")
+def full_like(c: Context, self: Ref, fill_value: Scalar, *, dtype: Arg = None) -> None:
+    full(c, None, fill_value)
+
+
+@lowering("aten.new_full.default")
+def new_full(c: Context, self: Ref, size: Arg, fill_value: Scalar, *, dtype: Arg = None) -> None:
+    full(c, size, fill_value)
+
+
+@lowering("aten.scalar_tensor.default")
+def scalar_tensor(c: Context, s: Scalar, *, dtype: Arg = None) -> None:
+    full(c, None, s)
+
+
+@lowering("aten.fill.Scalar", "aten.fill.Tensor")
+def fill(c: Context, self: Ref, value: Ref | Scalar) -> None:
+    c.pointwise(c.result(), lambda index: c.operand(value, index, result_dtype(c)))
+
+
+@lowering("aten.arange.default")
+def arange(c: Context, end: Scalar, *, dtype: Arg = None) -> None:
+    arange_step(c, 0, end)
+
+
+@lowering("aten.arange.start")
+def arange_start(c: Context, start: Scalar, end: Scalar, *, dtype: Arg = None) -> None:
+    arange_step(c, start, end)
+
+
+@lowering("aten.arange.start_step")
+def arange_step(
+    c: Context, start: Scalar, end: Scalar, step: Scalar = 1, *, dtype: Arg = None
+) -> None:
+    """``start + step * i``: an index where all are integers, else arithmetic in the result's type."""
+    common = result_dtype(c)
+
+    def value(index: Index) -> Value:
+        if not isinstance(start, float) and not isinstance(step, float):
+            return position(Int.of(start) + index[0] * step, common)
+        counted = apply("mul", position(index[0], common), constant(step, common))
+        return apply("add", counted, constant(start, common))
+
+    c.pointwise(c.result(), value)
+
+
+@lowering("aten.linspace.default")
+def linspace(c: Context, start: Scalar, end: Scalar, steps: Scalar, *, dtype: Arg = None) -> None:
+    """Counted from the nearer end, as torch does, so that both ends are exact."""
+    common = result_dtype(c)
+    if not common.is_float or isinstance(start, Int) or isinstance(end, Int):
+        raise CannotLower("the ends must be numbers and the result a float type")
+    count = c.shape(c.result())[0]
+
+    def value(index: Index) -> Value:
+        if count.constant == 1:
+            return constant(start, common)
+        gaps = position(count - 1, common)
+        step = apply("div", constant(float(end) - float(start), common), gaps)
+        low = apply("add", apply("mul", position(index[0], common), step), start)
+        left = position(count - 1 - index[0], common)
+        high = apply("sub", constant(end, common), apply("mul", left, step))
+        return where(apply("lt", position(index[0]), position(count // 2)), low, high)
+
+    c.pointwise(c.result(), value)
+
+
+@lowering("aten.eye.default", "aten.eye.m")
+def eye(c: Context, n: Scalar, m: Scalar = 0, *, dtype: Arg = None) -> None:
+    def value(index: Index) -> Value:
+        return cast(apply("eq", position(index[0]), position(index[1])), result_dtype(c))
+
+    c.pointwise(c.result(), value)

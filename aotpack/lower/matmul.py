@@ -1,0 +1,207 @@
+"""Matrix products: a Matmul into the accumulator's type, and a Pointwise for what follows it.
+
+Leading dimensions that only the left factor has are flattened into m. Products with a vector, of
+integers and of float64 are reductions: tensor cores have no use for them.
+"""
+
+from collections.abc import Callable
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.integers import Int, product
+from aotpack.ir.nodes import Matmul, Value
+from aotpack.lower.context import Context, Index, Scalar, is_empty, points
+from aotpack.lower.pointwise import result_dtype
+from aotpack.lower.registry import CannotLower, lowering
+from aotpack.lower.reshape import flatten_index, unflatten_index
+from aotpack.lower.values import apply, cast
+from aotpack.stages import Ref
+
+Factor = Callable[[Index, Int, Int], Value]  # (batch, m, k) or (batch, k, n) -> value
+TENSOR_CORE_TYPES = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
+
+
+def emit_product(
+    c: Context, target: Ref, operand: DType, depth: Int, lhs: Factor, rhs: Factor
+) -> None:
+    """``target[*batch, m, n] = sum over k < depth of lhs * rhs``."""
+    if operand in TENSOR_CORE_TYPES and not is_empty((depth, *c.shape(target))):
+        *batch, m, n = c.axes("i", c.shape(target))
+        (k,) = c.axes("r", (depth,))
+        place = points(tuple(batch))
+        left = lhs(place, Int.of(m), Int.of(k))
+        right = rhs(place, Int.of(k), Int.of(n))
+        name = c.builder.buffer(target).name
+        c.builder.append(Matmul(name, tuple(batch), m, n, k, left, right, operand, c.origin))
+        return
+
+    def term(outer: Index, inner: Index) -> tuple[Value, ...]:
+        *batch, m, n = outer
+        left = cast(lhs(tuple(batch), m, inner[0]), operand.accumulator)
+        right = cast(rhs(tuple(batch), inner[0], n), operand.accumulator)
+        return (apply("mul", left, right),)
+
+    c.reduction((target,), "sum", (depth,), term)
+
+
+def _rows_times(c: Context, lhs: Ref, depth: Int, rhs: Factor, bias: Ref | None) -> None:
+    """``lhs[..., k] * rhs[k, n] + bias[n]``, with all leading dimensions as rows."""
+    lead = c.shape(lhs)[:-1]
+    columns = c.shape(c.result())[-1]
+    operand = c.dtype(lhs)
+    direct = len(lead) == 1 and bias is None and _stores(operand, result_dtype(c))
+    narrow = result_dtype(c) if bias is None else operand.accumulator
+    shape = (product(lead), columns)
+    target = c.result() if direct else c.temporary("product", narrow, shape)
+
+    def left(batch: Index, m: Int, k: Int) -> Value:
+        return c.load(lhs, (*unflatten_index(m, lead), k) if lead else (k,))
+
+    emit_product(c, target, operand, depth, left, rhs)
+    if direct:
+        return
+
+    def value(index: Index) -> Value:
+        row = flatten_index(index[:-1], lead)
+        total = c.load(target, (row, index[-1]))
+        if bias is None:
+            return total
+        return apply("add", total, cast(c.broadcast(bias, index), total.dtype))
+
+    c.pointwise(c.result(), value)
+
+
+def _stores(operand: DType, result: DType) -> bool:
+    """Integer products are summed as int64, which narrower results do not hold."""
+    return operand.is_float or result is DType.INT64
+
+
+@lowering("aten.linear.default")
+def linear(c: Context, input: Ref, weight: Ref, bias: Ref | None = None) -> None:
+    depth = c.shape(input)[-1]
+    if c.rank(weight) == 1:
+        _dot(c, input, weight)
+        return
+    _rows_times(c, input, depth, lambda batch, k, n: c.load(weight, (n, k)), bias)
+
+
+@lowering("aten.mm.default")
+def mm(c: Context, self: Ref, mat2: Ref) -> None:
+    depth = c.shape(self)[-1]
+    _rows_times(c, self, depth, lambda batch, k, n: c.load(mat2, (k, n)), None)
+
+
+@lowering("aten.mv.default", "aten.dot.default", "aten.vdot.default", "aten.inner.default")
+def _dot(c: Context, self: Ref, other: Ref) -> None:
+    """``sum over k of self[..., k] * other[k]``."""
+    if c.rank(other) != 1:
+        raise CannotLower("the second factor must be a vector")
+    _vector_product(
+        c,
+        c.shape(other)[0],
+        lambda index, k: c.load(self, (*index, k)),
+        lambda index, k: c.load(other, (k,)),
+    )
+
+
+def _vector_product(
+    c: Context,
+    depth: Int,
+    lhs: Callable[[Index, Int], Value],
+    rhs: Callable[[Index, Int], Value],
+) -> None:
+    """A reduction over k of products, in the accumulator's type."""
+    wide = result_dtype(c).accumulator
+
+    def term(outer: Index, inner: Index) -> tuple[Value, ...]:
+        return (apply("mul", cast(lhs(outer, inner[0]), wide), cast(rhs(outer, inner[0]), wide)),)
+
+    if wide is result_dtype(c).compute:
+        c.reduction((c.result(),), "sum", (depth,), term)
+        return
+    total = c.temporary("sum", wide, c.shape(c.result()))
+    c.reduction((total,), "sum", (depth,), term)
+    c.pointwise(c.result(), lambda index: c.load(total, index))
+
+
+@lowering("aten.matmul.default", "aten.bmm.default", "aten.linalg_matmul.default")
+def matmul(c: Context, self: Ref, other: Ref) -> None:
+    """Leading dimensions broadcast; a vector on either side loses its dimension."""
+    depth = c.shape(self)[-1]
+    if c.rank(other) == 1:
+        _dot(c, self, other)
+    elif c.rank(self) == 1:
+        _vector_product(
+            c,
+            depth,
+            lambda index, k: c.load(self, (k,)),
+            lambda index, k: c.load(other, (*index[:-1], k, index[-1])),
+        )
+    elif c.rank(other) == 2:
+        mm(c, self, other)
+    else:
+        _batched(c, self, other, c.result() if _direct(c, self) else None)
+
+
+def _direct(c: Context, self: Ref) -> bool:
+    return _stores(c.dtype(self), result_dtype(c))
+
+
+def _batched(c: Context, self: Ref, other: Ref, target: Ref | None) -> Ref:
+    """The batched product, into ``target`` or else into a new tensor of the accumulator's type."""
+    operand = c.dtype(self)
+    shape = c.shape(c.result())
+    into = target or c.temporary("product", operand.accumulator, shape)
+
+    def left(batch: Index, m: Int, k: Int) -> Value:
+        return c.broadcast(self, (*batch, m, k))
+
+    def right(batch: Index, k: Int, n: Int) -> Value:
+        return c.broadcast(other, (*batch, k, n))
+
+    emit_product(c, into, operand, c.shape(self)[-1], left, right)
+    if target is None and not operand.is_float:
+        c.pointwise(c.result(), lambda index: c.load(into, index))
+    return into
+
+
+@lowering("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default")
+def addmm(
+    c: Context, self: Ref, mat1: Ref, mat2: Ref, *, beta: Scalar = 1, alpha: Scalar = 1
+) -> None:
+    """``beta * self + alpha * mat1 @ mat2``; ``self`` is not read where beta is 0."""
+    operand = c.dtype(mat1)
+    if not operand.is_float:
+        raise CannotLower(f"{operand} factors are not accepted")
+    total = _product_for_sum(c, mat1, mat2)
+
+    def value(index: Index) -> Value:
+        scaled = c.load(total, index)
+        scaled = scaled if alpha == 1 else apply("mul", scaled, alpha)
+        if beta == 0:
+            return scaled
+        added = cast(c.broadcast(self, index), scaled.dtype)
+        return apply("add", scaled, added if beta == 1 else apply("mul", added, beta))
+
+    c.pointwise(c.result(), value)
+
+
+def _product_for_sum(c: Context, mat1: Ref, mat2: Ref) -> Ref:
+    if c.rank(mat2) > 1:
+        return _batched(c, mat1, mat2, None)
+    total = c.temporary("product", c.dtype(mat1).accumulator, c.shape(c.result()))
+
+    def term(outer: Index, inner: Index) -> tuple[Value, ...]:
+        return (apply("mul", c.load(mat1, (*outer, *inner)), c.load(mat2, inner)),)
+
+    c.reduction((total,), "sum", (c.shape(mat2)[0],), term)
+    return total
+
+
+@lowering("aten.outer.default", "aten.ger.default")
+def outer(c: Context, self: Ref, vec2: Ref) -> None:
+    def value(index: Index) -> Value:
+        common = result_dtype(c)
+        left, right = c.load(self, index[:1]), c.load(vec2, index[1:])
+        return apply("mul", cast(left, common), cast(right, common))
+
+    c.pointwise(c.result(), value)

@@ -1,0 +1,68 @@
+"""Which function lowers which operator, and how a graph node's arguments reach its parameters."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from aotpack.ir.integers import Int
+from aotpack.stages import Arg
+
+Handler = TypeVar("Handler", bound=Callable[..., None])
+
+LOWERINGS: dict[str, Callable[..., None]] = {}
+WITHOUT_MEANING = frozenset({"memory_format", "non_blocking", "pin_memory", "device", "layout"})
+
+
+class CannotLower(Exception):
+    """One operator call has no lowering; the text is the reason. ``program.lower`` collects them."""
+
+
+def lowering(*operators: str) -> Callable[[Handler], Handler]:
+    """Register a function as the lowering of operators, named as in torch: "aten.add.Tensor"."""
+
+    def register(handler: Handler) -> Handler:
+        for operator in operators:
+            if operator in LOWERINGS:
+                raise ValueError(f"two lowerings are registered for {operator}")
+            LOWERINGS[operator] = handler
+        return handler
+
+    return register
+
+
+def handler_of(operator: str) -> Callable[..., None]:
+    """The lowering of an operator, or a refusal that names the overloads that do have one."""
+    if operator in LOWERINGS:
+        return LOWERINGS[operator]
+    stem = operator.rpartition(".")[0] + "."
+    siblings = sorted(name for name in LOWERINGS if name.startswith(stem))
+    if siblings:
+        raise CannotLower(f"this overload has no lowering; {', '.join(siblings)} has")
+    raise CannotLower("this operator has no lowering")
+
+
+def bind(
+    function: Callable[..., object],
+    args: tuple[Arg, ...],
+    kwargs: Mapping[str, Arg],
+    *,
+    leading: int,
+) -> inspect.BoundArguments:
+    """A call's arguments on the parameters of a function, but its first ``leading`` ones."""
+    positional = [_plain(arg) for arg in args]
+    named = {key: _plain(arg) for key, arg in kwargs.items() if key not in WITHOUT_MEANING}
+    signature = inspect.signature(function)
+    rest = signature.replace(parameters=list(signature.parameters.values())[leading:])
+    try:
+        return rest.bind(*positional, **named)
+    except TypeError as error:
+        raise CannotLower(f"its arguments are not accepted: {error}") from None
+
+
+def _plain(arg: Arg) -> Arg:
+    """Constant sizes become Python ints, so that handlers see an Int only where it is symbolic."""
+    if isinstance(arg, tuple):
+        return tuple(map(_plain, arg))
+    if isinstance(arg, Int) and arg.constant is not None:
+        return arg.constant
+    return arg

@@ -1,0 +1,115 @@
+"""Making values: constants, casts, operators. Everything is folded as it is made."""
+
+import struct
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.facts import known_le, known_lt
+from aotpack.ir.fold import fold
+from aotpack.ir.integers import Int, Number
+from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Value
+from aotpack.ir.optable import OPS
+from aotpack.ir.rewrite import as_index
+from aotpack.lower.registry import CannotLower
+
+
+def constant(number: Int | bool | float, dtype: DType) -> Value:
+    """A number in the compute type of ``dtype``; integers wrap as the type does."""
+    if isinstance(number, Int) and number.constant is None:
+        return cast(IndexValue(number, DType.INT64), dtype)
+    plain = int(number) if isinstance(number, Int) else number
+    if dtype is DType.BOOL:
+        return Const(bool(plain), dtype)
+    if dtype.is_float:
+        return Const(float(plain), dtype.compute)
+    return Const(_wrap(int(plain), dtype), dtype)
+
+
+def _wrap(number: int, dtype: DType) -> int:
+    bits = dtype.facts.bits
+    low = 0 if dtype.facts.kind == "uint" else -(1 << (bits - 1))
+    return (number - low) % (1 << bits) + low
+
+
+def rounded(number: float, dtype: DType) -> float:
+    """A float as ``dtype`` holds it, for 16-bit types; others are left to the constant itself."""
+    if number != number or number in (float("inf"), float("-inf")):
+        return number
+    if dtype is DType.FLOAT16:
+        limit = 65520.0
+        if abs(number) >= limit:
+            return float("inf") if number > 0 else float("-inf")
+        return float(struct.unpack("<e", struct.pack("<e", number))[0])
+    if dtype is DType.BFLOAT16:
+        bits = struct.unpack("<I", struct.pack("<f", number))[0]
+        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+        return float(struct.unpack("<f", struct.pack("<I", bits))[0])
+    return number
+
+
+def cast(value: Value, dtype: DType) -> Value:
+    """The value in the compute type of ``dtype``; to bool it asks whether it is not zero."""
+    to = dtype.compute
+    if value.dtype is to:
+        return value
+    if to is DType.BOOL:
+        return apply("ne", value, 0)
+    return fold(Apply("cast", (value,), to))
+
+
+def apply(op: str, *args: Value | Int | bool | float) -> Value:
+    """An operator of the op table; numbers take the type of the first value beside them."""
+    typed = args[1:] if op == "where" else args
+    first = next(arg for arg in typed if not isinstance(arg, (Int, bool, int, float)))
+    info = OPS[op]
+    if not info.accepts(first.dtype):
+        raise CannotLower(f"{first.dtype} operands are not accepted by {op}")
+    values = tuple(
+        constant(arg, first.dtype) if isinstance(arg, (Int, bool, int, float)) else arg
+        for arg in args
+    )
+    return fold(Apply(op, values, DType.BOOL if info.result == "bool" else first.dtype))
+
+
+def where(condition: Value, a: Value | float, b: Value | float) -> Value:
+    """``a`` where the condition holds, else ``b``; one of them must be a value."""
+    return apply("where", condition, a, b)
+
+
+def guarded(conditions: list[Value], value: Value, otherwise: Value) -> Value:
+    """``value``, read only where all conditions hold; without conditions, the value itself."""
+    if not conditions:
+        return value
+    condition = conditions[0]
+    for other in conditions[1:]:
+        condition = apply("logical_and", condition, other)
+    return fold(Guarded(condition, value, otherwise, value.dtype))
+
+
+def position(index: Number, dtype: DType = DType.INT64) -> Value:
+    """An index as data."""
+    return constant(Int.of(index), dtype)
+
+
+def inside(index: Int, low: Number, high: Number) -> list[Value]:
+    """The conditions for ``low <= index < high`` that are not known to hold."""
+    conditions = []
+    if not known_le(low, index):
+        conditions.append(apply("ge", position(index), position(low)))
+    if not known_lt(index, high):
+        conditions.append(apply("lt", position(index), position(high)))
+    return conditions
+
+
+def index_from(value: Value, size: Int) -> Int:
+    """A value as an index into a dimension: negative ones count from the end.
+
+    What is out of range even so (eager raises) reads the nearest element: never outside the buffer.
+    """
+    wide = cast(value, DType.INT64)
+    if isinstance(wide, IndexValue) and known_le(0, wide.index) and known_lt(wide.index, size):
+        return wide.index
+    if isinstance(wide, Const) and known_le(0, int(wide.value)) and known_lt(int(wide.value), size):
+        return Int.of(int(wide.value))
+    wrapped = where(apply("lt", wide, 0), apply("add", wide, position(size)), wide)
+    bounded = apply("maximum", apply("minimum", wrapped, position(size - 1)), 0)
+    return as_index(bounded, size)

@@ -1,0 +1,160 @@
+"""The table of contents: a model becomes a wheel in six calls, with one hook between them."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from torch import nn
+from torch.export import ExportedProgram
+
+from aotpack.emit import emit, write_package
+from aotpack.ir.dtypes import DType
+from aotpack.ir.verify import verify
+from aotpack.knobs import read_knobs
+from aotpack.lower import lower
+from aotpack.precompile import precompile
+from aotpack.precompile.interpreter import InterpreterDevice
+from aotpack.progress import Quiet, Reporter
+from aotpack.render import render
+from aotpack.runtime import Model, load
+from aotpack.schedule import schedule
+from aotpack.stages import Emitted, Lowered, Precompiled, Rendered, Scheduled, Traced
+from aotpack.target import DEFAULT_TARGETS, INTERPRETER, Target, parse_targets
+from aotpack.trace import trace
+
+Product = TypeVar("Product", Traced, Lowered, Scheduled, Rendered, Precompiled, Emitted)
+STAGES = ("traced", "lowered", "scheduled", "rendered", "precompiled", "emitted")
+
+
+@dataclass(slots=True)
+class Between:
+    """What happens to each product before the next stage gets it: verified, dumped, timed."""
+
+    reporter: Reporter = field(default_factory=Quiet)
+    look: Callable[[str, str], None] | None = None
+    dump: Path | None = field(default_factory=lambda: read_knobs().dump)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __call__(self, stage: str, make: Callable[[], Product]) -> Product:
+        """Make a product and look at it."""
+        self.reporter.begin(stage)
+        start = time.perf_counter()
+        product = make()
+        self.seconds[stage] = time.perf_counter() - start
+        if isinstance(product, Lowered):
+            verify(product.program)
+        if self.look is not None:
+            self.look(stage, product.as_text())
+        if self.dump is not None:
+            self.dump.mkdir(parents=True, exist_ok=True)
+            number = STAGES.index(stage) + 1
+            (self.dump / f"{number:02}_{stage}.txt").write_text(product.as_text())
+        return product
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is built: a module with example inputs, and how it is to be traced."""
+
+    module: nn.Module | ExportedProgram
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] | None = None
+    dynamic_shapes: Any = None
+    name: str = "model"
+    version: str = "0.1.0"
+    dtype: DType | None = None
+    strict: bool = False
+
+
+def to_traced(source: Source, between: Between) -> Traced:
+    """The first stage."""
+    return between(
+        "traced",
+        lambda: trace(
+            source.module,
+            source.args,
+            source.kwargs,
+            dynamic_shapes=source.dynamic_shapes,
+            name=source.name,
+            version=source.version,
+            dtype=source.dtype,
+            strict=source.strict,
+        ),
+    )
+
+
+def to_rendered(source: Source, targets: tuple[Target, ...], between: Between) -> Rendered:
+    """The first four stages."""
+    traced = to_traced(source, between)
+    lowered = between("lowered", lambda: lower(traced))
+    scheduled = between("scheduled", lambda: schedule(lowered))
+    return between("rendered", lambda: render(scheduled, targets))
+
+
+def to_precompiled(
+    source: Source, targets: tuple[Target, ...], between: Between, jobs: int | None = None
+) -> Precompiled:
+    """The first five stages."""
+    rendered = to_rendered(source, targets, between)
+    return between(
+        "precompiled",
+        lambda: precompile(rendered, targets, jobs=jobs, progress=between.reporter),
+    )
+
+
+def to_emitted(
+    source: Source,
+    targets: tuple[Target, ...],
+    out: Path,
+    between: Between,
+    *,
+    weights: str = "embed",
+    jobs: int | None = None,
+) -> Emitted:
+    """All six stages."""
+    precompiled = to_precompiled(source, targets, between, jobs)
+    return between("emitted", lambda: emit(precompiled, out, weights=weights))
+
+
+def build(
+    module: nn.Module | ExportedProgram,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    name: str = "model",
+    version: str = "0.1.0",
+    targets: str | Iterable[str] | None = None,
+    out: str | Path = "dist",
+    weights: str = "embed",
+    jobs: int | None = None,
+) -> Path:
+    """Package a module for the targets as one wheel in the folder ``out``; returns its path."""
+    chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
+    source = Source(module, args, kwargs, dynamic_shapes, name, version)
+    return to_emitted(source, chosen, Path(out), Between(), weights=weights, jobs=jobs).wheel
+
+
+def compile(
+    module: nn.Module | ExportedProgram,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    target: str = "native",
+    device: int = 0,
+    jobs: int | None = None,
+) -> Model:
+    """A loaded callable made by the same stages and run by the same runtime as a wheel.
+
+    Its package is a temporary folder, which is gone on return: loading reads all of it.
+    """
+    chosen = Target.parse(target)
+    source = Source(module, args, kwargs, dynamic_shapes)
+    precompiled = to_precompiled(source, (chosen,), Between(), jobs)
+    with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
+        write_package(precompiled, Path(folder))
+        return load(folder, InterpreterDevice() if chosen == INTERPRETER else device)

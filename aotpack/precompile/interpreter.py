@@ -1,0 +1,226 @@
+"""A device of the runtime that computes on host memory, through Triton's interpreter. For tests.
+
+Triton's own switch (TRITON_INTERPRET) changes the whole process when triton is imported. Here
+kernels are interpreted one launch at a time, so that the same process can compile.
+"""
+
+import ctypes
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.runtime import interpreter as triton_interpreter
+from triton.runtime.jit import JITFunction
+
+from aotpack.ir.dtypes import DType
+from aotpack.precompile.kernel_module import load_module
+from aotpack.precompile.libdevice import HostLibdevice
+from aotpack.precompile.reduction import associative_scan, reduce
+from aotpack.runtime.device import Step
+from aotpack.runtime.errors import DeviceError
+from aotpack.runtime.manifest import Binary, Kernel
+from aotpack.target import INTERPRETER, Target
+
+PLAN_ARCH = 80  # variants are chosen as for the oldest target
+_ALIGNMENT = 256
+_ONE_AT_A_TIME = threading.RLock()  # a launch changes triton.language for its duration
+
+
+@dataclass(frozen=True, slots=True)
+class HostKernel:
+    """A kernel as a Python function; ``types`` are its parameters, in Triton's types."""
+
+    name: str
+    function: Callable[..., None]
+    types: tuple[Any, ...]
+
+
+class InterpreterDevice:
+    """Host memory and Triton's interpreter. Everything is done on return, so streams order nothing.
+
+    ``package`` is the folder of a package that was not built for the interpreter: its kernels are
+    interpreted from the texts that lie there for reading.
+    """
+
+    name = "cpu"
+    place = (1, 0)
+
+    def __init__(self, package: Path | None = None) -> None:
+        self.package = package
+        self.memory: dict[int, Any] = {}
+
+    def select(self, targets: Sequence[str]) -> tuple[str, int]:
+        """The interpreter's own texts, or those of the kernels of the package's first target."""
+        if str(INTERPRETER) in targets:
+            return str(INTERPRETER), PLAN_ARCH
+        if self.package is None or not targets:
+            raise DeviceError(
+                "choosing kernels for the interpreter: the package has kernels for"
+                f" {', '.join(targets)}; build it with --target {INTERPRETER}"
+            )
+        return targets[0], Target.parse(targets[0]).arch
+
+    def enter(self) -> bool:
+        """Nothing is to be made current."""
+        return False
+
+    def leave(self) -> None:
+        """Nothing to undo."""
+
+    def alloc(self, size: int) -> int:
+        """Host memory that this object keeps until ``free``."""
+        block = ctypes.create_string_buffer(size + _ALIGNMENT)
+        address = -(-ctypes.addressof(block) // _ALIGNMENT) * _ALIGNMENT
+        self.memory[address] = block
+        return address
+
+    def free(self, address: int) -> None:
+        """Drop a block of ``alloc``."""
+        del self.memory[address]
+
+    def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
+        """All memory is host memory."""
+        ctypes.memmove(target, source, size)
+
+    copy_out = copy_in
+    copy = copy_in
+
+    def synchronize(self, stream: int | None) -> None:
+        """Every launch is done on return."""
+
+    def event(self) -> int:
+        """Events mark nothing: work is done in program order."""
+        return 0
+
+    def record(self, event: int, stream: int) -> None:
+        """See ``event``."""
+
+    def wait(self, event: int, stream: int) -> None:
+        """See ``event``."""
+
+    def drop(self, event: int) -> None:
+        """See ``event``."""
+
+    def owner(self, address: int) -> int:
+        """There is one host."""
+        return 0
+
+    def load(self, kernel: Kernel, binary: Binary, code: bytes) -> HostKernel:
+        """The kernel's text as a Python function over blocks."""
+        if not binary.file.endswith(".py") and self.package is not None:
+            code = (self.package / kernel.source).read_bytes()
+        types = tuple(
+            pointer_type(str(arg.dtype)) if arg.pointer else scalar_type(str(arg.dtype))
+            for arg in kernel.args
+        )
+        return HostKernel(kernel.name, interpretable(binary.symbol, code.decode()), types)
+
+    def executor(self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]") -> Callable[[int], None]:
+        """A function that runs all steps, each with what its cells hold then."""
+
+        def issue(stream: int) -> None:
+            for step in steps:
+                launch(step.kernel, step.grid, [cells[slot] for slot in step.slots])
+
+        return issue
+
+    def close(self) -> None:
+        """Drop all memory."""
+        self.memory.clear()
+
+
+def pointer_type(dtype: str) -> Any:
+    """Triton's pointer to elements of a type."""
+    return tl.str_to_ty(DType(dtype).facts.pointer, None)
+
+
+def scalar_type(dtype: str) -> Any:
+    """Triton's scalar of a type."""
+    return pointer_type(dtype).element_ty
+
+
+def interpretable(name: str, text: str) -> Callable[..., None]:
+    """The entry function of a kernel's text, rewritten for the interpreter."""
+    try:
+        module = vars(load_module(name, text))
+        for key, value in tuple(module.items()):
+            if isinstance(value, JITFunction):
+                module[key] = _rewritten(value.fn)
+            elif getattr(value, "__name__", None) == "triton.language.extra.libdevice":
+                module[key] = HostLibdevice()
+        function: Callable[..., None] = module[name]
+    except Exception as error:
+        raise DeviceError(
+            f"loading the kernel {name} into the interpreter failed: {error}"
+        ) from error
+    return function
+
+
+def launch(kernel: HostKernel, grid: tuple[int, int, int], cells: Sequence[int]) -> None:
+    """Run every program of a launch, one after the other."""
+    args = [_argument(cell, kind) for cell, kind in zip(cells, kernel.types, strict=True)]
+    builder = triton_interpreter.interpreter_builder
+    with _ONE_AT_A_TIME, _interpreted_language(kernel.function), np.errstate(all="ignore"):
+        builder.set_grid_dim(*grid)
+        for index in np.ndindex(*grid):
+            builder.set_grid_idx(*index)
+            try:
+                kernel.function(*args)
+            except Exception as error:
+                raise DeviceError(
+                    f"interpreting the kernel {kernel.name}, program {index} of {grid}, failed:"
+                    f" {type(error).__name__}: {error}"
+                ) from error
+
+
+def _argument(cell: int, kind: Any) -> Any:
+    """A cell as an interpreter scalar: an address, or an integer in two's complement."""
+    if kind.is_ptr():
+        return tl.tensor(triton_interpreter.TensorHandle(np.array([cell], np.uint64), kind), kind)
+    width = kind.primitive_bitwidth
+    value = np.array([cell & (1 << width) - 1], f"uint{width}").view(f"int{width}")
+    return tl.tensor(triton_interpreter.TensorHandle(value, kind), kind)
+
+
+def _rewritten(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with the interpreter's assignments; triton calls combine functions by ``fn``."""
+    rewritten: Any = triton_interpreter.FunctionRewriter(function).rewrite_ast()
+    rewritten.fn = rewritten
+    return rewritten  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _library() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
+    """Functions that triton.language itself writes in Triton: (where, name, interpretable form)."""
+    places = (tl.standard, tl, tl.random, tl.core, tl.math, tl.tensor)
+    found = [
+        (place, name, value)
+        for place in places
+        for name, value in tuple(vars(place).items())
+        if isinstance(value, JITFunction)
+    ]
+    forms = {value: _rewritten(value.fn) for value in dict.fromkeys(value for _, _, value in found)}
+    return tuple((place, name, forms[value]) for place, name, value in found)
+
+
+@contextmanager
+def _interpreted_language(function: Callable[..., None]) -> Iterator[None]:
+    """triton.language computes on numpy blocks inside the context."""
+    library = _library()
+    with ExitStack() as scopes:
+        for user in (function, library[0][2]):  # kernels see tl, the library sees tl.core
+            scope = triton_interpreter._patch_lang(user)
+            scopes.callback(scope.restore)
+        for place, name, form in library:
+            scope.set_attr(place, name, form)
+        for place in (tl, tl.core):
+            scope.set_attr(place, "reduce", reduce)
+            scope.set_attr(place, "associative_scan", associative_scan)
+        scope.set_attr(tl.tensor, "__index__", lambda tensor: int(tensor.handle.data.item()))
+        yield

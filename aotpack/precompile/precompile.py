@@ -1,0 +1,128 @@
+"""Rendered kernels -> binaries: what the cache lacks is compiled, in several processes."""
+
+import shlex
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from aotpack.errors import CompileError
+from aotpack.knobs import read_knobs
+from aotpack.precompile.cache import KernelCache
+from aotpack.precompile.compilers import compiler_versions
+from aotpack.precompile.pool import compile_all
+from aotpack.precompile.request import Request
+from aotpack.progress import Quiet, Reporter
+from aotpack.stages import Binary, KernelSource, Precompiled, Rendered
+from aotpack.target import INTERPRETER, Target
+
+# Bytes of shared memory a block may take, by compute capability (CUDA programming guide).
+_SHARED_LIMIT = {
+    80: 166_912,
+    86: 101_376,
+    89: 101_376,
+    90: 232_448,
+    100: 232_448,
+    103: 232_448,
+    120: 101_376,
+}
+
+
+def precompile(
+    rendered: Rendered,
+    targets: Sequence[Target],
+    *,
+    jobs: int | None = None,
+    progress: Reporter | None = None,
+) -> Precompiled:
+    """Compile every kernel for every target it is meant for."""
+    knobs = read_knobs()
+    native = [target for target in targets if target != INTERPRETER]
+    requests = [
+        Request.of(kernel, target)
+        for target in native
+        for kernel in rendered.kernels
+        if kernel.arches[0] <= target.arch <= kernel.arches[1]
+    ]
+    compilers = compiler_versions() if native else {}
+    cache = KernelCache(knobs.cache)
+    reporter = progress or Quiet()
+    binaries = _compile(requests, compilers, cache, jobs or knobs.jobs, reporter)
+    if INTERPRETER in targets:
+        binaries += [_interpreted(kernel) for kernel in rendered.kernels]
+    return Precompiled(
+        rendered=rendered,
+        targets=tuple(targets),
+        binaries=tuple(sorted(binaries, key=lambda binary: (binary.target, binary.kernel))),
+        compilers=compilers,
+    )
+
+
+def _compile(
+    requests: Sequence[Request],
+    compilers: dict[str, str],
+    cache: KernelCache,
+    jobs: int,
+    progress: Reporter,
+) -> list[Binary]:
+    """Binaries from the cache, and those it lacks from the compiler."""
+    keys = {request: request.key(compilers) for request in requests}
+    found = {request: cache.get(key) for request, key in keys.items()}
+    binaries = [binary for binary in found.values() if binary is not None]
+    missing = [request for request, binary in found.items() if binary is None]
+    progress.begin("compile kernels", len(missing))
+    answers = compile_all(missing, jobs)
+    try:
+        for request, answer in answers:
+            binary = _accept(request, answer)
+            cache.put(keys[request], binary)
+            binaries.append(binary)
+            progress.step(f"{request.name} for {request.target}")
+    finally:
+        answers.close()
+    return binaries
+
+
+def _accept(request: Request, answer: Binary | str) -> Binary:
+    """The binary, or a CompileError that says how to repeat the failure."""
+    if isinstance(answer, str):
+        raise CompileError(
+            f"compiling the kernel {request.name} for {request.target} failed.\n"
+            f"The compiler says:\n{answer}\n{_repeat(request)}"
+        )
+    limit = _SHARED_LIMIT[request.arch]
+    if answer.shared > limit:
+        raise CompileError(
+            f"the kernel {request.name} needs {answer.shared} bytes of shared memory and"
+            f" {request.target} offers {limit}; a smaller tile or fewer stages would fit.\n"
+            f"{_repeat(request)}"
+        )
+    return answer
+
+
+def _repeat(request: Request) -> str:
+    """Leave the request in a file and say how to compile it again."""
+    folder = read_knobs().dump or Path(tempfile.gettempdir())
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"failed_{request.name}_{request.target}.py"
+    file.write_text(request.as_text())
+    command = shlex.join([sys.executable, "-m", "aotpack.precompile.worker", str(file)])
+    return f"To repeat: {command}"
+
+
+def _interpreted(kernel: KernelSource) -> Binary:
+    """The interpreter's binary is the text itself."""
+    return Binary(
+        kernel=kernel.name,
+        target=str(INTERPRETER),
+        symbol=kernel.name,
+        code=kernel.text.encode(),
+        suffix="py",
+        num_warps=kernel.num_warps,
+        num_ctas=1,
+        shared=0,
+        global_scratch=0,
+        global_scratch_align=1,
+        registers=0,
+        spills=0,
+    )

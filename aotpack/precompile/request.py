@@ -1,0 +1,72 @@
+"""One compilation as a value: a kernel's text with all that its binary depends on."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from aotpack.stages import KernelSource
+from aotpack.target import Target
+
+ALIGNMENT = 16  # bytes; what an aligned pointer is promised to be a multiple of
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Compile the function ``name`` of ``text`` for the compute capability ``arch``.
+
+    ``types`` are the parameters in Triton's spelling ("*bf16", "i32") with their names;
+    ``aligned`` the positions of the pointers that are multiples of 16 bytes.
+    """
+
+    name: str
+    arch: int
+    types: tuple[tuple[str, str], ...]
+    aligned: tuple[int, ...]
+    num_warps: int
+    num_stages: int
+    text: str
+
+    @staticmethod
+    def of(kernel: KernelSource, target: Target) -> "Request":
+        """The compilation of a rendered kernel for a target."""
+        pointers = [i for i, arg in enumerate(kernel.args) if arg.is_pointer and arg.aligned]
+        return Request(
+            name=kernel.name,
+            arch=target.arch,
+            types=tuple(
+                (a.name, _triton_type(a.dtype.facts.pointer, a.is_pointer)) for a in kernel.args
+            ),
+            aligned=tuple(pointers),
+            num_warps=kernel.num_warps,
+            num_stages=kernel.num_stages,
+            text=kernel.text,
+        )
+
+    @property
+    def target(self) -> Target:
+        """The target this is compiled for."""
+        return Target("cuda", self.arch)
+
+    def as_text(self) -> str:
+        """The kernel's text under a comment with everything else: a file that repeats the work."""
+        facts = {key: value for key, value in asdict(self).items() if key != "text"}
+        return f"# {json.dumps(facts, sort_keys=True)}\n{self.text}"
+
+    @staticmethod
+    def parse(text: str) -> "Request":
+        """Read what ``as_text`` wrote."""
+        first, _, rest = text.partition("\n")
+        facts = json.loads(first.removeprefix("# "))
+        facts["types"] = tuple((name, kind) for name, kind in facts["types"])
+        facts["aligned"] = tuple(facts["aligned"])
+        return Request(text=rest, **facts)
+
+    def key(self, compilers: Mapping[str, str]) -> str:
+        """The cache key: a digest of this request and of the compilers' versions."""
+        versions = json.dumps(dict(compilers), sort_keys=True)
+        return hashlib.sha256(f"{versions}\n{self.as_text()}".encode()).hexdigest()
+
+
+def _triton_type(pointer: str, is_pointer: bool) -> str:
+    return pointer if is_pointer else pointer.removeprefix("*")

@@ -1,0 +1,84 @@
+"""The compiling process: a request a line on standard input, an answer a line on output.
+
+``python -m aotpack.precompile.worker FILE`` compiles one request that a failed build left in FILE.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from aotpack.precompile.elf import read_resources
+from aotpack.precompile.kernel_module import load_module
+from aotpack.precompile.messages import read_request, write_answer
+from aotpack.precompile.request import ALIGNMENT, Request
+from aotpack.stages import Binary
+
+
+def compile_request(request: Request) -> Binary:
+    """Compile with Triton."""
+    function = getattr(load_module(request.name, request.text), request.name)
+    source = ASTSource(
+        function,
+        signature=dict(request.types),
+        constexprs={},
+        attrs={(position,): [["tt.divisibility", ALIGNMENT]] for position in request.aligned},
+    )
+    compiled = triton.compile(
+        source,
+        target=GPUTarget("cuda", request.arch, 32),
+        options={
+            "num_warps": request.num_warps,
+            "num_stages": request.num_stages,
+            "enable_fp_fusion": True,
+        },
+    )
+    code, facts = compiled.asm["cubin"], compiled.metadata
+    resources = read_resources(code, facts.name)
+    return Binary(
+        kernel=request.name,
+        target=str(request.target),
+        symbol=facts.name,
+        code=code,
+        suffix="cubin",
+        num_warps=facts.num_warps,
+        num_ctas=facts.num_ctas,
+        shared=facts.shared,
+        global_scratch=facts.global_scratch_size,
+        global_scratch_align=facts.global_scratch_align,
+        registers=resources.registers,
+        spills=resources.local_bytes,
+    )
+
+
+def answer(line: str) -> str:
+    """The answer to one request line: the binary, or the compiler's words."""
+    try:
+        return write_answer(compile_request(read_request(line)))
+    except Exception as error:  # whatever the compiler raises is the user's to read
+        return write_answer(f"{type(error).__name__}: {error}")
+
+
+def serve() -> None:
+    """Answer requests until standard input ends; the compiler's own prints go to standard error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        print(answer(line), file=replies, flush=True)
+
+
+def repeat(file: Path) -> None:
+    """Compile a request left by a failed build and let the compiler's error through."""
+    print(compile_request(Request.parse(file.read_text())))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--serve"]:
+        serve()
+    else:
+        repeat(Path(sys.argv[1]))

@@ -1,0 +1,89 @@
+"""How long work is shown: a bar on a terminal, plain lines elsewhere, nothing when quiet."""
+
+import sys
+from types import TracebackType
+from typing import Protocol, Self, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+
+class Reporter(Protocol):
+    """The port every stage reports to."""
+
+    def begin(self, what: str, total: int = 0) -> None:
+        """A piece of work starts; ``total`` steps are known to come, 0 if they are not counted."""
+
+    def step(self, label: str) -> None:
+        """One step of the current work is done."""
+
+
+class Quiet:
+    """Shows nothing: the Python interface's default."""
+
+    def begin(self, what: str, total: int = 0) -> None:
+        """See Reporter."""
+
+    def step(self, label: str) -> None:
+        """See Reporter."""
+
+
+class PlainLines:
+    """A line for each piece of work and for each tenth of a counted one: for logs."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.what, self.total, self.done = "", 0, 0
+
+    def begin(self, what: str, total: int = 0) -> None:
+        """See Reporter."""
+        self.what, self.total, self.done = what, total, 0
+        counted = f" ({total})" if total else ""
+        print(f"{what}{counted}", file=self.stream, flush=True)
+
+    def step(self, label: str) -> None:
+        """See Reporter."""
+        before, self.done = self.done, self.done + 1
+        if self.total and self.done * 10 // self.total > before * 10 // self.total:
+            print(f"{self.what} {self.done}/{self.total}: {label}", file=self.stream, flush=True)
+
+
+class Bar:
+    """A live bar; use as a context manager so that the terminal is restored."""
+
+    def __init__(self, console: Console) -> None:
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+        self.task = self.bar.add_task("", total=None)
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.bar.stop()
+
+    def begin(self, what: str, total: int = 0) -> None:
+        """See Reporter."""
+        self.bar.reset(self.task, total=total or None, description=what)
+
+    def step(self, label: str) -> None:
+        """See Reporter."""
+        self.bar.advance(self.task)
+
+
+def terminal_reporter() -> Bar | PlainLines:
+    """A bar if standard error is a terminal, plain lines if not."""
+    console = Console(stderr=True)
+    return Bar(console) if console.is_terminal else PlainLines(sys.stderr)

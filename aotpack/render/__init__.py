@@ -1,0 +1,23 @@
+"""Schedule -> text: one Triton source for each kernel variant, and the wrapper that launches them."""
+
+from aotpack.render.kernels import render_kernels
+from aotpack.render.wrapper import peak_bytes, render_wrapper
+from aotpack.stages import Rendered, Scheduled
+from aotpack.target import Target
+
+__all__ = ["render"]
+
+
+def render(scheduled: Scheduled, targets: tuple[Target, ...]) -> Rendered:
+    """Render the variants that some target can pick."""
+    schedule = scheduled.schedule
+    launches = render_kernels(schedule, targets)
+    kernels = {choice.source.name: choice.source for choices in launches for choice in choices}
+    return Rendered(
+        scheduled.signature,
+        scheduled.weights,
+        scheduled.golden,
+        tuple(kernels.values()),
+        render_wrapper(scheduled.signature, schedule, launches, targets),
+        peak_bytes(schedule),
+    )

@@ -1,0 +1,111 @@
+"""What templates get: one frozen context each, finished text and numbers only."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LoopContext:
+    """A pointwise or reduction kernel: definitions of ``x`` and ``r``, then the body."""
+
+    name: str
+    comments: tuple[str, ...]
+    functions: tuple[str, ...]  # source of the combine functions the kernel calls
+    parameters: tuple[str, ...]
+    index_type: str  # "" or ".to(tl.int64)"
+    x_block: int
+    x_extent: str
+    x_masked: bool
+    x_shape: str  # "", "[:, None]"
+    r_block: int  # 0: no inner axis
+    r_extent: str
+    r_masked: bool
+    r_shape: str  # "", "[None, :]"
+    persistent: bool
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulContext:
+    """A tiled matrix product with load slots for its operands and a store slot for the result."""
+
+    name: str
+    comments: tuple[str, ...]
+    functions: tuple[str, ...]
+    parameters: tuple[str, ...]
+    index_type: str
+    m_extent: str
+    n_extent: str
+    k_extent: str
+    m_block: int
+    n_block: int
+    k_block: int
+    m_masked: bool
+    n_masked: bool
+    k_masked: bool
+    group: int
+    batch: tuple[tuple[str, str], ...]  # (name, expression of the program's batch number)
+    setup: tuple[str, ...]
+    body: tuple[str, ...]  # loads of the tiles lhs and rhs for one step of k
+    lhs: str
+    rhs: str
+    accumulator: str
+    precision: str
+    epilogue: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionContext:
+    """Flash attention forward with load slots for query, key, value, mask and bias."""
+
+    name: str
+    comments: tuple[str, ...]
+    functions: tuple[str, ...]
+    parameters: tuple[str, ...]
+    index_type: str
+    batch: tuple[tuple[str, str], ...]
+    i_extent: str
+    j_extent: str
+    i_block: int
+    j_block: int
+    d_block: int
+    e_block: int
+    d_masked: bool
+    e_masked: bool
+    d_extent: str
+    e_extent: str
+    i_masked: bool
+    j_masked: bool
+    causal: bool
+    scale: str  # scale * log2(e)
+    operand: str
+    accumulator: str
+    precision: str
+    setup: tuple[str, ...]
+    query: str
+    key_lines: tuple[str, ...]
+    key: str
+    value_lines: tuple[str, ...]
+    value: str
+    logits_lines: tuple[str, ...]
+    bias: str
+    mask: str
+    epilogue: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchContext:
+    """One launch: ``choices`` are (condition, Launch expression), the last without a condition."""
+
+    comment: str
+    choices: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WrapperContext:
+    """The tables of ``wrapper.py``; all entries are Python expressions in the parameters."""
+
+    title: str
+    parameters: tuple[str, ...]
+    buffers: tuple[tuple[str, str, int, int], ...]  # name, bytes, first and last launch
+    outputs: tuple[str, ...]
+    launches: tuple[LaunchContext, ...]

@@ -1,0 +1,282 @@
+"""Values -> lines of Triton: every distinct value becomes one named temporary, in its outermost region.
+
+Used alike by loop kernels and by the load and store slots of templates (C: section 2.10). Index
+arithmetic, masks and common subexpressions are settled here; templates only place the lines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.facts import known_nonnegative
+from aotpack.ir.integers import (
+    Atom,
+    Axis,
+    Extremum,
+    Indirect,
+    Int,
+    Quotient,
+    Remainder,
+    Var,
+)
+from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Value
+from aotpack.ir.optable import OPS
+from aotpack.render.arguments import Arguments
+from aotpack.render.regions import Region
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """How kernel axes look in a tile: ``names`` their index tensors, ``masks`` the bound checks.
+
+    ``blocks`` are the axes that span dimensions of the tile, with their lengths, in order; any
+    other axis is one number for the whole program.
+    """
+
+    names: Mapping[Axis, str]
+    masks: Mapping[Axis, str]
+    blocks: tuple[tuple[Axis, int], ...]
+
+    def shape(self, needs: frozenset[Axis]) -> str:
+        """The shape of something that depends on these axes: ``[16, 1]``."""
+        return "[" + ", ".join(str(n if axis in needs else 1) for axis, n in self.blocks) + "]"
+
+    def spread(self, needs: frozenset[Axis]) -> frozenset[Axis]:
+        """Those of the axes that span a dimension."""
+        return frozenset(axis for axis, _ in self.blocks if axis in needs)
+
+
+class Emitter:
+    """Writes the lines that compute values in a frame, into regions.
+
+    ``offset`` gives the element offset of a load; ``resolve`` the value or the name that stands for
+    a load of something the kernel itself made, None for memory. ``fast`` picks the cheaper forms of the
+    op table, right where every result is rounded to 16 bits.
+    """
+
+    def __init__(
+        self,
+        frame: Frame,
+        region: Region,
+        arguments: Arguments,
+        offset: Callable[[Load], Int],
+        resolve: Callable[[Load], Value | str | None],
+        fresh: Callable[[str], str],
+        *,
+        fast: bool,
+    ) -> None:
+        self.frame = frame
+        self.region = region
+        self.arguments = arguments
+        self._offset = offset
+        self._resolve = resolve
+        self._guards: tuple[str, ...] = ()
+        self._guard_needs: frozenset[Axis] = frozenset()
+        self.fresh = fresh
+        self._fast = fast
+        self._needs: dict[Value, frozenset[Axis]] = {}
+
+    # --- values
+
+    def value(self, value: Value) -> str:
+        """The text (a name or a literal) of a value; emits what is missing."""
+        if isinstance(value, Const):
+            return literal(value)
+        key = (value, self._guards)
+        found = self.region.find(key)
+        if found is not None:
+            return found
+        text = self._compute(value)
+        if text.isidentifier():
+            name = text
+        else:
+            name = self._assign(text, self.needs(value))
+        self.region.home(self.needs(value)).names[key] = name
+        return name
+
+    def _compute(self, value: Value) -> str:
+        match value:
+            case IndexValue():
+                text = self.index(value.index)
+                operand = text if text.isidentifier() else f"({text})"
+                return f"{operand}.to({value.dtype.facts.triton})"
+            case Load():
+                return self._load(value)
+            case Apply():
+                args = tuple(self.value(arg) for arg in value.args)
+                operand = value.args[-1].dtype
+                return OPS[value.op].triton(args, operand, value.dtype, fast=self._fast)
+            case Guarded():
+                return self._guarded(value)
+            case Const():
+                return literal(value)
+
+    def _load(self, load: Load) -> str:
+        resolved = self._resolve(load)
+        if isinstance(resolved, str):
+            return resolved
+        if resolved is not None:
+            return self.value(resolved)
+        stored = self.arguments.dtype(load.buffer)
+        raw = self._raw_load(load)
+        return raw if stored is load.dtype else f"{raw}.to({load.dtype.facts.triton})"
+
+    def _raw_load(self, load: Load) -> str:
+        offset = self._offset(load)
+        pointer = f"{self.arguments.pointer(load.buffer)} + {self.index(offset)}"
+        needs = self.index_needs(offset)
+        conditions = [*self.masks(needs), *self._guards]
+        if not conditions:
+            return f"tl.load({pointer})"
+        pointer = self._broadcast(pointer, needs, needs | self._guard_needs)
+        return f"tl.load({pointer}, mask={' & '.join(conditions)}, other=0)"
+
+    def operand(self, value: Value, dtype: DType, inner: Axis) -> str:
+        """A tile for a matrix product: rounded to ``dtype``, zero past the end of ``inner``."""
+        if isinstance(value, Load) and self._resolve(value) is None:
+            if self.arguments.dtype(value.buffer) is dtype:
+                return self._assign(self._raw_load(value), self.needs(value))
+            return self._assign(f"{self.value(value)}.to({dtype.facts.triton})", self.needs(value))
+        text = self.value(value)
+        needs = self.needs(value) | {axis for axis, _ in self.frame.blocks}
+        if inner in self.frame.masks:
+            text = f"tl.where({self.frame.masks[inner]}, {text}, 0.0)"
+        text = self._broadcast(text, self.needs(value), needs)
+        return self._assign(f"({text}).to({dtype.facts.triton})", needs)
+
+    def _guarded(self, value: Guarded) -> str:
+        condition = self.value(value.condition)
+        outside = self._guards, self._guard_needs
+        self._guards = (*self._guards, condition)
+        self._guard_needs |= self.needs(value.condition)
+        inner = self.value(value.value)
+        self._guards, self._guard_needs = outside
+        return f"tl.where({condition}, {inner}, {self.value(value.otherwise)})"
+
+    def _assign(self, text: str, needs: frozenset[Axis]) -> str:
+        name = self.fresh("t")
+        self.region.home(needs).append(f"{name} = {text}")
+        return name
+
+    # --- integers
+
+    def index(self, expression: Int) -> str:
+        """The text of an integer; divisions get names of their own."""
+        self.arguments.use_sizes(expression)
+        parts: list[str] = []
+        for monomial, coefficient in expression.terms:
+            factors = [self._atom(atom) for atom in monomial]
+            if abs(coefficient) != 1 or not factors:
+                factors.insert(0, str(abs(coefficient)))
+            parts.append((" - " if coefficient < 0 else " + ") + "*".join(factors))
+        text = "".join(parts) or " + 0"
+        return text[3:] if text.startswith(" + ") else "-" + text[3:]
+
+    def _atom(self, atom: Atom) -> str:
+        if isinstance(atom, Axis):
+            return self.frame.names[atom]
+        if isinstance(atom, Var):
+            return atom.name
+        if isinstance(atom, Indirect):
+            return self.value(atom.value)
+        key = (atom, self._guards)
+        found = self.region.find(key)
+        if found is None:
+            needs = self.index_needs(Int.of(atom))
+            home = self.region.home(needs)
+            text = self._division(atom) if not isinstance(atom, Extremum) else self._extremum(atom)
+            found = home.names[key] = self.fresh("i")
+            home.append(f"{found} = {text}")
+        return found
+
+    def _division(self, atom: Quotient | Remainder) -> str:
+        """Triton's // and % round towards zero, which is right for numerators >= 0 only (C:D3)."""
+        num, den = self._operand(atom.num), self._operand(atom.den)
+        if known_nonnegative(atom.num):
+            return f"{num} // {den}" if isinstance(atom, Quotient) else f"{num} % {den}"
+        positive = f"({num} % {den} + {den}) % {den}"
+        return f"({num} - {positive}) // {den}" if isinstance(atom, Quotient) else positive
+
+    def _extremum(self, atom: Extremum) -> str:
+        name = "minimum" if atom.name == "min" else "maximum"
+        return f"tl.{name}({self.index(atom.a)}, {self.index(atom.b)})"
+
+    def _operand(self, expression: Int) -> str:
+        text = self.index(expression)
+        return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+    # --- what things depend on
+
+    def needs(self, value: Value) -> frozenset[Axis]:
+        """The kernel axes a value depends on, through members' results too."""
+        found = self._needs.get(value)
+        if found is None:
+            found = self._needs[value] = self._value_needs(value)
+        return found
+
+    def _value_needs(self, value: Value) -> frozenset[Axis]:
+        match value:
+            case Const():
+                return frozenset()
+            case IndexValue():
+                return self.index_needs(value.index)
+            case Load():
+                resolved = self._resolve(value)
+                if resolved is not None and not isinstance(resolved, str):
+                    return self.needs(resolved)
+                return frozenset().union(*map(self.index_needs, value.index))
+            case Apply():
+                return frozenset().union(*map(self.needs, value.args))
+            case Guarded():
+                parts = (value.condition, value.value, value.otherwise)
+                return frozenset().union(*map(self.needs, parts))
+
+    def index_needs(self, expression: Int) -> frozenset[Axis]:
+        """The kernel axes an integer depends on."""
+        found: set[Axis] = set()
+        for leaf in expression.leaves():
+            if isinstance(leaf, Axis):
+                found.add(leaf)
+            elif isinstance(leaf, Indirect):
+                found |= self.needs(leaf.value)
+        return frozenset(found)
+
+    def masks(self, needs: frozenset[Axis]) -> list[str]:
+        """The bound checks an access that depends on these axes must obey, in tile order."""
+        return [self.frame.masks[axis] for axis in self.frame.masks if axis in needs]
+
+    # --- stores
+
+    def store(self, buffer: str, offset: Int, value: str, axes: frozenset[Axis]) -> str:
+        """The statement that writes one element for each point of ``axes``."""
+        dtype = self.arguments.dtype(buffer)
+        pointer = f"{self.arguments.pointer(buffer)} + {self.index(offset)}"
+        pointer = self._broadcast(pointer, self.index_needs(offset), axes)
+        masks = self.masks(axes)
+        mask = f", mask={' & '.join(masks)}" if masks else ""
+        if dtype.compute is not dtype:
+            value = f"{value}.to({dtype.facts.triton})"
+        return f"tl.store({pointer}, {value}{mask})"
+
+    def _broadcast(self, text: str, have: frozenset[Axis], want: frozenset[Axis]) -> str:
+        """Stretch a tile that depends on some axes over those it is needed for."""
+        if self.frame.spread(have) == self.frame.spread(want):
+            return text
+        return f"tl.broadcast_to({text}, {self.frame.shape(want)})"
+
+
+def literal(constant: Const) -> str:
+    """A number with exactly its type (C:D9): float32, int32 and bool are Triton's own literals."""
+    value = constant.value
+    if constant.dtype is DType.BOOL:
+        return "True" if value else "False"
+    if isinstance(value, float) and not math.isfinite(value):
+        text = f'float("{value}")'
+    else:
+        text = repr(value)
+    if constant.dtype in (DType.FLOAT32, DType.INT32):
+        return text
+    return f"tl.full([], {text}, {constant.dtype.facts.triton})"

@@ -1,0 +1,22 @@
+"""The one Jinja environment. A template gets one frozen context; it loops, branches and prints."""
+
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+
+@cache
+def environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("aotpack.templates", ""),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def render_template(name: str, context: object) -> str:
+    """The text of a template for its context, which the template knows as ``c``."""
+    return environment().get_template(name).render(c=context)

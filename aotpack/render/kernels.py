@@ -1,0 +1,117 @@
+"""Each kernel's variants as sources; equal text (comments aside) is one source with one name."""
+
+import re
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from aotpack.ir.integers import Axis, Int, ceil_div, product
+from aotpack.ir.nodes import Attention, Matmul
+from aotpack.ir.schedule import (
+    AttentionTile,
+    Kernel,
+    MatmulTile,
+    PointwiseTile,
+    ReductionTile,
+    Schedule,
+    Tile,
+    Variant,
+)
+from aotpack.render.attention import attention_context, attention_frame
+from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
+from aotpack.render.emitter import Frame
+from aotpack.render.environment import render_template
+from aotpack.render.loops import loop_context, loop_frame
+from aotpack.render.matmul import matmul_context, output_frame
+from aotpack.render.regions import Region
+from aotpack.render.workshop import Workshop
+from aotpack.stages import KernelSource
+from aotpack.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A variant a launch may take: when, which source, how many programs, with which arguments."""
+
+    variant: Variant
+    source: KernelSource
+    programs: Int
+    arguments: tuple[str, ...]  # buffers, then sizes, in the order of the source's parameters
+
+
+def render_kernels(
+    schedule: Schedule, targets: tuple[Target, ...]
+) -> tuple[tuple[Choice, ...], ...]:
+    """For each kernel of the schedule, its choices for the given targets."""
+    known: dict[str, KernelSource] = {}
+    return tuple(
+        tuple(
+            _choice(schedule, kernel, variant, known)
+            for variant in kernel.variants
+            if any(variant.arch_low <= target.arch <= variant.arch_high for target in targets)
+        )
+        for kernel in schedule.kernels
+    )
+
+
+def _choice(
+    schedule: Schedule, kernel: Kernel, variant: Variant, known: dict[str, KernelSource]
+) -> Choice:
+    tile = variant.tile
+    template, context, shop = _context(schedule, kernel, tile)
+    text = render_template(template, context)
+    identity = f"{_without_comments(text)} {tile.num_warps} {tile.num_stages}"
+    digest = sha256(identity.encode()).hexdigest()[:8]
+    source = known.get(digest)
+    if source is None:
+        name = f"{kernel.name}_{digest}"
+        source = known[digest] = KernelSource(
+            name,
+            render_template(template, replace(context, name=name)),
+            shop.arguments.parameters(),
+            tile.num_warps,
+            tile.num_stages,
+            (variant.arch_low, variant.arch_high),
+        )
+    arguments = (*shop.arguments.buffers, *(size.name for size in shop.arguments.sizes))
+    return Choice(variant, source, _programs(kernel, tile), arguments)
+
+
+def _context(
+    schedule: Schedule, kernel: Kernel, tile: Tile
+) -> tuple[str, LoopContext | MatmulContext | AttentionContext, Workshop]:
+    if isinstance(tile, MatmulTile):
+        shop = _workshop(schedule, kernel, output_frame(kernel, tile))
+        return "kernel_matmul.py.jinja", matmul_context(schedule, kernel, tile, shop), shop
+    if isinstance(tile, AttentionTile):
+        shop = _workshop(schedule, kernel, attention_frame(kernel, tile))
+        return "kernel_attention.py.jinja", attention_context(schedule, kernel, tile, shop), shop
+    shop = _workshop(schedule, kernel, loop_frame(kernel, tile), _straight_axes(kernel, tile))
+    return "kernel_loop.py.jinja", loop_context(schedule, kernel, tile, shop), shop
+
+
+def _workshop(
+    schedule: Schedule, kernel: Kernel, frame: Frame, axes: frozenset[Axis] | None = None
+) -> Workshop:
+    return Workshop(schedule, kernel, frame, Region(axes or frozenset(frame.names)))
+
+
+def _straight_axes(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> frozenset[Axis]:
+    """The axes that have values outside loops."""
+    looped = isinstance(tile, ReductionTile) and not tile.persistent
+    return frozenset(kernel.axes[:1] if looped else kernel.axes)
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE)
+
+
+def _programs(kernel: Kernel, tile: Tile) -> Int:
+    """The number of programs of a launch."""
+    anchor = kernel.anchor
+    if isinstance(anchor, Matmul) and isinstance(tile, MatmulTile):
+        tiles = ceil_div(anchor.m.extent, tile.m) * ceil_div(anchor.n.extent, tile.n)
+        return tiles * product(axis.extent for axis in anchor.batch)
+    if isinstance(anchor, Attention) and isinstance(tile, AttentionTile):
+        return ceil_div(anchor.i.extent, tile.i) * anchor.batch.extent * anchor.head.extent
+    assert isinstance(tile, (PointwiseTile, ReductionTile))
+    return ceil_div(kernel.axes[0].extent, tile.x)

@@ -1,0 +1,89 @@
+"""Matrix products: operand tiles through load slots, pointwise members in the epilogue (C:I, 2.10)."""
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.facts import known_multiple
+from aotpack.ir.integers import Axis
+from aotpack.ir.nodes import Matmul, Value
+from aotpack.ir.schedule import Kernel, MatmulTile, Schedule
+from aotpack.render.contexts import MatmulContext
+from aotpack.render.emitter import Frame
+from aotpack.render.epilogue import batch_numbers, render_epilogue
+from aotpack.render.regions import Region
+from aotpack.render.workshop import Workshop
+
+
+def output_frame(kernel: Kernel, tile: MatmulTile) -> Frame:
+    """The m x n tile of the result."""
+    anchor = kernel.anchor
+    assert isinstance(anchor, Matmul)
+    return _frame(anchor, tile, {anchor.m: "m", anchor.n: "n"})
+
+
+def matmul_context(
+    schedule: Schedule, kernel: Kernel, tile: MatmulTile, shop: Workshop
+) -> MatmulContext:
+    """Everything the matmul template prints, but the name."""
+    anchor = kernel.anchor
+    assert isinstance(anchor, Matmul)
+    lhs_frame = _frame(anchor, tile, {anchor.m: "m", anchor.k: "k_row"})
+    rhs_frame = _frame(anchor, tile, {anchor.k: "k_column", anchor.n: "n"})
+    lhs_setup, lhs_body, lhs = _slot(shop, lhs_frame, anchor.lhs, anchor, anchor.m)
+    rhs_setup, rhs_body, rhs = _slot(shop, rhs_frame, anchor.rhs, anchor, anchor.n)
+    shop.results[anchor.target] = "acc"
+    epilogue = render_epilogue(kernel, shop, anchor.axes)
+    for axis in (*anchor.batch, anchor.m, anchor.n, anchor.k):
+        shop.arguments.use_sizes(axis.extent)
+    frame = shop.emitter.frame
+    return MatmulContext(
+        name=kernel.name,
+        comments=shop.comments,
+        functions=tuple(shop.functions.values()),
+        parameters=tuple(arg.name for arg in shop.arguments.parameters()),
+        index_type=shop.index_type,
+        m_extent=str(anchor.m.extent),
+        n_extent=str(anchor.n.extent),
+        k_extent=str(anchor.k.extent),
+        m_block=tile.m,
+        n_block=tile.n,
+        k_block=tile.k,
+        m_masked=anchor.m in frame.masks,
+        n_masked=anchor.n in frame.masks,
+        k_masked=anchor.k in lhs_frame.masks,
+        group=tile.group,
+        batch=batch_numbers(anchor.batch, "batch"),
+        setup=(*lhs_setup, *rhs_setup),
+        body=(*lhs_body, *rhs_body),
+        lhs=lhs,
+        rhs=rhs,
+        accumulator=anchor.operand.accumulator.facts.triton,
+        precision=precision(anchor.operand),
+        epilogue=epilogue,
+    )
+
+
+def precision(operand: DType) -> str:
+    """How float32 factors are multiplied: exactly. 16-bit factors have one way only."""
+    return ', input_precision="ieee"' if operand is DType.FLOAT32 else ""
+
+
+def _frame(anchor: Matmul, tile: MatmulTile, names: dict[Axis, str]) -> Frame:
+    blocks = {anchor.m: tile.m, anchor.n: tile.n, anchor.k: tile.k}
+    masks = {
+        axis: f"{name}_mask"
+        for axis, name in names.items()
+        if not known_multiple(axis.extent, blocks[axis])
+    }
+    named = {axis: axis.name for axis in anchor.batch} | names
+    return Frame(named, masks, tuple((axis, blocks[axis]) for axis in names))
+
+
+def _slot(
+    shop: Workshop, frame: Frame, value: Value, anchor: Matmul, outer: Axis
+) -> tuple[list[str], list[str], str]:
+    """(lines before the loop over k, lines in it, the name of the tile)."""
+    before = Region(frozenset((*anchor.batch, outer)))
+    loop = before.open("for", frozenset((anchor.k,)))
+    emitter = shop.emitter_in(frame, loop)
+    name = emitter.operand(value, anchor.operand, anchor.k)
+    setup = [item for item in before.items if isinstance(item, str)]
+    return setup, list(loop.lines()), name

@@ -1,0 +1,35 @@
+"""The run-time half of aotpack, copied verbatim into every wheel; needs numpy and a driver.
+
+``EXPORTED`` names all that a package's wrapper may import from here.
+"""
+
+from .errors import (
+    AotpackError,
+    ArgumentError,
+    DeviceError,
+    PackageError,
+    VerifyError,
+    WeightError,
+)
+from .loading import load
+from .model import Model
+from .plan import Buffer, Launch, Plan
+from .selftest import verify
+
+EXPORTED = ("Buffer", "Launch", "Plan")
+
+__all__ = [
+    "EXPORTED",
+    "AotpackError",
+    "ArgumentError",
+    "Buffer",
+    "DeviceError",
+    "Launch",
+    "Model",
+    "PackageError",
+    "Plan",
+    "VerifyError",
+    "WeightError",
+    "load",
+    "verify",
+]

@@ -1,0 +1,106 @@
+"""``python -m PACKAGE info|verify|bench``: what the package is, whether it is right, how fast."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .device import active
+from .device_array import DeviceArray
+from .errors import AotpackError
+from .loading import load
+from .manifest import Manifest, read_manifest
+from .safetensors import read_safetensors
+from .selftest import golden_arguments, verify
+
+_WARMUP = 5
+
+
+def main(package: str, argv: Sequence[str] | None = None) -> int:
+    """Run the command line; ``package`` is the path of the package's ``__main__``."""
+    folder = Path(package).parent
+    options = _parser(folder.name).parse_args(argv)
+    try:
+        if options.command == "info":
+            return info(folder, as_json=options.json)
+        weights = None if options.weights is None else Path(options.weights)
+        if options.command == "verify":
+            report = verify(folder, options.device, weights=weights)
+            print(report)
+            return 0 if report.is_passed else 1
+        return bench(folder, options.device, weights, options.repeat)
+    except AotpackError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def info(folder: Path, *, as_json: bool) -> int:
+    """Print the manifest, or a summary of it."""
+    manifest = read_manifest(folder)
+    if as_json:
+        print(json.dumps(json.loads((folder / "manifest.json").read_bytes()), indent=2))
+    else:
+        print(summary(manifest))
+    return 0
+
+
+def summary(manifest: Manifest) -> str:
+    """The package in a few lines."""
+    compilers = ", ".join(f"{name} {version}" for name, version in manifest.compilers.items())
+    return "\n".join(
+        [
+            str(manifest.signature),
+            f"version   {manifest.signature.version}, by aotpack {manifest.aotpack}, {compilers}",
+            f"targets   {', '.join(manifest.targets)}",
+            f"kernels   {len(manifest.kernels)}",
+            f"weights   {len(manifest.weights)} tensors ({manifest.weights_mode})",
+            f"memory    {manifest.peak_bytes:,} bytes for intermediates at the largest sizes",
+        ]
+    )
+
+
+def bench(folder: Path, device: int, weights: Path | None, repeat: int) -> int:
+    """Time calls on the golden inputs, which lie on the device."""
+    with load(folder, device, weights=weights) as model:
+        golden = read_safetensors(folder / "golden.safetensors")
+        args, kwargs = golden_arguments(
+            model.manifest,
+            golden,
+            lambda stored: DeviceArray.from_numpy(model.device, stored.data, stored.dtype),
+        )
+        hosts, walls = [], []
+        for _ in range(repeat + _WARMUP):
+            start = time.perf_counter()
+            result = model(*args, **kwargs)
+            issued = time.perf_counter()
+            with active(model.device):
+                model.device.synchronize(None)
+            walls.append(time.perf_counter() - start)
+            hosts.append(issued - start)
+            del result
+    host, wall = _median(hosts[_WARMUP:]), _median(walls[_WARMUP:])
+    print(f"{folder.name}: {wall * 1e3:.3f} ms per call, {host * 1e6:.1f} us of it on the host")
+    return 0
+
+
+def _median(times: list[float]) -> float:
+    return sorted(times)[len(times) // 2]
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"python -m {name}", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    about = commands.add_parser("info", help="signature, targets, kernels, memory")
+    about.add_argument("--json", action="store_true", help="print the whole manifest")
+    for command, text in (
+        ("verify", "run the golden data and prove that nothing is compiled"),
+        ("bench", "time calls on the golden inputs"),
+    ):
+        one = commands.add_parser(command, help=text)
+        one.add_argument("--device", type=int, default=0, help="number of the GPU (default 0)")
+        one.add_argument("--weights", help="a safetensors file in place of the package's own")
+        if command == "bench":
+            one.add_argument("--repeat", type=int, default=100, help="calls to time (default 100)")
+    return parser

@@ -1,0 +1,200 @@
+"""The port to an NVIDIA GPU, over cuda.bindings; launches are issued by ``cuda_executor``."""
+
+import ctypes
+import os
+import re
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .cuda_errors import failure, result
+from .cuda_executor import Function, StreamExecutor
+from .device import Step
+from .errors import DeviceError
+from .manifest import Binary, Kernel
+
+OLDEST_DRIVER = 12000
+STATIC_SHARED = 48 * 1024  # more must be asked for
+_PORTABLE_CLUSTER = 8
+_ARCHITECTURE_SPECIFIC = 9  # from this major on, code is for one minor
+_TARGET = re.compile(r"sm_(\d+)(\d)([af]?)")
+
+
+class CudaDevice:
+    """One GPU with its primary context, which other libraries of the process share."""
+
+    def __init__(self, index: int) -> None:
+        self._driver = driver = _driver()
+        self.name, self.place = f"cuda:{index}", (2, index)
+        count = int(result("counting GPUs", driver.cuDeviceGetCount()))
+        if not 0 <= index < count:
+            raise DeviceError(
+                f"loading on cuda:{index}: this machine shows {count} GPUs; accepted: 0 to "
+                f"{count - 1}. Check CUDA_VISIBLE_DEVICES."
+            )
+        self._device = result(f"opening {self.name}", driver.cuDeviceGet(index))
+        attributes = driver.CUdevice_attribute
+        self._major, self._minor = (
+            int(result("asking the GPU", driver.cuDeviceGetAttribute(attribute, self._device)))
+            for attribute in (
+                attributes.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                attributes.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+            )
+        )
+        self._context = int(
+            result(f"opening {self.name}", driver.cuDevicePrimaryCtxRetain(self._device))
+        )
+        release = driver.cuDevicePrimaryCtxRelease
+        # Arrays returned to the caller outlive the model and hold this object.
+        weakref.finalize(self, release, self._device).atexit = False
+        self._library = _library()
+        self._handle = ctypes.c_void_p(self._context)
+        self._libraries: dict[bytes, Any] = {}
+
+    def select(self, targets: Sequence[str]) -> tuple[str, int]:
+        """The newest target that runs here: same major, no higher minor.
+
+        From 9.0 on aotpack compiles architecture-specific code, which asks for the very minor.
+        """
+        best: tuple[int, bool, str] | None = None
+        for target in targets:
+            match = _TARGET.fullmatch(target)
+            if match is None:
+                continue
+            major, minor, suffix = int(match[1]), int(match[2]), match[3]
+            is_exact = minor == self._minor
+            if major != self._major or minor > self._minor:
+                continue
+            if not is_exact and (suffix == "a" or major >= _ARCHITECTURE_SPECIFIC):
+                continue
+            best = max(best or (-1, False, ""), (minor, suffix == "a", target))
+        if best is None:
+            raise DeviceError(
+                f"loading on {self.name}: the GPU is sm_{self._major}{self._minor} and the package "
+                f"has binaries for {', '.join(targets)}. Build it with --target "
+                f"sm_{self._major}{self._minor}, or use another GPU."
+            )
+        return best[2], self._major * 10 + best[0]
+
+    def enter(self) -> bool:
+        current = ctypes.c_void_p()
+        status = self._library.cuCtxGetCurrent(ctypes.byref(current))
+        if status == 0 and current.value == self._context:
+            return False
+        status = self._library.cuCtxPushCurrent_v2(self._handle)
+        if status:
+            raise failure(f"using {self.name}", status)
+        return True
+
+    def leave(self) -> None:
+        self._library.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+
+    def alloc(self, size: int) -> int:
+        doing = f"allocating {size:,} bytes on {self.name}"
+        return int(result(doing, self._driver.cuMemAlloc(size)))
+
+    def free(self, address: int) -> None:
+        result(f"freeing memory on {self.name}", self._driver.cuMemFree(address))
+
+    def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
+        if size:
+            doing = f"copying {size:,} bytes to {self.name}"
+            result(doing, self._driver.cuMemcpyHtoDAsync(target, source, size, stream))
+
+    def copy_out(self, target: int, source: int, size: int, stream: int) -> None:
+        if size:
+            doing = f"copying {size:,} bytes from {self.name}"
+            result(doing, self._driver.cuMemcpyDtoHAsync(target, source, size, stream))
+
+    def copy(self, target: int, source: int, size: int, stream: int) -> None:
+        if size:
+            doing = f"copying {size:,} bytes on {self.name}"
+            result(doing, self._driver.cuMemcpyDtoDAsync(target, source, size, stream))
+
+    def synchronize(self, stream: int | None) -> None:
+        doing = f"waiting for {self.name}"
+        if stream is None:
+            result(doing, self._driver.cuCtxSynchronize())
+        else:
+            result(doing, self._driver.cuStreamSynchronize(stream))
+
+    def event(self) -> int:
+        flags = self._driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
+        return int(result("making an event", self._driver.cuEventCreate(flags)))
+
+    def record(self, event: int, stream: int) -> None:
+        status = self._library.cuEventRecord(ctypes.c_void_p(event), ctypes.c_void_p(stream))
+        if status:
+            raise failure(f"marking the end of a call on {self.name}", status)
+
+    def wait(self, event: int, stream: int) -> None:
+        result(f"ordering streams on {self.name}", self._driver.cuStreamWaitEvent(stream, event, 0))
+
+    def drop(self, event: int) -> None:
+        result("dropping an event", self._driver.cuEventDestroy(event))
+
+    def owner(self, address: int) -> int:
+        attribute = self._driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        asked = self._driver.cuPointerGetAttribute(attribute, address)
+        return int(result("asking whose memory an argument is", asked))
+
+    def load(self, kernel: Kernel, binary: Binary, code: bytes) -> Function:
+        driver, doing = self._driver, f"loading {binary.file} on {self.name}"
+        if code not in self._libraries:
+            loaded = driver.cuLibraryLoadData(code, [], [], 0, [], [], 0)
+            self._libraries[code] = result(doing, loaded)
+        found = driver.cuLibraryGetKernel(self._libraries[code], binary.symbol.encode())
+        function = result(doing, driver.cuKernelGetFunction(result(doing, found)))
+        attributes = driver.CUfunction_attribute
+        if binary.shared > STATIC_SHARED:
+            name = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            result(doing, driver.cuFuncSetAttribute(function, name, binary.shared))
+        if binary.num_ctas > _PORTABLE_CLUSTER:
+            name = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            result(doing, driver.cuFuncSetAttribute(function, name, 1))
+        return Function(int(function), 32 * binary.num_warps, binary.shared, binary.num_ctas)
+
+    def executor(
+        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]"
+    ) -> Callable[[int], None]:
+        return StreamExecutor(self.name, self._library, steps, cells).issue
+
+    def close(self) -> None:
+        for library in self._libraries.values():
+            result(f"unloading kernels from {self.name}", self._driver.cuLibraryUnload(library))
+        self._libraries.clear()
+
+
+def _driver() -> Any:
+    """cuda.bindings.driver, initialised."""
+    try:
+        from cuda.bindings import driver  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise DeviceError(
+            f"loading a model: cuda-bindings cannot be imported ({error}). It is a requirement of "
+            "this package: pip install cuda-bindings."
+        ) from None
+    try:
+        result("starting the NVIDIA driver", driver.cuInit(0))
+        version = int(result("asking the driver's version", driver.cuDriverGetVersion()))
+    except RuntimeError as error:
+        raise DeviceError(
+            "loading a model: this machine has no NVIDIA driver (libcuda was not found: "
+            f"{str(error).splitlines()[0]}). Install the driver, or run on a machine with a GPU; "
+            "in a container, pass the GPU through."
+        ) from None
+    if version < OLDEST_DRIVER:
+        raise DeviceError(
+            f"loading a model: the NVIDIA driver speaks CUDA {_cuda(version)}; accepted: "
+            f"{_cuda(OLDEST_DRIVER)} or newer. Update the driver."
+        )
+    return driver
+
+
+def _library() -> ctypes.CDLL:
+    """The driver's own library, for the calls made in every inference."""
+    return ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+
+
+def _cuda(version: int) -> str:
+    return f"{version // 1000}.{version % 1000 // 10}"

@@ -1,0 +1,106 @@
+"""The array returned to callers whose framework has no allocator here; it frees itself."""
+
+import math
+import weakref
+from typing import Any
+
+import numpy as np
+
+from .device import Device, active, is_host
+from .dlpack import lend
+from .dtypes import Array, DType, present
+from .errors import AotpackError
+
+
+class DeviceArray:
+    """Memory on the model's device; hand it on by DLPack or ``__cuda_array_interface__``.
+
+    Its contents are ready once the work on its stream is done; both protocols take care of that.
+    """
+
+    __slots__ = ("__weakref__", "_device", "_stream", "address", "dtype", "shape")
+
+    def __init__(
+        self, device: Device, shape: tuple[int, ...], dtype: DType, stream: int = 0
+    ) -> None:
+        self.shape, self.dtype = shape, dtype
+        self._device, self._stream = device, stream
+        self.address = 0
+        if self.nbytes:
+            self.address = device.alloc(self.nbytes)
+            weakref.finalize(self, _free, device, self.address).atexit = False
+
+    def __repr__(self) -> str:
+        return f"DeviceArray({self.dtype}{list(self.shape)} on {self._device.name})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @classmethod
+    def from_numpy(cls, device: Device, stored: Array, dtype: DType) -> "DeviceArray":
+        """A copy of stored bytes (bfloat16 as uint16 bits) on the device."""
+        with active(device):
+            made = cls(device, stored.shape, dtype)
+            source = np.asarray(stored, order="C")
+            device.copy_in(made.address, source.ctypes.data, made.nbytes, 0)
+            device.synchronize(0)
+        return made
+
+    def numpy(self) -> Array:
+        """A host copy; bfloat16 comes as ml_dtypes.bfloat16 if that is loaded, else float32."""
+        return present(self.stored(), self.dtype)
+
+    def stored(self) -> Array:
+        """A host copy of the bytes; bfloat16 as uint16 bits."""
+        target = np.empty(self.shape, self.dtype.storage)
+        with active(self._device):
+            self._device.copy_out(target.ctypes.data, self.address, self.nbytes, self._stream)
+            self._device.synchronize(self._stream)
+        return target
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if is_host(self._device):
+            raise AttributeError("this array is in host memory")
+        kind = "<V2" if self.dtype.name == "bfloat16" else np.dtype(self.dtype.storage).str
+        return {
+            "shape": self.shape,
+            "typestr": kind,
+            "data": (self.address, False),
+            "strides": None,
+            "stream": self._stream or 1,
+            "version": 3,
+        }
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._device.place
+
+    def __dlpack__(self, *, stream: int | None = None, **options: Any) -> Any:
+        """A capsule ordered after our stream; -1 asks for no ordering."""
+        if options.get("copy"):
+            raise BufferError("this array is lent without a copy; copy the result")
+        consumer = 0 if stream is None or stream == 1 else stream
+        if stream != -1 and consumer != self._stream and self.nbytes:
+            with active(self._device):
+                order(self._device, self._stream, consumer)
+        return lend(self, self.address, self.shape, self.dtype, self._device.place)
+
+
+def order(device: Device, before: int, after: int) -> None:
+    """Let stream ``after`` go on only after what is now on stream ``before``."""
+    event = device.event()
+    try:
+        device.record(event, before)
+        device.wait(event, after)
+    finally:
+        device.drop(event)
+
+
+def _free(device: Device, address: int) -> None:
+    try:
+        with active(device):
+            device.free(address)
+    except AotpackError:
+        return  # the driver is shutting down and has taken the memory back

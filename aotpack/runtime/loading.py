@@ -1,0 +1,118 @@
+"""``load``: from a package's folder to a Model on a device."""
+
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import module_from_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .cuda import CudaDevice
+from .device import Device, active
+from .errors import AotpackError, PackageError
+from .frameworks import stream_handle
+from .manifest import Manifest, read_checked, read_manifest
+from .model import Model, Parts
+from .plan import Plan
+from .prepare import Loaded
+from .weights import weights_file
+
+_importing = threading.Lock()
+
+
+def load(
+    package: str | Path | ModuleType,
+    device: int | Device = 0,
+    *,
+    weights: str | Path | Mapping[str, Any] | None = None,
+    stream: Any = None,
+    concurrency: int = 2,
+) -> Model:
+    """The packaged model, ready to be called.
+
+    ``device`` is a GPU's number, or an object with the methods of ``device.Device``. ``weights``
+    is a safetensors file or a mapping to use in place of the package's own. ``stream`` overrides
+    the caller's current stream. ``concurrency`` bounds the calls in flight, each of which has its
+    own memory for intermediates.
+    """
+    manifest = read_manifest(_folder(package))
+    if concurrency < 1:
+        raise AotpackError(f"loading a model: concurrency={concurrency}; accepted: 1 or more")
+    port: Device = CudaDevice(device) if isinstance(device, int) else device
+    model = Model(_parts(manifest, port, stream, concurrency))
+    try:
+        _bind(model, weights)
+    except BaseException:
+        model.close()
+        raise
+    return model
+
+
+def _folder(package: str | Path | ModuleType) -> Path:
+    if isinstance(package, ModuleType):
+        if package.__file__ is None:
+            raise PackageError(f"loading {package.__name__}: the module has no folder")
+        return Path(package.__file__).parent
+    return Path(package)
+
+
+def _parts(manifest: Manifest, device: Device, stream: Any, concurrency: int) -> Parts:
+    target, arch = device.select(manifest.targets)
+    handle = None if stream is None else stream_handle(stream)
+    with active(device):
+        kernels = _load_kernels(manifest, device, target)
+    plan = _plan_function(manifest)
+    return Parts(manifest, device, target, arch, kernels, plan, handle, concurrency)
+
+
+def _load_kernels(manifest: Manifest, device: Device, target: str) -> dict[str, Loaded]:
+    kernels = {
+        name: kernel for name, kernel in manifest.kernels.items() if target in kernel.binaries
+    }
+    codes: dict[str, bytes] = {}
+    for name, kernel in kernels.items():
+        binary = kernel.binaries[target]
+        codes[name] = read_checked(manifest.folder, binary.file, binary.sha256)
+    return {
+        name: Loaded(kernel, binary, device.load(kernel, binary, codes[name]))
+        for name, kernel in kernels.items()
+        for binary in (kernel.binaries[target],)
+    }
+
+
+def _bind(model: Model, weights: str | Path | Mapping[str, Any] | None) -> None:
+    if isinstance(weights, Mapping):
+        model.bind_weights(weights)
+        return
+    path = weights_file(model.manifest, None if weights is None else Path(weights))
+    if path is not None and model.manifest.weights:
+        model.bind_weights(path)
+
+
+class _Loader(SourceFileLoader):
+    """Reads compiled bytes where the installer left them, and never writes any."""
+
+    def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
+        return None
+
+
+def _plan_function(manifest: Manifest) -> Callable[..., Plan]:
+    """``plan`` of the package's wrapper, whose ``._runtime`` is this very runtime."""
+    read_checked(manifest.folder, "wrapper.py", manifest.wrapper_sha256)
+    path = manifest.folder / "wrapper.py"
+    name = "_aotpack_package"
+    package = ModuleType(name)
+    package.__path__ = []
+    loader = _Loader(f"{name}.wrapper", str(path))
+    wrapper = module_from_spec(ModuleSpec(loader.name, loader, origin=str(path)))
+    with _importing:
+        sys.modules[name] = package
+        sys.modules[f"{name}._runtime"] = sys.modules[__package__]
+        try:
+            loader.exec_module(wrapper)
+        finally:
+            del sys.modules[name], sys.modules[f"{name}._runtime"]
+    plan: Callable[..., Plan] = wrapper.plan
+    return plan

@@ -1,0 +1,220 @@
+"""manifest.json as typed values: the signature, the weights, the kernels and their binaries."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .dtypes import DTYPES, DType
+from .errors import PackageError
+from .sizes import Size
+from .trees import Tree, read_tree
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRange:
+    """A size of the model: ``low <= name <= high``, a multiple of ``multiple``."""
+
+    name: str
+    low: int
+    high: int
+    multiple: int
+
+    def __str__(self) -> str:
+        step = f", a multiple of {self.multiple}" if self.multiple > 1 else ""
+        return f"{self.name} in {self.low} to {self.high}{step}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A named tensor of the signature."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Size, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What the model takes and returns."""
+
+    name: str
+    version: str
+    sizes: tuple[SizeRange, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    args: Tree
+    kwargs: Tree
+    result: Tree
+
+    def __str__(self) -> str:
+        takes, gives = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
+        where = "".join(f"\n  {size}" for size in self.sizes)
+        return f"{self.name}({takes}) -> {gives}{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A weight and every name it is known by."""
+
+    name: str
+    names: tuple[str, ...]
+    dtype: DType
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelArg:
+    """A parameter of a kernel: a pointer to ``dtype``, or an integer of ``dtype``."""
+
+    dtype: DType
+    pointer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A kernel compiled for one target, and what its launch needs."""
+
+    file: str
+    sha256: str
+    bytes: int
+    symbol: str
+    num_warps: int
+    num_ctas: int
+    shared: int
+    global_scratch: int
+    global_scratch_align: int
+    registers: int
+    spills: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    name: str
+    args: tuple[KernelArg, ...]
+    source: str
+    binaries: Mapping[str, Binary]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    folder: Path
+    aotpack: str
+    compilers: Mapping[str, str]
+    targets: tuple[str, ...]
+    signature: Signature
+    weights: tuple[Weight, ...]
+    weights_mode: str
+    weights_sha256: str | None
+    peak_bytes: int
+    wrapper_sha256: str
+    kernels: Mapping[str, Kernel]
+    eager_errors: tuple[float, ...]
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of the package in ``folder``."""
+    data = _load(folder)
+    found = data.get("schema")
+    if found != SCHEMA:
+        raise PackageError(
+            f"loading the package in {folder}: manifest.json has schema {found!r}; this runtime "
+            f"reads schema {SCHEMA}. Reinstall the package: its files are of different builds."
+        )
+    try:
+        return _manifest(folder, data)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PackageError(
+            f"loading the package in {folder}: manifest.json lacks or misstates "
+            f"{error}. The package is damaged: reinstall it."
+        ) from None
+
+
+def read_checked(folder: Path, file: str, sha256: str) -> bytes:
+    """The bytes of a file of the package, checked against the manifest."""
+    try:
+        content = (folder / file).read_bytes()
+    except OSError as error:
+        raise PackageError(
+            f"loading the package in {folder}: {file} cannot be read ({error.strerror}). "
+            "Reinstall the package."
+        ) from None
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise PackageError(
+            f"loading the package in {folder}: {file} is damaged: its sha256 is {found[:16]}..., "
+            f"the manifest says {sha256[:16]}... Nothing of it was used. Reinstall the package."
+        )
+    return content
+
+
+def _load(folder: Path) -> dict[str, Any]:
+    try:
+        data = json.loads((folder / "manifest.json").read_bytes())
+    except OSError as error:
+        raise PackageError(
+            f"loading a package: {folder / 'manifest.json'} cannot be read ({error.strerror}); "
+            "accepted: the folder of a package that aotpack emitted"
+        ) from None
+    except ValueError as error:
+        raise PackageError(
+            f"loading the package in {folder}: manifest.json is not JSON ({error}). The package "
+            "is damaged: reinstall it."
+        ) from None
+    if not isinstance(data, dict):
+        raise PackageError(f"loading the package in {folder}: manifest.json is not an object")
+    return data
+
+
+def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
+    signature = Signature(
+        data["name"],
+        data["version"],
+        tuple(_size(size) for size in data["sizes"]),
+        tuple(_tensor(tensor) for tensor in data["inputs"]),
+        tuple(_tensor(tensor) for tensor in data["outputs"]),
+        read_tree(data["args"]),
+        read_tree(data["kwargs"]),
+        read_tree(data["result"]),
+    )
+    return Manifest(
+        folder,
+        data["aotpack"],
+        dict(data["compilers"]),
+        tuple(data["targets"]),
+        signature,
+        tuple(_weight(weight) for weight in data["weights"]),
+        data["weights_mode"],
+        data["weights_sha256"],
+        data["peak_bytes"],
+        data["wrapper_sha256"],
+        {name: _kernel(name, kernel) for name, kernel in data["kernels"].items()},
+        tuple(data["golden"]["eager_errors"]),
+    )
+
+
+def _size(data: Mapping[str, Any]) -> SizeRange:
+    return SizeRange(data["name"], data["low"], data["high"], data["multiple"])
+
+
+def _tensor(data: Mapping[str, Any]) -> Tensor:
+    return Tensor(data["name"], DTYPES[data["dtype"]], tuple(map(Size, data["shape"])))
+
+
+def _weight(data: Mapping[str, Any]) -> Weight:
+    return Weight(
+        data["name"], tuple(data["names"]), DTYPES[data["dtype"]], tuple(map(int, data["shape"]))
+    )
+
+
+def _kernel(name: str, data: Mapping[str, Any]) -> Kernel:
+    args = tuple(KernelArg(DTYPES[arg["dtype"]], arg["pointer"]) for arg in data["args"])
+    binaries = {target: Binary(**binary) for target, binary in data["binaries"].items()}
+    return Kernel(name, args, data["source"], binaries)

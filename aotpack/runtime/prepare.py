@@ -1,0 +1,152 @@
+"""From a plan's names to cells: everything a call needs that its sizes decide, done once.
+
+All pointers and integers of a plan live in one array of 64-bit cells. A kernel's parameters point
+to cells, so a call stores each input and output once, however many launches use it.
+"""
+
+import ctypes
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from .arena import Arena
+from .device import NULL_SLOT, Device, Step
+from .dtypes import DType
+from .errors import PackageError
+from .manifest import Binary, Kernel, Signature
+from .packing import pack
+from .plan import Buffer, Launch, Plan
+
+_FIRST_INPUT = NULL_SLOT + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A kernel of the chosen target, ready in the driver."""
+
+    kernel: Kernel
+    binary: Binary
+    handle: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan bound to an arena: store the addresses of a call, then issue."""
+
+    cells: "ctypes.Array[ctypes.c_uint64]"
+    issue: Callable[[int], None]
+    outputs: tuple[tuple[tuple[int, ...], DType], ...]
+
+    def store(self, addresses: list[int]) -> None:
+        """The addresses of all inputs and all outputs, in the order of the signature."""
+        end = _FIRST_INPUT + len(addresses)
+        self.cells[_FIRST_INPUT:end] = cast("list[ctypes.c_uint64 | int]", addresses)
+
+
+class _Cells:
+    """Numbers the cells while steps are made."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.values: list[int] = [0]
+        self.by_name: dict[str, int] = {}
+        self._by_number: dict[int, int] = {}
+        for tensor in (*signature.inputs, *signature.outputs):
+            self.add(tensor.name, 0)
+
+    def add(self, name: str, value: int) -> None:
+        if name in self.by_name:
+            raise PackageError(f"preparing a plan: two tensors are called {name!r}")
+        self.by_name[name] = len(self.values)
+        self.values.append(value)
+
+    def number(self, value: int) -> int:
+        if value not in self._by_number:
+            self._by_number[value] = len(self.values)
+            self.values.append(value & (2**64 - 1))
+        return self._by_number[value]
+
+
+def prepare(
+    signature: Signature,
+    plan: Plan,
+    kernels: Mapping[str, Loaded],
+    weights: Mapping[str, int],
+    arena: Arena[Prepared],
+    device: Device,
+) -> Prepared:
+    """Pack the intermediates into the arena and turn the launches into steps."""
+    loaded = [_loaded(launch, kernels) for launch in plan.launches]
+    scratch = _scratch(plan, loaded)
+    buffers = (*plan.buffers, *scratch)
+    offsets, total = pack(buffers)
+    arena.reserve(total)
+    cells = _Cells(signature)
+    for name, address in weights.items():
+        cells.add(name, address)
+    for buffer, offset in zip(buffers, offsets, strict=True):
+        cells.add(buffer.name, arena.address + offset)
+    steps = [
+        _step(index, launch, kernel, cells)
+        for index, (launch, kernel) in enumerate(zip(plan.launches, loaded, strict=True))
+        if 0 not in launch.grid
+    ]
+    array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
+    outputs = tuple(
+        (shape, spec.dtype) for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
+    )
+    return Prepared(array, device.executor(steps, array), outputs)
+
+
+def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
+    loaded = kernels.get(launch.kernel)
+    if loaded is None:
+        raise PackageError(
+            f"preparing a plan: the kernel {launch.kernel} has no binary for this GPU's target. "
+            "The package is damaged: reinstall it."
+        )
+    if len(launch.args) != len(loaded.kernel.args):
+        raise PackageError(
+            f"preparing a plan: {launch.kernel} takes {len(loaded.kernel.args)} arguments, "
+            f"wrapper.py passes {len(launch.args)}. The package is damaged: reinstall it."
+        )
+    return loaded
+
+
+def _scratch(plan: Plan, kernels: list[Loaded]) -> list[Buffer]:
+    """Global scratch, needed during one launch each."""
+    buffers = []
+    for index, (launch, loaded) in enumerate(zip(plan.launches, kernels, strict=True)):
+        x, y, z = launch.grid
+        size = loaded.binary.global_scratch * x * y * z * loaded.binary.num_ctas
+        if size:
+            buffers.append(Buffer(_scratch_name(index), size, index, index))
+    return buffers
+
+
+def _scratch_name(index: int) -> str:
+    return f"scratch of launch {index}"
+
+
+def _step(index: int, launch: Launch, loaded: Loaded, cells: _Cells) -> Step:
+    slots = []
+    for arg, declared in zip(launch.args, loaded.kernel.args, strict=True):
+        if isinstance(arg, str) != declared.pointer:
+            raise PackageError(f"preparing a plan: {launch.kernel} cannot take {arg!r} there")
+        if isinstance(arg, str):
+            if arg not in cells.by_name:
+                raise PackageError(f"preparing a plan: {launch.kernel} uses unknown {arg!r}")
+            slots.append(cells.by_name[arg])
+        else:
+            _check_fits(launch, arg, declared.dtype)
+            slots.append(cells.number(arg))
+    scratch = cells.by_name.get(_scratch_name(index), NULL_SLOT)
+    return Step(loaded.handle, launch.kernel, launch.grid, tuple(slots), scratch)
+
+
+def _check_fits(launch: Launch, value: int, dtype: DType) -> None:
+    half = 1 << (8 * dtype.itemsize - 1)
+    if not -half <= value < half:
+        raise PackageError(
+            f"preparing a plan: {launch.kernel} takes {dtype}, which cannot hold {value}. Report "
+            "this with the sizes of the call."
+        )

@@ -1,0 +1,138 @@
+"""The package's own test: golden data, the accuracy law, the zero-compile proof.
+
+The accuracy law: against the float64 reference an output may be off by 1.5 times eager's own error
+plus one unit of the output type at the reference's scale; integers and bools must be equal.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from .audit import watch
+from .device import Device
+from .dtypes import Array, DType, widen
+from .errors import VerifyError
+from .loading import load
+from .manifest import Manifest
+from .model import Model
+from .safetensors import Stored, read_safetensors
+from .trees import flatten, unflatten
+from .weights import weights_file
+
+_CHUNK = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One output against its reference."""
+
+    name: str
+    error: float
+    bound: float
+
+    @property
+    def is_passed(self) -> bool:
+        return self.error <= self.bound
+
+    def __str__(self) -> str:
+        verdict = "ok" if self.is_passed else "WRONG"
+        return f"{self.name}: largest error {self.error:.3g}, allowed {self.bound:.3g}: {verdict}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What ``verify`` found; ``actions`` are programs started, files written, sockets used."""
+
+    checks: tuple[Check, ...]
+    actions: tuple[str, ...]
+
+    @property
+    def is_passed(self) -> bool:
+        return not self.actions and all(check.is_passed for check in self.checks)
+
+    def __str__(self) -> str:
+        promise = ", ".join(self.actions) or "no program started, no file written, no socket used"
+        return "\n".join([*map(str, self.checks), f"load and call: {promise}"])
+
+
+def verify(
+    package: str | Path | ModuleType,
+    device: int | Device = 0,
+    *,
+    weights: str | Path | None = None,
+) -> Report:
+    """Load the package and run its golden data, watching for forbidden actions."""
+    with watch() as actions, load(package, device, weights=weights) as model:
+        checks = check_golden(model)
+    check_weights(model.manifest, None if weights is None else Path(weights))
+    return Report(checks, tuple(actions))
+
+
+def check_golden(model: Model) -> tuple[Check, ...]:
+    """The model's outputs on the golden inputs against the recorded reference."""
+    golden = read_safetensors(model.manifest.folder / "golden.safetensors")
+    args, kwargs = golden_arguments(model.manifest, golden)
+    results: list[Any] = []
+    flatten(model.signature.result, model(*args, **kwargs), "the result", results)
+    return tuple(
+        compare(spec.name, result, golden[f"outputs/{spec.name}"].data, spec.dtype, eager_error)
+        for spec, result, eager_error in zip(
+            model.signature.outputs, results, model.manifest.eager_errors, strict=True
+        )
+    )
+
+
+def golden_arguments(
+    manifest: Manifest,
+    golden: Mapping[str, Stored],
+    convert: Callable[[Stored], Any] | None = None,
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The recorded arguments as the model takes them; ``convert`` makes each of a Stored."""
+    stored = [golden[f"inputs/{spec.name}"] for spec in manifest.signature.inputs]
+    leaves = [convert(one) if convert else one.data for one in stored]
+    count = manifest.signature.args.leaves
+    args = unflatten(manifest.signature.args, leaves[:count])
+    kwargs = unflatten(manifest.signature.kwargs, leaves[count:])
+    return tuple(args), dict(kwargs)
+
+
+def compare(name: str, found: Array, reference: Array, dtype: DType, eager_error: float) -> Check:
+    """The accuracy law for one output."""
+    if found.shape != reference.shape:
+        return Check(f"{name} of shape {found.shape} for {reference.shape}", np.inf, 0.0)
+    if dtype.eps == 0:
+        return Check(name, float(np.count_nonzero(found != reference)), 0.0)
+    wide, wanted = _wide(found), _wide(reference)
+    finite = np.isfinite(wanted)
+    if not np.array_equal(wide[~finite], wanted[~finite], equal_nan=True):
+        return Check(f"{name} (infinities and NaNs)", np.inf, 0.0)
+    error = np.abs(wide[finite] - wanted[finite]).max(initial=0.0)
+    scale = np.abs(wanted[finite]).max(initial=0.0)
+    bound = 1.5 * eager_error + dtype.eps * float(scale)
+    return Check(name, float(error) if np.isfinite(error) else np.inf, bound)
+
+
+def check_weights(manifest: Manifest, given: Path | None) -> None:
+    """The file of the weights holds the very bytes of the build."""
+    path = weights_file(manifest, given)
+    if path is None or manifest.weights_sha256 is None:
+        return
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    if digest.hexdigest() != manifest.weights_sha256:
+        raise VerifyError(
+            f"verifying {manifest.signature.name}: {path} has sha256 {digest.hexdigest()[:16]}..., "
+            f"the build recorded {manifest.weights_sha256[:16]}... The file is damaged or of "
+            "another model; copy it again."
+        )
+
+
+def _wide(array: Array) -> Array:
+    return (widen(array) if array.dtype == np.uint16 else array).astype(np.float64)

@@ -1,0 +1,127 @@
+"""Nested arguments and results: what the manifest says of their structure, and walking by it.
+
+Leaves are numbered in the order of appearance, which is the order of the signature's tensors.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import ArgumentError, PackageError
+
+KINDS = ("leaf", "none", "tuple", "list", "dict", "object", "constant")
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A node of the structure; ``keys`` are for "dict" and "object", ``value`` for "constant"."""
+
+    kind: str
+    children: tuple["Tree", ...] = ()
+    keys: tuple[str, ...] = ()
+    value: bool | int | float | str | None = None
+
+    @property
+    def leaves(self) -> int:
+        """How many tensors are below."""
+        return 1 if self.kind == "leaf" else sum(child.leaves for child in self.children)
+
+
+class Record(dict[str, Any]):
+    """A named record: entries are attributes too, and an integer picks by position."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return dict.__getitem__(self, name)
+        except KeyError:
+            raise AttributeError(f"this record has {', '.join(self)}, not {name!r}") from None
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, (int, slice)):
+            return tuple(self.values())[key]
+        return dict.__getitem__(self, key)
+
+
+def read_tree(data: Mapping[str, Any]) -> Tree:
+    """The tree a manifest describes."""
+    kind = data["kind"]
+    if kind not in KINDS:
+        raise PackageError(
+            f"reading manifest.json: the structure kind {kind!r} is not known; accepted: "
+            f"{', '.join(KINDS)}. The package is of a newer aotpack: reinstall it."
+        )
+    children = tuple(read_tree(child) for child in data.get("children", ()))
+    return Tree(kind, children, tuple(data.get("keys", ())), data.get("value"))
+
+
+def flatten(tree: Tree, value: Any, path: str, leaves: list[Any]) -> None:
+    """Append the tensors of ``value`` to ``leaves``; ``path`` names the value in errors."""
+    kind = tree.kind
+    if kind == "leaf":
+        leaves.append(value)
+    elif kind in ("tuple", "list"):
+        _flatten_sequence(tree, value, path, leaves)
+    elif kind in ("dict", "object"):
+        _flatten_mapping(tree, value, path, leaves)
+    elif kind == "none":
+        if value is not None:
+            raise ArgumentError(f"{path} is {_kind_of(value)}; the model was traced with None here")
+    elif type(value) is not type(tree.value) or value != tree.value:
+        raise ArgumentError(
+            f"{path} is {value!r}; the model was traced with {tree.value!r}, which became part of "
+            "the program. Pass that value, or build another package."
+        )
+
+
+def _flatten_sequence(tree: Tree, value: Any, path: str, leaves: list[Any]) -> None:
+    if not isinstance(value, (tuple, list)) or len(value) != len(tree.children):
+        found = f"{_kind_of(value)}"
+        if isinstance(value, (tuple, list)):
+            found += f" of {len(value)}"
+        raise ArgumentError(f"{path} is {found}; accepted: {tree.kind} of {len(tree.children)}")
+    for index, (child, item) in enumerate(zip(tree.children, value, strict=True)):
+        flatten(child, item, f"{path}[{index}]", leaves)
+
+
+def _flatten_mapping(tree: Tree, value: Any, path: str, leaves: list[Any]) -> None:
+    if isinstance(value, Mapping):
+        items = {key: value[key] for key in value if tree.kind == "dict" or value[key] is not None}
+    elif tree.kind == "object":
+        items = {key: getattr(value, key) for key in tree.keys if hasattr(value, key)}
+    else:
+        raise ArgumentError(f"{path} is {_kind_of(value)}; accepted: dict with {_list(tree.keys)}")
+    missing = [key for key in tree.keys if key not in items]
+    extra = [str(key) for key in items if key not in tree.keys]
+    if missing or extra:
+        wrong = f"lacks {_list(missing)}" if missing else f"has {_list(extra)} too many"
+        raise ArgumentError(f"{path} {wrong}; accepted: exactly {_list(tree.keys)}")
+    for key, child in zip(tree.keys, tree.children, strict=True):
+        flatten(child, items[key], f"{path}[{key!r}]", leaves)
+
+
+def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
+    """The value with structure ``tree`` over ``leaves``."""
+    return _build(tree, iter(leaves))
+
+
+def _build(tree: Tree, leaves: Iterator[Any]) -> Any:
+    kind = tree.kind
+    if kind == "leaf":
+        return next(leaves)
+    if kind in ("none", "constant"):
+        return tree.value
+    children = [_build(child, leaves) for child in tree.children]
+    if kind == "tuple":
+        return tuple(children)
+    if kind == "list":
+        return children
+    entries = zip(tree.keys, children, strict=True)
+    return dict(entries) if kind == "dict" else Record(entries)
+
+
+def _kind_of(value: Any) -> str:
+    return type(value).__name__
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "nothing"

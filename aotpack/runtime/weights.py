@@ -1,0 +1,176 @@
+"""The weights of a loaded model: one device allocation, filled from a file or from the caller."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .device import Device
+from .dtypes import DType, is_accepted
+from .errors import WeightError
+from .frameworks import Frameworks
+from .guards import describe
+from .manifest import Manifest, Weight
+from .packing import align
+from .safetensors import Stored
+
+_HOST_PLACES = (1, 3)  # pageable and pinned, in DLPack's numbering
+
+
+class _Source(NamedTuple):
+    """Bytes to bind; ``owner`` keeps them alive."""
+
+    address: int
+    place: tuple[int, int]
+    owner: Any
+
+
+class Weights:
+    """Where each weight lies on the device, and which ones have been bound."""
+
+    def __init__(self, model: str, device: Device, weights: Sequence[Weight]) -> None:
+        self._model, self._device, self._weights = model, device, tuple(weights)
+        self._by_name = {
+            name: weight for weight in weights for name in (weight.name, *weight.names)
+        }
+        self._bound: set[str] = set()
+        self._offsets: dict[str, int] = {}
+        self.total = 0
+        for weight in weights:
+            self._offsets[weight.name] = self.total
+            self.total += align(_bytes(weight.dtype, weight.shape))
+        self._address = 0
+
+    @property
+    def missing(self) -> list[str]:
+        """The weights that were never bound."""
+        return [weight.name for weight in self._weights if weight.name not in self._bound]
+
+    def addresses(self) -> dict[str, int]:
+        """The address of every weight by its first name; all must have been bound."""
+        missing = self.missing
+        if missing:
+            raise WeightError(
+                f"calling {self._model}: {len(missing)} of {len(self._weights)} weights have not "
+                f"been given, the first is {missing[0]!r}. Call bind_weights(...) first, or load "
+                "with weights=PATH."
+            )
+        return {name: self._address + offset for name, offset in self._offsets.items()}
+
+    def bind(self, given: Mapping[str, Any], frameworks: Frameworks, *, strict: bool) -> None:
+        """Copy the given values to the device; all are checked before the first is copied."""
+        chosen = self._choose(given, strict=strict)
+        sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
+        if self._address == 0 and self.total:
+            self._address = self._device.alloc(self.total)
+        for weight, _ in chosen:
+            source, size = sources[weight.name], _bytes(weight.dtype, weight.shape)
+            target = self._address + self._offsets[weight.name]
+            copy = self._device.copy_in if source.place[0] in _HOST_PLACES else self._device.copy
+            if size:
+                copy(target, source.address, size, 0)
+        self._device.synchronize(None)
+        self._bound.update(sources)
+
+    def free(self) -> None:
+        """Give the device memory back."""
+        if self._address:
+            self._device.free(self._address)
+        self._address = 0
+        self._bound.clear()
+
+    def _choose(self, given: Mapping[str, Any], *, strict: bool) -> list[tuple[Weight, Any]]:
+        unknown = [name for name in given if name not in self._by_name]
+        if strict and unknown:
+            raise self._refused(
+                f"{unknown[0]!r} is no weight of the model ({len(unknown)} such); accepted: "
+                f"{_some([weight.name for weight in self._weights])}. strict=False ignores it"
+            )
+        chosen: dict[str, tuple[Weight, str]] = {}
+        for name in given:
+            weight = self._by_name.get(name)
+            if weight is None:
+                continue
+            first = chosen.setdefault(weight.name, (weight, name))[1]
+            if first != name and not _is_same(given[first], given[name]):
+                raise self._refused(
+                    f"{first!r} and {name!r} are one tensor in this model and were given as two; "
+                    "give one of them"
+                )
+        lacking = [weight.name for weight in self._weights if weight.name not in chosen]
+        if strict and lacking:
+            raise self._refused(
+                f"{_some(lacking)} not given ({len(lacking)} of {len(self._weights)}); "
+                "strict=False keeps what was bound before"
+            )
+        return [(weight, given[name]) for weight, name in chosen.values()]
+
+    def _read(self, weight: Weight, value: Any, frameworks: Frameworks) -> _Source:
+        if isinstance(value, Stored):
+            self._check(weight, str(value.dtype), value.shape, "file")
+            return _Source(value.data.__array_interface__["data"][0], (1, 0), value)
+        if hasattr(value, "contiguous"):
+            value = value.contiguous()
+        framework = frameworks.of(value)
+        address, facts, owner = framework.read(value, 0)
+        seen = framework.seen(facts)
+        self._check(weight, seen.dtype, seen.shape, seen.framework)
+        if seen.place[0] not in _HOST_PLACES and seen.place != self._device.place:
+            raise self._refused(
+                f"{weight.name!r} is on {describe(seen.place)}; accepted: cpu or "
+                f"{describe(self._device.place)}"
+            )
+        if not seen.contiguous:
+            raise self._refused(f"{weight.name!r} is not contiguous; give a contiguous copy")
+        return _Source(address, seen.place, owner)
+
+    def _check(self, weight: Weight, dtype: str, shape: tuple[int, ...], framework: str) -> None:
+        if shape != weight.shape or not is_accepted(dtype, weight.dtype, framework):
+            raise self._refused(
+                f"{weight.name!r} is {dtype}{list(shape)}; accepted: "
+                f"{weight.dtype}{list(weight.shape)}"
+            )
+
+    def _refused(self, reason: str) -> WeightError:
+        return WeightError(f"binding weights to {self._model}: {reason}.")
+
+
+def weights_file(manifest: Manifest, given: Path | None) -> Path | None:
+    """The file the weights come from: the given one, else by the package's mode; None for none."""
+    if given is not None:
+        return given
+    if manifest.weights_mode == "embed":
+        return manifest.folder / "weights.safetensors"
+    if manifest.weights_mode == "none" or not manifest.weights:
+        return None
+    signature = manifest.signature
+    name = f"{signature.name}-{signature.version}.weights.safetensors"
+    for folder in _sidecar_folders(manifest.folder):
+        if (folder / name).is_file():
+            return folder / name
+    looked = " and ".join(str(folder) for folder in _sidecar_folders(manifest.folder))
+    raise WeightError(
+        f"loading {signature.name}: its weights travel beside the wheel and {name} is in neither "
+        f"of {looked}. Put it there, or load with weights=PATH."
+    )
+
+
+def _sidecar_folders(package: Path) -> Iterator[Path]:
+    yield package
+    yield package.parent
+
+
+def _bytes(dtype: DType, shape: tuple[int, ...]) -> int:
+    return math.prod(shape) * dtype.itemsize
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """True when two values are one tensor."""
+    if a is b:
+        return True
+    return hasattr(a, "data_ptr") and hasattr(b, "data_ptr") and a.data_ptr() == b.data_ptr()
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:5]))
+    return shown + (", ..." if len(names) > 5 else "")

@@ -1,0 +1,34 @@
+"""Program -> Schedule: what is stored, what shares a kernel, in which order, tiles and memory.
+
+The passes run in the order of ``schedule``; each is a file of its own name.
+"""
+
+from aotpack.ir.schedule import Schedule
+from aotpack.schedule.dead_code import remove_dead_code
+from aotpack.schedule.fuse import fuse
+from aotpack.schedule.layout import choose_strides
+from aotpack.schedule.memory import plan_memory
+from aotpack.schedule.mask import recognise_causal_masks
+from aotpack.schedule.merge import in_memory_order, merge_products
+from aotpack.schedule.order import order
+from aotpack.schedule.realize import realize
+from aotpack.schedule.tile import choose_tiles
+from aotpack.stages import Lowered, Scheduled
+
+__all__ = ["schedule"]
+
+
+def schedule(lowered: Lowered) -> Scheduled:
+    """Decide everything about kernels but their text."""
+    program = remove_dead_code(lowered.program)
+    program = merge_products(program)
+    program = realize(program)
+    program = recognise_causal_masks(program)
+    program = remove_dead_code(program)
+    kernels = order(fuse(program), program)
+    strides = choose_strides(program, kernels)
+    kernels = choose_tiles(program, kernels, strides)
+    lifetimes = plan_memory(program, kernels, strides)
+    result = Schedule(program, kernels, strides, lifetimes)
+    weights = in_memory_order(lowered.weights, program.packed)
+    return Scheduled(lowered.signature, weights, lowered.golden, result)

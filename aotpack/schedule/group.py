@@ -1,0 +1,340 @@
+"""A kernel in the making: its axes, its members and the rules by which an operation may join.
+
+Loop kernels have axes (x,) or (x, r): all outer points flattened, and the reduced or scanned ones.
+Template kernels have the axes of their anchor, and pointwise members over its output. An operation
+joins when its axes can be written in the kernel's axes such that whatever it reads from members lies in the
+registers of the same program: the read index and the written index are the same expression.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from aotpack.ir.facts import known_equal
+from aotpack.ir.integers import Axis, Int, product
+from aotpack.ir.nodes import (
+    Attention,
+    Load,
+    Matmul,
+    Operation,
+    Pointwise,
+    Program,
+    Reduction,
+    Scan,
+    Value,
+    loads,
+    reads,
+    targets,
+)
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.schedule import Member
+
+Binding = Mapping[Axis, Int]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """``number`` is unique; ``written``/``read`` are buffers by members / from outside."""
+
+    number: int
+    axes: tuple[Axis, ...]
+    members: tuple[Member, ...]
+    written: tuple[str, ...]
+    read: tuple[str, ...]
+
+    @property
+    def is_template(self) -> bool:
+        return isinstance(self.members[0].operation, (Matmul, Attention))
+
+    @property
+    def is_flat(self) -> bool:
+        """True for a pointwise kernel: one axis, no reduction yet."""
+        return not self.is_template and len(self.axes) == 1
+
+
+def start(operation: Operation, program: Program) -> Group:
+    """A kernel of one operation."""
+    number = program.operations.index(operation)
+    if isinstance(operation, (Matmul, Attention)):
+        axes = _template_axes(operation)
+        binding = {axis: Int.of(axis) for axis in axes}
+    else:
+        axes = _loop_axes(operation)
+        binding = _decode(operation, axes)
+    member = Member(operation, tuple(binding.items()), outer=len(axes) == 1)
+    return Group(number, axes, (member,), targets(operation), reads(operation))
+
+
+def join(group: Group, operation: Operation, program: Program) -> Group | None:
+    """The group with ``operation`` in it, or None when no rule admits it."""
+    if isinstance(operation, (Matmul, Attention)):
+        return None
+    if isinstance(operation, (Reduction, Scan)):
+        return _join_reduction(group, operation, program)
+    return _join_pointwise(group, operation, program)
+
+
+def linear(axes: tuple[Axis, ...], values: Binding) -> Int:
+    """The row-major position of a point of ``axes``."""
+    position = Int.of(0)
+    for axis in axes:
+        position = position * axis.extent + values[axis]
+    return position
+
+
+def digits(axes: tuple[Axis, ...], position: Int) -> dict[Axis, Int]:
+    """Inverse of ``linear`` for a position within the extents (C:A2-A3)."""
+    found: dict[Axis, Int] = {}
+    below = Int.of(1)
+    for number, axis in reversed(list(enumerate(axes))):
+        above = position // below
+        found[axis] = above if number == 0 else above % axis.extent
+        below = below * axis.extent
+    return {axis: found[axis] for axis in axes}
+
+
+def _template_axes(operation: Matmul | Attention) -> tuple[Axis, ...]:
+    if isinstance(operation, Matmul):
+        return (*operation.batch, operation.m, operation.n, operation.k)
+    o = operation
+    return (o.batch, o.head, o.i, o.j, o.d, o.e)
+
+
+def _split(operation: Operation) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    """Outer and inner axes of a loop operation."""
+    match operation:
+        case Reduction():
+            return operation.axes, operation.inner
+        case Scan():
+            outer = tuple(axis for axis in operation.axes if axis is not operation.along)
+            return outer, (operation.along,)
+        case _:
+            return operation.axes, ()
+
+
+def _loop_axes(operation: Operation) -> tuple[Axis, ...]:
+    outer, inner = _split(operation)
+    x = Axis("x", product(axis.extent for axis in outer))
+    return (x, Axis("r", product(axis.extent for axis in inner))) if inner else (x,)
+
+
+def _decode(operation: Operation, axes: tuple[Axis, ...]) -> dict[Axis, Int]:
+    outer, inner = _split(operation)
+    binding = digits(outer, Int.of(axes[0]))
+    if inner:
+        binding |= digits(inner, Int.of(axes[1]))
+    return binding
+
+
+def _join_reduction(group: Group, operation: Reduction | Scan, program: Program) -> Group | None:
+    if group.is_template:
+        return None
+    axes = _loop_axes(operation)
+    binding = _decode(operation, axes)
+    if group.is_flat:
+        group_or_none = _refine(group, operation, axes, binding, program)
+        if group_or_none is None:
+            return None
+        group = group_or_none
+    elif not _same_extents(group.axes, axes):
+        return None
+    else:
+        binding = _rename(binding, dict(zip(axes, map(Int.of, group.axes), strict=True)))
+    if not _shares(group, operation, binding):
+        return None
+    return _add(group, operation, binding, outer=False)
+
+
+def _refine(
+    group: Group, operation: Operation, axes: tuple[Axis, ...], binding: Binding, program: Program
+) -> Group | None:
+    """Give a flat group the axes (x, r) of a reduction that reads what it writes, or just shares reads.
+
+    Its points are renumbered so that each element is made where the reduction needs it.
+    """
+    total = product(axis.extent for axis in axes)
+    (flat,) = group.axes
+    if known_equal(flat.extent, total):
+        position = _position_read(group, operation, binding, program)
+        if position is None:
+            return None
+        outer = False
+    elif known_equal(flat.extent, axes[0].extent):
+        position, outer = Int.of(axes[0]), True
+    else:
+        return None
+    members = tuple(
+        replace(m, binding=tuple(_rename(dict(m.binding), {flat: position}).items()), outer=outer)
+        for m in group.members
+    )
+    return replace(group, axes=axes, members=members)
+
+
+def _position_read(
+    group: Group, operation: Operation, binding: Binding, program: Program
+) -> Int | None:
+    """Where, in a flat group's numbering, the element a bound operation reads is written; None if unread."""
+    rewrite = Rewriter(binding)
+    for load in loads(operation):
+        member = _writer(group, load.buffer)
+        if member is None:
+            continue
+        shape = program.buffers[load.buffer].shape
+        position = Int.of(0)
+        for part, size in zip(load.index, shape, strict=True):
+            position = position * size + rewrite.index(part)
+        return position
+    return None
+
+
+def linear_of_kernel(axes: tuple[Axis, ...]) -> Int:
+    """The row-major position of a point of a kernel's axes."""
+    return linear(axes, {axis: Int.of(axis) for axis in axes})
+
+
+def _join_pointwise(group: Group, operation: Operation, program: Program) -> Group | None:
+    for axes, outer in _spaces(group):
+        binding = _bind(group, operation, axes, program)
+        if binding is not None and _shares(group, operation, binding):
+            joined = _add(group, operation, binding, outer=outer)
+            if joined is not None:
+                return joined
+    return None
+
+
+def _spaces(group: Group) -> list[tuple[tuple[Axis, ...], bool]]:
+    """The kernel axes a pointwise member may run over: all outputs, or one for each row."""
+    first = group.members[0].operation
+    if isinstance(first, (Matmul, Attention)):
+        return [(first.axes, False)]
+    if len(group.axes) == 1:
+        return [(group.axes, True)]
+    return [(group.axes, False), (group.axes[:1], True)]
+
+
+def _bind(
+    group: Group, operation: Operation, axes: tuple[Axis, ...], program: Program
+) -> Binding | None:
+    """Write the operation's axes in ``axes``: through what it reads from a member, else by position."""
+    assert isinstance(operation, Pointwise)
+    if not known_equal(product(a.extent for a in operation.axes), product(a.extent for a in axes)):
+        return None
+    for load in loads(operation):
+        member = _writer(group, load.buffer)
+        if member is not None:
+            solved = _solve(operation, load, _written_index(member, load.buffer), axes)
+            if solved is not None:
+                return solved
+    return digits(operation.axes, linear_of_kernel(axes))
+
+
+def _solve(
+    operation: Pointwise, load: Load, written: tuple[Int, ...], axes: tuple[Axis, ...]
+) -> Binding | None:
+    """Solve ``load.index == written`` for the operation's axes, each dimension a mixed radix of them.
+
+    Axes the load does not mention take the kernel axes the written index does not mention, in order.
+    """
+    binding: dict[Axis, Int] = {}
+    for part, position in zip(load.index, written, strict=True):
+        radix = _mixed_radix(part)
+        if radix is None or any(axis in binding for axis in radix):
+            return None
+        binding |= digits(radix, position)
+    rest = tuple(a for a in operation.axes if a not in binding)
+    used = {leaf for position in written for leaf in position.leaves()}
+    free = tuple(axis for axis in axes if axis not in used)
+    if not known_equal(product(a.extent for a in rest), product(a.extent for a in free)):
+        return None
+    binding |= digits(rest, linear_of_kernel(free))
+    return {axis: binding[axis] for axis in operation.axes}
+
+
+def _mixed_radix(part: Int) -> tuple[Axis, ...] | None:
+    """The axes of ``(i*J + j)*K + k``, outermost first; None for any other expression."""
+    found: list[Axis] = []
+    rest, below = part, Int.of(1)
+    while rest.terms:
+        inner = _axis_with_step(rest, below)
+        if inner is None or inner in found:
+            return None
+        found.append(inner)
+        rest = rest - below * Int.of(inner)
+        below = below * inner.extent
+    return tuple(reversed(found))
+
+
+def _axis_with_step(expression: Int, step: Int) -> Axis | None:
+    """The axis that occurs in a sum exactly as ``step * axis``."""
+    for atom in expression.atoms():
+        if isinstance(atom, Axis):
+            left = expression - step * Int.of(atom)
+            if len(left.terms) < len(expression.terms) and atom not in left.atoms():
+                return atom
+    return None
+
+
+def _writer(group: Group, buffer: str) -> Member | None:
+    return next((m for m in group.members if buffer in targets(m.operation)), None)
+
+
+def _written_index(member: Member, buffer: str) -> tuple[Int, ...]:
+    """The index at which a member writes, in kernel axes."""
+    operation = member.operation
+    plain = operation.index if isinstance(operation, Pointwise) else map(Int.of, operation.axes)
+    binding = dict(member.binding)
+    return tuple(part.substitute(binding) for part in plain)
+
+
+def _add(group: Group, operation: Operation, binding: Binding, *, outer: bool) -> Group | None:
+    """Append a member if all it reads from members is in its own registers."""
+    if not _reads_registers(group, operation, binding, outer=outer):
+        return None
+    member = Member(operation, tuple(binding.items()), outer)
+    written = (*group.written, *targets(operation))
+    read = dict.fromkeys((*group.read, *(n for n in reads(operation) if n not in group.written)))
+    return replace(
+        group, members=(*group.members, member), written=written, read=tuple(read)
+    )
+
+
+def _reads_registers(
+    group: Group, operation: Operation, binding: Binding, *, outer: bool
+) -> bool:
+    rewrite = Rewriter(binding)
+    for load in loads(operation):
+        member = _writer(group, load.buffer)
+        if member is None:
+            continue
+        if outer and not member.outer and not isinstance(member.operation, Reduction):
+            return False  # a row cannot read one element of a value spread over the row
+        index = tuple(rewrite.index(part) for part in load.index)
+        if index != _written_index(member, load.buffer):
+            return False
+    return True
+
+
+def _shares(group: Group, operation: Operation, binding: Binding) -> bool:
+    """True when a program of the group already has something the operation reads: fusing saves traffic."""
+    if any(_writer(group, name) for name in reads(operation)):
+        return True
+    mine = {_moved(load, binding) for load in loads(operation)}
+    return any(
+        _moved(load, dict(member.binding)) in mine
+        for member in group.members
+        for load in loads(member.operation)
+    )
+
+
+def _moved(load: Load, binding: Binding) -> Value:
+    """A load with its index in kernel axes."""
+    return Rewriter(binding)(load)
+
+
+def _same_extents(a: tuple[Axis, ...], b: tuple[Axis, ...]) -> bool:
+    return len(a) == len(b) and all(
+        known_equal(p.extent, q.extent) for p, q in zip(a, b, strict=True)
+    )
+
+
+def _rename(binding: Binding, change: Mapping[Axis, Int]) -> dict[Axis, Int]:
+    return {axis: value.substitute(change) for axis, value in binding.items()}

@@ -1,0 +1,73 @@
+"""Choose the order of dimensions in memory of each intermediate, by how its readers walk over it.
+
+Inputs, weights and outputs are contiguous by contract. A buffer that its readers see transposed (attention
+output read as [b, s, h*d]) is written that way, so no transpose is ever run (S: simplification 4).
+"""
+
+from itertools import permutations
+
+from aotpack.ir.facts import typical
+from aotpack.ir.integers import Int, product
+from aotpack.ir.nodes import Buffer, Program
+from aotpack.ir.schedule import Kernel
+from aotpack.ir.access import Access, accesses, contiguous, digit_count, slope
+
+MAX_RANK = 5  # beyond, only the order of the operation itself is considered
+
+
+def choose_strides(program: Program, kernels: tuple[Kernel, ...]) -> dict[str, tuple[Int, ...]]:
+    """Strides in elements for every buffer that is in memory."""
+    fixed = {*program.inputs, *program.weights, *program.outputs}
+    uses: dict[str, list[Access]] = {}
+    for kernel in kernels:
+        for access in accesses(kernel):
+            uses.setdefault(access.buffer, []).append(access)
+    strides: dict[str, tuple[Int, ...]] = {}
+    for name, buffer in program.buffers.items():
+        strides[name] = contiguous(buffer.shape)
+        if name in uses and name not in fixed and 2 < len(buffer.shape) <= MAX_RANK:
+            strides[name] = _cheapest(buffer, uses[name])
+    return strides
+
+
+def _cheapest(buffer: Buffer, uses: list[Access]) -> tuple[Int, ...]:
+    best = contiguous(buffer.shape)
+    best_cost = _cost(buffer.name, best, uses)
+    if best_cost[:2] == (0, 0):
+        return best
+    for dims in permutations(range(len(buffer.shape))):
+        strides = _permuted(buffer.shape, dims)
+        cost = _cost(buffer.name, strides, uses)
+        if cost < best_cost:
+            best, best_cost = strides, cost
+    return best
+
+
+def _permuted(shape: tuple[Int, ...], dims: tuple[int, ...]) -> tuple[Int, ...]:
+    """Strides for a memory order of dimensions, outermost first."""
+    by_dim = dict(zip(dims, contiguous(tuple(shape[dim] for dim in dims)), strict=True))
+    return tuple(by_dim[dim] for dim in range(len(shape)))
+
+
+def _cost(name: str, strides: tuple[Int, ...], uses: list[Access]) -> tuple[int, int, int]:
+    """(accesses without a unit-stride axis, divisions, terms): fewer is better."""
+    offsets = [access.offset({name: strides}) for access in uses]
+    scattered = sum(not _has_unit_step(offset) for offset in offsets)
+    return scattered, sum(map(digit_count, offsets)), sum(len(o.terms) for o in offsets)
+
+
+def _has_unit_step(offset: Int) -> bool:
+    from aotpack.ir.integers import Axis
+
+    axes = [leaf for leaf in offset.leaves() if isinstance(leaf, Axis)]
+    return not axes or any(slope(offset, axis) == 1 for axis in axes)
+
+
+def buffer_bytes(buffer: Buffer) -> Int:
+    """The memory a buffer takes, in bytes."""
+    return product(buffer.shape) * buffer.dtype.itemsize
+
+
+def typical_bytes(buffer: Buffer) -> int:
+    """The memory a buffer takes at typical sizes."""
+    return typical(buffer_bytes(buffer))

@@ -1,0 +1,40 @@
+"""Launch order: dependences first, otherwise as the user wrote it (S:L16)."""
+
+from aotpack.ir.nodes import Program, targets
+from aotpack.ir.schedule import Kernel
+
+
+def order(kernels: tuple[Kernel, ...], program: Program) -> tuple[Kernel, ...]:
+    """A topological order, stable with respect to the first operation of each kernel."""
+    writer = {name: position for position, kernel in enumerate(kernels) for name in kernel.stored}
+    waiting = [{writer[name] for name in kernel.reads if name in writer} for kernel in kernels]
+    position_of = {
+        name: position
+        for position, operation in enumerate(program.operations)
+        for name in targets(operation)
+    }
+    rank = [
+        max(position_of[name] for member in kernel.members for name in targets(member.operation))
+        for kernel in kernels
+    ]
+    done: set[int] = set()
+    result: list[Kernel] = []
+    for position in sorted(range(len(kernels)), key=rank.__getitem__):
+        _place(position, kernels, waiting, done, result)
+    return tuple(result)
+
+
+def _place(
+    position: int,
+    kernels: tuple[Kernel, ...],
+    waiting: list[set[int]],
+    done: set[int],
+    result: list[Kernel],
+) -> None:
+    """Depth first: what a kernel waits for goes before it. Fusion made no cycles."""
+    if position in done:
+        return
+    done.add(position)
+    for before in sorted(waiting[position]):
+        _place(before, kernels, waiting, done, result)
+    result.append(kernels[position])

@@ -1,0 +1,98 @@
+"""Choose block sizes: for each kernel the closed list of variants a launch can take.
+
+Pointwise and reduction tiles follow from the access pattern and the sizes (C:B16, C:H11-H13); matmul and
+attention tiles come from the measured tables in ``schedule/templates.py``.
+"""
+
+from dataclasses import replace
+
+from aotpack.ir.facts import bounds, typical
+from aotpack.ir.integers import Axis, Int
+from aotpack.ir.nodes import Attention, Matmul, Program, Scan
+from aotpack.ir.schedule import Kernel, PointwiseTile, ReductionTile, Variant
+from aotpack.ir.access import Strides, accesses, slope
+from aotpack.schedule.layout import typical_bytes
+from aotpack.schedule.templates import attention_variants, matmul_variants
+
+ANY_ARCH = (0, 10_000)
+MAX_PERSISTENT = 16384  # elements of a row held in registers
+SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
+
+
+def choose_tiles(
+    program: Program, kernels: tuple[Kernel, ...], strides: Strides
+) -> tuple[Kernel, ...]:
+    """The kernels with their variants."""
+    return tuple(replace(k, variants=_variants(k, program, strides)) for k in kernels)
+
+
+def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
+    anchor = kernel.anchor
+    if isinstance(anchor, Matmul):
+        return matmul_variants(anchor)
+    if isinstance(anchor, Attention):
+        return attention_variants(anchor)
+    if len(kernel.axes) == 2:
+        return _reduction_variants(kernel, program, strides)
+    return _pointwise_variants(kernel.axes[0].extent)
+
+
+def _pointwise_variants(numel: Int) -> tuple[Variant, ...]:
+    small = Variant(PointwiseTile(256, 4), *ANY_ARCH, numel, SMALL_GRID)
+    large = Variant(PointwiseTile(1024, 4), *ANY_ARCH, numel, None)
+    low, high = bounds(numel)
+    if high <= SMALL_GRID:
+        return (replace(small, at_most=None),)
+    return (large,) if low > SMALL_GRID else (small, large)
+
+
+def _reduction_variants(
+    kernel: Kernel, program: Program, strides: Strides
+) -> tuple[Variant, ...]:
+    x, r = kernel.axes
+    longest = bounds(r.extent)[1]
+    persistent = longest <= MAX_PERSISTENT or _has_scan(kernel)
+    if _walks_along(kernel, program, strides) is x:
+        tile = _column_tile(int(longest), persistent)
+    elif persistent:
+        tile = _row_tile(_power_of_two(int(longest)))
+    else:
+        tile = ReductionTile(1, 4096, persistent=False, num_warps=8)
+    return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
+
+
+def _row_tile(r: int) -> ReductionTile:
+    """One row a program from 1024 elements on, several below; 8 to 16 elements a thread."""
+    x = max(1, 1024 // r)
+    warps = min(16, max(1, x * r // 512))
+    return ReductionTile(x, r, persistent=True, num_warps=warps)
+
+
+def _column_tile(longest: int, persistent: bool) -> ReductionTile:
+    """Neighbouring columns a program, so that a warp reads whole cache lines."""
+    r = _power_of_two(longest)
+    if persistent and r <= 64:
+        return ReductionTile(max(16, 2048 // r), r, persistent=True, num_warps=4)
+    if persistent and r <= 256:
+        return ReductionTile(16, r, persistent=True, num_warps=8)
+    return ReductionTile(32, 64, persistent=False, num_warps=8)
+
+
+def _walks_along(kernel: Kernel, program: Program, strides: Strides) -> Axis:
+    """The axis along which most bytes are contiguous; the inner one if undecided."""
+    x, r = kernel.axes
+    votes = {x: 0, r: 0}
+    for access in accesses(kernel):
+        offset = access.offset(strides)
+        for axis in (x, r):
+            if slope(offset, axis) == 1:
+                votes[axis] += typical_bytes(program.buffers[access.buffer])
+    return x if votes[x] > votes[r] and typical(x.extent) > 1 else r
+
+
+def _has_scan(kernel: Kernel) -> bool:
+    return any(isinstance(member.operation, Scan) for member in kernel.members)
+
+
+def _power_of_two(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()

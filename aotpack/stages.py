@@ -1,0 +1,299 @@
+"""The stage products: what exactly passes from one verb to the next.
+
+A build is a ladder of six frozen values, Traced -> Lowered -> Scheduled -> Rendered ->
+Precompiled -> Emitted. Each prints as text (``as_text``) and none imports the stage that made it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.integers import Int, Var
+
+if TYPE_CHECKING:
+    from aotpack.ir.nodes import Program
+    from aotpack.ir.schedule import Kernel, Schedule
+    from aotpack.target import Target
+
+
+# --- what the user sees: shared by every stage -------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A named tensor: element type and shape; a dimension is an Int over the model's sizes."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A pytree without a framework; leaves are numbered in order of appearance.
+
+    ``kind`` is one of "leaf", "none", "tuple", "list", "dict", "object" (a named record: dict keys
+    that are also attributes, such as a transformers ModelOutput), "constant" (a Python value that
+    is part of the structure, held in ``value``).
+    """
+
+    kind: str
+    children: tuple["Tree", ...] = ()
+    keys: tuple[str, ...] = ()
+    value: bool | int | float | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The contract of the packaged callable.
+
+    ``sizes`` are the dynamic dimensions with their ranges; ``args``/``kwargs`` describe what
+    forward takes, leaves in the order of ``inputs``; ``result`` what it returns, leaves in the
+    order of ``outputs``.
+    """
+
+    name: str
+    version: str
+    sizes: tuple[Var, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    args: Tree
+    kwargs: Tree
+    result: Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A parameter, buffer or lifted constant. ``names`` holds every name it is known by (tied)."""
+
+    name: str
+    names: tuple[str, ...]
+    dtype: DType
+    shape: tuple[int, ...]
+    data: memoryview  # C-contiguous bytes, itemsize 1
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """Recorded inputs and outputs, so that a package can test itself (accuracy law).
+
+    ``inputs`` and ``outputs`` are (name, dtype, shape, bytes). Outputs are the float64 reference
+    rounded to float32 (integer and bool outputs as they are). ``eager_errors`` holds, per output,
+    the largest absolute difference between eager and the float64 reference.
+    """
+
+    inputs: tuple[tuple[str, DType, tuple[int, ...], bytes], ...]
+    outputs: tuple[tuple[str, DType, tuple[int, ...], bytes], ...]
+    eager_errors: tuple[float, ...]
+
+
+# --- Traced -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the user wrote it: file name relative to the model's folder, line, source text."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """The ``output``-th result of the graph node (or input, or weight) called ``name``."""
+
+    name: str
+    output: int = 0
+
+
+Arg: TypeAlias = "Ref | Int | bool | int | float | str | DType | None | tuple[Arg, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """One operator call. Sizes are Ints, dtypes are DTypes; layout, device and pin flags are gone.
+
+    ``op`` is the torch name without the overload namespace object: "aten.add.Tensor".
+    """
+
+    name: str
+    op: str
+    args: tuple[Arg, ...]
+    kwargs: tuple[tuple[str, Arg], ...]
+    results: tuple[TensorSpec, ...]
+    source: Source | None
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A straight-line tensor program in torch's operators, free of torch objects."""
+
+    signature: Signature
+    weights: tuple[Weight, ...]
+    nodes: tuple[GraphNode, ...]
+    outputs: tuple[Ref, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    graph: Graph
+    golden: Golden
+
+    def as_text(self) -> str:
+        graph = self.graph
+        lines = [f"model {graph.signature.name} {graph.signature.version}"]
+        lines += [f"size {size.name} in [{size.low}, {size.high}]" for size in graph.signature.sizes]
+        lines += [f"input {spec}" for spec in graph.signature.inputs]
+        lines += [f"weight {w.name}: {w.dtype}{list(w.shape)}" for w in graph.weights]
+        for node in graph.nodes:
+            shown = [_arg_text(arg) for arg in node.args]
+            shown += [f"{key}={_arg_text(arg)}" for key, arg in node.kwargs]
+            results = ", ".join(map(str, node.results))
+            place = f"  # {node.source}" if node.source else ""
+            lines.append(f"{results} = {node.op}({', '.join(shown)}){place}")
+        lines.append("return " + ", ".join(map(_arg_text, graph.outputs)))
+        return "\n".join(lines) + "\n"
+
+
+def _arg_text(arg: Arg) -> str:
+    if isinstance(arg, Ref):
+        return arg.name if arg.output == 0 else f"{arg.name}.{arg.output}"
+    if isinstance(arg, tuple):
+        return "[" + ", ".join(map(_arg_text, arg)) + "]"
+    return repr(arg) if isinstance(arg, str) else str(arg)
+
+
+# --- Lowered, Scheduled -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    signature: Signature
+    weights: tuple[Weight, ...]
+    golden: Golden
+    program: "Program"
+
+    def as_text(self) -> str:
+        return str(self.program)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    signature: Signature
+    weights: tuple[Weight, ...]
+    golden: Golden
+    schedule: "Schedule"
+
+    def as_text(self) -> str:
+        return str(self.schedule)
+
+
+# --- Rendered -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KernelArg:
+    """A parameter of a rendered kernel: a pointer to ``dtype`` elements, or an integer size.
+
+    ``dtype`` is the element type behind a pointer. Sizes are int32 or int64 as ``dtype`` says.
+    ``aligned`` promises that the pointer is a multiple of 16 bytes.
+    """
+
+    name: str
+    dtype: DType
+    is_pointer: bool
+    aligned: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSource:
+    """One compilable kernel: Triton text, entry point ``name``, launch configuration.
+
+    The text is complete (it imports triton itself) and every block size in it is a literal.
+    ``arches`` names the compute capabilities this configuration is for, as major*10+minor
+    ranges ``(low, high)``; a kernel is compiled for a target only if the target lies inside.
+    """
+
+    name: str
+    text: str
+    args: tuple[KernelArg, ...]
+    num_warps: int
+    num_stages: int
+    arches: tuple[int, int] = (0, 10_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """All kernels, deduplicated by text, and the wrapper that launches them."""
+
+    signature: Signature
+    weights: tuple[Weight, ...]
+    golden: Golden
+    kernels: tuple[KernelSource, ...]
+    wrapper: str
+    peak_bytes: int  # arena at the largest admitted sizes
+
+    def as_text(self) -> str:
+        parts = [f"# ==== kernel {kernel.name}\n{kernel.text}" for kernel in self.kernels]
+        return "\n".join([*parts, f"# ==== wrapper\n{self.wrapper}"])
+
+
+# --- Precompiled --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A compiled kernel for one target, with all its launcher needs.
+
+    ``symbol`` is the entry point inside ``code``. ``shared`` is dynamic shared memory in bytes,
+    ``global_scratch`` bytes per program with ``global_scratch_align``, ``registers`` and
+    ``spills`` per thread (bytes of local memory) as the binary's own header states them.
+    """
+
+    kernel: str
+    target: str
+    symbol: str
+    code: bytes
+    suffix: str  # "cubin", "py" for the interpreter
+    num_warps: int
+    num_ctas: int
+    shared: int
+    global_scratch: int
+    global_scratch_align: int
+    registers: int
+    spills: int
+
+
+@dataclass(frozen=True, slots=True)
+class Precompiled:
+    rendered: Rendered
+    targets: tuple["Target", ...]
+    binaries: tuple[Binary, ...]  # sorted by (target, kernel)
+    compilers: Mapping[str, str]  # name -> version, recorded in the manifest
+
+    def as_text(self) -> str:
+        lines = ["target     kernel  bytes  registers  spills  shared"]
+        for b in self.binaries:
+            row = (b.target, b.kernel, len(b.code), b.registers, b.spills, b.shared)
+            lines.append("  ".join(map(str, row)))
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    wheel: Path
+    files: tuple[tuple[str, int], ...]  # (path in the wheel, bytes), sorted
+
+    def as_text(self) -> str:
+        lines = [f"{self.wheel.name}  {self.wheel.stat().st_size} bytes"]
+        lines += [f"{size:>12}  {path}" for path, size in self.files]
+        return "\n".join(lines) + "\n"

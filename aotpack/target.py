@@ -1,0 +1,115 @@
+"""What a package is built for: a ``Target`` value, its spellings, and what "native" means here.
+
+From 9.0 on the compiled code is always the architecture-specific kind (``sm_90a``), so ``sm_90``
+and ``sm_90a`` are two spellings of one target.
+"""
+
+import ctypes
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from aotpack.errors import UsageError
+
+SUPPORTED_ARCHES = (80, 86, 89, 90, 100, 103, 120)
+_NOT_BUILT_YET = {"cpu": "C code for processors", "gfx": "AMD code objects", "ptx": "PTX text"}
+_SPELLING = re.compile(r"(?:sm_)?(\d+)(?:\.(\d))?(a?)")
+_CUDA_ATTRIBUTES = (75, 76)  # compute capability, major and minor, in cuDeviceGetAttribute
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Target:
+    """A backend and, for "cuda", a compute capability as major*10 + minor."""
+
+    backend: str
+    arch: int = 0
+
+    def __str__(self) -> str:
+        return f"sm_{self.arch}" if self.backend == "cuda" else self.backend
+
+    @staticmethod
+    def parse(text: str) -> "Target":
+        """Read one spelling: sm_90, sm_90a, 9.0, 9.0a, interpreter, native."""
+        spelling = text.strip().lower()
+        if spelling == "interpreter":
+            return INTERPRETER
+        if spelling == "native":
+            return native_target()
+        _refuse_unbuilt(text, spelling)
+        match = _SPELLING.fullmatch(spelling)
+        if match is None:
+            raise UsageError(f"target {text!r} is not known; {accepted_targets()}")
+        major, minor, suffix = match.groups()
+        arch = int(major) if minor is None else int(major) * 10 + int(minor)
+        if arch not in SUPPORTED_ARCHES or (suffix and arch < 90):
+            raise UsageError(f"target {text!r} is not supported; {accepted_targets()}")
+        return Target("cuda", arch)
+
+
+INTERPRETER = Target("interpreter")
+DEFAULT_TARGETS = (Target("cuda", 80), Target("cuda", 90), Target("cuda", 120))
+
+
+def accepted_targets() -> str:
+    """The sentence that ends each complaint about a target."""
+    names = ", ".join(f"sm_{arch}" for arch in SUPPORTED_ARCHES)
+    return f"accepted are {names} (also as 9.0), interpreter, native, all"
+
+
+def parse_targets(text: str | Iterable[str]) -> tuple[Target, ...]:
+    """Read a list of spellings, given apart or with commas; sorted, each once."""
+    texts = [text] if isinstance(text, str) else list(text)
+    found: set[Target] = set()
+    for spelling in (part.strip() for item in texts for part in item.split(",")):
+        if spelling.lower() == "all":
+            found.update(Target("cuda", arch) for arch in SUPPORTED_ARCHES)
+        else:
+            found.add(Target.parse(spelling))
+    if not found:
+        raise UsageError(f"no target is given; {accepted_targets()}")
+    return tuple(sorted(found))
+
+
+def native_target() -> Target:
+    """The target for the first GPU of this machine."""
+    arch = device_arch()
+    if arch is None:
+        raise UsageError(
+            "target 'native' asks the NVIDIA driver for the GPU of this machine, and no driver with"
+            " a GPU was found; name the target to build for instead, such as sm_90"
+        )
+    if arch in SUPPORTED_ARCHES:
+        return Target("cuda", arch)
+    runnable = [
+        known for known in SUPPORTED_ARCHES if arch // 10 == 8 == known // 10 and known < arch
+    ]
+    if not runnable:
+        raise UsageError(
+            f"the GPU of this machine is sm_{arch}, which is not supported; {accepted_targets()}"
+        )
+    return Target("cuda", runnable[-1])
+
+
+def device_arch(device: int = 0) -> int | None:
+    """The compute capability the CUDA driver reports for a device, or None without driver or GPU."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    handle = ctypes.c_int()
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(handle), device):
+        return None
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    for value, attribute in zip((major, minor), _CUDA_ATTRIBUTES, strict=True):
+        if driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, handle):
+            return None
+    return major.value * 10 + minor.value
+
+
+def _refuse_unbuilt(text: str, spelling: str) -> None:
+    """Name what a later version may build, so that nobody looks for a typing error."""
+    kind = "ptx" if spelling.endswith("+ptx") else spelling[:3]
+    if kind in _NOT_BUILT_YET:
+        raise UsageError(
+            f"target {text!r} is not built by this version ({_NOT_BUILT_YET[kind]}); {accepted_targets()}"
+        )

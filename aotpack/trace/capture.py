@@ -1,0 +1,162 @@
+"""nn.Module -> ExportedProgram: a private copy in eval mode, torch.export, functionalisation.
+
+``decompose`` runs with an empty table: torch removes mutation and composite wrappers but keeps
+linear, convolution, normalisation, attention, softmax, gelu and their like whole.
+"""
+
+import copy
+import io
+import logging
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from aotpack.errors import TraceError
+from aotpack.ir.dtypes import DType
+from aotpack.trace.source import is_user_file, shown_path
+
+_Example = tuple[tuple[Any, ...], dict[str, Any]]
+_NOISE = (
+    "The error above occurred",
+    "For more",
+    "For extended logs",
+    "For C++",
+    "If you suspect",
+    "consider using",
+    "Caused by",
+)
+_SHOWN_LINES = 8
+_CHATTY = (
+    logging.getLogger("torch._subclasses.fake_tensor"),
+    logging.getLogger("torch.fx.experimental.symbolic_shapes"),
+)
+
+
+def evaluation_copy(module: nn.Module, dtype: DType | None) -> nn.Module:
+    """A copy in eval mode that shares the weights, or owns casted ones when ``dtype`` is given."""
+    tensors = [*module.parameters(), *module.buffers()]
+    memo: dict[int, Any] = {
+        id(tensor): _cast_weight(tensor, dtype) for tensor in tensors
+    }
+    try:
+        duplicate = copy.deepcopy(module, memo)
+    except Exception as error:
+        raise TraceError(
+            f"copying {type(module).__name__} before tracing: {error}. The copy keeps your module "
+            "as it is; make the module's own attributes copyable with copy.deepcopy."
+        ) from error
+    return duplicate.eval()
+
+
+def cast_floats(example: _Example, dtype: DType) -> _Example:
+    """The example inputs with every floating tensor in ``dtype``."""
+    target = torch_dtype(dtype)
+
+    def cast(leaf: Any) -> Any:
+        is_float = isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
+        return leaf.to(target) if is_float else leaf
+
+    casted: _Example = pytree.tree_map(cast, example)
+    return casted
+
+
+def torch_dtype(dtype: DType) -> torch.dtype:
+    """The element type as torch knows it."""
+    found = getattr(torch, dtype.value)
+    assert isinstance(found, torch.dtype)
+    return found
+
+
+def export(
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    shapes: dict[str, Any] | None,
+    *,
+    name: str,
+    strict: bool,
+) -> ExportedProgram:
+    """torch.export without gradients; torch's complaint comes back condensed."""
+    try:
+        with _quiet_inference(), redirect_stderr(io.StringIO()) as printed:
+            program = torch.export.export(
+                module, args, dict(kwargs), dynamic_shapes=shapes, strict=strict
+            )
+    except Exception as error:
+        raise TraceError(
+            f"exporting {name} with torch.export: {_condensed(error)}"
+        ) from error
+    sys.stderr.write(
+        printed.getvalue()
+    )  # the user's own prints; torch's are only on failure
+    return program
+
+
+def decompose(program: ExportedProgram, *, name: str) -> ExportedProgram:
+    """The same program without mutation, its large operators whole."""
+    try:
+        with _quiet_inference():
+            functional: ExportedProgram = program.run_decompositions({})
+    except Exception as error:
+        raise TraceError(f"functionalising {name}: {_condensed(error)}") from error
+    return functional
+
+
+@contextmanager
+def _quiet_inference() -> Iterator[None]:
+    """No gradients, no fused encoder kernel that hides its operators, no torch log on stderr."""
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    disabled = [log.disabled for log in _CHATTY]
+    for log in _CHATTY:
+        log.disabled = True
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)
+        for log, before in zip(_CHATTY, disabled, strict=True):
+            log.disabled = before
+
+
+def _cast_weight(tensor: torch.Tensor, dtype: DType | None) -> torch.Tensor:
+    if dtype is None or not tensor.is_floating_point():
+        return tensor
+    casted = tensor.detach().to(torch_dtype(dtype))
+    is_parameter = isinstance(tensor, nn.Parameter)
+    return nn.Parameter(casted, requires_grad=False) if is_parameter else casted
+
+
+def _condensed(error: Exception) -> str:
+    """The first useful lines of torch's message, its suggested fixes, and the user's line."""
+    text = str(error).replace(
+        'For more information, run with TORCH_LOGS="+dynamic".', ""
+    )
+    text = text.partition("The following call raised this error")[0]
+    lines = [line.strip() for line in text.splitlines()]
+    useful = [line for line in lines if line and not line.startswith(_NOISE)]
+    start = (
+        useful.index("Suggested fixes:")
+        if "Suggested fixes:" in useful
+        else len(useful)
+    )
+    shown = useful[: min(start, _SHOWN_LINES)] + useful[start:]
+    message = "\n  ".join(shown)
+    if type(error).__module__ == "builtins":
+        message = f"{type(error).__name__}: {message}"
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if is_user_file(f.filename)
+    ]
+    if not frames:
+        return message
+    frame = frames[-1]
+    return f"{message}\n  at {shown_path(frame.filename)}:{frame.lineno}: {frame.line}"

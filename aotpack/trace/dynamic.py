@@ -1,0 +1,228 @@
+"""Dynamic dimensions as the user states them: text or torch.export's forms, checked and merged."""
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import Dim, ExportedProgram
+from torch.utils import _pytree as pytree
+
+from aotpack.errors import TraceError, UsageError
+from aotpack.trace.tree import children_of
+
+_SPEC = re.compile(
+    r"(?P<argument>\w+):(?P<axis>\d+)=(?P<dim>\w+)(?:\[(?P<low>\d*):(?P<high>\d*)\])?"
+)
+_DIMS_ONLY = "only dimensions of tensors can be dynamic"
+
+
+@dataclass(frozen=True, slots=True)
+class LeafSpec:
+    """One leaf of the inputs: what torch's guards call it (``['x'][0]``), and its dynamic spec."""
+
+    path: str
+    dims: Any
+
+
+def parse_dynamic(specs: Sequence[str]) -> dict[str, dict[int, Dim]]:
+    """``["x:0=batch[1:64]", "y:0=batch"]`` -> torch.export's form; one Dim for each name."""
+    dims: dict[str, Dim] = {}
+    shapes: dict[str, dict[int, Dim]] = {}
+    for spec in specs:
+        match = _SPEC.fullmatch(spec.replace(" ", ""))
+        if match is None or not match["dim"].isidentifier():
+            raise UsageError(
+                f"--dynamic {spec}: not understood; ARGUMENT:AXIS=NAME[LOW:HIGH] is accepted, "
+                "such as x:0=batch[1:64] or x:1=seq"
+            )
+        axes = shapes.setdefault(match["argument"], {})
+        if int(match["axis"]) in axes:
+            raise UsageError(
+                f"--dynamic {spec}: this axis was given before; name each axis once"
+            )
+        axes[int(match["axis"])] = _dim(spec, match, dims)
+    return shapes
+
+
+def merge_dynamic(
+    module: nn.Module | ExportedProgram,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    dynamic_shapes: Any,
+    extra: Mapping[str, Mapping[int, Dim]],
+) -> dict[str, Any] | None:
+    """The model file's ``dynamic_shapes`` with the command line's on top, axis by axis.
+
+    A saved program's sizes are fixed in it: ``trace`` refuses what is given here for one.
+    """
+    if isinstance(module, ExportedProgram):
+        return dict(extra) or None
+    shapes = specs_by_argument(module, args, kwargs, dynamic_shapes)
+    if not extra:
+        return shapes
+    named = dict(shapes or dict.fromkeys(_bound(module, args, kwargs)))
+    for argument, axes in extra.items():
+        _check_argument(argument, named)
+        before = named[argument]
+        known = (
+            dict(before) if isinstance(before, dict) else dict(enumerate(before or ()))
+        )
+        named[argument] = {**known, **axes}
+    return specs_by_argument(module, args, kwargs, named)
+
+
+def specs_by_argument(
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    dynamic_shapes: Any,
+) -> dict[str, Any] | None:
+    """``dynamic_shapes`` with an entry for each argument of forward, checked against the inputs."""
+    bound = _bound(module, args, kwargs)
+    if not dynamic_shapes:
+        return None
+    if isinstance(dynamic_shapes, Mapping):
+        for argument in dynamic_shapes:
+            _check_argument(argument, bound)
+        shapes = {argument: dynamic_shapes.get(argument) for argument in bound}
+    elif isinstance(dynamic_shapes, (tuple, list)) and len(dynamic_shapes) == len(
+        bound
+    ):
+        shapes = dict(zip(bound, dynamic_shapes, strict=True))
+    else:
+        raise TraceError(
+            f"the dynamic shapes are {dynamic_shapes!r}; a dict by argument name, or a sequence of "
+            f"{len(bound)} entries is accepted: the arguments are {', '.join(bound)}"
+        )
+    for argument, value in bound.items():
+        _check_spec(argument, value, shapes[argument])
+    return shapes
+
+
+def leaf_specs(
+    module: nn.Module,
+    in_spec: pytree.TreeSpec,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    shapes: Mapping[str, Any] | None,
+) -> tuple[LeafSpec, ...]:
+    """The dynamic spec of each leaf of the inputs, in the order of the exported program."""
+    if shapes is None:
+        return ()
+    signature = inspect.signature(module.forward)
+    found: list[LeafSpec] = []
+    for name, value in signature.bind_partial(*args).arguments.items():
+        found += _flatten(f"['{name}']", value, shapes.get(name))
+    for key in children_of(in_spec)[1].context:
+        found += _flatten(f"['{key}']", kwargs[key], shapes.get(key))
+    return tuple(found)
+
+
+def _dim(spec: str, match: re.Match[str], dims: dict[str, Dim]) -> Dim:
+    name, known = match["dim"], dims.get(match["dim"])
+    low = int(match["low"]) if match["low"] else None
+    high = int(match["high"]) if match["high"] else None
+    if high is not None and high <= max(low or 0, 1):
+        raise UsageError(
+            f"--dynamic {spec}: the range is empty or one value; LOW < HIGH is accepted"
+        )
+    if known is None:
+        known = dims[name] = Dim(name, min=1 if low is None else low, max=high)
+    elif match["low"] is not None and (known.min, known.max) != (
+        low or 1,
+        high or known.max,
+    ):
+        raise UsageError(
+            f"--dynamic {spec}: {name} was given the range [{known.min}:{known.max}] before; "
+            "give one name one range, or leave the range out the second time"
+        )
+    return known
+
+
+def _bound(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    signature = inspect.signature(module.forward)
+    try:
+        return signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        raise TraceError(
+            f"calling {type(module).__name__}.forward{signature} with {len(args)} positional "
+            f"inputs and the keywords [{', '.join(kwargs)}]: {error}. Give example inputs that fit."
+        ) from error
+
+
+def _check_argument(argument: str, bound: Mapping[str, Any]) -> None:
+    if argument not in bound:
+        raise TraceError(
+            f"dynamic shapes name the argument {argument!r}, which forward is not called with; "
+            f"the arguments are {', '.join(bound)}"
+        )
+
+
+def _check_spec(where: str, value: Any, spec: Any) -> None:
+    """Refuse what torch.export would answer with an IndexError or a page of text."""
+    if spec is None:
+        return
+    if isinstance(value, torch.Tensor):
+        _check_axes(where, value, spec)
+    elif isinstance(value, (list, tuple)) and isinstance(spec, (list, tuple)):
+        for index, (item, inner) in enumerate(zip(value, spec, strict=False)):
+            _check_spec(f"{where}[{index}]", item, inner)
+    elif isinstance(value, dict) and isinstance(spec, dict):
+        for key, inner in spec.items():
+            _check_spec(f"{where}[{key!r}]", value.get(key), inner)
+    elif isinstance(value, (bool, int, float, str, type(None))):
+        raise TraceError(f"dynamic shapes: {where} is {value!r}; {_DIMS_ONLY}")
+
+
+def _check_axes(where: str, value: torch.Tensor, spec: Any) -> None:
+    axes = spec if isinstance(spec, dict) else dict(enumerate(spec))
+    bad = [
+        axis
+        for axis in axes
+        if not isinstance(axis, int) or not 0 <= axis < value.dim()
+    ]
+    if bad or (not isinstance(spec, dict) and len(axes) != value.dim()):
+        accepted = f"axes 0 to {value.dim() - 1} are" if value.dim() else "none is"
+        raise TraceError(
+            f"dynamic shapes for {where}: axes {', '.join(map(str, bad or axes))} were named, but it "
+            f"has rank {value.dim()} (shape {list(value.shape)}); {accepted} accepted"
+        )
+    for axis, dim in axes.items():
+        if isinstance(dim, Dim):
+            _check_example(f"axis {axis} of {where}", value.shape[axis], dim)
+
+
+def _check_example(where: str, size: int, dim: Dim) -> None:
+    if not dim.min <= size <= dim.max:
+        raise TraceError(
+            f"dynamic shapes: {where} is {dim.__name__} in [{dim.min}, {dim.max}], but the example "
+            f"input has {size}; give an example inside the range"
+        )
+    if size < 2:
+        raise TraceError(
+            f"dynamic shapes: {where} ({dim.__name__}) is {size} in the example input, which "
+            "torch.export would fix; give an example with at least 2"
+        )
+
+
+def _flatten(path: str, value: Any, dims: Any) -> list[LeafSpec]:
+    """One spec for each leaf of ``value``; a leaf without its own is not dynamic."""
+    if isinstance(value, (list, tuple)):
+        inner = dims if isinstance(dims, (list, tuple)) else [None] * len(value)
+        items = [
+            (f"[{i}]", item, d)
+            for i, (item, d) in enumerate(zip(value, inner, strict=True))
+        ]
+    elif isinstance(value, dict):
+        known = dims if isinstance(dims, dict) else {}
+        items = [(f"[{key!r}]", item, known.get(key)) for key, item in value.items()]
+    else:
+        count = len(pytree.tree_leaves(value))
+        return [LeafSpec(path, dims)] if count == 1 else [LeafSpec(path, None)] * count
+    return [leaf for step, item, d in items for leaf in _flatten(path + step, item, d)]

@@ -1,0 +1,154 @@
+"""Golden data: what eager computes on the example inputs, and a float64 reference of the same graph.
+
+The reference runs operator by operator on the exported graph with every float widened when it is
+used, so that a large model's weights are never all held in float64.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, TensorArgument
+from torch.utils import _pytree as pytree
+
+from aotpack.errors import TraceError
+from aotpack.ir.dtypes import DType
+from aotpack.stages import Golden, Signature
+from aotpack.trace.capture import torch_dtype
+from aotpack.trace.weights import bytes_of, dtype_of, weight_tensor
+
+_BITCAST = torch.ops.aten.view.dtype
+
+
+def record_golden(
+    run: nn.Module,
+    program: ExportedProgram,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    signature: Signature,
+) -> Golden:
+    """Inputs and reference outputs as bytes, and how far eager is from the reference."""
+    example = _in_program_order(program, args, kwargs)
+    tensors = [leaf for leaf in example if isinstance(leaf, torch.Tensor)]
+    named = zip((spec.name for spec in signature.inputs), tensors, strict=True)
+    inputs = tuple(_recorded(name, tensor) for name, tensor in named)
+    with torch.no_grad():
+        reference = _reference(program, example)
+        eager = _eager(run, args, kwargs, signature.name)
+    outputs, errors = [], []
+    for spec, exact, result in zip(signature.outputs, reference, eager, strict=True):
+        errors.append(_largest_difference(result, exact))
+        outputs.append(_recorded(spec.name, _rounded(exact, spec.dtype)))
+    return Golden(inputs=inputs, outputs=tuple(outputs), eager_errors=tuple(errors))
+
+
+def _in_program_order(
+    program: ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Any]:
+    """The leaves of the inputs in the order of the program's placeholders."""
+    numbered = pytree.tree_unflatten(
+        list(range(program.call_spec.in_spec.num_leaves)), program.call_spec.in_spec
+    )
+    return pytree.tree_leaves((args, {key: kwargs[key] for key in numbered[1]}))
+
+
+def _eager(
+    run: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
+) -> list[torch.Tensor]:
+    try:
+        result = run(*args, **kwargs)
+    except Exception as error:
+        raise TraceError(
+            f"running {name} eagerly on the example inputs: {type(error).__name__}: {error}"
+        ) from error
+    return [
+        leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)
+    ]
+
+
+def _reference(program: ExportedProgram, example: Sequence[Any]) -> list[torch.Tensor]:
+    """The tensor outputs of the graph, every float in float64."""
+    user = iter(example)
+    flat = [
+        next(user)
+        if spec.kind is InputKind.USER_INPUT
+        else weight_tensor(program, spec.target or "")
+        for spec in program.graph_signature.input_specs
+    ]
+    with _double_default():
+        outputs = _Reference(program.graph_module).run(*flat)
+    kinds = program.graph_signature.output_specs
+    pairs = zip(outputs, kinds, strict=True)
+    return [
+        _widen(value) for value, spec in pairs if isinstance(spec.arg, TensorArgument)
+    ]
+
+
+class _Reference(fx.Interpreter):
+    """Runs each operator with float64 in place of every other float."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        if n.op != "call_function":
+            return super().run_node(n)
+        if "_assert" in str(n.target):
+            return None
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        if n.target is _BITCAST:
+            source = n.args[0]
+            assert isinstance(source, fx.Node) and callable(n.target)
+            return _widen(n.target(args[0].to(source.meta["val"].dtype), args[1]))
+        args, kwargs = pytree.tree_map(_widen, (args, kwargs))
+        return pytree.tree_map(_widen, self.call_function(n.target, args, kwargs))
+
+
+def _widen(value: Any) -> Any:
+    """float64 for a floating tensor or dtype; anything else as it is."""
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.is_floating_point() else value
+    return (
+        torch.float64
+        if isinstance(value, torch.dtype) and value.is_floating_point
+        else value
+    )
+
+
+@contextmanager
+def _double_default() -> Iterator[None]:
+    """Integers that become floats become float64."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _largest_difference(result: torch.Tensor, exact: torch.Tensor) -> float:
+    """max |result - exact|; equal infinities and NaN on both sides count as equal."""
+    a, b = result.detach().cpu().double(), exact.cpu().double()
+    if a.numel() == 0:
+        return 0.0
+    same = (a == b) | (a.isnan() & b.isnan())
+    difference = torch.where(same, 0.0, (a - b).abs())
+    return float(difference.nan_to_num(nan=float("inf")).max())
+
+
+def _rounded(exact: torch.Tensor, dtype: DType) -> torch.Tensor:
+    """float32 for floats, float64 where the model itself returns it."""
+    if not dtype.is_float:
+        return exact.to(torch_dtype(dtype))
+    return exact.to(torch.float64 if dtype is DType.FLOAT64 else torch.float32)
+
+
+def _recorded(
+    name: str, tensor: torch.Tensor
+) -> tuple[str, DType, tuple[int, ...], bytes]:
+    return (
+        name,
+        dtype_of(tensor.dtype, name),
+        tuple(tensor.shape),
+        bytes(bytes_of(tensor)),
+    )

@@ -1,0 +1,161 @@
+"""ExportedProgram -> ``stages.Graph``: straight-line operator calls, free of torch objects.
+
+Size arithmetic, assertions, device and layout arguments, copies and unused nodes vanish. State that
+the model changes, control flow and sizes that depend on data are refused.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
+
+from aotpack.errors import TraceError, UnsupportedError
+from aotpack.stages import Graph, Ref, Signature, TensorSpec, Tree
+from aotpack.trace.dynamic import LeafSpec
+from aotpack.trace.guards import check_guards
+from aotpack.trace.operators import OperatorReader
+from aotpack.trace.sizes import Sizes, find_sizes
+from aotpack.trace.tree import children_of, leaf_of, tree_of
+from aotpack.trace.weights import collect_weights, dtype_of
+
+_CHANGES = {
+    OutputKind.BUFFER_MUTATION: "buffer",
+    OutputKind.PARAMETER_MUTATION: "parameter",
+    OutputKind.USER_INPUT_MUTATION: "input",
+}
+
+
+def build_graph(
+    program: ExportedProgram, leaves: Sequence[LeafSpec], *, name: str, version: str
+) -> Graph:
+    """The program in our own terms; ``leaves`` are the dynamic specs of its inputs, or nothing."""
+    _check_pure(name, program)
+    placeholders = {
+        node.name: node for node in program.graph.nodes if node.op == "placeholder"
+    }
+    values = [
+        (s.arg.name, placeholders[s.arg.name].meta.get("val"))
+        for s in _user_inputs(program)
+    ]
+    sizes = find_sizes(program, values, leaves)
+    weights = collect_weights(program)
+    inputs = _inputs(values, sizes, set(weights.tensors))
+    if leaves:
+        paths = {
+            leaf.path: v[0]
+            for leaf, v in zip(leaves, values, strict=True)
+            if v[0] in inputs
+        }
+        check_guards(
+            name, program, {path: inputs[p].shape for path, p in paths.items()}
+        )
+    refs = {
+        placeholders[p]: Ref(weight) for p, weight in weights.by_placeholder.items()
+    }
+    refs |= {placeholders[p]: Ref(spec.name) for p, spec in inputs.items()}
+    reader = OperatorReader(name, sizes, refs)
+    results = _outputs(name, program)
+    nodes = reader.read(results)
+    outputs = tuple(map(reader.ref, results))
+    used = {ref.name for ref in outputs}
+    used |= {ref.name for node in nodes for ref in _refs((*node.args, *node.kwargs))}
+    args, kwargs = _input_trees(program)
+    signature = Signature(
+        name=name,
+        version=version,
+        sizes=tuple(sizes.variables.values()),
+        inputs=tuple(inputs.values()),
+        outputs=tuple(
+            _spec(f"output{i}", n.meta["val"], sizes) for i, n in enumerate(results)
+        ),
+        args=args,
+        kwargs=kwargs,
+        result=_result_tree(program),
+    )
+    kept = tuple(weights.weight(weight) for weight in weights.tensors if weight in used)
+    return Graph(signature=signature, weights=kept, nodes=nodes, outputs=outputs)
+
+
+def _check_pure(name: str, program: ExportedProgram) -> None:
+    """Refuse what changes between calls, naming each thing once."""
+    changed = [
+        f"the {_CHANGES[spec.kind]} {spec.target}"
+        for spec in program.graph_signature.output_specs
+        if spec.kind in _CHANGES
+    ]
+    if changed:
+        raise UnsupportedError(
+            f"tracing {name}: forward changes {', '.join(changed)} in place; a packaged model "
+            "keeps no state between calls. Return the new value as an output instead."
+        )
+    objects = [
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind in (InputKind.CUSTOM_OBJ, InputKind.TOKEN)
+    ]
+    if objects:
+        raise UnsupportedError(
+            f"tracing {name}: the model uses {', '.join(objects)}: script objects and effect tokens "
+            "cannot be packaged; tensors and Python values are accepted"
+        )
+
+
+def _user_inputs(program: ExportedProgram) -> list[Any]:
+    specs = program.graph_signature.input_specs
+    return [spec for spec in specs if spec.kind is InputKind.USER_INPUT]
+
+
+def _inputs(
+    values: Sequence[tuple[str, Any]], sizes: Sizes, taken: set[str]
+) -> dict[str, TensorSpec]:
+    """The tensor inputs by placeholder; one that is called like a weight gets a longer name."""
+    inputs = {}
+    for name, value in values:
+        if isinstance(value, torch.Tensor):
+            shown = f"{name}_input" if name in taken else name
+            inputs[name] = _spec(shown, value, sizes)
+    return inputs
+
+
+def _spec(name: str, value: torch.Tensor, sizes: Sizes) -> TensorSpec:
+    return TensorSpec(
+        name,
+        dtype_of(value.dtype, f"the tensor {name}"),
+        tuple(map(sizes.convert, value.shape)),
+    )
+
+
+def _outputs(name: str, program: ExportedProgram) -> list[fx.Node]:
+    """The tensor nodes that forward returns, in order."""
+    (output,) = (node for node in program.graph.nodes if node.op == "output")
+    pairs = zip(output.args[0], program.graph_signature.output_specs, strict=True)
+    nodes = [node for node, spec in pairs if isinstance(spec.arg, TensorArgument)]
+    if not nodes:
+        raise TraceError(
+            f"tracing {name}: forward returns no tensor; return what should be computed"
+        )
+    return nodes
+
+
+def _input_trees(program: ExportedProgram) -> tuple[Tree, Tree]:
+    leaves = iter([leaf_of(spec.arg, "input") for spec in _user_inputs(program)])
+    args, kwargs = children_of(program.call_spec.in_spec)
+    return tree_of(args, leaves, "input"), tree_of(kwargs, leaves, "input")
+
+
+def _result_tree(program: ExportedProgram) -> Tree:
+    leaves = [
+        leaf_of(spec.arg, "result") for spec in program.graph_signature.output_specs
+    ]
+    return tree_of(program.call_spec.out_spec, iter(leaves), "result")
+
+
+def _refs(value: Any) -> Iterator[Ref]:
+    if isinstance(value, Ref):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _refs(item)

@@ -1,0 +1,204 @@
+"""MODEL on the command line -> module, example inputs and what the file says about them.
+
+A model file defines ``model`` or ``get_model()``, and ``example_inputs`` or ``get_inputs()``;
+optionally ``dynamic_shapes``, ``name``, ``version``. A dict of example inputs means keywords.
+"""
+
+import importlib
+import importlib.util
+import re
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+
+from aotpack.errors import TraceError, UsageError
+from aotpack.trace.source import shown_path
+
+_ACCEPTED = "model.py, model.py:attr, package.module:attr or model.pt2"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model with everything ``trace`` needs."""
+
+    module: nn.Module | ExportedProgram
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    dynamic_shapes: Any
+    name: str
+    version: str
+
+
+def load_model(spec: str) -> Loaded:
+    """Load ``model.py``, ``model.py:attr``, ``package.module:attr`` or ``model.pt2``."""
+    head, colon, attr = spec.rpartition(":")
+    place = head if colon and attr.isidentifier() else spec
+    attr = attr if place == head and colon else ""
+    if place.endswith(".pt2"):
+        return _load_program(Path(place))
+    if place.endswith(".py"):
+        namespace = _run_file(Path(place))
+        return _from_namespace(namespace, attr, Path(place).stem, spec)
+    if attr and all(part.isidentifier() for part in place.split(".")):
+        return _from_namespace(_import(place), attr, place.rpartition(".")[2], spec)
+    raise UsageError(f"MODEL {spec}: not understood; {_ACCEPTED} is accepted")
+
+
+def _load_program(path: Path) -> Loaded:
+    _check_exists(path)
+    try:
+        program = torch.export.load(path)
+    except Exception as error:
+        raise TraceError(
+            f"loading {path} with torch.export.load: {type(error).__name__}: "
+            f"{_first_line(error)}. Save it again with torch.export.save of this torch "
+            f"({torch.__version__})."
+        ) from error
+    if program.example_inputs is None:
+        raise TraceError(
+            f"loading {path}: the saved program has no example inputs; save it again from "
+            "torch.export.export, which keeps them"
+        )
+    args, kwargs = program.example_inputs
+    return Loaded(
+        program, tuple(args), dict(kwargs), None, _identifier(path.stem), "0.1.0"
+    )
+
+
+def _run_file(path: Path) -> ModuleType:
+    """Execute a model file as a module of its own, its folder importable meanwhile."""
+    _check_exists(path)
+    name = _identifier(path.stem)
+    module_spec = importlib.util.spec_from_file_location(name, path)
+    if module_spec is None or module_spec.loader is None:
+        raise TraceError(f"loading {path}: not a Python file")
+    module = importlib.util.module_from_spec(module_spec)
+    before = sys.modules.get(name)
+    sys.modules[name] = module
+    try:
+        with _importable(path.resolve().parent), _explained(str(path), path):
+            module_spec.loader.exec_module(module)
+    finally:
+        if before is not None:
+            sys.modules[name] = before
+    return module
+
+
+def _import(name: str) -> ModuleType:
+    with _importable(Path.cwd()), _explained(name, None):
+        return importlib.import_module(name)
+
+
+def _from_namespace(module: ModuleType, attr: str, name: str, spec: str) -> Loaded:
+    path = Path(module.__file__) if module.__file__ else None
+    with _explained(spec, path):
+        model = _model(module, attr, spec)
+        args, kwargs = _inputs(module, spec)
+    return Loaded(
+        module=model,
+        args=args,
+        kwargs=kwargs,
+        dynamic_shapes=getattr(module, "dynamic_shapes", None),
+        name=str(getattr(module, "name", None) or _identifier(name)),
+        version=str(getattr(module, "version", None) or "0.1.0"),
+    )
+
+
+def _model(module: ModuleType, attr: str, spec: str) -> nn.Module | ExportedProgram:
+    names = [attr] if attr else ["model", "get_model"]
+    found = next((name for name in names if hasattr(module, name)), None)
+    if found is None:
+        raise TraceError(
+            f"loading {spec}: it defines no {' or '.join(names)}; "
+            + (
+                "check the name after the colon"
+                if attr
+                else "define model = ... or get_model()"
+            )
+        )
+    value = getattr(module, found)
+    if not isinstance(value, (nn.Module, ExportedProgram, type)) and callable(value):
+        value = value()
+    if not isinstance(value, (nn.Module, ExportedProgram)):
+        shown = (
+            f"the class {value.__name__}"
+            if isinstance(value, type)
+            else type(value).__name__
+        )
+        raise TraceError(
+            f"loading {spec}: {found} is {shown}; a torch.nn.Module instance, an ExportedProgram, "
+            "or a function that returns one is accepted"
+        )
+    return value
+
+
+def _inputs(module: ModuleType, spec: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    value = getattr(module, "example_inputs", None)
+    if value is None and callable(getattr(module, "get_inputs", None)):
+        value = module.get_inputs()
+    if value is None:
+        raise TraceError(
+            f"loading {spec}: it defines no example inputs; define example_inputs = (tensor, ...) "
+            "or {'name': tensor}, or get_inputs() that returns them"
+        )
+    if isinstance(value, Mapping):
+        return (), dict(value)
+    if isinstance(value, (tuple, list)):
+        return tuple(value), {}
+    raise TraceError(
+        f"loading {spec}: example_inputs is a {type(value).__name__}; a tuple (positional inputs) or "
+        "a dict (keyword inputs) is accepted"
+    )
+
+
+@contextmanager
+def _explained(what: str, path: Path | None) -> Iterator[None]:
+    """An exception of the user's code becomes an error that shows the user's line."""
+    try:
+        yield
+    except TraceError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise TraceError(f"loading {what}: {_at_line(error, path)}") from error
+
+
+def _at_line(error: BaseException, path: Path | None) -> str:
+    message = f"{type(error).__name__}: {_first_line(error)}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if path is not None and Path(f.filename).name == path.name]
+    if not own:
+        return message
+    return f"{message}\n  at {shown_path(own[-1].filename)}:{own[-1].lineno}: {own[-1].line}"
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), "")
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _check_exists(path: Path) -> None:
+    if not path.is_file():
+        raise TraceError(f"loading {path}: no such file; {_ACCEPTED} is accepted")
+
+
+def _identifier(stem: str) -> str:
+    """A name that can be imported."""
+    name = re.sub(r"\W", "_", stem)
+    return name if name.isidentifier() else f"model_{name}"

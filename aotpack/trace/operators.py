@@ -1,0 +1,182 @@
+"""Operator calls of an FX graph -> ``GraphNode``s; every call that cannot be read is listed at once."""
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotpack.errors import UnsupportedError
+from aotpack.stages import Arg, GraphNode, Ref, TensorSpec
+from aotpack.trace.sizes import Sizes
+from aotpack.trace.source import source_of
+from aotpack.trace.weights import dtype_of
+
+_PLACEMENT = ("device", "layout", "pin_memory", "memory_format", "non_blocking")
+_PLACEMENT_TYPES = (torch.device, torch.layout, torch.memory_format)
+_SAME_VALUE = {
+    "aten.alias.default",
+    "aten.clone.default",
+    "aten.contiguous.default",
+    "aten.detach.default",
+    "aten.lift_fresh_copy.default",
+}
+
+
+class OperatorReader:
+    """Reads the calls that outputs depend on; ``refs`` are the known inputs and weights."""
+
+    def __init__(self, model: str, sizes: Sizes, refs: Mapping[fx.Node, Ref]) -> None:
+        self._model = model
+        self._sizes = sizes
+        self._refs = dict(refs)
+        self._names = {ref.name for ref in refs.values()}
+        self._problems: list[str] = []
+
+    def read(self, outputs: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
+        """The calls in order, unused ones left out; ``outputs`` is not empty."""
+        live = _live(outputs)
+        nodes = [self._read(node) for node in outputs[0].graph.nodes if node in live]
+        if self._problems:
+            raise UnsupportedError(
+                f"tracing {self._model}: these cannot be packaged:\n  "
+                + "\n  ".join(dict.fromkeys(self._problems))
+                + "\nWrite these parts of the model another way, or keep them outside of it."
+            )
+        return tuple(node for node in nodes if node is not None)
+
+    def ref(self, node: fx.Node) -> Ref:
+        """Where the value of a node that was read is found."""
+        return self._refs[node]
+
+    def _read(self, node: fx.Node) -> GraphNode | None:
+        if node.op == "placeholder":
+            return None
+        try:
+            return self._call(node)
+        except UnsupportedError as error:
+            source = source_of(node)
+            place = f"  ({source})" if source else ""
+            self._problems.append(f"{_operator(node)}: {error}{place}")
+            self._refs[node] = Ref(node.name)
+            return None
+
+    def _call(self, node: fx.Node) -> GraphNode | None:
+        if node.op != "call_function":
+            raise UnsupportedError(
+                "a part of the model that is a graph of its own (control flow)"
+            )
+        if node.target is operator.getitem:
+            whole, index = node.args
+            assert isinstance(whole, fx.Node) and isinstance(index, int)
+            self._refs[node] = Ref(self._refs[whole].name, index)
+            return None
+        same = _same_value(node)
+        if same is not None:
+            self._refs[node] = self._refs[same]
+            return None
+        return self._operator_call(node)
+
+    def _operator_call(self, node: fx.Node) -> GraphNode:
+        schema = getattr(node.target, "_schema", None)
+        if schema is None:
+            raise UnsupportedError(
+                "control flow; straight-line operator calls are accepted"
+            )
+        if schema.is_mutable:
+            raise UnsupportedError("it changes its argument in place")
+        name = self._unused(node.name)
+        self._refs[node] = Ref(name)
+        kwargs = {
+            key: value for key, value in node.kwargs.items() if key not in _PLACEMENT
+        }
+        return GraphNode(
+            name=name,
+            op=str(node.target),
+            args=tuple(map(self._arg, node.args)),
+            kwargs=tuple((key, self._arg(value)) for key, value in kwargs.items()),
+            results=self._results(name, node.meta["val"]),
+            source=source_of(node),
+        )
+
+    def _results(self, name: str, value: Any) -> tuple[TensorSpec, ...]:
+        values = value if isinstance(value, (tuple, list)) else (value,)
+        specs = []
+        for index, result in enumerate(values):
+            if not isinstance(result, torch.Tensor):
+                raise UnsupportedError(
+                    f"result {index} is a {type(result).__name__}, not a tensor"
+                )
+            shape = tuple(map(self._sizes.convert, result.shape))
+            shown = f"{name}.{index}" if index else name
+            specs.append(TensorSpec(shown, dtype_of(result.dtype, "a result"), shape))
+        return tuple(specs)
+
+    def _arg(self, value: Any) -> Arg:
+        if isinstance(value, fx.Node):
+            return self._node_arg(value)
+        if isinstance(value, torch.SymInt):
+            return self._sizes.argument(value)
+        if isinstance(value, (bool, int, float, str)) or value is None:
+            return value
+        if isinstance(value, (tuple, list)):
+            return tuple(map(self._arg, value))
+        if isinstance(value, torch.dtype):
+            return dtype_of(value, "an argument")
+        if isinstance(value, _PLACEMENT_TYPES):
+            return None
+        raise UnsupportedError(
+            f"an argument that is a {type(value).__name__} ({value})"
+        )
+
+    def _node_arg(self, node: fx.Node) -> Arg:
+        value = node.meta.get("val")
+        if node in self._refs:
+            return self._refs[node]
+        if isinstance(value, (torch.SymFloat, torch.SymBool)):
+            raise UnsupportedError(f"an argument is computed from a size ({value})")
+        return self._arg(value)
+
+    def _unused(self, name: str) -> str:
+        while name in self._names:
+            name += "_"
+        self._names.add(name)
+        return name
+
+
+def _live(outputs: Sequence[fx.Node]) -> set[fx.Node]:
+    """The nodes outputs depend on through tensors; numbers computed from sizes are not followed."""
+    live: set[fx.Node] = set()
+    waiting = list(outputs)
+    while waiting:
+        node = waiting.pop()
+        if node in live or _is_number(node):
+            continue
+        live.add(node)
+        waiting += node.all_input_nodes
+    return live
+
+
+def _is_number(node: fx.Node) -> bool:
+    numbers = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool, str)
+    return isinstance(node.meta.get("val"), numbers)
+
+
+def _same_value(node: fx.Node) -> fx.Node | None:
+    """The argument whose value this call returns unchanged, if it does."""
+    source = node.args[0] if node.args else None
+    if not isinstance(source, fx.Node):
+        return None
+    if str(node.target) in _SAME_VALUE:
+        return source
+    if str(node.target) == "aten._to_copy.default":
+        before, after = source.meta["val"], node.meta["val"]
+        return source if before.dtype is after.dtype else None
+    return None
+
+
+def _operator(node: fx.Node) -> str:
+    return (
+        str(node.target) if node.op == "call_function" else f"{node.op} {node.target}"
+    )

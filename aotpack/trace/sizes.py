@@ -1,0 +1,131 @@
+"""Symbolic sizes: torch's sympy expressions -> ``Int`` over ``Var``s with the user's names.
+
+Ranges come from the exported program. Sizes start at 1, because export itself assumes that no
+dynamic size is 0; a size without an upper bound ends at ``LARGEST_SIZE`` (2**31 - 1).
+"""
+
+import keyword
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import sympy
+import torch
+from torch.export import Dim, ExportedProgram
+
+from aotpack.errors import UnsupportedError
+from aotpack.ir.integers import LARGEST_SIZE, Int, Var, maximum, minimum, product, total
+from aotpack.trace.dynamic import LeafSpec
+
+_FUNCTIONS: dict[str, Callable[..., Int]] = {
+    "FloorDiv": lambda a, b: a // b,
+    "CleanDiv": lambda a, b: a // b,
+    "Mod": lambda a, b: a % b,
+    "PythonMod": lambda a, b: a % b,
+    "ModularIndexing": lambda a, b, c: a // b % c,
+    "Max": lambda *values: reduce(maximum, values),
+    "Min": lambda *values: reduce(minimum, values),
+    "PowByNatural": lambda base, power: product([base] * int(power)),
+    "Identity": lambda a: a,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The dynamic sizes of a program, by torch's symbol name."""
+
+    variables: Mapping[str, Var]
+
+    def convert(self, value: int | torch.SymInt) -> Int:
+        """The size as an expression over the named variables."""
+        if isinstance(value, int):
+            return Int.of(value)
+        return self._convert(value.node.expr)
+
+    def argument(self, value: int | torch.SymInt) -> Int | int:
+        """The same, but a plain int when it is a constant."""
+        converted = self.convert(value)
+        return converted if converted.constant is None else converted.constant
+
+    def _convert(self, expr: Any) -> Int:
+        if isinstance(expr, sympy.Integer):
+            return Int.of(int(expr))
+        if isinstance(expr, sympy.Symbol):
+            return self._variable(str(expr))
+        numerator, denominator = expr.as_numer_denom()
+        if denominator != 1:
+            return self._convert(numerator) // self._convert(denominator)
+        if isinstance(expr, sympy.Add):
+            return total(map(self._convert, expr.args))
+        if isinstance(expr, sympy.Mul):
+            return product(map(self._convert, expr.args))
+        if isinstance(expr, sympy.Pow) and expr.exp.is_Integer:
+            return product([self._convert(expr.base)] * int(expr.exp))
+        function = _FUNCTIONS.get(type(expr).__name__)
+        if function is None:
+            raise UnsupportedError(
+                f"a size is computed with {type(expr).__name__} ({expr})"
+            )
+        return function(*map(self._convert, expr.args))
+
+    def _variable(self, symbol: str) -> Int:
+        if symbol not in self.variables:
+            raise UnsupportedError(f"a size ({symbol}) depends on the data in a tensor")
+        return Int.of(self.variables[symbol])
+
+
+def find_sizes(
+    program: ExportedProgram,
+    inputs: Sequence[tuple[str, Any]],
+    leaves: Sequence[LeafSpec],
+) -> Sizes:
+    """Name every symbol that the shapes of the ``inputs`` (name, fake tensor) depend on.
+
+    ``leaves`` are the dynamic specs of the inputs in order, or nothing for a saved program.
+    """
+    names: dict[str, str] = {}
+    for (_, value), leaf in zip(inputs, leaves, strict=bool(leaves)):
+        for axis, dim in _named_axes(leaf.dims):
+            for symbol in _symbols(value.shape[axis]):
+                names.setdefault(symbol, dim)
+    for name, value in inputs:
+        for axis, size in enumerate(getattr(value, "shape", ())):
+            for symbol in _symbols(size):
+                names.setdefault(symbol, _unused(f"{name}_size{axis}", names))
+    order = [
+        s for _, v in inputs for size in getattr(v, "shape", ()) for s in _symbols(size)
+    ]
+    ranges = {
+        str(symbol): bounds for symbol, bounds in program.range_constraints.items()
+    }
+    return Sizes({s: _variable(names[s], ranges[s]) for s in dict.fromkeys(order)})
+
+
+def _named_axes(spec: Any) -> list[tuple[int, str]]:
+    """(axis, name of the Dim) in the dynamic spec of a tensor; a derived Dim counts as its root."""
+    entries = spec.items() if isinstance(spec, dict) else enumerate(spec or ())
+    dims = [
+        (axis, getattr(dim, "root", dim))
+        for axis, dim in entries
+        if isinstance(dim, Dim)
+    ]
+    return [(axis, dim.__name__) for axis, dim in dims]
+
+
+def _variable(name: str, bounds: Any) -> Var:
+    high = int(bounds.upper) if bounds.upper.is_Integer else LARGEST_SIZE
+    safe = name + "_" if keyword.iskeyword(name) else name
+    return Var(safe, max(1, int(bounds.lower)), min(high, LARGEST_SIZE))
+
+
+def _symbols(size: int | torch.SymInt) -> list[str]:
+    if isinstance(size, int):
+        return []
+    return sorted(str(symbol) for symbol in size.node.expr.free_symbols)
+
+
+def _unused(name: str, names: Mapping[str, str]) -> str:
+    while name in names.values():
+        name += "_"
+    return name

@@ -1,0 +1,45 @@
+"""Where in the user's code an operator was written, from the stack trace torch.export keeps."""
+
+import re
+import sysconfig
+from pathlib import Path
+
+import torch
+from torch import fx
+
+from aotpack.stages import Source
+
+_FRAME = re.compile(
+    r'File "(?P<file>[^"]+)", line (?P<line>\d+)[^\n]*(?:\n[ \t]+(?P<text>[^\n]*))?'
+)
+_NOT_MINE = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+_STANDARD = sysconfig.get_path("stdlib")
+
+
+def source_of(node: fx.Node) -> Source | None:
+    """The innermost frame outside torch, or torch's own when the user wrote none (nn.Sequential)."""
+    found = _FRAME.finditer(node.meta.get("stack_trace") or "")
+    frames = [frame for frame in found if not frame["file"].startswith("<")]
+    mine = [frame for frame in frames if is_user_file(frame["file"])] or frames
+    if not mine:
+        return None
+    frame = mine[-1]
+    text = (frame["text"] or "").strip()
+    return Source(shown_path(frame["file"]), int(frame["line"]), text)
+
+
+def is_user_file(file: str) -> bool:
+    """True for a file outside torch, the standard library and this stage."""
+    path = file.replace("\\", "/")
+    installed = "site-packages/" in path
+    if path.startswith(("<", "torch/")) or "site-packages/torch/" in path:
+        return False
+    return not file.startswith(_NOT_MINE) and (
+        installed or not file.startswith(_STANDARD)
+    )
+
+
+def shown_path(file: str) -> str:
+    """The file name; with its folder when it is an installed library's. Never absolute."""
+    parts = file.replace("\\", "/").split("/")
+    return "/".join(parts[-2:] if "site-packages" in parts else parts[-1:])

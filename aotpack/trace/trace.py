@@ -1,0 +1,72 @@
+"""The door of the stage: module and example inputs in, ``Traced`` out.
+
+The user's module is never changed: a copy that shares its weights is put into eval mode, exported
+and run. Sizes are at least 1; a size without an upper bound ends at ``LARGEST_SIZE``.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+from torch.export import ExportedProgram
+
+from aotpack.errors import TraceError, UsageError
+from aotpack.ir.dtypes import DType
+from aotpack.stages import Traced
+from aotpack.trace.capture import cast_floats, decompose, evaluation_copy, export
+from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
+from aotpack.trace.golden import record_golden
+from aotpack.trace.graph import build_graph
+
+
+def trace(
+    module: nn.Module | ExportedProgram,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    name: str,
+    version: str,
+    dtype: DType | None = None,
+    strict: bool = False,
+) -> Traced:
+    """Export the module for inference and record what it should compute on the example inputs.
+
+    ``dynamic_shapes`` has torch.export's form; ``dtype`` casts weights and floating inputs first.
+    """
+    example = (tuple(args), dict(kwargs or {}))
+    run: nn.Module
+    leaves: tuple[LeafSpec, ...] = ()
+    if isinstance(module, ExportedProgram):
+        _refuse_changes(name, dynamic_shapes, dtype)
+        program, run = module, module.module()
+    else:
+        _check_module(name, module)
+        run = evaluation_copy(module, dtype)
+        if dtype is not None:
+            example = cast_floats(example, dtype)
+        shapes = specs_by_argument(run, *example, dynamic_shapes)
+        program = export(run, *example, shapes, name=name, strict=strict)
+        leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)
+    program = decompose(program, name=name)
+    graph = build_graph(program, leaves, name=name, version=version)
+    return Traced(
+        graph=graph, golden=record_golden(run, program, *example, graph.signature)
+    )
+
+
+def _refuse_changes(name: str, dynamic_shapes: Any, dtype: DType | None) -> None:
+    for option, value in (("dynamic shapes", dynamic_shapes), ("dtype", dtype)):
+        if value:
+            raise UsageError(
+                f"tracing {name}: {option} given for a program that is already exported; its sizes "
+                "and types are fixed in it. Give the nn.Module, or export again with what you want."
+            )
+
+
+def _check_module(name: str, module: object) -> None:
+    if not isinstance(module, nn.Module):
+        raise TraceError(
+            f"tracing {name}: the model is a {type(module).__name__}; a torch.nn.Module or a "
+            "torch.export.ExportedProgram is accepted"
+        )

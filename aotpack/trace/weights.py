@@ -1,0 +1,92 @@
+"""Parameters, buffers and lifted constants as named bytes, without a copy where memory allows.
+
+Tied weights (the same storage, offset, shape and strides) are one ``Weight`` with every name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+from aotpack.errors import UnsupportedError
+from aotpack.ir.dtypes import DType
+from aotpack.stages import Weight
+
+_WEIGHT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """All weights of a program: the name for each placeholder, tensor and tied names for each name."""
+
+    by_placeholder: Mapping[str, str]
+    tensors: Mapping[str, torch.Tensor]
+    names: Mapping[str, tuple[str, ...]]
+
+    def weight(self, name: str) -> Weight:
+        """The named weight with its bytes."""
+        tensor = self.tensors[name]
+        dtype = dtype_of(tensor.dtype, f"the weight {name}")
+        return Weight(
+            name, self.names[name], dtype, tuple(tensor.shape), bytes_of(tensor)
+        )
+
+
+def collect_weights(program: ExportedProgram) -> Weights:
+    """Group the program's weights by the memory they live in; the first name is the weight's."""
+    first: dict[tuple[Any, ...], str] = {}
+    names: dict[str, list[str]] = {}
+    tensors: dict[str, torch.Tensor] = {}
+    by_placeholder: dict[str, str] = {}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind not in _WEIGHT_KINDS or spec.target is None:
+            continue
+        tensor = weight_tensor(program, spec.target)
+        name = first.setdefault(_memory(tensor, spec.target), spec.target)
+        tensors.setdefault(name, tensor)
+        names.setdefault(name, []).append(spec.target)
+        by_placeholder[spec.arg.name] = name
+    for target, tensor in program.state_dict.items():
+        name = first.get(_memory(tensor, target), target)
+        if name in names and target not in names[name]:
+            names[name].append(target)
+    return Weights(
+        by_placeholder, tensors, {name: tuple(all_) for name, all_ in names.items()}
+    )
+
+
+def weight_tensor(program: ExportedProgram, target: str) -> torch.Tensor:
+    """The parameter, buffer or constant called ``target``."""
+    found = program.state_dict.get(target)
+    tensor = program.constants[target] if found is None else found
+    assert isinstance(tensor, torch.Tensor)
+    return tensor.detach()
+
+
+def dtype_of(dtype: torch.dtype, what: str) -> DType:
+    """Our element type for torch's, or a refusal that says ``what`` has it and what is accepted."""
+    name = str(dtype).removeprefix("torch.")
+    try:
+        return DType(name)
+    except ValueError:
+        accepted = ", ".join(map(str, DType))
+        raise UnsupportedError(
+            f"{what} has the element type {name}; accepted are {accepted}"
+        ) from None
+
+
+def bytes_of(tensor: torch.Tensor) -> memoryview:
+    """The elements in row-major order as unsigned bytes; shares memory with a contiguous tensor."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return flat.numpy().data
+
+
+def _memory(tensor: torch.Tensor, name: str) -> tuple[Any, ...]:
+    if tensor.numel() == 0:
+        return (name,)
+    start = tensor.untyped_storage().data_ptr()
+    layout = (tuple(tensor.shape), tensor.stride(), tensor.dtype, str(tensor.device))
+    return (start, tensor.storage_offset(), *layout)

@@ -1,0 +1,1 @@
+"""Jinja templates of kernels and wrapper; data only, loaded by ``aotpack.render.environment``."""

@@ -1,0 +1,19 @@
+"""Fixtures of all tests: a kernel cache for the run, shared by its processes, and no dumps."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The user's cache is neither read nor written; a kernel is compiled once in a run."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernel-cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AOTPACK_CACHE", str(folder))
+        patch.delenv("AOTPACK_DUMP", raising=False)
+        patch.delenv("AOTPACK_JOBS", raising=False)
+        yield folder

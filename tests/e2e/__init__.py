@@ -1,0 +1,1 @@
+"""Whole models through all stages, against eager."""

@@ -1,0 +1,50 @@
+"""Small models: the evaluator on the lowered and scheduled program, and the interpreter, obey the accuracy law."""
+
+import pytest
+import torch
+
+from .models import CASES, Case
+from .oracle import accuracy_complaint, agree, compile_all
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_oracles_agree(case: Case) -> None:
+    torch.manual_seed(0)
+    module = case.make()
+    args = case.args()
+    compiled = compile_all(module, args, dynamic_shapes=case.dynamic)
+    agree(compiled, args)
+    for call in case.calls:
+        agree(compiled, call())
+
+
+def test_law_accepts_eagers_own_error() -> None:
+    reference = torch.ones(4, dtype=torch.float64)
+    eager = torch.full((4,), 1.001)
+    assert accuracy_complaint(torch.full((4,), 0.9985), eager, reference) is None
+
+
+@pytest.mark.parametrize(
+    ("ours", "words"),
+    [
+        (torch.tensor([1.0, 2.01]), "off by 0.01"),
+        (torch.tensor([1.0, float("nan")]), "off by nan"),
+        (torch.tensor([1.0]), "the shape is"),
+    ],
+)
+def test_law_refuses_wrong_answers(ours: torch.Tensor, words: str) -> None:
+    eager = torch.tensor([1.0, 2.0])
+    complaint = accuracy_complaint(ours, eager, eager.double())
+    assert complaint is not None and words in complaint
+
+
+def test_law_refuses_a_number_for_nan() -> None:
+    eager = torch.tensor([float("nan"), 1.0])
+    complaint = accuracy_complaint(torch.tensor([0.0, 1.0]), eager, eager.double())
+    assert complaint is not None and "NaN" in complaint
+
+
+def test_law_refuses_any_other_integer() -> None:
+    eager = torch.tensor([1, 2])
+    complaint = accuracy_complaint(torch.tensor([1, 3]), eager, eager)
+    assert complaint == "1 of 2 elements differ"

@@ -1,0 +1,166 @@
+"""A legal program passes; for each invariant, a program that breaks it is refused by name."""
+
+from dataclasses import replace
+
+import pytest
+
+from aotpack.errors import AotpackError
+from aotpack.ir.dtypes import DType
+from aotpack.ir.integers import Axis, Indirect, Int, Var
+from aotpack.ir.nodes import (
+    Apply,
+    Attention,
+    Const,
+    Guarded,
+    IndexValue,
+    Load,
+    Matmul,
+    Operation,
+    Pointwise,
+    Program,
+    Reduction,
+    Scan,
+    Value,
+)
+from aotpack.ir.verify import CHECKS, InvalidProgram, verify
+from tests.ir.programs import (
+    BF16,
+    BOOL,
+    F32,
+    I32,
+    I64,
+    I,
+    J,
+    K,
+    S,
+    apply,
+    buffer,
+    index,
+    load,
+    number,
+    over,
+    program,
+)
+
+X = load("x", I, J)
+BUFFERS = [
+    buffer("x", F32, S, 8),
+    buffer("h", BF16, S, 8),
+    buffer("n", I64, S),
+    buffer("y", F32, S, 8),
+    buffer("out", F32, S, 8),
+]
+FIRST = over("y", (I, J), apply("exp", X))
+
+
+def ending(operation: Operation) -> Program:
+    """A legal program but for its last operation, which writes ``out``."""
+    return program(BUFFERS, [FIRST, operation], inputs="x h n")
+
+
+def storing(value: Value) -> Program:
+    return ending(over("out", (I, J), value))
+
+
+M, N = Axis("m", Int.of(S)), Axis("n", Int.of(8))
+GOOD = Matmul("out", (), M, N, J, load("y", M, J), load("h", N, J), BF16)
+
+
+@pytest.mark.parametrize(
+    "legal",
+    [
+        storing(load("y", I, J)),
+        storing(apply("where", number(True, BOOL), X, load("h", I, J))),
+        storing(Guarded(number(False, BOOL), load("x", Int.of(S), J), X, F32)),
+        storing(load("x", Indirect(load("n", I, dtype=I64), Int.of(S)), J)),
+        storing(apply("cast", index(Int.of(I) + Int.of(S)), dtype=F32)),
+        ending(GOOD),
+        ending(Scan(("out",), (I, J), J, "sum", (X,))),
+        ending(Pointwise("out", (I, J), X, (Int.of(I), 7 - Int.of(J)))),
+    ],
+)
+def test_legal_programs_pass(legal: Program) -> None:
+    verify(legal)
+
+
+LONG = Axis("i", Int.of(S) + 1)
+UNKNOWN = Apply("swish", (X,), F32)
+SIXTEEN = Load("h", (Int.of(I), Int.of(J)), BF16)
+SHORT = Axis("j", Int.of(7))
+
+
+@pytest.mark.parametrize(
+    ("illegal", "complaint"),
+    [
+        (storing(load("z", I, J)), "buffer z is not declared"),
+        (replace(storing(X), outputs=("z",)), "buffer z is not declared"),
+        (replace(storing(X), inputs=("x", "h", "n", "x")), "listed twice"),
+        (ending(over("y", (I, J), X)), "y already has its value"),
+        (ending(over("x", (I, J), X)), "x already has its value"),
+        (replace(storing(X), operations=(FIRST,)), "nothing writes out"),
+        (storing(load("out", I, J)), r"out\[i, j\] is read before out is written"),
+        (ending(over("out", (I, LONG), X)), "the name i stands for two things"),
+        (ending(over("out", (I, Axis("s", Int.of(8))), X)), "the name s stands for two"),
+        (storing(load("x", I, K)), "k uses the axis k < 4"),
+        (storing(load("x", LONG, J)), r"uses the axis i < s \+ 1"),
+        (storing(load("x", Var("b", 1, 4), J)), "b in b is no size of the program"),
+        (ending(replace(GOOD, lhs=load("y", N, J))), "uses the axis n < 8"),
+        (ending(Scan(("out",), (I, J), K, "sum", (X,))), "k is no axis of the scan"),
+        (storing(load("x", I)), r"x\[i\] has 1 indices, the buffer 2 dimensions"),
+        (ending(Reduction(("out",), (I,), (J,), "sum", (X,))), "out.i. has 1 indices"),
+        (storing(load("x", Int.of(I) - S, J)), r"index i - s is outside \[0, s\) of x"),
+        (storing(load("x", I, Int.of(J) + 8)), r"index j \+ 8 is outside \[0, 8\)"),
+        (ending(replace(GOOD, n=SHORT, rhs=load("h", SHORT, K), lhs=X, k=K)), "uses the axis"),
+        (ending(Scan(("out",), (I, SHORT), SHORT, "sum", (load("x", I, SHORT),))), "not span out"),
+        (storing(SIXTEEN), r"h\[i, j\] has the type bfloat16"),
+        (storing(Load("x", X.index, DType.FLOAT64)), "is loaded as float64"),
+        (storing(Const(1, F32)), "the constant 1 is not a float32"),
+        (storing(IndexValue(Int.of(I), F32)), "is an integer of type float32"),
+        (storing(Guarded(X, X, X, F32)), r"the condition x\[i, j\] is float32"),
+        (storing(Guarded(number(True, BOOL), X, index(0), F32)), "between float32 and int64"),
+        (storing(load("x", Indirect(load("y", I, J), Int.of(S)), J)), "index of type float32"),
+        (storing(UNKNOWN), "there is no operator swish"),
+        (storing(Apply("add", (X,), F32)), "has 1 operands, add takes 2"),
+        (storing(apply("where", X, X, X)), r"the condition x\[i, j\] is float32"),
+        (storing(Apply("add", (X, index(I)), F32)), "mixes float32 and int64"),
+        (storing(apply("bitwise_and", X, X)), "bitwise_and is not defined on float32"),
+        (storing(apply("lt", X, X)), "is bool, not float32"),
+        (ending(Scan(("out",), (I, J), J, "median", (X,))), "there is no reduction median"),
+        (ending(Scan(("out",), (I, J), J, "sum", (X, X))), "sum takes 1 values and gives 1"),
+        (ending(Scan(("out",), (I, J), J, "any", (X,))), "any is not defined on float32"),
+        (storing(index(I, I32)), "int32 is stored into out: float32"),
+    ],
+)
+def test_broken_invariant_is_named_under_its_operation(illegal: Program, complaint: str) -> None:
+    with pytest.raises(InvalidProgram, match=complaint) as caught:
+        verify(illegal)
+    assert "size s in [1, 128]" in str(caught.value)
+
+
+def test_complaint_stands_under_the_operation() -> None:
+    with pytest.raises(InvalidProgram) as caught:
+        verify(storing(UNKNOWN))
+    lines = str(caught.value).splitlines()
+    mark = lines.index("^^^ there is no operator swish")
+    assert lines[mark - 1] == "    out[i, j] = swish(x[i, j])"
+
+
+def test_buffer_under_another_name_is_refused() -> None:
+    legal = storing(X)
+    renamed = replace(legal, buffers={**legal.buffers, "x": buffer("xx", F32, S, 8)})
+    with pytest.raises(InvalidProgram, match="xx.*is declared as x"):
+        verify(renamed)
+
+
+def test_attention_slots_use_their_own_axes() -> None:
+    b, h, q, j = (Axis(name, Int.of(1)) for name in "bhqj")
+    key, query = load("y", j, K), load("y", q, K)
+    slots = (query, key, load("y", j, M))
+    wrong = Attention("out", b, h, q, j, K, M, *slots, 1.0, False, load("y", j, K), None, F32)
+    with pytest.raises(InvalidProgram, match=r"k uses the axis k < 4"):
+        verify(ending(wrong))
+
+
+def test_a_broken_invariant_is_no_user_error() -> None:
+    assert not issubclass(InvalidProgram, AotpackError)
+    assert all(check.__name__.startswith("check_") for check in CHECKS)

@@ -1,0 +1,59 @@
+"""Matrix products."""
+
+import pytest
+import torch
+
+from aotpack.errors import UnsupportedError
+from tests.lower.oracle import Case, case, floats, ints
+
+CASES = [
+    case("linear.default", floats(2, 3, 4), floats(5, 4), floats(5)),
+    case("linear.default", floats(3, 4), floats(5, 4)),
+    case("linear.default", floats(4), floats(5, 4), floats(5)),
+    case(
+        "linear.default", floats(2, 3, 4).bfloat16(), floats(5, 4).bfloat16(), floats(5).bfloat16()
+    ),
+    case("mm.default", floats(3, 4), floats(4, 5)),
+    case("bmm.default", floats(2, 3, 4), floats(2, 4, 5)),
+    case("addmm.default", floats(5), floats(3, 4), floats(4, 5)),
+    case("addmm.default", floats(3, 5), floats(3, 4), floats(4, 5), beta=0.5, alpha=2),
+    case("addmm.default", torch.full((3, 5), float("nan")), floats(3, 4), floats(4, 5), beta=0),
+    case("baddbmm.default", floats(2, 3, 5), floats(2, 3, 4), floats(2, 4, 5)),
+    case("matmul.default", floats(2, 1, 3, 4), floats(5, 4, 6)),
+    case("matmul.default", floats(4), floats(4, 5)),
+    case("matmul.default", floats(2, 3, 4), floats(4)),
+    case("matmul.default", floats(4), floats(2, 4, 5)),
+    case("matmul.default", floats(4), floats(4)),
+    case("matmul.default", floats(2, 3, 4), floats(4, 5)),
+    case("mv.default", floats(3, 4), floats(4)),
+    case("dot.default", floats(3), floats(3)),
+    case("mm.default", ints(3, 4), ints(4, 5)),
+    case("mm.default", floats(3, 4).double(), floats(4, 5).double()),
+    case("linear.default", floats(2, 3, 4).double(), floats(5, 4).double(), floats(5).double()),
+    case("bmm.default", ints(2, 3, 4).int(), ints(2, 4, 5).int()),
+    case("outer.default", floats(3), floats(4)),
+    case("addmv.default", floats(3), floats(3, 4), floats(4)),
+    case("matmul.default", floats(3, 4), floats(2, 4, 5)),
+    case("mm.default", floats(0, 4), floats(4, 5)),
+    case("mm.default", floats(3, 0), floats(0, 5)),
+    case("linear.default", floats(2, 0, 4), floats(5, 4), floats(5)),
+    case("mm.default", floats(1, 4), floats(4, 1)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_yields_what_eager_yields(case: Case) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize(
+    ("refused", "reason"),
+    [
+        (case("inner.default", floats(2, 3), floats(4, 3)), "second factor must be a vector"),
+        (case("addmm.default", ints(5), ints(3, 4), ints(4, 5)), "int64 factors are not accepted"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_lowered_is_refused(refused: Case, reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        refused.check()

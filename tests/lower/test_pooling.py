@@ -1,0 +1,39 @@
+"""Pooling and resizing."""
+
+import pytest
+
+from aotpack.errors import UnsupportedError
+from tests.lower.oracle import Case, case, floats
+
+CASES = [
+    case("max_pool2d.default", floats(1, 2, 6, 7), [2, 2]),
+    case("max_pool2d_with_indices.default", floats(1, 2, 6, 7), [3, 3], [2, 2], [1, 1]),
+    case("max_pool2d.default", floats(1, 2, 6, 7), [3, 2], [2, 2], [1, 1], [1, 1], True),
+    case("max_pool1d.default", floats(2, 7), [3], [2]),
+    case("avg_pool2d.default", floats(1, 2, 6, 7), [2, 2]),
+    case("avg_pool2d.default", floats(1, 2, 6, 7), [3, 3], [2, 2], [1, 1], True, True),
+    case("avg_pool2d.default", floats(1, 2, 6, 7), [3, 3], [2, 2], [1, 1], False, False),
+    case("adaptive_avg_pool2d.default", floats(1, 2, 7, 7), [1, 1]),
+    case("adaptive_avg_pool2d.default", floats(1, 2, 7, 5), [3, 2]),
+    case("adaptive_avg_pool2d.default", floats(1, 2, 6, 4), [3, 2]),
+    case("adaptive_avg_pool1d.default", floats(2, 7), [2]),
+    case("upsample_nearest2d.vec", floats(1, 2, 3, 4), None, [2.0, 2.0]),
+    case("upsample_nearest2d.vec", floats(1, 2, 3, 4), [5, 7], None),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_yields_what_eager_yields(case: Case) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize(
+    ("refused", "reason"),
+    [
+        (case("upsample_nearest2d.vec", floats(1, 1, 4, 4), None, [1.3, 1.3]), "not whole numbers"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_lowered_is_refused(refused: Case, reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        refused.check()

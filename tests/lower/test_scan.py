@@ -1,0 +1,37 @@
+"""Running reductions."""
+
+import pytest
+import torch
+
+from aotpack.errors import UnsupportedError
+from tests.lower.oracle import Case, case, floats, ints
+
+CASES = [
+    case("cumsum.default", floats(3, 4), 1),
+    case("cumsum.default", ints(3, 4), 0),
+    case("cumsum.default", floats(4) > 0, 0),
+    case("cumprod.default", floats(4), -1),
+    case("cumsum.default", floats(4).bfloat16(), 0),
+    case("logcumsumexp.default", floats(4, 3), 0),
+    case("cummax.default", floats(4, 3), 0),
+    case("cummin.default", ints(4, 3), 1),
+    case("cumsum.default", torch.tensor(2.0), 0),
+    case("cumsum.default", ints(4), 0, dtype=torch.int32),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_yields_what_eager_yields(case: Case) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize(
+    ("refused", "reason"),
+    [
+        (case("cumulative_trapezoid.x", floats(3), floats(3)), "this operator has no lowering"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_lowered_is_refused(refused: Case, reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        refused.check()

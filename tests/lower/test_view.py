@@ -1,0 +1,69 @@
+"""Views and rearrangements read the elements eager reads."""
+
+import pytest
+import torch
+
+from aotpack.errors import UnsupportedError
+from tests.lower.oracle import Case, case, floats
+
+CASES = [
+    case("view.default", floats(4, 6), [2, 2, 3, 2]),
+    case("view.default", floats(2, 3, 4), [6, 4]),
+    case("reshape.default", floats(0, 3), [3, 0]),
+    case("reshape.default", floats(1, 1), []),
+    case("view.default", floats(6), [2, -1]),
+    case("permute.default", floats(2, 3, 5), [2, 0, 1]),
+    case("transpose.int", floats(2, 3, 5), -1, 0),
+    case("t.default", floats(2, 3)),
+    case("unsqueeze.default", floats(2, 3), -1),
+    case("squeeze.dim", floats(2, 1, 3), 1),
+    case("squeeze.default", floats(1, 2, 1)),
+    case("expand.default", floats(2, 1), [4, 2, 3]),
+    case("flatten.using_ints", floats(2, 3, 4), 1),
+    case("unflatten.int", floats(6, 2), 0, [2, 3]),
+    case("slice.Tensor", floats(10), 0, 2, 9, 3),
+    case("slice.Tensor", floats(10, 2), 0, -4),
+    case("slice.Tensor", floats(5), 0, 7, 9),
+    case("slice.Tensor", floats(5), 0, -100, 3),
+    case("select.int", floats(3, 4), 1, -2),
+    case("narrow.default", floats(7), 0, 2, 3),
+    case("split.Tensor", floats(7, 2), 3),
+    case("split_with_sizes.default", floats(7, 2), [3, 4]),
+    case("chunk.default", floats(7), 3),
+    case("unbind.int", floats(3, 2), 1),
+    case("movedim.int", floats(2, 3, 4), 0, 2),
+    case("movedim.intlist", floats(2, 3, 4, 5), [0, 1], [-1, 0]),
+    case("diagonal.default", floats(3, 4)),
+    case("diagonal.default", floats(2, 3, 4), -1, 1, 2),
+    case("unfold.default", floats(7, 2), 0, 3, 2),
+    case("flip.default", floats(3, 4), [0, -1]),
+    case("roll.default", floats(3, 4), [1, -2], [0, 1]),
+    case("roll.default", floats(5), [2]),
+    case("repeat.default", floats(2, 3), [2, 1, 3]),
+    case("repeat_interleave.self_int", floats(2, 3), 2, 1),
+    case("repeat_interleave.self_int", floats(2, 3), 2),
+    case("pixel_shuffle.default", floats(1, 8, 2, 3), 2),
+    case("pixel_unshuffle.default", floats(1, 2, 4, 6), 2),
+    case("tile.default", floats(2, 3), [2]),
+    case("mT.default", floats(2, 3)),
+    case("tensor_split.sections", floats(7), 3),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_yields_what_eager_yields(case: Case) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize(
+    ("refused", "reason"),
+    [
+        (case("view.dtype", floats(4), torch.int32), "as int32 is not accepted"),
+        (case("as_strided.default", floats(4), [2], [1]), "this operator has no lowering"),
+        (case("roll.default", floats(2, 3), [1]), "one-dimensional"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_lowered_is_refused(refused: Case, reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        refused.check()

@@ -1,0 +1,75 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from aotpack.precompile.pool import compile_all, worker_environment
+from aotpack.precompile.request import Request
+from aotpack.target import Target
+from tests.precompile.kernels import kernel
+
+DIES = """import os
+
+os._exit(7)
+"""
+
+INTERRUPTED = """
+import sys
+from aotpack.precompile.pool import compile_all
+from aotpack.precompile.request import Request
+from aotpack.target import Target
+from tests.precompile.kernels import kernel
+
+sleeping = "import os, pathlib, time\\n"
+sleeping += "pathlib.Path(os.environ['TMPDIR'], 'started').touch()\\ntime.sleep(600)\\n"
+print("ready", flush=True)
+for answer in compile_all([Request.of(kernel("slow", sleeping), Target("cuda", 90))], 1):
+    print(answer)
+"""
+
+
+def test_a_process_that_dies_is_an_answer() -> None:
+    request = Request.of(kernel("dies", DIES), Target("cuda", 90))
+    ((asked, answer),) = compile_all([request], 2)
+    assert asked == request
+    assert isinstance(answer, str) and "ended with status 7" in answer
+
+
+def test_nothing_to_do_starts_nothing() -> None:
+    assert list(compile_all([], 4)) == []
+
+
+def test_an_interrupt_ends_everything_at_once(tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    while not list(tmp_path.glob("aotpack-*/0/started")):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    process.communicate(timeout=20)
+    assert process.returncode != 0
+    assert time.monotonic() - started < 5
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_compiler_settings_of_the_user_do_not_reach_the_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_ALWAYS_COMPILE", "1")
+    monkeypatch.setenv("TRITON_PTXAS_PATH", "/opt/ptxas")
+    environment = worker_environment(tmp_path)
+    assert "TRITON_ALWAYS_COMPILE" not in environment
+    assert environment["TRITON_PTXAS_PATH"] == "/opt/ptxas"
+    assert environment["TRITON_DISABLE_LINE_INFO"] == "1"

@@ -1,0 +1,125 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aotpack.errors import CompileError
+from aotpack.precompile import precompile
+from aotpack.precompile.elf import read_resources
+from aotpack.stages import Binary
+from aotpack.target import INTERPRETER, Target
+from tests.precompile.kernels import ADD, BROKEN, GREEDY, kernel, rendered
+
+SM80, SM90 = Target("cuda", 80), Target("cuda", 90)
+
+
+class Counter:
+    """A reporter that remembers how many compilations were announced."""
+
+    def __init__(self) -> None:
+        self.total = -1
+
+    def begin(self, what: str, total: int = 0) -> None:
+        self.total = total
+
+    def step(self, label: str) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("AOTPACK_CACHE", str(folder))
+    return folder
+
+
+def test_every_kernel_is_compiled_for_every_target_it_is_meant_for() -> None:
+    stage = rendered(kernel("b"), kernel("a", arches=(90, 99)))
+    product = precompile(stage, [SM80, SM90, INTERPRETER], jobs=2)
+    names = [(binary.target, binary.kernel) for binary in product.binaries]
+    assert names == [
+        ("interpreter", "a"),
+        ("interpreter", "b"),
+        ("sm_80", "b"),
+        ("sm_90", "a"),
+        ("sm_90", "b"),
+    ]
+    assert set(product.compilers) == {"triton", "ptxas", "ptxas-blackwell"}
+    cubin = product.binaries[-1]
+    assert (cubin.symbol, cubin.suffix, cubin.num_warps, cubin.num_ctas) == ("b", "cubin", 4, 1)
+    assert cubin.registers == read_resources(cubin.code, "b").registers > 0
+
+
+def test_the_interpreter_gets_the_text() -> None:
+    product = precompile(rendered(kernel("a")), [INTERPRETER])
+    assert product.binaries[0].code.decode() == ADD.format(name="a")
+    assert product.compilers == {}
+
+
+def test_a_second_build_compiles_nothing(cache: Path) -> None:
+    stage, first, second = rendered(kernel("a")), Counter(), Counter()
+    one = precompile(stage, [SM90], progress=first)
+    two = precompile(stage, [SM90], progress=second)
+    assert (first.total, second.total) == (1, 0)
+    assert one == two
+
+
+def test_a_damaged_cache_entry_is_built_again(cache: Path) -> None:
+    stage, counter = rendered(kernel("a")), Counter()
+    one = precompile(stage, [SM90])
+    (entry,) = (path for path in cache.rglob("*") if path.is_file())
+    entry.write_bytes(entry.read_bytes()[:-20])
+    assert precompile(stage, [SM90], progress=counter) == one
+    assert counter.total == 1
+
+
+def test_bytes_depend_on_no_folder_process_or_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = rendered(kernel("a"), kernel("b"))
+    monkeypatch.setenv("AOTPACK_CACHE", "off")
+    one = precompile(stage, [SM80, SM90], jobs=2)
+    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "0")
+    monkeypatch.setenv("DISABLE_PTXAS_OPT", "1")
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "0")
+    assert precompile(stage, [SM80, SM90], jobs=1) == one
+
+
+def test_a_compiler_failure_names_kernel_target_cause_and_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AOTPACK_DUMP", str(tmp_path / "dump"))
+    with pytest.raises(CompileError, match="kernel bad for sm_90 failed") as caught:
+        precompile(rendered(kernel("bad", BROKEN)), [SM90])
+    message = str(caught.value)
+    assert "no_such_name" in message
+    command = message.rsplit("To repeat: ", 1)[1].split(" ", 1)[1]
+    again = subprocess.run([sys.executable, *command.split()], capture_output=True, text=True)
+    assert again.returncode != 0 and "no_such_name" in again.stderr
+
+
+def test_too_much_shared_memory_is_refused_at_build_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AOTPACK_DUMP", str(tmp_path))
+    with pytest.raises(
+        CompileError, match=r"needs \d+ bytes of shared memory and sm_86 offers 101376"
+    ):
+        precompile(rendered(kernel("greedy", GREEDY)), [Target("cuda", 86)])
+
+
+def test_no_temporary_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = tmp_path / "room"
+    room.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(room))
+    precompile(rendered(kernel("a")), [SM90])
+    assert list(room.iterdir()) == []
+
+
+def test_binaries_print_as_a_table() -> None:
+    text = precompile(rendered(kernel("a")), [INTERPRETER]).as_text()
+    assert text.splitlines()[1].startswith("interpreter  a  ")
+
+
+def test_a_binary_is_a_value() -> None:
+    product = precompile(rendered(kernel("a")), [SM90])
+    assert isinstance(hash(product.binaries[0]), int) and isinstance(product.binaries[0], Binary)

@@ -1,0 +1,86 @@
+"""A package for the fake device: ``(x + y) * scale[0]``, in two kernels and one intermediate."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotpack.emit import write_package
+from aotpack.ir.dtypes import DType
+from aotpack.ir.integers import Int, Var
+from aotpack.stages import (
+    Binary,
+    Golden,
+    KernelArg,
+    KernelSource,
+    Precompiled,
+    Rendered,
+    Signature,
+    TensorSpec,
+    Tree,
+    Weight,
+)
+
+LEAF = Tree("leaf")
+B, S = Var("b", 1, 8), Var("s", 0, 32)
+F32 = DType.FLOAT32
+
+WRAPPER = '''\
+"""demo 0.1.0: 2 launches."""
+from ._runtime import Buffer, Launch, Plan
+
+
+def plan(arch: int, b: int, s: int) -> Plan:
+    """Launches and memory for one set of sizes."""
+    return Plan(
+        buffers=(Buffer("total", 4*b*s, 0, 1),),
+        outputs=((b, s),),
+        launches=(
+            Launch("add", (b*s, 1, 1), ("x", "y", "total", b*s)),
+            Launch("scale", (b*s, 1, 1), ("total", "scale", "output0", b*s)),
+        ),
+    )
+'''
+ADD = "def add(x, y, out, n):\n    floats(out, n)[:] = floats(x, n) + floats(y, n)\n"
+SCALE = "def scale(x, w, out, n):\n    floats(out, n)[:] = floats(x, n) * floats(w, 1)[0]\n"
+
+
+def _kernel(name: str, text: str, *pointers: str) -> KernelSource:
+    args = (*(KernelArg(p, F32, True) for p in pointers), KernelArg("n", DType.INT32, False))
+    return KernelSource(name, text, args, num_warps=4, num_stages=1)
+
+
+def _binary(name: str, text: str, target: str) -> Binary:
+    return Binary(name, target, name, text.encode(), "py", 4, 1, 0, 0, 1, 0, 0)
+
+
+def demo(
+    wrapper: str = WRAPPER,
+    inputs: tuple[TensorSpec, ...] = (),
+    target: str = "fake",
+    **signature: Any,
+) -> Precompiled:
+    """The product to emit; ``inputs`` come after x and y, ``signature`` replaces its fields."""
+    shape = (Int.of(B), Int.of(S))
+    tensors = (TensorSpec("x", F32, shape), TensorSpec("y", F32, shape), *inputs)
+    args = Tree("tuple", (LEAF,) * len(tensors))
+    output = TensorSpec("output0", F32, shape)
+    whole = Signature("demo", "0.1.0", (B, S), tensors, (output,), args, Tree("dict"), LEAF)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    golden = Golden(
+        tuple((name, F32, (2, 3), x.tobytes()) for name in ("x", "y")),
+        (("output0", F32, (2, 3), (x * 4).tobytes()),),
+        (1e-6,),
+    )
+    weight = Weight("scale", ("scale", "alias"), F32, (1,), memoryview(np.float32(2).tobytes()))
+    kernels = (_kernel("add", ADD, "x", "y", "out"), _kernel("scale", SCALE, "x", "w", "out"))
+    rendered = Rendered(replace(whole, **signature), (weight,), golden, kernels, wrapper, 1024)
+    binaries = (_binary("add", ADD, target), _binary("scale", SCALE, target))
+    return Precompiled(rendered, (target,), binaries, {"fake": "1.0"})  # type: ignore[arg-type]
+
+
+def write_demo(folder: Path, weights: str = "embed", **changes: Any) -> Path:
+    """Write the demo package and return its folder."""
+    write_package(demo(**changes), folder, weights)
+    return folder

@@ -1,0 +1,26 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from aotpack.runtime.command import main
+
+
+def test_info(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(str(package / "__main__.py"), ["info"]) == 0
+    text = capsys.readouterr().out
+    assert "demo(x: float32[b, s]" in text and "targets   fake" in text
+    assert main(str(package / "__main__.py"), ["info", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == 1
+
+
+def test_a_damaged_package_is_one_line(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (package / "manifest.json").unlink()
+    assert main(str(package / "__main__.py"), ["info"]) == 1
+    assert capsys.readouterr().err.startswith("error: loading a package: ")
+
+
+def test_usage(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(str(package / "__main__.py"), ["dance"])
+    assert stop.value.code == 2 and "invalid choice" in capsys.readouterr().err

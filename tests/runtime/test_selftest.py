@@ -1,0 +1,67 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aotpack.runtime import VerifyError, verify
+from aotpack.runtime.audit import watch
+from aotpack.runtime.dtypes import DTYPES
+from aotpack.runtime.selftest import compare
+
+from .fake_device import FakeDevice
+from .packages import WRAPPER, write_demo
+
+
+def test_a_right_package_passes(package: Path, device: FakeDevice) -> None:
+    report = verify(package, device)
+    assert report.is_passed
+    assert "output0: largest error 0, allowed" in str(report) and "no file written" in str(report)
+
+
+def test_a_wrong_answer_fails(tmp_path: Path, device: FakeDevice) -> None:
+    wrong = WRAPPER.replace('("x", "y", "total"', '("x", "x", "total"').replace(
+        '("total", "scale", "output0"', '("total", "total", "output0"'
+    )
+    report = verify(write_demo(tmp_path / "demo", wrapper=wrong), device)
+    assert not report.is_passed and "WRONG" in str(report)
+
+
+def test_changed_weights_fail(package: Path, device: FakeDevice) -> None:
+    file = package / "weights.safetensors"
+    file.write_bytes(file.read_bytes()[:-4] + np.float32(2.00000024).tobytes())
+    with pytest.raises(VerifyError, match="weights.safetensors has sha256"):
+        verify(package, device)
+
+
+def test_the_accuracy_law() -> None:
+    reference, dtype = np.array([1.0, -8.0, np.inf]), DTYPES["bfloat16"]
+    near, far = reference + [0, 0.07, 0], reference + [0, 0.09, 0]
+    assert compare("y", near, reference, dtype, 0.01).is_passed
+    assert not compare("y", far, reference, dtype, 0.01).is_passed
+    assert not compare("y", np.array([1.0, -8.0, 0.0]), reference, dtype, 0.01).is_passed
+    assert not compare("y", np.array([np.nan, -8.0, np.inf]), reference, dtype, 0.01).is_passed
+    assert not compare("y", near[:2], reference, dtype, 0.01).is_passed
+    exact = np.array([1, 2])
+    assert compare("i", exact, exact, DTYPES["int64"], 0.0).is_passed
+    assert not compare("i", exact, exact + 1, DTYPES["int64"], 0.0).is_passed
+
+
+def test_forbidden_actions_are_seen(tmp_path: Path) -> None:
+    with watch() as actions:
+        (tmp_path / "new").write_text("x")
+        os.close(os.open(tmp_path / "raw", os.O_CREAT | os.O_WRONLY))
+        subprocess.run([sys.executable, "-c", ""], check=True)
+    assert [action.split(":")[0].split()[0] for action in actions if "pipe" not in action][:2] == [
+        "open",
+        "open",
+    ]
+    assert any(action.startswith("subprocess.Popen") for action in actions)
+
+
+def test_reading_is_allowed(package: Path) -> None:
+    with watch() as actions:
+        (package / "manifest.json").read_text()
+    assert actions == []

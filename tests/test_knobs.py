@@ -1,0 +1,35 @@
+from pathlib import Path
+
+import pytest
+
+from aotpack.errors import UsageError
+from aotpack.knobs import read_knobs
+
+
+def test_knobs_read_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AOTPACK_DUMP", "/tmp/dump")
+    monkeypatch.setenv("AOTPACK_CACHE", "/tmp/cache")
+    monkeypatch.setenv("AOTPACK_JOBS", "3")
+    knobs = read_knobs()
+    assert (knobs.dump, knobs.cache, knobs.jobs) == (Path("/tmp/dump"), Path("/tmp/cache"), 3)
+
+
+def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AOTPACK_DUMP", "AOTPACK_CACHE", "AOTPACK_JOBS"):
+        monkeypatch.delenv(name, raising=False)
+    knobs = read_knobs()
+    assert knobs.dump is None
+    assert knobs.cache is not None and knobs.cache.name == "aotpack"
+    assert knobs.jobs >= 1
+
+
+def test_the_cache_can_be_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AOTPACK_CACHE", "off")
+    assert read_knobs().cache is None
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two"])
+def test_a_wrong_number_of_jobs_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("AOTPACK_JOBS", text)
+    with pytest.raises(UsageError, match="whole number from 1"):
+        read_knobs()

@@ -1,0 +1,173 @@
+"""The laws of the layout, read off the source: imports, lengths, one Environment."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MODULES = sorted(p for p in (ROOT / "aotpack").rglob("*.py") if "templates" not in p.parts)
+STAGES = {"trace", "lower", "schedule", "render", "precompile", "emit"}
+BASE = {"errors", "target", "knobs", "progress", ""}
+ALLOWED = {
+    "errors": set(),
+    "target": {"errors"},
+    "knobs": {"errors"},
+    "progress": set(),
+    "": {"errors", "target", "pipeline"},
+    "ir": {"errors", "target", "ir"},
+    "stages": {"ir", "target"},
+    "runtime": {"runtime"},
+    **{stage: BASE | {"ir", "stages", stage} for stage in STAGES - {"precompile", "emit"}},
+    "precompile": BASE | {"ir", "stages", "runtime", "precompile"},
+    "emit": BASE | {"ir", "stages", "runtime", "emit"},
+    "pipeline": BASE | {"ir", "stages", "runtime"} | STAGES,
+}
+ONLY_IN = {
+    "torch": {"trace", "pipeline"},
+    "triton": {"precompile"},
+    "jinja2": {"render"},
+    "setuptools": {"emit"},
+    "sympy": {"trace"},  # torch's symbolic sizes
+}
+NOWHERE = ("torch._inductor",)
+LONGEST_MODULE, LONGEST_FUNCTION = 400, 40
+
+
+def folder_of(path: Path) -> str:
+    """The part of aotpack a module belongs to: a folder or the name of a module at the top."""
+    parts = path.relative_to(ROOT / "aotpack").parts
+    name = parts[0].removesuffix(".py")
+    return "" if name == "__init__" else name
+
+
+def imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """Every imported module by its full name; relative imports are resolved in ``package``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = package.split(".")
+                base = ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [base])])
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def layer_faults(path: Path, text: str) -> list[str]:
+    """Imports that the laws do not allow in this module."""
+    folder = folder_of(path)
+    package = ".".join(path.relative_to(ROOT).parent.parts)
+    faults = []
+    for name in imports(ast.parse(text), package):
+        top, _, rest = name.partition(".")
+        inner = rest.split(".")[0]
+        if name.startswith(NOWHERE):
+            faults.append(f"{name} is imported nowhere")
+        elif top in ONLY_IN and folder not in ONLY_IN[top]:
+            faults.append(f"{top} is imported in {' and '.join(sorted(ONLY_IN[top]))} alone")
+        elif folder in ALLOWED and top == "aotpack" and is_foreign(inner, ALLOWED[folder]):
+            faults.append(f"{folder or 'aotpack'} does not import {inner}")
+    return faults
+
+
+def is_layer(name: str) -> bool:
+    """True for a part of aotpack; false for what is merely imported from its ``__init__``."""
+    return name in ALLOWED or name in ("cli", "commands")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_follow_the_layers(path: Path) -> None:
+    assert layer_faults(path, path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "fault"),
+    [
+        ("lower/x.py", "import torch", "torch is imported in pipeline and trace alone"),
+        ("lower/x.py", "from aotpack.schedule import schedule", "lower does not import schedule"),
+        ("ir/x.py", "from aotpack.stages import Traced", "ir does not import stages"),
+        ("trace/x.py", "from torch._inductor import config", "is imported nowhere"),
+        ("render/x.py", "import triton", "triton is imported in precompile alone"),
+        ("runtime/x.py", "from aotpack.ir import dtypes", "runtime does not import ir"),
+        ("runtime/x.py", "from ..errors import AotpackError", "runtime does not import errors"),
+        ("errors.py", "from aotpack.pipeline import build", "errors does not import pipeline"),
+        ("schedule/x.py", "from jinja2 import Environment", "jinja2 is imported in render alone"),
+    ],
+)
+def test_a_forbidden_import_is_found(module: str, line: str, fault: str) -> None:
+    faults = layer_faults(ROOT / "aotpack" / module, f"def f():\n    {line}\n")
+    assert any(fault in found for found in faults)
+
+
+def size_faults(text: str) -> list[str]:
+    """Modules and functions that are too long."""
+    faults = []
+    lines = text.count("\n")
+    if lines > LONGEST_MODULE:
+        faults.append(f"{lines} lines, at most {LONGEST_MODULE}")
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno:
+            length = node.end_lineno - node.lineno + 1
+            if length > LONGEST_FUNCTION:
+                faults.append(f"{node.name} has {length} lines, at most {LONGEST_FUNCTION}")
+    return faults
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_modules_and_functions_stay_short(path: Path) -> None:
+    assert size_faults(path.read_text()) == []
+
+
+def test_a_long_function_and_a_long_module_are_found() -> None:
+    long = "def f():\n" + "    x = 1\n" * 400
+    assert [fault.split()[-1] for fault in size_faults(long)] == ["400", "40"]
+
+
+def star_imports(text: str) -> list[int]:
+    """Lines with ``from x import *``."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
+    ]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_star_imports_and_a_docstring(path: Path) -> None:
+    text = path.read_text()
+    assert star_imports(text) == []
+    assert ast.get_docstring(ast.parse(text))
+
+
+def test_a_star_import_is_found() -> None:
+    assert star_imports("from os import *\n") == [1]
+
+
+def environments(text: str) -> list[set[str]]:
+    """The settings of each ``Environment(...)`` made in a module."""
+    return [
+        {keyword.arg for keyword in node.keywords if keyword.arg}
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, (ast.Name, ast.Attribute))
+        and (node.func.id if isinstance(node.func, ast.Name) else node.func.attr)
+        in ("Environment", "Template", "from_string")
+    ]
+
+
+def test_there_is_one_environment_and_it_is_strict() -> None:
+    made = [found for path in MODULES for found in environments(path.read_text())]
+    assert len(made) == 1
+    assert {"undefined", "trim_blocks", "lstrip_blocks"} <= made[0]
+
+
+def test_another_way_to_make_a_template_is_found() -> None:
+    assert len(environments("jinja2.Template('x')\nenv.from_string('y')\nEnvironment()\n")) == 3
+
+
+def test_names_of_folders_say_what_they_are() -> None:
+    vague = {"utils", "helpers", "common", "misc", "extra", "util"}
+    assert not [path for path in MODULES if vague & {*path.parts, path.stem}]

@@ -1,0 +1,100 @@
+"""Dynamic dimensions from text, merged with a file's, checked against the inputs."""
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from aotpack.errors import TraceError, UsageError
+from aotpack.trace import merge_dynamic, parse_dynamic
+
+
+@pytest.mark.parametrize(
+    ("specs", "expected"),
+    [
+        (["x:0=batch[1:64]"], {"x": {0: ("batch", 1, 64)}}),
+        (
+            ["x:0=batch[:64]", "y:1=batch"],
+            {"x": {0: ("batch", 1, 64)}, "y": {1: ("batch", 1, 64)}},
+        ),
+        (["x:0=a[2:3]", "x:1=b[4:9]"], {"x": {0: ("a", 2, 3), 1: ("b", 4, 9)}}),
+        ([], {}),
+    ],
+)
+def test_parse(specs, expected):
+    parsed = parse_dynamic(specs)
+    shown = {
+        name: {axis: (dim.__name__, dim.min, dim.max) for axis, dim in axes.items()}
+        for name, axes in parsed.items()
+    }
+    assert shown == expected
+
+
+@pytest.mark.parametrize(
+    ("specs", "message"),
+    [
+        (["x=batch"], r"--dynamic x=batch: not understood; ARGUMENT:AXIS=NAME"),
+        (["x:0=1b"], "not understood"),
+        (["x:0=b[4:4]"], "the range is empty or one value"),
+        (["x:0=b[1:4]", "x:0=c"], "this axis was given before"),
+        (["x:0=b[1:4]", "y:0=b[1:5]"], r"b was given the range \[1:4\] before"),
+    ],
+)
+def test_parse_refuses(specs, message):
+    with pytest.raises(UsageError, match=message):
+        parse_dynamic(specs)
+
+
+class Pair(nn.Module):
+    def forward(self, x, n=2, *, y=None):
+        return x * n if y is None else x + y
+
+
+X, Y = torch.randn(4, 6), torch.randn(4, 6)
+BATCH = Dim("batch", max=8)
+
+
+@pytest.mark.parametrize(
+    "before", [None, {"x": {0: BATCH}}, {"x": (BATCH, None)}, ({0: BATCH}, None)]
+)
+def test_merge(before):
+    merged = merge_dynamic(
+        Pair(), (X,), {"y": Y}, before, parse_dynamic(["y:1=seq[2:9]"])
+    )
+    assert merged is not None
+    assert merged["y"][1].__name__ == "seq"
+    assert (merged["x"] is None) == (before is None)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"z": {0: BATCH}}, "name the argument 'z'.*; the arguments are x, n"),
+        (
+            {"x": {2: BATCH}},
+            r"for x: axes 2 .* rank 2 \(shape \[4, 6\]\); axes 0 to 1 are accepted",
+        ),
+        ({"x": (BATCH,)}, "for x: axes 0 were named, but it has rank 2"),
+        ({"n": {0: BATCH}}, "n is 3; only dimensions of tensors can be dynamic"),
+        (
+            {"x": {0: Dim("b", max=3)}},
+            r"axis 0 of x is b in \[0, 3\], but the example input has 4",
+        ),
+        ((None,), "a sequence of 2 entries is accepted: the arguments are x, n"),
+    ],
+)
+def test_refuses(shapes, message):
+    with pytest.raises(TraceError, match=message):
+        merge_dynamic(Pair(), (X, 3), {}, shapes, {})
+
+
+def test_refuses_an_example_of_one():
+    with pytest.raises(TraceError, match="give an example with at least 2"):
+        merge_dynamic(Pair(), (X[:1],), {}, {"x": {0: BATCH}}, {})
+
+
+def test_refuses_inputs_that_do_not_fit():
+    with pytest.raises(
+        TraceError, match=r"Pair.forward\(x, n=2, \*, y=None\).*missing"
+    ):
+        merge_dynamic(Pair(), (), {"y": Y}, None, {})

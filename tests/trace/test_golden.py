@@ -1,0 +1,69 @@
+"""Golden data: inputs, a float64 reference, and how far eager is from it."""
+
+import pytest
+import torch
+from torch import nn
+
+from aotpack.errors import TraceError
+from aotpack.ir.dtypes import DType
+
+X = torch.arange(-4.0, 4.0).view(2, 4)
+
+
+def reference(traced, index=0):
+    _, dtype, shape, data = traced.golden.outputs[index]
+    return torch.frombuffer(bytearray(data), dtype=getattr(torch, str(dtype))).view(
+        shape
+    )
+
+
+def test_inputs_and_outputs(trace_function):
+    traced = trace_function(lambda self, x, n: (x * n, x.argmax(-1)), X, 3)
+    assert traced.golden.inputs == (("x", DType.FLOAT32, (2, 4), X.numpy().tobytes()),)
+    assert [o[:3] for o in traced.golden.outputs] == [
+        ("output0", DType.FLOAT32, (2, 4)),
+        ("output1", DType.INT64, (2,)),
+    ]
+    assert traced.golden.eager_errors == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_reference_is_float64(trace_function, dtype):
+    layer = nn.Linear(4, 5).to(dtype)
+    forward = lambda self, x: torch.softmax(self.a(x).float(), -1).to(dtype)
+    traced = trace_function(forward, X.to(dtype), modules={"a": layer})
+    exact = torch.softmax(layer.double()(X.to(dtype).double()), -1)
+    assert torch.equal(reference(traced), exact.float())
+    (error,) = traced.golden.eager_errors
+    assert 0 < error < 4 * torch.finfo(dtype).eps
+
+
+def test_integers_become_float64(trace_function):
+    traced = trace_function(lambda self, x: torch.arange(4) / 3 + x, X)
+    assert torch.equal(
+        reference(traced), (torch.arange(4).double() / 3 + X.double()).float()
+    )
+
+
+def test_bitcast_keeps_its_type(trace_function):
+    traced = trace_function(lambda self, x: x.view(torch.int32), X)
+    assert torch.equal(reference(traced), X.view(torch.int32))
+
+
+def test_infinities_agree(trace_function):
+    traced = trace_function(lambda self, x: torch.where(x > 0, x, float("-inf")), X)
+    assert traced.golden.eager_errors == (0.0,)
+
+
+class Picky(nn.Module):
+    def forward(self, x):
+        if not torch.compiler.is_compiling():
+            raise ValueError("no eager run")
+        return x + 1
+
+
+def test_refuses_a_failing_run(trace_function):
+    with pytest.raises(
+        TraceError, match="running m eagerly .*ValueError: no eager run"
+    ):
+        trace_function(lambda self, x: self.a(x), X, modules={"a": Picky()})

@@ -1,0 +1,159 @@
+"""Graphs: names, constants, identity operators, unused nodes, and what cannot be packaged."""
+
+import pytest
+import torch
+from torch import nn
+
+from aotpack.errors import TraceError, UnsupportedError
+from aotpack.ir.dtypes import DType
+from aotpack.stages import Ref
+
+X = torch.randn(2, 4)
+
+
+@pytest.mark.parametrize(
+    ("forward", "ops"),
+    [
+        (lambda self, x: x.clone().detach() + 1, ["aten.add.Tensor"]),
+        (lambda self, x: x.to(torch.float32).contiguous().neg(), ["aten.neg.default"]),
+        (lambda self, x: x.half().neg(), ["aten._to_copy.default", "aten.neg.default"]),
+        (lambda self, x: (x.exp(), x.neg())[1], ["aten.neg.default"]),
+        (
+            lambda self, x: x.add_(1) if False else x.exp().add_(1),
+            ["aten.exp.default", "aten.add.Tensor"],
+        ),
+        (
+            lambda self, x: torch.zeros(x.shape[0], device=x.device),
+            ["aten.zeros.default"],
+        ),
+        (
+            lambda self, x: nn.functional.gelu(x, approximate="tanh"),
+            ["aten.gelu.default"],
+        ),
+        (
+            lambda self, x: nn.functional.scaled_dot_product_attention(
+                x[None], x[None], x[None]
+            ),
+            ["aten.unsqueeze.default"] * 3
+            + ["aten.scaled_dot_product_attention.default"],
+        ),
+    ],
+)
+def test_operators(trace_function, forward, ops):
+    assert [node.op for node in trace_function(forward, X).graph.nodes] == ops
+
+
+@pytest.mark.parametrize(
+    ("child", "op"),
+    [
+        (nn.Linear(4, 2), "aten.linear.default"),
+        (nn.LayerNorm(4), "aten.layer_norm.default"),
+        (nn.Conv1d(2, 3, 2), "aten.conv1d.default"),
+        (nn.RMSNorm(4), "aten.rms_norm.default"),
+        (nn.Softmax(-1), "aten.softmax.int"),
+        (nn.GroupNorm(2, 4), "aten.group_norm.default"),
+    ],
+)
+def test_large_operators_stay_whole(trace_function, child, op):
+    graph = trace_function(
+        lambda self, x: self.child(x), X, modules={"child": child}
+    ).graph
+    assert [node.op for node in graph.nodes] == [op]
+
+
+def test_arguments(trace_function):
+    forward = lambda self, x: x.sum(1, keepdim=True, dtype=torch.float64)
+    (node,) = trace_function(forward, X).graph.nodes
+    assert node.args == (Ref("x"), (1,), True)
+    assert node.kwargs == (("dtype", DType.FLOAT64),)
+
+
+def test_several_results(trace_function):
+    graph = trace_function(lambda self, x: x.topk(2)[1], X).graph
+    assert [spec.name for spec in graph.nodes[0].results] == ["topk", "topk.1"]
+    assert graph.outputs == (Ref("topk", 1),)
+
+
+def test_names_do_not_collide(trace_function):
+    graph = trace_function(
+        lambda self, linear: self.linear(linear), X, modules={"linear": nn.Linear(4, 4)}
+    ).graph
+    names = [spec.name for spec in graph.signature.inputs] + [
+        w.name for w in graph.weights
+    ]
+    names += [node.name for node in graph.nodes]
+    assert len(set(names)) == len(names)
+
+
+class Exp(nn.Module):
+    def forward(self, x):
+        return x.exp()
+
+
+def test_source(trace_function):
+    graph = trace_function(lambda self, x: self.a(x), X, modules={"a": Exp()}).graph
+    line = Exp.forward.__code__.co_firstlineno + 1
+    assert str(graph.nodes[0].source) == f"test_graph.py:{line}: return x.exp()"
+
+
+class Counter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("steps", torch.zeros(()))
+
+    def forward(self, x):
+        self.steps.add_(1)
+        return x * self.steps
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (lambda self, x: x.add_(1), "forward changes the input x in place"),
+        (
+            lambda self, x: self.child(x),
+            "forward changes the buffer child.steps in place",
+        ),
+        (
+            lambda self, x: torch.cond(
+                x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,)
+            ),
+            "control flow",
+        ),
+        (
+            lambda self, x: x.to(torch.complex64).real,
+            "an argument has the element type complex64; accepted are bool",
+        ),
+    ],
+)
+def test_refuses(trace_function, forward, message):
+    with pytest.raises(UnsupportedError, match=message):
+        trace_function(forward, X.clone(), modules={"child": Counter()})
+
+
+class Unsupported(nn.Module):
+    def forward(self, x):
+        return x.nonzero(), x.to(torch.complex64)
+
+
+def test_every_problem_is_listed(trace_function):
+    with pytest.raises(UnsupportedError) as caught:
+        trace_function(lambda self, x: self.a(x), X, modules={"a": Unsupported()})
+    place = f"(test_graph.py:{Unsupported.forward.__code__.co_firstlineno + 1}: return x.nonzero()"
+    lines = [line for line in str(caught.value).splitlines() if place in line]
+    assert [line.split(":")[0].strip() for line in lines] == [
+        "aten.nonzero.default",
+        "aten._to_copy.default",
+    ]
+
+
+def test_refuses_no_result(trace_function):
+    with pytest.raises(TraceError, match="forward returns no tensor"):
+        trace_function(lambda self, x: 3, X)
+
+
+def test_refuses_a_complex_input(trace_function):
+    with pytest.raises(
+        UnsupportedError, match="the tensor x has the element type complex64"
+    ):
+        trace_function(lambda self, x: x.real, X.to(torch.complex64))

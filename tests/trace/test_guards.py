@@ -1,0 +1,44 @@
+"""Conditions on sizes beyond ranges: accepted when every admitted size keeps them."""
+
+import pytest
+import torch
+from torch.export import Dim
+
+from aotpack.errors import TraceError
+
+AUTO = {0: Dim.AUTO}
+
+
+def test_equal_sizes_are_one_size(trace_function):
+    traced = trace_function(
+        lambda self, xs, y: xs[0] + xs[1] * y,
+        [torch.randn(6), torch.randn(6)],
+        kwargs={"y": torch.randn(6)},
+        dynamic_shapes={"xs": [AUTO, AUTO], "y": AUTO},
+    )
+    assert len(traced.graph.signature.sizes) == 1
+
+
+@pytest.mark.parametrize(
+    ("forward", "spec", "message"),
+    [
+        (
+            lambda self, x: x.view(-1, 4, 2),
+            AUTO,
+            r"\(\(4\*x_size0\) % 8\) == 0  \(not for x_size0=3\)",
+        ),
+        (
+            lambda self, x: x.view(x.shape[0] // 2, 8),
+            {0: Dim("n", max=64)},
+            r"n = 2\*_n",
+        ),
+        (
+            lambda self, x: x.view(8, 4),
+            {0: Dim("n", max=64)},
+            r"specialized it to be a constant \(8\)",
+        ),
+    ],
+)
+def test_refuses(trace_function, forward, spec, message):
+    with pytest.raises(TraceError, match=message):
+        trace_function(forward, torch.randn(8, 4), dynamic_shapes={"x": spec})

@@ -1,0 +1,130 @@
+"""MODEL files: every accepted form, and one error for each way to get it wrong."""
+
+import textwrap
+
+import pytest
+import torch
+
+from aotpack.errors import TraceError, UsageError
+from aotpack.trace import load_model
+
+HEAD = """
+import torch
+from torch import nn
+"""
+INPUTS = "example_inputs = (torch.zeros(2, 4),)\n"
+MODEL = "model = nn.Linear(4, 4)\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(body, name="my-net.py"):
+        path = tmp_path / name
+        path.write_text(HEAD + textwrap.dedent(body))
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("body", "attr", "positional", "keywords"),
+    [
+        (MODEL + INPUTS, "", 1, []),
+        ("def get_model(): return nn.ReLU()\n" + INPUTS, "", 1, []),
+        (
+            MODEL + "def get_inputs(): return {'input': torch.zeros(2, 4)}\n",
+            "",
+            0,
+            ["input"],
+        ),
+        ("net = nn.ReLU()\n" + INPUTS, ":net", 1, []),
+        ("def make(): return nn.ReLU()\n" + INPUTS, ":make", 1, []),
+    ],
+)
+def test_file(write, body, attr, positional, keywords):
+    loaded = load_model(write(body) + attr)
+    assert (len(loaded.args), list(loaded.kwargs)) == (positional, keywords)
+    assert (loaded.name, loaded.version, loaded.dynamic_shapes) == (
+        "my_net",
+        "0.1.0",
+        None,
+    )
+
+
+def test_what_the_file_says(write):
+    loaded = load_model(
+        write(MODEL + INPUTS + "name='a'; version='2'; dynamic_shapes={'input': {}}")
+    )
+    assert (loaded.name, loaded.version, loaded.dynamic_shapes) == (
+        "a",
+        "2",
+        {"input": {}},
+    )
+
+
+def test_file_imports_its_neighbour(write):
+    write("WIDTH = 4\n", "neighbour_settings.py")
+    load_model(write("from neighbour_settings import WIDTH\n" + MODEL + INPUTS))
+
+
+def test_package(write, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(MODEL + INPUTS, "net_in_package.py")
+    assert load_model("net_in_package:model").name == "net_in_package"
+
+
+def test_saved_program(tmp_path):
+    program = torch.export.export(torch.nn.ReLU(), (torch.zeros(2),))
+    torch.export.save(program, tmp_path / "net.pt2")
+    assert len(load_model(str(tmp_path / "net.pt2")).args) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "attr", "message"),
+    [
+        (INPUTS, "", "it defines no model or get_model; define model"),
+        (MODEL + INPUTS, ":net", "it defines no net; check the name after the colon"),
+        (MODEL, "", "it defines no example inputs"),
+        ("model = 3\n" + INPUTS, "", "model is int; a torch.nn.Module instance"),
+        ("model = nn.ReLU\n" + INPUTS, "", "model is the class ReLU"),
+        (
+            MODEL + "example_inputs = torch.zeros(2)\n",
+            "",
+            "example_inputs is a Tensor; a tuple",
+        ),
+        (
+            "x = 1 / 0\n",
+            "",
+            r"ZeroDivisionError: division by zero\n  at my-net.py:4: x = 1 / 0",
+        ),
+        ("import no_such_thing\n", "", "No module named 'no_such_thing'"),
+        ("import sys; sys.exit(3)\n", "", "SystemExit: 3"),
+        (
+            "def get_model(): return nn.Lin()\n" + INPUTS,
+            "",
+            "at my-net.py:4: def get_model",
+        ),
+        ("model = (\n", "", "SyntaxError"),
+    ],
+)
+def test_refuses(write, body, attr, message):
+    with pytest.raises(TraceError, match=message):
+        load_model(write(body) + attr)
+
+
+@pytest.mark.parametrize("spec", ["no/such.py", "no/such.pt2", "no/such.py:model"])
+def test_refuses_a_missing_file(spec):
+    with pytest.raises(TraceError, match="no such file"):
+        load_model(spec)
+
+
+def test_refuses_a_damaged_program(tmp_path):
+    (tmp_path / "net.pt2").write_bytes(b"not a zip")
+    with pytest.raises(TraceError, match="with torch.export.load"):
+        load_model(str(tmp_path / "net.pt2"))
+
+
+@pytest.mark.parametrize("spec", ["model", "model.onnx", "a b:c", ""])
+def test_refuses_another_form(spec):
+    with pytest.raises(UsageError, match="not understood; model.py, model.py:attr"):
+        load_model(spec)

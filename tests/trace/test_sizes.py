@@ -1,0 +1,79 @@
+"""Symbolic sizes become Ints in the user's names."""
+
+import pytest
+import torch
+from torch.export import Dim
+
+from aotpack.errors import UnsupportedError
+from aotpack.ir.integers import LARGEST_SIZE
+
+N = Dim("n", min=2, max=64)
+X = {"x": {0: N}}
+
+
+@pytest.mark.parametrize(
+    ("forward", "spec", "shapes"),
+    [
+        (lambda self, x: x + 1, X, ["n, 4"]),
+        (lambda self, x: x + 1, {"x": {0: 2 * N}}, ["2*n, 4"]),
+        (lambda self, x: x + 1, {"x": {0: 2 * N - 2}}, ["2*n - 2, 4"]),
+        (lambda self, x: x.reshape(-1), X, ["4*n"]),
+        (lambda self, x: x.new_zeros(x.shape[0] // 2 + 1), X, ["(n//2) + 1"]),
+        (lambda self, x: x.new_zeros(2 * x.shape[0] - 1), X, ["2*n - 1"]),
+        (lambda self, x: x.new_zeros(max(x.shape[0], 8)), X, ["max(8, n)"]),
+        (lambda self, x: x.new_zeros(min(x.shape[0], 8)), X, ["min(8, n)"]),
+        (lambda self, x: x.new_zeros(x.shape[0] ** 2), X, ["n*n"]),
+        (lambda self, x: x.new_zeros(2 + x.shape[0] % 3), X, ["(n%3) + 2"]),
+        (lambda self, x: x + 1, {"x": {0: Dim.AUTO}}, ["x_size0, 4"]),
+        (lambda self, x: x + 1, None, ["6, 4"]),
+    ],
+)
+def test_shapes(trace_function, forward, spec, shapes):
+    signature = trace_function(
+        forward, torch.randn(6, 4), dynamic_shapes=spec
+    ).graph.signature
+    assert [", ".join(map(str, output.shape)) for output in signature.outputs] == shapes
+
+
+@pytest.mark.parametrize(
+    ("dim", "low", "high"),
+    [
+        (Dim("n", min=1, max=9), 1, 9),
+        (Dim("n", max=9), 1, 9),
+        (Dim("n", min=3), 3, LARGEST_SIZE),
+        (Dim.DYNAMIC(min=4, max=8), 4, 8),
+    ],
+)
+def test_ranges(trace_function, dim, low, high):
+    traced = trace_function(
+        lambda self, x: x + 1, torch.randn(6), dynamic_shapes={"x": {0: dim}}
+    )
+    (size,) = traced.graph.signature.sizes
+    assert (size.low, size.high) == (low, high)
+
+
+def test_keyword_as_a_name(trace_function):
+    shapes = {"x": {0: Dim("lambda", max=9)}}
+    traced = trace_function(
+        lambda self, x: x + 1, torch.randn(6), dynamic_shapes=shapes
+    )
+    assert [size.name for size in traced.graph.signature.sizes] == ["lambda_"]
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (
+            lambda self, x: x.nonzero(),
+            r"aten.nonzero.default: a size \(u0\) depends on the data",
+        ),
+        (
+            lambda self, x: x * (1.0 / x.shape[0]),
+            r"aten.mul.Tensor: an argument is computed from a",
+        ),
+        (lambda self, x: (x, x.shape[0]), "result has a number that depends on a size"),
+    ],
+)
+def test_refuses(trace_function, forward, message):
+    with pytest.raises(UnsupportedError, match=message):
+        trace_function(forward, torch.randn(6), dynamic_shapes=X)

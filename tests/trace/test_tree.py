@@ -1,0 +1,88 @@
+"""Structures of arguments and results."""
+
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
+
+import pytest
+import torch
+from transformers.modeling_outputs import BaseModelOutput
+
+from aotpack.errors import TraceError
+from aotpack.stages import Tree
+
+X = torch.randn(2, 4)
+LEAF, NONE = Tree("leaf"), Tree("none")
+Point = namedtuple("Point", ["u", "v"])
+
+
+@dataclass
+class Record:
+    value: torch.Tensor
+    extra: torch.Tensor | None = None
+
+
+torch.export.register_dataclass(Record, serialized_type_name="test_tree.Record")
+
+
+@pytest.mark.parametrize(
+    ("forward", "tree"),
+    [
+        (lambda self, x: x + 1, LEAF),
+        (
+            lambda self, x: [x + 1, (x, None)],
+            Tree("list", (LEAF, Tree("tuple", (LEAF, NONE)))),
+        ),
+        (
+            lambda self, x: {"a": x + 1, "n": 3},
+            Tree("dict", (LEAF, Tree("constant", value=3)), ("a", "n")),
+        ),
+        (lambda self, x: OrderedDict(b=x + 1), Tree("dict", (LEAF,), ("b",))),
+        (lambda self, x: Point(x + 1, x), Tree("object", (LEAF, LEAF), ("u", "v"))),
+        (
+            lambda self, x: Record(x + 1),
+            Tree("object", (LEAF, NONE), ("value", "extra")),
+        ),
+        (
+            lambda self, x: BaseModelOutput(last_hidden_state=x + 1),
+            Tree("object", (LEAF,), ("last_hidden_state",)),
+        ),
+    ],
+)
+def test_result(trace_function, forward, tree):
+    assert trace_function(forward, X).graph.signature.result == tree
+
+
+def test_arguments(trace_function):
+    signature = trace_function(
+        lambda self, xs, n, *, flag, y: xs[0] * n + y["a"] if flag else y["a"],
+        [X, X],
+        2,
+        kwargs={"y": {"a": X}, "flag": True},
+    ).graph.signature
+    assert signature.args == Tree(
+        "tuple", (Tree("list", (LEAF, LEAF)), Tree("constant", value=2))
+    )
+    kwargs = dict(zip(signature.kwargs.keys, signature.kwargs.children, strict=True))
+    assert kwargs == {
+        "y": Tree("dict", (LEAF,), ("a",)),
+        "flag": Tree("constant", value=True),
+    }
+    assert [spec.name for spec in signature.inputs] == ["xs_0", "xs_1", "y_a"]
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (
+            lambda self, x: {1: x + 1},
+            "the result contains a dict without plain text keys",
+        ),
+        (
+            lambda self, x: (x + 1, torch.float32),
+            "torch.dtype'> in output, which is not a known",
+        ),
+    ],
+)
+def test_refuses(trace_function, forward, message):
+    with pytest.raises(TraceError, match=message):
+        trace_function(forward, X)

@@ -1,0 +1,91 @@
+"""Weights leave as bytes: only the used ones, tied ones once, without a copy."""
+
+import pytest
+import torch
+from torch import nn
+
+from aotpack.errors import UnsupportedError
+from aotpack.ir.dtypes import DType
+
+X = torch.randn(2, 4)
+
+
+def test_bytes_share_memory(trace_function):
+    layer = nn.Linear(4, 4)
+    weight, bias = trace_function(
+        lambda self, x: self.a(x), X, modules={"a": layer}
+    ).graph.weights
+    assert (weight.name, weight.shape, weight.dtype) == (
+        "a.weight",
+        (4, 4),
+        DType.FLOAT32,
+    )
+    assert (
+        weight.data.nbytes == 64
+        and weight.data.itemsize == 1
+        and weight.data.c_contiguous
+    )
+    before = bytes(bias.data)
+    with torch.no_grad():
+        layer.bias.add_(1)
+    assert bytes(bias.data) != before
+
+
+def test_transposed_storage_is_row_major(trace_function):
+    layer = nn.Linear(4, 3)
+    layer.weight = nn.Parameter(torch.arange(12.0).view(4, 3).t())
+    graph = trace_function(lambda self, x: self.a(x), X, modules={"a": layer}).graph
+    values = torch.frombuffer(graph.weights[0].data, dtype=torch.float32)
+    assert torch.equal(values, layer.weight.detach().reshape(-1))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.bool, torch.int64])
+def test_buffers(trace_function, dtype):
+    child = nn.Module()
+    child.register_buffer("table", torch.ones(4, dtype=dtype), persistent=False)
+    graph = trace_function(
+        lambda self, x: x * self.a.table, X, modules={"a": child}
+    ).graph
+    (weight,) = graph.weights
+    assert (weight.name, str(weight.dtype)) == (
+        "a.table",
+        str(dtype).removeprefix("torch."),
+    )
+    assert weight.data.nbytes == 4 * dtype.itemsize
+
+
+def test_tied(trace_function):
+    a, b = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+    b.weight = a.weight
+    graph = trace_function(
+        lambda self, x: self.b(self.a(x)), X, modules={"a": a, "b": b}
+    ).graph
+    assert [weight.names for weight in graph.weights] == [("a.weight", "b.weight")]
+
+
+def test_unused_are_left_out(trace_function):
+    modules = {"a": nn.Linear(4, 4), "b": nn.Linear(4, 4)}
+    graph = trace_function(
+        lambda self, x: (self.a(x), self.b(x))[0], X, modules=modules
+    ).graph
+    assert [weight.name for weight in graph.weights] == ["a.weight", "a.bias"]
+
+
+def test_constant_tensor(trace_function):
+    graph = trace_function(
+        lambda self, x: x + torch.tensor([1.0, 2.0, 3.0, 4.0]), X
+    ).graph
+    assert [(w.name, w.shape) for w in graph.weights] == [("lifted_tensor_0", (4,))]
+
+
+def test_refuses_complex(trace_function):
+    child = nn.Module()
+    child.register_buffer("table", torch.ones(4, dtype=torch.complex64))
+    with pytest.raises(
+        UnsupportedError, match=r"the weight a\.table has the element type complex64"
+    ):
+        trace_function(
+            lambda self, x: x + torch.view_as_real(self.a.table).sum(),
+            X,
+            modules={"a": child},
+        )
