@@ -1,12 +1,15 @@
 """The one tree of errors a user can meet. Every other exception is a defect of aotpack."""
 
+from aotpack.runtime.errors import AotpackError, VerifyError
 
-class AotpackError(Exception):
-    """Something the user gave, or the machine lacks, stops the work.
-
-    The message says what was being done, to which thing, what was found, what is accepted,
-    and what to do. ``str(error)`` is complete; no traceback is needed to act on it.
-    """
+__all__ = [
+    "AotpackError",
+    "CompileError",
+    "TraceError",
+    "UnsupportedError",
+    "UsageError",
+    "VerifyError",
+]
 
 
 class UsageError(AotpackError):
@@ -23,7 +26,3 @@ class UnsupportedError(AotpackError):
 
 class CompileError(AotpackError):
     """A kernel could not be compiled; carries the compiler's words and a way to repeat it."""
-
-
-class VerifyError(AotpackError):
-    """A built package gives a wrong answer, or breaks the zero-compile promise."""

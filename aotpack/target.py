@@ -91,7 +91,7 @@ def native_target() -> Target:
 
 
 def device_arch(device: int = 0) -> int | None:
-    """The compute capability the CUDA driver reports for a device, or None without driver or GPU."""
+    """The compute capability the CUDA driver reports for a device; None without driver or GPU."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -111,5 +111,6 @@ def _refuse_unbuilt(text: str, spelling: str) -> None:
     kind = "ptx" if spelling.endswith("+ptx") else spelling[:3]
     if kind in _NOT_BUILT_YET:
         raise UsageError(
-            f"target {text!r} is not built by this version ({_NOT_BUILT_YET[kind]}); {accepted_targets()}"
+            f"target {text!r} is not built by this version ({_NOT_BUILT_YET[kind]});"
+            f" {accepted_targets()}"
         )

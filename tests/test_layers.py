@@ -73,9 +73,9 @@ def layer_faults(path: Path, text: str) -> list[str]:
     return faults
 
 
-def is_layer(name: str) -> bool:
-    """True for a part of aotpack; false for what is merely imported from its ``__init__``."""
-    return name in ALLOWED or name in ("cli", "commands")
+def is_foreign(name: str, allowed: set[str]) -> bool:
+    """True for a part of aotpack outside ``allowed``; names in its ``__init__`` are no parts."""
+    return (name in ALLOWED or name in ("cli", "commands")) and name not in allowed
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -1,1 +1,1 @@
-"""The loop IR: integers (sizes and indices), element types, the op table, nodes, and what reads them."""
+"""The loop IR: integers (sizes and indices), types, the op table, nodes, what reads them."""

@@ -66,7 +66,7 @@ def written_index(member: Member) -> tuple[Int, ...]:
 
 
 def slope(offset: Int, axis: Axis) -> int | None:
-    """The constant step of ``offset`` for a step of ``axis``; 0 if unused, None if not a constant."""
+    """The constant step of ``offset`` for a step of ``axis``; 0 if unused, None if no constant."""
     step: int | None = 0
     for monomial, coefficient in offset.terms:
         if monomial == (axis,):

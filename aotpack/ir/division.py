@@ -7,7 +7,7 @@ from aotpack.ir.integers import Int, Monomial, Quotient, Remainder, _from_terms,
 
 
 def quotient(num: Int, den: Int) -> Int:
-    """``num // den`` (rounding down) for ``den > 0``, simplified with the ranges of the variables."""
+    """``num // den`` (rounding down) for ``den > 0``, simplified with the variables' ranges."""
     _check_divisor(num, den)
     whole, rest = _split(num, den)
     return whole + _proper_quotient(rest, den)
@@ -72,13 +72,13 @@ def _join_pair(
 
 
 def exact_quotient(num: Int, den: Int) -> Int | None:
-    """``num / den`` when the division leaves no rest for every value of the variables, else None."""
+    """``num / den`` when the division leaves no rest for any value of the variables, or None."""
     whole, rest = _split(num, den)
     return whole if rest.constant == 0 else None
 
 
 def _check_divisor(num: Int, den: Int) -> None:
-    low, high = bounds(den)
+    _, high = bounds(den)
     if high <= 0:
         raise ZeroDivisionError(f"{num} divided by {den}")
 
@@ -102,7 +102,7 @@ def _split(num: Int, den: Int) -> tuple[Int, Int]:
 
 
 def _split_by_sum(num: Int, den: Int) -> tuple[Int, Int]:
-    """Divide by a sum such as ``s + 1``: take out multiples of it while its leading term divides."""
+    """Divide by a sum such as ``s + 1``: take out multiples while its leading term divides."""
     lead, coefficient = den.terms[0]
     whole, rest = Int.of(0), num
     for _ in range(len(num.terms)):

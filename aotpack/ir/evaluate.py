@@ -52,10 +52,15 @@ def evaluate(
     sizes: Mapping[str, int],
     precision: Precision = Precision.EXACT,
 ) -> dict[str, Array]:
-    """The outputs by name. bfloat16 buffers are given and returned as float32 arrays."""
+    """The outputs by name. bfloat16 buffers are given and returned as float32 arrays.
+
+    ``weights`` are those that are not packed of others; what the program does not use is ignored.
+    """
     machine = _Machine(program, dict(sizes), precision)
-    for name, array in {**weights, **inputs}.items():
-        machine.store_whole(name, array)
+    packed = {p.name: np.concatenate([weights[part] for part in p.parts]) for p in program.packed}
+    for name, array in {**weights, **packed, **inputs}.items():
+        if name in program.buffers:
+            machine.store_whole(name, array)
     with np.errstate(all="ignore"):
         for operation in program.operations:
             machine.run(operation)
@@ -71,7 +76,7 @@ def round_bfloat16(array: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The values of axes as arrays of one grid; loads matter only where ``live`` (None: anywhere)."""
+    """The values of axes as arrays of one grid; loads matter where ``live`` (None: anywhere)."""
 
     names: Mapping[str, Array | int]
     shape: tuple[int, ...]

@@ -71,7 +71,7 @@ def known_one(value: Number) -> bool:
 
 
 def typical(value: Number) -> int:
-    """A size to reckon with in cost models: the geometric middle of each variable's range (C:L11)."""
+    """A size to reckon with in cost models: the middle of each variable's range (C:L11)."""
     expression = Int.of(value)
     middles = {
         leaf.name: max(1, math.isqrt(max(1, leaf.low) * leaf.high))

@@ -50,9 +50,8 @@ def _fold_constants(value: Apply) -> Value:
     operands = [np.asarray(arg.value, arg.dtype.facts.numpy) for arg in constants]
     result = OPS[value.op].compute(operands, np.dtype(value.dtype.facts.numpy))
     number = result.item()
-    return Const(
-        number if number == number else float("nan"), value.dtype
-    )  # one NaN of either sign
+    is_nan = number != number  # whose sign depends on the processor
+    return Const(float("nan") if is_nan else number, value.dtype)
 
 
 # --- integers ----------------------------------------------------------------------------------
@@ -151,9 +150,9 @@ def _fold_where(value: Apply) -> Value | None:
         return condition
     if a is _FALSE and b is _TRUE:
         return fold(Apply("logical_not", (condition,), DType.BOOL))
-    if isinstance(b, Guarded) and _are_opposite(condition, b.condition):
-        if isinstance(b.value, (Const, IndexValue)):
-            return fold(Apply("where", (condition, a, b.value), value.dtype))
+    if isinstance(b, Guarded) and isinstance(b.value, (Const, IndexValue)):
+        opposite = _are_opposite(condition, b.condition)
+        return fold(Apply("where", (condition, a, b.value), value.dtype)) if opposite else None
     return _merge_first(condition, a, b)
 
 
@@ -181,7 +180,7 @@ def _merge_first(condition: Value, a: Value, b: Value) -> Value | None:
 
 
 def _first_of(condition: Value) -> tuple[Axis, bool] | None:
-    """``(axis, True)`` for a condition that means ``axis == 0``, ``(axis, False)`` for its negation."""
+    """``(axis, True)`` for a condition meaning ``axis == 0``; False for its negation."""
     if not isinstance(condition, Apply) or condition.op not in _DECISIONS:
         return None
     a, b = map(_index, condition.args)

@@ -195,7 +195,7 @@ class Int(metaclass=Interned):
         return tuple(found)
 
     def map_leaves(self, change: Callable[[Atom], Int | None]) -> Int:
-        """Rebuild with each leaf replaced by ``change(leaf)``; None keeps it. ``self`` if unchanged."""
+        """Replace each leaf by ``change(leaf)``; None keeps it. ``self`` if unchanged."""
         total: list[tuple[Monomial, int]] = []
         changed = False
         for monomial, coefficient in self.terms:

@@ -25,8 +25,9 @@ class Monoid:
     ``states`` and ``results`` name the types, "same" standing for the argument's; ``identity`` has
     one of "low", "high" (the ends of the type) or a number for each state. ``lift`` takes the
     element and its flat position in the reduced axes. Texts: ``lift_triton`` uses ``{0}``,
-    ``{index}`` (int64) and ``{type}`` (of the element), ``finalise_triton`` the states ``{0}``...; ``combine_triton`` is the
-    source of ``combine_<name>(a0, ..., b0, ...)``, a jit function for blocks and for single pairs;
+    ``{index}`` (int64) and ``{type}`` (of the element), ``finalise_triton`` the states ``{0}``...;
+    ``combine_triton`` is the source of ``combine_<name>(a0, ..., b0, ...)``, a jit function for
+    blocks and for single pairs;
     ``block_triton`` reduces a block along ``{axis}`` better than ``tl.reduce``, for kinds of type
     it is there for.
     """
@@ -172,7 +173,7 @@ def _simple_monoids() -> list[Monoid]:
 
 
 def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Monoid:
-    """The extreme element's position: NaN before all numbers; of equals the first, or the latest."""
+    """The extreme element's position: NaN before numbers; of equals the first, or the latest."""
     sign = ">" if largest else "<"
     tie = ">" if latest else "<"
 

@@ -1,11 +1,11 @@
 """The loop IR. A Program is a straight line of operations over buffers, each written once (SSA).
 
     program   = inputs weights operation* outputs
-    operation = Pointwise(target, axes, value, index)          # target[index] = value, for all axes
-              | Reduction(targets, axes, inner, kind, args)    # targets[axes] = kind over inner of args
-              | Scan(targets, axes, along, kind, args)         # targets[axes] = kind of all up to along
-              | Matmul(target, batch, m, n, k, lhs, rhs)       # target[*batch, m, n] = sum_k lhs * rhs
-              | Attention(target, ..., query, key, value, ...) # target[b, h, i, e], softmax over j
+    operation = Pointwise(target, axes, value, index)        # target[index] = value, for all axes
+              | Reduction(targets, axes, inner, kind, args)  # targets[axes] = kind of args over inner
+              | Scan(targets, axes, along, kind, args)       # targets[axes] = kind up to along
+              | Matmul(target, batch, m, n, k, lhs, rhs)     # target[batch, m, n] = sum of products
+              | Attention(target, ..., query, key, value...) # target[b, h, i, e], softmax over j
     value     = Const | IndexValue(Int) | Load(buffer, Int*) | Apply(op, value*)
               | Guarded(condition, value, otherwise)           # loads of value only where condition
 An Int (``ir/integers.py``) may use the axes of its operation, the sizes of the model, and loaded
@@ -77,7 +77,7 @@ class Apply(_Printed, metaclass=Interned):
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Guarded(_Printed, metaclass=Interned):
-    """``value`` where ``condition`` holds, else ``otherwise``; value's loads happen only there (C:E23).
+    """``value``, and its loads, where ``condition`` holds, else ``otherwise`` (C:E23).
 
     The condition is a bool value. Used where an index may leave its buffer: pad, cat, diagonal.
     """
@@ -109,7 +109,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Pointwise:
-    """``target[index] = value`` for every point of ``axes``; distinct points write distinct elements.
+    """``target[index] = value`` for every point of ``axes``; each writes an element of its own.
 
     ``index`` is usually the axes themselves. Elements no point writes are undefined.
     """
@@ -123,7 +123,7 @@ class Pointwise:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """``targets[axes] = finalise(combine(lift(args) over inner))``, ``kind`` of ``ir/monoids.py``."""
+    """``targets[axes] = finalise(combine(lift(args) over inner))``, a kind of ``ir/monoids.py``."""
 
     targets: tuple[str, ...]
     axes: tuple[Axis, ...]
@@ -135,7 +135,7 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """``targets[axes]`` = the monoid's value over all positions up to and with ``along``, one of axes."""
+    """``targets[axes]`` = the monoid over all positions up to and with ``along``, one of axes."""
 
     targets: tuple[str, ...]
     axes: tuple[Axis, ...]
@@ -149,7 +149,7 @@ class Scan:
 class Matmul:
     """``target[*batch, m, n] = sum over k of lhs * rhs``, accumulated wide, rounded once.
 
-    ``lhs`` is a value over batch, m, k; ``rhs`` over batch, k, n: the load slots (C:I, section 2.10).
+    ``lhs`` is a value over batch, m, k; ``rhs`` over batch, k, n: the load slots (C:I).
     Both are rounded to ``operand`` before they are multiplied; the result has its accumulator type.
     """
 
@@ -173,7 +173,7 @@ class Attention:
     """``target[b, h, i, e] = sum_j softmax_j(scale * sum_d query * key + bias) * value``.
 
     ``query`` is a value over b, h, i, d; ``key`` over b, h, j, d; ``value`` over b, h, j, e.
-    ``bias`` (added, in logits) and ``mask`` (bool, True = attend) are values over b, h, i, j or None;
+    ``bias`` (added, in logits) and ``mask`` (bool, True = attend) are values over b, h, i, j;
     ``causal`` keeps j <= i. A row without any allowed j gives zeros. The factors of both products
     are rounded to ``operand``; logits, softmax and sums are in its accumulator type.
     """
@@ -205,7 +205,7 @@ Operation = Union[Pointwise, Reduction, Scan, Matmul, Attention]
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A tensor in memory: its elements are addressed by logical index; strides come with the schedule."""
+    """A tensor in memory, addressed by logical index; strides come with the schedule."""
 
     name: str
     dtype: DType
@@ -217,7 +217,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A weight that is others laid end to end in memory, along the first dimension; no copy is made."""
+    """A weight that is others laid end to end in memory, along the first dimension."""
 
     name: str
     parts: tuple[str, ...]

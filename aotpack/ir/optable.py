@@ -1,7 +1,7 @@
 """The elementwise operators: arity, type rule, exact meaning in numpy, and Triton text by type.
 
-One table drives rendering, constant folding, the evaluator and the generated test matrix. Texts have
-``{0}``, ``{1}``, ``{2}`` for operands (names of temporaries, or literals but not only literals),
+One table drives rendering, constant folding, the evaluator and the generated test matrix. Texts
+have ``{0}``, ``{1}``, ``{2}`` for operands (names of temporaries; literals too, but not all),
 ``{type}`` for the Triton type of the result and ``{bits}`` for the width of the operands.
 """
 
@@ -27,8 +27,8 @@ class OpInfo:
 
     ``result``: "same" as the operands, "bool", or "given" by the node. ``texts`` is keyed by the
     operand's dtype or kind of dtype; a missing key means that the operator has no such form.
-    ``fast_texts`` are cheaper and within ``FAST_ULP`` of float16's last place: good enough where the
-    result ends up in 16 bits. ``ulp`` bounds the error of ``texts`` in the type's own last place.
+    ``fast_texts`` are cheaper and within ``FAST_ULP`` of float16's last place: good enough where
+    the result ends up in 16 bits. ``ulp`` bounds the error of ``texts`` in the type's last place.
     """
 
     name: str
@@ -57,7 +57,7 @@ class OpInfo:
     def triton(
         self, operands: Sequence[str], operand: DType, dtype: DType, *, fast: bool = False
     ) -> str:
-        """Triton text for operands of type ``operand`` (of ``where``: the arms') giving ``dtype``."""
+        """Triton text for operands of type ``operand`` (where: its arms) giving ``dtype``."""
         text = _choose(self.fast_texts, operand) if fast else None
         text = text or _choose(self.texts, operand)
         if text is None:

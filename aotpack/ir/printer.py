@@ -92,7 +92,7 @@ def _one(value: Value, done: Mapping[Value, tuple[str, int]]) -> tuple[str, int]
     match value:
         case Const():
             text = repr(value.value)
-            return (text if value.dtype in _NATURAL else f"{value.dtype}({text})"), _ATOM
+            return (text if value.dtype in _NATURAL else f"{text}:{value.dtype}"), _ATOM
         case IndexValue():
             return f"{value.dtype}({value.index})", _ATOM
         case Load():
@@ -114,8 +114,9 @@ def _apply(value: Apply, operand: Callable[[Value, int], str]) -> tuple[str, int
         (arg,) = args
         text = operand(arg, _UNARY)
         return _PREFIX[value.op] + (f"({text})" if isinstance(arg, Const) else text), _UNARY
-    name = str(value.dtype) if value.op == "cast" else value.op
-    return f"{name}({', '.join(operand(arg, _CHOICE) for arg in args)})", _ATOM
+    if value.op == "cast":
+        return f"{operand(args[0], _ATOM)}.to({value.dtype})", _ATOM
+    return f"{value.op}({', '.join(operand(arg, _CHOICE) for arg in args)})", _ATOM
 
 
 def element(buffer: str, index: Iterable[object]) -> str:
@@ -172,8 +173,8 @@ def _body(operation: Operation, text: Callable[[Value], str]) -> list[str]:
 
 def _factor(value: Value, text: Callable[[Value], str]) -> str:
     shown = text(value)
-    simple = isinstance(value, (Load, Const, IndexValue)) or shown.isidentifier()
-    return shown if simple else f"({shown})"
+    compound = isinstance(value, Guarded) or (isinstance(value, Apply) and value.op in _INFIX)
+    return f"({shown})" if compound and not shown.isidentifier() else shown
 
 
 def _attention(operation: Attention, text: Callable[[Value], str]) -> list[str]:
@@ -211,7 +212,9 @@ def program_text(program: Program, notes: Mapping[int, str] | None = None) -> st
     """The whole program. ``notes`` are remarks under operations, by their position."""
     lines = [f"size {size} in [{size.low}, {size.high}]" for size in program.sizes]
     lines += [f"input {_declared(program.buffers, name)}" for name in program.inputs]
-    lines += [f"weight {_declared(program.buffers, name)}" for name in program.weights]
+    packed = {each.name: f" = {' ++ '.join(each.parts)}" for each in program.packed}
+    for name in program.weights:
+        lines.append(f"weight {_declared(program.buffers, name)}{packed.get(name, '')}")
     for position, operation in enumerate(program.operations):
         lines += ["", *(_declared(program.buffers, name) for name in targets(operation))]
         lines.append(operation_text(operation))

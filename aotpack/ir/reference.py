@@ -1,7 +1,7 @@
 """What each elementwise operator means: numpy functions on arrays, in the type of their operands.
 
-Accuracy is numpy's; where numpy has no such function, it is computed in float64 and rounded. Integer
-results wrap. Used by the evaluator, by constant folding and by the tests of the op table.
+Accuracy is numpy's; where numpy has no such function, it is computed in float64 and rounded.
+Integer results wrap. Used by the evaluator, by constant folding and by the tests of the op table.
 """
 
 import math

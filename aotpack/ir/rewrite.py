@@ -1,4 +1,4 @@
-"""The one rewriting engine: rebuild values bottom-up; what does not change stays the same object."""
+"""The one rewriting engine: rebuild values bottom-up; the unchanged stays the same object."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """What scheduling decides: which operations share a kernel, on which tiles, with which memory.
 
 A Schedule is a list of kernels in launch order. A kernel has a few axes of its own; each member
-operation is bound to them: its axes are expressions in the kernel's axes (C:A9, S: simplification 2).
+operation is bound to them: its axes are expressions in the kernel's axes (C:A9).
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class PointwiseTile:
 
 @dataclass(frozen=True, slots=True)
 class ReductionTile:
-    """``x`` rows by ``r`` columns a block; ``persistent`` when ``r`` covers the whole row (C:B16)."""
+    """``x`` rows by ``r`` columns a block; ``persistent`` when ``r`` covers a row (C:B16)."""
 
     x: int
     r: int
@@ -106,7 +106,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """An intermediate lives from launch ``first`` to launch ``last``; ``storage`` is whose memory it uses."""
+    """An intermediate lives from launch ``first`` to ``last`` in the memory of ``storage``."""
 
     buffer: str
     storage: str

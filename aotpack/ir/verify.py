@@ -1,13 +1,13 @@
-"""What makes a Program legal: one ``check_<property>`` for each invariant; each raises InvalidProgram.
+"""What makes a Program legal: one ``check_<property>`` for each invariant.
 
-A program that fails here is a defect of aotpack, never of the user's model.
+Each raises InvalidProgram: a defect of aotpack, never of the user's model.
 """
 
 from collections.abc import Callable, Iterator
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import known_le, known_lt
-from aotpack.ir.integers import Axis, Indirect, Int, Var
+from aotpack.ir.integers import Axis, Indirect, Int, Var, total
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
     Apply,
@@ -34,7 +34,7 @@ from aotpack.ir.printer import program_text
 
 
 class InvalidProgram(Exception):
-    """An invariant of the IR is broken. The text is the program, the complaint under its operation."""
+    """An invariant of the IR is broken. Its text is the program, marked under the operation."""
 
     def __init__(self, program: Program, position: int | None, message: str) -> None:
         notes = {} if position is None else {position: message}
@@ -90,6 +90,20 @@ def check_defined_before_use(program: Program) -> None:
         defined.update(targets(operation))
 
 
+def check_packed(program: Program) -> None:
+    """A packed weight is a weight, and as long as its parts together, which have its type."""
+    for packed in program.packed:
+        names = [name for name in (packed.name, *packed.parts) if name not in program.weights]
+        if names or not packed.parts:
+            message = f"{packed.name} is packed of {packed.parts}: {names} are no weights"
+            raise InvalidProgram(program, None, message)
+        whole, *parts = (program.buffers[name] for name in (packed.name, *packed.parts))
+        length = total(part.shape[0] for part in parts)
+        same = all((p.dtype, p.shape[1:]) == (whole.dtype, whole.shape[1:]) for p in parts)
+        if not same or length is not whole.shape[0]:
+            raise InvalidProgram(program, None, f"{whole} is not {', '.join(map(str, parts))}")
+
+
 # --- axes and indices --------------------------------------------------------------------------
 
 
@@ -141,7 +155,8 @@ def check_index_bounds(program: Program) -> None:
         for name, index in _accesses(operation, unguarded=True):
             buffer = program.buffers[name]
             for part, extent in zip(index, buffer.shape, strict=True):
-                if known_lt(part, 0) or (known_le(extent, part) and not known_le(extent, 0)):
+                outside = known_lt(part, 0) or known_le(extent, part)
+                if outside and not known_le(extent, 0):
                     message = f"index {part} is outside [0, {extent}) of {buffer}"
                     raise InvalidProgram(program, position, message)
 
@@ -206,6 +221,7 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
     check_declared,
     check_single_writer,
     check_defined_before_use,
+    check_packed,
     check_axis_names,
     check_axes_used,
     check_scan_axis,

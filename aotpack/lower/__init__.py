@@ -1,4 +1,4 @@
-"""Graph -> Program: every operator call becomes one loop operation, or a few. One file per family."""
+"""Graph -> Program: each operator call becomes one loop operation, or a few. A file per family."""
 
 from aotpack.lower.program import lower
 

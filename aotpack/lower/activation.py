@@ -1,4 +1,4 @@
-"""Elementwise operators composed of several of the op table: activations, interpolation, fused forms.
+"""Activations: elementwise operators composed of several of the op table.
 
 Each function maps values to a value; ``elementwise`` loads its first arguments, broadcast and in
 the result's compute type, and passes the rest as they are.

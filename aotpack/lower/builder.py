@@ -7,7 +7,7 @@ from aotpack.stages import Graph, GraphNode, Ref
 
 
 class Builder:
-    """Collects what lowering makes of one graph. A ``Ref`` names a buffer from its declaration on."""
+    """Collects what lowering makes of a graph. A ``Ref`` names a buffer once it is declared."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph

@@ -68,7 +68,7 @@ def arange_start(c: Context, start: Scalar, end: Scalar, *, dtype: Arg = None) -
 def arange_step(
     c: Context, start: Scalar, end: Scalar, step: Scalar = 1, *, dtype: Arg = None
 ) -> None:
-    """``start + step * i``: an index where all are integers, else arithmetic in the result's type."""
+    """``start + step * i``: an index where both are integers, else in the result's type."""
     common = result_dtype(c)
 
     def value(index: Index) -> Value:

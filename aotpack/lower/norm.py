@@ -1,4 +1,4 @@
-"""Normalisations: statistics by one reduction, kept in float32 or float64, and the elementwise rest."""
+"""Normalisations: statistics by one reduction, in float32 or float64, and an elementwise rest."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
@@ -91,7 +91,7 @@ def rms_norm(
     weight: Ref | None = None,
     eps: float | None = None,
 ) -> None:
-    """Without ``eps``, that of the compute type. A second result is the inverse root mean square."""
+    """Without ``eps``, the compute type's. A second result is the inverse root mean square."""
     fused = len(c.node.results) == 2
     reduced = _trailing(c, input, len(normalized_shape), keepdim=fused)
     wide = c.dtype(input).compute

@@ -57,10 +57,11 @@ def _refusal(graph: Graph, refused: list[tuple[GraphNode, str]]) -> str:
     kinds: dict[tuple[str, str], list[GraphNode]] = {}
     for node, reason in refused:
         kinds.setdefault((node.op, reason), []).append(node)
-    lines = [
+    head = (
         f"lowering {graph.signature.name!r}: {len(refused)} of {len(graph.nodes)} operator calls "
         f"cannot be lowered ({len(LOWERINGS)} operators can):"
-    ]
+    )
+    lines = [head]
     for (operator, reason), nodes in kinds.items():
         count = "1 call" if len(nodes) == 1 else f"{len(nodes)} calls"
         lines.append(f"  {operator} ({count}): {reason}")

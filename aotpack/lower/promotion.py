@@ -22,7 +22,7 @@ def number_type(number: object) -> DType:
 
 
 def result_type(operands: Iterable[Operand]) -> DType:
-    """The common type: a weaker operand only matters if its category (bool, int, float) is higher."""
+    """The common type: weaker operands matter only where their category is higher."""
     best: dict[str, DType] = {}
     for operand in operands:
         known = best.get(operand.strength)
@@ -30,7 +30,7 @@ def result_type(operands: Iterable[Operand]) -> DType:
     found: DType | None = None
     for strength in ("tensor", "zero-dim", "number"):
         weaker = best.get(strength)
-        if found is None or weaker is not None and _category(weaker) > _category(found):
+        if found is None or (weaker is not None and _category(weaker) > _category(found)):
             found = weaker
     if found is None:
         raise ValueError("no operands to find a common type of")

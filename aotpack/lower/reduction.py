@@ -1,4 +1,4 @@
-"""Reductions over dimensions: one Reduction, and a Pointwise where more has to be done to the result."""
+"""Reductions over dimensions: a Reduction, and a Pointwise where its result is not yet the end."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -14,7 +14,7 @@ WITHOUT_MEANING = frozenset({"memory_format", "non_blocking", "pin_memory", "dev
 
 
 class CannotLower(Exception):
-    """One operator call has no lowering; the text is the reason. ``program.lower`` collects them."""
+    """One operator call has no lowering; the text is the reason. ``lower`` collects them."""
 
 
 def lowering(*operators: str) -> Callable[[Handler], Handler]:

@@ -1,5 +1,6 @@
 """Making values: constants, casts, operators. Everything is folded as it is made."""
 
+import math
 import struct
 
 from aotpack.ir.dtypes import DType
@@ -10,6 +11,9 @@ from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Value
 from aotpack.ir.optable import OPS
 from aotpack.ir.rewrite import as_index
 from aotpack.lower.registry import CannotLower
+
+# From here on numbers round to infinity.
+OVERFLOW = {DType.FLOAT16: 65520.0, DType.BFLOAT16: (2 - 2.0**-8) * 2.0**127}
 
 
 def constant(number: Int | bool | float, dtype: DType) -> Value:
@@ -32,18 +36,15 @@ def _wrap(number: int, dtype: DType) -> int:
 
 def rounded(number: float, dtype: DType) -> float:
     """A float as ``dtype`` holds it, for 16-bit types; others are left to the constant itself."""
-    if number != number or number in (float("inf"), float("-inf")):
+    if not math.isfinite(number) or dtype not in OVERFLOW:
         return number
+    if abs(number) >= OVERFLOW[dtype]:
+        return math.copysign(math.inf, number)
     if dtype is DType.FLOAT16:
-        limit = 65520.0
-        if abs(number) >= limit:
-            return float("inf") if number > 0 else float("-inf")
         return float(struct.unpack("<e", struct.pack("<e", number))[0])
-    if dtype is DType.BFLOAT16:
-        bits = struct.unpack("<I", struct.pack("<f", number))[0]
-        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
-        return float(struct.unpack("<f", struct.pack("<I", bits))[0])
-    return number
+    bits = struct.unpack("<I", struct.pack("<f", number))[0]
+    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
 
 
 def cast(value: Value, dtype: DType) -> Value:

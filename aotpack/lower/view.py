@@ -112,7 +112,7 @@ def movedim(
 
 
 def slice_start(start: Scalar | None, size: Int) -> Int:
-    """Where a slice begins: negative starts count from the end, and all are clamped to the dimension."""
+    """Where a slice begins: negative starts count from the end; all are clamped."""
     begin = Int.of(0 if start is None else whole(start))
     if known_lt(begin, 0):
         begin = begin + size

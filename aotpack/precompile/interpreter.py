@@ -19,6 +19,7 @@ from triton.runtime import interpreter as triton_interpreter
 from triton.runtime.jit import JITFunction
 
 from aotpack.ir.dtypes import DType
+from aotpack.precompile import bfloat16
 from aotpack.precompile.kernel_module import load_module
 from aotpack.precompile.libdevice import HostLibdevice
 from aotpack.precompile.reduction import associative_scan, reduce
@@ -121,7 +122,9 @@ class InterpreterDevice:
         )
         return HostKernel(kernel.name, interpretable(binary.symbol, code.decode()), types)
 
-    def executor(self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]") -> Callable[[int], None]:
+    def executor(
+        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]"
+    ) -> Callable[[int], None]:
         """A function that runs all steps, each with what its cells hold then."""
 
         def issue(stream: int) -> None:
@@ -217,10 +220,19 @@ def _interpreted_language(function: Callable[..., None]) -> Iterator[None]:
         for user in (function, library[0][2]):  # kernels see tl, the library sees tl.core
             scope = triton_interpreter._patch_lang(user)
             scopes.callback(scope.restore)
-        for place, name, form in library:
+        for place, name, form in (*library, *bfloat16.replacements()):
             scope.set_attr(place, name, form)
         for place in (tl, tl.core):
             scope.set_attr(place, "reduce", reduce)
             scope.set_attr(place, "associative_scan", associative_scan)
         scope.set_attr(tl.tensor, "__index__", lambda tensor: int(tensor.handle.data.item()))
+        scope.set_attr(triton_interpreter.interpreter_builder, "create_dot", _widened_dot)
         yield
+
+
+def _widened_dot(a: Any, b: Any, *rest: Any) -> Any:
+    """A product of blocks. Triton's interpreter keeps bfloat16 as bits and would multiply these."""
+    builder = triton_interpreter.interpreter_builder
+    if a.dtype.scalar == tl.bfloat16:
+        a, b = builder.cast_impl(a, tl.float32), builder.cast_impl(b, tl.float32)
+    return triton_interpreter.InterpreterBuilder.create_dot(builder, a, b, *rest)

@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import TypeAlias
 
 from aotpack.precompile.messages import read_answer, write_request
 from aotpack.precompile.request import Request
@@ -55,7 +55,7 @@ class _Worker:
         folder.mkdir()
         self.folder, self.waiting, self.done = folder, waiting, done
         self.stopped = False
-        self.errors: IO[bytes] = tempfile.TemporaryFile()
+        self.errors = folder / "errors.txt"
         self.process: subprocess.Popen[str] = self._launch()
         self.thread = threading.Thread(target=self._feed, daemon=True)
         self.thread.start()
@@ -70,21 +70,22 @@ class _Worker:
         """Wait until process and thread are gone."""
         self.thread.join()
         self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self.errors):
+        for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
 
     def _launch(self) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, "-m", "aotpack.precompile.worker", "--serve"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            text=True,
-            env=worker_environment(self.folder),
-            start_new_session=True,
-        )
+        with self.errors.open("w") as errors:
+            return subprocess.Popen(
+                [sys.executable, "-m", "aotpack.precompile.worker", "--serve"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=worker_environment(self.folder),
+                start_new_session=True,
+            )
 
     def _feed(self) -> None:
         while not self.stopped:
@@ -106,13 +107,12 @@ class _Worker:
         if line:
             return read_answer(line)
         status = self.process.wait()
-        self.errors.seek(0)
-        words = self.errors.read().decode(errors="replace").strip()
+        words = self.errors.read_text(errors="replace").strip()
         return f"the compiling process ended with status {status}\n{words}"
 
 
 def worker_environment(folder: Path) -> dict[str, str]:
-    """The parent's environment, less compiler settings but tool paths, plus what fixes the bytes."""
+    """The parent's environment less compiler settings (tool paths stay), plus what fixes bytes."""
     kept = {
         name: value
         for name, value in os.environ.items()

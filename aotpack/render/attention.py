@@ -8,7 +8,7 @@ from aotpack.ir.nodes import Attention
 from aotpack.ir.schedule import AttentionTile, Kernel, Schedule
 from aotpack.render.contexts import AttentionContext
 from aotpack.render.emitter import Emitter, Frame
-from aotpack.render.epilogue import batch_numbers, render_epilogue
+from aotpack.render.epilogue import batch_names, batch_numbers, render_epilogue
 from aotpack.render.matmul import precision
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
@@ -113,7 +113,7 @@ def _frame(o: Attention, tile: AttentionTile, names: dict[Axis, str]) -> Frame:
         for axis, name in names.items()
         if not known_multiple(axis.extent, blocks[axis])
     }
-    named = {o.batch: o.batch.name, o.head: o.head.name} | names
+    named = batch_names((o.batch, o.head)) | names
     return Frame(named, masks, tuple((axis, blocks[axis]) for axis in names))
 
 

@@ -23,14 +23,20 @@ def render_epilogue(kernel: Kernel, shop: Workshop, axes: tuple[Axis, ...]) -> t
     return tuple(shop.root.lines())
 
 
+def batch_names(axes: tuple[Axis, ...]) -> dict[Axis, str]:
+    """What batch axes are called in templates, whatever the operation calls them."""
+    return {axis: f"g{number}" for number, axis in enumerate(axes)}
+
+
 def batch_numbers(axes: tuple[Axis, ...], name: str) -> tuple[tuple[str, str], ...]:
     """How each batch axis follows from the flat batch number called ``name``, as text."""
+    names = batch_names(axes)
     numbers: list[tuple[str, str]] = []
     below = Int.of(1)
     for position, axis in reversed(list(enumerate(axes))):
         text = name if below.constant == 1 else f"{name} // {operand(below)}"
         if position > 0:
             text = f"{text} % {operand(axis.extent)}"
-        numbers.append((axis.name, text))
+        numbers.append((names[axis], text))
         below = below * axis.extent
     return tuple(reversed(numbers))

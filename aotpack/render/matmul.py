@@ -7,7 +7,7 @@ from aotpack.ir.nodes import Matmul, Value
 from aotpack.ir.schedule import Kernel, MatmulTile, Schedule
 from aotpack.render.contexts import MatmulContext
 from aotpack.render.emitter import Frame
-from aotpack.render.epilogue import batch_numbers, render_epilogue
+from aotpack.render.epilogue import batch_names, batch_numbers, render_epilogue
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
 
@@ -50,7 +50,7 @@ def matmul_context(
         n_masked=anchor.n in frame.masks,
         k_masked=anchor.k in lhs_frame.masks,
         group=tile.group,
-        batch=batch_numbers(anchor.batch, "batch"),
+        batch=batch_numbers(anchor.batch, "batch_number"),
         setup=(*lhs_setup, *rhs_setup),
         body=(*lhs_body, *rhs_body),
         lhs=lhs,
@@ -73,7 +73,7 @@ def _frame(anchor: Matmul, tile: MatmulTile, names: dict[Axis, str]) -> Frame:
         for axis, name in names.items()
         if not known_multiple(axis.extent, blocks[axis])
     }
-    named = {axis: axis.name for axis in anchor.batch} | names
+    named = batch_names(anchor.batch) | names
     return Frame(named, masks, tuple((axis, blocks[axis]) for axis in names))
 
 

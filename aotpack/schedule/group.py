@@ -82,7 +82,9 @@ def linear(axes: tuple[Axis, ...], values: Binding) -> Int:
 
 
 def digits(axes: tuple[Axis, ...], position: Int) -> dict[Axis, Int]:
-    """Inverse of ``linear`` for a position within the extents (C:A2-A3)."""
+    """Inverse of ``linear`` for a position within the extents (C:A2-A3); zeros if there is none."""
+    if any(axis.extent.constant == 0 for axis in axes):
+        return dict.fromkeys(axes, Int.of(0))
     found: dict[Axis, Int] = {}
     below = Int.of(1)
     for number, axis in reversed(list(enumerate(axes))):

@@ -4,7 +4,6 @@ Ranges come from the exported program. Sizes start at 1, because export itself a
 dynamic size is 0; a size without an upper bound ends at ``LARGEST_SIZE`` (2**31 - 1).
 """
 
-import keyword
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -16,6 +15,7 @@ from torch.export import Dim, ExportedProgram
 
 from aotpack.errors import UnsupportedError
 from aotpack.ir.integers import LARGEST_SIZE, Int, Var, maximum, minimum, product, total
+from aotpack.ir.names import safe_size_name
 from aotpack.trace.dynamic import LeafSpec
 
 _FUNCTIONS: dict[str, Callable[..., Int]] = {
@@ -115,8 +115,7 @@ def _named_axes(spec: Any) -> list[tuple[int, str]]:
 
 def _variable(name: str, bounds: Any) -> Var:
     high = int(bounds.upper) if bounds.upper.is_Integer else LARGEST_SIZE
-    safe = name + "_" if keyword.iskeyword(name) else name
-    return Var(safe, max(1, int(bounds.lower)), min(high, LARGEST_SIZE))
+    return Var(safe_size_name(name), max(1, int(bounds.lower)), min(high, LARGEST_SIZE))
 
 
 def _symbols(size: int | torch.SymInt) -> list[str]:

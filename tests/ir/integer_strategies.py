@@ -11,10 +11,10 @@ from aotpack.ir.integers import Axis, Int, Var, maximum, minimum
 Point = Mapping[str, int]
 S = Var("s", 1, 5)
 T = Var("t", 2, 4)
-I = Axis("i", Int.of(S))
+ROW = Axis("i", Int.of(S))
 J = Axis("j", Int.of(T))
 K = Axis("k", Int.of(6))
-L = Axis("l", Int.of(S) * T)
+FLAT = Axis("l", Int.of(S) * T)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def number(value: int) -> Pair:
     return Pair(Int.of(value), lambda point: value)
 
 
-LEAVES = st.sampled_from([leaf(atom) for atom in (S, T, I, J, K, L)])
+LEAVES = st.sampled_from([leaf(atom) for atom in (S, T, ROW, J, K, FLAT)])
 NUMBERS = st.integers(-7, 7).map(number)
 DIVISORS = st.sampled_from(
     [number(n) for n in (1, 2, 3, 4, 6, 12)]
@@ -89,7 +89,7 @@ def _grow(smaller: st.SearchStrategy[Pair]) -> st.SearchStrategy[Pair]:
 def mixed_radix(strides: tuple[Pair, Pair]) -> Pair:
     """``i*a*b + j*b + k``-like sums: what reshapes make."""
     high, low = strides
-    total = combine("*", leaf(I), combine("*", high, low))
+    total = combine("*", leaf(ROW), combine("*", high, low))
     total = combine("+", total, combine("*", leaf(J), low))
     return combine("+", total, leaf(K))
 

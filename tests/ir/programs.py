@@ -13,6 +13,7 @@ from aotpack.ir.nodes import (
     Pointwise,
     Program,
     Value,
+    targets,
 )
 
 F32, F64, BF16, I64, I32, BOOL = (
@@ -24,9 +25,12 @@ F32, F64, BF16, I64, I32, BOOL = (
     DType.BOOL,
 )
 S = Var("s", 1, 128)
-I = Axis("i", Int.of(S))
+ROW = Axis("i", Int.of(S))
 J = Axis("j", Int.of(8))
 K = Axis("k", Int.of(4))
+
+
+NOWHERE = Origin()
 
 
 def buffer(name: str, dtype: DType, *shape: Number) -> Buffer:
@@ -50,15 +54,13 @@ def index(integer: Number, dtype: DType = I64) -> IndexValue:
     return IndexValue(Int.of(integer), dtype)
 
 
-def over(target: str, axes: tuple[Axis, ...], value: Value, origin: Origin = Origin()) -> Pointwise:
+def over(target: str, axes: tuple[Axis, ...], value: Value, origin: Origin = NOWHERE) -> Pointwise:
     """A pointwise operation that writes each element at its own axes."""
     return Pointwise(target, axes, value, tuple(map(Int.of, axes)), origin)
 
 
 def program(buffers: list[Buffer], operations: list[Operation], *, inputs: str) -> Program:
     """``inputs`` names the given buffers; what the last operation writes is returned."""
-    from aotpack.ir.nodes import targets
-
     names = tuple(inputs.split())
     declared = {each.name: each for each in buffers}
     return Program((S,), declared, names, (), tuple(operations), targets(operations[-1]))

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 
 from aotpack.ir.division import exact_quotient
 from aotpack.ir.integers import Axis, Int
-from tests.ir.integer_strategies import DIVISORS, PAIRS, POINTS, I, J, K, L, Pair, S, T
+from tests.ir.integer_strategies import DIVISORS, FLAT, PAIRS, POINTS, ROW, J, K, Pair, S, T
 
-i, j, k, l, s, t = map(Int.of, (I, J, K, L, S, T))
+i, j, k, flat, s, t = map(Int.of, (ROW, J, K, FLAT, S, T))
 
 
 @settings(max_examples=150, deadline=None)

@@ -29,7 +29,7 @@ from tests.ir.programs import (
     F64,
     I32,
     I64,
-    I,
+    ROW,
     J,
     K,
     S,
@@ -57,7 +57,7 @@ def outputs(
 
 
 def pointwise(value: Value, dtype: DType = F32) -> Array:
-    return outputs(over("out", (I, J), value), [buffer("out", dtype, S, 8)])[0]
+    return outputs(over("out", (ROW, J), value), [buffer("out", dtype, S, 8)])[0]
 
 
 TORCH: dict[str, Callable[..., torch.Tensor]] = {
@@ -69,7 +69,7 @@ TORCH: dict[str, Callable[..., torch.Tensor]] = {
 @pytest.mark.parametrize("op", TORCH)
 def test_unary_operators_agree_with_torch(op: str) -> None:
     dtype = BOOL if op in ("isnan", "signbit") else F32
-    found = pointwise(apply(op, load("x", I, J), dtype=dtype), dtype)
+    found = pointwise(apply(op, load("x", ROW, J), dtype=dtype), dtype)
     want = TORCH[op](torch.from_numpy(X)).numpy()
     np.testing.assert_allclose(found, want, rtol=5e-7, atol=1e-7)
 
@@ -111,13 +111,13 @@ def test_bfloat16_rounds_to_nearest_even() -> None:
     numbers = numbers.astype(np.float32)
     want = torch.from_numpy(numbers).bfloat16().float().numpy()
     np.testing.assert_array_equal(round_bfloat16(numbers), want)
-    found = pointwise(load("x", I, J), BF16)
+    found = pointwise(load("x", ROW, J), BF16)
     np.testing.assert_array_equal(found, torch.from_numpy(X).bfloat16().float().numpy())
 
 
 def test_wide_precision_keeps_every_digit() -> None:
-    value = apply("mul", load("x", I, J), number(0.1))
-    operation = over("out", (I, J), value)
+    value = apply("mul", load("x", ROW, J), number(0.1))
+    operation = over("out", (ROW, J), value)
     wide = outputs(operation, [buffer("out", BF16, S, 8)], Precision.WIDE)[0]
     np.testing.assert_array_equal(wide, X.astype(np.float64) * 0.1)
 
@@ -135,40 +135,40 @@ def test_wide_precision_keeps_every_digit() -> None:
 def test_reductions_agree_with_torch(
     kind: str, meaning: Callable[[torch.Tensor], torch.Tensor]
 ) -> None:
-    operation = Reduction(("out",), (I,), (J,), kind, (load("x", I, J),))
+    operation = Reduction(("out",), (ROW,), (J,), kind, (load("x", ROW, J),))
     dtype = I64 if kind == "argmin" else F32
     (found,) = outputs(operation, [buffer("out", dtype, S)])
     np.testing.assert_allclose(found, meaning(torch.from_numpy(X)), rtol=1e-6)
 
 
 def test_welford_gives_mean_and_squared_differences() -> None:
-    operation = Reduction(("mean", "m2"), (I,), (J,), "welford", (load("x", I, J),))
+    operation = Reduction(("mean", "m2"), (ROW,), (J,), "welford", (load("x", ROW, J),))
     mean, m2 = outputs(operation, [buffer("mean", F32, S), buffer("m2", F32, S)])
     np.testing.assert_allclose(mean, X.mean(1), rtol=1e-5)
     np.testing.assert_allclose(m2 / 8, X.var(1), rtol=1e-5)
 
 
 def test_reduction_of_everything_counts_positions_in_order() -> None:
-    operation = Reduction(("out",), (), (I, J), "argmax", (load("x", I, J),))
+    operation = Reduction(("out",), (), (ROW, J), "argmax", (load("x", ROW, J),))
     assert outputs(operation, [buffer("out", I64)])[0] == X.argmax()
 
 
 def test_reduction_of_nothing_is_the_identity() -> None:
     none = Axis("none", Int.of(0))
-    operation = Reduction(("out",), (I,), (none,), "sum", (load("x", I, none),))
+    operation = Reduction(("out",), (ROW,), (none,), "sum", (load("x", ROW, none),))
     np.testing.assert_array_equal(outputs(operation, [buffer("out", F32, S)])[0], np.zeros(ROWS))
 
 
 @pytest.mark.parametrize("kind", ["sum", "prod"])
 def test_scans_agree_with_numpy(kind: str) -> None:
-    operation = Scan(("out",), (I, J), I, kind, (load("x", I, J),))
+    operation = Scan(("out",), (ROW, J), ROW, kind, (load("x", ROW, J),))
     (found,) = outputs(operation, [buffer("out", F32, S, 8)])
     want = np.cumsum(X, 0) if kind == "sum" else np.cumprod(X, 0)
     np.testing.assert_allclose(found, want, rtol=1e-5)
 
 
 def test_running_maximum_agrees_with_torch() -> None:
-    operation = Scan(("top", "where"), (I, J), J, "cummax", (load("x", I, J),))
+    operation = Scan(("top", "where"), (ROW, J), J, "cummax", (load("x", ROW, J),))
     top, where = outputs(operation, [buffer("top", F32, S, 8), buffer("where", I64, S, 8)])
     want = torch.from_numpy(X).cummax(1)
     np.testing.assert_array_equal(top, want.values)
@@ -191,9 +191,9 @@ def test_attention_agrees_with_torch(causal: bool) -> None:
     mask[2] = False
     b, h, e = Axis("b", Int.of(2)), Axis("h", Int.of(3)), Axis("e", Int.of(4))
     j = Axis("j", Int.of(S))
-    slots = [load("q", b, h, I, K), load("k", b, h, j, K), load("v", b, h, j, e)]
-    allowed = load("mask", I, j, dtype=BOOL)
-    operation = Attention("out", b, h, I, j, K, e, *slots, 0.5, causal, None, allowed, F32)
+    slots = [load("q", b, h, ROW, K), load("k", b, h, j, K), load("v", b, h, j, e)]
+    allowed = load("mask", ROW, j, dtype=BOOL)
+    operation = Attention("out", b, h, ROW, j, K, e, *slots, 0.5, causal, None, allowed, F32)
     buffers = [buffer(name, F32, 2, 3, S, 4) for name in ("q", "k", "v", "out")]
     whole = program([*buffers, buffer("mask", BOOL, S, S)], [operation], inputs="q k v mask")
     given = {"q": q, "k": k, "v": v, "mask": mask}
@@ -207,10 +207,10 @@ def test_attention_agrees_with_torch(causal: bool) -> None:
 
 
 def gather(extent: int) -> Program:
-    ids = Indirect(load("ids", I, dtype=I64), Int.of(extent))
+    ids = Indirect(load("ids", ROW, dtype=I64), Int.of(extent))
     value = load("table", ids, J)
     buffers = [buffer("ids", I64, S), buffer("table", F32, 4, 8), buffer("out", F32, S, 8)]
-    return program(buffers, [over("out", (I, J), value)], inputs="ids table")
+    return program(buffers, [over("out", (ROW, J), value)], inputs="ids table")
 
 
 def test_loaded_indices_gather() -> None:
@@ -226,35 +226,35 @@ def test_index_out_of_range_names_buffer_and_index() -> None:
     with pytest.raises(
         IndexOutOfRange, match=r"x\[i \+ 1, j\] reads 5 in dimension 0 of shape \(5"
     ):
-        pointwise(load("x", Int.of(I) + 1, J))
+        pointwise(load("x", Int.of(ROW) + 1, J))
 
 
 def test_guard_keeps_loads_inside() -> None:
-    inside = apply("ge", index(I), number(1, I64), dtype=BOOL)
-    padded = Guarded(inside, load("x", Int.of(I) - 1, J), number(9.0), F32)
+    inside = apply("ge", index(ROW), number(1, I64), dtype=BOOL)
+    padded = Guarded(inside, load("x", Int.of(ROW) - 1, J), number(9.0), F32)
     found = pointwise(padded)
     np.testing.assert_array_equal(found[0], np.full(8, 9.0))
     np.testing.assert_array_equal(found[1:], X[:-1])
     with pytest.raises(IndexOutOfRange, match=r"x\[i - 1, j\] reads -1"):
-        pointwise(Guarded(inside, number(9.0), load("x", Int.of(I) - 1, J), F32))
+        pointwise(Guarded(inside, number(9.0), load("x", Int.of(ROW) - 1, J), F32))
 
 
 def test_writes_outside_or_twice_are_refused() -> None:
     results = [buffer("out", F32, S, 8)]
-    shifted = Pointwise("out", (I, J), number(1.0), (Int.of(I) + 1, Int.of(J)))
+    shifted = Pointwise("out", (ROW, J), number(1.0), (Int.of(ROW) + 1, Int.of(J)))
     with pytest.raises(IndexOutOfRange, match=r"out\[i \+ 1, j\] writes 5 in dimension 0"):
         outputs(shifted, results)
-    same = Pointwise("out", (I, J), number(1.0), (Int.of(I), Int.of(0)))
+    same = Pointwise("out", (ROW, J), number(1.0), (Int.of(ROW), Int.of(0)))
     with pytest.raises(IndexOutOfRange, match="out is written twice"):
         outputs(same, results)
 
 
 def test_input_of_another_shape_is_refused() -> None:
     with pytest.raises(ValueError, match=r"x: float32\[s, 8\] with .* got shape \(5, 7\)"):
-        whole = program([buffer("x", F32, S, 8)], [over("x", (I, J), number(0.0))], inputs="x")
+        whole = program([buffer("x", F32, S, 8)], [over("x", (ROW, J), number(0.0))], inputs="x")
         evaluate(whole, {"x": X[:, :7]}, {}, {"s": ROWS})
 
 
 def test_float64_stays_float64() -> None:
-    value = apply("cast", load("x", I, J), dtype=F64)
+    value = apply("cast", load("x", ROW, J), dtype=F64)
     assert pointwise(value, F64).dtype == np.float64

@@ -14,9 +14,9 @@ from aotpack.ir.facts import (
     typical,
 )
 from aotpack.ir.integers import Int, Var, maximum, minimum
-from tests.ir.integer_strategies import DIVISORS, PAIRS, POINTS, I, J, K, L, Pair, S, T
+from tests.ir.integer_strategies import DIVISORS, FLAT, PAIRS, POINTS, ROW, J, K, Pair, S, T
 
-i, j, k, l, s, t = map(Int.of, (I, J, K, L, S, T))
+i, j, k, flat, s, t = map(Int.of, (ROW, J, K, FLAT, S, T))
 
 
 @settings(max_examples=250, deadline=None)
@@ -49,7 +49,7 @@ def test_known_multiples_hold_everywhere(a: Pair, factor: Pair) -> None:
         known_lt(i, s),
         known_le(0, s - 1 - i),
         known_lt(i * t + j, s * t),
-        known_lt(l // t, s),
+        known_lt(flat // t, s),
         known_lt(k, 6),
         not known_lt(k, 5),
         known_nonnegative(i * j),

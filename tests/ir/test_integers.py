@@ -18,7 +18,7 @@ from aotpack.ir.integers import (
     total,
 )
 from aotpack.ir.nodes import Load
-from tests.ir.integer_strategies import DIVISORS, PAIRS, POINTS, I, J, K, L, Pair, S, T
+from tests.ir.integer_strategies import DIVISORS, FLAT, PAIRS, POINTS, ROW, J, K, Pair, S, T
 
 
 @settings(max_examples=250, deadline=None)
@@ -61,7 +61,7 @@ def test_equal_polynomials_are_one_object(a: Pair, b: Pair) -> None:
     assert (a.built - b.built) + b.built is a.built
 
 
-i, j, k, l, s, t = map(Int.of, (I, J, K, L, S, T))
+i, j, k, flat, s, t = map(Int.of, (ROW, J, K, FLAT, S, T))
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ i, j, k, l, s, t = map(Int.of, (I, J, K, L, S, T))
         ((i * 6 + k) % 6, k),
         ((i * t + j) // t, i),
         ((i * t + j) % t, j),
-        (l // t * t + l % t, l),
-        ((l // t) // s, Int.of(0)),
-        (l % (s * t), l),
+        (flat // t * t + flat % t, flat),
+        ((flat // t) // s, Int.of(0)),
+        (flat % (s * t), flat),
         ((k * 4 + 1) // 2, k * 2),
         ((k // 2) // 3, Int.of(0)),
         ((k % 6) % 3, k % 3),
@@ -95,8 +95,8 @@ def test_canonical_form(found: Int, want: Int) -> None:
     [
         (i * 6 + k - 1, "6*i + k - 1"),
         (-i, "-i"),
-        (l // 2 * 3, "3*(l//2)"),
-        ((l + 1) % t, "((l + 1)%t)"),
+        (flat // 2 * 3, "3*(l//2)"),
+        ((flat + 1) % t, "((l + 1)%t)"),
         (minimum(s, 3), "min(3, s)"),
         (s * s, "s*s"),
         (Int.of(0), "0"),
@@ -114,7 +114,11 @@ def test_number_of_a_constant_and_of_a_size() -> None:
 
 
 def test_leaves_and_content() -> None:
-    assert (l // t + i * 4).leaves() == (L, T, I) or set((l // t + i * 4).leaves()) == {I, L, T}
+    assert (flat // t + i * 4).leaves() == (FLAT, T, ROW) or set((flat // t + i * 4).leaves()) == {
+        ROW,
+        FLAT,
+        T,
+    }
     assert content(i * 4 + 6) == 2
 
 
@@ -137,4 +141,4 @@ def test_division_by_zero_is_refused() -> None:
 def test_variables_with_other_ranges_are_other_variables() -> None:
     assert Var("s", 1, 5) is S
     assert Int.of(Var("s", 1, 6)) is not s
-    assert Axis("i", Int.of(3)) is not I
+    assert Axis("i", Int.of(3)) is not ROW

@@ -13,9 +13,9 @@ from aotpack.ir.nodes import (
     values,
     walk,
 )
-from tests.ir.programs import F32, I64, I, J, K, apply, buffer, load, number, over
+from tests.ir.programs import F32, I64, ROW, J, K, apply, buffer, load, number, over
 
-X = load("x", I)
+X = load("x", ROW)
 SHARED = apply("exp", X)
 ROOT = apply("add", SHARED, apply("mul", SHARED, number(2.0)))
 
@@ -41,13 +41,13 @@ def test_values_inside_indices_are_children() -> None:
 
 
 def test_values_and_targets_of_operations() -> None:
-    welford = Reduction(("mean", "m2"), (I,), (J,), "welford", (load("x", I, J),))
+    welford = Reduction(("mean", "m2"), (ROW,), (J,), "welford", (load("x", ROW, J),))
     assert targets(welford) == ("mean", "m2")
-    matmul = Matmul("out", (), I, J, K, load("x", I, K), load("y", K, J), F32)
+    matmul = Matmul("out", (), ROW, J, K, load("x", ROW, K), load("y", K, J), F32)
     assert values(matmul) == (matmul.lhs, matmul.rhs)
     assert [found.buffer for found in loads(matmul)] == ["x", "y"]
-    q, kv = load("q", I), load("k", J)
-    attention = Attention("o", I, I, I, J, K, K, q, kv, kv, 1.0, False, None, kv, F32)
+    q, kv = load("q", ROW), load("k", J)
+    attention = Attention("o", ROW, ROW, ROW, J, K, K, q, kv, kv, 1.0, False, None, kv, F32)
     assert values(attention) == (q, kv, kv, kv)
 
 
@@ -57,4 +57,4 @@ def test_origins_add_up() -> None:
 
 
 def test_buffer_prints_its_type_and_shape() -> None:
-    assert str(buffer("x", F32, 2, Int.of(I) + 1)) == "x: float32[2, i + 1]"
+    assert str(buffer("x", F32, 2, Int.of(ROW) + 1)) == "x: float32[2, i + 1]"

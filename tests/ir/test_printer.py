@@ -26,7 +26,7 @@ from tests.ir.programs import (
     F64,
     I32,
     I64,
-    I,
+    ROW,
     J,
     K,
     S,
@@ -39,7 +39,7 @@ from tests.ir.programs import (
     program,
 )
 
-X, Y, N = load("x", I, J), load("y", J), load("n", I, dtype=I64)
+X, Y, N = load("x", ROW, J), load("y", J), load("n", ROW, dtype=I64)
 SUM = apply("add", X, Y)
 
 
@@ -47,16 +47,16 @@ SUM = apply("add", X, Y)
     ("value", "text"),
     [
         (number(0.5), "0.5"),
-        (number(1, I32), "int32(1)"),
+        (number(1, I32), "1:int32"),
         (number(1, I64), "1"),
         (number(True, BOOL), "True"),
-        (index(Int.of(I) + 1), "int64(i + 1)"),
+        (index(Int.of(ROW) + 1), "int64(i + 1)"),
         (apply("mul", SUM, Y), "(x[i, j] + y[j]) * y[j]"),
         (apply("add", SUM, Y), "x[i, j] + y[j] + y[j]"),
         (apply("sub", Y, SUM), "y[j] - (x[i, j] + y[j])"),
         (apply("neg", SUM), "-(x[i, j] + y[j])"),
         (apply("exp", SUM), "exp(x[i, j] + y[j])"),
-        (apply("cast", X, dtype=F64), "float64(x[i, j])"),
+        (apply("cast", X, dtype=F64), "x[i, j].to(float64)"),
         (apply("lt", X, Y, dtype=BOOL), "x[i, j] < y[j]"),
         (Guarded(load("m", dtype=BOOL), X, Y, F32), "x[i, j] if m[()] else y[j]"),
         (apply("where", load("m", dtype=BOOL), X, Y), "where(m[()], x[i, j], y[j])"),
@@ -67,8 +67,10 @@ def test_value_text(value: Value, text: str) -> None:
 
 
 LEAVES = st.sampled_from(
-    [X, Y, *(number(x) for x in (0.0, -0.0, 1.0, -1.0)), number(1.0, F64), number(1, I64)]
-    + [number(1, I32), index(1), index(1, I32), index(I), index(Int.of(I) + 1)]
+    [
+        *(X, Y, *(number(x) for x in (0.0, -0.0, 1.0, -1.0)), number(1.0, F64), number(1, I64)),
+        *(number(1, I32), index(1), index(1, I32), index(ROW), index(Int.of(ROW) + 1)),
+    ]
 )
 
 
@@ -107,8 +109,8 @@ def test_distinct_values_have_distinct_texts(value: Value) -> None:
 
 def layer_norm() -> Program:
     origin = Origin(("norm",), ("layer_norm",), ("model.py:7: x = self.norm(x)",))
-    centred = apply("sub", X, load("mean", I))
-    scale = apply("rsqrt", apply("div", load("m2", I), number(8.0)))
+    centred = apply("sub", X, load("mean", ROW))
+    scale = apply("rsqrt", apply("div", load("m2", ROW), number(8.0)))
     gelu = apply("mul", centred, apply("mul", scale, apply("tanh", centred)))
     return program(
         [
@@ -118,8 +120,8 @@ def layer_norm() -> Program:
             buffer("norm", BF16, S, 8),
         ],
         [
-            Reduction(("mean", "m2"), (I,), (J,), "welford", (X,), origin),
-            over("norm", (I, J), gelu, origin),
+            Reduction(("mean", "m2"), (ROW,), (J,), "welford", (X,), origin),
+            over("norm", (ROW, J), gelu, origin),
         ],
         inputs="x",
     )
@@ -134,8 +136,8 @@ def test_templates(golden_ir: Callable[[str], None]) -> None:
     matmul = Matmul("y", (), m, n, J, apply("relu", load("x", m, J)), load("w", n, J), BF16)
     scan = Scan(("z",), (m, n), m, "sum", (load("y", m, n),))
     total = Reduction(("t",), (), (m, n), "sum", (load("z", m, n),))
-    q, kv = load("x", I, J), load("x", K, J)
-    attention = Attention("a", I, I, I, K, J, J, q, kv, kv, 0.125, True, None, N, F32)
+    q, kv = load("x", ROW, J), load("x", K, J)
+    attention = Attention("a", ROW, ROW, ROW, K, J, J, q, kv, kv, 0.125, True, None, N, F32)
     golden_ir("\n\n".join(map(operation_text, (matmul, scan, total, attention))) + "\n")
 
 
@@ -143,7 +145,7 @@ def test_schedules(golden_ir: Callable[[str], None]) -> None:
     whole = layer_norm()
     row = Axis("x", Int.of(S))
     r = Axis("r", Int.of(8))
-    binding = ((I, Int.of(row)), (J, Int.of(r)))
+    binding = ((ROW, Int.of(row)), (J, Int.of(r)))
     members = (
         Member(whole.operations[0], binding, outer=False),
         Member(whole.operations[1], binding, outer=False),

@@ -5,15 +5,15 @@ from dataclasses import replace
 from aotpack.ir.integers import Indirect, Int
 from aotpack.ir.nodes import Const, Load, Matmul, Reduction, Value
 from aotpack.ir.rewrite import Rewriter, as_index, map_values
-from tests.ir.programs import F32, I64, I, J, K, apply, index, load, over
+from tests.ir.programs import F32, I64, ROW, J, K, apply, index, load, over
 
-VALUE = apply("mul", apply("exp", load("x", I, J)), load("y", Int.of(J) * 2))
+VALUE = apply("mul", apply("exp", load("x", ROW, J)), load("y", Int.of(J) * 2))
 
 
 def test_axes_are_substituted_in_loads_and_index_values() -> None:
     moved = Rewriter({J: Int.of(K) + 1})(VALUE)
     k = Int.of(K)
-    assert moved is apply("mul", apply("exp", load("x", I, k + 1)), load("y", k * 2 + 2))
+    assert moved is apply("mul", apply("exp", load("x", ROW, k + 1)), load("y", k * 2 + 2))
     assert Rewriter({J: 3})(index(Int.of(J) + 1)) is index(4)
 
 
@@ -26,22 +26,22 @@ def test_loads_are_replaced_after_their_index() -> None:
     def producer(found: Load) -> Value | None:
         return apply("neg", load("z", *found.index)) if found.buffer == "x" else None
 
-    moved = Rewriter({I: 7}, producer)(VALUE)
+    moved = Rewriter({ROW: 7}, producer)(VALUE)
     assert moved is apply("mul", apply("exp", apply("neg", load("z", 7, J))), VALUE.args[1])
 
 
 def test_replaced_values_are_folded() -> None:
-    value = apply("add", load("x", I), Const(-0.0, F32))
-    assert Rewriter({}, lambda found: load("z", *found.index))(value) is load("z", I)
+    value = apply("add", load("x", ROW), Const(-0.0, F32))
+    assert Rewriter({}, lambda found: load("z", *found.index))(value) is load("z", ROW)
 
 
 def test_values_inside_indices_are_rewritten() -> None:
     ids = load("ids", J, dtype=I64)
-    value = load("table", Indirect(ids, Int.of(100)), I)
+    value = load("table", Indirect(ids, Int.of(100)), ROW)
     moved = Rewriter({J: K})(value)
-    assert moved is load("table", Indirect(load("ids", K, dtype=I64), Int.of(100)), I)
+    assert moved is load("table", Indirect(load("ids", K, dtype=I64), Int.of(100)), ROW)
     known = Rewriter({}, lambda found: index(J) if found.buffer == "ids" else None)(value)
-    assert known is load("table", J, I)
+    assert known is load("table", J, ROW)
 
 
 def test_constant_as_index() -> None:
@@ -51,9 +51,9 @@ def test_constant_as_index() -> None:
 
 
 def test_map_values_reaches_every_slot_and_keeps_the_unchanged() -> None:
-    matmul = Matmul("out", (), I, J, K, load("x", I, K), load("y", K, J), F32)
+    matmul = Matmul("out", (), ROW, J, K, load("x", ROW, K), load("y", K, J), F32)
     moved = map_values(matmul, Rewriter({}, lambda found: load("z", *found.index)))
-    assert moved == replace(matmul, lhs=load("z", I, K), rhs=load("z", K, J))
-    reduction = Reduction(("out",), (I,), (J,), "sum", (load("x", I, J),))
-    for operation in (matmul, reduction, over("out", (I, J), VALUE)):
+    assert moved == replace(matmul, lhs=load("z", ROW, K), rhs=load("z", K, J))
+    reduction = Reduction(("out",), (ROW,), (J,), "sum", (load("x", ROW, J),))
+    for operation in (matmul, reduction, over("out", (ROW, J), VALUE)):
         assert map_values(operation, Rewriter({})) is operation

@@ -29,7 +29,7 @@ from tests.ir.programs import (
     F32,
     I32,
     I64,
-    I,
+    ROW,
     J,
     K,
     S,
@@ -42,7 +42,7 @@ from tests.ir.programs import (
     program,
 )
 
-X = load("x", I, J)
+X = load("x", ROW, J)
 BUFFERS = [
     buffer("x", F32, S, 8),
     buffer("h", BF16, S, 8),
@@ -50,7 +50,7 @@ BUFFERS = [
     buffer("y", F32, S, 8),
     buffer("out", F32, S, 8),
 ]
-FIRST = over("y", (I, J), apply("exp", X))
+FIRST = over("y", (ROW, J), apply("exp", X))
 
 
 def ending(operation: Operation) -> Program:
@@ -59,7 +59,7 @@ def ending(operation: Operation) -> Program:
 
 
 def storing(value: Value) -> Program:
-    return ending(over("out", (I, J), value))
+    return ending(over("out", (ROW, J), value))
 
 
 M, N = Axis("m", Int.of(S)), Axis("n", Int.of(8))
@@ -69,14 +69,14 @@ GOOD = Matmul("out", (), M, N, J, load("y", M, J), load("h", N, J), BF16)
 @pytest.mark.parametrize(
     "legal",
     [
-        storing(load("y", I, J)),
-        storing(apply("where", number(True, BOOL), X, load("h", I, J))),
+        storing(load("y", ROW, J)),
+        storing(apply("where", number(True, BOOL), X, load("h", ROW, J))),
         storing(Guarded(number(False, BOOL), load("x", Int.of(S), J), X, F32)),
-        storing(load("x", Indirect(load("n", I, dtype=I64), Int.of(S)), J)),
-        storing(apply("cast", index(Int.of(I) + Int.of(S)), dtype=F32)),
+        storing(load("x", Indirect(load("n", ROW, dtype=I64), Int.of(S)), J)),
+        storing(apply("cast", index(Int.of(ROW) + Int.of(S)), dtype=F32)),
         ending(GOOD),
-        ending(Scan(("out",), (I, J), J, "sum", (X,))),
-        ending(Pointwise("out", (I, J), X, (Int.of(I), 7 - Int.of(J)))),
+        ending(Scan(("out",), (ROW, J), J, "sum", (X,))),
+        ending(Pointwise("out", (ROW, J), X, (Int.of(ROW), 7 - Int.of(J)))),
     ],
 )
 def test_legal_programs_pass(legal: Program) -> None:
@@ -85,50 +85,53 @@ def test_legal_programs_pass(legal: Program) -> None:
 
 LONG = Axis("i", Int.of(S) + 1)
 UNKNOWN = Apply("swish", (X,), F32)
-SIXTEEN = Load("h", (Int.of(I), Int.of(J)), BF16)
+SIXTEEN = Load("h", (Int.of(ROW), Int.of(J)), BF16)
 SHORT = Axis("j", Int.of(7))
 
 
 @pytest.mark.parametrize(
     ("illegal", "complaint"),
     [
-        (storing(load("z", I, J)), "buffer z is not declared"),
+        (storing(load("z", ROW, J)), "buffer z is not declared"),
         (replace(storing(X), outputs=("z",)), "buffer z is not declared"),
         (replace(storing(X), inputs=("x", "h", "n", "x")), "listed twice"),
-        (ending(over("y", (I, J), X)), "y already has its value"),
-        (ending(over("x", (I, J), X)), "x already has its value"),
+        (ending(over("y", (ROW, J), X)), "y already has its value"),
+        (ending(over("x", (ROW, J), X)), "x already has its value"),
         (replace(storing(X), operations=(FIRST,)), "nothing writes out"),
-        (storing(load("out", I, J)), r"out\[i, j\] is read before out is written"),
-        (ending(over("out", (I, LONG), X)), "the name i stands for two things"),
-        (ending(over("out", (I, Axis("s", Int.of(8))), X)), "the name s stands for two"),
-        (storing(load("x", I, K)), "k uses the axis k < 4"),
+        (storing(load("out", ROW, J)), r"out\[i, j\] is read before out is written"),
+        (ending(over("out", (ROW, LONG), X)), "the name i stands for two things"),
+        (ending(over("out", (ROW, Axis("s", Int.of(8))), X)), "the name s stands for two"),
+        (storing(load("x", ROW, K)), "k uses the axis k < 4"),
         (storing(load("x", LONG, J)), r"uses the axis i < s \+ 1"),
         (storing(load("x", Var("b", 1, 4), J)), "b in b is no size of the program"),
         (ending(replace(GOOD, lhs=load("y", N, J))), "uses the axis n < 8"),
-        (ending(Scan(("out",), (I, J), K, "sum", (X,))), "k is no axis of the scan"),
-        (storing(load("x", I)), r"x\[i\] has 1 indices, the buffer 2 dimensions"),
-        (ending(Reduction(("out",), (I,), (J,), "sum", (X,))), "out.i. has 1 indices"),
-        (storing(load("x", Int.of(I) - S, J)), r"index i - s is outside \[0, s\) of x"),
-        (storing(load("x", I, Int.of(J) + 8)), r"index j \+ 8 is outside \[0, 8\)"),
+        (ending(Scan(("out",), (ROW, J), K, "sum", (X,))), "k is no axis of the scan"),
+        (storing(load("x", ROW)), r"x\[i\] has 1 indices, the buffer 2 dimensions"),
+        (ending(Reduction(("out",), (ROW,), (J,), "sum", (X,))), "out.i. has 1 indices"),
+        (storing(load("x", Int.of(ROW) - S, J)), r"index i - s is outside \[0, s\) of x"),
+        (storing(load("x", ROW, Int.of(J) + 8)), r"index j \+ 8 is outside \[0, 8\)"),
         (ending(replace(GOOD, n=SHORT, rhs=load("h", SHORT, K), lhs=X, k=K)), "uses the axis"),
-        (ending(Scan(("out",), (I, SHORT), SHORT, "sum", (load("x", I, SHORT),))), "not span out"),
+        (
+            ending(Scan(("out",), (ROW, SHORT), SHORT, "sum", (load("x", ROW, SHORT),))),
+            "not span out",
+        ),
         (storing(SIXTEEN), r"h\[i, j\] has the type bfloat16"),
         (storing(Load("x", X.index, DType.FLOAT64)), "is loaded as float64"),
         (storing(Const(1, F32)), "the constant 1 is not a float32"),
-        (storing(IndexValue(Int.of(I), F32)), "is an integer of type float32"),
+        (storing(IndexValue(Int.of(ROW), F32)), "is an integer of type float32"),
         (storing(Guarded(X, X, X, F32)), r"the condition x\[i, j\] is float32"),
         (storing(Guarded(number(True, BOOL), X, index(0), F32)), "between float32 and int64"),
-        (storing(load("x", Indirect(load("y", I, J), Int.of(S)), J)), "index of type float32"),
+        (storing(load("x", Indirect(load("y", ROW, J), Int.of(S)), J)), "index of type float32"),
         (storing(UNKNOWN), "there is no operator swish"),
         (storing(Apply("add", (X,), F32)), "has 1 operands, add takes 2"),
         (storing(apply("where", X, X, X)), r"the condition x\[i, j\] is float32"),
-        (storing(Apply("add", (X, index(I)), F32)), "mixes float32 and int64"),
+        (storing(Apply("add", (X, index(ROW)), F32)), "mixes float32 and int64"),
         (storing(apply("bitwise_and", X, X)), "bitwise_and is not defined on float32"),
         (storing(apply("lt", X, X)), "is bool, not float32"),
-        (ending(Scan(("out",), (I, J), J, "median", (X,))), "there is no reduction median"),
-        (ending(Scan(("out",), (I, J), J, "sum", (X, X))), "sum takes 1 values and gives 1"),
-        (ending(Scan(("out",), (I, J), J, "any", (X,))), "any is not defined on float32"),
-        (storing(index(I, I32)), "int32 is stored into out: float32"),
+        (ending(Scan(("out",), (ROW, J), J, "median", (X,))), "there is no reduction median"),
+        (ending(Scan(("out",), (ROW, J), J, "sum", (X, X))), "sum takes 1 values and gives 1"),
+        (ending(Scan(("out",), (ROW, J), J, "any", (X,))), "any is not defined on float32"),
+        (storing(index(ROW, I32)), "int32 is stored into out: float32"),
     ],
 )
 def test_broken_invariant_is_named_under_its_operation(illegal: Program, complaint: str) -> None:

@@ -9,7 +9,7 @@ from torch import nn
 from torch.export import Dim
 
 from aotpack.errors import UnsupportedError
-from aotpack.ir.nodes import Attention, Matmul
+from aotpack.ir.nodes import Attention, Matmul, Program
 from aotpack.lower import lower
 from aotpack.trace import trace
 from tests.lower.oracle import check_traced, floats, ids
@@ -122,7 +122,7 @@ def test_gpt2() -> None:
     assert kinds.count(Attention) == 1
 
 
-def _check_language_model(module: nn.Module, *, masked: bool):
+def _check_language_model(module: nn.Module, *, masked: bool) -> Program:
     def inputs(batch: int, length: int) -> tuple[torch.Tensor, ...]:
         words = ids(50, batch, length)
         if not masked:
@@ -132,7 +132,7 @@ def _check_language_model(module: nn.Module, *, masked: bool):
         return (words, mask)
 
     dims = {0: BATCH, 1: LENGTH}
-    shapes = {"ids": dims, "mask": dims if masked else None}
+    shapes = {"ids": dims, "mask": dims} if masked else {"ids": dims}
     traced = trace(module, inputs(3, 7), {}, dynamic_shapes=shapes, name="m", version="1")
     return check_traced(traced, module, inputs(3, 7), inputs(2, 5))
 

@@ -14,8 +14,8 @@ BOOLS = (torch.tensor([True, False, True]), torch.tensor([True, True, False]))
 TENTHS = torch.tensor([0.1, 0.2])
 
 UNARY = (
-    "exp exp2 expm1 sin cos tan sinh cosh tanh asinh atan erf erfc sigmoid neg abs sign relu square "
-    "floor ceil trunc round sgn gelu log_sigmoid relu6"
+    "exp exp2 expm1 sin cos tan sinh cosh tanh asinh atan erf erfc sigmoid neg abs sign relu "
+    "square floor ceil trunc round sgn gelu log_sigmoid relu6"
 ).split()
 POSITIVE = "log log2 log10 log1p sqrt rsqrt reciprocal".split()
 INTEGER = "neg abs sign relu square floor ceil trunc round".split()

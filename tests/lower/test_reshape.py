@@ -18,7 +18,7 @@ def mapped(shape: tuple[Int | int, ...], source: tuple[Int | int, ...]) -> str:
     return ", ".join(map(str, reshape_index(index, sizes, tuple(map(Int.of, source)))))
 
 
-@pytest.mark.parametrize(("shape", "source"), itertools.product(SHAPES, SHAPES))
+@pytest.mark.parametrize(("shape", "source"), list(itertools.product(SHAPES, SHAPES)))
 def test_reads_the_element_numpy_reads(shape: tuple[int, ...], source: tuple[int, ...]) -> None:
     data = np.arange(24).reshape(source)
     sizes = tuple(map(Int.of, shape))

@@ -1,0 +1,20 @@
+"""Names of sizes that are safe everywhere they are printed: loops, kernels, the wrapper."""
+
+import builtins
+import keyword
+import re
+
+_KERNEL_NAMES = (
+    "acc arch base batch_head batch_number d_column d_row e first_i first_m h i i_tiles j j_column j_end j_start"
+    " k k_column k_row k_start key libdevice logits m m_tiles math n n_tiles new_top numpy plan probability query"
+    " r r_start rows shrink tile tl top triton value weight x Buffer Launch Plan"
+)
+_RESERVED = frozenset(
+    [*_KERNEL_NAMES.split(), *keyword.kwlist, *keyword.softkwlist, *dir(builtins)]
+)
+_PATTERN = re.compile(r"(acc|b|g|h|i|r|t|x)\d+|.*_(ptr|mask)|combine_.*")
+
+
+def safe_size_name(name: str) -> str:
+    """``name``, with an underscore where it would meet a name of generated code."""
+    return name + "_" if name in _RESERVED or _PATTERN.fullmatch(name) else name
