@@ -11,6 +11,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from aotpack.emit import emit, write_package
+from aotpack.emit.names import import_name, normal_version
 from aotpack.ir.dtypes import DType
 from aotpack.ir.verify import verify
 from aotpack.knobs import read_knobs
@@ -114,7 +115,9 @@ def to_emitted(
     weights: str = "embed",
     jobs: int | None = None,
 ) -> Emitted:
-    """All six stages."""
+    """All six stages; a name or version that cannot be emitted is refused before the first."""
+    import_name(source.name)
+    normal_version(source.version)
     precompiled = to_precompiled(source, targets, between, jobs)
     return between("emitted", lambda: emit(precompiled, out, weights=weights))
 

@@ -125,50 +125,24 @@ def _simple(
 
 
 def _simple_monoids() -> list[Monoid]:
-    numbers = ("float", "int", "uint")
-    integers = ("int", "uint")
+    numbers, integers = ("float", "int", "uint"), ("int", "uint")
     extremum = "tl.{0}(a, b, propagate_nan=tl.PropagateNan.ALL)".format
+    blocks = {  # tl.max and tl.min lose NaN, so floats go by pairs
+        "sum": dict.fromkeys(numbers, "tl.sum({0}, {axis})"),
+        "max": dict.fromkeys(integers, "tl.max({0}, {axis})"),
+        "min": dict.fromkeys(integers, "tl.min({0}, {axis})"),
+        "any": {"bool": "(tl.max({0}.to(tl.int32), {axis}) != 0)"},
+        "all": {"bool": "(tl.min({0}.to(tl.int32), {axis}) != 0)"},
+        "xor_sum": dict.fromkeys(integers, "tl.xor_sum({0}, {axis})"),
+    }
     return [
-        _simple("sum", 0, np.add, "a + b", dict.fromkeys(numbers, "tl.sum({0}, {axis})")),
+        _simple("sum", 0, np.add, "a + b", blocks["sum"]),
         _simple("prod", 1, np.multiply, "a * b", {}),
-        _simple(
-            "max",
-            "low",
-            np.maximum,
-            extremum("maximum"),
-            dict.fromkeys(integers, "tl.max({0}, {axis})"),
-        ),
-        _simple(
-            "min",
-            "high",
-            np.minimum,
-            extremum("minimum"),
-            dict.fromkeys(integers, "tl.min({0}, {axis})"),
-        ),
-        _simple(
-            "any",
-            False,
-            np.logical_or,
-            "a | b",
-            {"bool": "(tl.max({0}.to(tl.int32), {axis}) != 0)"},
-            ("bool",),
-        ),
-        _simple(
-            "all",
-            True,
-            np.logical_and,
-            "a & b",
-            {"bool": "(tl.min({0}.to(tl.int32), {axis}) != 0)"},
-            ("bool",),
-        ),
-        _simple(
-            "xor_sum",
-            0,
-            np.bitwise_xor,
-            "a ^ b",
-            dict.fromkeys(integers, "tl.xor_sum({0}, {axis})"),
-            integers,
-        ),
+        _simple("max", "low", np.maximum, extremum("maximum"), blocks["max"]),
+        _simple("min", "high", np.minimum, extremum("minimum"), blocks["min"]),
+        _simple("any", False, np.logical_or, "a | b", blocks["any"], ("bool",)),
+        _simple("all", True, np.logical_and, "a & b", blocks["all"], ("bool",)),
+        _simple("xor_sum", 0, np.bitwise_xor, "a ^ b", blocks["xor_sum"], integers),
     ]
 
 

@@ -2,7 +2,7 @@
 
     program   = inputs weights operation* outputs
     operation = Pointwise(target, axes, value, index)        # target[index] = value, for all axes
-              | Reduction(targets, axes, inner, kind, args)  # targets[axes] = kind of args over inner
+              | Reduction(targets, axes, inner, kind, args)  # targets[axes] = kind over inner
               | Scan(targets, axes, along, kind, args)       # targets[axes] = kind up to along
               | Matmul(target, batch, m, n, k, lhs, rhs)     # target[batch, m, n] = sum of products
               | Attention(target, ..., query, key, value...) # target[b, h, i, e], softmax over j

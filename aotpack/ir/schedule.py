@@ -45,24 +45,25 @@ class ReductionTile:
 
 @dataclass(frozen=True, slots=True)
 class MatmulTile:
-    """Output tiles of m x n, k a step; ``group`` tile rows share their columns in L2."""
+    """Output tiles of m x n, k a step; ``precision`` is how float32 factors are multiplied."""
 
     m: int
     n: int
     k: int
-    group: int
     num_warps: int
     num_stages: int
+    precision: str = "ieee"
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionTile:
-    """``i`` queries a program, ``j`` keys a step."""
+    """``i`` queries a program, ``j`` keys a step; ``precision`` as for matmul."""
 
     i: int
     j: int
     num_warps: int
     num_stages: int
+    precision: str = "ieee"
 
 
 Tile: TypeAlias = PointwiseTile | ReductionTile | MatmulTile | AttentionTile

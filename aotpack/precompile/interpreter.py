@@ -9,7 +9,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from aotpack.target import INTERPRETER, Target
 
 PLAN_ARCH = 80  # variants are chosen as for the oldest target
 _ALIGNMENT = 256
+_PRECISIONS = ("tf32", "tf32x3", "bf16x6", "ieee")  # all are computed exactly here
 _ONE_AT_A_TIME = threading.RLock()  # a launch changes triton.language for its duration
 
 
@@ -226,7 +227,10 @@ def _interpreted_language(function: Callable[..., None]) -> Iterator[None]:
             scope.set_attr(place, "reduce", reduce)
             scope.set_attr(place, "associative_scan", associative_scan)
         scope.set_attr(tl.tensor, "__index__", lambda tensor: int(tensor.handle.data.item()))
-        scope.set_attr(triton_interpreter.interpreter_builder, "create_dot", _widened_dot)
+        builder = triton_interpreter.interpreter_builder
+        options = replace(builder.options, allowed_dot_input_precisions=_PRECISIONS)
+        scope.set_attr(builder, "options", options)
+        scope.set_attr(builder, "create_dot", _widened_dot)
         yield
 
 

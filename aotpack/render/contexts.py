@@ -54,6 +54,20 @@ class MatmulContext:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyBlock:
+    """The lines of one step over keys, and the names or texts of what they load."""
+
+    edge: bool  # some of its keys may lie outside, or after a query that must not see them
+    key_lines: tuple[str, ...]
+    key: str
+    value_lines: tuple[str, ...]
+    value: str
+    logits_lines: tuple[str, ...]
+    bias: str
+    mask: str
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionContext:
     """Flash attention forward with load slots for query, key, value, mask and bias."""
 
@@ -62,6 +76,7 @@ class AttentionContext:
     functions: tuple[str, ...]
     parameters: tuple[str, ...]
     index_type: str
+    heads: str  # batch times heads
     batch: tuple[tuple[str, str], ...]
     i_extent: str
     j_extent: str
@@ -76,19 +91,15 @@ class AttentionContext:
     i_masked: bool
     j_masked: bool
     causal: bool
-    scale: str  # scale * log2(e)
+    natural: bool  # logits in natural units, for masks and biases; else scaled to powers of two
+    scale: str
+    scale_log2: str
     operand: str
     accumulator: str
     precision: str
     setup: tuple[str, ...]
     query: str
-    key_lines: tuple[str, ...]
-    key: str
-    value_lines: tuple[str, ...]
-    value: str
-    logits_lines: tuple[str, ...]
-    bias: str
-    mask: str
+    blocks: tuple[KeyBlock, ...]
     epilogue: tuple[str, ...]
 
 

@@ -90,19 +90,16 @@ class Emitter:
         if found is not None:
             return found
         text = self._compute(value)
-        if text.isidentifier():
-            name = text
-        else:
-            name = self._assign(text, self.needs(value))
-        self.region.home(self.needs(value)).names[key] = name
+        needs = self.needs(value) | self._guard_needs
+        name = text if text.isidentifier() else self._assign(text, needs)
+        self.region.home(needs).names[key] = name
         return name
 
     def _compute(self, value: Value) -> str:
         match value:
             case IndexValue():
                 text = self.index(value.index)
-                operand = text if text.isidentifier() else f"({text})"
-                return f"{operand}.to({value.dtype.facts.triton})"
+                return f"tl.cast({text}, {value.dtype.facts.triton})"
             case Load():
                 return self._load(value)
             case Apply():
@@ -136,16 +133,19 @@ class Emitter:
 
     def operand(self, value: Value, dtype: DType, inner: Axis) -> str:
         """A tile for a matrix product: rounded to ``dtype``, zero past the end of ``inner``."""
-        if isinstance(value, Load) and self._resolve(value) is None:
+        needs = self.needs(value)
+        whole = needs | {axis for axis, _ in self.frame.blocks}
+        if isinstance(value, Load) and self._resolve(value) is None and needs == whole:
             if self.arguments.dtype(value.buffer) is dtype:
-                return self._assign(self._raw_load(value), self.needs(value))
-            return self._assign(f"{self.value(value)}.to({dtype.facts.triton})", self.needs(value))
+                return self._assign(self._raw_load(value), needs)
+            return self._assign(f"{self.value(value)}.to({dtype.facts.triton})", needs)
         text = self.value(value)
-        needs = self.needs(value) | {axis for axis, _ in self.frame.blocks}
+        if isinstance(value, Const):
+            text = f"tl.full({self.frame.shape(frozenset())}, {text}, {dtype.facts.triton})"
         if inner in self.frame.masks:
             text = f"tl.where({self.frame.masks[inner]}, {text}, 0.0)"
-        text = self._broadcast(text, self.needs(value), needs)
-        return self._assign(f"({text}).to({dtype.facts.triton})", needs)
+        text = self._broadcast(text, needs, whole)
+        return self._assign(f"({text}).to({dtype.facts.triton})", whole)
 
     def _guarded(self, value: Guarded) -> str:
         condition = self.value(value.condition)
@@ -185,7 +185,7 @@ class Emitter:
         key = (atom, self._guards)
         found = self.region.find(key)
         if found is None:
-            needs = self.index_needs(Int.of(atom))
+            needs = self.index_needs(Int.of(atom)) | self._guard_needs
             home = self.region.home(needs)
             text = self._division(atom) if not isinstance(atom, Extremum) else self._extremum(atom)
             found = home.names[key] = self.fresh("i")

@@ -1,7 +1,7 @@
 """Choose block sizes: for each kernel the closed list of variants a launch can take.
 
 Pointwise and reduction tiles follow from the access pattern and the sizes (C:B16, C:H11-H13); matmul and
-attention tiles come from the measured tables in ``schedule/templates.py``.
+attention tiles come from ``matmul_tiles.py`` and ``attention_tiles.py``.
 """
 
 from dataclasses import replace
@@ -11,11 +11,14 @@ from aotpack.ir.integers import Axis, Int
 from aotpack.ir.nodes import Attention, Matmul, Program, Scan
 from aotpack.ir.schedule import Kernel, PointwiseTile, ReductionTile, Variant
 from aotpack.ir.access import Strides, accesses, slope
+from aotpack.schedule.attention_tiles import attention_variants
 from aotpack.schedule.layout import typical_bytes
-from aotpack.schedule.templates import attention_variants, matmul_variants
+from aotpack.schedule.matmul_tiles import matmul_variants
 
 ANY_ARCH = (0, 10_000)
 MAX_PERSISTENT = 16384  # elements of a row held in registers
+MANY_ROWS = 4096  # from here on two rows a program hide each other's latency
+LONGEST_PAIR = 2048  # elements of a row, of which two fit the registers of a few warps
 SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
 
 
@@ -55,17 +58,25 @@ def _reduction_variants(
     if _walks_along(kernel, program, strides) is x:
         tile = _column_tile(int(longest), persistent)
     elif persistent:
-        tile = _row_tile(_power_of_two(int(longest)))
+        return _row_variants(x.extent, _power_of_two(int(longest)))
     else:
         tile = ReductionTile(1, 4096, persistent=False, num_warps=8)
     return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
 
 
-def _row_tile(r: int) -> ReductionTile:
-    """One row a program from 1024 elements on, several below; 8 to 16 elements a thread."""
-    x = max(1, 1024 // r)
-    warps = min(16, max(1, x * r // 512))
-    return ReductionTile(x, r, persistent=True, num_warps=warps)
+def _row_variants(rows: Int, r: int) -> tuple[Variant, ...]:
+    """About a thousand elements a warp. With many rows two of them share a program (measured)."""
+    few = ReductionTile(max(1, 512 // r), r, persistent=True, num_warps=_row_warps(r))
+    many = ReductionTile(max(2, 2048 // r), r, persistent=True, num_warps=2 * _row_warps(r))
+    low, high = bounds(rows)
+    small, large = (Variant(tile, *ANY_ARCH, rows, None) for tile in (few, many))
+    if r > LONGEST_PAIR or high < MANY_ROWS:
+        return (small,)
+    return (large,) if low >= MANY_ROWS else (replace(small, at_most=MANY_ROWS - 1), large)
+
+
+def _row_warps(r: int) -> int:
+    return min(16, max(1, r // 1024))
 
 
 def _column_tile(longest: int, persistent: bool) -> ReductionTile:

@@ -164,7 +164,7 @@ class Weighted(nn.Module):
 
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
         y = x * self.weight
-        return {"x": x, "weight": self.weight, "y": y, "again": y, "total": y.sum()}
+        return {"x": x, "weight": self.weight, "y": y, "again": y, "total": (y * y).sum()}
 
 
 class Tokens(nn.Module):
