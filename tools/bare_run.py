@@ -32,7 +32,7 @@ CHILD = r"""
 import sys, time
 start = time.perf_counter()
 sys.path.append(sys.argv[1])  # -I -S: nothing but the standard library is there yet
-events = {"process": [], "write": [], "socket": [], "compile": []}
+events = {"process": [], "write": [], "socket": []}
 def hook(name, args):
     if name in ("subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"):
         events["process"].append(name)
@@ -42,8 +42,6 @@ def hook(name, args):
         events["write"].append(str(args[0]))
     elif name.startswith("socket."):
         events["socket"].append(name)
-    elif name == "compile" and args[0] is not None:
-        events["compile"].append(str(args[1]))
 sys.addaudithook(hook)
 import json, struct
 import numpy
@@ -105,7 +103,6 @@ def run_child(site: Path, package: str, weights: Path, inputs: Path, folder: Pat
     environment = {
         "PATH": str(home),
         "HOME": str(home),
-        "CUDA_CACHE_PATH": str(home / "cache"),
         "CUDA_DISABLE_PTX_JIT": "1",
         "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""),
     }

@@ -230,13 +230,4 @@ def _interpreted_language(function: Callable[..., None]) -> Iterator[None]:
         builder = triton_interpreter.interpreter_builder
         options = replace(builder.options, allowed_dot_input_precisions=_PRECISIONS)
         scope.set_attr(builder, "options", options)
-        scope.set_attr(builder, "create_dot", _widened_dot)
         yield
-
-
-def _widened_dot(a: Any, b: Any, *rest: Any) -> Any:
-    """A product of blocks. Triton's interpreter keeps bfloat16 as bits and would multiply these."""
-    builder = triton_interpreter.interpreter_builder
-    if a.dtype.scalar == tl.bfloat16:
-        a, b = builder.cast_impl(a, tl.float32), builder.cast_impl(b, tl.float32)
-    return triton_interpreter.InterpreterBuilder.create_dot(builder, a, b, *rest)

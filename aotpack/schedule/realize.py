@@ -101,7 +101,8 @@ def _is_inlinable(operation: Pointwise, program: Program, users: dict[str, list[
         return True
     expensive = any(isinstance(value, Apply) and value.op not in CHEAP for value in arithmetic)
     small = len(reads) <= MAX_READS and len(arithmetic) <= MAX_OPS
-    return small and not gathers and not (expensive and reads)
+    shared_gather = gathers and len(readers) > 1
+    return small and not shared_gather and not (expensive and reads)
 
 
 def own_index(axes: tuple[Axis, ...]) -> tuple[Int, ...]:
