@@ -69,13 +69,18 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A parameter, buffer or lifted constant. ``names`` holds every name it is known by (tied)."""
+    """A parameter, buffer or lifted constant. ``names`` holds every name it is known by (tied).
+
+    ``is_constant`` marks what no state_dict has (lifted tensors, non-persistent buffers): it always
+    travels in the package, so that binding a checkpoint is enough.
+    """
 
     name: str
     names: tuple[str, ...]
     dtype: DType
     shape: tuple[int, ...]
     data: memoryview  # C-contiguous bytes, itemsize 1
+    is_constant: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,9 @@ from torch import nn
 import aotpack
 from aotpack.errors import AotpackError, UsageError
 from aotpack.pipeline import STAGES, Between, Source, to_emitted, to_rendered
-from aotpack.target import Target, parse_targets
+from aotpack.precompile.interpreter import PLAN_ARCH
+from aotpack.stages import Rendered
+from aotpack.target import SUPPORTED_ARCHES, Target, parse_targets
 
 
 class Small(nn.Module):
@@ -97,3 +100,21 @@ def test_the_look_hook_sees_products_in_order(model: nn.Module) -> None:
     between = Between(look=lambda stage, text: seen.append(stage))
     to_rendered(Source(model, (X,)), parse_targets("sm_90"), between)
     assert seen == ["traced", "lowered", "scheduled", "rendered"]
+
+
+def launched(rendered: Rendered, arch: int, *sizes: int) -> set[str]:
+    """The kernels that the wrapper picks for an arch and sizes."""
+    text = rendered.wrapper.replace("from ._runtime", "from aotpack.runtime")
+    namespace: dict[str, Any] = {}
+    exec(text, namespace)
+    return {launch.kernel for launch in namespace["plan"](arch, *sizes).launches}
+
+
+@pytest.mark.parametrize("arch", [*SUPPORTED_ARCHES, PLAN_ARCH])
+def test_every_launch_has_its_binary_on_every_target(model: nn.Module, arch: int) -> None:
+    shapes = {"x": {0: torch.export.Dim("batch", min=1, max=4096)}}
+    targets = parse_targets("all")
+    rendered = to_rendered(Source(model, (X,), dynamic_shapes=shapes), targets, Between())
+    built = {k.name for k in rendered.kernels if k.arches[0] <= arch <= k.arches[1]}
+    for batch in (1, 16, 100, 300, 700, 1000, 4096):
+        assert launched(rendered, arch, batch) <= built

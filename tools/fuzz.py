@@ -470,6 +470,9 @@ def check(model: Model) -> None:
     """Raise what is wrong: WrongAnswer, a crash, or what aotpack refuses with."""
     given = [x for x in model.inputs if not x.is_weight]
     example = {name: example for name, (example, _) in DYNAMIC.items()}
+    wide = [x.double() if x.is_floating_point() else x for x in _args(given, example)]
+    if not _eager_runs(Shell(model).double(), tuple(wide)):
+        return  # its own casts fix types, so it has no float64 form to compare with
     compiled = compile_all(Shell(model), _args(given, example), None, _dynamic_shapes(given))
     agree(compiled, _args(given, example), tolerance=SLACK)
     for number in range(len(DYNAMIC["b"][1]) if model.is_dynamic else 0):

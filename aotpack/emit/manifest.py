@@ -12,7 +12,9 @@ from aotpack.stages import Binary, KernelSource, Precompiled, TensorSpec, Tree
 SCHEMA = 1
 
 
-def manifest_text(precompiled: Precompiled, weights: str, weights_sha256: str | None) -> bytes:
+def manifest_text(
+    precompiled: Precompiled, weights: str, weights_sha256: str | None, constants_sha256: str
+) -> bytes:
     """The manifest as JSON with sorted keys."""
     rendered = precompiled.rendered
     signature = rendered.signature
@@ -38,11 +40,13 @@ def manifest_text(precompiled: Precompiled, weights: str, weights_sha256: str | 
                 "names": list(weight.names),
                 "dtype": str(weight.dtype),
                 "shape": list(weight.shape),
+                "constant": weight.is_constant,
             }
             for weight in rendered.weights
         ],
         "weights_mode": weights,
         "weights_sha256": weights_sha256,
+        "constants_sha256": constants_sha256,
         "wrapper_sha256": hashlib.sha256(rendered.wrapper.encode()).hexdigest(),
         "peak_bytes": rendered.peak_bytes,
         "kernels": _kernels(precompiled),

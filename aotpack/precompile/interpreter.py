@@ -230,4 +230,11 @@ def _interpreted_language(function: Callable[..., None]) -> Iterator[None]:
         builder = triton_interpreter.interpreter_builder
         options = replace(builder.options, allowed_dot_input_precisions=_PRECISIONS)
         scope.set_attr(builder, "options", options)
+        scope.set_attr(builder, "create_splat", _splat)
         yield
+
+
+def _splat(kind: Any, value: Any) -> Any:
+    """A block of one number. Triton's interpreter would make a comparison's result an integer."""
+    block = np.full(kind.shape, value.data.reshape(-1)[0], value.data.dtype)
+    return triton_interpreter.TensorHandle(block, value.dtype.scalar)

@@ -25,13 +25,19 @@ class Weights:
     by_placeholder: Mapping[str, str]
     tensors: Mapping[str, torch.Tensor]
     names: Mapping[str, tuple[str, ...]]
+    constants: frozenset[str]
 
     def weight(self, name: str) -> Weight:
         """The named weight with its bytes."""
         tensor = self.tensors[name]
         dtype = dtype_of(tensor.dtype, f"the weight {name}")
         return Weight(
-            name, self.names[name], dtype, tuple(tensor.shape), bytes_of(tensor)
+            name,
+            self.names[name],
+            dtype,
+            tuple(tensor.shape),
+            bytes_of(tensor),
+            name in self.constants,
         )
 
 
@@ -53,9 +59,11 @@ def collect_weights(program: ExportedProgram) -> Weights:
         name = first.get(_memory(tensor, target), target)
         if name in names and target not in names[name]:
             names[name].append(target)
-    return Weights(
-        by_placeholder, tensors, {name: tuple(all_) for name, all_ in names.items()}
+    tied = {name: tuple(all_) for name, all_ in names.items()}
+    constants = frozenset(
+        name for name, all_ in tied.items() if not any(n in program.state_dict for n in all_)
     )
+    return Weights(by_placeholder, tensors, tied, constants)
 
 
 def weight_tensor(program: ExportedProgram, target: str) -> torch.Tensor:
