@@ -4,7 +4,7 @@ Offsets are not chosen here: the runtime packs the lifetimes once per concrete s
 """
 
 from aotpack.ir.facts import known_equal
-from aotpack.ir.nodes import Program
+from aotpack.ir.nodes import Guarded, Load, Program, reads, targets, values, walk
 from aotpack.ir.schedule import Kernel, Lifetime, MatmulTile, PointwiseTile, ReductionTile
 from aotpack.ir.access import Strides, accesses
 from aotpack.schedule.layout import buffer_bytes
@@ -39,11 +39,14 @@ def _overwritable(
     taken: set[str],
 ) -> str | None:
     """A dying operand of the same size that each program reads only where it then writes ``name``."""
-    if not _reads_before_writes(kernel):
+    if not _reads_once(kernel):
         return None
     touched = list(accesses(kernel))
     stores = {a.offset(strides) for a in touched if a.is_store and a.buffer == name}
+    written = _position(kernel, name)
     for other in dying:
+        if _guards(kernel, other) or _last_read(kernel, other) > written:
+            continue
         a, b = program.buffers[name], program.buffers[other]
         if a.dtype.itemsize != b.dtype.itemsize or other in taken:
             continue
@@ -54,10 +57,31 @@ def _overwritable(
     return None
 
 
-def _reads_before_writes(kernel: Kernel) -> bool:
-    """True when no variant reads an element again after the program may have overwritten it."""
+def _reads_once(kernel: Kernel) -> bool:
+    """True when no variant walks twice over its row, and might read again what it has written."""
     return all(
         isinstance(v.tile, (PointwiseTile, MatmulTile))
         or (isinstance(v.tile, ReductionTile) and v.tile.persistent)
         for v in kernel.variants
+    )
+
+
+def _position(kernel: Kernel, name: str) -> int:
+    """The number of the member that writes a buffer; members are emitted in order."""
+    return next(p for p, m in enumerate(kernel.members) if name in targets(m.operation))
+
+
+def _last_read(kernel: Kernel, name: str) -> int:
+    """The number of the last member that reads a buffer."""
+    return max(p for p, m in enumerate(kernel.members) if name in reads(m.operation))
+
+
+def _guards(kernel: Kernel, name: str) -> bool:
+    """True when a buffer is read under a condition: such a load does not share its register."""
+    return any(
+        isinstance(part, Load) and part.buffer == name
+        for member in kernel.members
+        for value in walk(values(member.operation))
+        if isinstance(value, Guarded)
+        for part in walk((value,))
     )
