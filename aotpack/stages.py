@@ -14,7 +14,7 @@ from aotpack.ir.integers import Int, Var
 
 if TYPE_CHECKING:
     from aotpack.ir.nodes import Program
-    from aotpack.ir.schedule import Kernel, Schedule
+    from aotpack.ir.schedule import Schedule
     from aotpack.target import Target
 
 
@@ -156,7 +156,9 @@ class Traced:
     def as_text(self) -> str:
         graph = self.graph
         lines = [f"model {graph.signature.name} {graph.signature.version}"]
-        lines += [f"size {size.name} in [{size.low}, {size.high}]" for size in graph.signature.sizes]
+        lines += [
+            f"size {size.name} in [{size.low}, {size.high}]" for size in graph.signature.sizes
+        ]
         lines += [f"input {spec}" for spec in graph.signature.inputs]
         lines += [f"weight {w.name}: {w.dtype}{list(w.shape)}" for w in graph.weights]
         for node in graph.nodes:
@@ -224,8 +226,8 @@ class KernelSource:
     """One compilable kernel: Triton text, entry point ``name``, launch configuration.
 
     The text is complete (it imports triton itself) and every block size in it is a literal.
-    ``arches`` names the compute capabilities this configuration is for, as major*10+minor
-    ranges ``(low, high)``; a kernel is compiled for a target only if the target lies inside.
+    ``arches`` holds the compute capabilities this configuration is for, as ranges ``(low, high)`` of
+    major*10+minor; a kernel is compiled for a target only if the target lies in one.
     """
 
     name: str
@@ -233,7 +235,11 @@ class KernelSource:
     args: tuple[KernelArg, ...]
     num_warps: int
     num_stages: int
-    arches: tuple[int, int] = (0, 10_000)
+    arches: tuple[tuple[int, int], ...] = ((0, 10_000),)
+
+    def is_for(self, arch: int) -> bool:
+        """True when a launch on this compute capability may pick the kernel."""
+        return any(low <= arch <= high for low, high in self.arches)
 
 
 @dataclass(frozen=True, slots=True)

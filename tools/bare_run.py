@@ -74,7 +74,16 @@ out.flush()
 def bare_site(wheel: Path, folder: Path) -> Path:
     """A folder with the wheel's packages, numpy and cuda-bindings, that its user cannot write."""
     site = folder / "site"
-    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--no-compile"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        "--no-compile",
+    ]
     subprocess.run([*command, "--target", str(site), str(wheel)], check=True)
     for package in ("numpy", "numpy.libs", "cuda"):
         source = Path(sysconfig.get_path("purelib")) / package
@@ -111,7 +120,10 @@ def run_child(site: Path, package: str, weights: Path, inputs: Path, folder: Pat
     user = {"user": NOBODY, "group": NOBODY} if os.getuid() == 0 else {}
     done = subprocess.run(
         [*command, package, str(weights), str(inputs)],
-        env=environment, cwd=home, capture_output=True, **user,
+        env=environment,
+        cwd=home,
+        capture_output=True,
+        **user,
     )
     if done.returncode:
         raise SystemExit(f"the bare run failed:\n{done.stderr.decode()[-3000:]}")
@@ -136,7 +148,9 @@ def compare(
         limit = 1.5 * theirs + torch.finfo(torch.bfloat16).eps * reference.abs().max().item()
         good &= own <= limit
         verdict = "ok" if own <= limit else "WRONG"
-        print(f"({batch},{sequence}): error {own:.4f}, eager {theirs:.4f}, limit {limit:.4f} {verdict}")
+        print(
+            f"({batch},{sequence}): error {own:.4f}, eager {theirs:.4f}, limit {limit:.4f} {verdict}"
+        )
     return good
 
 

@@ -55,7 +55,9 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 
 
-def prepare(mode: str, module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> Callable[..., object]:
+def prepare(
+    mode: str, module: torch.nn.Module, args: tuple[torch.Tensor, ...]
+) -> Callable[..., object]:
     """The callable of a mode, warmed up."""
     if mode == "eager":
         call: Callable[..., object] = module
@@ -78,7 +80,9 @@ def _on_host(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> Case:
     return copy.deepcopy(module).cpu(), tuple(arg.cpu() for arg in args)
 
 
-def milliseconds(call: Callable[..., object], args: tuple[torch.Tensor, ...]) -> tuple[float, float]:
+def milliseconds(
+    call: Callable[..., object], args: tuple[torch.Tensor, ...]
+) -> tuple[float, float]:
     """(latency of a synchronised call, time a call when they follow each other)."""
     latencies = []
     for _ in range(CALLS):
@@ -106,7 +110,9 @@ def host_microseconds(call: Callable[..., object], args: tuple[torch.Tensor, ...
     return statistics.median(times) * 1e6
 
 
-def error(call: Callable[..., object], module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> float:
+def error(
+    call: Callable[..., object], module: torch.nn.Module, args: tuple[torch.Tensor, ...]
+) -> float:
     """Largest difference from a float64 run, in units of eager's own."""
     import copy
 
@@ -140,7 +146,9 @@ def bench(name: str, modes: tuple[str, ...]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("cases", nargs="*", default=list(CASES), metavar="CASE", help=f"{list(CASES)}")
+    parser.add_argument(
+        "cases", nargs="*", default=list(CASES), metavar="CASE", help=f"{list(CASES)}"
+    )
     parser.add_argument("--modes", default=",".join(MODES))
     given = parser.parse_args()
     torch.manual_seed(0)

@@ -47,7 +47,9 @@ class Input:
         numbers = torch.randint(-16, 17, shape, generator=generator)
         if self.dtype is torch.bool:
             return numbers > 0
-        return (numbers / 8).to(self.dtype) if self.dtype.is_floating_point else numbers.to(self.dtype)
+        return (
+            (numbers / 8).to(self.dtype) if self.dtype.is_floating_point else numbers.to(self.dtype)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,11 @@ class Maker:
             return
         if not _is_tame(tensor):
             return
-        keeps = exact and all(k.exact for k in used) and tensor.dtype not in (torch.float16, torch.bfloat16)
+        keeps = (
+            exact
+            and all(k.exact for k in used)
+            and tensor.dtype not in (torch.float16, torch.bfloat16)
+        )
         self.lines.append(Line(name, expression, tuple(k.name for k in used)))
         self.known.append(Known(name, tensor, keeps))
 
@@ -232,7 +238,9 @@ def _product(m: Maker) -> Any:
     if y is None:
         return None
     if y.tensor.dim() == 2 and m.rng.random() < 0.6:
-        bias = m.pick(lambda k: k.tensor.dtype is x.tensor.dtype and k.tensor.shape == y.tensor.shape[:1])
+        bias = m.pick(
+            lambda k: k.tensor.dtype is x.tensor.dtype and k.tensor.shape == y.tensor.shape[:1]
+        )
         if bias is not None:
             return f"F.linear({x.name}, {y.name}, {bias.name}) / 4", (x, y, bias)
         return f"F.linear({x.name}, {y.name}) / 4", (x, y)
@@ -246,8 +254,11 @@ def _attention(m: Maker) -> Any:
 
     def fits(k: Known) -> bool:
         t = k.tensor
-        return t.dtype is x.tensor.dtype and t.dim() == 3 and t.shape[0] == x.tensor.shape[0] and (
-            t.shape[2] == x.tensor.shape[2]
+        return (
+            t.dtype is x.tensor.dtype
+            and t.dim() == 3
+            and t.shape[0] == x.tensor.shape[0]
+            and (t.shape[2] == x.tensor.shape[2])
         )
 
     y = m.pick(fits)
@@ -256,7 +267,11 @@ def _attention(m: Maker) -> Any:
         return None
     q, k, v = (f"{t.name}.unsqueeze(1)" for t in (x, y, z))
     causal = y.tensor.shape[1] == x.tensor.shape[1] and m.rng.random() < 0.5
-    return f"F.scaled_dot_product_attention({q}, {k}, {v}, is_causal={causal}).squeeze(1)", (x, y, z)
+    return f"F.scaled_dot_product_attention({q}, {k}, {v}, is_causal={causal}).squeeze(1)", (
+        x,
+        y,
+        z,
+    )
 
 
 def _normed(m: Maker) -> Any:
@@ -343,7 +358,15 @@ SMOOTH = (
     "F.softplus({x})", "({x}.abs() + 0.5).rsqrt()", "{x}.clamp(-1, 1.5)", "{x}.erf()",
 )  # fmt: skip
 EXACT = ("{x}.relu()", "-{x}", "{x}.abs()", "{x} + 1", "{x} * 2", "{x}.clamp(max=1)")
-DECISIONS = ("{x} > 0", "{x}.floor()", "{x}.round()", "{x}.sign()", "{x} == 1", "{x}.long()", "{x}.bool()")
+DECISIONS = (
+    "{x} > 0",
+    "{x}.floor()",
+    "{x}.round()",
+    "{x}.sign()",
+    "{x} == 1",
+    "{x}.long()",
+    "{x}.bool()",
+)
 VIEWS = (
     "{x}.transpose({d}, {e})", "{x}.unsqueeze({d})", "{x}.flip({d})", "{x}.roll({n}, {d})",
     "{x}.select({d}, {n})", "{x}.narrow({d}, {n}, 1)", "{x}.movedim({d}, {e})",
@@ -359,7 +382,12 @@ SUMS = (
 SELECTIONS = (
     "{x}.amax({d}, keepdim={keep})", "{x}.amin({d}, keepdim={keep})", "{x}.max({d})[0]", "{x}.amax()",
 )  # fmt: skip
-INDICES = ("{x}.argmax({d}, keepdim={keep})", "{x}.argmin({d})", "{x}.cummax({d})[1]", "({x} > 0).sum({d})")
+INDICES = (
+    "{x}.argmax({d}, keepdim={keep})",
+    "{x}.argmin({d})",
+    "{x}.cummax({d})[1]",
+    "({x} > 0).sum({d})",
+)
 BITS = ("{x} & {y}", "{x} | {y}", "{x} ^ {y}")
 
 # (rule, whether an exact operand gives an exact result), as often as listed
@@ -367,7 +395,13 @@ RULES: list[tuple[Rule, bool]] = [
     *[(_unary(SMOOTH, _is_float), False)] * 3,
     (_unary(EXACT, _is_number), True),
     (_unary(DECISIONS, _is_exact_float), True),
-    *[(_binary(("{x} + {y}", "{x} - {y}", "{x} * {y}", "torch.maximum({x}, {y})"), _is_number), True)] * 4,
+    *[
+        (
+            _binary(("{x} + {y}", "{x} - {y}", "{x} * {y}", "torch.maximum({x}, {y})"), _is_number),
+            True,
+        )
+    ]
+    * 4,
     (_binary(("{x} / ({y}.abs() + 1)", "torch.minimum({x}, {y}) * 0.3"), _is_float), False),
     (_binary(("{x} < {y}", "{x} >= {y}", "{x} != {y}"), _is_exact_number), True),
     (_binary(BITS, _is_integer), True),
@@ -379,7 +413,12 @@ RULES: list[tuple[Rule, bool]] = [
     *[(_along(SUMS, _is_float), False)] * 4,
     (_along(SELECTIONS, _is_number), True),
     (_along(INDICES, _is_exact_number), True),
-    (_along(("{x}.any({d})", "{x}.all({d}, keepdim={keep})", "{x}.sum({d})", "{x}.any()"), _is_bool), True),
+    (
+        _along(
+            ("{x}.any({d})", "{x}.all({d}, keepdim={keep})", "{x}.sum({d})", "{x}.any()"), _is_bool
+        ),
+        True,
+    ),
     (_along(("{x}.sum({d})", "{x}.cumsum({d})", "{x}.sum()"), _is_integer), True),
     (_where, True),
     *[(_joined, True)] * 2,
@@ -418,7 +457,9 @@ def _inputs(rng: random.Random) -> tuple[Input, ...]:
     inputs = [Input("x0", tuple(dims), dtype)]
     if rng.random() < 0.7:
         other = tuple(1 if rng.random() < 0.2 else d for d in dims[rng.randrange(len(dims)) :])
-        inputs.append(Input("x1", other, rng.choice((dtype, torch.float32, torch.int32, torch.bool))))
+        inputs.append(
+            Input("x1", other, rng.choice((dtype, torch.float32, torch.int32, torch.bool)))
+        )
     if rng.random() < 0.7:
         index_dims = (rng.choice(STATIC),) * rng.randint(1, 2)
         inputs.append(Input("ids", index_dims, torch.int64))
@@ -497,7 +538,8 @@ def _args(given: Sequence[Input], sizes: dict[str, int]) -> tuple[torch.Tensor, 
 def _dynamic_shapes(given: Sequence[Input]) -> dict[str, Any] | None:
     dims = {name: Dim(name, min=1, max=16) for name in DYNAMIC}
     shapes = {
-        x.name: {i: dims[d] for i, d in enumerate(x.dims) if isinstance(d, str)} or None for x in given
+        x.name: {i: dims[d] for i, d in enumerate(x.dims) if isinstance(d, str)} or None
+        for x in given
     }
     return shapes if any(shapes.values()) else None
 
@@ -554,7 +596,10 @@ def main(arguments: Sequence[str]) -> int:
             refusals[words] += 1
         if kind in ("wrong", "crash"):
             small = model if options.no_shrink else shrink(model, kind)
-            print(f"seed {seed}: {kind}: {verdict(small)[1][:600]}\n{small.inputs}\n{small.source}", flush=True)
+            print(
+                f"seed {seed}: {kind}: {verdict(small)[1][:600]}\n{small.inputs}\n{small.source}",
+                flush=True,
+            )
     print(dict(counts), f"{time.perf_counter() - start:.0f} s")
     for words, count in refusals.most_common():
         print(count, words)

@@ -143,5 +143,3 @@ def _frame(o: Attention, tile: AttentionTile, names: dict[Axis, str]) -> Frame:
     }
     named = batch_names((o.batch, o.head)) | names
     return Frame(named, masks, tuple((axis, blocks[axis]) for axis in names))
-
-

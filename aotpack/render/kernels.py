@@ -30,20 +30,20 @@ from aotpack.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A variant a launch may take: when, which source, how many programs, with which arguments."""
+    """A variant a launch may take: when, which kernel, how many programs, with which arguments."""
 
     variant: Variant
-    source: KernelSource
+    kernel: str
     programs: Int
     arguments: tuple[str, ...]  # buffers, then sizes, in the order of the source's parameters
 
 
 def render_kernels(
     schedule: Schedule, targets: tuple[Target, ...]
-) -> tuple[tuple[Choice, ...], ...]:
-    """For each kernel of the schedule, its choices for the given targets."""
+) -> tuple[tuple[KernelSource, ...], tuple[tuple[Choice, ...], ...]]:
+    """All sources, and for each kernel of the schedule its choices for the given targets."""
     known: dict[str, KernelSource] = {}
-    return tuple(
+    choices = tuple(
         tuple(
             _choice(schedule, kernel, variant, known)
             for variant in kernel.variants
@@ -51,6 +51,12 @@ def render_kernels(
         )
         for kernel in schedule.kernels
     )
+    return tuple(known.values()), choices
+
+
+def _also_for(source: KernelSource, arches: tuple[int, int]) -> KernelSource:
+    """The source, for one more range of architectures."""
+    return replace(source, arches=tuple(sorted({*source.arches, arches})))
 
 
 def _choice(
@@ -61,19 +67,21 @@ def _choice(
     text = render_template(template, context)
     identity = f"{_without_comments(text)} {tile.num_warps} {tile.num_stages}"
     digest = sha256(identity.encode()).hexdigest()[:8]
-    source = known.get(digest)
-    if source is None:
+    arches = (variant.arch_low, variant.arch_high)
+    if digest in known:
+        known[digest] = _also_for(known[digest], arches)
+    else:
         name = f"{kernel.name}_{digest}"
-        source = known[digest] = KernelSource(
+        known[digest] = KernelSource(
             name,
             render_template(template, replace(context, name=name)),
             shop.arguments.parameters(),
             tile.num_warps,
             tile.num_stages,
-            (variant.arch_low, variant.arch_high),
+            (arches,),
         )
     arguments = (*shop.arguments.buffers, *(size.name for size in shop.arguments.sizes))
-    return Choice(variant, source, _programs(kernel, tile), arguments)
+    return Choice(variant, known[digest].name, _programs(kernel, tile), arguments)
 
 
 def _context(

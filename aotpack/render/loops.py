@@ -28,7 +28,9 @@ def loop_frame(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> Frame:
     if isinstance(tile, ReductionTile):
         r = kernel.axes[1]
         blocks.append((r, tile.r))
-        if not known_multiple(r.extent, tile.r) or (tile.persistent and r.extent.constant != tile.r):
+        if not known_multiple(r.extent, tile.r) or (
+            tile.persistent and r.extent.constant != tile.r
+        ):
             masks[r] = "r_mask"
     return Frame(names, masks, tuple(blocks))
 
@@ -70,7 +72,8 @@ def _emit_looped(kernel: Kernel, shop: Workshop) -> None:
 def _emit_loop(members: list[Member], kernel: Kernel, shop: Workshop) -> None:
     """One walk over the inner axis: stores and accumulations; then the reductions' results."""
     working = [
-        m for m in members
+        m
+        for m in members
         if isinstance(m.operation, Reduction) or set(targets(m.operation)) & set(kernel.stored)
     ]
     if not working:
@@ -113,9 +116,7 @@ def _store(member: Member, buffer: str, kernel: Kernel, shop: Workshop) -> None:
     shop.emitter.region.append(shop.emitter.store(buffer, offset, value, axes))
 
 
-def _context(
-    kernel: Kernel, tile: PointwiseTile | ReductionTile, shop: Workshop
-) -> LoopContext:
+def _context(kernel: Kernel, tile: PointwiseTile | ReductionTile, shop: Workshop) -> LoopContext:
     frame = shop.emitter.frame
     both = len(frame.blocks) == 2
     x = kernel.axes[0]

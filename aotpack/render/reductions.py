@@ -102,7 +102,9 @@ def _lifted(shop: Workshop, member: Member, monoid: Monoid) -> list[tuple[str, s
     element = _spanning(shop, emitter.value(bound), emitter.needs(bound), value.dtype)
     index = f"({_position(emitter, shop)} + tl.zeros({_tile_shape(shop)}, tl.int64))"
     texts = [text.format(element, index=index) for text in monoid.lift_triton]
-    return list(zip([_named(shop, t) for t in texts], monoid.identity_triton(value.dtype), strict=True))
+    return list(
+        zip([_named(shop, t) for t in texts], monoid.identity_triton(value.dtype), strict=True)
+    )
 
 
 def _position(emitter: Emitter, shop: Workshop) -> str:
@@ -139,11 +141,15 @@ def _two_pass_welford(shop: Workshop, member: Member, operation: Reduction) -> l
     keep = "[:, None]" if len(shop.emitter.frame.blocks) == 2 else ""
     bound = shop.bound(member, value)
     element = _spanning(shop, shop.emitter.value(bound), shop.emitter.needs(bound), value.dtype)
-    count = f"tl.maximum({shop.emitter.index(r.extent)}, 1)" if r.extent.constant is None else (
-        f"{max(1, int(r.extent))}.0"
+    count = (
+        f"tl.maximum({shop.emitter.index(r.extent)}, 1)"
+        if r.extent.constant is None
+        else (f"{max(1, int(r.extent))}.0")
     )
     total = _named(shop, f"tl.sum({_masked(shop, element, '0.0')}, {_axis(shop)}){keep}")
-    mean = _named(shop, f"{total} / {count}" if count[0].isdigit() else f"{total} / {count}.to({kind})")
+    mean = _named(
+        shop, f"{total} / {count}" if count[0].isdigit() else f"{total} / {count}.to({kind})"
+    )
     delta = _masked(shop, _named(shop, f"{element} - {mean}"), "0.0")
     return [mean, _named(shop, f"tl.sum({delta} * {delta}, {_axis(shop)}){keep}")]
 
@@ -153,9 +159,11 @@ def _spanning(shop: Workshop, text: str, needs: frozenset[Axis], dtype: DType) -
     frame = shop.emitter.frame
     if len(frame.spread(needs)) == len(frame.blocks):
         return text
-    return _named(shop, f"tl.zeros({_tile_shape(shop)}, {dtype.facts.triton}) + {text}") if (
-        dtype is not DType.BOOL
-    ) else _named(shop, f"tl.zeros({_tile_shape(shop)}, tl.int1) | {text}")
+    return (
+        _named(shop, f"tl.zeros({_tile_shape(shop)}, {dtype.facts.triton}) + {text}")
+        if (dtype is not DType.BOOL)
+        else _named(shop, f"tl.zeros({_tile_shape(shop)}, tl.int1) | {text}")
+    )
 
 
 def _tile_shape(shop: Workshop) -> str:
@@ -173,5 +181,3 @@ def _named(shop: Workshop, text: str) -> str:
     name = shop.fresh("t")
     shop.emitter.region.append(f"{name} = {text}")
     return name
-
-

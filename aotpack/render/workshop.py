@@ -89,5 +89,3 @@ def needs_64_bits(schedule: Schedule, kernel: Kernel) -> bool:
     sizes = [product(buffers[name].shape) for name in names]
     sizes.append(product(axis.extent for axis in kernel.axes[:2]))
     return any(bounds(size)[1] > LARGEST_SIZE - 2**20 for size in sizes)
-
-

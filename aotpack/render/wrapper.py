@@ -86,7 +86,7 @@ def _rendered_choice(
 ) -> tuple[str, str]:
     """(condition, the Launch expression); the last choice needs no condition."""
     arguments = [repr(names[a]) if a in names else a for a in choice.arguments]
-    launch = f'Launch("{choice.source.name}", ({choice.programs}, 1, 1), {_tuple(arguments)})'
+    launch = f'Launch("{choice.kernel}", ({choice.programs}, 1, 1), {_tuple(arguments)})'
     return "" if choice is choices[-1] else _condition(choice, targets), launch
 
 
@@ -105,4 +105,3 @@ def _condition(choice: Choice, targets: tuple[Target, ...]) -> str:
 def _tuple(items: Iterable[object]) -> str:
     texts = [str(item) for item in items]
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
-

@@ -7,8 +7,8 @@ from aotpack.ir.schedule import Schedule
 from aotpack.schedule.dead_code import remove_dead_code
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.layout import choose_strides
-from aotpack.schedule.memory import plan_memory
 from aotpack.schedule.mask import recognise_causal_masks
+from aotpack.schedule.memory import plan_memory
 from aotpack.schedule.merge import in_memory_order, merge_products
 from aotpack.schedule.order import order
 from aotpack.schedule.realize import realize

@@ -16,13 +16,19 @@ def attention_variants(anchor: Attention) -> tuple[Variant, ...]:
     if anchor.operand is DType.FLOAT32:
         old = AttentionTile(32, 32, 4, 1, "bf16x6")
         new = AttentionTile(32, 64 if not wide else 32, 4, 2, "tf32x3")
-        return tuple(Variant(tile, low, high, length, None) for tile, low, high in (
-            (old, 0, 89), (new, 90, 109), (old, 110, 10_000)
-        ))
+        return tuple(
+            Variant(tile, low, high, length, None)
+            for tile, low, high in ((old, 0, 89), (new, 90, 109), (old, 110, 10_000))
+        )
     mma = AttentionTile(128, 32, 8, 3) if wide else AttentionTile(64, 32, 4, 3)
     hopper = [Variant(AttentionTile(64, 64, 4, 3), 90, 109, length, None)]
     queries = anchor.batch.extent * anchor.head.extent * length
-    if not wide and not anchor.causal and bounds(queries)[1] > MANY_QUERIES and typical(length) >= 128:
+    if (
+        not wide
+        and not anchor.causal
+        and bounds(queries)[1] > MANY_QUERIES
+        and typical(length) >= 128
+    ):
         hopper.insert(0, Variant(AttentionTile(64, 64, 4, 3), 90, 109, queries, MANY_QUERIES))
         hopper[-1] = Variant(AttentionTile(128, 64, 8, 3), 90, 109, queries, None)
     return (

@@ -294,14 +294,10 @@ def _add(group: Group, operation: Operation, binding: Binding, *, outer: bool) -
     member = Member(operation, tuple(binding.items()), outer)
     written = (*group.written, *targets(operation))
     read = dict.fromkeys((*group.read, *(n for n in reads(operation) if n not in group.written)))
-    return replace(
-        group, members=(*group.members, member), written=written, read=tuple(read)
-    )
+    return replace(group, members=(*group.members, member), written=written, read=tuple(read))
 
 
-def _reads_registers(
-    group: Group, operation: Operation, binding: Binding, *, outer: bool
-) -> bool:
+def _reads_registers(group: Group, operation: Operation, binding: Binding, *, outer: bool) -> bool:
     rewrite = Rewriter(binding)
     for load in loads(operation):
         member = _writer(group, load.buffer)

@@ -6,11 +6,11 @@ output read as [b, s, h*d]) is written that way, so no transpose is ever run (S:
 
 from itertools import permutations
 
+from aotpack.ir.access import Access, accesses, contiguous, digit_count, slope
 from aotpack.ir.facts import typical
 from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Buffer, Program
 from aotpack.ir.schedule import Kernel
-from aotpack.ir.access import Access, accesses, contiguous, digit_count, slope
 
 MAX_RANK = 5  # beyond, only the order of the operation itself is considered
 

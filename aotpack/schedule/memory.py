@@ -3,10 +3,10 @@
 Offsets are not chosen here: the runtime packs the lifetimes once per concrete set of sizes.
 """
 
+from aotpack.ir.access import Strides, accesses
 from aotpack.ir.facts import known_equal
 from aotpack.ir.nodes import Guarded, Load, Program, reads, targets, values, walk
 from aotpack.ir.schedule import Kernel, Lifetime, MatmulTile, PointwiseTile, ReductionTile
-from aotpack.ir.access import Strides, accesses
 from aotpack.schedule.layout import buffer_bytes
 
 

@@ -192,9 +192,7 @@ def _wide(
     )
 
 
-def _view(
-    linear: Linear, finish: Pointwise, offset: Int, buffers: dict[str, Buffer]
-) -> Pointwise:
+def _view(linear: Linear, finish: Pointwise, offset: Int, buffers: dict[str, Buffer]) -> Pointwise:
     """A linear's own result, read from the wide one."""
     own = linear.finish
     index = (*map(Int.of, own.axes[:-1]), Int.of(own.axes[-1]) + offset)

@@ -82,7 +82,9 @@ def _inline_reads(operation: Operation, inlined: dict[str, Pointwise]) -> Operat
     return operation
 
 
-def _is_inlinable(operation: Pointwise, program: Program, users: dict[str, list[Operation]]) -> bool:
+def _is_inlinable(
+    operation: Pointwise, program: Program, users: dict[str, list[Operation]]
+) -> bool:
     """Stored: outputs, partial writes, and what templates or several readers would recompute."""
     if operation.target in program.outputs or operation.index != own_index(operation.axes):
         return False

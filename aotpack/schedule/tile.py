@@ -6,11 +6,11 @@ attention tiles come from ``matmul_tiles.py`` and ``attention_tiles.py``.
 
 from dataclasses import replace
 
+from aotpack.ir.access import Strides, accesses, slope
 from aotpack.ir.facts import bounds, typical
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.nodes import Attention, Matmul, Program, Scan
 from aotpack.ir.schedule import Kernel, PointwiseTile, ReductionTile, Variant
-from aotpack.ir.access import Strides, accesses, slope
 from aotpack.schedule.attention_tiles import attention_variants
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
@@ -49,9 +49,7 @@ def _pointwise_variants(numel: Int) -> tuple[Variant, ...]:
     return (large,) if low > SMALL_GRID else (small, large)
 
 
-def _reduction_variants(
-    kernel: Kernel, program: Program, strides: Strides
-) -> tuple[Variant, ...]:
+def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
     x, r = kernel.axes
     longest = bounds(r.extent)[1]
     persistent = longest <= MAX_PERSISTENT or _has_scan(kernel)

@@ -43,9 +43,7 @@ _CHATTY = (
 def evaluation_copy(module: nn.Module, dtype: DType | None) -> nn.Module:
     """A copy in eval mode that shares the weights, or owns casted ones when ``dtype`` is given."""
     tensors = [*module.parameters(), *module.buffers()]
-    memo: dict[int, Any] = {
-        id(tensor): _cast_weight(tensor, dtype) for tensor in tensors
-    }
+    memo: dict[int, Any] = {id(tensor): _cast_weight(tensor, dtype) for tensor in tensors}
     try:
         duplicate = copy.deepcopy(module, memo)
     except Exception as error:
@@ -91,12 +89,8 @@ def export(
                 module, args, dict(kwargs), dynamic_shapes=shapes, strict=strict
             )
     except Exception as error:
-        raise TraceError(
-            f"exporting {name} with torch.export: {_condensed(error)}"
-        ) from error
-    sys.stderr.write(
-        printed.getvalue()
-    )  # the user's own prints; torch's are only on failure
+        raise TraceError(f"exporting {name} with torch.export: {_condensed(error)}") from error
+    sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
 
 
@@ -138,24 +132,16 @@ def _cast_weight(tensor: torch.Tensor, dtype: DType | None) -> torch.Tensor:
 
 def _condensed(error: Exception) -> str:
     """The first useful lines of torch's message, its suggested fixes, and the user's line."""
-    text = str(error).replace(
-        'For more information, run with TORCH_LOGS="+dynamic".', ""
-    )
+    text = str(error).replace('For more information, run with TORCH_LOGS="+dynamic".', "")
     text = text.partition("The following call raised this error")[0]
     lines = [line.strip() for line in text.splitlines()]
     useful = [line for line in lines if line and not line.startswith(_NOISE)]
-    start = (
-        useful.index("Suggested fixes:")
-        if "Suggested fixes:" in useful
-        else len(useful)
-    )
+    start = useful.index("Suggested fixes:") if "Suggested fixes:" in useful else len(useful)
     shown = useful[: min(start, _SHOWN_LINES)] + useful[start:]
     message = "\n  ".join(shown)
     if type(error).__module__ == "builtins":
         message = f"{type(error).__name__}: {message}"
-    frames = [
-        f for f in traceback.extract_tb(error.__traceback__) if is_user_file(f.filename)
-    ]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_file(f.filename)]
     if not frames:
         return message
     frame = frames[-1]

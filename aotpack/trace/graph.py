@@ -33,28 +33,15 @@ def build_graph(
 ) -> Graph:
     """The program in our own terms; ``leaves`` are the dynamic specs of its inputs, or nothing."""
     _check_pure(name, program)
-    placeholders = {
-        node.name: node for node in program.graph.nodes if node.op == "placeholder"
-    }
-    values = [
-        (s.arg.name, placeholders[s.arg.name].meta.get("val"))
-        for s in _user_inputs(program)
-    ]
+    placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    values = [(s.arg.name, placeholders[s.arg.name].meta.get("val")) for s in _user_inputs(program)]
     sizes = find_sizes(program, values, leaves)
     weights = collect_weights(program)
     inputs = _inputs(values, sizes, set(weights.tensors))
     if leaves:
-        paths = {
-            leaf.path: v[0]
-            for leaf, v in zip(leaves, values, strict=True)
-            if v[0] in inputs
-        }
-        check_guards(
-            name, program, {path: inputs[p].shape for path, p in paths.items()}
-        )
-    refs = {
-        placeholders[p]: Ref(weight) for p, weight in weights.by_placeholder.items()
-    }
+        paths = {leaf.path: v[0] for leaf, v in zip(leaves, values, strict=True) if v[0] in inputs}
+        check_guards(name, program, {path: inputs[p].shape for path, p in paths.items()})
+    refs = {placeholders[p]: Ref(weight) for p, weight in weights.by_placeholder.items()}
     refs |= {placeholders[p]: Ref(spec.name) for p, spec in inputs.items()}
     reader = OperatorReader(name, sizes, refs)
     results = _outputs(name, program)
@@ -68,9 +55,7 @@ def build_graph(
         version=version,
         sizes=tuple(sizes.variables.values()),
         inputs=tuple(inputs.values()),
-        outputs=tuple(
-            _spec(f"output{i}", n.meta["val"], sizes) for i, n in enumerate(results)
-        ),
+        outputs=tuple(_spec(f"output{i}", n.meta["val"], sizes) for i, n in enumerate(results)),
         args=args,
         kwargs=kwargs,
         result=_result_tree(program),
@@ -147,9 +132,7 @@ def _input_trees(program: ExportedProgram) -> tuple[Tree, Tree]:
 
 
 def _result_tree(program: ExportedProgram) -> Tree:
-    leaves = [
-        leaf_of(spec.arg, "result") for spec in program.graph_signature.output_specs
-    ]
+    leaves = [leaf_of(spec.arg, "result") for spec in program.graph_signature.output_specs]
     return tree_of(program.call_spec.out_spec, iter(leaves), "result")
 
 

@@ -34,9 +34,7 @@ def is_user_file(file: str) -> bool:
     installed = "site-packages/" in path
     if path.startswith(("<", "torch/")) or "site-packages/torch/" in path:
         return False
-    return not file.startswith(_NOT_MINE) and (
-        installed or not file.startswith(_STANDARD)
-    )
+    return not file.startswith(_NOT_MINE) and (installed or not file.startswith(_STANDARD))
 
 
 def shown_path(file: str) -> str:

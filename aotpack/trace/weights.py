@@ -88,8 +88,9 @@ def dtype_of(dtype: torch.dtype, what: str) -> DType:
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:
     """The elements in row-major order as unsigned bytes; shares memory with a contiguous tensor."""
-    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-    return flat.numpy().data
+    dense = tensor.detach().cpu().contiguous()
+    flat = dense.as_strided((dense.numel(),), (1,))  # a dimension of size 1 may have any stride
+    return flat.view(torch.uint8).numpy().data
 
 
 def _memory(tensor: torch.Tensor, name: str) -> tuple[Any, ...]:

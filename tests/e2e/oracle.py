@@ -158,7 +158,9 @@ def accuracy_complaint(
     error = float((y - r).abs().max())
     if error <= tolerance.factor * law:
         return None
-    return f"off by {error:.3g}, allowed {tolerance.factor * law:.3g} (eager is off by {eagers:.3g})"
+    return (
+        f"off by {error:.3g}, allowed {tolerance.factor * law:.3g} (eager is off by {eagers:.3g})"
+    )
 
 
 def _double(module: nn.Module) -> nn.Module:

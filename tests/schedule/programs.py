@@ -111,7 +111,15 @@ class Writer:
         return made
 
     def matmul(
-        self, name: str, m: Size, n: Size, k: Size, lhs: Buffer, rhs: Buffer, *, by_rows: bool = True
+        self,
+        name: str,
+        m: Size,
+        n: Size,
+        k: Size,
+        lhs: Buffer,
+        rhs: Buffer,
+        *,
+        by_rows: bool = True,
     ) -> Buffer:
         """``rhs`` is [n, k] if ``by_rows``, else [k, n]."""
         made = self.buffer(name, (m, n))
@@ -151,7 +159,10 @@ def schedule_of(program: Program) -> Schedule:
 
 
 def scheduled(
-    module: nn.Module, *args: Any, dynamic_shapes: Any = None, kwargs: Mapping[str, Any] | None = None
+    module: nn.Module,
+    *args: Any,
+    dynamic_shapes: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
 ) -> Scheduled:
     """The schedule of a model."""
     traced = trace(module.eval(), args, kwargs, dynamic_shapes=dynamic_shapes)
@@ -163,7 +174,9 @@ def names(schedule: Schedule) -> list[str]:
     return [kernel.name for kernel in schedule.kernels]
 
 
-def random_arrays(program: Program, sizes: Mapping[str, int], seed: int = 0) -> dict[str, np.ndarray]:
+def random_arrays(
+    program: Program, sizes: Mapping[str, int], seed: int = 0
+) -> dict[str, np.ndarray]:
     """Numbers for all inputs and weights; integers are small and not negative."""
     rng = np.random.default_rng(seed)
     arrays = {}

@@ -18,14 +18,19 @@ def program(mask: Value | None, keys: Int = Int.of(S)) -> Program:
     b, h, i, _, d, e = axes(keys)
     j = axes(keys)[3]
     slots = (load(q, b, h, i, d), load(k, b, h, j, d), load(v, b, h, j, e))
-    w.operations.append(
-        Attention("out", *axes(keys), *slots, 0.5, False, None, mask, F32)
-    )
+    w.operations.append(Attention("out", *axes(keys), *slots, 0.5, False, None, mask, F32))
     return w.program(Buffer(out.name, out.dtype, out.shape))
 
 
 def axes(keys: Int = Int.of(S)) -> tuple[Axis, ...]:
-    extents = {"b": Int.of(1), "h": Int.of(2), "i": Int.of(S), "j": keys, "d": Int.of(8), "e": Int.of(8)}
+    extents = {
+        "b": Int.of(1),
+        "h": Int.of(2),
+        "i": Int.of(S),
+        "j": keys,
+        "d": Int.of(8),
+        "e": Int.of(8),
+    }
     return tuple(Axis(f"a{name}", extent) for name, extent in extents.items())
 
 

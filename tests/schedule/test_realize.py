@@ -17,7 +17,8 @@ def chain(w: Writer, op: str, readers: int) -> list[Buffer]:
     x = w.input("x", 4)
     t = w.pointwise("t", [4], lambda i: apply(op, load(x, i)))
     return [
-        w.pointwise(f"y{n}", [4], lambda i, n=n: apply("add", load(t, i), n)) for n in range(readers)
+        w.pointwise(f"y{n}", [4], lambda i, n=n: apply("add", load(t, i), n))
+        for n in range(readers)
     ]
 
 

@@ -12,9 +12,7 @@ X = torch.arange(-4.0, 4.0).view(2, 4)
 
 def reference(traced, index=0):
     _, dtype, shape, data = traced.golden.outputs[index]
-    return torch.frombuffer(bytearray(data), dtype=getattr(torch, str(dtype))).view(
-        shape
-    )
+    return torch.frombuffer(bytearray(data), dtype=getattr(torch, str(dtype))).view(shape)
 
 
 def test_inputs_and_outputs(trace_function):
@@ -40,9 +38,7 @@ def test_reference_is_float64(trace_function, dtype):
 
 def test_integers_become_float64(trace_function):
     traced = trace_function(lambda self, x: torch.arange(4) / 3 + x, X)
-    assert torch.equal(
-        reference(traced), (torch.arange(4).double() / 3 + X.double()).float()
-    )
+    assert torch.equal(reference(traced), (torch.arange(4).double() / 3 + X.double()).float())
 
 
 def test_bitcast_keeps_its_type(trace_function):
@@ -63,7 +59,5 @@ class Picky(nn.Module):
 
 
 def test_refuses_a_failing_run(trace_function):
-    with pytest.raises(
-        TraceError, match="running m eagerly .*ValueError: no eager run"
-    ):
+    with pytest.raises(TraceError, match="running m eagerly .*ValueError: no eager run"):
         trace_function(lambda self, x: self.a(x), X, modules={"a": Picky()})

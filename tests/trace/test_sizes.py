@@ -29,9 +29,7 @@ X = {"x": {0: N}}
     ],
 )
 def test_shapes(trace_function, forward, spec, shapes):
-    signature = trace_function(
-        forward, torch.randn(6, 4), dynamic_shapes=spec
-    ).graph.signature
+    signature = trace_function(forward, torch.randn(6, 4), dynamic_shapes=spec).graph.signature
     assert [", ".join(map(str, output.shape)) for output in signature.outputs] == shapes
 
 
@@ -45,18 +43,14 @@ def test_shapes(trace_function, forward, spec, shapes):
     ],
 )
 def test_ranges(trace_function, dim, low, high):
-    traced = trace_function(
-        lambda self, x: x + 1, torch.randn(6), dynamic_shapes={"x": {0: dim}}
-    )
+    traced = trace_function(lambda self, x: x + 1, torch.randn(6), dynamic_shapes={"x": {0: dim}})
     (size,) = traced.graph.signature.sizes
     assert (size.low, size.high) == (low, high)
 
 
 def test_keyword_as_a_name(trace_function):
     shapes = {"x": {0: Dim("lambda", max=9)}}
-    traced = trace_function(
-        lambda self, x: x + 1, torch.randn(6), dynamic_shapes=shapes
-    )
+    traced = trace_function(lambda self, x: x + 1, torch.randn(6), dynamic_shapes=shapes)
     assert [size.name for size in traced.graph.signature.sizes] == ["lambda_"]
 
 
