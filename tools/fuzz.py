@@ -21,7 +21,19 @@ import torch
 from torch import nn
 from torch.export import Dim
 
+import aotpack.schedule
 from aotpack.errors import TraceError, UnsupportedError
+from aotpack.ir.access import Strides
+from aotpack.ir.nodes import Program, Scan
+from aotpack.ir.schedule import (
+    AttentionTile,
+    Kernel,
+    MatmulTile,
+    PointwiseTile,
+    ReductionTile,
+    Variant,
+)
+from aotpack.schedule.tile import choose_tiles
 from tests.e2e.oracle import Tolerance, agree, compile_all
 
 LARGEST = 64.0  # values beyond are not built on: their rounding errors would hide mistakes
@@ -507,6 +519,35 @@ class Shell(nn.Module):
         return copy
 
 
+def odd_tiles(rng: random.Random) -> Callable[..., tuple[Kernel, ...]]:
+    """A choice of tiles that is right for any kernel, and small, so that loops turn often."""
+
+    def choose(program: Program, kernels: tuple[Kernel, ...], strides: Strides) -> tuple[Kernel, ...]:
+        chosen = choose_tiles(program, kernels, strides)
+        return tuple(replace(kernel, variants=(_odd(kernel, rng),)) for kernel in chosen)
+
+    return choose
+
+
+def _odd(kernel: Kernel, rng: random.Random) -> Variant:
+    variant = replace(kernel.variants[-1], arch_low=0, arch_high=10_000, at_most=None)
+    tile = variant.tile
+    match tile:
+        case PointwiseTile():
+            tile = replace(tile, x=rng.choice((2, 16)))
+        case ReductionTile():
+            looped = not any(isinstance(member.operation, Scan) for member in kernel.members)
+            looped = looped and rng.random() < 0.7
+            r = rng.choice((2, 4, 16)) if looped else tile.r
+            if tile.persistent or looped:
+                tile = replace(tile, x=rng.choice((1, 2, 8)), r=r, persistent=not looped)
+        case MatmulTile():
+            tile = replace(tile, m=rng.choice((16, 32)), n=rng.choice((16, 32)), k=16)
+        case AttentionTile():
+            tile = replace(tile, i=16, j=rng.choice((16, 32)))
+    return replace(variant, tile=tile)
+
+
 def check(model: Model) -> None:
     """Raise what is wrong: WrongAnswer, a crash, or what aotpack refuses with."""
     given = [x for x in model.inputs if not x.is_weight]
@@ -583,6 +624,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0:50", help="FIRST:END")
     parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--odd-tiles", action="store_true", help="small blocks: loops turn often")
     options = parser.parse_args(arguments)
     first, end = map(int, options.seeds.split(":"))
     counts: Counter[str] = Counter()
@@ -590,6 +632,8 @@ def main(arguments: Sequence[str]) -> int:
     start = time.perf_counter()
     for seed in range(first, end):
         model = make(seed)
+        if options.odd_tiles:
+            aotpack.schedule.choose_tiles = odd_tiles(random.Random(seed))
         kind, words = verdict(model) if model.lines else ("empty", "")
         counts[kind] += 1
         if kind == "refused":

@@ -7,7 +7,7 @@ from typing import Any
 import aotpack
 from aotpack.emit.names import import_name, normal_version
 from aotpack.ir.integers import Int
-from aotpack.stages import Binary, KernelSource, Precompiled, TensorSpec, Tree
+from aotpack.stages import Binary, KernelSource, Precompiled, TensorSpec, Tree, Weight
 
 SCHEMA = 1
 
@@ -34,16 +34,7 @@ def manifest_text(
         "args": _tree(signature.args),
         "kwargs": _tree(signature.kwargs),
         "result": _tree(signature.result),
-        "weights": [
-            {
-                "name": weight.name,
-                "names": list(weight.names),
-                "dtype": str(weight.dtype),
-                "shape": list(weight.shape),
-                "constant": weight.is_constant,
-            }
-            for weight in rendered.weights
-        ],
+        "weights": [_weight(weight) for weight in rendered.weights],
         "weights_mode": weights,
         "weights_sha256": weights_sha256,
         "constants_sha256": constants_sha256,
@@ -71,6 +62,16 @@ def stored_binaries(precompiled: Precompiled) -> dict[Binary, str]:
     return {
         binary: first.setdefault((binary.target, binary.code), binary_path(binary))
         for binary in precompiled.binaries
+    }
+
+
+def _weight(weight: Weight) -> dict[str, Any]:
+    return {
+        "name": weight.name,
+        "names": list(weight.names),
+        "dtype": str(weight.dtype),
+        "shape": list(weight.shape),
+        "constant": weight.is_constant,
     }
 
 

@@ -64,8 +64,7 @@ class Rewriter:
                     return Const(index.constant, value.dtype)
                 return IndexValue(index, value.dtype)
             case Load():
-                index = tuple(self.index(part) for part in value.index)
-                moved = Load(value.buffer, index, value.dtype)
+                moved = Load(value.buffer, tuple(map(self.index, value.index)), value.dtype)
                 new = self._load(moved) if self._load else None
                 return moved if new is None else new
             case Apply():

@@ -7,7 +7,7 @@ from aotpack.ir.facts import known_multiple
 from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import Attention, Value
 from aotpack.ir.schedule import AttentionTile, Kernel, Schedule
-from aotpack.render.contexts import AttentionContext, KeyBlock
+from aotpack.render.contexts import AttentionContext, KeyBlock, Side
 from aotpack.render.emitter import Emitter, Frame
 from aotpack.render.epilogue import batch_names, batch_numbers, render_epilogue
 from aotpack.render.matmul import precision
@@ -46,18 +46,10 @@ def attention_context(
         index_type=shop.index_type,
         heads=str(o.batch.extent * o.head.extent),
         batch=batch_numbers((o.batch, o.head), "batch_head"),
-        i_extent=str(o.i.extent),
-        j_extent=str(o.j.extent),
-        d_extent=str(o.d.extent),
-        e_extent=str(o.e.extent),
-        i_block=tile.i,
-        j_block=tile.j,
-        d_block=padded(o.d),
-        e_block=padded(o.e),
-        i_masked=not known_multiple(o.i.extent, tile.i),
-        j_masked=not known_multiple(o.j.extent, tile.j),
-        d_masked=not known_multiple(o.d.extent, padded(o.d)),
-        e_masked=not known_multiple(o.e.extent, padded(o.e)),
+        i=_side(o.i, tile.i),
+        j=_side(o.j, tile.j),
+        d=_side(o.d, padded(o.d)),
+        e=_side(o.e, padded(o.e)),
         causal=o.causal,
         natural=o.mask is not None or o.bias is not None or o.scale <= 0,
         scale=repr(o.scale),
@@ -70,6 +62,10 @@ def attention_context(
         blocks=blocks,
         epilogue=epilogue,
     )
+
+
+def _side(axis: Axis, block: int) -> Side:
+    return Side(str(axis.extent), block, not known_multiple(axis.extent, block))
 
 
 def _kinds_of_blocks(o: Attention, tile: AttentionTile) -> tuple[bool, ...]:

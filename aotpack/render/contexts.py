@@ -54,6 +54,15 @@ class MatmulContext:
 
 
 @dataclass(frozen=True, slots=True)
+class Side:
+    """One axis of a tile: how long it is in all, its block, and whether accesses need a mask."""
+
+    extent: str
+    block: int
+    masked: bool
+
+
+@dataclass(frozen=True, slots=True)
 class KeyBlock:
     """The lines of one step over keys, and the names or texts of what they load."""
 
@@ -78,18 +87,10 @@ class AttentionContext:
     index_type: str
     heads: str  # batch times heads
     batch: tuple[tuple[str, str], ...]
-    i_extent: str
-    j_extent: str
-    i_block: int
-    j_block: int
-    d_block: int
-    e_block: int
-    d_masked: bool
-    e_masked: bool
-    d_extent: str
-    e_extent: str
-    i_masked: bool
-    j_masked: bool
+    i: Side
+    j: Side
+    d: Side
+    e: Side
     causal: bool
     natural: bool  # logits in natural units, for masks and biases; else scaled to powers of two
     scale: str

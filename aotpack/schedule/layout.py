@@ -35,7 +35,9 @@ def _cheapest(buffer: Buffer, uses: list[Access]) -> tuple[Int, ...]:
     best_cost = _cost(buffer.name, best, uses)
     if best_cost[:2] == (0, 0):
         return best
-    for dims in permutations(range(len(buffer.shape))):
+    last = len(buffer.shape) - 1
+    orders = sorted(permutations(range(last + 1)), key=lambda dims: dims[-1] != last)
+    for dims in orders:  # of equally good ones, one that keeps the rows
         strides = _permuted(buffer.shape, dims)
         cost = _cost(buffer.name, strides, uses)
         if cost < best_cost:

@@ -68,9 +68,8 @@ def _families(program: Program) -> Iterator[list[Linear]]:
     """Lists of two or more linears over the same left factor, in program order."""
     found: dict[tuple[object, ...], list[Linear]] = {}
     for linear in _linears(program):
-        p, rank = linear.product, len(linear.finish.axes)
-        key = (p.lhs, p.m, p.k, p.operand, linear.bias is None, rank)
-        key += (program.buffers[linear.finish.target].dtype, linear.finish.axes[:-1])
+        p, dtype = linear.product, program.buffers[linear.finish.target].dtype
+        key = (p.lhs, p.m, p.k, p.operand, linear.bias is None, dtype, linear.finish.axes[:-1])
         found.setdefault(key, []).append(linear)
     yield from (linears for linears in found.values() if len(linears) > 1)
 

@@ -52,7 +52,8 @@ def _in_program_order(
     numbered = pytree.tree_unflatten(
         list(range(program.call_spec.in_spec.num_leaves)), program.call_spec.in_spec
     )
-    return pytree.tree_leaves((args, {key: kwargs[key] for key in numbered[1]}))
+    leaves: list[Any] = pytree.tree_leaves((args, {key: kwargs[key] for key in numbered[1]}))
+    return leaves
 
 
 def _eager(

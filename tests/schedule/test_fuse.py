@@ -89,13 +89,11 @@ def cycle() -> Program:
     x, weight = w.input("x", 8, 8), w.weight("w", 8, 8)
     t = w.pointwise("t", [8, 8], lambda i, j: apply("exp", load(x, i, j)))
     z = w.matmul("z", 8, 8, 8, t, weight)
-    both = w.pointwise("both", [8, 8], lambda i, j: apply("exp", load(z, j, i)))
+    sums = w.reduction("sums", [8], [8], lambda i, r: load(z, i, r))
     y = w.pointwise(
-        "y",
-        [8, 8],
-        lambda i, j: apply("add", apply("mul", load(t, i, j), load(x, i, j)), load(both, i, j)),
+        "y", [8, 8], lambda i, j: apply("add", apply("mul", load(t, i, j), load(x, i, j)), load(sums, i))
     )
-    return w.program(t, both, y)
+    return w.program(t, y)
 
 
 @pytest.mark.parametrize(
