@@ -120,7 +120,7 @@ class Ref:
     output: int = 0
 
 
-Arg: TypeAlias = "Ref | Int | bool | int | float | str | DType | None | tuple[Arg, ...]"
+Arg: TypeAlias = "Ref | Int | bool | int | float | str | DType | tuple[Arg, ...] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +226,8 @@ class KernelSource:
     """One compilable kernel: Triton text, entry point ``name``, launch configuration.
 
     The text is complete (it imports triton itself) and every block size in it is a literal.
-    ``arches`` holds the compute capabilities this configuration is for, as ranges ``(low, high)`` of
-    major*10+minor; a kernel is compiled for a target only if the target lies in one.
+    ``arches`` holds the compute capabilities this configuration is for, as ranges ``(low, high)``
+    of major*10+minor; a kernel is compiled for a target only if the target lies in one.
     """
 
     name: str

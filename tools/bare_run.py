@@ -1,10 +1,11 @@
-"""Run a wheel of examples/bert_base.py where nothing else is: the promise of a closed package, tested.
+"""Run a wheel of examples/bert_base.py where nothing else is: the closed package, tested.
 
     python tools/bare_run.py WHEEL [--sizes 1x128,32x128,...]
 
-Installs the wheel read-only beside numpy and cuda-bindings alone, runs it there as another user with an empty
-PATH and an empty home, PTX compilation forbidden, and compares the answers with eager by the accuracy law.
-The child counts what Python's audit hooks report: processes started, files opened for writing, sockets.
+Installs the wheel read-only beside numpy and cuda-bindings alone, runs it there as another user
+with an empty PATH and an empty home, PTX compilation forbidden, and compares the answers with eager
+by the accuracy law. The child counts what Python's audit hooks report: processes started, files
+opened for writing, sockets.
 """
 
 import argparse
@@ -33,8 +34,9 @@ import sys, time
 start = time.perf_counter()
 sys.path.append(sys.argv[1])  # -I -S: nothing but the standard library is there yet
 events = {"process": [], "write": [], "socket": []}
+PROCESSES = "subprocess.Popen os.exec os.fork os.forkpty os.posix_spawn os.system".split()
 def hook(name, args):
-    if name in ("subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"):
+    if name in PROCESSES:
         events["process"].append(name)
     elif name == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+"):
         events["write"].append(str(args[0]))
@@ -149,7 +151,8 @@ def compare(
         good &= own <= limit
         verdict = "ok" if own <= limit else "WRONG"
         print(
-            f"({batch},{sequence}): error {own:.4f}, eager {theirs:.4f}, limit {limit:.4f} {verdict}"
+            f"({batch},{sequence}): error {own:.4f}, eager {theirs:.4f}, limit {limit:.4f}",
+            verdict,
         )
     return good
 

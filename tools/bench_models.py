@@ -1,9 +1,10 @@
-"""Whole models, wall time a call: eager, torch.compile, its reduce-overhead mode and aotpack, side by side.
+"""Whole models, wall time a call: eager, torch.compile (two modes) and aotpack, side by side.
 
     python tools/bench_models.py [bert_1x128 bert_32x128 gpt2_1x512] [--modes eager,compile,...]
 
-Every figure is the median of synchronised calls in one process, the modes in turn over several rounds, so
-that a drift of the machine touches all alike. Inputs are random. Needs a GPU, torch and triton.
+Every figure is the median of synchronised calls in one process, the modes in turn over several
+rounds, so that a drift of the machine touches all alike. Inputs are random. Needs a GPU, torch and
+triton.
 """
 
 import argparse

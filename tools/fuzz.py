@@ -519,10 +519,11 @@ class Shell(nn.Module):
         return copy
 
 
-def odd_tiles(rng: random.Random) -> Callable[..., tuple[Kernel, ...]]:
+def odd_tiles(seed: int) -> Callable[..., tuple[Kernel, ...]]:
     """A choice of tiles that is right for any kernel, and small, so that loops turn often."""
 
     def choose(program: Program, kernels: tuple[Kernel, ...], strides: Strides) -> tuple[Kernel, ...]:
+        rng = random.Random(seed)
         chosen = choose_tiles(program, kernels, strides)
         return tuple(replace(kernel, variants=(_odd(kernel, rng),)) for kernel in chosen)
 
@@ -633,7 +634,7 @@ def main(arguments: Sequence[str]) -> int:
     for seed in range(first, end):
         model = make(seed)
         if options.odd_tiles:
-            aotpack.schedule.choose_tiles = odd_tiles(random.Random(seed))
+            aotpack.schedule.choose_tiles = odd_tiles(seed)
         kind, words = verdict(model) if model.lines else ("empty", "")
         counts[kind] += 1
         if kind == "refused":

@@ -1,4 +1,4 @@
-"""Schedule -> text: one Triton source for each kernel variant, and the wrapper that launches them."""
+"""Schedule -> text: a Triton source for each kernel variant, and the wrapper that launches them."""
 
 from aotpack.render.kernels import render_kernels
 from aotpack.render.wrapper import peak_bytes, render_wrapper

@@ -1,4 +1,4 @@
-"""Kernel parameters: readable pointer names that do not depend on where in the model a kernel is."""
+"""Kernel parameters: readable pointer names that do not depend on a kernel's place in the model."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Values -> lines of Triton: every distinct value becomes one named temporary, in its outermost region.
+"""Values -> lines of Triton: each distinct value is one named temporary, in its outermost region.
 
 Used alike by loop kernels and by the load and store slots of templates (C: section 2.10). Index
 arithmetic, masks and common subexpressions are settled here; templates only place the lines.
@@ -53,8 +53,8 @@ class Emitter:
     """Writes the lines that compute values in a frame, into regions.
 
     ``offset`` gives the element offset of a load; ``resolve`` the value or the name that stands for
-    a load of something the kernel itself made, None for memory. ``fast`` picks the cheaper forms of the
-    op table, right where every result is rounded to 16 bits.
+    a load of something the kernel itself made, None for memory. ``fast`` picks the cheaper forms of
+    the op table, right where every result is rounded to 16 bits.
     """
 
     def __init__(
@@ -182,10 +182,11 @@ class Emitter:
             return atom.name
         if isinstance(atom, Indirect):
             return self.value(atom.value)
-        key = (atom, self._guards)
+        loads = any(isinstance(leaf, Indirect) for leaf in Int.of(atom).leaves())
+        key = (atom, self._guards if loads else ())
         found = self.region.find(key)
         if found is None:
-            needs = self.index_needs(Int.of(atom)) | self._guard_needs
+            needs = self.index_needs(Int.of(atom)) | (self._guard_needs if loads else frozenset())
             home = self.region.home(needs)
             text = self._division(atom) if not isinstance(atom, Extremum) else self._extremum(atom)
             found = home.names[key] = self.fresh("i")

@@ -1,7 +1,8 @@
 """Pointwise and reduction kernels: members in order, one region for each walk over the inner axis.
 
-Persistent: the row is in registers, straight code. Looped: a loop for each level of reductions, each reading
-the row again; what a later loop needs from a pointwise member is recomputed in it (C:B8, C:G12-G13).
+Persistent: the row is in registers, straight code. Looped: a loop for each level of reductions,
+each reading the row again; what a later loop needs from a pointwise member is recomputed in it
+(C:B8, C:G12-G13).
 """
 
 from aotpack.ir.access import written_index

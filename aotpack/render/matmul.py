@@ -1,4 +1,4 @@
-"""Matrix products: operand tiles through load slots, pointwise members in the epilogue (C:I, 2.10)."""
+"""Matrix products: operand tiles by load slots, pointwise members in the epilogue (C:I, 2.10)."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import known_multiple

@@ -1,4 +1,4 @@
-"""Any monoid over a block in registers, over a loop of blocks, or as a scan (C:G1-G15, section 2.5)."""
+"""Any monoid over a block in registers, a loop of blocks, or as a scan (C:G1-G15, section 2.5)."""
 
 from dataclasses import dataclass
 
@@ -101,7 +101,8 @@ def _lifted(shop: Workshop, member: Member, monoid: Monoid) -> list[tuple[str, s
     bound = shop.bound(member, value)
     element = _spanning(shop, emitter.value(bound), emitter.needs(bound), value.dtype)
     index = f"({_position(emitter, shop)} + tl.zeros({_tile_shape(shop)}, tl.int64))"
-    texts = [text.format(element, index=index) for text in monoid.lift_triton]
+    kind = value.dtype.facts.triton
+    texts = [text.format(element, index=index, type=kind) for text in monoid.lift_triton]
     return list(
         zip([_named(shop, t) for t in texts], monoid.identity_triton(value.dtype), strict=True)
     )

@@ -1,4 +1,4 @@
-"""What rendering one kernel works with: its emitter, its root region, what its members have made so far."""
+"""What rendering a kernel works with: its emitter, its regions, what its members have made."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ MAX_COMMENTS = 6
 
 
 class Workshop:
-    """State of rendering one kernel. ``results`` names what reductions, scans and templates made."""
+    """State of rendering a kernel. ``results`` names what reductions, scans and templates made."""
 
     def __init__(self, schedule: Schedule, kernel: Kernel, frame: Frame, root: Region) -> None:
         self.schedule = schedule

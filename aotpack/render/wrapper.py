@@ -1,4 +1,4 @@
-"""The rendered wrapper: launches, intermediates and output shapes as tables of plain expressions."""
+"""The rendered wrapper: launches, intermediates and output shapes, tables of plain expressions."""
 
 from collections.abc import Iterable
 

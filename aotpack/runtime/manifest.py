@@ -62,7 +62,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A weight and every name it is known by; a constant comes with the package, never from outside."""
+    """A weight and all its names; a constant comes with the package, never from outside."""
 
     name: str
     names: tuple[str, ...]

@@ -2,8 +2,8 @@
 
 Loop kernels have axes (x,) or (x, r): all outer points flattened, and the reduced or scanned ones.
 Template kernels have the axes of their anchor, and pointwise members over its output. An operation
-joins when its axes can be written in the kernel's axes such that whatever it reads from members lies in the
-registers of the same program: the read index and the written index are the same expression.
+joins when its axes can be written in the kernel's axes such that whatever it reads from members
+lies in the registers of the same program: read and written index are the same expression.
 """
 
 from collections.abc import Mapping
@@ -149,7 +149,7 @@ def _join_reduction(group: Group, operation: Reduction | Scan, program: Program)
 def _refine(
     group: Group, operation: Operation, axes: tuple[Axis, ...], binding: Binding, program: Program
 ) -> Group | None:
-    """Give a flat group the axes (x, r) of a reduction that reads what it writes, or just shares reads.
+    """Give a flat group the axes (x, r) of a reduction that reads what it writes, or shares reads.
 
     Its points are renumbered so that each element is made where the reduction needs it.
     """
@@ -174,7 +174,7 @@ def _refine(
 def _position_read(
     group: Group, operation: Operation, binding: Binding, program: Program
 ) -> Int | None:
-    """Where, in a flat group's numbering, the element a bound operation reads is written; None if unread."""
+    """Where, in a flat group's numbering, what a bound operation reads is written; None if not."""
     rewrite = Rewriter(binding)
     for load in loads(operation):
         member = _writer(group, load.buffer)
@@ -216,7 +216,7 @@ def _spaces(group: Group) -> list[tuple[tuple[Axis, ...], bool]]:
 def _bind(
     group: Group, operation: Operation, axes: tuple[Axis, ...], program: Program
 ) -> Binding | None:
-    """Write the operation's axes in ``axes``: through what it reads from a member, else by position."""
+    """Write the operation's axes in ``axes``: through a read from a member, else by position."""
     assert isinstance(operation, Pointwise)
     if not known_equal(product(a.extent for a in operation.axes), product(a.extent for a in axes)):
         return None
@@ -232,9 +232,9 @@ def _bind(
 def _solve(
     operation: Pointwise, load: Load, written: tuple[Int, ...], axes: tuple[Axis, ...]
 ) -> Binding | None:
-    """Solve ``load.index == written`` for the operation's axes, each dimension a mixed radix of them.
+    """Solve ``load.index == written`` for the operation's axes, each dimension a mixed radix.
 
-    Axes the load does not mention take the kernel axes the written index does not mention, in order.
+    Axes the load does not mention take the kernel axes the written index does not, in order.
     """
     binding: dict[Axis, Int] = {}
     for part, position in zip(load.index, written, strict=True):
@@ -312,7 +312,7 @@ def _reads_registers(group: Group, operation: Operation, binding: Binding, *, ou
 
 
 def _shares(group: Group, operation: Operation, binding: Binding) -> bool:
-    """True when a program of the group already has something the operation reads: fusing saves traffic."""
+    """True when a program of the group already has something the operation reads."""
     if any(_writer(group, name) for name in reads(operation)):
         return True
     mine = {_moved(load, binding) for load in loads(operation)}

@@ -1,7 +1,8 @@
 """Choose the order of dimensions in memory of each intermediate, by how its readers walk over it.
 
-Inputs, weights and outputs are contiguous by contract. A buffer that its readers see transposed (attention
-output read as [b, s, h*d]) is written that way, so no transpose is ever run (S: simplification 4).
+Inputs, weights and outputs are contiguous by contract. A buffer that its readers see transposed
+(attention output read as [b, s, h*d]) is written that way, so no transpose is ever run
+(S: simplification 4).
 """
 
 from itertools import permutations

@@ -1,8 +1,9 @@
 """Matmul tiles by architecture and number of rows, from a cost model fitted to measurements.
 
-The model for sm_90 was fitted to medians on an H200 (89 shapes, docs/benchmarks.md): a fixed time, a time
-for each step of k and for each wave of tiles, and the traffic at 4.3 TB/s times a factor. Other
-architectures take tiles that compile without spills within their shared memory, with scaled steps.
+The model for sm_90 was fitted to medians on an H200 (89 shapes, docs/benchmarks.md): a fixed time,
+a time for each step of k and for each wave of tiles, and the traffic at 4.3 TB/s times a factor.
+Other architectures take tiles that compile without spills within their shared memory, with scaled
+steps.
 """
 
 from collections.abc import Iterable
@@ -32,7 +33,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What one range of architectures runs: multiprocessors, and tiles for 16- and 32-bit factors."""
+    """What a range of architectures runs: multiprocessors, tiles for 16- and 32-bit factors."""
 
     arch_low: int
     arch_high: int

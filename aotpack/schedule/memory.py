@@ -38,7 +38,7 @@ def _overwritable(
     strides: Strides,
     taken: set[str],
 ) -> str | None:
-    """A dying operand of the same size that each program reads only where it then writes ``name``."""
+    """A dying operand as large that each program reads only where it then writes ``name``."""
     if not _reads_once(kernel):
         return None
     touched = list(accesses(kernel))

@@ -3,8 +3,9 @@
     q[m, n] = sum_k x[m, k] * wq[n, k] + bq[n]            y[m, n] = sum_k x[m, k] * w[n, k] + b[n]
     v[m, n] = sum_k x[m, k] * wv[n, k] + bv[n]     ->     q[m, n] = y[m, n];  v[m, n] = y[m, n + N]
 
-with w = wq, wv laid end to end. The runtime places weights in the order of the manifest without gaps, so nothing
-is copied, at load or at run time. One launch fills the machine where several small ones would not.
+with w = wq, wv laid end to end. The runtime places weights in the order of the manifest without
+gaps, so nothing is copied, at load or at run time. One launch fills the machine where several small
+ones would not.
 """
 
 from collections.abc import Iterator

@@ -34,8 +34,8 @@ MAX_READS = 4  # a value with more loads is stored when several operations read 
 MAX_OPS = 8  # likewise for arithmetic: recomputing is cheaper than a round trip below this
 MAX_INLINED_OPS = 120  # a bound on the size of one expression
 CHEAP = frozenset(
-    "add sub mul neg abs cast where eq ne lt le gt ge logical_and logical_or logical_not logical_xor "
-    "minimum maximum relu bitwise_and bitwise_or bitwise_xor bitwise_not square".split()
+    "add sub mul neg abs cast where eq ne lt le gt ge logical_and logical_or logical_not "
+    "logical_xor minimum maximum relu bitwise_and bitwise_or bitwise_xor bitwise_not square".split()
 )
 IDENTITIES = {"sum": 0, "any": False, "all": True}
 
@@ -132,7 +132,7 @@ def _is_operand(buffer: str, reader: Operation) -> bool:
 
 
 def _is_epilogue(operation: Pointwise, readers: list[Operation], program: Program) -> bool:
-    """True when the operation finishes a template's result, at no cost if it is stored by that kernel.
+    """True when the operation finishes a template's result: free, if that kernel stores it.
 
     With one pointwise reader of the same size the reader is the better place to end the epilogue.
     """

@@ -1,7 +1,7 @@
 """Choose block sizes: for each kernel the closed list of variants a launch can take.
 
-Pointwise and reduction tiles follow from the access pattern and the sizes (C:B16, C:H11-H13); matmul and
-attention tiles come from ``matmul_tiles.py`` and ``attention_tiles.py``.
+Pointwise and reduction tiles follow from the access pattern and the sizes (C:B16, C:H11-H13);
+matmul and attention tiles come from ``matmul_tiles.py`` and ``attention_tiles.py``.
 """
 
 from dataclasses import replace

@@ -85,13 +85,30 @@ def export(
     """torch.export without gradients; torch's complaint comes back condensed."""
     try:
         with _quiet_inference(), redirect_stderr(io.StringIO()) as printed:
-            program = torch.export.export(
-                module, args, dict(kwargs), dynamic_shapes=shapes, strict=strict
-            )
+            args, named = _distinct(module, (args, dict(kwargs)))
+            program = torch.export.export(module, args, named, dynamic_shapes=shapes, strict=strict)
     except Exception as error:
         raise TraceError(f"exporting {name} with torch.export: {_condensed(error)}") from error
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
+
+
+def _distinct(module: nn.Module, example: _Example) -> _Example:
+    """The example with a tensor of its own for each argument, and none that is a weight.
+
+    torch.export takes one tensor given twice for one input, of which all but the last are unused.
+    """
+    taken = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+
+    def own(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        leaf = leaf.clone() if id(leaf) in taken else leaf
+        taken.add(id(leaf))
+        return leaf
+
+    distinct: _Example = pytree.tree_map(own, example)
+    return distinct
 
 
 def decompose(program: ExportedProgram, *, name: str) -> ExportedProgram:

@@ -178,8 +178,8 @@ def _check_axes(where: str, value: torch.Tensor, spec: Any) -> None:
     if bad or (not isinstance(spec, dict) and len(axes) != value.dim()):
         accepted = f"axes 0 to {value.dim() - 1} are" if value.dim() else "none is"
         raise TraceError(
-            f"dynamic shapes for {where}: axes {', '.join(map(str, bad or axes))} were named, but it "
-            f"has rank {value.dim()} (shape {list(value.shape)}); {accepted} accepted"
+            f"dynamic shapes for {where}: axes {', '.join(map(str, bad or axes))} were named, but "
+            f"it has rank {value.dim()} (shape {list(value.shape)}); {accepted} accepted"
         )
     for axis, dim in axes.items():
         if isinstance(dim, Dim):

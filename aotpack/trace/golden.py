@@ -1,4 +1,4 @@
-"""Golden data: what eager computes on the example inputs, and a float64 reference of the same graph.
+"""Golden data: what eager computes on the example inputs, and a float64 reference of that graph.
 
 The reference runs operator by operator on the exported graph with every float widened when it is
 used, so that a large model's weights are never all held in float64.

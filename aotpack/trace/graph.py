@@ -83,8 +83,8 @@ def _check_pure(name: str, program: ExportedProgram) -> None:
     ]
     if objects:
         raise UnsupportedError(
-            f"tracing {name}: the model uses {', '.join(objects)}: script objects and effect tokens "
-            "cannot be packaged; tensors and Python values are accepted"
+            f"tracing {name}: the model uses {', '.join(objects)}: script objects and effect "
+            "tokens cannot be packaged; tensors and Python values are accepted"
         )
 
 

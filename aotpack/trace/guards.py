@@ -38,7 +38,8 @@ def check_guards(name: str, program: ExportedProgram, shapes: Mapping[str, Seque
         raise TraceError(
             f"exporting {name}: the exported program holds only for sizes where\n  "
             + "\n  ".join(dict.fromkeys(broken))
-            + "\nGive the dimension a narrower range or a derived Dim (such as 2*n), or make it static."
+            + "\nGive the dimension a narrower range or a derived Dim (such as 2*n), "
+            "or make it static."
         )
 
 

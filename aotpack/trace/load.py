@@ -145,8 +145,8 @@ def _inputs(module: ModuleType, spec: str) -> tuple[tuple[Any, ...], dict[str, A
     if isinstance(value, (tuple, list)):
         return tuple(value), {}
     raise TraceError(
-        f"loading {spec}: example_inputs is a {type(value).__name__}; a tuple (positional inputs) or "
-        "a dict (keyword inputs) is accepted"
+        f"loading {spec}: example_inputs is a {type(value).__name__}; a tuple (positional inputs) "
+        "or a dict (keyword inputs) is accepted"
     )
 
 

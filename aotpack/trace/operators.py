@@ -1,4 +1,4 @@
-"""Operator calls of an FX graph -> ``GraphNode``s; every call that cannot be read is listed at once."""
+"""Operator calls of an FX graph -> ``GraphNode``s; all calls that cannot be read listed at once."""
 
 import operator
 from collections.abc import Mapping, Sequence

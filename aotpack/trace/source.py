@@ -17,7 +17,7 @@ _STANDARD = sysconfig.get_path("stdlib")
 
 
 def source_of(node: fx.Node) -> Source | None:
-    """The innermost frame outside torch, or torch's own when the user wrote none (nn.Sequential)."""
+    """The innermost frame outside torch, or torch's own if the user wrote none (nn.Sequential)."""
     found = _FRAME.finditer(node.meta.get("stack_trace") or "")
     frames = [frame for frame in found if not frame["file"].startswith("<")]
     mine = [frame for frame in frames if is_user_file(frame["file"])] or frames

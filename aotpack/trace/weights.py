@@ -20,7 +20,7 @@ _WEIGHT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSO
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """All weights of a program: the name for each placeholder, tensor and tied names for each name."""
+    """All weights: a name for each placeholder, tensor and tied names for each name."""
 
     by_placeholder: Mapping[str, str]
     tensors: Mapping[str, torch.Tensor]

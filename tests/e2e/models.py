@@ -290,6 +290,12 @@ POINTWISE = [
     fn("mixed_types", lambda x, y, z: x * y + z, t(5, dtype=I64), t(5, dtype=F16), t(5)),
     fn("arange", lambda x: x + torch.arange(6) * torch.arange(5).unsqueeze(1), t(5, 6)),
     fn("casts", lambda x: ((x * 3).long(), x.to(BF16), x.bool(), x.half(), x.double()), t(20)),
+    Case(
+        "same_tensor_twice",
+        lambda: Function(lambda x, y: x - 2 * y, 2),
+        lambda: (torch.ones(3),) * 2,
+        calls=(lambda: drawn((t(3), t(3))),),
+    ),
     fn("scalar", lambda x: x * 2 + 1, t()),
     fn("size_one", lambda x: (x + 1).softmax(-1), t(1, 1)),
     fn("size_zero", lambda x: (x * 2, x.sum(), x.sum(1), x.reshape(0, 3).t() + 1), t(3, 0)),

@@ -193,11 +193,8 @@ def _evaluated(stage: Lowered | Scheduled, given: Sequence[torch.Tensor]) -> lis
 
 
 def weight_arrays(weights: Sequence[Weight], program: Program) -> dict[str, np.ndarray]:
-    """The weights a program names, packed ones laid end to end."""
-    arrays = {weight.name: _weight_array(weight) for weight in weights}
-    for packed in program.packed:
-        arrays[packed.name] = np.concatenate([arrays[part] for part in packed.parts])
-    return {name: array for name, array in arrays.items() if name in program.buffers}
+    """The weights a program names."""
+    return {w.name: _weight_array(w) for w in weights if w.name in program.buffers}
 
 
 def sizes_of(signature: Signature, given: Sequence[torch.Tensor]) -> dict[str, int]:

@@ -165,7 +165,7 @@ def scheduled(
     kwargs: Mapping[str, Any] | None = None,
 ) -> Scheduled:
     """The schedule of a model."""
-    traced = trace(module.eval(), args, kwargs, dynamic_shapes=dynamic_shapes)
+    traced = trace(module.eval(), args, kwargs, dynamic_shapes=dynamic_shapes, name="test", version="1")
     return schedule(lower(traced))
 
 
@@ -180,27 +180,30 @@ def random_arrays(
     """Numbers for all inputs and weights; integers are small and not negative."""
     rng = np.random.default_rng(seed)
     arrays = {}
-    for name in (*program.inputs, *program.weights):
+    packed = {packed.name for packed in program.packed}
+    for name in (*program.inputs, *(name for name in program.weights if name not in packed)):
         buffer = program.buffers[name]
         shape = [int(size.evaluate(dict(sizes))) for size in buffer.shape]
         if buffer.dtype.is_float:
             arrays[name] = rng.standard_normal(shape).astype(np.float32)
         else:
             arrays[name] = rng.integers(0, 2, shape).astype(buffer.dtype.facts.numpy)
-    for packed in program.packed:
-        arrays[packed.name] = np.concatenate([arrays[part] for part in packed.parts])
     return arrays
+
+
+def run(program: Program, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """The outputs of a program for its inputs and weights."""
+    weights = {name: array for name, array in arrays.items() if name in program.weights}
+    inputs = {name: array for name, array in arrays.items() if name in program.inputs}
+    return evaluate(program, inputs, weights, sizes)
 
 
 def assert_same(a: Program, b: Program, sizes: Mapping[str, int] | None = None) -> None:
     """Both programs yield the same, up to rounding; ``b`` may name more weights."""
     arrays = random_arrays(b, sizes or {})
-    found = []
-    for program in (a, b):
-        given = {name: array for name, array in arrays.items() if name in program.buffers}
-        found.append(evaluate(program, given, {}, sizes or {}))
+    before, after = (run(program, arrays, sizes or {}) for program in (a, b))
     for x, y in zip(a.outputs, b.outputs, strict=True):
-        np.testing.assert_allclose(found[0][x], found[1][y], rtol=2e-5, atol=2e-5)
+        np.testing.assert_allclose(before[x], after[y], rtol=2e-5, atol=2e-5)
 
 
 # --- replay -------------------------------------------------------------------------------------

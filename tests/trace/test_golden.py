@@ -28,7 +28,10 @@ def test_inputs_and_outputs(trace_function):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_reference_is_float64(trace_function, dtype):
     layer = nn.Linear(4, 5).to(dtype)
-    forward = lambda self, x: torch.softmax(self.a(x).float(), -1).to(dtype)
+
+    def forward(self, x):
+        return torch.softmax(self.a(x).float(), -1).to(dtype)
+
     traced = trace_function(forward, X.to(dtype), modules={"a": layer})
     exact = torch.softmax(layer.double()(X.to(dtype).double()), -1)
     assert torch.equal(reference(traced), exact.float())

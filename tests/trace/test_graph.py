@@ -57,8 +57,8 @@ def test_large_operators_stay_whole(trace_function, child, op):
 
 
 def test_arguments(trace_function):
-    forward = lambda self, x: x.sum(1, keepdim=True, dtype=torch.float64)
-    (node,) = trace_function(forward, X).graph.nodes
+    graph = trace_function(lambda self, x: x.sum(1, keepdim=True, dtype=torch.float64), X).graph
+    (node,) = graph.nodes
     assert node.args == (Ref("x"), (1,), True)
     assert node.kwargs == (("dtype", DType.FLOAT64),)
 
