@@ -101,7 +101,8 @@ def _lifted(shop: Workshop, member: Member, monoid: Monoid) -> list[tuple[str, s
     bound = shop.bound(member, value)
     element = _spanning(shop, emitter.value(bound), emitter.needs(bound), value.dtype)
     index = f"({_position(emitter, shop)} + tl.zeros({_tile_shape(shop)}, tl.int64))"
-    texts = [text.format(element, index=index) for text in monoid.lift_triton]
+    kind = value.dtype.facts.triton
+    texts = [text.format(element, index=index, type=kind) for text in monoid.lift_triton]
     return list(
         zip([_named(shop, t) for t in texts], monoid.identity_triton(value.dtype), strict=True)
     )
