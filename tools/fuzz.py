@@ -522,7 +522,9 @@ class Shell(nn.Module):
 def odd_tiles(rng: random.Random) -> Callable[..., tuple[Kernel, ...]]:
     """A choice of tiles that is right for any kernel, and small, so that loops turn often."""
 
-    def choose(program: Program, kernels: tuple[Kernel, ...], strides: Strides) -> tuple[Kernel, ...]:
+    def choose(
+        program: Program, kernels: tuple[Kernel, ...], strides: Strides
+    ) -> tuple[Kernel, ...]:
         chosen = choose_tiles(program, kernels, strides)
         return tuple(replace(kernel, variants=(_odd(kernel, rng),)) for kernel in chosen)
 

@@ -55,9 +55,7 @@ def _side(axis: Axis, block: int) -> Side:
     return Side(str(axis.extent), block, bool(block) and not known_multiple(axis.extent, block))
 
 
-def loop_context(
-    schedule: Schedule, kernel: Kernel, tile: LoopTile, shop: Workshop
-) -> LoopContext:
+def loop_context(schedule: Schedule, kernel: Kernel, tile: LoopTile, shop: Workshop) -> LoopContext:
     """Everything the loop template prints, but the name."""
     if isinstance(tile, ReductionTile) and not tile.persistent:
         _emit_looped(kernel, shop)

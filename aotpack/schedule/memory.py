@@ -6,7 +6,14 @@ Offsets are not chosen here: the runtime packs the lifetimes once per concrete s
 from aotpack.ir.access import Strides, accesses
 from aotpack.ir.facts import known_equal
 from aotpack.ir.nodes import Guarded, Load, Program, reads, targets, values, walk
-from aotpack.ir.schedule import Kernel, Lifetime, MatmulTile, PlaneTile, PointwiseTile, ReductionTile
+from aotpack.ir.schedule import (
+    Kernel,
+    Lifetime,
+    MatmulTile,
+    PlaneTile,
+    PointwiseTile,
+    ReductionTile,
+)
 from aotpack.schedule.layout import buffer_bytes
 
 

@@ -34,7 +34,9 @@ def merge_softmax_sums(program: Program) -> Program:
     if not joined:
         return program
     operations = tuple(
-        joined.get(operation.targets[0], operation) if isinstance(operation, Reduction) else operation
+        joined.get(operation.targets[0], operation)
+        if isinstance(operation, Reduction)
+        else operation
         for operation in kept
     )
     return replace(program, operations=operations)

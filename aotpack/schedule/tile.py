@@ -62,7 +62,7 @@ def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> t
     elif persistent:
         return _row_variants(x.extent, _power_of_two(int(longest)))
     else:
-        tile = ReductionTile(1, 8192, persistent=False, num_warps=16)
+        tile = ReductionTile(1, 4096, persistent=False, num_warps=8)
     return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
 
 
