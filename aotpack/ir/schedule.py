@@ -33,6 +33,16 @@ class PointwiseTile:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaneTile:
+    """Blocks of ``y`` by ``x`` points: an access along either side reads whole cache lines (C:C1)."""
+
+    y: int
+    x: int
+    num_warps: int
+    num_stages: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class ReductionTile:
     """``x`` rows by ``r`` columns a block; ``persistent`` when ``r`` covers a row (C:B16)."""
 
@@ -66,7 +76,7 @@ class AttentionTile:
     precision: str = "ieee"
 
 
-Tile: TypeAlias = PointwiseTile | ReductionTile | MatmulTile | AttentionTile
+Tile: TypeAlias = PointwiseTile | PlaneTile | ReductionTile | MatmulTile | AttentionTile
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +96,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One launch. ``axes`` are (x,) or (x, r) for loops, the anchor's own axes for templates.
+    """One launch. ``axes`` are (x,), (y, x) or (x, r) for loops, the anchor's own axes for templates.
 
     ``stored`` are the buffers written to memory; other targets of members stay in registers.
     """

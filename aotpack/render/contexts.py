@@ -4,22 +4,27 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Side:
+    """One axis of a tile: how long it is in all, its block, and whether accesses need a mask."""
+
+    extent: str
+    block: int
+    masked: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LoopContext:
-    """A pointwise or reduction kernel: definitions of ``x`` and ``r``, then the body."""
+    """A pointwise or reduction kernel: definitions of ``y``, ``x`` and ``r``, then the body."""
 
     name: str
     comments: tuple[str, ...]
     functions: tuple[str, ...]  # source of the combine functions the kernel calls
     parameters: tuple[str, ...]
     index_type: str  # "" or ".to(tl.int64)"
-    x_block: int
-    x_extent: str
-    x_masked: bool
-    x_shape: str  # "", "[:, None]"
-    r_block: int  # 0: no inner axis
-    r_extent: str
-    r_masked: bool
-    r_shape: str  # "", "[None, :]"
+    y: Side | None
+    x: Side  # a block of 0: one row a program
+    r: Side | None
+    is_flat: bool  # the tile has one dimension
     persistent: bool
     lines: tuple[str, ...]
 
@@ -51,15 +56,6 @@ class MatmulContext:
     accumulator: str
     precision: str
     epilogue: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One axis of a tile: how long it is in all, its block, and whether accesses need a mask."""
-
-    extent: str
-    block: int
-    masked: bool
 
 
 @dataclass(frozen=True, slots=True)

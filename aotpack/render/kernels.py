@@ -10,6 +10,7 @@ from aotpack.ir.schedule import (
     AttentionTile,
     Kernel,
     MatmulTile,
+    PlaneTile,
     PointwiseTile,
     ReductionTile,
     Schedule,
@@ -20,7 +21,7 @@ from aotpack.render.attention import attention_context, attention_frame
 from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
 from aotpack.render.emitter import Frame
 from aotpack.render.environment import render_template
-from aotpack.render.loops import loop_context, loop_frame
+from aotpack.render.loops import LoopTile, loop_context, loop_frame
 from aotpack.render.matmul import matmul_context, output_frame
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
@@ -103,7 +104,7 @@ def _workshop(
     return Workshop(schedule, kernel, frame, Region(axes or frozenset(frame.names)))
 
 
-def _straight_axes(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> frozenset[Axis]:
+def _straight_axes(kernel: Kernel, tile: LoopTile) -> frozenset[Axis]:
     """The axes that have values outside loops."""
     looped = isinstance(tile, ReductionTile) and not tile.persistent
     return frozenset(kernel.axes[:1] if looped else kernel.axes)
@@ -121,5 +122,8 @@ def _programs(kernel: Kernel, tile: Tile) -> Int:
         return tiles * product(axis.extent for axis in anchor.batch)
     if isinstance(anchor, Attention) and isinstance(tile, AttentionTile):
         return ceil_div(anchor.i.extent, tile.i) * anchor.batch.extent * anchor.head.extent
+    if isinstance(tile, PlaneTile):
+        y, x = kernel.axes
+        return ceil_div(y.extent, tile.y) * ceil_div(x.extent, tile.x)
     assert isinstance(tile, (PointwiseTile, ReductionTile))
     return ceil_div(kernel.axes[0].extent, tile.x)

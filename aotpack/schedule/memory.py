@@ -6,7 +6,14 @@ Offsets are not chosen here: the runtime packs the lifetimes once per concrete s
 from aotpack.ir.access import Strides, accesses
 from aotpack.ir.facts import known_equal
 from aotpack.ir.nodes import Guarded, Load, Program, reads, targets, values, walk
-from aotpack.ir.schedule import Kernel, Lifetime, MatmulTile, PointwiseTile, ReductionTile
+from aotpack.ir.schedule import (
+    Kernel,
+    Lifetime,
+    MatmulTile,
+    PlaneTile,
+    PointwiseTile,
+    ReductionTile,
+)
 from aotpack.schedule.layout import buffer_bytes
 
 
@@ -60,7 +67,7 @@ def _overwritable(
 def _reads_once(kernel: Kernel) -> bool:
     """True when no variant walks twice over its row, and might read again what it has written."""
     return all(
-        isinstance(v.tile, (PointwiseTile, MatmulTile))
+        isinstance(v.tile, (PointwiseTile, PlaneTile, MatmulTile))
         or (isinstance(v.tile, ReductionTile) and v.tile.persistent)
         for v in kernel.variants
     )

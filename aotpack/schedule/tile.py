@@ -6,14 +6,15 @@ matmul and attention tiles come from ``matmul_tiles.py`` and ``attention_tiles.p
 
 from dataclasses import replace
 
-from aotpack.ir.access import Strides, accesses, slope
+from aotpack.ir.access import Strides, accesses, local_slope
 from aotpack.ir.facts import bounds, typical
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.nodes import Attention, Matmul, Program, Scan
-from aotpack.ir.schedule import Kernel, PointwiseTile, ReductionTile, Variant
+from aotpack.ir.schedule import Kernel, PlaneTile, PointwiseTile, ReductionTile, Variant
 from aotpack.schedule.attention_tiles import attention_variants
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
+from aotpack.schedule.plane import in_plane, is_plane
 
 ANY_ARCH = (0, 10_000)
 MAX_PERSISTENT = 16384  # elements of a row held in registers
@@ -26,7 +27,8 @@ def choose_tiles(
     program: Program, kernels: tuple[Kernel, ...], strides: Strides
 ) -> tuple[Kernel, ...]:
     """The kernels with their variants."""
-    return tuple(replace(k, variants=_variants(k, program, strides)) for k in kernels)
+    planned = (in_plane(kernel, program, strides) for kernel in kernels)
+    return tuple(replace(k, variants=_variants(k, program, strides)) for k in planned)
 
 
 def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
@@ -35,6 +37,8 @@ def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Varia
         return matmul_variants(anchor)
     if isinstance(anchor, Attention):
         return attention_variants(anchor)
+    if is_plane(kernel):
+        return (Variant(PlaneTile(64, 64, num_warps=8), *ANY_ARCH, Int.of(1), None),)
     if len(kernel.axes) == 2:
         return _reduction_variants(kernel, program, strides)
     return _pointwise_variants(kernel.axes[0].extent)
@@ -54,7 +58,7 @@ def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> t
     longest = bounds(r.extent)[1]
     persistent = longest <= MAX_PERSISTENT or _has_scan(kernel)
     if _walks_along(kernel, program, strides) is x:
-        tile = _column_tile(int(longest), persistent)
+        tile = _column_tile(int(longest), persistent, _power_of_two(typical(x.extent)))
     elif persistent:
         return _row_variants(x.extent, _power_of_two(int(longest)))
     else:
@@ -77,14 +81,14 @@ def _row_warps(r: int) -> int:
     return min(16, max(1, r // 1024))
 
 
-def _column_tile(longest: int, persistent: bool) -> ReductionTile:
+def _column_tile(longest: int, persistent: bool, columns: int) -> ReductionTile:
     """Neighbouring columns a program, so that a warp reads whole cache lines."""
     r = _power_of_two(longest)
     if persistent and r <= 64:
         return ReductionTile(max(16, 2048 // r), r, persistent=True, num_warps=4)
     if persistent and r <= 256:
         return ReductionTile(16, r, persistent=True, num_warps=8)
-    return ReductionTile(32, 64, persistent=False, num_warps=8)
+    return ReductionTile(min(128, max(16, columns)), 32, persistent=False, num_warps=8)
 
 
 def _walks_along(kernel: Kernel, program: Program, strides: Strides) -> Axis:
@@ -94,7 +98,7 @@ def _walks_along(kernel: Kernel, program: Program, strides: Strides) -> Axis:
     for access in accesses(kernel):
         offset = access.offset(strides)
         for axis in (x, r):
-            if slope(offset, axis) == 1:
+            if local_slope(offset, axis) == 1:
                 votes[axis] += typical_bytes(program.buffers[access.buffer])
     return x if votes[x] > votes[r] and typical(x.extent) > 1 else r
 
