@@ -13,9 +13,11 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import nn
@@ -29,10 +31,12 @@ from aotpack.ir.schedule import (
     AttentionTile,
     Kernel,
     MatmulTile,
+    PlaneTile,
     PointwiseTile,
     ReductionTile,
     Variant,
 )
+from aotpack.schedule import online_softmax, plane, split_reduction
 from aotpack.schedule.tile import choose_tiles
 from tests.e2e.oracle import Tolerance, agree, compile_all
 
@@ -41,6 +45,13 @@ SLACK = Tolerance(factor=16, floor=1.0)
 DYNAMIC = {"b": (3, (1, 7, 2)), "s": (5, (2, 11, 1))}  # name -> (example, sizes of further calls)
 FLOATS = (torch.float32,) * 6 + (torch.float16, torch.bfloat16, torch.float64)
 STATIC = (1, 2, 4, 6, 7, 8, 17)
+SMALL_NUMBERS = (
+    (split_reduction, "LONGEST_ROW", 3),
+    (split_reduction, "SHORTEST_ROW_PART", 2),
+    (split_reduction, "SHORTEST_COLUMN_PART", 2),
+    (online_softmax, "LONGEST_ROW", 3),
+    (plane, "SHORTEST_SIDE", 2),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -519,15 +530,20 @@ class Shell(nn.Module):
         return copy
 
 
-def odd_tiles(seed: int) -> Callable[..., tuple[Kernel, ...]]:
-    """A choice of tiles that is right for any kernel, and small, so that loops turn often."""
+@contextmanager
+def odd_schedules(seed: int) -> Iterator[None]:
+    """Choices that are right for any model, with small numbers: loops turn and parts are many."""
 
     def choose(program: Program, kernels: tuple[Kernel, ...], strides: Strides) -> tuple[Kernel, ...]:
         rng = random.Random(seed)
         chosen = choose_tiles(program, kernels, strides)
         return tuple(replace(kernel, variants=(_odd(kernel, rng),)) for kernel in chosen)
 
-    return choose
+    with ExitStack() as stack:
+        for module, name, value in SMALL_NUMBERS:
+            stack.enter_context(mock.patch.object(module, name, value))
+        stack.enter_context(mock.patch.object(aotpack.schedule, "choose_tiles", choose))
+        yield
 
 
 def _odd(kernel: Kernel, rng: random.Random) -> Variant:
@@ -536,6 +552,8 @@ def _odd(kernel: Kernel, rng: random.Random) -> Variant:
     match tile:
         case PointwiseTile():
             tile = replace(tile, x=rng.choice((2, 16)))
+        case PlaneTile():
+            tile = replace(tile, y=rng.choice((2, 8)), x=rng.choice((2, 4)))
         case ReductionTile():
             looped = not any(isinstance(member.operation, Scan) for member in kernel.members)
             looped = looped and rng.random() < 0.7
@@ -621,11 +639,22 @@ def _without(model: Model, name: str) -> Model:
     return _pruned(replace(model, lines=tuple(kept)))
 
 
+def _examined(model: Model, *, shrinking: bool) -> tuple[str, str, Model]:
+    """The verdict, and the smallest model found that gets the same."""
+    if not model.lines:
+        return "empty", "", model
+    kind, words = verdict(model)
+    if kind in ("wrong", "crash") and shrinking:
+        model = shrink(model, kind)
+        words = verdict(model)[1]
+    return kind, words, model
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0:50", help="FIRST:END")
     parser.add_argument("--no-shrink", action="store_true")
-    parser.add_argument("--odd-tiles", action="store_true", help="small blocks: loops turn often")
+    parser.add_argument("--odd", action="store_true", help="small blocks and many parts")
     options = parser.parse_args(arguments)
     first, end = map(int, options.seeds.split(":"))
     counts: Counter[str] = Counter()
@@ -633,9 +662,9 @@ def main(arguments: Sequence[str]) -> int:
     start = time.perf_counter()
     for seed in range(first, end):
         model = make(seed)
-        if options.odd_tiles:
-            aotpack.schedule.choose_tiles = odd_tiles(seed)
-        kind, words = verdict(model) if model.lines else ("empty", "")
+        setting = odd_schedules(seed) if options.odd else nullcontext()
+        with setting:
+            kind, words, small = _examined(model, shrinking=not options.no_shrink)
         counts[kind] += 1
         if kind == "refused":
             refusals[words] += 1

@@ -66,7 +66,9 @@ def _choice(
     tile = variant.tile
     template, context, shop = _context(schedule, kernel, tile)
     text = render_template(template, context)
-    identity = f"{_without_comments(text)} {tile.num_warps} {tile.num_stages}"
+    parameters = shop.arguments.parameters()
+    types = " ".join(str(parameter.dtype) for parameter in parameters)
+    identity = f"{_without_comments(text)} {types} {tile.num_warps} {tile.num_stages}"
     digest = sha256(identity.encode()).hexdigest()[:8]
     arches = (variant.arch_low, variant.arch_high)
     if digest in known:
@@ -76,7 +78,7 @@ def _choice(
         known[digest] = KernelSource(
             name,
             render_template(template, replace(context, name=name)),
-            shop.arguments.parameters(),
+            parameters,
             tile.num_warps,
             tile.num_stages,
             (arches,),

@@ -123,7 +123,10 @@ def _finish(shop: Workshop, monoid: Monoid, dtype: DType, states: list[str]) -> 
     keep = "[:, None]" if len(shop.emitter.frame.blocks) == 2 else ""
     block = monoid.block_triton.get(dtype.facts.kind)
     if block is not None:
-        reduced = [_named(shop, block.format(states[0], axis=_axis(shop)) + keep)]
+        text = block.format(states[0], axis=_axis(shop))
+        if dtype.is_integer and dtype.facts.bits < 32:
+            text += f".to({dtype.facts.triton})"  # Triton reduces narrow integers in 32 bits
+        reduced = [_named(shop, text + keep)]
     else:
         shop.functions[monoid.combine_name] = monoid.combine_triton
         names = [shop.fresh("t") for _ in states]

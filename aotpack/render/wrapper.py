@@ -21,7 +21,7 @@ def render_wrapper(
     signature: Signature, schedule: Schedule, launches: Launches, targets: tuple[Target, ...]
 ) -> str:
     """The text of ``wrapper.py``."""
-    names = _tensor_names(schedule)
+    names = _tensor_names(signature, schedule)
     pairs = zip(schedule.kernels, launches, strict=True)
     context = WrapperContext(
         title=f"{signature.name} {signature.version}: {len(launches)} launches",
@@ -61,13 +61,14 @@ def _buffers(schedule: Schedule) -> tuple[tuple[str, str, int, int], ...]:
     return tuple((name, str(size), first, last) for name, size, first, last in _storages(schedule))
 
 
-def _tensor_names(schedule: Schedule) -> dict[str, str]:
-    """What the wrapper calls each buffer: its storage, or the number of the output it is."""
+def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
+    """What the wrapper calls each buffer: its storage, or the name of the output it is."""
     program: Program = schedule.program
     names = {name: name for name in (*program.inputs, *program.weights)}
     names |= {packed.name: packed.parts[0] for packed in program.packed}
     names |= {lifetime.buffer: lifetime.storage for lifetime in schedule.lifetimes}
-    names |= {name: f"output{number}" for number, name in enumerate(program.outputs)}
+    given = zip(program.outputs, signature.outputs, strict=True)
+    names |= {name: output.name for name, output in given}
     return names
 
 

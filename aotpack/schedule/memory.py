@@ -5,7 +5,17 @@ Offsets are not chosen here: the runtime packs the lifetimes once per concrete s
 
 from aotpack.ir.access import Strides, accesses
 from aotpack.ir.facts import known_equal
-from aotpack.ir.nodes import Guarded, Load, Program, reads, targets, values, walk
+from aotpack.ir.nodes import (
+    Guarded,
+    Load,
+    Pointwise,
+    Program,
+    Reduction,
+    reads,
+    targets,
+    values,
+    walk,
+)
 from aotpack.ir.schedule import (
     Kernel,
     Lifetime,
@@ -30,7 +40,7 @@ def plan_memory(
             if name in program.outputs:
                 continue
             dying = [n for n in kernel.reads if n in storage and last[n] == position]
-            home = _overwritable(name, kernel, dying, program, strides, taken)
+            home = _overwritable(name, kernel, dying, program, strides, storage, taken)
             storage[name] = storage[home] if home else name
             taken.add(storage[name])
             lifetimes.append(Lifetime(name, storage[name], position, last[name]))
@@ -43,10 +53,11 @@ def _overwritable(
     dying: list[str],
     program: Program,
     strides: Strides,
+    storage: dict[str, str],
     taken: set[str],
 ) -> str | None:
     """A dying operand as large that each program reads only where it then writes ``name``."""
-    if not _reads_once(kernel):
+    if not _reads_once(kernel) or _is_shared(kernel, name):
         return None
     touched = list(accesses(kernel))
     stores = {a.offset(strides) for a in touched if a.is_store and a.buffer == name}
@@ -55,7 +66,7 @@ def _overwritable(
         if _guards(kernel, other) or _last_read(kernel, other) > written:
             continue
         a, b = program.buffers[name], program.buffers[other]
-        if a.dtype.itemsize != b.dtype.itemsize or other in taken:
+        if a.dtype.itemsize != b.dtype.itemsize or storage[other] in taken:
             continue
         if not known_equal(buffer_bytes(a), buffer_bytes(b)):
             continue
@@ -79,8 +90,25 @@ def _position(kernel: Kernel, name: str) -> int:
 
 
 def _last_read(kernel: Kernel, name: str) -> int:
-    """The number of the last member that reads a buffer."""
-    return max(p for p, m in enumerate(kernel.members) if name in reads(m.operation))
+    """The number of the last member that reads a buffer, itself or through what it recomputes.
+
+    A pointwise member is computed where it is first used, which may be long after its own place.
+    """
+    readers: set[str] = {name}
+    last = 0
+    for position, member in enumerate(kernel.members):
+        if readers.intersection(reads(member.operation)):
+            last = position
+            if isinstance(member.operation, Pointwise):
+                readers.add(member.operation.target)
+    return last
+
+
+def _is_shared(kernel: Kernel, name: str) -> bool:
+    """True for a result of one element a row: several warps hold the row's operands."""
+    member = kernel.members[_position(kernel, name)]
+    outer = member.outer or isinstance(member.operation, Reduction)
+    return outer and len(kernel.axes) == 2
 
 
 def _guards(kernel: Kernel, name: str) -> bool:

@@ -60,9 +60,14 @@ def _top_of(operation: Operation, tops: dict[str, Reduction]) -> Reduction | Non
     top = tops.get(load.buffer) if isinstance(load, Load) else None
     if top is None or not isinstance(load, Load):
         return None
-    if load.index != tuple(map(Int.of, operation.axes)):
+    if not all(map(_is_own, load.index, operation.axes)):
         return None
     return top if _is_same_walk(element, operation, top) else None
+
+
+def _is_own(part: Int, axis: Axis) -> bool:
+    """True for the axis itself as an index; a dimension of one element has index 0."""
+    return part is Int.of(axis) or (axis.extent.constant == 1 and part.constant == 0)
 
 
 def _is_same_walk(element: Value, operation: Reduction, top: Reduction) -> bool:

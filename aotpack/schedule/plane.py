@@ -68,11 +68,11 @@ def _split(kernel: Kernel, flat: Axis, width: Int) -> Kernel:
 
 
 def _gained_bytes(kernel: Kernel, program: Program, strides: Strides) -> int:
-    """Bytes that are contiguous along y and not along x."""
+    """Bytes that are contiguous along y and jumped over along x."""
     y, x = kernel.axes
     gained = 0
     for access in accesses(kernel):
         offset = access.offset(strides)
-        if local_slope(offset, y) == 1 and local_slope(offset, x) != 1:
+        if local_slope(offset, y) == 1 and local_slope(offset, x) not in (0, 1):
             gained += typical_bytes(program.buffers[access.buffer])
     return gained

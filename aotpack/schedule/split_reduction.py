@@ -27,8 +27,10 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.schedule.group import digits
 
 SAME_TWICE = frozenset("sum prod max min any all xor_sum logsumexp".split())  # kind of kind is kind
+ENOUGH_ROWS = 132  # one for each multiprocessor of an H200 reads at full speed
 PROGRAMS = 1056  # eight for each multiprocessor of an H200
 COLUMNS_TOGETHER = 128  # neighbouring results a program makes when it walks down columns
+WORTH_A_LAUNCH = 2**20  # elements; the second kernel costs about what reading these does
 LONGEST_ROW = 16384  # up to here a row stays in registers and is not split
 SHORTEST_ROW_PART, SHORTEST_COLUMN_PART = 4096, 128
 
@@ -54,8 +56,12 @@ def _parts(operation: Reduction, program: Program) -> int:
     if length is None or operation.kind not in SAME_TWICE | {"welford"}:
         return 1
     results = typical(product(axis.extent for axis in operation.axes))
+    if length * results < WORTH_A_LAUNCH:
+        return 1
     if _walks_down_columns(operation, program):
         programs, shortest = -(-results // COLUMNS_TOGETHER), SHORTEST_COLUMN_PART
+    elif results >= ENOUGH_ROWS:
+        return 1
     else:
         programs, shortest = results, max(SHORTEST_ROW_PART, LONGEST_ROW if results > 1 else 0)
     wanted = min(PROGRAMS // max(1, programs), length // shortest)

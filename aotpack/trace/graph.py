@@ -4,7 +4,7 @@ Size arithmetic, assertions, device and layout arguments, copies and unused node
 the model changes, control flow and sizes that depend on data are refused.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -55,7 +55,10 @@ def build_graph(
         version=version,
         sizes=tuple(sizes.variables.values()),
         inputs=tuple(inputs.values()),
-        outputs=tuple(_spec(f"output{i}", n.meta["val"], sizes) for i, n in enumerate(results)),
+        outputs=tuple(
+            _spec(_output_name(i, {*inputs, *weights.tensors}), n.meta["val"], sizes)
+            for i, n in enumerate(results)
+        ),
         args=args,
         kwargs=kwargs,
         result=_result_tree(program),
@@ -123,6 +126,14 @@ def _outputs(name: str, program: ExportedProgram) -> list[fx.Node]:
             f"tracing {name}: forward returns no tensor; return what should be computed"
         )
     return nodes
+
+
+def _output_name(number: int, taken: Collection[str]) -> str:
+    """``output0``, with underscores where an input or a weight has that name."""
+    name = f"output{number}"
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _input_trees(program: ExportedProgram) -> tuple[Tree, Tree]:

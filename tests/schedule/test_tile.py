@@ -50,7 +50,7 @@ def test_a_dynamic_row_is_persistent_up_to_its_largest() -> None:
 
 
 def test_columns_take_neighbours_together() -> None:
-    for tile in tiles(columns(4096, 300)):
+    for tile in tiles(columns(1024, 300)):
         assert isinstance(tile, ReductionTile) and tile.x >= 16
     for tile in tiles(rows(4096, 4096)):
         assert isinstance(tile, ReductionTile) and tile.x < 16

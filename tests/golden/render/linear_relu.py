@@ -4,7 +4,7 @@ from triton.language.extra import libdevice
 
 
 @triton.jit
-def linear_relu_d90b0a38(x_ptr, weight_ptr, bias_ptr, out_ptr):
+def linear_relu_f51ab9d7(x_ptr, weight_ptr, bias_ptr, out_ptr):
     tile = tl.program_id(0)
     m_tiles = tl.cdiv(128, 64)
     n_tiles = tl.cdiv(512, 32)
