@@ -32,7 +32,7 @@ from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.schedule import Kernel, Member, Schedule
 from aotpack.lower import lower
 from aotpack.schedule import schedule
-from aotpack.stages import Golden, Lowered, Scheduled, Signature, Tree
+from aotpack.stages import Golden, Lowered, Scheduled, Signature, TensorSpec, Tree
 from aotpack.trace import trace
 
 F32, F16, BF16, I64, BOOL = (
@@ -149,7 +149,11 @@ def origin(name: str, op: str) -> Origin:
 def lowered(program: Program) -> Lowered:
     """A program as the lowering would hand it on."""
     leaf = Tree("leaf")
-    signature = Signature("test", "1", program.sizes, (), (), leaf, leaf, leaf)
+    outputs = tuple(
+        TensorSpec(f"output{k}", program.buffers[name].dtype, program.buffers[name].shape)
+        for k, name in enumerate(program.outputs)
+    )
+    signature = Signature("test", "1", program.sizes, (), outputs, leaf, leaf, leaf)
     return Lowered(signature, (), Golden((), (), ()), program)
 
 
