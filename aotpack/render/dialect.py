@@ -42,6 +42,9 @@ class Dialect(Protocol):
     def indirect(self, name: str, dtype: DType) -> str:
         """A loaded integer as a factor of an index."""
 
+    def size(self, name: str) -> str:
+        """A size of the model."""
+
     def quotient(self, num: str, den: str) -> str:
         """Division of indices that rounds towards zero."""
 

@@ -180,7 +180,7 @@ class Emitter:
         if isinstance(atom, Axis):
             return self.frame.names[atom]
         if isinstance(atom, Var):
-            return atom.name
+            return self.dialect.size(atom.name)
         if isinstance(atom, Indirect):
             return self.dialect.indirect(self.value(atom.value), atom.value.dtype)
         key = (atom, self._guards)

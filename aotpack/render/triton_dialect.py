@@ -63,6 +63,10 @@ class TritonDialect:
         """The name: Triton widens by itself."""
         return name
 
+    def size(self, name: str) -> str:
+        """Sizes are parameters under their own names."""
+        return name
+
     def quotient(self, num: str, den: str) -> str:
         """Triton's // rounds towards zero."""
         return f"{num} // {den}"
