@@ -216,9 +216,9 @@ class KernelArg:
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """One compilable kernel: Triton text, entry point ``name``, launch configuration.
+    """One compilable kernel: its text, entry point ``name``, launch configuration.
 
-    The text is complete (it imports triton itself) and every block size in it is a literal.
+    Triton text is complete (it imports triton itself) and every block size in it is a literal.
     ``arches`` names the compute capabilities this configuration is for, as major*10+minor
     ranges ``(low, high)``; a kernel is compiled for a target only if the target lies inside.
     """
@@ -229,6 +229,7 @@ class KernelSource:
     num_warps: int
     num_stages: int
     arches: tuple[int, int] = (0, 10_000)
+    language: str = "triton"  # or "c": the text is a part of the build's one C file
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +242,7 @@ class Rendered:
     kernels: tuple[KernelSource, ...]
     wrapper: str
     peak_bytes: int  # arena at the largest admitted sizes
+    host_file: str = ""  # all kernels in C with what they share, when the target cpu is built
 
     def as_text(self) -> str:
         parts = [f"# ==== kernel {kernel.name}\n{kernel.text}" for kernel in self.kernels]
@@ -263,7 +265,7 @@ class Binary:
     target: str
     symbol: str
     code: bytes
-    suffix: str  # "cubin", "py" for the interpreter
+    suffix: str  # "cubin", "so" for all kernels of cpu together, "py" for the interpreter
     num_warps: int
     num_ctas: int
     shared: int

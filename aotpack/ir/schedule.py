@@ -65,12 +65,23 @@ class AttentionTile:
     num_stages: int
 
 
-Tile: TypeAlias = PointwiseTile | ReductionTile | MatmulTile | AttentionTile
+@dataclass(frozen=True, slots=True)
+class HostTile:
+    """A kernel as loops over host memory; ``along`` is the inner loop of a reduction: "r" or "x"."""
+
+    along: str = "r"
+    num_warps: int = 1
+    num_stages: int = 1
+
+
+Tile: TypeAlias = PointwiseTile | ReductionTile | MatmulTile | AttentionTile | HostTile
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A tile, for targets with ``arch_low <= arch <= arch_high``, while ``measure <= at_most``.
+
+    Arch 0 is the processor's; GPUs have their compute capability.
 
     Variants of a kernel are tried in order for the arch at hand; the last for each arch has
     ``at_most`` None and takes everything, so a choice always exists (DESIGN: closed set).

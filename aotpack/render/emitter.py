@@ -91,11 +91,9 @@ class Emitter:
         if found is not None:
             return found
         text = self._compute(value)
-        if text.isidentifier():
-            name = text
-        else:
-            name = self._assign(text, self.needs(value), value.dtype)
-        self.region.home(self.needs(value)).names[key] = name
+        needs = self.needs(value) | self._guard_needs
+        name = text if text.isidentifier() else self._assign(text, needs, value.dtype)
+        self.region.home(needs).names[key] = name
         return name
 
     def _compute(self, value: Value) -> str:
@@ -186,7 +184,7 @@ class Emitter:
         key = (atom, self._guards)
         found = self.region.find(key)
         if found is None:
-            needs = self.index_needs(Int.of(atom))
+            needs = self.index_needs(Int.of(atom)) | self._guard_needs
             home = self.region.home(needs)
             text = self._division(atom) if not isinstance(atom, Extremum) else self._extremum(atom)
             found = home.names[key] = self.fresh("i")

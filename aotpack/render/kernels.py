@@ -3,11 +3,13 @@
 import re
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import TypeAlias
 
 from aotpack.ir.integers import Axis, Int, ceil_div, product
 from aotpack.ir.nodes import Attention, Matmul
 from aotpack.ir.schedule import (
     AttentionTile,
+    HostTile,
     Kernel,
     MatmulTile,
     PointwiseTile,
@@ -17,6 +19,7 @@ from aotpack.ir.schedule import (
     Variant,
 )
 from aotpack.render.attention import attention_context, attention_frame
+from aotpack.render.c_kernels import HostContext, host_context
 from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
 from aotpack.render.emitter import Frame
 from aotpack.render.environment import render_template
@@ -26,6 +29,8 @@ from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
 from aotpack.stages import KernelSource
 from aotpack.target import Target
+
+Context: TypeAlias = LoopContext | MatmulContext | AttentionContext | HostContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +64,34 @@ def _choice(
     tile = variant.tile
     template, context, shop = _context(schedule, kernel, tile)
     text = render_template(template, context)
-    identity = f"{_without_comments(text)} {tile.num_warps} {tile.num_stages}"
+    language = "c" if isinstance(tile, HostTile) else "triton"
+    identity = f"{_without_comments(text, language)} {tile.num_warps} {tile.num_stages}"
     digest = sha256(identity.encode()).hexdigest()[:8]
     source = known.get(digest)
     if source is None:
         name = f"{kernel.name}_{digest}"
         source = known[digest] = KernelSource(
             name,
-            render_template(template, replace(context, name=name)),
+            render_template(template, _named(context, name)),
             shop.arguments.parameters(),
             tile.num_warps,
             tile.num_stages,
             (variant.arch_low, variant.arch_high),
+            language,
         )
     arguments = (*shop.arguments.buffers, *(size.name for size in shop.arguments.sizes))
     return Choice(variant, source, _programs(kernel, tile), arguments)
 
 
+def _named(context: Context, name: str) -> Context:
+    return context.named(name) if isinstance(context, HostContext) else replace(context, name=name)
+
+
 def _context(
     schedule: Schedule, kernel: Kernel, tile: Tile
-) -> tuple[str, LoopContext | MatmulContext | AttentionContext, Workshop]:
+) -> tuple[str, Context, Workshop]:
+    if isinstance(tile, HostTile):
+        return host_context(schedule, kernel, tile)
     if isinstance(tile, MatmulTile):
         shop = _workshop(schedule, kernel, output_frame(kernel, tile))
         return "kernel_matmul.py.jinja", matmul_context(schedule, kernel, tile, shop), shop
@@ -101,13 +114,16 @@ def _straight_axes(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> froze
     return frozenset(kernel.axes[:1] if looped else kernel.axes)
 
 
-def _without_comments(text: str) -> str:
-    return re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE)
+def _without_comments(text: str, language: str) -> str:
+    mark = "//" if language == "c" else "#"
+    return re.sub(rf"^\s*{mark}.*\n", "", text, flags=re.MULTILINE)
 
 
 def _programs(kernel: Kernel, tile: Tile) -> Int:
     """The number of programs of a launch."""
     anchor = kernel.anchor
+    if isinstance(tile, HostTile):
+        return product(axis.extent for axis in (anchor.axes if anchor else kernel.axes[:1]))
     if isinstance(anchor, Matmul) and isinstance(tile, MatmulTile):
         tiles = ceil_div(anchor.m.extent, tile.m) * ceil_div(anchor.n.extent, tile.n)
         return tiles * product(axis.extent for axis in anchor.batch)

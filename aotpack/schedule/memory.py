@@ -5,7 +5,14 @@ Offsets are not chosen here: the runtime packs the lifetimes once per concrete s
 
 from aotpack.ir.facts import known_equal
 from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import Kernel, Lifetime, MatmulTile, PointwiseTile, ReductionTile
+from aotpack.ir.schedule import (
+    HostTile,
+    Kernel,
+    Lifetime,
+    MatmulTile,
+    PointwiseTile,
+    ReductionTile,
+)
 from aotpack.ir.access import Strides, accesses
 from aotpack.schedule.layout import buffer_bytes
 
@@ -57,7 +64,7 @@ def _overwritable(
 def _reads_before_writes(kernel: Kernel) -> bool:
     """True when no variant reads an element again after the program may have overwritten it."""
     return all(
-        isinstance(v.tile, (PointwiseTile, MatmulTile))
+        isinstance(v.tile, (PointwiseTile, MatmulTile, HostTile))
         or (isinstance(v.tile, ReductionTile) and v.tile.persistent)
         for v in kernel.variants
     )

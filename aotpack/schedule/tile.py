@@ -9,12 +9,13 @@ from dataclasses import replace
 from aotpack.ir.facts import bounds, typical
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.nodes import Attention, Matmul, Program, Scan
-from aotpack.ir.schedule import Kernel, PointwiseTile, ReductionTile, Variant
+from aotpack.ir.schedule import HostTile, Kernel, PointwiseTile, ReductionTile, Variant
 from aotpack.ir.access import Strides, accesses, slope
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.templates import attention_variants, matmul_variants
 
-ANY_ARCH = (0, 10_000)
+ANY_ARCH = (1, 10_000)
+HOST_ARCH = (0, 0)
 MAX_PERSISTENT = 16384  # elements of a row held in registers
 SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
 
@@ -23,7 +24,27 @@ def choose_tiles(
     program: Program, kernels: tuple[Kernel, ...], strides: Strides
 ) -> tuple[Kernel, ...]:
     """The kernels with their variants."""
-    return tuple(replace(k, variants=_variants(k, program, strides)) for k in kernels)
+    return tuple(
+        replace(
+            kernel,
+            variants=(
+                _host_variant(kernel, program, strides),
+                *(
+                    replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low))
+                    for variant in _variants(kernel, program, strides)
+                ),
+            ),
+        )
+        for kernel in kernels
+    )
+
+
+def _host_variant(kernel: Kernel, program: Program, strides: Strides) -> Variant:
+    """Neighbours in memory go into one vector; a scan walks its row in order."""
+    along = "r"
+    if kernel.anchor is None and len(kernel.axes) == 2 and not _has_scan(kernel):
+        along = "x" if _walks_along(kernel, program, strides) is kernel.axes[0] else "r"
+    return Variant(HostTile(along), *HOST_ARCH, Int.of(1), None)
 
 
 def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
