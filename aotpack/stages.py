@@ -276,11 +276,21 @@ class Binary:
 
 
 @dataclass(frozen=True, slots=True)
+class HostBuild:
+    """What the shared object of the target cpu runs on. ``glibc`` is None where it needs none."""
+
+    machine: str  # "x86_64"
+    arch: str  # "x86-64-v3"
+    glibc: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Precompiled:
     rendered: Rendered
     targets: tuple["Target", ...]
     binaries: tuple[Binary, ...]  # sorted by (target, kernel)
     compilers: Mapping[str, str]  # name -> version, recorded in the manifest
+    host: HostBuild | None = None  # with the target cpu
 
     def as_text(self) -> str:
         lines = ["target     kernel  bytes  registers  spills  shared"]
