@@ -3,14 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from aotpack.ir.c_texts import C_STORED
 from aotpack.ir.integers import Axis
-from aotpack.ir.nodes import Attention, Matmul
+from aotpack.ir.nodes import Matmul
 from aotpack.ir.schedule import HostTile, Kernel, Schedule
-from aotpack.render.arguments import Arguments
+from aotpack.render.c_contexts import MatmulContext
 from aotpack.render.c_dialect import C
 from aotpack.render.c_loops import HostCode, HostFunction, pointwise_code
+from aotpack.render.c_matmul import matmul_source
 from aotpack.render.c_nest import nest
+from aotpack.render.c_parameters import parameter_lines
 from aotpack.render.c_walks import walked_code
 from aotpack.render.emitter import Frame
 from aotpack.render.environment import render_template
@@ -51,8 +52,10 @@ def host_file(title: str, kernels: Iterable[KernelSource]) -> str:
 
 def host_context(
     schedule: Schedule, kernel: Kernel, tile: HostTile
-) -> tuple[str, HostContext, Workshop]:
-    """The template of a loop kernel, what it prints but the name, and the kernel's workshop."""
+) -> tuple[str, HostContext | MatmulContext, Workshop]:
+    """The template of a kernel, what it prints but the name, and the kernel's workshop."""
+    if isinstance(kernel.anchor, Matmul):
+        return "kernel_matmul.c.jinja", *matmul_source(schedule, kernel)
     nested = nest(schedule, kernel)
     shop = host_workshop(schedule, nested.kernel, nested.axes)
     if nested.r:
@@ -73,26 +76,7 @@ def loop_context(kernel: Kernel, shop: Workshop, code: HostCode) -> HostContext:
     return HostContext(
         name=kernel.name,
         comments=tuple(comment.rstrip("\\ ") for comment in shop.comments),
-        parameters=unpacked(shop.arguments),
+        parameters=parameter_lines(shop.arguments, kernel.stored),
         functions=code.functions,
         entry=code.entry,
     )
-
-
-def unpacked(arguments: Arguments) -> tuple[str, ...]:
-    """Lines that take the parameters out of a call's cells."""
-    lines = []
-    pointers = [arg for arg in arguments.parameters() if arg.is_pointer]
-    for number, arg in enumerate(pointers):
-        kind = C_STORED[arg.dtype]
-        value = f"({kind} *)(uintptr_t)call->cells[call->slots[{number}]]"
-        lines.append(f"{kind} *const {arg.name} = {value};")
-    for number, size in enumerate(arguments.sizes, len(pointers)):
-        cell = f"(int64_t)call->cells[call->slots[{number}]]"
-        lines.append(f"const int64_t {C.size(size.name)} = {cell};")
-    return tuple(lines)
-
-
-def is_template(kernel: Kernel) -> bool:
-    """True for kernels around a matrix product or attention."""
-    return isinstance(kernel.anchor, (Matmul, Attention))

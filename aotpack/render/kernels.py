@@ -19,6 +19,7 @@ from aotpack.ir.schedule import (
     Variant,
 )
 from aotpack.render.attention import attention_context, attention_frame
+from aotpack.render.c_contexts import MatmulContext as HostMatmulContext
 from aotpack.render.c_kernels import HostContext, host_context
 from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
 from aotpack.render.emitter import Frame
@@ -30,7 +31,9 @@ from aotpack.render.workshop import Workshop
 from aotpack.stages import KernelSource
 from aotpack.target import Target
 
-Context: TypeAlias = LoopContext | MatmulContext | AttentionContext | HostContext
+Context: TypeAlias = (
+    LoopContext | MatmulContext | AttentionContext | HostContext | HostMatmulContext
+)
 
 
 @dataclass(frozen=True, slots=True)
