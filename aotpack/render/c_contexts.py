@@ -8,7 +8,8 @@ class Walk:
     """A loop over an axis, in rows of ``width`` when one is given, with lines for each level.
 
     ``setup`` stands before all loops, ``outer_lines`` in the loop around, ``row_lines`` in that over
-    rows, ``lines`` in the innermost; ``value`` is what it computes.
+    rows, ``lines`` in the innermost; ``value`` is what it computes. With a ``window`` (low, high) the
+    value is 0 outside of it.
     """
 
     axis: str
@@ -20,6 +21,7 @@ class Walk:
     row_lines: tuple[str, ...]
     lines: tuple[str, ...]
     value: str
+    window: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,19 @@ from aotpack.ir.facts import typical
 from aotpack.ir.integers import Axis, Int, product
 from aotpack.ir.nodes import Const, Guarded, Load, Matmul, Pointwise, Value, targets, walk
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.schedule import Kernel, Schedule
+from aotpack.ir.schedule import Kernel, Member, Schedule
 from aotpack.render.c_contexts import MatmulContext, Walk
 from aotpack.render.c_dialect import C
 from aotpack.render.c_parameters import parameter_lines
 from aotpack.render.c_split import Split, indices, split
+from aotpack.render.c_window import Window, window
 from aotpack.render.emitter import Emitter, Frame
 from aotpack.render.epilogue import batch_names
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
 
 PANEL, HEIGHT, BLOCK = 32, 12, 128  # of the widest kernel; what a choice of sides is made for
+SCATTERED = 6  # the cost of copying an element that has no neighbour in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +99,25 @@ def _cost(plan: Plan, anchor: Matmul, strides: Strides) -> int:
     v, s = (typical(side.axis.extent) for side in (plan.packed, plan.rows))
     k = typical(anchor.k.extent)
     multiply = _padded(v, PANEL) * _padded(s, HEIGHT) * k // PANEL
-    pack = v * k
-    rows = 0 if _row_stride(plan.rows, anchor, strides) else s * k * -(-v // BLOCK)
+    pack = v * k * _pack_cost(plan.packed, anchor, strides)
+    rows = s * k * -(-v // BLOCK) * _rows_cost(plan.rows, anchor, strides)
     turn = 0 if plan.panel_is_inner else v * s
     return multiply + pack + rows + turn
+
+
+def _pack_cost(side: Side, anchor: Matmul, strides: Strides) -> int:
+    """What an element costs to pack: moves along memory are cheap, gathers are not."""
+    parts = split(side.axis, indices((side.value,)))
+    value = Rewriter(parts.parts)(side.value)
+    axes = (parts.column, anchor.k) if isinstance(value, Load) else (parts.column,)
+    return 1 if any(_along(value, axis, strides) for axis in axes) else SCATTERED
+
+
+def _rows_cost(side: Side, anchor: Matmul, strides: Strides) -> int:
+    """What an element costs to copy into rows, or to read where it lies."""
+    if _row_stride(side, anchor, strides):
+        return 0
+    return 1 if _along(side.value, anchor.k, strides) else SCATTERED
 
 
 def _padded(extent: int, block: int) -> int:
@@ -160,8 +177,28 @@ def _workshop(
         replace(m, binding=tuple((a, e.substitute(columns.parts)) for a, e in m.binding))
         for m in kernel.members
     )
-    root = Region(frozenset())
-    return Workshop(schedule, replace(kernel, members=members), Frame(names, {}, ()), root, C)
+    anchor = kernel.members[0].operation
+    own = tuple(Int.of(axis).substitute(columns.parts) for axis in anchor.axes)
+    return _TileShop(schedule, replace(kernel, members=members), Frame(names, {}, ()), own)
+
+
+class _TileShop(Workshop):
+    """Members read the product at the kernel's own axes, those of extent 1 too: there the sum is."""
+
+    def __init__(
+        self, schedule: Schedule, kernel: Kernel, frame: Frame, own: tuple[Int, ...]
+    ) -> None:
+        self._own = own
+        super().__init__(schedule, kernel, frame, Region(frozenset()), C)
+
+    def bound(self, member: Member, value: Value) -> Value:
+        """A member's value in kernel axes."""
+        (product,) = targets(self.kernel.members[0].operation)
+
+        def load(moved: Load) -> Value | None:
+            return Load(product, self._own, moved.dtype) if moved.buffer == product else None
+
+        return Rewriter({}, load)(super().bound(member, value))
 
 
 class _Nest:
@@ -233,8 +270,23 @@ def _pack(
         else _levels(anchor, anchor.k, parts)
     )
     nest = _Nest(shop, Frame(names, {}, ()), levels)
-    text = _factor(nest.emitter, value, anchor.operand)
-    return _walk(nest, shop, "v", parts, text), depth_inner
+    found = None if depth_inner else window(value, parts.column)
+    limits = ("", "") if found is None else _limits(nest, found)
+    text = _factor(nest.emitter, value if found is None else found.value, anchor.operand)
+    return replace(_walk(nest, shop, "v", parts, text), window=limits), depth_inner
+
+
+def _limits(nest: _Nest, found: Window) -> tuple[str, str]:
+    """The first column of a row that is inside, and the one after the last."""
+    emitter = nest.emitter
+    low, high = "column_first", "column_end"
+    for limit in found.limits:
+        reach = emitter.index(limit.bound - limit.start)
+        edge = reach if limit.step == 1 else f"aot_ceil_div({reach}, {limit.step})"
+        low = low if limit.is_upper else f"aot_max({low}, {edge})"
+        high = f"aot_min({high}, {edge})" if limit.is_upper else high
+    conditions = [emitter.value(condition) for condition in found.conditions]
+    return low, f"{' & '.join(conditions)} ? {high} : column_first" if conditions else high
 
 
 def _rows(shop: Workshop, anchor: Matmul, side: Side) -> Walk:
