@@ -1,6 +1,7 @@
 """Every environment variable aotpack reads. Options of a build are arguments, not knobs."""
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +17,15 @@ class Knobs:
     ``dump``: AOTPACK_DUMP, a folder that gets every stage product as text, or None.
     ``cache``: AOTPACK_CACHE, the folder of compiled kernels; None when it is "off".
     ``jobs``: AOTPACK_JOBS, how many kernels are compiled at once.
+    ``compiler``: AOTPACK_CC, the C compiler of the target cpu; None for the system's.
+    ``compiler_flags``: AOTPACK_CFLAGS, more flags for it, for those who debug kernels.
     """
 
     dump: Path | None
     cache: Path | None
     jobs: int
+    compiler: str | None
+    compiler_flags: tuple[str, ...]
 
 
 def read_knobs() -> Knobs:
@@ -31,6 +36,8 @@ def read_knobs() -> Knobs:
         dump=Path(dump) if dump else None,
         cache=None if cache == "off" else Path(cache),
         jobs=_positive("AOTPACK_JOBS", len(os.sched_getaffinity(0))),
+        compiler=os.environ.get("AOTPACK_CC") or None,
+        compiler_flags=tuple(shlex.split(os.environ.get("AOTPACK_CFLAGS", ""))),
     )
 
 

@@ -148,7 +148,7 @@ def compile(
     *,
     dynamic_shapes: Any = None,
     target: str = "native",
-    device: int = 0,
+    device: int | None = None,
     jobs: int | None = None,
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.

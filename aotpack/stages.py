@@ -223,9 +223,9 @@ class KernelArg:
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """One compilable kernel: Triton text, entry point ``name``, launch configuration.
+    """One compilable kernel: its text, entry point ``name``, launch configuration.
 
-    The text is complete (it imports triton itself) and every block size in it is a literal.
+    Triton text is complete (it imports triton itself) and every block size in it is a literal.
     ``arches`` holds the compute capabilities this configuration is for, as ranges ``(low, high)``
     of major*10+minor; a kernel is compiled for a target only if the target lies in one.
     """
@@ -236,6 +236,7 @@ class KernelSource:
     num_warps: int
     num_stages: int
     arches: tuple[tuple[int, int], ...] = ((0, 10_000),)
+    language: str = "triton"  # or "c": the text is a part of the build's one C file
 
     def is_for(self, arch: int) -> bool:
         """True when a launch on this compute capability may pick the kernel."""
@@ -252,6 +253,7 @@ class Rendered:
     kernels: tuple[KernelSource, ...]
     wrapper: str
     peak_bytes: int  # arena at the largest admitted sizes
+    host_file: str = ""  # all kernels in C with what they share, when the target cpu is built
 
     def as_text(self) -> str:
         parts = [f"# ==== kernel {kernel.name}\n{kernel.text}" for kernel in self.kernels]
@@ -274,7 +276,7 @@ class Binary:
     target: str
     symbol: str
     code: bytes
-    suffix: str  # "cubin", "py" for the interpreter
+    suffix: str  # "cubin", "so" for all kernels of cpu together, "py" for the interpreter
     num_warps: int
     num_ctas: int
     shared: int
@@ -285,11 +287,21 @@ class Binary:
 
 
 @dataclass(frozen=True, slots=True)
+class HostBuild:
+    """What the shared object of the target cpu runs on. ``glibc`` is None where it needs none."""
+
+    machine: str  # "x86_64"
+    arch: str  # "x86-64-v3"
+    glibc: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Precompiled:
     rendered: Rendered
     targets: tuple["Target", ...]
     binaries: tuple[Binary, ...]  # sorted by (target, kernel)
     compilers: Mapping[str, str]  # name -> version, recorded in the manifest
+    host: HostBuild | None = None  # with the target cpu
 
     def as_text(self) -> str:
         lines = ["target     kernel  bytes  registers  spills  shared"]

@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from aotpack.errors import UsageError
 
 SUPPORTED_ARCHES = (80, 86, 89, 90, 100, 103, 120)
-_NOT_BUILT_YET = {"cpu": "C code for processors", "gfx": "AMD code objects", "ptx": "PTX text"}
+_NOT_BUILT_YET = {"gfx": "AMD code objects", "ptx": "PTX text"}
 _SPELLING = re.compile(r"(?:sm_)?(\d+)(?:\.(\d))?(a?)")
 _CUDA_ATTRIBUTES = (75, 76)  # compute capability, major and minor, in cuDeviceGetAttribute
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Target:
-    """A backend and, for "cuda", a compute capability as major*10 + minor."""
+    """A backend and the compute capability, as major*10 + minor; "cpu" has 0.
+
+    The interpreter runs what was rendered for the oldest GPU.
+    """
 
     backend: str
     arch: int = 0
@@ -29,10 +32,12 @@ class Target:
 
     @staticmethod
     def parse(text: str) -> "Target":
-        """Read one spelling: sm_90, sm_90a, 9.0, 9.0a, interpreter, native."""
+        """Read one spelling: sm_90, sm_90a, 9.0, 9.0a, cpu, interpreter, native."""
         spelling = text.strip().lower()
         if spelling == "interpreter":
             return INTERPRETER
+        if spelling == "cpu":
+            return CPU
         if spelling == "native":
             return native_target()
         _refuse_unbuilt(text, spelling)
@@ -46,14 +51,15 @@ class Target:
         return Target("cuda", arch)
 
 
-INTERPRETER = Target("interpreter")
+INTERPRETER = Target("interpreter", 80)
+CPU = Target("cpu")
 DEFAULT_TARGETS = (Target("cuda", 80), Target("cuda", 90), Target("cuda", 120))
 
 
 def accepted_targets() -> str:
     """The sentence that ends each complaint about a target."""
     names = ", ".join(f"sm_{arch}" for arch in SUPPORTED_ARCHES)
-    return f"accepted are {names} (also as 9.0), interpreter, native, all"
+    return f"accepted are {names} (also as 9.0), cpu, interpreter, native, all"
 
 
 def parse_targets(text: str | Iterable[str]) -> tuple[Target, ...]:

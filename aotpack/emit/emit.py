@@ -12,7 +12,8 @@ from aotpack.emit.content import Content
 from aotpack.emit.names import import_name, normal_version
 from aotpack.emit.package import check_weights_mode, package_contents, weights_content
 from aotpack.emit.sbom import sbom_text
-from aotpack.emit.wheel import build_wheel, seal
+from aotpack.emit.tags import platform_tag, requirements
+from aotpack.emit.wheel import Facts, build_wheel, seal
 from aotpack.errors import AotpackError, UsageError
 from aotpack.stages import Emitted, Precompiled
 
@@ -22,7 +23,7 @@ _EMBEDDED = "weights.safetensors"
 def emit(
     precompiled: Precompiled, out: Path, *, weights: str = "embed", entry_point: bool = True
 ) -> Emitted:
-    """Write NAME-VERSION-py3-none-any.whl into ``out``, and the weights beside it for "sidecar"."""
+    """Write NAME-VERSION-py3-none-PLATFORM.whl into ``out``, and weights beside it for "sidecar"."""
     check_weights_mode(weights)
     rendered = precompiled.rendered
     name = import_name(rendered.signature.name)
@@ -33,10 +34,15 @@ def emit(
         content.moved(f"{name}/{_EMBEDDED}") for content in contents if content.path == _EMBEDDED
     ]
     late.append(Content.of("DIST-INFO/sboms/aotpack.cdx.json", sbom_text(precompiled)))
+    facts = Facts(
+        platform_tag(precompiled.host),
+        requirements(tuple(map(str, precompiled.targets))),
+        entry_point,
+    )
     with _staging(out, name) as staging:
         project = staging / "project"
         project.mkdir()
-        built = build_wheel(project, name, version, early, entry_point=entry_point)
+        built = build_wheel(project, name, version, early, facts)
         sealed = staging / built.name
         files = seal(built, late, sealed)
         finished = [sealed]

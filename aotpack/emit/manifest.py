@@ -7,7 +7,15 @@ from typing import Any
 import aotpack
 from aotpack.emit.names import import_name, normal_version
 from aotpack.ir.integers import Int
-from aotpack.stages import Binary, KernelSource, Precompiled, TensorSpec, Tree, Weight
+from aotpack.stages import (
+    Binary,
+    HostBuild,
+    KernelSource,
+    Precompiled,
+    TensorSpec,
+    Tree,
+    Weight,
+)
 
 SCHEMA = 1
 
@@ -40,6 +48,7 @@ def manifest_text(
         "constants_sha256": constants_sha256,
         "wrapper_sha256": hashlib.sha256(rendered.wrapper.encode()).hexdigest(),
         "peak_bytes": rendered.peak_bytes,
+        "host": _host(precompiled.host),
         "kernels": _kernels(precompiled),
         "golden": {"eager_errors": list(rendered.golden.eager_errors)},
     }
@@ -48,11 +57,14 @@ def manifest_text(
 
 def binary_path(binary: Binary) -> str:
     """Where the code of a kernel lies in the package."""
-    return f"kernels/{binary.target}/{binary.kernel}.{binary.suffix}"
+    name = "kernels" if binary.suffix == "so" else binary.kernel
+    return f"kernels/{binary.target}/{name}.{binary.suffix}"
 
 
 def source_path(kernel: KernelSource) -> str:
-    """Where the text of a kernel lies in the package, for reading."""
+    """Where the text of a kernel lies in the package, for reading; all of C is one file."""
+    if kernel.language == "c":
+        return "kernels/source/kernels.c"
     return f"kernels/source/{kernel.name}.py"
 
 
@@ -99,6 +111,10 @@ def _kernels(precompiled: Precompiled) -> dict[str, Any]:
             "spills": binary.spills,
         }
     return kernels
+
+
+def _host(host: HostBuild | None) -> dict[str, str] | None:
+    return None if host is None else {"machine": host.machine, "arch": host.arch}
 
 
 def _tensor(spec: TensorSpec) -> dict[str, Any]:

@@ -25,8 +25,8 @@ __version__ = "{version}"
 __all__ = ["__version__", "load"]
 
 
-def load(device: Any = 0, **options: Any) -> Model:
-    """The model on a GPU, ready to be called; options are those of ``_runtime.load``."""
+def load(device: Any = None, **options: Any) -> Model:
+    """The model on a device, ready to be called; options are those of ``_runtime.load``."""
     return _load(Path(__file__).parent, device, **options)
 '''
 
@@ -113,8 +113,10 @@ def kernel_contents(precompiled: Precompiled) -> Iterator[Content]:
     stored = {path: binary.code for binary, path in reversed(stored_binaries(precompiled).items())}
     for path, code in stored.items():
         yield Content.of(path, code)
-    for kernel in precompiled.rendered.kernels:
-        yield Content.of(source_path(kernel), kernel.text.encode())
+    sources = {source_path(kernel): kernel for kernel in precompiled.rendered.kernels}
+    for path, kernel in sources.items():
+        is_c = kernel.language == "c"
+        yield Content.of(path, (precompiled.rendered.host_file if is_c else kernel.text).encode())
 
 
 def check_weights_mode(weights: str) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from aotpack.emit.content import Content
@@ -24,21 +25,31 @@ _MODE = 0o100644 << 16
 _UNIX = 3
 _BUILD = (
     "import sys; from setuptools import build_meta; "
-    "print(build_meta.build_wheel(sys.argv[1], {'--build-option': ['--compression=stored']}))"
+    "options = ['--compression=stored', '--plat-name', sys.argv[2]]; "
+    "print(build_meta.build_wheel(sys.argv[1], {'--build-option': options}))"
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a wheel says about itself beside its name: platform tag, requirements, entry point."""
+
+    platform: str = "any"
+    requires: tuple[str, ...] = ("cuda-bindings", "numpy")
+    entry_point: bool = True
+
+
 def build_wheel(
-    project: Path, name: str, version: str, contents: Sequence[Content], *, entry_point: bool
+    project: Path, name: str, version: str, contents: Sequence[Content], facts: Facts
 ) -> Path:
     """A plain wheel of ``contents``, built by setuptools in the empty folder ``project``."""
     for content in contents:
         content.write(project / name)
     licence = next(content for content in contents if content.path == "_runtime/LICENSE")
     (project / "LICENSE.aotpack").write_bytes(b"".join(licence.walk()))
-    (project / "pyproject.toml").write_text(_project(name, version, entry_point=entry_point))
+    (project / "pyproject.toml").write_text(_project(name, version, facts))
     done = subprocess.run(
-        [sys.executable, "-c", _BUILD, "dist"],
+        [sys.executable, "-c", _BUILD, "dist", facts.platform],
         cwd=project,
         env={**os.environ, "SOURCE_DATE_EPOCH": _SOURCE_DATE_EPOCH, "PYTHONHASHSEED": "0"},
         capture_output=True,
@@ -62,7 +73,7 @@ def seal(built: Path, late: Iterable[Content], target: Path) -> tuple[tuple[str,
         info = next(name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
         folder = info.removesuffix("/WHEEL")
         contents = [
-            Content.of(name, archive.read(name))
+            Content.of(name, _own_platform(archive.read(name)) if name == info else archive.read(name))
             for name in archive.namelist()
             if name != f"{folder}/RECORD"
         ]
@@ -74,6 +85,13 @@ def seal(built: Path, late: Iterable[Content], target: Path) -> tuple[tuple[str,
         for content in contents:
             _add(archive, content)
     return tuple(sorted((content.path, content.size) for content in contents))
+
+
+def _own_platform(wheel: bytes) -> bytes:
+    """The file WHEEL; a wheel for one platform is installed where such libraries belong."""
+    if b"-none-any" in wheel:
+        return wheel
+    return wheel.replace(b"Root-Is-Purelib: true", b"Root-Is-Purelib: false")
 
 
 def _add(archive: zipfile.ZipFile, content: Content) -> None:
@@ -96,7 +114,7 @@ def _record(path: str, contents: Iterable[Content]) -> Content:
     return Content.of(path, text.getvalue().encode())
 
 
-def _project(name: str, version: str, *, entry_point: bool) -> str:
+def _project(name: str, version: str, facts: Facts) -> str:
     """pyproject.toml; all values are identifiers, versions or fixed text, quoted as JSON."""
     lines = [
         "[build-system]",
@@ -107,10 +125,10 @@ def _project(name: str, version: str, *, entry_point: bool) -> str:
         f"version = {json.dumps(version)}",
         f"description = {json.dumps(f'{name}, a model packaged by aotpack')}",
         'requires-python = ">=3.10"',
-        'dependencies = ["cuda-bindings", "numpy"]',
+        f"dependencies = {json.dumps(facts.requires)}",
         'license-files = ["LICENSE.aotpack"]',
     ]
-    if entry_point:
+    if facts.entry_point:
         lines += ['[project.entry-points."aotpack.models"]', f'{name} = "{name}:load"']
     lines += [
         "[tool.setuptools]",

@@ -4,7 +4,7 @@ A Schedule is a list of kernels in launch order. A kernel has a few axes of its 
 operation is bound to them: its axes are expressions in the kernel's axes (C:A9).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from aotpack.ir.integers import Axis, Int
@@ -34,8 +34,12 @@ class PointwiseTile:
 
 @dataclass(frozen=True, slots=True)
 class PlaneTile:
-    """Blocks of ``y`` by ``x`` points: an access along either side reads whole cache lines (C:C1)."""
+    """Blocks of ``y`` by ``x`` points of a kernel seen as lines of ``width`` points (C:C1).
 
+    An access along either side reads whole cache lines.
+    """
+
+    width: Int
     y: int
     x: int
     num_warps: int
@@ -76,12 +80,25 @@ class AttentionTile:
     precision: str = "ieee"
 
 
-Tile: TypeAlias = PointwiseTile | PlaneTile | ReductionTile | MatmulTile | AttentionTile
+@dataclass(frozen=True, slots=True)
+class HostTile:
+    """A kernel as loops over host memory; ``along`` is the inner loop of a reduction: "r" or "x"."""
+
+    along: str = "r"
+    num_warps: int = 1
+    num_stages: int = 1
+
+
+Tile: TypeAlias = (
+    PointwiseTile | PlaneTile | ReductionTile | MatmulTile | AttentionTile | HostTile
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A tile, for targets with ``arch_low <= arch <= arch_high``, while ``measure <= at_most``.
+
+    Arch 0 is the processor's; GPUs have their compute capability.
 
     Variants of a kernel are tried in order for the arch at hand; the last for each arch has
     ``at_most`` None and takes everything, so a choice always exists (DESIGN: closed set).
@@ -96,7 +113,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One launch. ``axes`` are (x,), (y, x) or (x, r) for loops, the anchor's own axes for templates.
+    """One launch. ``axes`` are (x,) or (x, r) for loops, the anchor's own axes for templates.
 
     ``stored`` are the buffers written to memory; other targets of members stay in registers.
     """
@@ -113,6 +130,22 @@ class Kernel:
         """The template operation this kernel is built around, if any."""
         first = self.members[0].operation
         return first if isinstance(first, (Matmul, Attention)) else None
+
+
+def in_lines(kernel: Kernel, width: Int) -> Kernel:
+    """A pointwise kernel over (y, x): line and place in the line, instead of the flat position."""
+    (flat,) = kernel.axes
+    y, x = Axis("y", flat.extent // width), Axis("x", width)
+    position = {flat: Int.of(y) * width + x}
+    members = tuple(
+        Member(
+            member.operation,
+            tuple((axis, value.substitute(position)) for axis, value in member.binding),
+            outer=False,
+        )
+        for member in kernel.members
+    )
+    return replace(kernel, axes=(y, x), members=members)
 
 
 @dataclass(frozen=True, slots=True)

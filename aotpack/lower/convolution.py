@@ -1,12 +1,20 @@
-"""Convolutions as direct sums over input channels and kernel positions, of any dimension."""
+"""Convolutions of any dimension: matrix products whose left factor is read through the window.
+
+    y[n, c, p] = sum over k of x[n, window(p, k)] * w[c, k],   k = (input channel, kernel position)
+
+Depthwise and transposed ones, integers and float64 are direct sums: their products are too thin
+for tiles, or of no use to tensor cores.
+"""
 
 from dataclasses import dataclass
 
-from aotpack.ir.integers import Int
-from aotpack.ir.nodes import Value
-from aotpack.lower.context import Context, Index
+from aotpack.ir.integers import Int, product
+from aotpack.ir.nodes import Pointwise, Value
+from aotpack.lower.context import Context, Index, Shape, is_empty, points
+from aotpack.lower.matmul import TENSOR_CORE_TYPES, emit_product
 from aotpack.lower.pointwise import result_dtype
 from aotpack.lower.registry import lowering
+from aotpack.lower.reshape import flatten_index, unflatten_index
 from aotpack.lower.values import apply, cast, constant, guarded, inside, position
 from aotpack.stages import Ref
 
@@ -52,6 +60,71 @@ def spread(steps: Steps | int, dims: int) -> Steps:
 
 
 def _convolve(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry) -> None:
+    if _is_product(c, input, weight, geometry):
+        _as_product(c, input, weight, bias, geometry)
+    else:
+        _as_sum(c, input, weight, bias, geometry)
+
+
+def _is_product(c: Context, input: Ref, weight: Ref, geometry: Geometry) -> bool:
+    """True when tiles of a matrix product have enough to do."""
+    shapes = (*c.shape(c.result()), *c.shape(weight)[1:])
+    depthwise = geometry.groups > 1 and c.shape(weight)[1].constant == 1
+    fits = c.dtype(input) in TENSOR_CORE_TYPES and not is_empty(shapes)
+    return fits and not geometry.transposed and not depthwise
+
+
+def _as_product(
+    c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry
+) -> None:
+    """A product for each group, rows for items and output positions, and where its parts go."""
+    batched = c.rank(input) == c.rank(weight)
+    result = c.shape(c.result())
+    items = result[:1] if batched else ()
+    rows = (*items, *result[1 + len(items) :])
+    per_group = result[len(items)] // geometry.groups
+    window = c.shape(weight)[1:]
+    groups = (Int.of(geometry.groups),) if geometry.groups > 1 else ()
+    operand = c.dtype(input)
+    shape = (*groups, product(rows), per_group)
+    total = c.temporary("product", operand.accumulator, shape)
+
+    def left(group: Index, m: Int, k: Int) -> Value:
+        channel, *offsets = unflatten_index(k, window)
+        place = unflatten_index(m, rows)
+        source = flatten_index((*group, channel), (*groups, window[0]))
+        conditions, element = _element(c, input, geometry, place, source, tuple(offsets))
+        return guarded(conditions, element, constant(0, operand))
+
+    def right(group: Index, k: Int, n: Int) -> Value:
+        out = flatten_index((*group, n), (*groups, per_group))
+        return c.load(weight, (out, *unflatten_index(k, window)))
+
+    emit_product(c, total, operand, product(window), left, right)
+    _spread_product(c, total, bias, items, groups, per_group)
+
+
+def _spread_product(
+    c: Context, total: Ref, bias: Ref | None, items: Shape, groups: Shape, per_group: Int
+) -> None:
+    """From [group, item * position, channel of the group] to [item, channel, position]."""
+    spatial = c.shape(c.result())[1 + len(items) :]
+    axes = c.axes("i", (*items, *groups, per_group, *spatial))
+    index = points(axes)
+    split = len(items) + len(groups)
+    item, group = index[: len(items)], index[len(items) : split]
+    own, *place = index[split:]
+    channel = flatten_index((*group, own), (*groups, per_group))
+    row = flatten_index((*item, *place), (*items, *spatial))
+    value = c.load(total, (*group, row, own))
+    if bias is not None:
+        value = apply("add", value, cast(c.load(bias, (channel,)), value.dtype))
+    name = c.builder.buffer(c.result()).name
+    stored = cast(value, c.dtype(c.result()))
+    c.builder.append(Pointwise(name, axes, stored, (*item, channel, *place), c.origin))
+
+
+def _as_sum(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry) -> None:
     wide = result_dtype(c).accumulator
     kernel = c.shape(weight)[2:]
     batched = c.rank(input) == len(kernel) + 2
@@ -90,23 +163,33 @@ def _term(
     out_channels = c.shape(c.result())[int(batched)]
     per_group = out_channels // geometry.groups
     source_channel = out_channel // per_group * own_channels + channel
-    conditions: list[Value] = []
-    positions = []
-    sizes = c.shape(input)[1 + int(batched) :]
-    for dim, (out, offset, size) in enumerate(zip(spatial, offsets, sizes, strict=True)):
-        found, needed = _input_position(geometry, dim, out, offset, size)
-        positions.append(found)
-        conditions += needed
     lead = (item,) if batched else ()
-    element = c.load(input, (*lead, source_channel, *positions))
+    conditions, element = _element(
+        c, input, geometry, (*lead, *spatial), source_channel, tuple(offsets)
+    )
     factor = (
         (source_channel, out_channel % per_group, *offsets)
         if geometry.transposed
         else (out_channel, channel, *offsets)
     )
     wide = result_dtype(c).accumulator
-    product = apply("mul", cast(element, wide), cast(c.load(weight, factor), wide))
-    return guarded(conditions, product, constant(0, wide))
+    term = apply("mul", cast(element, wide), cast(c.load(weight, factor), wide))
+    return guarded(conditions, term, constant(0, wide))
+
+
+def _element(
+    c: Context, input: Ref, geometry: Geometry, place: Index, channel: Int, offsets: Index
+) -> tuple[list[Value], Value]:
+    """What must hold for an input element to be inside, and the element itself."""
+    lead = len(place) - len(offsets)
+    conditions: list[Value] = []
+    positions = []
+    sizes = c.shape(input)[1 + lead :]
+    for dim, (out, offset, size) in enumerate(zip(place[lead:], offsets, sizes, strict=True)):
+        found, needed = _input_position(geometry, dim, out, offset, size)
+        positions.append(found)
+        conditions += needed
+    return conditions, c.load(input, (*place[:lead], channel, *positions))
 
 
 def _input_position(

@@ -10,11 +10,12 @@ from aotpack.errors import CompileError
 from aotpack.knobs import read_knobs
 from aotpack.precompile.cache import KernelCache
 from aotpack.precompile.compilers import compiler_versions
+from aotpack.precompile.host import compile_host, host_build
 from aotpack.precompile.pool import compile_all
 from aotpack.precompile.request import Request
 from aotpack.progress import Quiet, Reporter
-from aotpack.stages import Binary, KernelSource, Precompiled, Rendered
-from aotpack.target import INTERPRETER, Target
+from aotpack.stages import Binary, HostBuild, KernelSource, Precompiled, Rendered
+from aotpack.target import CPU, INTERPRETER, Target
 
 # Bytes of shared memory a block may take, by compute capability (CUDA programming guide).
 _SHARED_LIMIT = {
@@ -34,28 +35,43 @@ def precompile(
     *,
     jobs: int | None = None,
     progress: Reporter | None = None,
+    cpu_arch: str | None = None,
 ) -> Precompiled:
     """Compile every kernel for every target it is meant for."""
     knobs = read_knobs()
-    native = [target for target in targets if target != INTERPRETER]
+    native = [target for target in targets if target.backend == "cuda"]
+    texts = [kernel for kernel in rendered.kernels if kernel.language == "triton"]
     requests = [
         Request.of(kernel, target)
         for target in native
-        for kernel in rendered.kernels
+        for kernel in texts
         if kernel.is_for(target.arch)
     ]
-    compilers = compiler_versions() if native else {}
+    compilers = dict(compiler_versions()) if native else {}
     cache = KernelCache(knobs.cache)
     reporter = progress or Quiet()
     binaries = _compile(requests, compilers, cache, jobs or knobs.jobs, reporter)
     if INTERPRETER in targets:
-        binaries += [_interpreted(kernel) for kernel in rendered.kernels]
+        binaries += [_interpreted(kernel) for kernel in texts]
+    host = None
+    if CPU in targets:
+        made, host, compilers["cc"] = _compile_host(rendered, host_build(cpu_arch), cache)
+        binaries += made
     return Precompiled(
         rendered=rendered,
         targets=tuple(targets),
         binaries=tuple(sorted(binaries, key=lambda binary: (binary.target, binary.kernel))),
         compilers=compilers,
+        host=host,
     )
+
+
+def _compile_host(
+    rendered: Rendered, build: HostBuild, cache: KernelCache
+) -> tuple[list[Binary], HostBuild, str]:
+    """The one shared object of all kernels in C; a model without kernels has none."""
+    kernels = tuple(kernel for kernel in rendered.kernels if kernel.language == "c")
+    return compile_host(rendered.host_file, kernels, build, cache)
 
 
 def _compile(

@@ -1,5 +1,6 @@
-"""Schedule -> text: a Triton source for each kernel variant, and the wrapper that launches them."""
+"""Schedule -> text: one source for each kernel variant, and the wrapper that launches them."""
 
+from aotpack.render.c_kernels import host_file
 from aotpack.render.kernels import render_kernels
 from aotpack.render.wrapper import peak_bytes, render_wrapper
 from aotpack.stages import Rendered, Scheduled
@@ -19,4 +20,5 @@ def render(scheduled: Scheduled, targets: tuple[Target, ...]) -> Rendered:
         kernels,
         render_wrapper(scheduled.signature, schedule, launches, targets),
         peak_bytes(schedule),
+        host_file(f"{scheduled.signature.name} {scheduled.signature.version}", kernels),
     )

@@ -1,4 +1,4 @@
-"""Values -> lines of Triton: each distinct value is one named temporary, in its outermost region.
+"""Values -> lines of a kernel: each distinct value is one named temporary, as far out as it can be.
 
 Used alike by loop kernels and by the load and store slots of templates (C: section 2.10). Index
 arithmetic, masks and common subexpressions are settled here; templates only place the lines.
@@ -6,7 +6,6 @@ arithmetic, masks and common subexpressions are settled here; templates only pla
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -23,8 +22,8 @@ from aotpack.ir.integers import (
     Var,
 )
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Value
-from aotpack.ir.optable import OPS
 from aotpack.render.arguments import Arguments
+from aotpack.render.dialect import Dialect
 from aotpack.render.regions import Region
 
 
@@ -65,6 +64,7 @@ class Emitter:
         offset: Callable[[Load], Int],
         resolve: Callable[[Load], Value | str | None],
         fresh: Callable[[str], str],
+        dialect: Dialect,
         *,
         fast: bool,
     ) -> None:
@@ -76,6 +76,7 @@ class Emitter:
         self._guards: tuple[str, ...] = ()
         self._guard_needs: frozenset[Axis] = frozenset()
         self.fresh = fresh
+        self.dialect = dialect
         self._fast = fast
         self._needs: dict[Value, frozenset[Axis]] = {}
 
@@ -84,32 +85,31 @@ class Emitter:
     def value(self, value: Value) -> str:
         """The text (a name or a literal) of a value; emits what is missing."""
         if isinstance(value, Const):
-            return literal(value)
+            return self.dialect.literal(value)
         key = (value, self._guards)
         found = self.region.find(key)
         if found is not None:
             return found
         text = self._compute(value)
         needs = self.needs(value) | self._guard_needs
-        name = text if text.isidentifier() else self._assign(text, needs)
+        name = text if text.isidentifier() else self._assign(text, needs, value.dtype)
         self.region.home(needs).names[key] = name
         return name
 
     def _compute(self, value: Value) -> str:
         match value:
             case IndexValue():
-                text = self.index(value.index)
-                return f"tl.cast({text}, {value.dtype.facts.triton})"
+                return self.dialect.index_value(self.index(value.index), value.dtype)
             case Load():
                 return self._load(value)
             case Apply():
                 args = tuple(self.value(arg) for arg in value.args)
                 operand = value.args[-1].dtype
-                return OPS[value.op].triton(args, operand, value.dtype, fast=self._fast)
+                return self.dialect.apply(value.op, args, operand, value.dtype, fast=self._fast)
             case Guarded():
                 return self._guarded(value)
             case Const():
-                return literal(value)
+                return self.dialect.literal(value)
 
     def _load(self, load: Load) -> str:
         resolved = self._resolve(load)
@@ -119,17 +119,16 @@ class Emitter:
             return self.value(resolved)
         stored = self.arguments.dtype(load.buffer)
         raw = self._raw_load(load)
-        return raw if stored is load.dtype else f"{raw}.to({load.dtype.facts.triton})"
+        return raw if stored is load.dtype else self.dialect.cast(raw, stored, load.dtype)
 
     def _raw_load(self, load: Load) -> str:
         offset = self._offset(load)
-        pointer = f"{self.arguments.pointer(load.buffer)} + {self.index(offset)}"
+        address = self.dialect.address(self.arguments.pointer(load.buffer), self.index(offset))
         needs = self.index_needs(offset)
         conditions = [*self.masks(needs), *self._guards]
-        if not conditions:
-            return f"tl.load({pointer})"
-        pointer = self._broadcast(pointer, needs, needs | self._guard_needs)
-        return f"tl.load({pointer}, mask={' & '.join(conditions)}, other=0)"
+        if conditions:
+            address = self._broadcast(address, needs, needs | self._guard_needs)
+        return self.dialect.load(address, conditions, self.arguments.dtype(load.buffer))
 
     def operand(self, value: Value, dtype: DType, inner: Axis) -> str:
         """A tile for a matrix product: rounded to ``dtype``, zero past the end of ``inner``."""
@@ -137,15 +136,16 @@ class Emitter:
         whole = needs | {axis for axis, _ in self.frame.blocks}
         if isinstance(value, Load) and self._resolve(value) is None and needs == whole:
             if self.arguments.dtype(value.buffer) is dtype:
-                return self._assign(self._raw_load(value), needs)
-            return self._assign(f"{self.value(value)}.to({dtype.facts.triton})", needs)
+                return self._assign(self._raw_load(value), needs, dtype)
+            rounded = self.dialect.cast(self.value(value), value.dtype, dtype)
+            return self._assign(rounded, needs, dtype)
         text = self.value(value)
         if isinstance(value, Const):
-            text = f"tl.full({self.frame.shape(frozenset())}, {text}, {dtype.facts.triton})"
+            text = self.dialect.fill(self.frame.shape(frozenset()), text, dtype)
         if inner in self.frame.masks:
-            text = f"tl.where({self.frame.masks[inner]}, {text}, 0.0)"
+            text = self.dialect.where(self.frame.masks[inner], text, "0.0")
         text = self._broadcast(text, needs, whole)
-        return self._assign(f"({text}).to({dtype.facts.triton})", whole)
+        return self._assign(self.dialect.cast(f"({text})", value.dtype, dtype), whole, dtype)
 
     def _guarded(self, value: Guarded) -> str:
         condition = self.value(value.condition)
@@ -154,11 +154,11 @@ class Emitter:
         self._guard_needs |= self.needs(value.condition)
         inner = self.value(value.value)
         self._guards, self._guard_needs = outside
-        return f"tl.where({condition}, {inner}, {self.value(value.otherwise)})"
+        return self.dialect.where(condition, inner, self.value(value.otherwise))
 
-    def _assign(self, text: str, needs: frozenset[Axis]) -> str:
+    def _assign(self, text: str, needs: frozenset[Axis], dtype: DType) -> str:
         name = self.fresh("t")
-        self.region.home(needs).append(f"{name} = {text}")
+        self.region.home(needs).append(self.dialect.declare(name, text, dtype))
         return name
 
     # --- integers
@@ -179,9 +179,9 @@ class Emitter:
         if isinstance(atom, Axis):
             return self.frame.names[atom]
         if isinstance(atom, Var):
-            return atom.name
+            return self.dialect.size(atom.name)
         if isinstance(atom, Indirect):
-            return self.value(atom.value)
+            return self.dialect.indirect(self.value(atom.value), atom.value.dtype)
         loads = any(isinstance(leaf, Indirect) for leaf in Int.of(atom).leaves())
         key = (atom, self._guards if loads else ())
         found = self.region.find(key)
@@ -190,20 +190,20 @@ class Emitter:
             home = self.region.home(needs)
             text = self._division(atom) if not isinstance(atom, Extremum) else self._extremum(atom)
             found = home.names[key] = self.fresh("i")
-            home.append(f"{found} = {text}")
+            home.append(self.dialect.declare(found, text, None))
         return found
 
     def _division(self, atom: Quotient | Remainder) -> str:
-        """Triton's // and % round towards zero, which is right for numerators >= 0 only (C:D3)."""
+        """Both languages' divisions round towards zero: right for numerators >= 0 alone (C:D3)."""
         num, den = self._operand(atom.num), self._operand(atom.den)
+        quotient, rest = self.dialect.quotient, self.dialect.remainder(num, den)
         if known_nonnegative(atom.num):
-            return f"{num} // {den}" if isinstance(atom, Quotient) else f"{num} % {den}"
-        positive = f"({num} % {den} + {den}) % {den}"
-        return f"({num} - {positive}) // {den}" if isinstance(atom, Quotient) else positive
+            return quotient(num, den) if isinstance(atom, Quotient) else rest
+        positive = self.dialect.remainder(f"({rest} + {den})", den)
+        return quotient(f"({num} - {positive})", den) if isinstance(atom, Quotient) else positive
 
     def _extremum(self, atom: Extremum) -> str:
-        name = "minimum" if atom.name == "min" else "maximum"
-        return f"tl.{name}({self.index(atom.a)}, {self.index(atom.b)})"
+        return self.dialect.extremum(atom.name, self.index(atom.a), self.index(atom.b))
 
     def _operand(self, expression: Int) -> str:
         text = self.index(expression)
@@ -253,31 +253,12 @@ class Emitter:
 
     def store(self, buffer: str, offset: Int, value: str, axes: frozenset[Axis]) -> str:
         """The statement that writes one element for each point of ``axes``."""
-        dtype = self.arguments.dtype(buffer)
-        pointer = f"{self.arguments.pointer(buffer)} + {self.index(offset)}"
-        pointer = self._broadcast(pointer, self.index_needs(offset), axes)
-        masks = self.masks(axes)
-        mask = f", mask={' & '.join(masks)}" if masks else ""
-        if dtype.compute is not dtype:
-            value = f"{value}.to({dtype.facts.triton})"
-        return f"tl.store({pointer}, {value}{mask})"
+        address = self.dialect.address(self.arguments.pointer(buffer), self.index(offset))
+        address = self._broadcast(address, self.index_needs(offset), axes)
+        return self.dialect.store(address, value, self.masks(axes), self.arguments.dtype(buffer))
 
     def _broadcast(self, text: str, have: frozenset[Axis], want: frozenset[Axis]) -> str:
         """Stretch a tile that depends on some axes over those it is needed for."""
         if self.frame.spread(have) == self.frame.spread(want):
             return text
-        return f"tl.broadcast_to({text}, {self.frame.shape(want)})"
-
-
-def literal(constant: Const) -> str:
-    """A number with exactly its type (C:D9): float32, int32 and bool are Triton's own literals."""
-    value = constant.value
-    if constant.dtype is DType.BOOL:
-        return "True" if value else "False"
-    if isinstance(value, float) and not math.isfinite(value):
-        text = f'float("{value}")'
-    else:
-        text = repr(value)
-    if constant.dtype in (DType.FLOAT32, DType.INT32):
-        return text
-    return f"tl.full([], {text}, {constant.dtype.facts.triton})"
+        return self.dialect.broadcast(text, self.frame.shape(want))

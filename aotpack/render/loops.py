@@ -24,7 +24,6 @@ from aotpack.render.emitter import Frame
 from aotpack.render.reductions import block_reduction, block_scan, start_loop
 from aotpack.render.workshop import Workshop
 
-
 LoopTile = PointwiseTile | PlaneTile | ReductionTile
 
 

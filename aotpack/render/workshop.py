@@ -10,8 +10,10 @@ from aotpack.ir.nodes import IndexValue, Load, Pointwise, Value, targets, values
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import Kernel, Member, Schedule
 from aotpack.render.arguments import Arguments
+from aotpack.render.dialect import Dialect
 from aotpack.render.emitter import Emitter, Frame
 from aotpack.render.regions import Region
+from aotpack.render.triton_dialect import TRITON
 
 MAX_COMMENTS = 6
 
@@ -19,8 +21,16 @@ MAX_COMMENTS = 6
 class Workshop:
     """State of rendering a kernel. ``results`` names what reductions, scans and templates made."""
 
-    def __init__(self, schedule: Schedule, kernel: Kernel, frame: Frame, root: Region) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        kernel: Kernel,
+        frame: Frame,
+        root: Region,
+        dialect: Dialect = TRITON,
+    ) -> None:
         self.schedule = schedule
+        self.dialect = dialect
         self.kernel = kernel
         self.root = root
         self._count = 0
@@ -38,7 +48,7 @@ class Workshop:
         """An emitter for another tile of the same kernel."""
         stored = [self.schedule.program.buffers[name].dtype for name in self.kernel.stored]
         fast = all(dtype in (DType.FLOAT16, DType.BFLOAT16) for dtype in stored)
-        ports = (self.arguments, self.offset, self.resolve, self.fresh)
+        ports = (self.arguments, self.offset, self.resolve, self.fresh, self.dialect)
         return Emitter(frame, region, *ports, fast=fast)
 
     def fresh(self, prefix: str) -> str:

@@ -9,9 +9,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from .cpu import CPU_TARGET, CpuDevice
 from .cuda import CudaDevice
 from .device import Device, active
-from .errors import AotpackError, PackageError
+from .errors import AotpackError, DeviceError, PackageError
 from .frameworks import stream_handle
 from .manifest import Manifest, read_checked, read_manifest
 from .model import Model, Parts
@@ -25,7 +26,7 @@ _importing = threading.Lock()
 
 def load(
     package: str | Path | ModuleType,
-    device: int | Device = 0,
+    device: int | str | Device | None = None,
     *,
     weights: str | Path | Mapping[str, Any] | None = None,
     stream: Any = None,
@@ -33,7 +34,9 @@ def load(
 ) -> Model:
     """The packaged model, ready to be called.
 
-    ``device`` is a GPU's number, or an object with the methods of ``device.Device``. ``weights``
+    ``device`` is a GPU's number, "cpu", or an object with the methods of ``device.Device``; without
+    it the model is loaded on the first GPU, or on the processors where there is no GPU it has code
+    for. ``weights``
     is a safetensors file or a mapping to use in place of the package's own. ``stream`` overrides
     the caller's current stream. ``concurrency`` bounds the calls in flight, each of which has its
     own memory for intermediates.
@@ -41,14 +44,42 @@ def load(
     manifest = read_manifest(_folder(package))
     if concurrency < 1:
         raise AotpackError(f"loading a model: concurrency={concurrency}; accepted: 1 or more")
-    port: Device = CudaDevice(device) if isinstance(device, int) else device
-    model = Model(_parts(manifest, port, stream, concurrency))
+    model = Model(_parts(manifest, choose_device(manifest, device), stream, concurrency))
     try:
         _bind(model, weights)
     except BaseException:
         model.close()
         raise
     return model
+
+
+def choose_device(manifest: Manifest, device: int | str | Device | None) -> Device:
+    """The port to what the caller names; to a GPU if possible when nothing is named."""
+    if device is None:
+        return _best_device(manifest)
+    if isinstance(device, int):
+        return CudaDevice(device)
+    if not isinstance(device, str):
+        return device
+    if device == "cpu":
+        return CpuDevice(manifest)
+    kind, _, number = device.partition(":")
+    if kind == "cuda" and (number or "0").isdecimal():
+        return CudaDevice(int(number or 0))
+    raise AotpackError(
+        f'loading a model: device={device!r}; accepted: a GPU\'s number, "cuda:0", "cpu"'
+    )
+
+
+def _best_device(manifest: Manifest) -> Device:
+    if CPU_TARGET not in manifest.targets:
+        return CudaDevice(0)
+    try:
+        device = CudaDevice(0)
+        device.select(manifest.targets)
+    except DeviceError:
+        return CpuDevice(manifest)
+    return device
 
 
 def _folder(package: str | Path | ModuleType) -> Path:
@@ -72,12 +103,10 @@ def _load_kernels(manifest: Manifest, device: Device, target: str) -> dict[str, 
     kernels = {
         name: kernel for name, kernel in manifest.kernels.items() if target in kernel.binaries
     }
-    codes: dict[str, bytes] = {}
-    for name, kernel in kernels.items():
-        binary = kernel.binaries[target]
-        codes[name] = read_checked(manifest.folder, binary.file, binary.sha256)
+    digests = {b.file: b.sha256 for b in (k.binaries[target] for k in kernels.values())}
+    codes = {file: read_checked(manifest.folder, file, sha) for file, sha in digests.items()}
     return {
-        name: Loaded(kernel, binary, device.load(kernel, binary, codes[name]))
+        name: Loaded(kernel, binary, device.load(kernel, binary, codes[binary.file]))
         for name, kernel in kernels.items()
         for binary in (kernel.binaries[target],)
     }

@@ -105,6 +105,14 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
+class Host:
+    """What code for processors runs on."""
+
+    machine: str
+    arch: str
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     folder: Path
     aotpack: str
@@ -119,6 +127,7 @@ class Manifest:
     wrapper_sha256: str
     kernels: Mapping[str, Kernel]
     eager_errors: tuple[float, ...]
+    host: Host | None
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -200,6 +209,7 @@ def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
         data["wrapper_sha256"],
         {name: _kernel(name, kernel) for name, kernel in data["kernels"].items()},
         tuple(data["golden"]["eager_errors"]),
+        Host(**data["host"]) if data.get("host") else None,
     )
 
 

@@ -62,7 +62,7 @@ class Report:
 
 def verify(
     package: str | Path | ModuleType,
-    device: int | Device = 0,
+    device: int | str | Device | None = None,
     *,
     weights: str | Path | None = None,
 ) -> Report:

@@ -314,14 +314,16 @@ def _add(group: Group, operation: Operation, binding: Binding, *, outer: bool) -
 
 def _reads_registers(group: Group, operation: Operation, binding: Binding, *, outer: bool) -> bool:
     rewrite = Rewriter(binding)
+    single = {axis: 0 for axis in group.axes if axis.extent.constant == 1}
     for load in loads(operation):
         member = _writer(group, load.buffer)
         if member is None:
             continue
         if outer and not member.outer and not isinstance(member.operation, Reduction):
             return False  # a row cannot read one element of a value spread over the row
-        index = tuple(rewrite.index(part) for part in load.index)
-        if index != written_index(member):
+        index = (rewrite.index(part).substitute(single) for part in load.index)
+        written = (part.substitute(single) for part in written_index(member))
+        if tuple(index) != tuple(written):
             return False
     return True
 

@@ -17,6 +17,7 @@ from aotpack.ir.nodes import (
     walk,
 )
 from aotpack.ir.schedule import (
+    HostTile,
     Kernel,
     Lifetime,
     MatmulTile,
@@ -78,7 +79,7 @@ def _overwritable(
 def _reads_once(kernel: Kernel) -> bool:
     """True when no variant walks twice over its row, and might read again what it has written."""
     return all(
-        isinstance(v.tile, (PointwiseTile, PlaneTile, MatmulTile))
+        isinstance(v.tile, (PointwiseTile, PlaneTile, MatmulTile, HostTile))
         or (isinstance(v.tile, ReductionTile) and v.tile.persistent)
         for v in kernel.variants
     )

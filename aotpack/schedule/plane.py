@@ -5,37 +5,24 @@
 One-dimensional blocks would read a cache line of b for every element.
 """
 
-from dataclasses import replace
-
 from aotpack.ir.access import Access, Strides, accesses, local_slope
 from aotpack.ir.division import exact_quotient
 from aotpack.ir.facts import typical
 from aotpack.ir.integers import Axis, Int, Quotient, Remainder
-from aotpack.ir.nodes import Attention, Matmul, Program
-from aotpack.ir.schedule import Kernel, Member
+from aotpack.ir.nodes import Program
+from aotpack.ir.schedule import Kernel, in_lines
 from aotpack.schedule.layout import typical_bytes
 
 SHORTEST_SIDE = 16  # points; a side shorter than this is not worth a dimension of the tile
 
 
-def is_plane(kernel: Kernel) -> bool:
-    """True for a kernel over (y, x)."""
-    return len(kernel.axes) == 2 and kernel.axes[0].name == "y"
-
-
-def in_plane(kernel: Kernel, program: Program, strides: Strides) -> Kernel:
-    """The kernel over (y, x) if that makes more bytes contiguous; else the same object."""
-    if len(kernel.axes) != 1 or isinstance(kernel.members[0].operation, (Matmul, Attention)):
-        return kernel
+def line_width(kernel: Kernel, program: Program, strides: Strides) -> Int | None:
+    """The length of lines that makes most jumping accesses contiguous; None if there are none."""
     (flat,) = kernel.axes
-    touched = list(accesses(kernel))
-    best, best_score = kernel, 0
-    for width in _widths(touched, flat, strides):
-        split = _split(kernel, flat, width)
-        score = _gained_bytes(split, program, strides)
-        if score > best_score:
-            best, best_score = split, score
-    return best
+    widths = _widths(list(accesses(kernel)), flat, strides)
+    scored = [(_gained_bytes(in_lines(kernel, width), program, strides), width) for width in widths]
+    score, best = max(scored, key=lambda one: one[0], default=(0, None))
+    return best if score > 0 else None
 
 
 def _widths(touched: list[Access], flat: Axis, strides: Strides) -> list[Int]:
@@ -51,20 +38,6 @@ def _widths(touched: list[Access], flat: Axis, strides: Strides) -> list[Int]:
         for width, other in sides
         if other is not None and min(typical(width), typical(other)) >= SHORTEST_SIDE
     ]
-
-
-def _split(kernel: Kernel, flat: Axis, width: Int) -> Kernel:
-    y, x = Axis("y", flat.extent // width), Axis("x", width)
-    position = {flat: Int.of(y) * width + x}
-    members = tuple(
-        Member(
-            member.operation,
-            tuple((axis, value.substitute(position)) for axis, value in member.binding),
-            outer=False,
-        )
-        for member in kernel.members
-    )
-    return replace(kernel, axes=(y, x), members=members)
 
 
 def _gained_bytes(kernel: Kernel, program: Program, strides: Strides) -> int:

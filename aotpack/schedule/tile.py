@@ -10,13 +10,21 @@ from aotpack.ir.access import Strides, accesses, local_slope
 from aotpack.ir.facts import bounds, typical
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.nodes import Attention, Matmul, Program, Scan
-from aotpack.ir.schedule import Kernel, PlaneTile, PointwiseTile, ReductionTile, Variant
+from aotpack.ir.schedule import (
+    HostTile,
+    Kernel,
+    PlaneTile,
+    PointwiseTile,
+    ReductionTile,
+    Variant,
+)
 from aotpack.schedule.attention_tiles import attention_variants
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
-from aotpack.schedule.plane import in_plane, is_plane
+from aotpack.schedule.plane import line_width
 
-ANY_ARCH = (0, 10_000)
+ANY_ARCH = (1, 10_000)
+HOST_ARCH = (0, 0)
 MAX_PERSISTENT = 16384  # elements of a row held in registers
 MANY_ROWS = 4096  # from here on two rows a program hide each other's latency
 LONGEST_PAIR = 2048  # elements of a row, of which two fit the registers of a few warps
@@ -27,8 +35,27 @@ def choose_tiles(
     program: Program, kernels: tuple[Kernel, ...], strides: Strides
 ) -> tuple[Kernel, ...]:
     """The kernels with their variants."""
-    planned = (in_plane(kernel, program, strides) for kernel in kernels)
-    return tuple(replace(k, variants=_variants(k, program, strides)) for k in planned)
+    return tuple(
+        replace(
+            kernel,
+            variants=(
+                _host_variant(kernel, program, strides),
+                *(
+                    replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low))
+                    for variant in _variants(kernel, program, strides)
+                ),
+            ),
+        )
+        for kernel in kernels
+    )
+
+
+def _host_variant(kernel: Kernel, program: Program, strides: Strides) -> Variant:
+    """Neighbours in memory go into one vector; a scan walks its row in order."""
+    along = "r"
+    if kernel.anchor is None and len(kernel.axes) == 2 and not _has_scan(kernel):
+        along = "x" if _walks_along(kernel, program, strides) is kernel.axes[0] else "r"
+    return Variant(HostTile(along), *HOST_ARCH, Int.of(1), None)
 
 
 def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
@@ -37,10 +64,11 @@ def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Varia
         return matmul_variants(anchor)
     if isinstance(anchor, Attention):
         return attention_variants(anchor)
-    if is_plane(kernel):
-        return (Variant(PlaneTile(64, 64, num_warps=8), *ANY_ARCH, Int.of(1), None),)
     if len(kernel.axes) == 2:
         return _reduction_variants(kernel, program, strides)
+    width = line_width(kernel, program, strides)
+    if width is not None:
+        return (Variant(PlaneTile(width, 64, 64, num_warps=8), *ANY_ARCH, Int.of(1), None),)
     return _pointwise_variants(kernel.axes[0].extent)
 
 

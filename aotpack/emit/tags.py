@@ -1,0 +1,20 @@
+"""The platform part of a wheel's tag: "any", or what the shared object for processors needs."""
+
+from aotpack.stages import HostBuild
+
+OLDEST_GLIBC = (2, 17)  # the first that has a manylinux tag of the form used here
+
+
+def platform_tag(host: HostBuild | None) -> str:
+    """``manylinux_2_29_x86_64`` for code that uses symbols of glibc 2.29."""
+    if host is None:
+        return "any"
+    if host.glibc is None:
+        return f"linux_{host.machine}"
+    major, minor = max(host.glibc, OLDEST_GLIBC)
+    return f"manylinux_{major}_{minor}_{host.machine}"
+
+
+def requirements(targets: tuple[str, ...]) -> tuple[str, ...]:
+    """What a package for these targets imports at run time."""
+    return ("numpy",) if targets == ("cpu",) else ("cuda-bindings", "numpy")

@@ -1,0 +1,46 @@
+"""What the C templates get: one frozen context each, finished text and numbers only."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A loop over an axis, in rows of ``width`` when one is given, with lines for each level.
+
+    ``setup`` stands before all loops, ``outer_lines`` in the loop around, ``row_lines`` in that over
+    rows, ``lines`` in the innermost; ``value`` is what it computes. With a ``window`` (low, high) the
+    value is 0 outside of it.
+    """
+
+    axis: str
+    row: str
+    column: str
+    width: str
+    setup: tuple[str, ...]
+    outer_lines: tuple[str, ...]
+    row_lines: tuple[str, ...]
+    lines: tuple[str, ...]
+    value: str
+    window: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulContext:
+    """A product: columns ``v`` are packed, rows ``s`` read in place or copied, sums stored."""
+
+    name: str
+    comments: tuple[str, ...]
+    parameters: tuple[str, ...]
+    batch: tuple[tuple[str, str], ...]
+    batch_extent: str
+    v_extent: str
+    s_extent: str
+    k_extent: str
+    pack: Walk
+    pack_depth_inner: bool
+    rows: Walk
+    direct_lines: tuple[str, ...]
+    direct_address: str  # "" when rows must be copied
+    direct_stride: str
+    panel_is_inner: bool
+    store: Walk

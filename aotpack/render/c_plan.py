@@ -1,0 +1,127 @@
+"""How often a reduction kernel walks its inner axis, and what each walk computes.
+
+A walk is a loop over the inner axis. Reductions whose operands need no other reduction go into the
+first; what needs their results, into the next. All stores of whole rows are in the last, after which
+nothing is read again: so a result may lie where an operand did.
+"""
+
+from dataclasses import dataclass, field
+
+from aotpack.ir.integers import Axis
+from aotpack.ir.nodes import (
+    Load,
+    Pointwise,
+    Reduction,
+    Scan,
+    Value,
+    children,
+    loads,
+    targets,
+)
+from aotpack.ir.schedule import Kernel, Member
+from aotpack.render.c_loops import EXPENSIVE, member_values, weight
+from aotpack.render.c_reductions import two_pass
+from aotpack.render.workshop import Workshop
+
+
+@dataclass(slots=True)
+class Walk:
+    """One loop: scans come before it, each in a loop of its own."""
+
+    scans: list[Member] = field(default_factory=list)
+    reductions: list[Member] = field(default_factory=list)  # the only pass, or the first of two
+    seconds: list[Member] = field(default_factory=list)  # second passes
+    stored: list[Member] = field(default_factory=list)
+    kept: list[Value] = field(default_factory=list)  # put into row buffers here
+    used: list[Value] = field(default_factory=list)  # taken from row buffers here
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The walks in order, and the members that are stored once for each row, after them."""
+
+    walks: tuple[Walk, ...]
+    outer: tuple[Member, ...]
+
+
+def plan_walks(kernel: Kernel, shop: Workshop, inner: frozenset[Axis]) -> Plan:
+    """Place every member, then find what is better kept than computed again."""
+    ready: dict[str, int] = {}
+    walks: list[Walk] = []
+    stored: list[tuple[int, Member]] = []
+    outer: list[Member] = []
+    for member in kernel.members:
+        operation = member.operation
+        number = max((ready.get(load.buffer, 0) for load in loads(operation)), default=0)
+        after = number + _place(member, number, walks)
+        ready.update(dict.fromkeys(targets(operation), after))
+        if not set(targets(operation)) & set(kernel.stored):
+            continue
+        if member.outer or isinstance(operation, Reduction):
+            outer.append(member)
+        else:
+            stored.append((after, member))
+    if stored:
+        last = max(len(walks) - 1, *(number for number, _ in stored))
+        _at(walks, last).stored += [member for _, member in stored]
+    _keep(walks, shop, inner)
+    return Plan(tuple(walks), tuple(outer))
+
+
+def _place(member: Member, number: int, walks: list[Walk]) -> int:
+    """Put a reduction or a scan where its operands are ready; how many walks later its result is."""
+    if isinstance(member.operation, Pointwise):
+        return 0
+    if isinstance(member.operation, Scan):
+        _at(walks, number).scans.append(member)
+        return 0
+    assert isinstance(member.operation, Reduction)
+    _at(walks, number).reductions.append(member)
+    if two_pass(member.operation.kind) is None:
+        return 1
+    _at(walks, number + 1).seconds.append(member)
+    return 2
+
+
+def _at(walks: list[Walk], number: int) -> Walk:
+    while len(walks) <= number:
+        walks.append(Walk())
+    return walks[number]
+
+
+def _keep(walks: list[Walk], shop: Workshop, inner: frozenset[Axis]) -> None:
+    """Give row buffers to values that are expensive and needed by more than one walk."""
+    reached = [_reached(_roots(walk, shop), shop, frozenset()) for walk in walks]
+    kept: dict[Value, None] = {}
+    for number, walk in enumerate(walks):
+        seen = _reached(_roots(walk, shop), shop, frozenset(kept))
+        walk.used = [value for value in seen if value in kept]
+        for value in seen:
+            again = any(value in later for later in reached[number + 1 :])
+            if value not in kept and again and weight(value) >= EXPENSIVE:
+                if shop.emitter.needs(value) & inner:
+                    walk.kept.append(value)
+        kept.update(dict.fromkeys(walk.kept))
+
+
+def _roots(walk: Walk, shop: Workshop) -> list[Value]:
+    members = [*walk.reductions, *walk.seconds, *walk.stored]
+    return [value for m in members if not isinstance(m.operation, Scan) for value in member_values(m, shop)]
+
+
+def _reached(roots: list[Value], shop: Workshop, kept: frozenset[Value]) -> dict[Value, None]:
+    """Every value that computing the roots computes; not what is behind the kept ones."""
+    found: dict[Value, None] = {}
+    stack = list(reversed(roots))
+    while stack:
+        value = stack.pop()
+        if value in found:
+            continue
+        found[value] = None
+        if value in kept:
+            continue
+        resolved = shop.resolve(value) if isinstance(value, Load) else None
+        if isinstance(resolved, str):
+            continue
+        stack += [resolved] if resolved is not None else list(children(value))
+    return found

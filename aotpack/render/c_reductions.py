@@ -1,0 +1,97 @@
+"""Reductions in C: accumulators with a lane for each of many iterations, joined in a fixed order."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from aotpack.ir.c_monoids import C_MONOIDS, TwoPass
+from aotpack.ir.c_texts import C_TYPES
+from aotpack.ir.dtypes import DType
+from aotpack.ir.monoids import MONOIDS
+from aotpack.render.c_dialect import c_literal
+
+LANES, WIDE_LANES = 32, 16  # of states up to 32 bits, and of wider ones
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """The states of one monoid over elements of ``dtype``, an array of lanes for each."""
+
+    kind: str
+    dtype: DType
+    names: tuple[str, ...]
+
+    @property
+    def types(self) -> tuple[DType, ...]:
+        """The types of the states."""
+        return MONOIDS[self.kind].state_dtypes(self.dtype)
+
+    def declare(self, lanes: int) -> Iterator[str]:
+        """The arrays, filled with the identity."""
+        identities = MONOIDS[self.kind].identities(self.dtype)
+        for name, own, value in zip(self.names, self.types, identities, strict=True):
+            filled = f"{name}[lane] = {c_literal(value, own)};"
+            yield f"{C_TYPES[own]} {name}[{lanes}];"
+            yield f"for (int lane = 0; lane < {lanes}; lane++) {filled}"
+
+    def add(self, lane: str, element: str, index: str) -> list[str]:
+        """Combine a lane with an element."""
+        lifted = [self._text(text, element, index=index) for text in C_MONOIDS[self.kind].lift]
+        return self.combine(lane, lifted)
+
+    def combine(self, lane: str, states: Sequence[str]) -> list[str]:
+        """Combine a lane with states."""
+        own = [f"{name}[{lane}]" for name in self.names]
+        return combine_lines(self.kind, self.dtype, own, states)
+
+    def join(self, lanes: int) -> list[str]:
+        """Combine all lanes into the first, pair by pair."""
+        if lanes == 1:
+            return []
+        pair = self.combine("lane", [f"{name}[lane + step]" for name in self.names])
+        return [
+            f"for (int step = {lanes // 2}; step > 0; step /= 2) {{",
+            "    for (int lane = 0; lane < step; lane++) {",
+            *(f"        {line}" for line in pair),
+            "    }",
+            "}",
+        ]
+
+    def finalise(self, states: Sequence[str]) -> list[str]:
+        """The results of states."""
+        return [self._text(text, *states) for text in C_MONOIDS[self.kind].finalise]
+
+    def _text(self, text: str, *operands: str, index: str = "") -> str:
+        return fill(text, self.dtype, *operands, index=index)
+
+
+def combine_lines(kind: str, dtype: DType, own: Sequence[str], other: Sequence[str]) -> list[str]:
+    """Statements that replace the states ``own`` by their combination with ``other``."""
+    monoid = C_MONOIDS[kind]
+    types = [C_TYPES[one] for one in MONOIDS[kind].state_dtypes(dtype)]
+    given = [
+        f"const {name} a{n} = {a}, b{n} = {b};"
+        for n, (name, a, b) in enumerate(zip(types, own, other, strict=True))
+    ]
+    between = [fill(line, dtype) for line in monoid.locals]
+    results = [f"{a} = {fill(text, dtype)};" for a, text in zip(own, monoid.combine, strict=True)]
+    lines = [*given, *between, *results]
+    return ["{", *(f"    {line}" for line in lines), "}"]
+
+
+def two_pass(kind: str) -> TwoPass | None:
+    """How the kind is reduced in two passes over near elements, if that is better."""
+    return C_MONOIDS[kind].passes
+
+
+def lane_count(accumulators: Sequence[Accumulator], extent: int | None) -> int:
+    """Lanes for a loop with these accumulators over so many iterations (None: any number)."""
+    wide = any(own.itemsize > 4 for one in accumulators for own in one.types)
+    lanes = WIDE_LANES if wide else LANES
+    while extent is not None and lanes > max(1, extent):
+        lanes //= 2
+    return lanes
+
+
+def fill(text: str, dtype: DType, *operands: str, index: str = "", count: str = "") -> str:
+    """A text of the monoid table with its operands."""
+    return text.format(*operands, index=index, count=count, type=C_TYPES[dtype], dtype=str(dtype))
