@@ -2,8 +2,9 @@
 
     python tools/bench_kernels.py [--columns 4096,768,...] [--dtype bfloat16] [--patterns ...]
 
-Rows are chosen so that a tensor has 128 MB, far beyond L2; inputs are random. A figure is the median GPU
-time of a call by events; a percentage is (bytes that must move / time) against the copy's. Needs a GPU.
+Rows are chosen so that a tensor has 128 MB, far beyond L2; inputs are random. A figure is the median
+GPU time of a call by events; a percentage is (bytes that must move / time) against the copy's.
+Needs a GPU.
 """
 
 import argparse
@@ -13,7 +14,7 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn.functional import gelu, layer_norm, log_softmax, rms_norm, silu, softmax
 from triton.testing import do_bench
 
 import aotpack
@@ -49,18 +50,18 @@ class TransposeAdd(Pattern):
 
 
 def rms_norm_residual(x: torch.Tensor, r: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    return F.rms_norm(x + r, (x.shape[-1],), w, 1e-6)
+    return rms_norm(x + r, (x.shape[-1],), w, 1e-6)
 
 
 PATTERNS: dict[str, Pattern] = {
-    "layer_norm": Pattern(lambda x, w, b: F.layer_norm(x, (x.shape[-1],), w, b), 1, 1, 2),
-    "softmax": Pattern(lambda x: F.softmax(x, -1), 1, 1, 0),
+    "layer_norm": Pattern(lambda x, w, b: layer_norm(x, (x.shape[-1],), w, b), 1, 1, 2),
+    "softmax": Pattern(lambda x: softmax(x, -1), 1, 1, 0),
     "rms_norm_residual": Pattern(rms_norm_residual, 2, 1, 1),
-    "bias_gelu": Pattern(lambda x, b: F.gelu(x + b), 1, 1, 1),
-    "swiglu": Pattern(lambda x, y: F.silu(x) * y, 2, 1, 0),
+    "bias_gelu": Pattern(lambda x, b: gelu(x + b), 1, 1, 1),
+    "swiglu": Pattern(lambda x, y: silu(x) * y, 2, 1, 0),
     "column_sum": Pattern(lambda x: x.sum(0), 1, 0, 0),
     "transpose_add": TransposeAdd(lambda x, y: x + y.t(), 2, 1, 0),
-    "log_softmax": Pattern(lambda x: F.log_softmax(x, -1), 1, 1, 0),
+    "log_softmax": Pattern(lambda x: log_softmax(x, -1), 1, 1, 0),
 }
 
 
@@ -85,7 +86,8 @@ def bench(name: str, columns: int, dtype: torch.dtype) -> tuple[float, float]:
     wrong = (ours(*args).double() - pattern(*[a.double() for a in args])).abs().max().item()
     eager = (pattern(*args).double() - pattern(*[a.double() for a in args])).abs().max().item()
     print(
-        f"{name:18} [{rows},{columns}] {str(dtype)[6:]:9} ours {times[0]:7.1f} us {share:6.1%} of copy"
+        f"{name:18} [{rows},{columns}] {str(dtype)[6:]:9}"
+        f"  ours {times[0]:7.1f} us {share:6.1%} of copy"
         f"  compile {times[1]:7.1f} us  {gain:5.2f}x  error {wrong / max(eager, 1e-30):.2f}x eager",
         flush=True,
     )

@@ -534,7 +534,9 @@ class Shell(nn.Module):
 def odd_schedules(seed: int) -> Iterator[None]:
     """Choices that are right for any model, with small numbers: loops turn and parts are many."""
 
-    def choose(program: Program, kernels: tuple[Kernel, ...], strides: Strides) -> tuple[Kernel, ...]:
+    def choose(
+        program: Program, kernels: tuple[Kernel, ...], strides: Strides
+    ) -> tuple[Kernel, ...]:
         rng = random.Random(seed)
         chosen = choose_tiles(program, kernels, strides)
         return tuple(replace(kernel, variants=(_odd(kernel, rng),)) for kernel in chosen)

@@ -77,7 +77,7 @@ def slope(offset: Int, axis: Axis) -> int | None:
 
 
 def local_slope(offset: Int, axis: Axis) -> int | None:
-    """The step of ``offset`` for most steps of ``axis``: the last digit moves, higher ones do not."""
+    """The step of ``offset`` for most steps of ``axis``: its last digit moves, no higher one."""
     step = 0
     for monomial, coefficient in offset.terms:
         touching = [atom for atom in monomial if axis in Int.of(atom).leaves()]

@@ -222,7 +222,7 @@ def _combine_logsumexp(a: States, b: States) -> States:
 
 
 def _exponential_sum(name: str) -> Monoid:
-    """The maximum and the sum of exponentials of the distances from it, in one walk without overflow.
+    """The maximum and the sum of exponentials of distances from it, in one walk, without overflow.
 
     "softmax" gives both, "logsumexp" the logarithm of the sum of exponentials itself.
     """

@@ -82,16 +82,14 @@ class AttentionTile:
 
 @dataclass(frozen=True, slots=True)
 class HostTile:
-    """A kernel as loops over host memory; ``along`` is the inner loop of a reduction: "r" or "x"."""
+    """Loops over host memory; ``along`` is the inner loop of a reduction: "r" or "x"."""
 
     along: str = "r"
     num_warps: int = 1
     num_stages: int = 1
 
 
-Tile: TypeAlias = (
-    PointwiseTile | PlaneTile | ReductionTile | MatmulTile | AttentionTile | HostTile
-)
+Tile: TypeAlias = PointwiseTile | PlaneTile | ReductionTile | MatmulTile | AttentionTile | HostTile
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +134,7 @@ def in_lines(kernel: Kernel, width: Int) -> Kernel:
     """A pointwise kernel over (y, x): line and place in the line, instead of the flat position."""
     (flat,) = kernel.axes
     y, x = Axis("y", flat.extent // width), Axis("x", width)
-    position = {flat: Int.of(y) * width + x}
+    position = {flat: Int.of(y) * width + Int.of(x)}
     members = tuple(
         Member(
             member.operation,

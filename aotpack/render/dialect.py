@@ -1,4 +1,4 @@
-"""What differs between the languages kernels are written in: the port that the emitter writes through.
+"""What differs between the languages of kernels: the port that the emitter writes through.
 
 Texts of operands are names or literals; every method gives an expression, or the line it says.
 """

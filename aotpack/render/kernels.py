@@ -103,9 +103,7 @@ def _named(context: Context, name: str) -> Context:
     return context.named(name) if isinstance(context, HostContext) else replace(context, name=name)
 
 
-def _context(
-    schedule: Schedule, kernel: Kernel, tile: Tile
-) -> tuple[str, Context, Workshop]:
+def _context(schedule: Schedule, kernel: Kernel, tile: Tile) -> tuple[str, Context, Workshop]:
     if isinstance(tile, HostTile):
         return host_context(schedule, kernel, tile)
     if isinstance(tile, MatmulTile):

@@ -1,6 +1,7 @@
-"""The maximum of a long row and the sum of exponentials below it, in one walk instead of two (C:G21).
+"""The maximum of a long row and the sum of exponentials below it, in one walk, not two (C:G21).
 
-    m[i] = max over k of x[i, k];  s[i] = sum over k of exp(x[i, k] - m[i])    ->    m[i], s[i] = softmax over k of x[i, k]
+    m[i] = max over k of x[i, k]                ->    m[i], s[i] = softmax over k of x[i, k]
+    s[i] = sum over k of exp(x[i, k] - m[i])
 
 Rows that fit in registers stay as they are: there the second walk costs nothing.
 """

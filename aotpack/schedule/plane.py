@@ -1,6 +1,7 @@
 """Give a pointwise kernel two axes where its accesses walk memory in two directions (C:C1-C3).
 
-    for x: out[x] = a[x] + b[x % N * M + x // N]   ->   for y, x: out[y*N + x] = a[y*N + x] + b[x*M + y]
+    for x:    out[x] = a[x] + b[x % N * M + x // N]
+    for y, x: out[y*N + x] = a[y*N + x] + b[x*M + y]        # the same, over lines of N points
 
 One-dimensional blocks would read a cache line of b for every element.
 """

@@ -1,9 +1,10 @@
 """Split a long reduction with few results in two, so that all multiprocessors work (S:B9-B18).
 
-    y[i] = sum over k of x[i, k]    ->    p[s, i] = sum over j of x[i, s*J + j];  y[i] = sum over s of p[s, i]
+    y[i] = sum over k of x[i, k]    ->    p[s, i] = sum over j of x[i, s*J + j]
+                                          y[i] = sum over s of p[s, i]
 
-Both halves are ordinary reductions, so they fuse and render like any other. Splits are exact: the number
-of parts divides the length. Arg reductions are left whole.
+Both halves are ordinary reductions, so they fuse and render like any other. Splits are exact: the
+number of parts divides the length. Arg reductions are left whole.
 """
 
 from dataclasses import replace
@@ -81,7 +82,7 @@ def _walks_down_columns(operation: Reduction, program: Program) -> bool:
 
 
 def _divisor_near(length: int, wanted: int) -> int:
-    """The divisor of ``length`` closest to ``wanted``, within a factor of two; 1 if there is none."""
+    """The divisor of ``length`` closest to ``wanted``, within a factor of two; else 1."""
     small = [d for d in range(1, isqrt(length) + 1) if length % d == 0]
     divisors = [*small, *(length // d for d in small)]
     near = [d for d in divisors if wanted <= 2 * d and d <= 2 * wanted]

@@ -29,7 +29,8 @@ def test_random_models(first: int) -> None:
 def model(inputs: dict[str, tuple[tuple[int | str, ...], torch.dtype]], *lines: str) -> fuzz.Model:
     """A model from lines such as ``v0 = x.sin()``; names that start with w are weights."""
     given = tuple(
-        fuzz.Input(name, dims, dtype, name.startswith("w")) for name, (dims, dtype) in inputs.items()
+        fuzz.Input(name, dims, dtype, name.startswith("w"))
+        for name, (dims, dtype) in inputs.items()
     )
     known = [x.name for x in given]
     made = []
@@ -56,11 +57,13 @@ FOUND = {
         "v1 = v0.sum(1)",
     ),
     "looped_variance": model({"x": (("b", 37), F32)}, "v0 = x.var(1, correction=0)"),
-    "scalar_after_a_loop": model(
-        {"x": (("b",), F32)}, "v0 = x.sum((0,)) / 8", "v1 = v0.tanh()"
+    "scalar_after_a_loop": model({"x": (("b",), F32)}, "v0 = x.sum((0,)) / 8", "v1 = v0.tanh()"),
+    "output_with_odd_strides": model(
+        {"x": ((7,), I32)}, "v0 = x.unsqueeze(0) * 3", "v1 = v0.select(1, 4)"
     ),
-    "output_with_odd_strides": model({"x": ((7,), I32)}, "v0 = x.unsqueeze(0) * 3", "v1 = v0.select(1, 4)"),
-    "product_of_bfloat16": model({"x": ((5, 12), BF16), "w": ((7, 12), BF16)}, "v0 = F.linear(x, w)"),
+    "product_of_bfloat16": model(
+        {"x": ((5, 12), BF16), "w": ((7, 12), BF16)}, "v0 = F.linear(x, w)"
+    ),
     "decision_as_a_number": model({"x": ((4, 5), F32)}, "v0 = (x > 0).float()", "v1 = x.sign()"),
     "nothing_to_reduce": model({"x": ((3, 0), F32)}, "v0 = x.sum(1)", "v1 = x * 2"),
 }

@@ -8,11 +8,10 @@ from torch import nn
 
 from aotpack.ir.nodes import Program
 from aotpack.render import render
+from aotpack.schedule import schedule
 from aotpack.stages import Rendered
 from aotpack.target import Target
 from tests.schedule.programs import lowered, scheduled
-
-from aotpack.schedule import schedule
 
 H100 = (Target("cuda", 90),)
 
@@ -75,7 +74,10 @@ class Attended(nn.Module):
 
 
 def rendered(
-    module: nn.Module, *args: torch.Tensor, targets: tuple[Target, ...] = H100, dynamic_shapes: Any = None
+    module: nn.Module,
+    *args: torch.Tensor,
+    targets: tuple[Target, ...] = H100,
+    dynamic_shapes: Any = None,
 ) -> Rendered:
     """All kernels of a model."""
     return render(scheduled(module, *args, dynamic_shapes=dynamic_shapes), targets)

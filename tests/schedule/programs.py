@@ -169,7 +169,9 @@ def scheduled(
     kwargs: Mapping[str, Any] | None = None,
 ) -> Scheduled:
     """The schedule of a model."""
-    traced = trace(module.eval(), args, kwargs, dynamic_shapes=dynamic_shapes, name="test", version="1")
+    traced = trace(
+        module.eval(), args, kwargs, dynamic_shapes=dynamic_shapes, name="test", version="1"
+    )
     return schedule(lower(traced))
 
 
@@ -195,7 +197,9 @@ def random_arrays(
     return arrays
 
 
-def run(program: Program, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+def run(
+    program: Program, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+) -> dict[str, np.ndarray]:
     """The outputs of a program for its inputs and weights."""
     weights = {name: array for name, array in arrays.items() if name in program.weights}
     inputs = {name: array for name, array in arrays.items() if name in program.inputs}

@@ -91,7 +91,9 @@ def cycle() -> Program:
     z = w.matmul("z", 8, 8, 8, t, weight)
     sums = w.reduction("sums", [8], [8], lambda i, r: load(z, i, r))
     y = w.pointwise(
-        "y", [8, 8], lambda i, j: apply("add", apply("mul", load(t, i, j), load(x, i, j)), load(sums, i))
+        "y",
+        [8, 8],
+        lambda i, j: apply("add", apply("mul", load(t, i, j), load(x, i, j)), load(sums, i)),
     )
     return w.program(t, y)
 

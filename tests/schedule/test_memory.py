@@ -53,7 +53,9 @@ def shifted(w: Writer) -> Program:
     x, w1, w2 = w.input("x", 8, 8), w.weight("w1", 8, 8), w.weight("w2", 8, 8)
     y = w.matmul("y", 8, 8, 8, x, w1)
     sums = w.reduction("sums", [8], [8], lambda i, r: load(y, i, r))
-    t = w.pointwise("t", [8, 8], lambda i, j: apply("exp", apply("add", load(y, 7 - i, j), load(sums, i))))
+    t = w.pointwise(
+        "t", [8, 8], lambda i, j: apply("exp", apply("add", load(y, 7 - i, j), load(sums, i)))
+    )
     return w.program(w.matmul("z", 8, 8, 8, t, w2))
 
 
@@ -87,7 +89,9 @@ def looped_rows(w: Writer) -> Program:
     return w.program(w.matmul("z", 8, 8, wide, t, w2))
 
 
-@pytest.mark.parametrize("make", [shifted, still_read, other_type, looped_rows], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "make", [shifted, still_read, other_type, looped_rows], ids=lambda f: f.__name__
+)
 def test_refuses_to_overwrite(make: Callable[[Writer], Program]) -> None:
     schedule = schedule_of(make(Writer()))
     assert_lifetimes_hold(schedule)

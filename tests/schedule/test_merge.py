@@ -36,7 +36,9 @@ def linears(
                 f"y{number}",
                 [5, width],
                 lambda i, j, product=product, bias=bias: (
-                    apply("add", load(product, i, j), load(bias, j)) if bias else load(product, i, j)
+                    apply("add", load(product, i, j), load(bias, j))
+                    if bias
+                    else load(product, i, j)
                 ),
             )
         )
@@ -54,7 +56,9 @@ def test_merges_linears_of_one_input(biases: tuple[bool, ...]) -> None:
     merged = merge_products(program)
     verify(merged)
     assert products(merged) == [WIDTH * len(biases)]
-    assert merged.packed[0] == Packed("w0+1" if len(biases) == 2 else "w0+2", tuple(f"w{n}" for n in range(len(biases))))
+    assert merged.packed[0] == Packed(
+        "w0+1" if len(biases) == 2 else "w0+2", tuple(f"w{n}" for n in range(len(biases)))
+    )
     assert_same(program, merged)
 
 

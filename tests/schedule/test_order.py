@@ -38,7 +38,9 @@ def _step(w: Writer, name: str, a: Buffer, b: Buffer, kind: int) -> Buffer:
     if kind == 0:
         return w.pointwise(name, [4, 4], lambda i, j: apply("add", load(a, i, j), load(b, j, i)))
     if kind == 1:
-        return w.pointwise(name, [4, 4], lambda i, j: apply("add", load(a, 3 - i, j), load(b, i, j)))
+        return w.pointwise(
+            name, [4, 4], lambda i, j: apply("add", load(a, 3 - i, j), load(b, i, j))
+        )
     sums = w.reduction(f"{name}_sums", [4], [4], lambda i, r: load(a, i, r))
     if kind == 2:
         return w.pointwise(name, [4, 4], lambda i, j: apply("add", load(sums, i), load(b, i, j)))
@@ -48,7 +50,10 @@ def _step(w: Writer, name: str, a: Buffer, b: Buffer, kind: int) -> Buffer:
 def test_independent_kernels_keep_the_users_order() -> None:
     w = Writer()
     xs = [w.input(f"x{n}", 8 + n) for n in range(3)]
-    ys = [w.pointwise(f"y{n}", [8 + n], lambda i, x=x: apply("exp", load(x, i))) for n, x in enumerate(xs)]
+    ys = [
+        w.pointwise(f"y{n}", [8 + n], lambda i, x=x: apply("exp", load(x, i)))
+        for n, x in enumerate(xs)
+    ]
     program = w.program(*ys)
     kernels = fuse(program)
     assert [kernel.stored for kernel in order(kernels, program)] == [("y0",), ("y1",), ("y2",)]

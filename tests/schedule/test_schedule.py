@@ -34,7 +34,11 @@ class Layer(nn.Module):
 
     def __init__(self, width: int = 64) -> None:
         super().__init__()
-        self.attend, self.norm1, self.norm2 = Attend(width), nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attend, self.norm1, self.norm2 = (
+            Attend(width),
+            nn.LayerNorm(width),
+            nn.LayerNorm(width),
+        )
         self.fc1, self.fc2 = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -83,7 +87,15 @@ class Plain(nn.Module):
                 return x.flatten().cumsum(0)
 
 
-LAYER = ["linear", "attention", "linear_add", "layer_norm", "linear_gelu", "linear_add", "layer_norm"]
+LAYER = [
+    "linear",
+    "attention",
+    "linear_add",
+    "layer_norm",
+    "linear_gelu",
+    "linear_add",
+    "layer_norm",
+]
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,8 @@ class Sums(nn.Module):
 
 def test_scans_are_never_looped() -> None:
     (kernel,) = scheduled(Sums(), torch.zeros(2, MAX_PERSISTENT + 5)).schedule.kernels
-    assert all(isinstance(v.tile, ReductionTile) and v.tile.persistent for v in kernel.variants)
+    tiles = [v.tile for v in kernel.variants if not isinstance(v.tile, HostTile)]
+    assert tiles and all(isinstance(t, ReductionTile) and t.persistent for t in tiles)
 
 
 def pointwise(*shape: Size) -> Program:

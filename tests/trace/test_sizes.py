@@ -7,23 +7,23 @@ from torch.export import Dim
 from aotpack.errors import UnsupportedError
 from aotpack.ir.integers import LARGEST_SIZE
 
-N = Dim("n", min=2, max=64)
+N = Dim("s", min=2, max=64)
 X = {"x": {0: N}}
 
 
 @pytest.mark.parametrize(
     ("forward", "spec", "shapes"),
     [
-        (lambda self, x: x + 1, X, ["n, 4"]),
-        (lambda self, x: x + 1, {"x": {0: 2 * N}}, ["2*n, 4"]),
-        (lambda self, x: x + 1, {"x": {0: 2 * N - 2}}, ["2*n - 2, 4"]),
-        (lambda self, x: x.reshape(-1), X, ["4*n"]),
-        (lambda self, x: x.new_zeros(x.shape[0] // 2 + 1), X, ["(n//2) + 1"]),
-        (lambda self, x: x.new_zeros(2 * x.shape[0] - 1), X, ["2*n - 1"]),
-        (lambda self, x: x.new_zeros(max(x.shape[0], 8)), X, ["max(8, n)"]),
-        (lambda self, x: x.new_zeros(min(x.shape[0], 8)), X, ["min(8, n)"]),
-        (lambda self, x: x.new_zeros(x.shape[0] ** 2), X, ["n*n"]),
-        (lambda self, x: x.new_zeros(2 + x.shape[0] % 3), X, ["(n%3) + 2"]),
+        (lambda self, x: x + 1, X, ["s, 4"]),
+        (lambda self, x: x + 1, {"x": {0: 2 * N}}, ["2*s, 4"]),
+        (lambda self, x: x + 1, {"x": {0: 2 * N - 2}}, ["2*s - 2, 4"]),
+        (lambda self, x: x.reshape(-1), X, ["4*s"]),
+        (lambda self, x: x.new_zeros(x.shape[0] // 2 + 1), X, ["(s//2) + 1"]),
+        (lambda self, x: x.new_zeros(2 * x.shape[0] - 1), X, ["2*s - 1"]),
+        (lambda self, x: x.new_zeros(max(x.shape[0], 8)), X, ["max(8, s)"]),
+        (lambda self, x: x.new_zeros(min(x.shape[0], 8)), X, ["min(8, s)"]),
+        (lambda self, x: x.new_zeros(x.shape[0] ** 2), X, ["s*s"]),
+        (lambda self, x: x.new_zeros(2 + x.shape[0] % 3), X, ["(s%3) + 2"]),
         (lambda self, x: x + 1, {"x": {0: Dim.AUTO}}, ["x_size0, 4"]),
         (lambda self, x: x + 1, None, ["6, 4"]),
     ],
