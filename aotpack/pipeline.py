@@ -14,6 +14,7 @@ from aotpack.emit import emit, write_package
 from aotpack.emit.names import import_name, normal_version
 from aotpack.ir.dtypes import DType
 from aotpack.ir.verify import verify
+from aotpack.ir.verify_schedule import verify_schedule
 from aotpack.knobs import read_knobs
 from aotpack.lower import lower
 from aotpack.precompile import precompile
@@ -47,6 +48,8 @@ class Between:
         self.seconds[stage] = time.perf_counter() - start
         if isinstance(product, Lowered):
             verify(product.program)
+        if isinstance(product, Scheduled):
+            verify_schedule(product.schedule)
         if self.look is not None:
             self.look(stage, product.as_text())
         if self.dump is not None:

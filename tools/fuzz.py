@@ -345,6 +345,48 @@ def _split(m: Maker) -> Any:
     return f"{x.name}.unflatten({d}, (-1, 2)).transpose({d}, {d + 1}).flatten({d}, {d + 1})", (x,)
 
 
+def _windowed(m: Maker) -> Any:
+    """Pools and convolutions over the last dimensions; a weight may serve as filters."""
+    x = m.pick(lambda k: _is_float(k) and k.tensor.dim() == 3 and k.tensor.shape[-1] >= 4)
+    if x is None:
+        return None
+    pools = ("F.max_pool1d({x}, 2)", "F.avg_pool1d({x}, 3, 1, 1)", "F.max_pool1d({x}, 3, 2, 1)")
+    w = m.pick(
+        lambda k: k.tensor.dtype is x.tensor.dtype
+        and k.tensor.dim() == 2
+        and k.tensor.shape[1] == x.tensor.shape[1]
+    )
+    if w is not None and m.rng.random() < 0.7:
+        spread = m.rng.choice(("", ", padding=1", ", stride=2"))
+        filters = f"{w.name}.unsqueeze(-1).expand(-1, -1, 2)"
+        return f"F.conv1d({x.name}, {filters}, None{spread}) / 4", (x, w)
+    return m.rng.choice(pools).format(x=x.name), (x,)
+
+
+def _masked(m: Maker) -> Any:
+    x = m.pick(lambda k: _is_float(k) and k.tensor.dim() >= 2)
+    if x is None:
+        return None
+    c = m.pick(lambda k: _is_bool(k) and k.tensor.shape == x.tensor.shape)
+    if c is not None and m.rng.random() < 0.7:
+        return f"{x.name}.masked_fill({c.name}, -2.0)", (x, c)
+    return m.rng.choice(("{x}.tril()", "{x}.triu(1)", "{x}.tril(-1)")).format(x=x.name), (x,)
+
+
+def _assigned(m: Maker) -> Any:
+    """A slice or an element of a copy is replaced."""
+    x = m.pick(lambda k: k.tensor.dim() > 0 and all(k.tensor.shape))
+    if x is None:
+        return None
+    d = m.rng.randrange(x.tensor.dim())
+    n = m.rng.randrange(x.tensor.shape[d])
+    source = f"{x.name}.select({d}, 0)"
+    if m.rng.random() < 0.5:
+        return f"torch.select_scatter({x.name}, {source}, {d}, {n})", (x,)
+    part = f"{x.name}.narrow({d}, 0, 1)"
+    return f"torch.slice_scatter({x.name}, {part}, {d}, {n}, {n + 1})", (x,)
+
+
 def _squeezed(m: Maker) -> Any:
     """Never a dynamic dimension: with size 1 eager would drop what export kept."""
     x = m.pick(lambda k: 1 in k.tensor.shape)
@@ -379,6 +421,12 @@ SMOOTH = (
     "{x}.tanh()", "{x}.sigmoid()", "F.gelu({x})", "F.silu({x})", "({x} / 4).exp()", "{x}.sin()",
     "({x} * {x} + 1).sqrt()", "({x}.abs() + 1).log()", "1 / ({x} * {x} + 1)", "{x} * 0.5 - 1",
     "F.softplus({x})", "({x}.abs() + 0.5).rsqrt()", "{x}.clamp(-1, 1.5)", "{x}.erf()",
+)  # fmt: skip
+RARE = (
+    "{x}.cos()", "{x}.atan()", "F.mish({x})", "F.elu({x})", "F.leaky_relu({x}, 0.1)", "{x}.expm1() / 8",
+    "F.gelu({x}, approximate='tanh')", "({x}.abs() + 0.1).pow(0.7)", "{x}.square() / 4", "{x}.sinh() / 8",
+    "F.hardswish({x})", "torch.nan_to_num({x})", "({x} / 9).asin().nan_to_num(0.0)", "F.logsigmoid({x})",
+    "{x}.log1p().nan_to_num(0.0, 1.0, -1.0)", "F.normalize({x}, dim=0, eps=0.1)", "{x}.diff(dim=0)",
 )  # fmt: skip
 EXACT = ("{x}.relu()", "-{x}", "{x}.abs()", "{x} + 1", "{x} * 2", "{x}.clamp(max=1)")
 DECISIONS = (
@@ -452,6 +500,13 @@ RULES: list[tuple[Rule, bool]] = [
     *[(_flattened, True)] * 2,
     (_split, True),
     (_squeezed, True),
+    *[(_windowed, False)] * 2,
+    (_masked, True),
+    (_assigned, True),
+    (_unary(RARE, _is_float), False),
+    (_binary(("torch.lerp({x}, {y}, 0.3)", "torch.fmod({x}, {y}.abs() + 1)"), _is_exact_float), False),
+    (_binary(("torch.logical_and({x}, {y})", "torch.logical_xor({x}, {y})"), _is_bool), True),
+    (_binary(("torch.div({x}, {y}.abs() + 1, rounding_mode='floor')", "{x} % ({y}.abs() + 1)"), _is_integer), True),
 ]
 
 

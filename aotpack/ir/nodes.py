@@ -251,6 +251,19 @@ def targets(operation: Operation) -> tuple[str, ...]:
     return (operation.target,)
 
 
+def all_axes(operation: Operation) -> tuple[Axis, ...]:
+    """Every axis of an operation: those of its result, then the inner ones."""
+    match operation:
+        case Reduction():
+            return (*operation.axes, *operation.inner)
+        case Matmul():
+            return (*operation.axes, operation.k)
+        case Attention():
+            return (*operation.axes, operation.j, operation.d)
+        case _:
+            return operation.axes
+
+
 def values(operation: Operation) -> tuple[Value, ...]:
     """The expressions an operation computes with."""
     match operation:

@@ -1,27 +1,18 @@
-"""What makes a Schedule legal: one ``check_<property>`` for each invariant, after the program's own.
+"""What makes a Schedule legal: one ``check_<property>`` for each invariant beyond the program's.
 
 Each raises InvalidSchedule: a defect of aotpack, never of the user's model. Nothing here trusts
 the rules by which the schedule was made.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 
 from aotpack.ir.access import accesses, contiguous, written_index
 from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Int, Var, product
-from aotpack.ir.nodes import (
-    Attention,
-    Matmul,
-    Operation,
-    Pointwise,
-    Reduction,
-    Scan,
-    all_axes,
-    loads,
-    targets,
-)
+from aotpack.ir.nodes import Reduction, all_axes, loads, targets
 from aotpack.ir.reference import Array
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import Kernel, Lifetime, Member, Schedule
@@ -31,7 +22,7 @@ SAMPLED_POINTS = 4096  # of each member, when its points are compared
 
 
 class InvalidSchedule(Exception):
-    """An invariant of the schedule is broken. Its text names the kernel and ends in the schedule."""
+    """An invariant of the schedule is broken. Its text is the place, then the schedule."""
 
     def __init__(self, schedule: Schedule, kernel: Kernel | None, message: str) -> None:
         place = f"kernel {kernel.name}: " if kernel else ""
@@ -90,7 +81,7 @@ def check_operations(schedule: Schedule) -> None:
 
 
 def check_binding_axes(schedule: Schedule) -> None:
-    """A binding gives each axis of its operation once, in axes of the kernel the member runs over."""
+    """A binding gives each axis of its operation once, in axes that the member runs over."""
     for kernel, member in _members(schedule):
         bound = [axis for axis, _ in member.binding]
         own = all_axes(member.operation)
@@ -189,7 +180,7 @@ def check_shared_storage(schedule: Schedule) -> None:
     for life in sorted(schedule.lifetimes, key=lambda life: life.first):
         by_storage.setdefault(life.storage, []).append(life)
     for storage, lives in by_storage.items():
-        for before, after in zip(lives, lives[1:], strict=False):
+        for before, after in pairwise(lives):
             kernel = schedule.kernels[after.first]
             if before.last > after.first or before.first == after.first:
                 message = f"{before.buffer} and {after.buffer} live in {storage} at once"
@@ -241,8 +232,8 @@ def _name(member: Member) -> str:
     return ", ".join(targets(member.operation))
 
 
-def _list(items: object) -> str:
-    return f"[{', '.join(map(str, items))}]" if isinstance(items, (list, tuple)) else str(items)
+def _list(items: Iterable[object]) -> str:
+    return f"[{', '.join(map(str, items))}]"
 
 
 def _walked(kernel: Kernel, member: Member) -> tuple[Axis, ...]:
