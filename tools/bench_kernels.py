@@ -2,9 +2,9 @@
 
     python tools/bench_kernels.py [--columns 4096,768,...] [--dtype bfloat16] [--patterns ...]
 
-Rows are chosen so that a tensor has 128 MB, far beyond L2; inputs are random. A figure is the median
-GPU time of a call by events; a percentage is (bytes that must move / time) against the copy's.
-Needs a GPU.
+Rows are chosen so that a tensor has 128 MB, far beyond L2; inputs are random. A figure is the
+median GPU time of a call by events; a percentage is (bytes that must move / time) against the
+copy's. Needs a GPU.
 """
 
 import argparse

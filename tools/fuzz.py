@@ -38,6 +38,7 @@ from aotpack.ir.schedule import (
 )
 from aotpack.schedule import online_softmax, plane, split_reduction
 from aotpack.schedule.tile import choose_tiles
+from aotpack.target import INTERPRETER, Target, parse_targets
 from tests.e2e.oracle import Tolerance, agree, compile_all
 
 LARGEST = 64.0  # values beyond are not built on: their rounding errors would hide mistakes
@@ -352,9 +353,11 @@ def _windowed(m: Maker) -> Any:
         return None
     pools = ("F.max_pool1d({x}, 2)", "F.avg_pool1d({x}, 3, 1, 1)", "F.max_pool1d({x}, 3, 2, 1)")
     w = m.pick(
-        lambda k: k.tensor.dtype is x.tensor.dtype
-        and k.tensor.dim() == 2
-        and k.tensor.shape[1] == x.tensor.shape[1]
+        lambda k: (
+            k.tensor.dtype is x.tensor.dtype
+            and k.tensor.dim() == 2
+            and k.tensor.shape[1] == x.tensor.shape[1]
+        )
     )
     if w is not None and m.rng.random() < 0.7:
         spread = m.rng.choice(("", ", padding=1", ", stride=2"))
@@ -504,9 +507,18 @@ RULES: list[tuple[Rule, bool]] = [
     (_masked, True),
     (_assigned, True),
     (_unary(RARE, _is_float), False),
-    (_binary(("torch.lerp({x}, {y}, 0.3)", "torch.fmod({x}, {y}.abs() + 1)"), _is_exact_float), False),
+    (
+        _binary(("torch.lerp({x}, {y}, 0.3)", "torch.fmod({x}, {y}.abs() + 1)"), _is_exact_float),
+        False,
+    ),
     (_binary(("torch.logical_and({x}, {y})", "torch.logical_xor({x}, {y})"), _is_bool), True),
-    (_binary(("torch.div({x}, {y}.abs() + 1, rounding_mode='floor')", "{x} % ({y}.abs() + 1)"), _is_integer), True),
+    (
+        _binary(
+            ("torch.div({x}, {y}.abs() + 1, rounding_mode='floor')", "{x} % ({y}.abs() + 1)"),
+            _is_integer,
+        ),
+        True,
+    ),
 ]
 
 
@@ -624,14 +636,16 @@ def _odd(kernel: Kernel, rng: random.Random) -> Variant:
     return replace(variant, tile=tile)
 
 
-def check(model: Model) -> None:
+def check(model: Model, targets: tuple[Target, ...] = (INTERPRETER,)) -> None:
     """Raise what is wrong: WrongAnswer, a crash, or what aotpack refuses with."""
     given = [x for x in model.inputs if not x.is_weight]
     example = {name: example for name, (example, _) in DYNAMIC.items()}
     wide = [x.double() if x.is_floating_point() else x for x in _args(given, example)]
     if not _eager_runs(Shell(model).double(), tuple(wide)):
         return  # its own casts fix types, so it has no float64 form to compare with
-    compiled = compile_all(Shell(model), _args(given, example), None, _dynamic_shapes(given))
+    compiled = compile_all(
+        Shell(model), _args(given, example), None, _dynamic_shapes(given), targets
+    )
     agree(compiled, _args(given, example), tolerance=SLACK)
     for number in range(len(DYNAMIC["b"][1]) if model.is_dynamic else 0):
         sizes = {name: others[number] for name, (_, others) in DYNAMIC.items()}
@@ -661,10 +675,10 @@ def _dynamic_shapes(given: Sequence[Input]) -> dict[str, Any] | None:
     return shapes if any(shapes.values()) else None
 
 
-def verdict(model: Model) -> tuple[str, str]:
+def verdict(model: Model, targets: tuple[Target, ...] = (INTERPRETER,)) -> tuple[str, str]:
     """("ok" | "refused" | "wrong" | "crash", the words)."""
     try:
-        check(model)
+        check(model, targets)
     except (TraceError, UnsupportedError) as error:
         return "refused", str(error).replace("\n", " ")[:160]
     except AssertionError as error:
@@ -675,11 +689,11 @@ def verdict(model: Model) -> tuple[str, str]:
     return "ok", ""
 
 
-def shrink(model: Model, kind: str) -> Model:
+def shrink(model: Model, kind: str, targets: tuple[Target, ...] = (INTERPRETER,)) -> Model:
     """The model with as few lines as still fail in the same way."""
     for line in reversed(model.lines):
         smaller = _without(model, line.name)
-        if smaller.lines and verdict(smaller)[0] == kind:
+        if smaller.lines and verdict(smaller, targets)[0] == kind:
             model = smaller
     return model
 
@@ -696,14 +710,16 @@ def _without(model: Model, name: str) -> Model:
     return _pruned(replace(model, lines=tuple(kept)))
 
 
-def _examined(model: Model, *, shrinking: bool) -> tuple[str, str, Model]:
+def _examined(
+    model: Model, targets: tuple[Target, ...], *, shrinking: bool
+) -> tuple[str, str, Model]:
     """The verdict, and the smallest model found that gets the same."""
     if not model.lines:
         return "empty", "", model
-    kind, words = verdict(model)
+    kind, words = verdict(model, targets)
     if kind in ("wrong", "crash") and shrinking:
-        model = shrink(model, kind)
-        words = verdict(model)[1]
+        model = shrink(model, kind, targets)
+        words = verdict(model, targets)[1]
     return kind, words, model
 
 
@@ -711,8 +727,10 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0:50", help="FIRST:END")
     parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--targets", default="interpreter", help="such as interpreter,cpu")
     parser.add_argument("--odd", action="store_true", help="small blocks and many parts")
     options = parser.parse_args(arguments)
+    targets = parse_targets(options.targets)
     first, end = map(int, options.seeds.split(":"))
     counts: Counter[str] = Counter()
     refusals: Counter[str] = Counter()
@@ -721,7 +739,7 @@ def main(arguments: Sequence[str]) -> int:
         model = make(seed)
         setting = odd_schedules(seed) if options.odd else nullcontext()
         with setting:
-            kind, words, small = _examined(model, shrinking=not options.no_shrink)
+            kind, words, small = _examined(model, targets, shrinking=not options.no_shrink)
         counts[kind] += 1
         if kind == "refused":
             refusals[words] += 1

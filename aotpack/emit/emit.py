@@ -23,7 +23,7 @@ _EMBEDDED = "weights.safetensors"
 def emit(
     precompiled: Precompiled, out: Path, *, weights: str = "embed", entry_point: bool = True
 ) -> Emitted:
-    """Write NAME-VERSION-py3-none-PLATFORM.whl into ``out``, and weights beside it for "sidecar"."""
+    """Write NAME-VERSION-py3-none-PLATFORM.whl into ``out``, weights beside it for "sidecar"."""
     check_weights_mode(weights)
     rendered = precompiled.rendered
     name = import_name(rendered.signature.name)

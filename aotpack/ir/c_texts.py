@@ -52,7 +52,7 @@ def c_text(op: str, operands: Sequence[str], operand: DType, result: DType) -> s
 
 
 def c_cast(text: str, source: DType | None, target: DType) -> str:
-    """A value of one type in another; ``source`` None is an index. Floats are cut, integers wrap."""
+    """A value of one type in another; ``source`` None is an index. Floats cut, integers wrap."""
     if target in (DType.FLOAT16, DType.BFLOAT16):
         return f"aot_round_{target}({text})"
     if source in (DType.FLOAT16, DType.BFLOAT16):
@@ -132,7 +132,8 @@ _TRANSCENDENTAL = {
     **{
         name: _library(name)
         for name in (
-            "sqrt expm1 log2 log10 log1p erfc sin cos tan asin acos atan sinh cosh asinh acosh atanh"
+            "sqrt expm1 log2 log10 log1p erfc sin cos tan asin acos atan sinh cosh asinh acosh"
+            " atanh"
         ).split()
     },
     "rsqrt": {"float32": "1.0f / sqrtf({0})", "float64": "1.0 / sqrt({0})"},

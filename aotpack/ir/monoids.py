@@ -221,10 +221,16 @@ def _combine_logsumexp(a: States, b: States) -> States:
     return top, total.astype(top.dtype)
 
 
+def _pair(states: States) -> States:
+    top, total = states
+    return top, np.where(top == np.inf, np.nan, total).astype(total.dtype)
+
+
 def _exponential_sum(name: str) -> Monoid:
     """The maximum and the sum of exponentials of distances from it, in one walk, without overflow.
 
-    "softmax" gives both, "logsumexp" the logarithm of the sum of exponentials itself.
+    "softmax" gives both (below an infinite maximum there is no sum), "logsumexp" the logarithm of
+    the sum of exponentials itself.
     """
     is_pair = name == "softmax"
     return Monoid(
@@ -234,7 +240,7 @@ def _exponential_sum(name: str) -> Monoid:
         identity=("low", 0),
         lift=lambda element, index: (element, np.ones_like(element)),
         combine=_combine_logsumexp,
-        finalise=lambda s: s if is_pair else (s[0] + np.log(s[1]),),
+        finalise=_pair if is_pair else (lambda s: (s[0] + np.log(s[1]),)),
         lift_triton=("{0}", "tl.where({0} == {0}, 1.0, {0})"),
         combine_triton=_source(
             name,
@@ -243,7 +249,11 @@ def _exponential_sum(name: str) -> Monoid:
             "shrink = tl.exp(tl.where(a0 == b0, 0.0, -tl.abs(a0 - b0)))",
             "return top, tl.where(a0 > b0, a1 + b1 * shrink, a1 * shrink + b1)",
         ),
-        finalise_triton=("{0}", "{1}") if is_pair else ("{0} + libdevice.log({1})",),
+        finalise_triton=(
+            ("{0}", 'tl.where({0} == float("inf"), float("nan"), {1})')
+            if is_pair
+            else ("{0} + libdevice.log({1})",)
+        ),
         kinds=("float",),
     )
 

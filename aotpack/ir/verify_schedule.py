@@ -123,6 +123,7 @@ def check_registers(schedule: Schedule) -> None:
     """What a member reads of members before it lies in the same program, at the written index."""
     for kernel in schedule.kernels:
         made: dict[str, Member] = {}
+        single = {axis: 0 for axis in kernel.axes if axis.extent.constant == 1}
         inside = {name for member in kernel.members for name in targets(member.operation)}
         for member in kernel.members:
             rewrite = Rewriter(dict(member.binding))
@@ -133,8 +134,9 @@ def check_registers(schedule: Schedule) -> None:
                 if writer is None:
                     message = f"{_name(member)} reads {load.buffer} before it is made"
                     raise InvalidSchedule(schedule, kernel, message)
-                index = tuple(map(rewrite.index, load.index))
-                if index != written_index(writer) or not _holds(writer, member):
+                index = (rewrite.index(part).substitute(single) for part in load.index)
+                written = (part.substitute(single) for part in written_index(writer))
+                if tuple(index) != tuple(written) or not _holds(writer, member):
                     message = f"{_name(member)} reads {load}, which another program may have made"
                     raise InvalidSchedule(schedule, kernel, message)
             made |= dict.fromkeys(targets(member.operation), member)

@@ -140,8 +140,8 @@ class CpuDevice:
             failed = run(team.pool, table, count, cells)
             if failed:
                 raise DeviceError(
-                    f"running the kernel {steps[failed - 1].name} on cpu: no memory is left for its "
-                    "scratch space; use smaller inputs or free some."
+                    f"running the kernel {steps[failed - 1].name} on cpu: no memory is left for "
+                    "its scratch space; use smaller inputs or free some."
                 )
 
         return issue

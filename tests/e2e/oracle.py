@@ -1,7 +1,7 @@
 """The three oracles: eager with a float64 bound, the evaluator, and Triton's interpreter.
 
-A model is traced once. Its lowered and its scheduled program are evaluated, its rendered kernels are
-interpreted through the same runtime as a wheel's, and each answer must obey the accuracy law.
+A model is traced once. Its lowered and its scheduled program are evaluated, its rendered kernels
+are interpreted through the same runtime as a wheel's, and each answer must obey the accuracy law.
 """
 
 import copy
@@ -27,7 +27,7 @@ from aotpack.pipeline import Between, Source
 from aotpack.precompile.interpreter import InterpreterDevice
 from aotpack.runtime import Model, load
 from aotpack.stages import Lowered, Precompiled, Scheduled, Signature, Weight
-from aotpack.target import INTERPRETER
+from aotpack.target import INTERPRETER, Target
 
 Arrays = Mapping[str, np.ndarray]
 FLOAT64_FACTOR = 16  # there is no wider reference: float64 answers may differ in a few last places
@@ -65,7 +65,7 @@ class Compiled:
     lowered: Lowered
     scheduled: Scheduled
     precompiled: Precompiled
-    model: Model
+    models: Mapping[str, Model]  # by target
 
 
 def compile_all(
@@ -73,18 +73,22 @@ def compile_all(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
+    targets: tuple[Target, ...] = (INTERPRETER,),
 ) -> Compiled:
-    """What ``pipeline.compile`` does for the interpreter, with the products kept."""
+    """What ``pipeline.compile`` does for each target, with the products kept."""
     keep = Keep()
     module = module.eval()
     source = Source(module, args, kwargs, dynamic_shapes)
-    precompiled = pipeline.to_precompiled(source, (INTERPRETER,), keep)
+    precompiled = pipeline.to_precompiled(source, targets, keep)
     verify(keep.products["scheduled"].schedule.program)
     with tempfile.TemporaryDirectory() as folder:
         write_package(precompiled, Path(folder))
-        model = load(folder, InterpreterDevice())
+        models = {
+            str(target): load(folder, InterpreterDevice() if target == INTERPRETER else str(target))
+            for target in targets
+        }
     stages = keep.products
-    return Compiled(module, stages["lowered"], stages["scheduled"], precompiled, model)
+    return Compiled(module, stages["lowered"], stages["scheduled"], precompiled, models)
 
 
 def agree(
@@ -100,12 +104,10 @@ def agree(
         exact = tensors(_double(compiled.module)(*_doubled(args), **_doubled(named)))
     given = tensors((args, named))
     loose = replace(tolerance, factor=max(tolerance.factor, EVALUATOR_SLACK))
-    for what, run, allowed in (
-        ("the lowered program", lambda: _evaluated(compiled.lowered, given), loose),
-        ("the scheduled program", lambda: _evaluated(compiled.scheduled, given), loose),
-        ("the interpreter", lambda: tensors(compiled.model(*args, **named)), tolerance),
-    ):
-        _check_all(what, run(), eager, exact, allowed)
+    for what, stage in (("lowered", compiled.lowered), ("scheduled", compiled.scheduled)):
+        _check_all(f"the {what} program", _evaluated(stage, given), eager, exact, loose)
+    for name, model in compiled.models.items():
+        _check_all(f"the target {name}", tensors(model(*args, **named)), eager, exact, tolerance)
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
@@ -147,7 +149,8 @@ def accuracy_complaint(
     special = ~torch.isfinite(e)
     same = torch.where(torch.isnan(e), torch.isnan(y), y == e)
     if not bool(same[special].all()):
-        return f"NaN or infinity: {y[special & ~same][:4].tolist()}, eager {e[special & ~same][:4].tolist()}"
+        bad = special & ~same
+        return f"NaN or infinity: {y[bad][:4].tolist()}, eager {e[bad][:4].tolist()}"
     y, e, r = y[~special], e[~special], r[~special]
     if not y.numel():
         return None

@@ -1,4 +1,4 @@
-"""Small models: the evaluator on the lowered and scheduled program, and the interpreter, obey the accuracy law."""
+"""Small models: the evaluator, before and after scheduling, and the interpreter obey the law."""
 
 import pytest
 import torch

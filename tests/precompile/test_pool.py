@@ -99,4 +99,3 @@ def test_compiler_settings_of_the_user_do_not_reach_the_compiler(
     assert "TRITON_ALWAYS_COMPILE" not in environment
     assert environment["TRITON_PTXAS_PATH"] == "/opt/ptxas"
     assert environment["TRITON_DISABLE_LINE_INFO"] == "1"
-

@@ -12,7 +12,7 @@ UPDATE = bool(os.environ.get("AOTPACK_UPDATE_GOLDEN"))
 
 @pytest.fixture
 def golden_kernel(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Compare a text with ``tests/golden/render/<test>.py``; AOTPACK_UPDATE_GOLDEN=1 rewrites it."""
+    """Compare a text with ``tests/golden/render/<test>.py``; the update flag rewrites it."""
 
     def check(text: str) -> None:
         path = GOLDEN / f"{request.node.originalname.removeprefix('test_')}.py"

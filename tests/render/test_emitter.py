@@ -6,8 +6,9 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Indirect, Int, Var, minimum
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Program, Value
 from aotpack.render.arguments import Arguments
-from aotpack.render.emitter import Emitter, Frame, literal
+from aotpack.render.emitter import Emitter, Frame
 from aotpack.render.regions import Region
+from aotpack.render.triton_dialect import TritonDialect
 from tests.schedule.programs import BF16, BOOL, F32, I64, Writer, apply, load
 
 S = Var("s", 1, 100)
@@ -39,6 +40,7 @@ class Bench:
             offset=self._offset,
             resolve=lambda load: None,
             fresh=lambda prefix: f"{prefix}{next(names)}",
+            dialect=TritonDialect(),
             fast=False,
         )
 
@@ -70,7 +72,7 @@ class Bench:
     ],
 )
 def test_literal(constant: Const, text: str) -> None:
-    assert literal(constant) == text
+    assert TritonDialect().literal(constant) == text
 
 
 def test_division_rounds_down_for_any_numerator() -> None:

@@ -19,7 +19,7 @@ B = Var("b", 1, 16)
 def test_digits_are_the_inverse_of_linear(sizes: list[int], data: st.DataObject) -> None:
     axes = tuple(Axis(f"i{k}", Int.of(size)) for k, size in enumerate(sizes))
     position = data.draw(st.integers(0, math.prod(sizes) - 1))
-    point = {axis: value for axis, value in digits(axes, Int.of(position)).items()}
+    point = dict(digits(axes, Int.of(position)))
     assert all(0 <= int(value) < int(axis.extent) for axis, value in point.items())
     assert int(linear(axes, point)) == position
 

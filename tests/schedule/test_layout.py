@@ -1,4 +1,4 @@
-"""Strides: any order of dimensions, never a gap or an overlap; contiguous where others rely on it."""
+"""Strides: any order of dimensions, no gap, no overlap; contiguous where others rely on it."""
 
 import itertools
 

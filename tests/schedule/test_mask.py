@@ -9,9 +9,10 @@ from aotpack.schedule.mask import recognise_causal_masks
 from .programs import BOOL, F32, I64, Writer, load
 
 S = Var("s", 1, 64)
+KEYS = Int.of(S)
 
 
-def program(mask: Value | None, keys: Int = Int.of(S)) -> Program:
+def program(mask: Value | None, keys: Int = KEYS) -> Program:
     w = Writer((S,))
     q, k, v = w.input("q", 1, 2, S, 8), w.input("k", 1, 2, keys, 8), w.input("v", 1, 2, keys, 8)
     out = w.buffer("out", (1, 2, S, 8))
@@ -22,7 +23,7 @@ def program(mask: Value | None, keys: Int = Int.of(S)) -> Program:
     return w.program(Buffer(out.name, out.dtype, out.shape))
 
 
-def axes(keys: Int = Int.of(S)) -> tuple[Axis, ...]:
+def axes(keys: Int = KEYS) -> tuple[Axis, ...]:
     extents = {
         "b": Int.of(1),
         "h": Int.of(2),
@@ -38,12 +39,17 @@ def compare(op: str, left: Int, right: Int) -> Value:
     return Apply(op, (IndexValue(left, I64), IndexValue(right, I64)), BOOL)
 
 
-I, J = (Int.of(axis) for axis in axes()[2:4])
+ROW, COLUMN = (Int.of(axis) for axis in axes()[2:4])
 
 
 @pytest.mark.parametrize(
     "mask",
-    [compare("le", J, I), compare("ge", I, J), compare("lt", J, I + 1), compare("gt", I + 1, J)],
+    [
+        compare("le", COLUMN, ROW),
+        compare("ge", ROW, COLUMN),
+        compare("lt", COLUMN, ROW + 1),
+        compare("gt", ROW + 1, COLUMN),
+    ],
     ids=str,
 )
 def test_causal_in_four_spellings(mask: Value) -> None:
@@ -54,7 +60,12 @@ def test_causal_in_four_spellings(mask: Value) -> None:
 
 @pytest.mark.parametrize(
     "mask",
-    [compare("lt", J, I), compare("le", J, I + 1), compare("ge", J, I), compare("eq", I, J)],
+    [
+        compare("lt", COLUMN, ROW),
+        compare("le", COLUMN, ROW + 1),
+        compare("ge", COLUMN, ROW),
+        compare("eq", ROW, COLUMN),
+    ],
     ids=str,
 )
 def test_other_masks_stay(mask: Value) -> None:

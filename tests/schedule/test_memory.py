@@ -1,6 +1,7 @@
 """Lifetimes and in-place results."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -14,7 +15,7 @@ B = Var("b", 1, 64)
 
 
 def assert_lifetimes_hold(schedule: Schedule) -> None:
-    """Nothing is read after its life, and a storage has one living buffer, taken over at a launch."""
+    """Nothing is read after its life; a storage has one living buffer, taken over at a launch."""
     lives = {life.buffer: life for life in schedule.lifetimes}
     assert len(lives) == len(schedule.lifetimes)
     for position, kernel in enumerate(schedule.kernels):
@@ -27,7 +28,7 @@ def assert_lifetimes_hold(schedule: Schedule) -> None:
     for life in schedule.lifetimes:
         by_storage.setdefault(life.storage, []).append((life.first, life.last))
     for spans in by_storage.values():
-        for (_, last), (first, _) in zip(spans, spans[1:], strict=False):
+        for (_, last), (first, _) in pairwise(spans):
             assert last <= first
 
 

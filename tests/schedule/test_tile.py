@@ -1,4 +1,4 @@
-"""Block sizes: persistent or looped rows, columns, and lists of variants that always have an answer."""
+"""Block sizes: persistent or looped rows, columns, and variants that always have an answer."""
 
 import pytest
 import torch
