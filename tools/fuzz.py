@@ -719,7 +719,7 @@ def _examined(
     kind, words = verdict(model, targets)
     if kind in ("wrong", "crash") and shrinking:
         model = shrink(model, kind, targets)
-        words = verdict(model, targets)[1]
+        words = verdict(model, targets)[1] or f"once only: {words}"
     return kind, words, model
 
 
@@ -744,11 +744,7 @@ def main(arguments: Sequence[str]) -> int:
         if kind == "refused":
             refusals[words] += 1
         if kind in ("wrong", "crash"):
-            small = model if options.no_shrink else shrink(model, kind)
-            print(
-                f"seed {seed}: {kind}: {verdict(small)[1][:600]}\n{small.inputs}\n{small.source}",
-                flush=True,
-            )
+            print(f"seed {seed}: {kind}: {words[:600]}\n{small.inputs}\n{small.source}", flush=True)
     print(dict(counts), f"{time.perf_counter() - start:.0f} s")
     for words, count in refusals.most_common():
         print(count, words)

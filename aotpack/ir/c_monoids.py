@@ -97,5 +97,5 @@ C_MONOIDS: Mapping[str, CMonoid] = {
         ),
     ),
     "logsumexp": _exponential_sum("{0} + aot_log_{dtype}({1})"),
-    "softmax": _exponential_sum("{0}", "{0} - {0} == {0} - {0} || {0} < 0 ? {1} : {0} - {0}"),
+    "softmax": _exponential_sum("{0}", "{0} == INFINITY ? NAN : {1}"),
 }

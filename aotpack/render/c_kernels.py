@@ -1,4 +1,4 @@
-"""Kernels in C: one function over items and its entry for each, and the file that holds them all."""
+"""Kernels in C: a function over items and its entry for each, and the file that holds them all."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -183,7 +183,7 @@ def _workshop(
 
 
 class _TileShop(Workshop):
-    """Members read the product at the kernel's own axes, those of extent 1 too: there the sum is."""
+    """Members read the product at the kernel's own axes, those of extent 1 too: the sum is there."""
 
     def __init__(
         self, schedule: Schedule, kernel: Kernel, frame: Frame, own: tuple[Int, ...]

@@ -1,4 +1,4 @@
-"""A kernel's flat axes as nests of loops: the digits that its accesses use become axes of their own.
+"""A kernel's flat axes as nests of loops: the digits that its accesses use become axes.
 
 for x < b*s*h: y[x] = a[x // h % s, x % h]     ->     for x0, x1, x2: y = a[x1, x2]
 """
@@ -6,6 +6,7 @@ for x < b*s*h: y[x] = a[x // h % s, x % h]     ->     for x0, x1, x2: y = a[x1, 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from aotpack.ir.access import dot, written_index
 from aotpack.ir.facts import typical
@@ -50,7 +51,7 @@ def nest(schedule: Schedule, kernel: Kernel) -> Nest:
 def _split(axis: Axis, used: list[Int]) -> tuple[Axis, ...]:
     """The digits of an axis, outermost first; the axis itself when no access needs digits."""
     steps = [Int.of(1), *_chain(axis, used), axis.extent]
-    extents = [upper // lower for lower, upper in zip(steps, steps[1:], strict=False)]
+    extents = [upper // lower for lower, upper in pairwise(steps)]
     if len(extents) == 1:
         return (axis,)
     last = len(extents) - 1
@@ -73,7 +74,7 @@ def _chain(axis: Axis, used: list[Int]) -> list[Int]:
     for divisor, _ in sorted(counts.items(), key=lambda item: (-item[1], str(item[0]))):
         wanted = sorted([*chain, divisor], key=typical)
         whole = [Int.of(1), *wanted, axis.extent]
-        if all(_divides(a, b) for a, b in zip(whole, whole[1:], strict=False)):
+        if all(_divides(a, b) for a, b in pairwise(whole)):
             chain = wanted
     return chain
 
@@ -98,7 +99,7 @@ def _divisors(expression: Int, axis: Axis) -> Iterator[Int]:
 
 
 def _step(expression: Int, axis: Axis) -> Int | None:
-    """What one step of ``axis // step`` (or of it modulo something) is, if that is the expression."""
+    """The step of ``axis // step`` (or of that modulo something), if that is the expression."""
     atom = expression.atom
     if atom is axis:
         return Int.of(1)

@@ -1,8 +1,8 @@
 """How often a reduction kernel walks its inner axis, and what each walk computes.
 
 A walk is a loop over the inner axis. Reductions whose operands need no other reduction go into the
-first; what needs their results, into the next. All stores of whole rows are in the last, after which
-nothing is read again: so a result may lie where an operand did.
+first; what needs their results, into the next. All stores of whole rows are in the last, after
+which nothing is read again: so a result may lie where an operand did.
 """
 
 from dataclasses import dataclass, field
@@ -69,7 +69,7 @@ def plan_walks(kernel: Kernel, shop: Workshop, inner: frozenset[Axis]) -> Plan:
 
 
 def _place(member: Member, number: int, walks: list[Walk]) -> int:
-    """Put a reduction or a scan where its operands are ready; how many walks later its result is."""
+    """Put a reduction or scan where its operands are ready; how many walks later its result is."""
     if isinstance(member.operation, Pointwise):
         return 0
     if isinstance(member.operation, Scan):
@@ -98,9 +98,9 @@ def _keep(walks: list[Walk], shop: Workshop, inner: frozenset[Axis]) -> None:
         walk.used = [value for value in seen if value in kept]
         for value in seen:
             again = any(value in later for later in reached[number + 1 :])
-            if value not in kept and again and weight(value) >= EXPENSIVE:
-                if shop.emitter.needs(value) & inner:
-                    walk.kept.append(value)
+            is_worth = again and weight(value) >= EXPENSIVE
+            if value not in kept and is_worth and shop.emitter.needs(value) & inner:
+                walk.kept.append(value)
         kept.update(dict.fromkeys(walk.kept))
 
 

@@ -1,4 +1,4 @@
-"""Reductions in C: accumulators with a lane for each of many iterations, joined in a fixed order."""
+"""Reductions in C: accumulators with a lane for each of many iterations, joined in fixed order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

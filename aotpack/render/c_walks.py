@@ -42,7 +42,8 @@ class Walker:
         setup, scratch = self._scratch()
         lines = (*setup, *c_lines(self.shop.root))
         items = self._items()
-        grain = f"aot_max(1, {max(1, SHARE // cost(self.nest, self.shop) // self._rows)} / ({self.length} + 1))"
+        share = max(1, SHARE // cost(self.nest, self.shop) // self._rows)
+        grain = f"aot_max(1, {share} / ({self.length} + 1))"
         entry = parallel(self.shop, "run", items, grain, scratch)
         return HostCode((HostFunction("run", lines),), (entry,))
 
@@ -313,7 +314,7 @@ class Walker:
 
 
 def open_items(root: Region, header: str, axes: frozenset[Axis]) -> Region:
-    """The loop over items: what is constant is computed in it too, since results of items may be."""
+    """The loop over items: what is constant is computed in it too, as results of items may be."""
     region = root.open(header, axes)
     region.parent = None
     return region

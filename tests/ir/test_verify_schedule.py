@@ -57,7 +57,7 @@ def with_member(schedule: Schedule, name: str, change: Callable[[Member], Member
 
 
 def rebound(change: Callable[[Axis, Int], Int | Axis]) -> Schedule:
-    """``t`` with another binding of its axes ``i0`` and ``i1`` (to the kernel's ``x`` and ``r``)."""
+    """``t`` with another binding of its axes ``i0`` and ``i1`` (to the kernel's ``x``, ``r``)."""
 
     def moved(member: Member) -> Member:
         binding = tuple((axis, Int.of(change(axis, value))) for axis, value in member.binding)
@@ -90,7 +90,7 @@ def stored_elsewhere() -> Schedule:
 
 
 def forgotten_operation() -> Schedule:
-    return with_kernel(rows(), "t", lambda k: replace(k, members=(*k.members, k.members[-1])))
+    return with_kernel(rows(), "t", lambda k: replace(k, members=(*k.members, k.members[0])))
 
 
 def half_bound() -> Schedule:
