@@ -62,6 +62,11 @@ def host_build(arch: str | None) -> HostBuild:
     return HostBuild(machine, chosen, None)
 
 
+def host_flags(arch: str) -> tuple[str, ...]:
+    """How kernels for an architecture are compiled."""
+    return (*_FLAGS, f"-march={arch}")
+
+
 @functools.cache
 def find_compiler(named: str | None) -> Compiler:
     """The compiler of AOTPACK_CC, else cc, gcc or clang."""
@@ -85,7 +90,7 @@ def compile_host(
         return [], build, "none"
     knobs = read_knobs()
     compiler = find_compiler(knobs.compiler)
-    flags = (*_FLAGS, f"-march={build.arch}", *knobs.compiler_flags)
+    flags = (*host_flags(build.arch), *knobs.compiler_flags)
     key = sha256("\n".join((compiler.version, *flags, text)).encode()).hexdigest()
     kept = cache.get(key)
     code = kept.code if kept is not None else _compile(text, compiler, flags)
