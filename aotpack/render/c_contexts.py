@@ -9,7 +9,7 @@ class Walk:
 
     ``setup`` stands before all loops, ``outer_lines`` in the loop around, ``row_lines`` in that over
     rows, ``lines`` in the innermost; ``value`` is what it computes. With a ``window`` (low, high) the
-    value is 0 outside of it.
+    value is 0 outside of it. ``copied`` values are elements of a buffer, neighbours for neighbours.
     """
 
     axis: str
@@ -22,6 +22,7 @@ class Walk:
     lines: tuple[str, ...]
     value: str
     window: tuple[str, str] = ("", "")
+    copied: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,14 +110,21 @@ def _pack_cost(side: Side, anchor: Matmul, strides: Strides) -> int:
     parts = split(side.axis, indices((side.value,)))
     value = Rewriter(parts.parts)(side.value)
     axes = (parts.column, anchor.k) if isinstance(value, Load) else (parts.column,)
-    return 1 if any(_along(value, axis, strides) for axis in axes) else SCATTERED
+    return min(_copy_cost(value, axis, strides) for axis in axes)
 
 
 def _rows_cost(side: Side, anchor: Matmul, strides: Strides) -> int:
     """What an element costs to copy into rows, or to read where it lies."""
     if _row_stride(side, anchor, strides):
         return 0
-    return 1 if _along(side.value, anchor.k, strides) else SCATTERED
+    return _copy_cost(side.value, anchor.k, strides)
+
+
+def _copy_cost(value: Value, axis: Axis, strides: Strides) -> int:
+    """What an element costs when copied along an axis: 1 if neighbours there are neighbours."""
+    loads = [v for v in walk((value,)) if isinstance(v, Load)]
+    steps = [slope(dot(x.index, strides[x.buffer]), axis) for x in loads]
+    return max((step if step in (1, 2) else SCATTERED for step in steps), default=1)
 
 
 def _padded(extent: int, block: int) -> int:
@@ -131,9 +138,11 @@ def _runs_along(kernel: Kernel, strides: Strides, packed: Axis, rows: Axis) -> b
         parts = split(axis, _epilogue_indices(kernel, strides))
         for access in accesses(kernel):
             if access.member is not kernel.members[0] or access.is_store:
-                offset = access.offset(strides).substitute(parts.parts)
-                weight = 2 if access.is_store else 1
-                votes += sign * weight * (slope(offset, parts.column) == 1)
+                offset = access.offset(strides)
+                whole = {packed, rows} <= set(offset.leaves())
+                weight = 2 if access.is_store else int(whole)
+                unit = slope(offset.substitute(parts.parts), parts.column) == 1
+                votes += sign * weight * unit
     return votes >= 0
 
 
@@ -271,9 +280,26 @@ def _pack(
     )
     nest = _Nest(shop, Frame(names, {}, ()), levels)
     found = None if depth_inner else window(value, parts.column)
-    limits = ("", "") if found is None else _limits(nest, found)
-    text = _factor(nest.emitter, value if found is None else found.value, anchor.operand)
-    return replace(_walk(nest, shop, "v", parts, text), window=limits), depth_inner
+    if found is None:
+        text = _factor(nest.emitter, value, anchor.operand)
+        return _walk(nest, shop, "v", parts, text), depth_inner
+    limits = _limits(nest, found)
+    inside = found.value
+    copied = isinstance(inside, Load) and _is_copied(inside, parts.column, anchor, shop)
+    if copied:
+        assert isinstance(inside, Load)
+        pointer = shop.arguments.pointer(inside.buffer)
+        text = C.address(pointer, nest.emitter.index(shop.offset(inside)))
+    else:
+        text = _factor(nest.emitter, inside, anchor.operand)
+    walk_ = _walk(nest, shop, "v", parts, text)
+    return replace(walk_, window=limits, copied=copied), False
+
+
+def _is_copied(load: Load, axis: Axis, anchor: Matmul, shop: Workshop) -> bool:
+    """True for float32 elements that lie side by side along an axis."""
+    plain = shop.arguments.dtype(load.buffer) is DType.FLOAT32
+    return plain and anchor.operand is DType.FLOAT32 and slope(shop.offset(load), axis) == 1
 
 
 def _limits(nest: _Nest, found: Window) -> tuple[str, str]:
