@@ -45,3 +45,36 @@ class MatmulContext:
     direct_stride: str
     panel_is_inner: bool
     store: Walk
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Two loops: lines before both, in the outer, in the inner, and the value there."""
+
+    setup: tuple[str, ...]
+    outer_lines: tuple[str, ...]
+    lines: tuple[str, ...]
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionContext:
+    """Attention: factors are copied, logits weighed and results stored through slots."""
+
+    name: str
+    comments: tuple[str, ...]
+    parameters: tuple[str, ...]
+    batch: tuple[tuple[str, str], ...]
+    batch_extent: str
+    i_extent: str
+    j_extent: str
+    d_extent: str
+    e_extent: str
+    query: Slot
+    key: Slot
+    value: Slot
+    scale: str
+    causal: bool
+    logits: Slot
+    weight: str
+    store: Slot
