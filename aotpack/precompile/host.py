@@ -62,6 +62,12 @@ def host_build(arch: str | None) -> HostBuild:
     return HostBuild(machine, chosen, None)
 
 
+def check_host(arch: str | None) -> None:
+    """Refuse, before any work, what ``compile_host`` cannot build here."""
+    host_build(arch)
+    find_compiler(read_knobs().compiler)
+
+
 def host_flags(arch: str) -> tuple[str, ...]:
     """How kernels for an architecture are compiled."""
     return (*_FLAGS, f"-march={arch}")
@@ -141,7 +147,7 @@ def _version(command: list[str]) -> str:
             f"compiling for cpu: {shlex.join(command)} --version failed with exit code "
             f"{answer.returncode}: {answer.stderr.strip()[-500:]}. Name another in AOTPACK_CC."
         )
-    return lines[0].strip()
+    return lines[0].strip().removeprefix(f"{Path(command[0]).name} ")
 
 
 def _binary(kernel: str, code: bytes) -> Binary:
