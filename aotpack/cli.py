@@ -13,7 +13,6 @@ from typing import NoReturn
 
 from aotpack import __version__
 from aotpack.errors import AotpackError, UsageError
-from aotpack.runtime.errors import AotpackError as PackageError
 
 VERBS = {
     "build": "package a model as a wheel (the default: aotpack MODEL -o DIR)",
@@ -49,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"aotpack {verb}: {error}", file=sys.stderr)
         return 2
-    except (AotpackError, PackageError) as error:
+    except AotpackError as error:
         print(f"aotpack {verb}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

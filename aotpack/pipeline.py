@@ -11,8 +11,10 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from aotpack.emit import emit, write_package
+from aotpack.emit.names import import_name, normal_version
 from aotpack.ir.dtypes import DType
 from aotpack.ir.verify import verify
+from aotpack.ir.verify_schedule import verify_schedule
 from aotpack.knobs import read_knobs
 from aotpack.lower import lower
 from aotpack.precompile import check_host, precompile
@@ -46,6 +48,8 @@ class Between:
         self.seconds[stage] = time.perf_counter() - start
         if isinstance(product, Lowered):
             verify(product.program)
+        if isinstance(product, Scheduled):
+            verify_schedule(product.schedule)
         if self.look is not None:
             self.look(stage, product.as_text())
         if self.dump is not None:
@@ -121,7 +125,9 @@ def to_emitted(
     jobs: int | None = None,
     cpu_arch: str | None = None,
 ) -> Emitted:
-    """All six stages."""
+    """All six stages; what cannot be emitted or compiled here is refused before the first."""
+    import_name(source.name)
+    normal_version(source.version)
     if CPU in targets:
         check_host(cpu_arch)
     precompiled = to_precompiled(source, targets, between, jobs, cpu_arch)

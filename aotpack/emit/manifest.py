@@ -7,12 +7,22 @@ from typing import Any
 import aotpack
 from aotpack.emit.names import import_name, normal_version
 from aotpack.ir.integers import Int
-from aotpack.stages import Binary, HostBuild, KernelSource, Precompiled, TensorSpec, Tree
+from aotpack.stages import (
+    Binary,
+    HostBuild,
+    KernelSource,
+    Precompiled,
+    TensorSpec,
+    Tree,
+    Weight,
+)
 
 SCHEMA = 1
 
 
-def manifest_text(precompiled: Precompiled, weights: str, weights_sha256: str | None) -> bytes:
+def manifest_text(
+    precompiled: Precompiled, weights: str, weights_sha256: str | None, constants_sha256: str
+) -> bytes:
     """The manifest as JSON with sorted keys."""
     rendered = precompiled.rendered
     signature = rendered.signature
@@ -32,17 +42,10 @@ def manifest_text(precompiled: Precompiled, weights: str, weights_sha256: str | 
         "args": _tree(signature.args),
         "kwargs": _tree(signature.kwargs),
         "result": _tree(signature.result),
-        "weights": [
-            {
-                "name": weight.name,
-                "names": list(weight.names),
-                "dtype": str(weight.dtype),
-                "shape": list(weight.shape),
-            }
-            for weight in rendered.weights
-        ],
+        "weights": [_weight(weight) for weight in rendered.weights],
         "weights_mode": weights,
         "weights_sha256": weights_sha256,
+        "constants_sha256": constants_sha256,
         "wrapper_sha256": hashlib.sha256(rendered.wrapper.encode()).hexdigest(),
         "peak_bytes": rendered.peak_bytes,
         "host": _host(precompiled.host),
@@ -71,6 +74,16 @@ def stored_binaries(precompiled: Precompiled) -> dict[Binary, str]:
     return {
         binary: first.setdefault((binary.target, binary.code), binary_path(binary))
         for binary in precompiled.binaries
+    }
+
+
+def _weight(weight: Weight) -> dict[str, Any]:
+    return {
+        "name": weight.name,
+        "names": list(weight.names),
+        "dtype": str(weight.dtype),
+        "shape": list(weight.shape),
+        "constant": weight.is_constant,
     }
 
 

@@ -53,13 +53,17 @@ def package_contents(precompiled: Precompiled, weights: str) -> list[Content]:
     name = import_name(rendered.signature.name)
     version = normal_version(rendered.signature.version)
     tensors = weights_content(rendered, "weights.safetensors")
+    constants = constants_content(rendered)
     has_file = weights != "none" and bool(rendered.weights)
-    manifest = manifest_text(precompiled, weights, tensors.sha256.hex() if has_file else None)
+    manifest = manifest_text(
+        precompiled, weights, tensors.sha256.hex() if has_file else None, constants.sha256.hex()
+    )
     contents = [
         Content.of("__init__.py", _INIT.format(name=name, version=version).encode()),
         Content.of("__main__.py", _MAIN.format(name=name).encode()),
         Content.of("wrapper.py", rendered.wrapper.encode()),
         Content.of("manifest.json", manifest),
+        constants,
         golden_content(rendered.golden),
         *runtime_contents(),
         *kernel_contents(precompiled),
@@ -70,8 +74,17 @@ def package_contents(precompiled: Precompiled, weights: str) -> list[Content]:
 
 
 def weights_content(rendered: Rendered, path: str) -> Content:
-    """The weights under their first names."""
-    return safetensors(path, ((w.name, w.dtype, w.shape, w.data) for w in rendered.weights))
+    """The weights a checkpoint has, under their first names."""
+    weights = (w for w in rendered.weights if not w.is_constant)
+    return safetensors(path, ((w.name, w.dtype, w.shape, w.data) for w in weights))
+
+
+def constants_content(rendered: Rendered) -> Content:
+    """The tensors that no checkpoint has; they are in every package."""
+    constants = (w for w in rendered.weights if w.is_constant)
+    return safetensors(
+        "constants.safetensors", ((w.name, w.dtype, w.shape, w.data) for w in constants)
+    )
 
 
 def golden_content(golden: Golden) -> Content:

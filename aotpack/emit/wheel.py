@@ -73,7 +73,9 @@ def seal(built: Path, late: Iterable[Content], target: Path) -> tuple[tuple[str,
         info = next(name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
         folder = info.removesuffix("/WHEEL")
         contents = [
-            Content.of(name, _own_platform(archive.read(name)) if name == info else archive.read(name))
+            Content.of(
+                name, _own_platform(archive.read(name)) if name == info else archive.read(name)
+            )
             for name in archive.namelist()
             if name != f"{folder}/RECORD"
         ]

@@ -76,6 +76,24 @@ def slope(offset: Int, axis: Axis) -> int | None:
     return step
 
 
+def local_slope(offset: Int, axis: Axis) -> int | None:
+    """The step of ``offset`` for most steps of ``axis``: its last digit moves, no higher one."""
+    step = 0
+    for monomial, coefficient in offset.terms:
+        touching = [atom for atom in monomial if axis in Int.of(atom).leaves()]
+        if not touching:
+            continue
+        atom = touching[0]
+        if len(monomial) > 1:
+            if not all(isinstance(a, Quotient) and a.num.atom is axis for a in touching):
+                return None
+        elif atom is axis or (isinstance(atom, Remainder) and atom.num.atom is axis):
+            step += coefficient
+        elif not isinstance(atom, Quotient) or atom.num.atom is not axis:
+            return None
+    return step
+
+
 def digit_count(offset: Int) -> int:
     """How many divisions computing the offset takes."""
     count = 0

@@ -90,8 +90,6 @@ C_MONOIDS: Mapping[str, CMonoid] = {
         ),
         combine=("top", "a + b"),
         finalise=("{0} + aot_log_{dtype}({1})",),
-        passes=TwoPass(
-            "max", "{0}", "{0} == {1} ? 1 : aot_exp_{dtype}({0} - {1})", ("{1}", "{2}")
-        ),
+        passes=TwoPass("max", "{0}", "{0} == {1} ? 1 : aot_exp_{dtype}({0} - {1})", ("{1}", "{2}")),
     ),
 }

@@ -69,7 +69,7 @@ def evaluate(
 
 def round_bfloat16(array: Array) -> Array:
     """float32 numbers rounded to the nearest bfloat16, ties to even, still as float32."""
-    bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
+    bits = np.asarray(array, np.float32, order="C").view(np.uint32)
     rounded = (bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) & np.uint32(0xFFFF0000)
     return np.where(np.isnan(array), np.float32(np.nan), rounded.view(np.float32))
 

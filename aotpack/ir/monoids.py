@@ -125,50 +125,24 @@ def _simple(
 
 
 def _simple_monoids() -> list[Monoid]:
-    numbers = ("float", "int", "uint")
-    integers = ("int", "uint")
+    numbers, integers = ("float", "int", "uint"), ("int", "uint")
     extremum = "tl.{0}(a, b, propagate_nan=tl.PropagateNan.ALL)".format
+    blocks = {  # tl.max and tl.min lose NaN, so floats go by pairs
+        "sum": dict.fromkeys(numbers, "tl.sum({0}, {axis})"),
+        "max": dict.fromkeys(integers, "tl.max({0}, {axis})"),
+        "min": dict.fromkeys(integers, "tl.min({0}, {axis})"),
+        "any": {"bool": "(tl.max({0}.to(tl.int32), {axis}) != 0)"},
+        "all": {"bool": "(tl.min({0}.to(tl.int32), {axis}) != 0)"},
+        "xor_sum": dict.fromkeys(integers, "tl.xor_sum({0}, {axis})"),
+    }
     return [
-        _simple("sum", 0, np.add, "a + b", dict.fromkeys(numbers, "tl.sum({0}, {axis})")),
+        _simple("sum", 0, np.add, "a + b", blocks["sum"]),
         _simple("prod", 1, np.multiply, "a * b", {}),
-        _simple(
-            "max",
-            "low",
-            np.maximum,
-            extremum("maximum"),
-            dict.fromkeys(integers, "tl.max({0}, {axis})"),
-        ),
-        _simple(
-            "min",
-            "high",
-            np.minimum,
-            extremum("minimum"),
-            dict.fromkeys(integers, "tl.min({0}, {axis})"),
-        ),
-        _simple(
-            "any",
-            False,
-            np.logical_or,
-            "a | b",
-            {"bool": "(tl.max({0}.to(tl.int32), {axis}) != 0)"},
-            ("bool",),
-        ),
-        _simple(
-            "all",
-            True,
-            np.logical_and,
-            "a & b",
-            {"bool": "(tl.min({0}.to(tl.int32), {axis}) != 0)"},
-            ("bool",),
-        ),
-        _simple(
-            "xor_sum",
-            0,
-            np.bitwise_xor,
-            "a ^ b",
-            dict.fromkeys(integers, "tl.xor_sum({0}, {axis})"),
-            integers,
-        ),
+        _simple("max", "low", np.maximum, extremum("maximum"), blocks["max"]),
+        _simple("min", "high", np.minimum, extremum("minimum"), blocks["min"]),
+        _simple("any", False, np.logical_or, "a | b", blocks["any"], ("bool",)),
+        _simple("all", True, np.logical_and, "a & b", blocks["all"], ("bool",)),
+        _simple("xor_sum", 0, np.bitwise_xor, "a ^ b", blocks["xor_sum"], integers),
     ]
 
 
@@ -247,26 +221,29 @@ def _combine_logsumexp(a: States, b: States) -> States:
     return top, total.astype(top.dtype)
 
 
-def _logsumexp() -> Monoid:
-    """``log(sum(exp))`` without overflow: the states are the maximum and the sum relative to it."""
+def _exponential_sum(name: str) -> Monoid:
+    """The maximum and the sum of exponentials of distances from it, in one walk, without overflow.
+
+    "softmax" gives both, "logsumexp" the logarithm of the sum of exponentials itself.
+    """
+    is_pair = name == "softmax"
     return Monoid(
-        name="logsumexp",
+        name=name,
         states=(None, None),
-        results=(None,),
+        results=(None, None) if is_pair else (None,),
         identity=("low", 0),
         lift=lambda element, index: (element, np.ones_like(element)),
         combine=_combine_logsumexp,
-        finalise=lambda states: (states[0] + np.log(states[1]),),
+        finalise=lambda s: s if is_pair else (s[0] + np.log(s[1]),),
         lift_triton=("{0}", "tl.where({0} == {0}, 1.0, {0})"),
         combine_triton=_source(
-            "logsumexp",
+            name,
             "a0, a1, b0, b1",
             "top = tl.maximum(a0, b0, propagate_nan=tl.PropagateNan.ALL)",
-            "a = a1 * tl.where(a0 == top, 1.0, tl.exp(a0 - top))",
-            "b = b1 * tl.where(b0 == top, 1.0, tl.exp(b0 - top))",
-            "return top, a + b",
+            "shrink = tl.exp(tl.where(a0 == b0, 0.0, -tl.abs(a0 - b0)))",
+            "return top, tl.where(a0 > b0, a1 + b1 * shrink, a1 * shrink + b1)",
         ),
-        finalise_triton=("{0} + libdevice.log({1})",),
+        finalise_triton=("{0}", "{1}") if is_pair else ("{0} + libdevice.log({1})",),
         kinds=("float",),
     )
 
@@ -280,6 +257,7 @@ MONOIDS: dict[str, Monoid] = {
         _indexed("cummax", largest=True, latest=True, with_value=True),
         _indexed("cummin", largest=False, latest=True, with_value=True),
         _welford(),
-        _logsumexp(),
+        _exponential_sum("softmax"),
+        _exponential_sum("logsumexp"),
     ]
 }

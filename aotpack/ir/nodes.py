@@ -2,7 +2,7 @@
 
     program   = inputs weights operation* outputs
     operation = Pointwise(target, axes, value, index)        # target[index] = value, for all axes
-              | Reduction(targets, axes, inner, kind, args)  # targets[axes] = kind of args over inner
+              | Reduction(targets, axes, inner, kind, args)  # targets[axes] = kind over inner
               | Scan(targets, axes, along, kind, args)       # targets[axes] = kind up to along
               | Matmul(target, batch, m, n, k, lhs, rhs)     # target[batch, m, n] = sum of products
               | Attention(target, ..., query, key, value...) # target[b, h, i, e], softmax over j
@@ -249,6 +249,19 @@ def targets(operation: Operation) -> tuple[str, ...]:
     if isinstance(operation, (Reduction, Scan)):
         return operation.targets
     return (operation.target,)
+
+
+def all_axes(operation: Operation) -> tuple[Axis, ...]:
+    """Every axis of an operation: those of its result, then the inner ones."""
+    match operation:
+        case Reduction():
+            return (*operation.axes, *operation.inner)
+        case Matmul():
+            return (*operation.axes, operation.k)
+        case Attention():
+            return (*operation.axes, operation.j, operation.d)
+        case _:
+            return operation.axes
 
 
 def values(operation: Operation) -> tuple[Value, ...]:

@@ -102,113 +102,71 @@ _REST = f"{{0}} % {_DIVISOR}"
 _OPPOSITE = f"(({_REST} != 0) & (({{0}} < 0) != ({{1}} < 0)))"
 
 
+def _same(
+    name: str, arity: int, texts: Mapping[str, str], meaning: Reference, ulp: float = 0
+) -> OpInfo:
+    return OpInfo(name, arity, "same", texts, meaning, ulp)
+
+
 def _divisions() -> list[OpInfo]:
-    borrow = _FLOAT_BELOW.replace("{2}", _FMOD)
-    floor_divide = (
-        f"tl.where({{1}} == 0.0, {{0}} / {{1}}, libdevice.rint(({{0}} - {_FMOD}) / {{1}})"
-        f" - {borrow}.to({{type}}))"
-    )
+    divide = {"float32": "tl.div_rn({0}, {1})", "float64": "{0} / {1}"}
+    invert = {"float32": "tl.div_rn(1.0, {0})", "float64": "1.0 / {0}"}
+    fast_divide, fast_invert = {"float32": "{0} / {1}"}, {"float32": "1.0 / {0}"}
     return [
-        OpInfo(
-            "div",
-            2,
-            "same",
-            {"float32": "tl.div_rn({0}, {1})", "float64": "{0} / {1}"},
-            reference.div,
-            0.5,
-            {"float32": "{0} / {1}"},
-        ),
-        OpInfo(
-            "reciprocal",
-            1,
-            "same",
-            {"float32": "tl.div_rn(1.0, {0})", "float64": "1.0 / {0}"},
-            reference.reciprocal,
-            0.5,
-            {"float32": "1.0 / {0}"},
-        ),
-        OpInfo(
-            "floordiv",
-            2,
-            "same",
-            {
-                "float": floor_divide,
-                "int": f"{{0}} // {_DIVISOR} - {_OPPOSITE}.to({{type}})",
-                "uint": f"{{0}} // {_DIVISOR}",
-            },
-            reference.floordiv,
-            1,
-        ),
-        OpInfo(
-            "truncdiv",
-            2,
-            "same",
-            {
-                "float32": "libdevice.trunc(tl.div_rn({0}, {1}))",
-                "float64": "libdevice.trunc({0} / {1})",
-                **_on(_INTEGERS, f"{{0}} // {_DIVISOR}"),
-            },
-            reference.truncdiv,
-        ),
-        OpInfo(
-            "remainder",
-            2,
-            "same",
-            {
-                "float": f"tl.where({borrow}, {_FMOD} + {{1}}, {_FMOD})",
-                "int": f"{_REST} + tl.where({_OPPOSITE}, {{1}}, 0)",
-                "uint": _REST,
-            },
-            reference.remainder,
-            0.5,
-        ),
-        OpInfo("fmod", 2, "same", {"float": _FMOD, **_on(_INTEGERS, _REST)}, reference.fmod),
+        OpInfo("div", 2, "same", divide, reference.div, 0.5, fast_divide),
+        OpInfo("reciprocal", 1, "same", invert, reference.reciprocal, 0.5, fast_invert),
+        *_whole_divisions(),
+    ]
+
+
+def _whole_divisions() -> list[OpInfo]:
+    whole = f"{{0}} // {_DIVISOR}"
+    borrow = _FLOAT_BELOW.replace("{2}", _FMOD)
+    floored = f"libdevice.rint(({{0}} - {_FMOD}) / {{1}}) - {borrow}.to({{type}})"
+    floordiv = {
+        "float": f"tl.where({{1}} == 0.0, {{0}} / {{1}}, {floored})",
+        "int": f"{whole} - {_OPPOSITE}.to({{type}})",
+        "uint": whole,
+    }
+    truncdiv = {
+        "float32": "libdevice.trunc(tl.div_rn({0}, {1}))",
+        "float64": "libdevice.trunc({0} / {1})",
+        **_on(_INTEGERS, whole),
+    }
+    remainder = {
+        "float": f"tl.where({borrow}, {_FMOD} + {{1}}, {_FMOD})",
+        "int": f"{_REST} + tl.where({_OPPOSITE}, {{1}}, 0)",
+        "uint": _REST,
+    }
+    fmod = {"float": _FMOD, **_on(_INTEGERS, _REST)}
+    return [
+        _same("floordiv", 2, floordiv, reference.floordiv, 1),
+        _same("truncdiv", 2, truncdiv, reference.truncdiv),
+        _same("remainder", 2, remainder, reference.remainder, 0.5),
+        _same("fmod", 2, fmod, reference.fmod),
     ]
 
 
 def _selections() -> list[OpInfo]:
     extremum = "tl.{name}({{0}}, {{1}}, propagate_nan=tl.PropagateNan.ALL)"
-    minimum, maximum = extremum.format(name="minimum"), extremum.format(name="maximum")
+    minimum = {**_on(_NUMBERS, extremum.format(name="minimum")), "bool": "{0} & {1}"}
+    maximum = {**_on(_NUMBERS, extremum.format(name="maximum")), "bool": "{0} | {1}"}
+    relu = {
+        "float": "tl.maximum({0}, 0.0, propagate_nan=tl.PropagateNan.ALL)",
+        "int": "tl.maximum({0}, 0)",
+        "uint": "{0}",
+    }
+    sign = {
+        "float": "({0} > 0.0).to({type}) - ({0} < 0.0).to({type})",
+        "int": "({0} > 0).to({type}) - ({0} < 0).to({type})",
+        "uint": "({0} > 0).to({type})",
+    }
     return [
-        OpInfo(
-            "minimum",
-            2,
-            "same",
-            {**_on(_NUMBERS, minimum), "bool": "{0} & {1}"},
-            reference.minimum,
-            commutative=True,
-        ),
-        OpInfo(
-            "maximum",
-            2,
-            "same",
-            {**_on(_NUMBERS, maximum), "bool": "{0} | {1}"},
-            reference.maximum,
-            commutative=True,
-        ),
-        OpInfo(
-            "relu",
-            1,
-            "same",
-            {
-                "float": "tl.maximum({0}, 0.0, propagate_nan=tl.PropagateNan.ALL)",
-                "int": "tl.maximum({0}, 0)",
-                "uint": "{0}",
-            },
-            reference.relu,
-        ),
-        OpInfo("where", 3, "same", _on(_ALL, "tl.where({0}, {1}, {2})"), reference.where),
-        OpInfo(
-            "sign",
-            1,
-            "same",
-            {
-                "float": "({0} > 0.0).to({type}) - ({0} < 0.0).to({type})",
-                "int": "({0} > 0).to({type}) - ({0} < 0).to({type})",
-                "uint": "({0} > 0).to({type})",
-            },
-            reference.sign,
-        ),
+        OpInfo("minimum", 2, "same", minimum, reference.minimum, commutative=True),
+        OpInfo("maximum", 2, "same", maximum, reference.maximum, commutative=True),
+        _same("relu", 1, relu, reference.relu),
+        _same("where", 3, _on(_ALL, "tl.where({0}, {1}, {2})"), reference.where),
+        _same("sign", 1, sign, reference.sign),
         OpInfo("cast", 1, "given", _on(_ALL, "{0}.to({type})"), reference.identity),
     ]
 
@@ -283,63 +241,62 @@ def _rounding() -> list[OpInfo]:
     ]
 
 
-def _predicates() -> list[OpInfo]:
+def _predicate(
+    name: str,
+    arity: int,
+    texts: Mapping[str, str],
+    meaning: Reference,
+    *,
+    commutative: bool = False,
+) -> OpInfo:
+    return OpInfo(name, arity, "bool", texts, meaning, commutative=commutative)
+
+
+def _comparisons() -> list[OpInfo]:
     symbols = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-    comparisons = [
-        OpInfo(
+    return [
+        _predicate(
             name,
             2,
-            "bool",
             _on(_ALL, f"{{0}} {symbol} {{1}}"),
             reference.COMPARISONS[name],
             commutative=name in ("eq", "ne"),
         )
         for name, symbol in symbols.items()
     ]
-    logical = [
-        OpInfo(
+
+
+def _logic() -> list[OpInfo]:
+    binary = [
+        _predicate(
             f"logical_{name}",
             2,
-            "bool",
-            {
-                **_on(_NUMBERS, f"({{0}} != 0) {symbol} ({{1}} != 0)"),
-                "bool": f"{{0}} {symbol} {{1}}",
-            },
+            {**_on(_NUMBERS, f"({{0}} != 0) {sign} ({{1}} != 0)"), "bool": f"{{0}} {sign} {{1}}"},
             meaning,
             commutative=True,
         )
-        for name, symbol, meaning in (
+        for name, sign, meaning in (
             ("and", "&", reference.logical_and),
             ("or", "|", reference.logical_or),
             ("xor", "^", reference.logical_xor),
         )
     ]
-    return (
-        comparisons
-        + logical
-        + [
-            OpInfo(
-                "logical_not",
-                1,
-                "bool",
-                {**_on(_NUMBERS, "{0} == 0"), "bool": "~{0}"},
-                reference.logical_not,
-            ),
-            OpInfo("isnan", 1, "bool", {"float": "{0} != {0}"}, reference.isnan),
-            OpInfo("isinf", 1, "bool", {"float": 'tl.abs({0}) == float("inf")'}, reference.isinf),
-            OpInfo(
-                "signbit",
-                1,
-                "bool",
-                {
-                    "float32": "{0}.to(tl.int32, bitcast=True) < 0",
-                    "float64": "{0}.to(tl.int64, bitcast=True) < 0",
-                    **_on(_INTEGERS, "{0} < 0"),
-                },
-                reference.signbit,
-            ),
-        ]
-    )
+    negation = {**_on(_NUMBERS, "{0} == 0"), "bool": "~{0}"}
+    return [*binary, _predicate("logical_not", 1, negation, reference.logical_not)]
+
+
+def _classifications() -> list[OpInfo]:
+    signbit = {
+        "float32": "{0}.to(tl.int32, bitcast=True) < 0",
+        "float64": "{0}.to(tl.int64, bitcast=True) < 0",
+        **_on(_INTEGERS, "{0} < 0"),
+    }
+    infinite = {"float": 'tl.abs({0}) == float("inf")'}
+    return [
+        _predicate("isnan", 1, {"float": "{0} != {0}"}, reference.isnan),
+        _predicate("isinf", 1, infinite, reference.isinf),
+        _predicate("signbit", 1, signbit, reference.signbit),
+    ]
 
 
 def _bitwise() -> list[OpInfo]:
@@ -383,5 +340,14 @@ def _bitwise() -> list[OpInfo]:
 
 OPS: dict[str, OpInfo] = {
     info.name: info
-    for info in _arithmetic() + _transcendental() + _rounding() + _predicates() + _bitwise()
+    for group in (
+        _arithmetic(),
+        _transcendental(),
+        _rounding(),
+        _comparisons(),
+        _logic(),
+        _classifications(),
+        _bitwise(),
+    )
+    for info in group
 }

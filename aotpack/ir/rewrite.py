@@ -59,10 +59,12 @@ class Rewriter:
             case Const():
                 return value
             case IndexValue():
-                return IndexValue(self.index(value.index), value.dtype)
+                index = self.index(value.index)
+                if index.constant is not None:
+                    return Const(index.constant, value.dtype)
+                return IndexValue(index, value.dtype)
             case Load():
-                index = tuple(self.index(part) for part in value.index)
-                moved = Load(value.buffer, index, value.dtype)
+                moved = Load(value.buffer, tuple(map(self.index, value.index)), value.dtype)
                 new = self._load(moved) if self._load else None
                 return moved if new is None else new
             case Apply():

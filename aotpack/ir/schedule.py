@@ -4,7 +4,7 @@ A Schedule is a list of kernels in launch order. A kernel has a few axes of its 
 operation is bound to them: its axes are expressions in the kernel's axes (C:A9).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from aotpack.ir.integers import Axis, Int
@@ -33,6 +33,20 @@ class PointwiseTile:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaneTile:
+    """Blocks of ``y`` by ``x`` points of a kernel seen as lines of ``width`` points (C:C1).
+
+    An access along either side reads whole cache lines.
+    """
+
+    width: Int
+    y: int
+    x: int
+    num_warps: int
+    num_stages: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class ReductionTile:
     """``x`` rows by ``r`` columns a block; ``persistent`` when ``r`` covers a row (C:B16)."""
 
@@ -45,36 +59,37 @@ class ReductionTile:
 
 @dataclass(frozen=True, slots=True)
 class MatmulTile:
-    """Output tiles of m x n, k a step; ``group`` tile rows share their columns in L2."""
+    """Output tiles of m x n, k a step; ``precision`` is how float32 factors are multiplied."""
 
     m: int
     n: int
     k: int
-    group: int
     num_warps: int
     num_stages: int
+    precision: str = "ieee"
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionTile:
-    """``i`` queries a program, ``j`` keys a step."""
+    """``i`` queries a program, ``j`` keys a step; ``precision`` as for matmul."""
 
     i: int
     j: int
     num_warps: int
     num_stages: int
+    precision: str = "ieee"
 
 
 @dataclass(frozen=True, slots=True)
 class HostTile:
-    """A kernel as loops over host memory; ``along`` is the inner loop of a reduction: "r" or "x"."""
+    """Loops over host memory; ``along`` is the inner loop of a reduction: "r" or "x"."""
 
     along: str = "r"
     num_warps: int = 1
     num_stages: int = 1
 
 
-Tile: TypeAlias = PointwiseTile | ReductionTile | MatmulTile | AttentionTile | HostTile
+Tile: TypeAlias = PointwiseTile | PlaneTile | ReductionTile | MatmulTile | AttentionTile | HostTile
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +128,22 @@ class Kernel:
         """The template operation this kernel is built around, if any."""
         first = self.members[0].operation
         return first if isinstance(first, (Matmul, Attention)) else None
+
+
+def in_lines(kernel: Kernel, width: Int) -> Kernel:
+    """A pointwise kernel over (y, x): line and place in the line, instead of the flat position."""
+    (flat,) = kernel.axes
+    y, x = Axis("y", flat.extent // width), Axis("x", width)
+    position = {flat: Int.of(y) * width + Int.of(x)}
+    members = tuple(
+        Member(
+            member.operation,
+            tuple((axis, value.substitute(position)) for axis, value in member.binding),
+            outer=False,
+        )
+        for member in kernel.members
+    )
+    return replace(kernel, axes=(y, x), members=members)
 
 
 @dataclass(frozen=True, slots=True)

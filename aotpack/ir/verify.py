@@ -23,6 +23,7 @@ from aotpack.ir.nodes import (
     Reduction,
     Scan,
     Value,
+    all_axes,
     children,
     loads,
     targets,
@@ -111,7 +112,7 @@ def check_axis_names(program: Program) -> None:
     """The axes of an operation differ in name from each other and from the sizes."""
     for position, operation in enumerate(program.operations):
         taken = [size.name for size in program.sizes]
-        for axis in _all_axes(operation):
+        for axis in all_axes(operation):
             if axis.name in taken:
                 message = f"the name {axis.name} stands for two things"
                 raise InvalidProgram(program, position, message)
@@ -124,7 +125,7 @@ def check_axes_used(program: Program) -> None:
         for value, axes in _places(operation):
             for integer in _integers(value):
                 _check_leaves(program, position, integer, axes)
-        for axis in _all_axes(operation):
+        for axis in all_axes(operation):
             _check_leaves(program, position, axis.extent, ())
         if isinstance(operation, Pointwise):
             for integer in operation.index:
@@ -238,18 +239,6 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
 # --- what the checks walk over -----------------------------------------------------------------
 
 
-def _all_axes(operation: Operation) -> tuple[Axis, ...]:
-    match operation:
-        case Reduction():
-            return (*operation.axes, *operation.inner)
-        case Matmul():
-            return (*operation.axes, operation.k)
-        case Attention():
-            return (*operation.axes, operation.j, operation.d)
-        case _:
-            return operation.axes
-
-
 def _places(operation: Operation) -> Iterator[tuple[Value, tuple[Axis, ...]]]:
     """Each value of the operation with the axes it may use."""
     match operation:
@@ -266,7 +255,7 @@ def _places(operation: Operation) -> Iterator[tuple[Value, tuple[Axis, ...]]]:
                     yield slot, (*outer, operation.i, operation.j)
         case _:
             for value in values(operation):
-                yield value, _all_axes(operation)
+                yield value, all_axes(operation)
 
 
 def _integers(value: Value) -> Iterator[Int]:

@@ -74,9 +74,7 @@ def _is_product(c: Context, input: Ref, weight: Ref, geometry: Geometry) -> bool
     return fits and not geometry.transposed and not depthwise
 
 
-def _as_product(
-    c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry
-) -> None:
+def _as_product(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry) -> None:
     """A product for each group, rows for items and output positions, and where its parts go."""
     batched = c.rank(input) == c.rank(weight)
     result = c.shape(c.result())

@@ -35,7 +35,7 @@ def cast(builder: Any, source: Any, target: Any, *_: Any) -> Any:
     if before == tl.bfloat16:
         source = TensorHandle(widen(source.data), tl.float32)
     if after != tl.bfloat16:
-        return source if after == source.dtype else _own_cast(builder, source, target)
+        return _own_cast(builder, source, target)
     if source.dtype != tl.float32:
         source = TensorHandle(source.data.astype(np.float32), tl.float32)
     return TensorHandle(rounded(source.data), tl.bfloat16)

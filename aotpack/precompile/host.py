@@ -50,9 +50,7 @@ def host_build(arch: str | None) -> HostBuild:
     machine = platform.machine()
     accepted = _FAMILIES.get(machine)
     if accepted is None:
-        raise UsageError(
-            f"target cpu: this machine is {machine}; accepted: {', '.join(_FAMILIES)}"
-        )
+        raise UsageError(f"target cpu: this machine is {machine}; accepted: {', '.join(_FAMILIES)}")
     chosen = arch or accepted[0]
     if chosen not in accepted:
         raise UsageError(
@@ -138,9 +136,7 @@ def _repeat(text: str, command: list[str]) -> str:
 
 
 def _version(command: list[str]) -> str:
-    answer = subprocess.run(
-        [*command, "--version"], capture_output=True, text=True, check=False
-    )
+    answer = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
     lines = answer.stdout.splitlines()
     if answer.returncode or not lines:
         raise CompileError(

@@ -9,7 +9,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from aotpack.target import INTERPRETER, Target
 
 PLAN_ARCH = 80  # variants are chosen as for the oldest target
 _ALIGNMENT = 256
+_PRECISIONS = ("tf32", "tf32x3", "bf16x6", "ieee")  # all are computed exactly here
 _ONE_AT_A_TIME = threading.RLock()  # a launch changes triton.language for its duration
 
 
@@ -226,13 +227,14 @@ def _interpreted_language(function: Callable[..., None]) -> Iterator[None]:
             scope.set_attr(place, "reduce", reduce)
             scope.set_attr(place, "associative_scan", associative_scan)
         scope.set_attr(tl.tensor, "__index__", lambda tensor: int(tensor.handle.data.item()))
-        scope.set_attr(triton_interpreter.interpreter_builder, "create_dot", _widened_dot)
+        builder = triton_interpreter.interpreter_builder
+        options = replace(builder.options, allowed_dot_input_precisions=_PRECISIONS)
+        scope.set_attr(builder, "options", options)
+        scope.set_attr(builder, "create_splat", _splat)
         yield
 
 
-def _widened_dot(a: Any, b: Any, *rest: Any) -> Any:
-    """A product of blocks. Triton's interpreter keeps bfloat16 as bits and would multiply these."""
-    builder = triton_interpreter.interpreter_builder
-    if a.dtype.scalar == tl.bfloat16:
-        a, b = builder.cast_impl(a, tl.float32), builder.cast_impl(b, tl.float32)
-    return triton_interpreter.InterpreterBuilder.create_dot(builder, a, b, *rest)
+def _splat(kind: Any, value: Any) -> Any:
+    """A block of one number. Triton's interpreter would make a comparison's result an integer."""
+    block = np.full(kind.shape, value.data.reshape(-1)[0], value.data.dtype)
+    return triton_interpreter.TensorHandle(block, value.dtype.scalar)

@@ -72,10 +72,13 @@ class HostLibdevice:
 def _apply(name: str, args: tuple[Any, ...]) -> Any:
     tensors = [interpreter_semantic.to_tensor(arg) for arg in args]
     blocks = [tensor.handle.data for tensor in tensors]
+    function = _PREDICATES.get(name) or _FUNCTIONS[name]
+    result = np.asarray(function(*blocks))
+    if not any(tensor.type.is_block() for tensor in tensors):
+        result = result.reshape(())  # the interpreter keeps some scalars as blocks of one
     if name in _PREDICATES:
-        return make_tensor(_PREDICATES[name](*blocks), tl.int1)
-    dtype = tensors[0].dtype
-    return make_tensor(np.asarray(_FUNCTIONS[name](*blocks)).astype(blocks[0].dtype), dtype)
+        return make_tensor(result, tl.int1)
+    return make_tensor(result.astype(blocks[0].dtype), tensors[0].dtype)
 
 
 def make_tensor(block: Block, dtype: Any) -> Any:

@@ -45,7 +45,7 @@ def precompile(
         Request.of(kernel, target)
         for target in native
         for kernel in texts
-        if kernel.arches[0] <= target.arch <= kernel.arches[1]
+        if kernel.is_for(target.arch)
     ]
     compilers = dict(compiler_versions()) if native else {}
     cache = KernelCache(knobs.cache)

@@ -6,6 +6,8 @@
 import os
 import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 import triton
@@ -66,10 +68,18 @@ def answer(line: str) -> str:
 def serve() -> None:
     """Answer requests until standard input ends; the compiler's own prints go to standard error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
         print(answer(line), file=replies, flush=True)
+
+
+def _end_with(parent: int) -> None:
+    """End this process and the assembler it may wait for once the build that started it is gone."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.killpg(0, signal.SIGKILL)
 
 
 def repeat(file: Path) -> None:

@@ -12,14 +12,13 @@ __all__ = ["render"]
 def render(scheduled: Scheduled, targets: tuple[Target, ...]) -> Rendered:
     """Render the variants that some target can pick."""
     schedule = scheduled.schedule
-    launches = render_kernels(schedule, targets)
-    kernels = {choice.source.name: choice.source for choices in launches for choice in choices}
+    kernels, launches = render_kernels(schedule, targets)
     return Rendered(
         scheduled.signature,
         scheduled.weights,
         scheduled.golden,
-        tuple(kernels.values()),
+        kernels,
         render_wrapper(scheduled.signature, schedule, launches, targets),
         peak_bytes(schedule),
-        host_file(f"{scheduled.signature.name} {scheduled.signature.version}", kernels.values()),
+        host_file(f"{scheduled.signature.name} {scheduled.signature.version}", kernels),
     )

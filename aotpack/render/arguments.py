@@ -1,4 +1,4 @@
-"""Kernel parameters: readable pointer names that do not depend on where in the model a kernel is."""
+"""Kernel parameters: readable pointer names that do not depend on a kernel's place in the model."""
 
 import re
 
@@ -66,5 +66,5 @@ class Arguments:
 def _role(buffer: str, program: Program) -> str:
     """``encoder.layer.3.output.dense.weight`` -> ``weight``; ``layer_norm_7`` -> ``layer_norm``."""
     last = buffer.split(".")[-1] if buffer in program.weights else buffer
-    role = re.sub(r"(_\d+)+$", "", re.sub(r"\W", "_", last)).strip("_")
+    role = re.sub(r"_\d+(?=_|$)", "", re.sub(r"\W", "_", last)).strip("_")
     return role if role and not role[0].isdigit() else "in"

@@ -23,9 +23,17 @@ class CDialect:
         """The text of the C table; the functions are quick enough for either precision."""
         return c_text(op, args, operand, result)
 
-    def cast(self, text: str, source: DType | None, target: DType) -> str:
+    def cast(self, text: str, source: DType, target: DType) -> str:
         """A cast, or a conversion function for 16-bit floats."""
         return c_cast(text, source, target)
+
+    def index_value(self, text: str, dtype: DType) -> str:
+        """A cast."""
+        return c_cast(f"({text})", None, dtype)
+
+    def fill(self, shape: str, text: str, dtype: DType) -> str:
+        """A cast: a tile is one element."""
+        return c_cast(text, DType.FLOAT32, dtype)
 
     def declare(self, name: str, text: str, dtype: DType | None) -> str:
         """A constant; indices are 64 bits wide."""

@@ -45,9 +45,7 @@ def pointwise_code(nest: Nest, shop: Workshop) -> HostCode:
     length = shop.emitter.index(digit.extent)
     rest = "last" if len(nest.x) == 1 else f"aot_min({length}, start + last - run)"
     run.append(f"const int64_t stop = {rest};")
-    loop = open_loop(
-        run, frozenset((digit,)), digit.name, "stop", start="start", is_vector=True
-    )
+    loop = open_loop(run, frozenset((digit,)), digit.name, "stop", start="start", is_vector=True)
     shop.emitter.region = loop
     loop.items += stores(nest.kernel.members, nest, shop)
     run.close()

@@ -103,9 +103,7 @@ def _store(
     return walk_of(nest, shop, "v" if names[columns.column].startswith("v") else "s", columns, "")
 
 
-def _pack(
-    shop: Workshop, anchor: Matmul, side: Side, strides: Strides
-) -> tuple[Walk, bool]:
+def _pack(shop: Workshop, anchor: Matmul, side: Side, strides: Strides) -> tuple[Walk, bool]:
     """How the packed factor is read, and whether along the depth first."""
     parts = split(side.axis, indices((side.value,)))
     names = _names(anchor, {anchor.k: "k"}, parts, "v")

@@ -1,6 +1,6 @@
 """A kernel's flat axes as nests of loops: the digits that its accesses use become axes of their own.
 
-    for x < b*s*h: y[x] = a[x // h % s, x % h]     ->     for x0, x1, x2: y = a[x1, x2]
+for x < b*s*h: y[x] = a[x // h % s, x % h]     ->     for x0, x1, x2: y = a[x1, x2]
 """
 
 from collections import Counter

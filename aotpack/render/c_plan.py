@@ -106,7 +106,12 @@ def _keep(walks: list[Walk], shop: Workshop, inner: frozenset[Axis]) -> None:
 
 def _roots(walk: Walk, shop: Workshop) -> list[Value]:
     members = [*walk.reductions, *walk.seconds, *walk.stored]
-    return [value for m in members if not isinstance(m.operation, Scan) for value in member_values(m, shop)]
+    return [
+        value
+        for m in members
+        if not isinstance(m.operation, Scan)
+        for value in member_values(m, shop)
+    ]
 
 
 def _reached(roots: list[Value], shop: Workshop, kept: frozenset[Value]) -> dict[Value, None]:

@@ -27,7 +27,7 @@ class Split:
         """The substitution."""
         if self.row is None or self.width is None:
             return {self.axis: Int.of(self.column)}
-        return {self.axis: Int.of(self.row) * self.width + self.column}
+        return {self.axis: Int.of(self.row) * self.width + Int.of(self.column)}
 
     @property
     def axes(self) -> tuple[Axis, ...]:

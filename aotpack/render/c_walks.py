@@ -9,7 +9,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import Reduction, Scan, Value, targets
 from aotpack.ir.schedule import Member
-from aotpack.render.c_loops import HostCode, HostFunction, SHARE, cost, decode, parallel, stores
+from aotpack.render.c_loops import SHARE, HostCode, HostFunction, cost, decode, parallel, stores
 from aotpack.render.c_nest import Nest
 from aotpack.render.c_plan import Plan, Walk, plan_walks
 from aotpack.render.c_reductions import Accumulator, fill, lane_count, two_pass
@@ -122,9 +122,7 @@ class Walker:
         region: Region = self.item
         outer = r if self.is_columns else r[:-1]
         for digit in outer:
-            region = open_loop(
-                region, frozenset((digit,)), digit.name, emitter.index(digit.extent)
-            )
+            region = open_loop(region, frozenset((digit,)), digit.name, emitter.index(digit.extent))
         if self.is_columns:
             loop = self._open_lanes(region)
         else:
@@ -182,7 +180,10 @@ class Walker:
         assert isinstance(operation, Reduction)
         passes = two_pass(operation.kind)
         assert passes is not None
-        element, middle = self._element(member), self._row_value(self.middles[targets(operation)[0]])
+        element, middle = (
+            self._element(member),
+            self._row_value(self.middles[targets(operation)[0]]),
+        )
         text = fill(passes.second, accumulator.dtype, element, middle)
         return accumulator.add(self.lane, f"({text})", self._position())
 
@@ -271,7 +272,9 @@ class Walker:
 
     def _place(self, name: str) -> str:
         position = self._position()
-        return f"{name}[{position} * {COLUMNS} + lane]" if self.is_columns else f"{name}[{position}]"
+        return (
+            f"{name}[{position} * {COLUMNS} + lane]" if self.is_columns else f"{name}[{position}]"
+        )
 
     def _keep_rows(self, walk: Walk, loop: Loop) -> None:
         for value in walk.kept:
@@ -289,7 +292,9 @@ class Walker:
         setup: list[str] = []
         total = "0"
         for name, dtype in self.buffers:
-            setup.append(f"{C_TYPES[dtype]} *const {name} = ({C_TYPES[dtype]} *)(scratch + {total});")
+            setup.append(
+                f"{C_TYPES[dtype]} *const {name} = ({C_TYPES[dtype]} *)(scratch + {total});"
+            )
             size = f"(size_t)({self.length}) * {self._rows * dtype.itemsize}"
             total = f"{total} + ({size} + 63) / 64 * 64"
         return setup, total.removeprefix("0 + ")

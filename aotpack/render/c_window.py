@@ -1,7 +1,7 @@
 """Guards along an inner loop as bounds of it: what is read inside needs no condition.
 
-    for w: y[w] = x[w + k - 1] if 0 <= w + k - 1 < W else 0
-    ->  low = max(first, 1 - k), high = min(end, W + 1 - k); zeros, a plain copy, zeros
+for w: y[w] = x[w + k - 1] if 0 <= w + k - 1 < W else 0
+->  low = max(first, 1 - k), high = min(end, W + 1 - k); zeros, a plain copy, zeros
 """
 
 from collections.abc import Iterator

@@ -4,22 +4,27 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Side:
+    """One axis of a tile: how long it is in all, its block, and whether accesses need a mask."""
+
+    extent: str
+    block: int
+    masked: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LoopContext:
-    """A pointwise or reduction kernel: definitions of ``x`` and ``r``, then the body."""
+    """A pointwise or reduction kernel: definitions of ``y``, ``x`` and ``r``, then the body."""
 
     name: str
     comments: tuple[str, ...]
     functions: tuple[str, ...]  # source of the combine functions the kernel calls
     parameters: tuple[str, ...]
     index_type: str  # "" or ".to(tl.int64)"
-    x_block: int
-    x_extent: str
-    x_masked: bool
-    x_shape: str  # "", "[:, None]"
-    r_block: int  # 0: no inner axis
-    r_extent: str
-    r_masked: bool
-    r_shape: str  # "", "[None, :]"
+    y: Side | None
+    x: Side  # a block of 0: one row a program
+    r: Side | None
+    is_flat: bool  # the tile has one dimension
     persistent: bool
     lines: tuple[str, ...]
 
@@ -54,6 +59,20 @@ class MatmulContext:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyBlock:
+    """The lines of one step over keys, and the names or texts of what they load."""
+
+    edge: bool  # some of its keys may lie outside, or after a query that must not see them
+    key_lines: tuple[str, ...]
+    key: str
+    value_lines: tuple[str, ...]
+    value: str
+    logits_lines: tuple[str, ...]
+    bias: str
+    mask: str
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionContext:
     """Flash attention forward with load slots for query, key, value, mask and bias."""
 
@@ -62,33 +81,22 @@ class AttentionContext:
     functions: tuple[str, ...]
     parameters: tuple[str, ...]
     index_type: str
+    heads: str  # batch times heads
     batch: tuple[tuple[str, str], ...]
-    i_extent: str
-    j_extent: str
-    i_block: int
-    j_block: int
-    d_block: int
-    e_block: int
-    d_masked: bool
-    e_masked: bool
-    d_extent: str
-    e_extent: str
-    i_masked: bool
-    j_masked: bool
+    i: Side
+    j: Side
+    d: Side
+    e: Side
     causal: bool
-    scale: str  # scale * log2(e)
+    natural: bool  # logits in natural units, for masks and biases; else scaled to powers of two
+    scale: str
+    scale_log2: str
     operand: str
     accumulator: str
     precision: str
     setup: tuple[str, ...]
     query: str
-    key_lines: tuple[str, ...]
-    key: str
-    value_lines: tuple[str, ...]
-    value: str
-    logits_lines: tuple[str, ...]
-    bias: str
-    mask: str
+    blocks: tuple[KeyBlock, ...]
     epilogue: tuple[str, ...]
 
 

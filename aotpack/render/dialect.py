@@ -1,4 +1,4 @@
-"""What differs between the languages kernels are written in: the port that the emitter writes through.
+"""What differs between the languages of kernels: the port that the emitter writes through.
 
 Texts of operands are names or literals; every method gives an expression, or the line it says.
 """
@@ -21,8 +21,14 @@ class Dialect(Protocol):
     ) -> str:
         """An operator of the op table on operands of type ``operand``."""
 
-    def cast(self, text: str, source: DType | None, target: DType) -> str:
-        """An operand of a type (None: an index) in another; a 16-bit float rounds."""
+    def cast(self, text: str, source: DType, target: DType) -> str:
+        """An operand of one type in another; a 16-bit float rounds."""
+
+    def index_value(self, text: str, dtype: DType) -> str:
+        """An index expression as data."""
+
+    def fill(self, shape: str, text: str, dtype: DType) -> str:
+        """A constant of type ``dtype`` as a tile; ``shape`` is all ones."""
 
     def declare(self, name: str, text: str, dtype: DType | None) -> str:
         """The line that gives a value (of type None: an index) its name."""

@@ -1,4 +1,4 @@
-"""Values -> lines of a kernel in some dialect: every distinct value becomes one named temporary, in its outermost region.
+"""Values -> lines of a kernel: each distinct value is one named temporary, as far out as it can be.
 
 Used alike by loop kernels and by the load and store slots of templates (C: section 2.10). Index
 arithmetic, masks and common subexpressions are settled here; templates only place the lines.
@@ -52,8 +52,8 @@ class Emitter:
     """Writes the lines that compute values in a frame, into regions.
 
     ``offset`` gives the element offset of a load; ``resolve`` the value or the name that stands for
-    a load of something the kernel itself made, None for memory. ``fast`` picks the cheaper forms of the
-    op table, right where every result is rounded to 16 bits.
+    a load of something the kernel itself made, None for memory. ``fast`` picks the cheaper forms of
+    the op table, right where every result is rounded to 16 bits.
     """
 
     def __init__(
@@ -99,9 +99,7 @@ class Emitter:
     def _compute(self, value: Value) -> str:
         match value:
             case IndexValue():
-                text = self.index(value.index)
-                operand = text if text.isidentifier() else f"({text})"
-                return self.dialect.cast(operand, None, value.dtype)
+                return self.dialect.index_value(self.index(value.index), value.dtype)
             case Load():
                 return self._load(value)
             case Apply():
@@ -134,17 +132,20 @@ class Emitter:
 
     def operand(self, value: Value, dtype: DType, inner: Axis) -> str:
         """A tile for a matrix product: rounded to ``dtype``, zero past the end of ``inner``."""
-        if isinstance(value, Load) and self._resolve(value) is None:
+        needs = self.needs(value)
+        whole = needs | {axis for axis, _ in self.frame.blocks}
+        if isinstance(value, Load) and self._resolve(value) is None and needs == whole:
             if self.arguments.dtype(value.buffer) is dtype:
-                return self._assign(self._raw_load(value), self.needs(value), dtype)
+                return self._assign(self._raw_load(value), needs, dtype)
             rounded = self.dialect.cast(self.value(value), value.dtype, dtype)
-            return self._assign(rounded, self.needs(value), dtype)
+            return self._assign(rounded, needs, dtype)
         text = self.value(value)
-        needs = self.needs(value) | {axis for axis, _ in self.frame.blocks}
+        if isinstance(value, Const):
+            text = self.dialect.fill(self.frame.shape(frozenset()), text, dtype)
         if inner in self.frame.masks:
             text = self.dialect.where(self.frame.masks[inner], text, "0.0")
-        text = self._broadcast(text, self.needs(value), needs)
-        return self._assign(self.dialect.cast(f"({text})", value.dtype, dtype), needs, dtype)
+        text = self._broadcast(text, needs, whole)
+        return self._assign(self.dialect.cast(f"({text})", value.dtype, dtype), whole, dtype)
 
     def _guarded(self, value: Guarded) -> str:
         condition = self.value(value.condition)
@@ -181,10 +182,11 @@ class Emitter:
             return self.dialect.size(atom.name)
         if isinstance(atom, Indirect):
             return self.dialect.indirect(self.value(atom.value), atom.value.dtype)
-        key = (atom, self._guards)
+        loads = any(isinstance(leaf, Indirect) for leaf in Int.of(atom).leaves())
+        key = (atom, self._guards if loads else ())
         found = self.region.find(key)
         if found is None:
-            needs = self.index_needs(Int.of(atom)) | self._guard_needs
+            needs = self.index_needs(Int.of(atom)) | (self._guard_needs if loads else frozenset())
             home = self.region.home(needs)
             text = self._division(atom) if not isinstance(atom, Extremum) else self._extremum(atom)
             found = home.names[key] = self.fresh("i")

@@ -12,11 +12,13 @@ from aotpack.ir.schedule import (
     HostTile,
     Kernel,
     MatmulTile,
+    PlaneTile,
     PointwiseTile,
     ReductionTile,
     Schedule,
     Tile,
     Variant,
+    in_lines,
 )
 from aotpack.render.attention import attention_context, attention_frame
 from aotpack.render.c_contexts import MatmulContext as HostMatmulContext
@@ -24,7 +26,7 @@ from aotpack.render.c_kernels import HostContext, host_context
 from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
 from aotpack.render.emitter import Frame
 from aotpack.render.environment import render_template
-from aotpack.render.loops import loop_context, loop_frame
+from aotpack.render.loops import LoopTile, loop_context, loop_frame
 from aotpack.render.matmul import matmul_context, output_frame
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
@@ -38,20 +40,20 @@ Context: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A variant a launch may take: when, which source, how many programs, with which arguments."""
+    """A variant a launch may take: when, which kernel, how many programs, with which arguments."""
 
     variant: Variant
-    source: KernelSource
+    kernel: str
     programs: Int
     arguments: tuple[str, ...]  # buffers, then sizes, in the order of the source's parameters
 
 
 def render_kernels(
     schedule: Schedule, targets: tuple[Target, ...]
-) -> tuple[tuple[Choice, ...], ...]:
-    """For each kernel of the schedule, its choices for the given targets."""
+) -> tuple[tuple[KernelSource, ...], tuple[tuple[Choice, ...], ...]]:
+    """All sources, and for each kernel of the schedule its choices for the given targets."""
     known: dict[str, KernelSource] = {}
-    return tuple(
+    choices = tuple(
         tuple(
             _choice(schedule, kernel, variant, known)
             for variant in kernel.variants
@@ -59,6 +61,12 @@ def render_kernels(
         )
         for kernel in schedule.kernels
     )
+    return tuple(known.values()), choices
+
+
+def _also_for(source: KernelSource, arches: tuple[int, int]) -> KernelSource:
+    """The source, for one more range of architectures."""
+    return replace(source, arches=tuple(sorted({*source.arches, arches})))
 
 
 def _choice(
@@ -67,32 +75,35 @@ def _choice(
     tile = variant.tile
     template, context, shop = _context(schedule, kernel, tile)
     text = render_template(template, context)
+    parameters = shop.arguments.parameters()
+    types = " ".join(str(parameter.dtype) for parameter in parameters)
     language = "c" if isinstance(tile, HostTile) else "triton"
-    identity = f"{_without_comments(text, language)} {tile.num_warps} {tile.num_stages}"
+    shown = _without_comments(text, language)
+    identity = f"{shown} {types} {tile.num_warps} {tile.num_stages}"
     digest = sha256(identity.encode()).hexdigest()[:8]
-    source = known.get(digest)
-    if source is None:
+    arches = (variant.arch_low, variant.arch_high)
+    if digest in known:
+        known[digest] = _also_for(known[digest], arches)
+    else:
         name = f"{kernel.name}_{digest}"
-        source = known[digest] = KernelSource(
+        known[digest] = KernelSource(
             name,
             render_template(template, _named(context, name)),
-            shop.arguments.parameters(),
+            parameters,
             tile.num_warps,
             tile.num_stages,
-            (variant.arch_low, variant.arch_high),
+            (arches,),
             language,
         )
     arguments = (*shop.arguments.buffers, *(size.name for size in shop.arguments.sizes))
-    return Choice(variant, source, _programs(kernel, tile), arguments)
+    return Choice(variant, known[digest].name, _programs(kernel, tile), arguments)
 
 
 def _named(context: Context, name: str) -> Context:
     return context.named(name) if isinstance(context, HostContext) else replace(context, name=name)
 
 
-def _context(
-    schedule: Schedule, kernel: Kernel, tile: Tile
-) -> tuple[str, Context, Workshop]:
+def _context(schedule: Schedule, kernel: Kernel, tile: Tile) -> tuple[str, Context, Workshop]:
     if isinstance(tile, HostTile):
         return host_context(schedule, kernel, tile)
     if isinstance(tile, MatmulTile):
@@ -101,6 +112,8 @@ def _context(
     if isinstance(tile, AttentionTile):
         shop = _workshop(schedule, kernel, attention_frame(kernel, tile))
         return "kernel_attention.py.jinja", attention_context(schedule, kernel, tile, shop), shop
+    if isinstance(tile, PlaneTile):
+        kernel = in_lines(kernel, tile.width)
     shop = _workshop(schedule, kernel, loop_frame(kernel, tile), _straight_axes(kernel, tile))
     return "kernel_loop.py.jinja", loop_context(schedule, kernel, tile, shop), shop
 
@@ -111,7 +124,7 @@ def _workshop(
     return Workshop(schedule, kernel, frame, Region(axes or frozenset(frame.names)))
 
 
-def _straight_axes(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> frozenset[Axis]:
+def _straight_axes(kernel: Kernel, tile: LoopTile) -> frozenset[Axis]:
     """The axes that have values outside loops."""
     looped = isinstance(tile, ReductionTile) and not tile.persistent
     return frozenset(kernel.axes[:1] if looped else kernel.axes)
@@ -132,5 +145,8 @@ def _programs(kernel: Kernel, tile: Tile) -> Int:
         return tiles * product(axis.extent for axis in anchor.batch)
     if isinstance(anchor, Attention) and isinstance(tile, AttentionTile):
         return ceil_div(anchor.i.extent, tile.i) * anchor.batch.extent * anchor.head.extent
+    if isinstance(tile, PlaneTile):
+        lines = kernel.axes[0].extent // tile.width
+        return ceil_div(lines, tile.y) * ceil_div(tile.width, tile.x)
     assert isinstance(tile, (PointwiseTile, ReductionTile))
     return ceil_div(kernel.axes[0].extent, tile.x)

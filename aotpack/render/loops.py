@@ -1,41 +1,61 @@
 """Pointwise and reduction kernels: members in order, one region for each walk over the inner axis.
 
-Persistent: the row is in registers, straight code. Looped: a loop for each level of reductions, each reading
-the row again; what a later loop needs from a pointwise member is recomputed in it (C:B8, C:G12-G13).
+Persistent: the row is in registers, straight code. Looped: a loop for each level of reductions,
+each reading the row again; what a later loop needs from a pointwise member is recomputed in it
+(C:B8, C:G12-G13).
 """
+
+from dataclasses import replace
 
 from aotpack.ir.access import written_index
 from aotpack.ir.facts import known_multiple
 from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import Pointwise, Reduction, Scan, loads, targets
-from aotpack.ir.schedule import Kernel, Member, PointwiseTile, ReductionTile, Schedule
-from aotpack.render.contexts import LoopContext
+from aotpack.ir.schedule import (
+    Kernel,
+    Member,
+    PlaneTile,
+    PointwiseTile,
+    ReductionTile,
+    Schedule,
+)
+from aotpack.render.contexts import LoopContext, Side
 from aotpack.render.emitter import Frame
 from aotpack.render.reductions import block_reduction, block_scan, start_loop
 from aotpack.render.workshop import Workshop
 
+LoopTile = PointwiseTile | PlaneTile | ReductionTile
 
-def loop_frame(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> Frame:
+
+def loop_frame(kernel: Kernel, tile: LoopTile) -> Frame:
     """The index tensors, masks and dimensions of a loop kernel's tile."""
-    x = kernel.axes[0]
-    names: dict[Axis, str] = {axis: axis.name for axis in kernel.axes}
-    masks: dict[Axis, str] = {}
-    blocks: list[tuple[Axis, int]] = []
-    if tile.x > 1 or len(kernel.axes) == 1:
-        blocks.append((x, tile.x))
-        if not known_multiple(x.extent, tile.x):
-            masks[x] = "x_mask"
-    if isinstance(tile, ReductionTile):
-        r = kernel.axes[1]
-        blocks.append((r, tile.r))
-        if not known_multiple(r.extent, tile.r) or (tile.persistent and r.extent.constant != tile.r):
-            masks[r] = "r_mask"
-    return Frame(names, masks, tuple(blocks))
+    sides = _sides(kernel, tile)
+    masks = {
+        axis: f"{axis.name}_mask" for axis, side in sides.items() if side.block and side.masked
+    }
+    blocks = tuple((axis, side.block) for axis, side in sides.items() if side.block)
+    return Frame({axis: axis.name for axis in kernel.axes}, masks, blocks)
 
 
-def loop_context(
-    schedule: Schedule, kernel: Kernel, tile: PointwiseTile | ReductionTile, shop: Workshop
-) -> LoopContext:
+def _sides(kernel: Kernel, tile: LoopTile) -> dict[Axis, Side]:
+    """The kernel's axes in the tile; a block of 0 means one point for the whole program."""
+    if isinstance(tile, PlaneTile):
+        y, x = kernel.axes
+        return {y: _side(y, tile.y), x: _side(x, tile.x)}
+    if isinstance(tile, PointwiseTile):
+        (x,) = kernel.axes
+        return {x: _side(x, tile.x)}
+    x, r = kernel.axes
+    whole = not tile.persistent or r.extent.constant == tile.r
+    row = replace(_side(r, tile.r), masked=not (whole and known_multiple(r.extent, tile.r)))
+    return {x: _side(x, tile.x if tile.x > 1 else 0), r: row}
+
+
+def _side(axis: Axis, block: int) -> Side:
+    return Side(str(axis.extent), block, bool(block) and not known_multiple(axis.extent, block))
+
+
+def loop_context(schedule: Schedule, kernel: Kernel, tile: LoopTile, shop: Workshop) -> LoopContext:
     """Everything the loop template prints, but the name."""
     if isinstance(tile, ReductionTile) and not tile.persistent:
         _emit_looped(kernel, shop)
@@ -70,7 +90,8 @@ def _emit_looped(kernel: Kernel, shop: Workshop) -> None:
 def _emit_loop(members: list[Member], kernel: Kernel, shop: Workshop) -> None:
     """One walk over the inner axis: stores and accumulations; then the reductions' results."""
     working = [
-        m for m in members
+        m
+        for m in members
         if isinstance(m.operation, Reduction) or set(targets(m.operation)) & set(kernel.stored)
     ]
     if not working:
@@ -113,30 +134,20 @@ def _store(member: Member, buffer: str, kernel: Kernel, shop: Workshop) -> None:
     shop.emitter.region.append(shop.emitter.store(buffer, offset, value, axes))
 
 
-def _context(
-    kernel: Kernel, tile: PointwiseTile | ReductionTile, shop: Workshop
-) -> LoopContext:
-    frame = shop.emitter.frame
-    both = len(frame.blocks) == 2
-    x = kernel.axes[0]
-    r = kernel.axes[1] if len(kernel.axes) == 2 else None
-    shop.arguments.use_sizes(x.extent)
-    if r is not None:
-        shop.arguments.use_sizes(r.extent)
+def _context(kernel: Kernel, tile: LoopTile, shop: Workshop) -> LoopContext:
+    sides = {axis.name: side for axis, side in _sides(kernel, tile).items()}
+    for axis in kernel.axes:
+        shop.arguments.use_sizes(axis.extent)
     return LoopContext(
         name=kernel.name,
         comments=shop.comments,
         functions=tuple(shop.functions.values()),
         parameters=tuple(arg.name for arg in shop.arguments.parameters()),
         index_type=shop.index_type,
-        x_block=tile.x if any(axis is x for axis, _ in frame.blocks) else 0,
-        x_extent=str(x.extent),
-        x_masked=x in frame.masks,
-        x_shape="[:, None]" if both else "",
-        r_block=tile.r if isinstance(tile, ReductionTile) else 0,
-        r_extent="" if r is None else str(r.extent),
-        r_masked=r in frame.masks,
-        r_shape="[None, :]" if both else "",
+        y=sides.get("y"),
+        x=sides["x"],
+        r=sides.get("r"),
+        is_flat=sum(bool(side.block) for side in sides.values()) == 1,
         persistent=not isinstance(tile, ReductionTile) or tile.persistent,
         lines=tuple(shop.root.lines()),
     )

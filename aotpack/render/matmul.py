@@ -1,4 +1,4 @@
-"""Matrix products: operand tiles through load slots, pointwise members in the epilogue (C:I, 2.10)."""
+"""Matrix products: operand tiles by load slots, pointwise members in the epilogue (C:I, 2.10)."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import known_multiple
@@ -10,6 +10,8 @@ from aotpack.render.emitter import Frame
 from aotpack.render.epilogue import batch_names, batch_numbers, render_epilogue
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
+
+ROWS_TOGETHER = 8  # rows of tiles that go through the columns side by side, to read them from L2
 
 
 def output_frame(kernel: Kernel, tile: MatmulTile) -> Frame:
@@ -49,21 +51,21 @@ def matmul_context(
         m_masked=anchor.m in frame.masks,
         n_masked=anchor.n in frame.masks,
         k_masked=anchor.k in lhs_frame.masks,
-        group=tile.group,
+        group=ROWS_TOGETHER,
         batch=batch_numbers(anchor.batch, "batch_number"),
         setup=(*lhs_setup, *rhs_setup),
         body=(*lhs_body, *rhs_body),
         lhs=lhs,
         rhs=rhs,
         accumulator=anchor.operand.accumulator.facts.triton,
-        precision=precision(anchor.operand),
+        precision=precision(anchor.operand, tile.precision),
         epilogue=epilogue,
     )
 
 
-def precision(operand: DType) -> str:
-    """How float32 factors are multiplied: exactly. 16-bit factors have one way only."""
-    return ', input_precision="ieee"' if operand is DType.FLOAT32 else ""
+def precision(operand: DType, name: str) -> str:
+    """The argument that says how float32 factors are multiplied; 16-bit ones have one way only."""
+    return f', input_precision="{name}"' if operand is DType.FLOAT32 else ""
 
 
 def _frame(anchor: Matmul, tile: MatmulTile, names: dict[Axis, str]) -> Frame:

@@ -1,4 +1,4 @@
-"""Any monoid over a block in registers, over a loop of blocks, or as a scan (C:G1-G15, section 2.5)."""
+"""Any monoid over a block in registers, a loop of blocks, or as a scan (C:G1-G15, section 2.5)."""
 
 from dataclasses import dataclass
 
@@ -101,8 +101,11 @@ def _lifted(shop: Workshop, member: Member, monoid: Monoid) -> list[tuple[str, s
     bound = shop.bound(member, value)
     element = _spanning(shop, emitter.value(bound), emitter.needs(bound), value.dtype)
     index = f"({_position(emitter, shop)} + tl.zeros({_tile_shape(shop)}, tl.int64))"
-    texts = [text.format(element, index=index) for text in monoid.lift_triton]
-    return list(zip([_named(shop, t) for t in texts], monoid.identity_triton(value.dtype), strict=True))
+    kind = value.dtype.facts.triton
+    texts = [text.format(element, index=index, type=kind) for text in monoid.lift_triton]
+    return list(
+        zip([_named(shop, t) for t in texts], monoid.identity_triton(value.dtype), strict=True)
+    )
 
 
 def _position(emitter: Emitter, shop: Workshop) -> str:
@@ -120,7 +123,10 @@ def _finish(shop: Workshop, monoid: Monoid, dtype: DType, states: list[str]) -> 
     keep = "[:, None]" if len(shop.emitter.frame.blocks) == 2 else ""
     block = monoid.block_triton.get(dtype.facts.kind)
     if block is not None:
-        reduced = [_named(shop, block.format(states[0], axis=_axis(shop)) + keep)]
+        text = block.format(states[0], axis=_axis(shop))
+        if dtype.is_integer and dtype.facts.bits < 32:
+            text += f".to({dtype.facts.triton})"  # Triton reduces narrow integers in 32 bits
+        reduced = [_named(shop, text + keep)]
     else:
         shop.functions[monoid.combine_name] = monoid.combine_triton
         names = [shop.fresh("t") for _ in states]
@@ -139,11 +145,15 @@ def _two_pass_welford(shop: Workshop, member: Member, operation: Reduction) -> l
     keep = "[:, None]" if len(shop.emitter.frame.blocks) == 2 else ""
     bound = shop.bound(member, value)
     element = _spanning(shop, shop.emitter.value(bound), shop.emitter.needs(bound), value.dtype)
-    count = f"tl.maximum({shop.emitter.index(r.extent)}, 1)" if r.extent.constant is None else (
-        f"{max(1, int(r.extent))}.0"
+    count = (
+        f"tl.maximum({shop.emitter.index(r.extent)}, 1)"
+        if r.extent.constant is None
+        else (f"{max(1, int(r.extent))}.0")
     )
     total = _named(shop, f"tl.sum({_masked(shop, element, '0.0')}, {_axis(shop)}){keep}")
-    mean = _named(shop, f"{total} / {count}" if count[0].isdigit() else f"{total} / {count}.to({kind})")
+    mean = _named(
+        shop, f"{total} / {count}" if count[0].isdigit() else f"{total} / {count}.to({kind})"
+    )
     delta = _masked(shop, _named(shop, f"{element} - {mean}"), "0.0")
     return [mean, _named(shop, f"tl.sum({delta} * {delta}, {_axis(shop)}){keep}")]
 
@@ -153,9 +163,11 @@ def _spanning(shop: Workshop, text: str, needs: frozenset[Axis], dtype: DType) -
     frame = shop.emitter.frame
     if len(frame.spread(needs)) == len(frame.blocks):
         return text
-    return _named(shop, f"tl.zeros({_tile_shape(shop)}, {dtype.facts.triton}) + {text}") if (
-        dtype is not DType.BOOL
-    ) else _named(shop, f"tl.zeros({_tile_shape(shop)}, tl.int1) | {text}")
+    return (
+        _named(shop, f"tl.zeros({_tile_shape(shop)}, {dtype.facts.triton}) + {text}")
+        if (dtype is not DType.BOOL)
+        else _named(shop, f"tl.zeros({_tile_shape(shop)}, tl.int1) | {text}")
+    )
 
 
 def _tile_shape(shop: Workshop) -> str:
@@ -173,5 +185,3 @@ def _named(shop: Workshop, text: str) -> str:
     name = shop.fresh("t")
     shop.emitter.region.append(f"{name} = {text}")
     return name
-
-

@@ -1,7 +1,7 @@
-"""Nested regions of kernel text: straight code and loops. A line goes to the outermost region it can.
+"""Nested regions of kernel text, straight code and loops; a line goes to the outermost it can.
 
-A region knows the kernel axes that have a value in it. What does not depend on a loop's axis is placed
-before the loop, also when it is first needed inside (loop-invariant code motion; C: section 2.2).
+A region knows the kernel axes that have a value in it. What does not depend on a loop's axis is
+placed before the loop, also when first needed inside (loop-invariant code motion; C: section 2.2).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ INDENT = "    "
 
 @dataclass(slots=True)
 class Region:
-    """Lines and inner regions in order. ``header`` is the loop statement, None for straight code."""
+    """Lines and inner regions in order. ``header`` is the loop statement, None without a loop."""
 
     axes: frozenset[Axis]
     header: str | None = None

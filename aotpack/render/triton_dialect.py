@@ -30,9 +30,17 @@ class TritonDialect:
         """The text of the op table."""
         return OPS[op].triton(args, operand, result, fast=fast)
 
-    def cast(self, text: str, source: DType | None, target: DType) -> str:
+    def cast(self, text: str, source: DType, target: DType) -> str:
         """``text.to(...)``."""
         return f"{text}.to({target.facts.triton})"
+
+    def index_value(self, text: str, dtype: DType) -> str:
+        """``tl.cast``, which takes plain numbers too."""
+        return f"tl.cast({text}, {dtype.facts.triton})"
+
+    def fill(self, shape: str, text: str, dtype: DType) -> str:
+        """``tl.full``."""
+        return f"tl.full({shape}, {text}, {dtype.facts.triton})"
 
     def declare(self, name: str, text: str, dtype: DType | None) -> str:
         """An assignment."""

@@ -1,12 +1,12 @@
-"""What rendering one kernel works with: its emitter, its root region, what its members have made so far."""
+"""What rendering a kernel works with: its emitter, its regions, what its members have made."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from aotpack.ir.access import dot
+from aotpack.ir.access import dot, written_index
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds
-from aotpack.ir.integers import LARGEST_SIZE, Int, product
-from aotpack.ir.nodes import Load, Pointwise, Value, targets
+from aotpack.ir.integers import LARGEST_SIZE, Extremum, Int, Quotient, Remainder, product
+from aotpack.ir.nodes import IndexValue, Load, Pointwise, Value, targets, values, walk
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import Kernel, Member, Schedule
 from aotpack.render.arguments import Arguments
@@ -19,7 +19,7 @@ MAX_COMMENTS = 6
 
 
 class Workshop:
-    """State of rendering one kernel. ``results`` names what reductions, scans and templates made."""
+    """State of rendering a kernel. ``results`` names what reductions, scans and templates made."""
 
     def __init__(
         self,
@@ -93,11 +93,40 @@ class Workshop:
 
 
 def needs_64_bits(schedule: Schedule, kernel: Kernel) -> bool:
-    """True unless every element offset and every loop count is known to fit 31 bits (C:D1)."""
+    """True unless all offsets, loop counts and integers in between are known to fit 31 bits (C:D1).
+
+    Sums may wrap on the way to an offset that fits; what is divided, compared or data may not.
+    """
     buffers = schedule.program.buffers
     names = (*kernel.reads, *kernel.stored)
-    sizes = [product(buffers[name].shape) for name in names]
-    sizes.append(product(axis.extent for axis in kernel.axes[:2]))
-    return any(bounds(size)[1] > LARGEST_SIZE - 2**20 for size in sizes)
+    integers = [product(buffers[name].shape) for name in names]
+    integers.append(product(axis.extent for axis in kernel.axes[:2]))
+    integers += _whole_integers(kernel)
+    limit = LARGEST_SIZE - 2**20
+    return any(low < -limit or high > limit for low, high in map(bounds, integers))
 
 
+def _whole_integers(kernel: Kernel) -> Iterator[Int]:
+    """The integers of a kernel whose own value counts, in kernel axes."""
+    for member in kernel.members:
+        moved = map(Rewriter(dict(member.binding)), values(member.operation))
+        yield from _inside(written_index(member))
+        for value in walk(moved):
+            if isinstance(value, IndexValue):
+                yield value.index
+                yield from _inside((value.index,))
+            elif isinstance(value, Load):
+                yield from _inside(value.index)
+
+
+def _inside(integers: Iterable[Int]) -> Iterator[Int]:
+    """What is divided or compared within integers, and by or with what."""
+    for atom in (atom for integer in integers for atom in integer.atoms()):
+        if isinstance(atom, (Quotient, Remainder)):
+            parts: tuple[Int, ...] = (atom.num, atom.den)
+        elif isinstance(atom, Extremum):
+            parts = (atom.a, atom.b)
+        else:
+            continue
+        yield from parts
+        yield from _inside(parts)

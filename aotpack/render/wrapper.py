@@ -1,4 +1,4 @@
-"""The rendered wrapper: launches, intermediates and output shapes as tables of plain expressions."""
+"""The rendered wrapper: launches, intermediates and output shapes, tables of plain expressions."""
 
 from collections.abc import Iterable
 
@@ -21,7 +21,7 @@ def render_wrapper(
     signature: Signature, schedule: Schedule, launches: Launches, targets: tuple[Target, ...]
 ) -> str:
     """The text of ``wrapper.py``."""
-    names = _tensor_names(schedule)
+    names = _tensor_names(signature, schedule)
     pairs = zip(schedule.kernels, launches, strict=True)
     context = WrapperContext(
         title=f"{signature.name} {signature.version}: {len(launches)} launches",
@@ -61,13 +61,14 @@ def _buffers(schedule: Schedule) -> tuple[tuple[str, str, int, int], ...]:
     return tuple((name, str(size), first, last) for name, size, first, last in _storages(schedule))
 
 
-def _tensor_names(schedule: Schedule) -> dict[str, str]:
-    """What the wrapper calls each buffer: its storage, or the number of the output it is."""
+def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
+    """What the wrapper calls each buffer: its storage, or the name of the output it is."""
     program: Program = schedule.program
     names = {name: name for name in (*program.inputs, *program.weights)}
     names |= {packed.name: packed.parts[0] for packed in program.packed}
     names |= {lifetime.buffer: lifetime.storage for lifetime in schedule.lifetimes}
-    names |= {name: f"output{number}" for number, name in enumerate(program.outputs)}
+    given = zip(program.outputs, signature.outputs, strict=True)
+    names |= {name: output.name for name, output in given}
     return names
 
 
@@ -86,7 +87,7 @@ def _rendered_choice(
 ) -> tuple[str, str]:
     """(condition, the Launch expression); the last choice needs no condition."""
     arguments = [repr(names[a]) if a in names else a for a in choice.arguments]
-    launch = f'Launch("{choice.source.name}", ({choice.programs}, 1, 1), {_tuple(arguments)})'
+    launch = f'Launch("{choice.kernel}", ({choice.programs}, 1, 1), {_tuple(arguments)})'
     return "" if choice is choices[-1] else _condition(choice, targets), launch
 
 
@@ -105,4 +106,3 @@ def _condition(choice: Choice, targets: tuple[Target, ...]) -> str:
 def _tuple(items: Iterable[object]) -> str:
     texts = [str(item) for item in items]
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
-

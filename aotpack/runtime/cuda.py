@@ -168,7 +168,7 @@ class CudaDevice:
 def _driver() -> Any:
     """cuda.bindings.driver, initialised."""
     try:
-        from cuda.bindings import driver  # type: ignore[import-untyped]
+        from cuda.bindings import driver
     except ImportError as error:
         raise DeviceError(
             f"loading a model: cuda-bindings cannot be imported ({error}). It is a requirement of "

@@ -20,6 +20,7 @@ from .plan import Plan
 from .prepare import Loaded
 from .weights import weights_file
 
+CONSTANTS = "constants.safetensors"
 _importing = threading.Lock()
 
 
@@ -112,12 +113,21 @@ def _load_kernels(manifest: Manifest, device: Device, target: str) -> dict[str, 
 
 
 def _bind(model: Model, weights: str | Path | Mapping[str, Any] | None) -> None:
+    _bind_constants(model)
     if isinstance(weights, Mapping):
         model.bind_weights(weights)
         return
     path = weights_file(model.manifest, None if weights is None else Path(weights))
-    if path is not None and model.manifest.weights:
+    if path is not None and not all(weight.constant for weight in model.manifest.weights):
         model.bind_weights(path)
+
+
+def _bind_constants(model: Model) -> None:
+    """The tensors that no checkpoint has, from the package."""
+    manifest = model.manifest
+    read_checked(manifest.folder, CONSTANTS, manifest.constants_sha256)
+    if any(weight.constant for weight in manifest.weights):
+        model.bind_weights(manifest.folder / CONSTANTS, strict=False)
 
 
 class _Loader(SourceFileLoader):

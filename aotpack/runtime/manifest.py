@@ -62,12 +62,13 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A weight and every name it is known by."""
+    """A weight and all its names; a constant comes with the package, never from outside."""
 
     name: str
     names: tuple[str, ...]
     dtype: DType
     shape: tuple[int, ...]
+    constant: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,7 @@ class Manifest:
     weights: tuple[Weight, ...]
     weights_mode: str
     weights_sha256: str | None
+    constants_sha256: str
     peak_bytes: int
     wrapper_sha256: str
     kernels: Mapping[str, Kernel]
@@ -202,6 +204,7 @@ def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
         tuple(_weight(weight) for weight in data["weights"]),
         data["weights_mode"],
         data["weights_sha256"],
+        data["constants_sha256"],
         data["peak_bytes"],
         data["wrapper_sha256"],
         {name: _kernel(name, kernel) for name, kernel in data["kernels"].items()},
@@ -219,9 +222,9 @@ def _tensor(data: Mapping[str, Any]) -> Tensor:
 
 
 def _weight(data: Mapping[str, Any]) -> Weight:
-    return Weight(
-        data["name"], tuple(data["names"]), DTYPES[data["dtype"]], tuple(map(int, data["shape"]))
-    )
+    shape = tuple(map(int, data["shape"]))
+    dtype = DTYPES[data["dtype"]]
+    return Weight(data["name"], tuple(data["names"]), dtype, shape, data["constant"])
 
 
 def _kernel(name: str, data: Mapping[str, Any]) -> Kernel:

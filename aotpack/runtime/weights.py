@@ -97,7 +97,7 @@ class Weights:
                     f"{first!r} and {name!r} are one tensor in this model and were given as two; "
                     "give one of them"
                 )
-        lacking = [weight.name for weight in self._weights if weight.name not in chosen]
+        lacking = [w.name for w in self._weights if w.name not in chosen and not w.constant]
         if strict and lacking:
             raise self._refused(
                 f"{_some(lacking)} not given ({len(lacking)} of {len(self._weights)}); "

@@ -7,11 +7,13 @@ from aotpack.ir.schedule import Schedule
 from aotpack.schedule.dead_code import remove_dead_code
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.layout import choose_strides
-from aotpack.schedule.memory import plan_memory
 from aotpack.schedule.mask import recognise_causal_masks
+from aotpack.schedule.memory import plan_memory
 from aotpack.schedule.merge import in_memory_order, merge_products
+from aotpack.schedule.online_softmax import merge_softmax_sums
 from aotpack.schedule.order import order
 from aotpack.schedule.realize import realize
+from aotpack.schedule.split_reduction import split_reductions
 from aotpack.schedule.tile import choose_tiles
 from aotpack.stages import Lowered, Scheduled
 
@@ -24,6 +26,8 @@ def schedule(lowered: Lowered) -> Scheduled:
     program = merge_products(program)
     program = realize(program)
     program = recognise_causal_masks(program)
+    program = merge_softmax_sums(program)
+    program = split_reductions(program)
     program = remove_dead_code(program)
     kernels = order(fuse(program), program)
     strides = choose_strides(program, kernels)

@@ -82,9 +82,6 @@ def _kernel(group: Group, program: Program, groups: list[Group]) -> Kernel:
     outside = {name for other in groups if other is not group for name in other.read}
     outside |= set(program.outputs)
     stored = tuple(
-        name
-        for member in group.members
-        for name in targets(member.operation)
-        if name in outside
+        name for member in group.members for name in targets(member.operation) if name in outside
     )
     return Kernel(kernel_name(group.members), group.axes, group.members, stored, group.read)

@@ -2,13 +2,14 @@
 
 Loop kernels have axes (x,) or (x, r): all outer points flattened, and the reduced or scanned ones.
 Template kernels have the axes of their anchor, and pointwise members over its output. An operation
-joins when its axes can be written in the kernel's axes such that whatever it reads from members lies in the
-registers of the same program: the read index and the written index are the same expression.
+joins when its axes can be written in the kernel's axes such that whatever it reads from members
+lies in the registers of the same program: read and written index are the same expression.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from aotpack.ir.access import written_index
 from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Int, product
 from aotpack.ir.nodes import (
@@ -115,8 +116,8 @@ def _split(operation: Operation) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
 
 def _loop_axes(operation: Operation) -> tuple[Axis, ...]:
     outer, inner = _split(operation)
-    x = Axis("x", product(axis.extent for axis in outer))
-    return (x, Axis("r", product(axis.extent for axis in inner))) if inner else (x,)
+    x = Axis("x", _points(outer))
+    return (x, Axis("r", _points(inner))) if inner else (x,)
 
 
 def _decode(operation: Operation, axes: tuple[Axis, ...]) -> dict[Axis, Int]:
@@ -149,11 +150,11 @@ def _join_reduction(group: Group, operation: Reduction | Scan, program: Program)
 def _refine(
     group: Group, operation: Operation, axes: tuple[Axis, ...], binding: Binding, program: Program
 ) -> Group | None:
-    """Give a flat group the axes (x, r) of a reduction that reads what it writes, or just shares reads.
+    """Give a flat group the axes (x, r) of a reduction that reads what it writes, or shares reads.
 
     Its points are renumbered so that each element is made where the reduction needs it.
     """
-    total = product(axis.extent for axis in axes)
+    total = _points(axes)
     (flat,) = group.axes
     if known_equal(flat.extent, total):
         position = _position_read(group, operation, binding, program)
@@ -174,18 +175,32 @@ def _refine(
 def _position_read(
     group: Group, operation: Operation, binding: Binding, program: Program
 ) -> Int | None:
-    """Where, in a flat group's numbering, the element a bound operation reads is written; None if unread."""
+    """Where, in a flat group's numbering, what a bound operation reads is written.
+
+    None if it reads nothing, or not each element exactly once: such points renumber no group.
+    """
     rewrite = Rewriter(binding)
     for load in loads(operation):
-        member = _writer(group, load.buffer)
-        if member is None:
+        if _writer(group, load.buffer) is None:
             continue
         shape = program.buffers[load.buffer].shape
-        position = Int.of(0)
-        for part, size in zip(load.index, shape, strict=True):
-            position = position * size + rewrite.index(part)
-        return position
+        radix = _mixed_radix(_row_major(load.index, shape))
+        if radix is None or not known_equal(_points(radix), group.axes[0].extent):
+            return None
+        return _row_major(tuple(map(rewrite.index, load.index)), shape)
     return None
+
+
+def _row_major(index: tuple[Int, ...], shape: tuple[Int, ...]) -> Int:
+    position = Int.of(0)
+    for part, size in zip(index, shape, strict=True):
+        position = position * size + part
+    return position
+
+
+def _points(axes: tuple[Axis, ...]) -> Int:
+    """The number of points of axes."""
+    return product(axis.extent for axis in axes)
 
 
 def linear_of_kernel(axes: tuple[Axis, ...]) -> Int:
@@ -216,36 +231,44 @@ def _spaces(group: Group) -> list[tuple[tuple[Axis, ...], bool]]:
 def _bind(
     group: Group, operation: Operation, axes: tuple[Axis, ...], program: Program
 ) -> Binding | None:
-    """Write the operation's axes in ``axes``: through what it reads from a member, else by position."""
+    """Write the operation's axes in ``axes``: through a read from a member, else by position."""
     assert isinstance(operation, Pointwise)
-    if not known_equal(product(a.extent for a in operation.axes), product(a.extent for a in axes)):
+    if not known_equal(_points(operation.axes), _points(axes)):
         return None
     for load in loads(operation):
         member = _writer(group, load.buffer)
         if member is not None:
-            solved = _solve(operation, load, _written_index(member, load.buffer), axes)
+            shape = program.buffers[load.buffer].shape
+            solved = _solve(operation, load, written_index(member), shape, axes)
             if solved is not None:
                 return solved
     return digits(operation.axes, linear_of_kernel(axes))
 
 
 def _solve(
-    operation: Pointwise, load: Load, written: tuple[Int, ...], axes: tuple[Axis, ...]
+    operation: Pointwise,
+    load: Load,
+    written: tuple[Int, ...],
+    shape: tuple[Int, ...],
+    axes: tuple[Axis, ...],
 ) -> Binding | None:
-    """Solve ``load.index == written`` for the operation's axes, each dimension a mixed radix of them.
+    """Solve ``load.index == written`` for the operation's axes, each dimension a mixed radix.
 
-    Axes the load does not mention take the kernel axes the written index does not mention, in order.
+    A dimension must be read whole, else points would be met twice or never. Axes the load does not
+    mention take the kernel axes the written index does not, in order.
     """
     binding: dict[Axis, Int] = {}
-    for part, position in zip(load.index, written, strict=True):
+    for part, position, size in zip(load.index, written, shape, strict=True):
         radix = _mixed_radix(part)
         if radix is None or any(axis in binding for axis in radix):
+            return None
+        if not known_equal(_points(radix), size):
             return None
         binding |= digits(radix, position)
     rest = tuple(a for a in operation.axes if a not in binding)
     used = {leaf for position in written for leaf in position.leaves()}
     free = tuple(axis for axis in axes if axis not in used)
-    if not known_equal(product(a.extent for a in rest), product(a.extent for a in free)):
+    if not known_equal(_points(rest), _points(free)):
         return None
     binding |= digits(rest, linear_of_kernel(free))
     return {axis: binding[axis] for axis in operation.axes}
@@ -279,14 +302,6 @@ def _writer(group: Group, buffer: str) -> Member | None:
     return next((m for m in group.members if buffer in targets(m.operation)), None)
 
 
-def _written_index(member: Member, buffer: str) -> tuple[Int, ...]:
-    """The index at which a member writes, in kernel axes."""
-    operation = member.operation
-    plain = operation.index if isinstance(operation, Pointwise) else map(Int.of, operation.axes)
-    binding = dict(member.binding)
-    return tuple(part.substitute(binding) for part in plain)
-
-
 def _add(group: Group, operation: Operation, binding: Binding, *, outer: bool) -> Group | None:
     """Append a member if all it reads from members is in its own registers."""
     if not _reads_registers(group, operation, binding, outer=outer):
@@ -294,14 +309,10 @@ def _add(group: Group, operation: Operation, binding: Binding, *, outer: bool) -
     member = Member(operation, tuple(binding.items()), outer)
     written = (*group.written, *targets(operation))
     read = dict.fromkeys((*group.read, *(n for n in reads(operation) if n not in group.written)))
-    return replace(
-        group, members=(*group.members, member), written=written, read=tuple(read)
-    )
+    return replace(group, members=(*group.members, member), written=written, read=tuple(read))
 
 
-def _reads_registers(
-    group: Group, operation: Operation, binding: Binding, *, outer: bool
-) -> bool:
+def _reads_registers(group: Group, operation: Operation, binding: Binding, *, outer: bool) -> bool:
     rewrite = Rewriter(binding)
     single = {axis: 0 for axis in group.axes if axis.extent.constant == 1}
     for load in loads(operation):
@@ -311,14 +322,14 @@ def _reads_registers(
         if outer and not member.outer and not isinstance(member.operation, Reduction):
             return False  # a row cannot read one element of a value spread over the row
         index = (rewrite.index(part).substitute(single) for part in load.index)
-        written = (part.substitute(single) for part in _written_index(member, load.buffer))
+        written = (part.substitute(single) for part in written_index(member))
         if tuple(index) != tuple(written):
             return False
     return True
 
 
 def _shares(group: Group, operation: Operation, binding: Binding) -> bool:
-    """True when a program of the group already has something the operation reads: fusing saves traffic."""
+    """True when a program of the group already has something the operation reads."""
     if any(_writer(group, name) for name in reads(operation)):
         return True
     mine = {_moved(load, binding) for load in loads(operation)}

@@ -1,16 +1,17 @@
 """Choose the order of dimensions in memory of each intermediate, by how its readers walk over it.
 
-Inputs, weights and outputs are contiguous by contract. A buffer that its readers see transposed (attention
-output read as [b, s, h*d]) is written that way, so no transpose is ever run (S: simplification 4).
+Inputs, weights and outputs are contiguous by contract. A buffer that its readers see transposed
+(attention output read as [b, s, h*d]) is written that way, so no transpose is ever run
+(S: simplification 4).
 """
 
 from itertools import permutations
 
+from aotpack.ir.access import Access, accesses, contiguous, digit_count, slope
 from aotpack.ir.facts import typical
 from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Buffer, Program
 from aotpack.ir.schedule import Kernel
-from aotpack.ir.access import Access, accesses, contiguous, digit_count, slope
 
 MAX_RANK = 5  # beyond, only the order of the operation itself is considered
 
@@ -35,7 +36,9 @@ def _cheapest(buffer: Buffer, uses: list[Access]) -> tuple[Int, ...]:
     best_cost = _cost(buffer.name, best, uses)
     if best_cost[:2] == (0, 0):
         return best
-    for dims in permutations(range(len(buffer.shape))):
+    last = len(buffer.shape) - 1
+    orders = sorted(permutations(range(last + 1)), key=lambda dims: dims[-1] != last)
+    for dims in orders:  # of equally good ones, one that keeps the rows
         strides = _permuted(buffer.shape, dims)
         cost = _cost(buffer.name, strides, uses)
         if cost < best_cost:

@@ -3,17 +3,28 @@
 Offsets are not chosen here: the runtime packs the lifetimes once per concrete set of sizes.
 """
 
+from aotpack.ir.access import Strides, accesses
 from aotpack.ir.facts import known_equal
-from aotpack.ir.nodes import Program
+from aotpack.ir.nodes import (
+    Guarded,
+    Load,
+    Pointwise,
+    Program,
+    Reduction,
+    reads,
+    targets,
+    values,
+    walk,
+)
 from aotpack.ir.schedule import (
     HostTile,
     Kernel,
     Lifetime,
     MatmulTile,
+    PlaneTile,
     PointwiseTile,
     ReductionTile,
 )
-from aotpack.ir.access import Strides, accesses
 from aotpack.schedule.layout import buffer_bytes
 
 
@@ -30,7 +41,7 @@ def plan_memory(
             if name in program.outputs:
                 continue
             dying = [n for n in kernel.reads if n in storage and last[n] == position]
-            home = _overwritable(name, kernel, dying, program, strides, taken)
+            home = _overwritable(name, kernel, dying, program, strides, storage, taken)
             storage[name] = storage[home] if home else name
             taken.add(storage[name])
             lifetimes.append(Lifetime(name, storage[name], position, last[name]))
@@ -43,16 +54,20 @@ def _overwritable(
     dying: list[str],
     program: Program,
     strides: Strides,
+    storage: dict[str, str],
     taken: set[str],
 ) -> str | None:
-    """A dying operand of the same size that each program reads only where it then writes ``name``."""
-    if not _reads_before_writes(kernel):
+    """A dying operand as large that each program reads only where it then writes ``name``."""
+    if not _reads_once(kernel) or _is_shared(kernel, name):
         return None
     touched = list(accesses(kernel))
     stores = {a.offset(strides) for a in touched if a.is_store and a.buffer == name}
+    written = _position(kernel, name)
     for other in dying:
+        if _guards(kernel, other) or _last_read(kernel, other) > written:
+            continue
         a, b = program.buffers[name], program.buffers[other]
-        if a.dtype.itemsize != b.dtype.itemsize or other in taken:
+        if a.dtype.itemsize != b.dtype.itemsize or storage[other] in taken:
             continue
         if not known_equal(buffer_bytes(a), buffer_bytes(b)):
             continue
@@ -61,10 +76,48 @@ def _overwritable(
     return None
 
 
-def _reads_before_writes(kernel: Kernel) -> bool:
-    """True when no variant reads an element again after the program may have overwritten it."""
+def _reads_once(kernel: Kernel) -> bool:
+    """True when no variant walks twice over its row, and might read again what it has written."""
     return all(
-        isinstance(v.tile, (PointwiseTile, MatmulTile, HostTile))
+        isinstance(v.tile, (PointwiseTile, PlaneTile, MatmulTile, HostTile))
         or (isinstance(v.tile, ReductionTile) and v.tile.persistent)
         for v in kernel.variants
+    )
+
+
+def _position(kernel: Kernel, name: str) -> int:
+    """The number of the member that writes a buffer; members are emitted in order."""
+    return next(p for p, m in enumerate(kernel.members) if name in targets(m.operation))
+
+
+def _last_read(kernel: Kernel, name: str) -> int:
+    """The number of the last member that reads a buffer, itself or through what it recomputes.
+
+    A pointwise member is computed where it is first used, which may be long after its own place.
+    """
+    readers: set[str] = {name}
+    last = 0
+    for position, member in enumerate(kernel.members):
+        if readers.intersection(reads(member.operation)):
+            last = position
+            if isinstance(member.operation, Pointwise):
+                readers.add(member.operation.target)
+    return last
+
+
+def _is_shared(kernel: Kernel, name: str) -> bool:
+    """True for a result of one element a row: several warps hold the row's operands."""
+    member = kernel.members[_position(kernel, name)]
+    outer = member.outer or isinstance(member.operation, Reduction)
+    return outer and len(kernel.axes) == 2
+
+
+def _guards(kernel: Kernel, name: str) -> bool:
+    """True when a buffer is read under a condition: such a load does not share its register."""
+    return any(
+        isinstance(part, Load) and part.buffer == name
+        for member in kernel.members
+        for value in walk(values(member.operation))
+        if isinstance(value, Guarded)
+        for part in walk((value,))
     )

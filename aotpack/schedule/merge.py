@@ -3,8 +3,9 @@
     q[m, n] = sum_k x[m, k] * wq[n, k] + bq[n]            y[m, n] = sum_k x[m, k] * w[n, k] + b[n]
     v[m, n] = sum_k x[m, k] * wv[n, k] + bv[n]     ->     q[m, n] = y[m, n];  v[m, n] = y[m, n + N]
 
-with w = wq, wv laid end to end. The runtime places weights in the order of the manifest without gaps, so nothing
-is copied, at load or at run time. One launch fills the machine where several small ones would not.
+with w = wq, wv laid end to end. The runtime places weights in the order of the manifest without
+gaps, so nothing is copied, at load or at run time. One launch fills the machine where several small
+ones would not.
 """
 
 from collections.abc import Iterator
@@ -68,9 +69,8 @@ def _families(program: Program) -> Iterator[list[Linear]]:
     """Lists of two or more linears over the same left factor, in program order."""
     found: dict[tuple[object, ...], list[Linear]] = {}
     for linear in _linears(program):
-        p, rank = linear.product, len(linear.finish.axes)
-        key = (p.lhs, p.m, p.k, p.operand, linear.bias is None, rank)
-        key += (program.buffers[linear.finish.target].dtype, linear.finish.axes[:-1])
+        p, dtype = linear.product, program.buffers[linear.finish.target].dtype
+        key = (p.lhs, p.m, p.k, p.operand, linear.bias is None, dtype, linear.finish.axes[:-1])
         found.setdefault(key, []).append(linear)
     yield from (linears for linears in found.values() if len(linears) > 1)
 
@@ -192,9 +192,7 @@ def _wide(
     )
 
 
-def _view(
-    linear: Linear, finish: Pointwise, offset: Int, buffers: dict[str, Buffer]
-) -> Pointwise:
+def _view(linear: Linear, finish: Pointwise, offset: Int, buffers: dict[str, Buffer]) -> Pointwise:
     """A linear's own result, read from the wide one."""
     own = linear.finish
     index = (*map(Int.of, own.axes[:-1]), Int.of(own.axes[-1]) + offset)

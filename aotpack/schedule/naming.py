@@ -8,7 +8,8 @@ from aotpack.ir.schedule import Member
 MAX_LENGTH = 56
 SKIPPED = frozenset(
     "view reshape permute transpose t unsqueeze squeeze expand slice select to clone contiguous "
-    "dropout alias detach arange full ones zeros new_ones flatten split chunk unbind _to_copy".split()
+    "dropout alias detach arange full ones zeros new_ones flatten split chunk unbind "
+    "_to_copy".split()
 )
 SHORT = {"scaled_dot_product_attention": "attention", "_softmax": "softmax"}
 

@@ -34,8 +34,8 @@ MAX_READS = 4  # a value with more loads is stored when several operations read 
 MAX_OPS = 8  # likewise for arithmetic: recomputing is cheaper than a round trip below this
 MAX_INLINED_OPS = 120  # a bound on the size of one expression
 CHEAP = frozenset(
-    "add sub mul neg abs cast where eq ne lt le gt ge logical_and logical_or logical_not logical_xor "
-    "minimum maximum relu bitwise_and bitwise_or bitwise_xor bitwise_not square".split()
+    "add sub mul neg abs cast where eq ne lt le gt ge logical_and logical_or logical_not "
+    "logical_xor minimum maximum relu bitwise_and bitwise_or bitwise_xor bitwise_not square".split()
 )
 IDENTITIES = {"sum": 0, "any": False, "all": True}
 
@@ -82,7 +82,9 @@ def _inline_reads(operation: Operation, inlined: dict[str, Pointwise]) -> Operat
     return operation
 
 
-def _is_inlinable(operation: Pointwise, program: Program, users: dict[str, list[Operation]]) -> bool:
+def _is_inlinable(
+    operation: Pointwise, program: Program, users: dict[str, list[Operation]]
+) -> bool:
     """Stored: outputs, partial writes, and what templates or several readers would recompute."""
     if operation.target in program.outputs or operation.index != own_index(operation.axes):
         return False
@@ -101,7 +103,8 @@ def _is_inlinable(operation: Pointwise, program: Program, users: dict[str, list[
         return True
     expensive = any(isinstance(value, Apply) and value.op not in CHEAP for value in arithmetic)
     small = len(reads) <= MAX_READS and len(arithmetic) <= MAX_OPS
-    return small and not gathers and not (expensive and reads)
+    shared_gather = gathers and len(readers) > 1
+    return small and not shared_gather and not (expensive and reads)
 
 
 def own_index(axes: tuple[Axis, ...]) -> tuple[Int, ...]:
@@ -129,7 +132,7 @@ def _is_operand(buffer: str, reader: Operation) -> bool:
 
 
 def _is_epilogue(operation: Pointwise, readers: list[Operation], program: Program) -> bool:
-    """True when the operation finishes a template's result, at no cost if it is stored by that kernel.
+    """True when the operation finishes a template's result: free, if that kernel stores it.
 
     With one pointwise reader of the same size the reader is the better place to end the epilogue.
     """

@@ -1,22 +1,33 @@
 """Choose block sizes: for each kernel the closed list of variants a launch can take.
 
-Pointwise and reduction tiles follow from the access pattern and the sizes (C:B16, C:H11-H13); matmul and
-attention tiles come from the measured tables in ``schedule/templates.py``.
+Pointwise and reduction tiles follow from the access pattern and the sizes (C:B16, C:H11-H13);
+matmul and attention tiles come from ``matmul_tiles.py`` and ``attention_tiles.py``.
 """
 
 from dataclasses import replace
 
+from aotpack.ir.access import Strides, accesses, local_slope
 from aotpack.ir.facts import bounds, typical
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.nodes import Attention, Matmul, Program, Scan
-from aotpack.ir.schedule import HostTile, Kernel, PointwiseTile, ReductionTile, Variant
-from aotpack.ir.access import Strides, accesses, slope
+from aotpack.ir.schedule import (
+    HostTile,
+    Kernel,
+    PlaneTile,
+    PointwiseTile,
+    ReductionTile,
+    Variant,
+)
+from aotpack.schedule.attention_tiles import attention_variants
 from aotpack.schedule.layout import typical_bytes
-from aotpack.schedule.templates import attention_variants, matmul_variants
+from aotpack.schedule.matmul_tiles import matmul_variants
+from aotpack.schedule.plane import line_width
 
 ANY_ARCH = (1, 10_000)
 HOST_ARCH = (0, 0)
 MAX_PERSISTENT = 16384  # elements of a row held in registers
+MANY_ROWS = 4096  # from here on two rows a program hide each other's latency
+LONGEST_PAIR = 2048  # elements of a row, of which two fit the registers of a few warps
 SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
 
 
@@ -55,6 +66,9 @@ def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Varia
         return attention_variants(anchor)
     if len(kernel.axes) == 2:
         return _reduction_variants(kernel, program, strides)
+    width = line_width(kernel, program, strides)
+    if width is not None:
+        return (Variant(PlaneTile(width, 64, 64, num_warps=8), *ANY_ARCH, Int.of(1), None),)
     return _pointwise_variants(kernel.axes[0].extent)
 
 
@@ -67,36 +81,42 @@ def _pointwise_variants(numel: Int) -> tuple[Variant, ...]:
     return (large,) if low > SMALL_GRID else (small, large)
 
 
-def _reduction_variants(
-    kernel: Kernel, program: Program, strides: Strides
-) -> tuple[Variant, ...]:
+def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
     x, r = kernel.axes
     longest = bounds(r.extent)[1]
     persistent = longest <= MAX_PERSISTENT or _has_scan(kernel)
     if _walks_along(kernel, program, strides) is x:
-        tile = _column_tile(int(longest), persistent)
+        tile = _column_tile(int(longest), persistent, _power_of_two(typical(x.extent)))
     elif persistent:
-        tile = _row_tile(_power_of_two(int(longest)))
+        return _row_variants(x.extent, _power_of_two(int(longest)))
     else:
         tile = ReductionTile(1, 4096, persistent=False, num_warps=8)
     return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
 
 
-def _row_tile(r: int) -> ReductionTile:
-    """One row a program from 1024 elements on, several below; 8 to 16 elements a thread."""
-    x = max(1, 1024 // r)
-    warps = min(16, max(1, x * r // 512))
-    return ReductionTile(x, r, persistent=True, num_warps=warps)
+def _row_variants(rows: Int, r: int) -> tuple[Variant, ...]:
+    """About a thousand elements a warp. With many rows two of them share a program (measured)."""
+    few = ReductionTile(max(1, 512 // r), r, persistent=True, num_warps=_row_warps(r))
+    many = ReductionTile(max(2, 2048 // r), r, persistent=True, num_warps=2 * _row_warps(r))
+    low, high = bounds(rows)
+    small, large = (Variant(tile, *ANY_ARCH, rows, None) for tile in (few, many))
+    if r > LONGEST_PAIR or high < MANY_ROWS:
+        return (small,)
+    return (large,) if low >= MANY_ROWS else (replace(small, at_most=MANY_ROWS - 1), large)
 
 
-def _column_tile(longest: int, persistent: bool) -> ReductionTile:
+def _row_warps(r: int) -> int:
+    return min(16, max(1, r // 1024))
+
+
+def _column_tile(longest: int, persistent: bool, columns: int) -> ReductionTile:
     """Neighbouring columns a program, so that a warp reads whole cache lines."""
     r = _power_of_two(longest)
     if persistent and r <= 64:
         return ReductionTile(max(16, 2048 // r), r, persistent=True, num_warps=4)
     if persistent and r <= 256:
         return ReductionTile(16, r, persistent=True, num_warps=8)
-    return ReductionTile(32, 64, persistent=False, num_warps=8)
+    return ReductionTile(min(128, max(16, columns)), 32, persistent=False, num_warps=8)
 
 
 def _walks_along(kernel: Kernel, program: Program, strides: Strides) -> Axis:
@@ -106,7 +126,7 @@ def _walks_along(kernel: Kernel, program: Program, strides: Strides) -> Axis:
     for access in accesses(kernel):
         offset = access.offset(strides)
         for axis in (x, r):
-            if slope(offset, axis) == 1:
+            if local_slope(offset, axis) == 1:
                 votes[axis] += typical_bytes(program.buffers[access.buffer])
     return x if votes[x] > votes[r] and typical(x.extent) > 1 else r
 

@@ -43,9 +43,7 @@ _CHATTY = (
 def evaluation_copy(module: nn.Module, dtype: DType | None) -> nn.Module:
     """A copy in eval mode that shares the weights, or owns casted ones when ``dtype`` is given."""
     tensors = [*module.parameters(), *module.buffers()]
-    memo: dict[int, Any] = {
-        id(tensor): _cast_weight(tensor, dtype) for tensor in tensors
-    }
+    memo: dict[int, Any] = {id(tensor): _cast_weight(tensor, dtype) for tensor in tensors}
     try:
         duplicate = copy.deepcopy(module, memo)
     except Exception as error:
@@ -87,17 +85,30 @@ def export(
     """torch.export without gradients; torch's complaint comes back condensed."""
     try:
         with _quiet_inference(), redirect_stderr(io.StringIO()) as printed:
-            program = torch.export.export(
-                module, args, dict(kwargs), dynamic_shapes=shapes, strict=strict
-            )
+            args, named = _distinct(module, (args, dict(kwargs)))
+            program = torch.export.export(module, args, named, dynamic_shapes=shapes, strict=strict)
     except Exception as error:
-        raise TraceError(
-            f"exporting {name} with torch.export: {_condensed(error)}"
-        ) from error
-    sys.stderr.write(
-        printed.getvalue()
-    )  # the user's own prints; torch's are only on failure
+        raise TraceError(f"exporting {name} with torch.export: {_condensed(error)}") from error
+    sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
+
+
+def _distinct(module: nn.Module, example: _Example) -> _Example:
+    """The example with a tensor of its own for each argument, and none that is a weight.
+
+    torch.export takes one tensor given twice for one input, of which all but the last are unused.
+    """
+    taken = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+
+    def own(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        leaf = leaf.clone() if id(leaf) in taken else leaf
+        taken.add(id(leaf))
+        return leaf
+
+    distinct: _Example = pytree.tree_map(own, example)
+    return distinct
 
 
 def decompose(program: ExportedProgram, *, name: str) -> ExportedProgram:
@@ -138,24 +149,16 @@ def _cast_weight(tensor: torch.Tensor, dtype: DType | None) -> torch.Tensor:
 
 def _condensed(error: Exception) -> str:
     """The first useful lines of torch's message, its suggested fixes, and the user's line."""
-    text = str(error).replace(
-        'For more information, run with TORCH_LOGS="+dynamic".', ""
-    )
+    text = str(error).replace('For more information, run with TORCH_LOGS="+dynamic".', "")
     text = text.partition("The following call raised this error")[0]
     lines = [line.strip() for line in text.splitlines()]
     useful = [line for line in lines if line and not line.startswith(_NOISE)]
-    start = (
-        useful.index("Suggested fixes:")
-        if "Suggested fixes:" in useful
-        else len(useful)
-    )
+    start = useful.index("Suggested fixes:") if "Suggested fixes:" in useful else len(useful)
     shown = useful[: min(start, _SHOWN_LINES)] + useful[start:]
     message = "\n  ".join(shown)
     if type(error).__module__ == "builtins":
         message = f"{type(error).__name__}: {message}"
-    frames = [
-        f for f in traceback.extract_tb(error.__traceback__) if is_user_file(f.filename)
-    ]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_file(f.filename)]
     if not frames:
         return message
     frame = frames[-1]

@@ -41,9 +41,7 @@ def parse_dynamic(specs: Sequence[str]) -> dict[str, dict[int, Dim]]:
             )
         axes = shapes.setdefault(match["argument"], {})
         if int(match["axis"]) in axes:
-            raise UsageError(
-                f"--dynamic {spec}: this axis was given before; name each axis once"
-            )
+            raise UsageError(f"--dynamic {spec}: this axis was given before; name each axis once")
         axes[int(match["axis"])] = _dim(spec, match, dims)
     return shapes
 
@@ -68,9 +66,7 @@ def merge_dynamic(
     for argument, axes in extra.items():
         _check_argument(argument, named)
         before = named[argument]
-        known = (
-            dict(before) if isinstance(before, dict) else dict(enumerate(before or ()))
-        )
+        known = dict(before) if isinstance(before, dict) else dict(enumerate(before or ()))
         named[argument] = {**known, **axes}
     return specs_by_argument(module, args, kwargs, named)
 
@@ -89,9 +85,7 @@ def specs_by_argument(
         for argument in dynamic_shapes:
             _check_argument(argument, bound)
         shapes = {argument: dynamic_shapes.get(argument) for argument in bound}
-    elif isinstance(dynamic_shapes, (tuple, list)) and len(dynamic_shapes) == len(
-        bound
-    ):
+    elif isinstance(dynamic_shapes, (tuple, list)) and len(dynamic_shapes) == len(bound):
         shapes = dict(zip(bound, dynamic_shapes, strict=True))
     else:
         raise TraceError(
@@ -143,9 +137,7 @@ def _dim(spec: str, match: re.Match[str], dims: dict[str, Dim]) -> Dim:
     return known
 
 
-def _bound(
-    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
+def _bound(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     signature = inspect.signature(module.forward)
     try:
         return signature.bind(*args, **kwargs).arguments
@@ -182,16 +174,12 @@ def _check_spec(where: str, value: Any, spec: Any) -> None:
 
 def _check_axes(where: str, value: torch.Tensor, spec: Any) -> None:
     axes = spec if isinstance(spec, dict) else dict(enumerate(spec))
-    bad = [
-        axis
-        for axis in axes
-        if not isinstance(axis, int) or not 0 <= axis < value.dim()
-    ]
+    bad = [axis for axis in axes if not isinstance(axis, int) or not 0 <= axis < value.dim()]
     if bad or (not isinstance(spec, dict) and len(axes) != value.dim()):
         accepted = f"axes 0 to {value.dim() - 1} are" if value.dim() else "none is"
         raise TraceError(
-            f"dynamic shapes for {where}: axes {', '.join(map(str, bad or axes))} were named, but it "
-            f"has rank {value.dim()} (shape {list(value.shape)}); {accepted} accepted"
+            f"dynamic shapes for {where}: axes {', '.join(map(str, bad or axes))} were named, but "
+            f"it has rank {value.dim()} (shape {list(value.shape)}); {accepted} accepted"
         )
     for axis, dim in axes.items():
         if isinstance(dim, Dim):
@@ -215,10 +203,7 @@ def _flatten(path: str, value: Any, dims: Any) -> list[LeafSpec]:
     """One spec for each leaf of ``value``; a leaf without its own is not dynamic."""
     if isinstance(value, (list, tuple)):
         inner = dims if isinstance(dims, (list, tuple)) else [None] * len(value)
-        items = [
-            (f"[{i}]", item, d)
-            for i, (item, d) in enumerate(zip(value, inner, strict=True))
-        ]
+        items = [(f"[{i}]", item, d) for i, (item, d) in enumerate(zip(value, inner, strict=True))]
     elif isinstance(value, dict):
         known = dims if isinstance(dims, dict) else {}
         items = [(f"[{key!r}]", item, known.get(key)) for key, item in value.items()]

@@ -1,4 +1,4 @@
-"""Golden data: what eager computes on the example inputs, and a float64 reference of the same graph.
+"""Golden data: what eager computes on the example inputs, and a float64 reference of that graph.
 
 The reference runs operator by operator on the exported graph with every float widened when it is
 used, so that a large model's weights are never all held in float64.
@@ -52,7 +52,8 @@ def _in_program_order(
     numbered = pytree.tree_unflatten(
         list(range(program.call_spec.in_spec.num_leaves)), program.call_spec.in_spec
     )
-    return pytree.tree_leaves((args, {key: kwargs[key] for key in numbered[1]}))
+    leaves: list[Any] = pytree.tree_leaves((args, {key: kwargs[key] for key in numbered[1]}))
+    return leaves
 
 
 def _eager(
@@ -64,9 +65,7 @@ def _eager(
         raise TraceError(
             f"running {name} eagerly on the example inputs: {type(error).__name__}: {error}"
         ) from error
-    return [
-        leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)
-    ]
+    return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
 
 
 def _reference(program: ExportedProgram, example: Sequence[Any]) -> list[torch.Tensor]:
@@ -82,9 +81,7 @@ def _reference(program: ExportedProgram, example: Sequence[Any]) -> list[torch.T
         outputs = _Reference(program.graph_module).run(*flat)
     kinds = program.graph_signature.output_specs
     pairs = zip(outputs, kinds, strict=True)
-    return [
-        _widen(value) for value, spec in pairs if isinstance(spec.arg, TensorArgument)
-    ]
+    return [_widen(value) for value, spec in pairs if isinstance(spec.arg, TensorArgument)]
 
 
 class _Reference(fx.Interpreter):
@@ -108,11 +105,7 @@ def _widen(value: Any) -> Any:
     """float64 for a floating tensor or dtype; anything else as it is."""
     if isinstance(value, torch.Tensor):
         return value.double() if value.is_floating_point() else value
-    return (
-        torch.float64
-        if isinstance(value, torch.dtype) and value.is_floating_point
-        else value
-    )
+    return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
 
 
 @contextmanager
@@ -143,9 +136,7 @@ def _rounded(exact: torch.Tensor, dtype: DType) -> torch.Tensor:
     return exact.to(torch.float64 if dtype is DType.FLOAT64 else torch.float32)
 
 
-def _recorded(
-    name: str, tensor: torch.Tensor
-) -> tuple[str, DType, tuple[int, ...], bytes]:
+def _recorded(name: str, tensor: torch.Tensor) -> tuple[str, DType, tuple[int, ...], bytes]:
     return (
         name,
         dtype_of(tensor.dtype, name),

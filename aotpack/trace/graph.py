@@ -4,7 +4,7 @@ Size arithmetic, assertions, device and layout arguments, copies and unused node
 the model changes, control flow and sizes that depend on data are refused.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -33,28 +33,15 @@ def build_graph(
 ) -> Graph:
     """The program in our own terms; ``leaves`` are the dynamic specs of its inputs, or nothing."""
     _check_pure(name, program)
-    placeholders = {
-        node.name: node for node in program.graph.nodes if node.op == "placeholder"
-    }
-    values = [
-        (s.arg.name, placeholders[s.arg.name].meta.get("val"))
-        for s in _user_inputs(program)
-    ]
+    placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    values = [(s.arg.name, placeholders[s.arg.name].meta.get("val")) for s in _user_inputs(program)]
     sizes = find_sizes(program, values, leaves)
     weights = collect_weights(program)
     inputs = _inputs(values, sizes, set(weights.tensors))
     if leaves:
-        paths = {
-            leaf.path: v[0]
-            for leaf, v in zip(leaves, values, strict=True)
-            if v[0] in inputs
-        }
-        check_guards(
-            name, program, {path: inputs[p].shape for path, p in paths.items()}
-        )
-    refs = {
-        placeholders[p]: Ref(weight) for p, weight in weights.by_placeholder.items()
-    }
+        paths = {leaf.path: v[0] for leaf, v in zip(leaves, values, strict=True) if v[0] in inputs}
+        check_guards(name, program, {path: inputs[p].shape for path, p in paths.items()})
+    refs = {placeholders[p]: Ref(weight) for p, weight in weights.by_placeholder.items()}
     refs |= {placeholders[p]: Ref(spec.name) for p, spec in inputs.items()}
     reader = OperatorReader(name, sizes, refs)
     results = _outputs(name, program)
@@ -69,7 +56,8 @@ def build_graph(
         sizes=tuple(sizes.variables.values()),
         inputs=tuple(inputs.values()),
         outputs=tuple(
-            _spec(f"output{i}", n.meta["val"], sizes) for i, n in enumerate(results)
+            _spec(_output_name(i, {*inputs, *weights.tensors}), n.meta["val"], sizes)
+            for i, n in enumerate(results)
         ),
         args=args,
         kwargs=kwargs,
@@ -98,8 +86,8 @@ def _check_pure(name: str, program: ExportedProgram) -> None:
     ]
     if objects:
         raise UnsupportedError(
-            f"tracing {name}: the model uses {', '.join(objects)}: script objects and effect tokens "
-            "cannot be packaged; tensors and Python values are accepted"
+            f"tracing {name}: the model uses {', '.join(objects)}: script objects and effect "
+            "tokens cannot be packaged; tensors and Python values are accepted"
         )
 
 
@@ -140,6 +128,14 @@ def _outputs(name: str, program: ExportedProgram) -> list[fx.Node]:
     return nodes
 
 
+def _output_name(number: int, taken: Collection[str]) -> str:
+    """``output0``, with underscores where an input or a weight has that name."""
+    name = f"output{number}"
+    while name in taken:
+        name += "_"
+    return name
+
+
 def _input_trees(program: ExportedProgram) -> tuple[Tree, Tree]:
     leaves = iter([leaf_of(spec.arg, "input") for spec in _user_inputs(program)])
     args, kwargs = children_of(program.call_spec.in_spec)
@@ -147,9 +143,7 @@ def _input_trees(program: ExportedProgram) -> tuple[Tree, Tree]:
 
 
 def _result_tree(program: ExportedProgram) -> Tree:
-    leaves = [
-        leaf_of(spec.arg, "result") for spec in program.graph_signature.output_specs
-    ]
+    leaves = [leaf_of(spec.arg, "result") for spec in program.graph_signature.output_specs]
     return tree_of(program.call_spec.out_spec, iter(leaves), "result")
 
 

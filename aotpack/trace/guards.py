@@ -24,9 +24,7 @@ _NEAR = 12  # sizes tried from each end of a range and around each number in a c
 _TRIED = 4096
 
 
-def check_guards(
-    name: str, program: ExportedProgram, shapes: Mapping[str, Sequence[Int]]
-) -> None:
+def check_guards(name: str, program: ExportedProgram, shapes: Mapping[str, Sequence[Int]]) -> None:
     """Refuse the program when a recorded condition does not hold for every admitted size.
 
     ``shapes`` are the shapes of the inputs by their path, such as ``['x']`` or ``['xs'][0]``.
@@ -35,14 +33,13 @@ def check_guards(
     for guard in getattr(program, "_guards_code", None) or []:
         found = _counterexample(guard, shapes)
         if found is not None:
-            broken.append(
-                f"{_readable(guard, shapes)}  (not for {found})" if found else guard
-            )
+            broken.append(f"{_readable(guard, shapes)}  (not for {found})" if found else guard)
     if broken:
         raise TraceError(
             f"exporting {name}: the exported program holds only for sizes where\n  "
             + "\n  ".join(dict.fromkeys(broken))
-            + "\nGive the dimension a narrower range or a derived Dim (such as 2*n), or make it static."
+            + "\nGive the dimension a narrower range or a derived Dim (such as 2*n), "
+            "or make it static."
         )
 
 
@@ -68,9 +65,7 @@ def _counterexample(guard: str, shapes: Mapping[str, Sequence[Int]]) -> str | No
     variables = dict.fromkeys(v for size in sizes.values() for v in size.leaves())
     numbers = [int(number) for number in re.findall(r"\b\d+\b", text)]
     for values in _admitted([v for v in variables if isinstance(v, Var)], numbers):
-        known: dict[str, Any] = {
-            key: size.evaluate(values) for key, size in sizes.items()
-        }
+        known: dict[str, Any] = {key: size.evaluate(values) for key, size in sizes.items()}
         if not _holds(code, known):
             return ", ".join(f"{key}={value}" for key, value in values.items())
     return None
@@ -78,29 +73,20 @@ def _counterexample(guard: str, shapes: Mapping[str, Sequence[Int]]) -> str | No
 
 def _holds(code: Any, sizes: Mapping[str, int]) -> bool:
     try:
-        return bool(
-            eval(code, {"__builtins__": {}, "min": min, "max": max}, dict(sizes))
-        )
+        return bool(eval(code, {"__builtins__": {}, "min": min, "max": max}, dict(sizes)))
     except ZeroDivisionError:
         return False
 
 
-def _admitted(
-    variables: Sequence[Var], numbers: Sequence[int]
-) -> Iterator[dict[str, int]]:
+def _admitted(variables: Sequence[Var], numbers: Sequence[int]) -> Iterator[dict[str, int]]:
     """Sizes at both ends of each range and around the numbers that the condition mentions."""
     tried = []
     for variable in variables:
         near = {n + d for n in numbers if n < 2**31 for d in (-1, 0, 1)}
-        near |= {variable.low + d for d in range(_NEAR)} | {
-            variable.high - d for d in range(_NEAR)
-        }
+        near |= {variable.low + d for d in range(_NEAR)} | {variable.high - d for d in range(_NEAR)}
         tried.append(sorted(n for n in near if variable.low <= n <= variable.high))
     for values in itertools.islice(itertools.product(*tried), _TRIED):
-        yield {
-            variable.name: value
-            for variable, value in zip(variables, values, strict=True)
-        }
+        yield {variable.name: value for variable, value in zip(variables, values, strict=True)}
 
 
 def _readable(guard: str, shapes: Mapping[str, Sequence[Int]]) -> str:

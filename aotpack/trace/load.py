@@ -69,9 +69,7 @@ def _load_program(path: Path) -> Loaded:
             "torch.export.export, which keeps them"
         )
     args, kwargs = program.example_inputs
-    return Loaded(
-        program, tuple(args), dict(kwargs), None, _identifier(path.stem), "0.1.0"
-    )
+    return Loaded(program, tuple(args), dict(kwargs), None, _identifier(path.stem), "0.1.0")
 
 
 def _run_file(path: Path) -> ModuleType:
@@ -119,21 +117,13 @@ def _model(module: ModuleType, attr: str, spec: str) -> nn.Module | ExportedProg
     if found is None:
         raise TraceError(
             f"loading {spec}: it defines no {' or '.join(names)}; "
-            + (
-                "check the name after the colon"
-                if attr
-                else "define model = ... or get_model()"
-            )
+            + ("check the name after the colon" if attr else "define model = ... or get_model()")
         )
     value = getattr(module, found)
     if not isinstance(value, (nn.Module, ExportedProgram, type)) and callable(value):
         value = value()
     if not isinstance(value, (nn.Module, ExportedProgram)):
-        shown = (
-            f"the class {value.__name__}"
-            if isinstance(value, type)
-            else type(value).__name__
-        )
+        shown = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
         raise TraceError(
             f"loading {spec}: {found} is {shown}; a torch.nn.Module instance, an ExportedProgram, "
             "or a function that returns one is accepted"
@@ -155,8 +145,8 @@ def _inputs(module: ModuleType, spec: str) -> tuple[tuple[Any, ...], dict[str, A
     if isinstance(value, (tuple, list)):
         return tuple(value), {}
     raise TraceError(
-        f"loading {spec}: example_inputs is a {type(value).__name__}; a tuple (positional inputs) or "
-        "a dict (keyword inputs) is accepted"
+        f"loading {spec}: example_inputs is a {type(value).__name__}; a tuple (positional inputs) "
+        "or a dict (keyword inputs) is accepted"
     )
 
 

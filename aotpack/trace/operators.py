@@ -1,4 +1,4 @@
-"""Operator calls of an FX graph -> ``GraphNode``s; every call that cannot be read is listed at once."""
+"""Operator calls of an FX graph -> ``GraphNode``s; all calls that cannot be read listed at once."""
 
 import operator
 from collections.abc import Mapping, Sequence
@@ -64,9 +64,7 @@ class OperatorReader:
 
     def _call(self, node: fx.Node) -> GraphNode | None:
         if node.op != "call_function":
-            raise UnsupportedError(
-                "a part of the model that is a graph of its own (control flow)"
-            )
+            raise UnsupportedError("a part of the model that is a graph of its own (control flow)")
         if node.target is operator.getitem:
             whole, index = node.args
             assert isinstance(whole, fx.Node) and isinstance(index, int)
@@ -81,16 +79,12 @@ class OperatorReader:
     def _operator_call(self, node: fx.Node) -> GraphNode:
         schema = getattr(node.target, "_schema", None)
         if schema is None:
-            raise UnsupportedError(
-                "control flow; straight-line operator calls are accepted"
-            )
+            raise UnsupportedError("control flow; straight-line operator calls are accepted")
         if schema.is_mutable:
             raise UnsupportedError("it changes its argument in place")
         name = self._unused(node.name)
         self._refs[node] = Ref(name)
-        kwargs = {
-            key: value for key, value in node.kwargs.items() if key not in _PLACEMENT
-        }
+        kwargs = {key: value for key, value in node.kwargs.items() if key not in _PLACEMENT}
         return GraphNode(
             name=name,
             op=str(node.target),
@@ -105,9 +99,7 @@ class OperatorReader:
         specs = []
         for index, result in enumerate(values):
             if not isinstance(result, torch.Tensor):
-                raise UnsupportedError(
-                    f"result {index} is a {type(result).__name__}, not a tensor"
-                )
+                raise UnsupportedError(f"result {index} is a {type(result).__name__}, not a tensor")
             shape = tuple(map(self._sizes.convert, result.shape))
             shown = f"{name}.{index}" if index else name
             specs.append(TensorSpec(shown, dtype_of(result.dtype, "a result"), shape))
@@ -126,9 +118,7 @@ class OperatorReader:
             return dtype_of(value, "an argument")
         if isinstance(value, _PLACEMENT_TYPES):
             return None
-        raise UnsupportedError(
-            f"an argument that is a {type(value).__name__} ({value})"
-        )
+        raise UnsupportedError(f"an argument that is a {type(value).__name__} ({value})")
 
     def _node_arg(self, node: fx.Node) -> Arg:
         value = node.meta.get("val")
@@ -177,6 +167,4 @@ def _same_value(node: fx.Node) -> fx.Node | None:
 
 
 def _operator(node: fx.Node) -> str:
-    return (
-        str(node.target) if node.op == "call_function" else f"{node.op} {node.target}"
-    )
+    return str(node.target) if node.op == "call_function" else f"{node.op} {node.target}"

@@ -64,9 +64,7 @@ class Sizes:
             return product([self._convert(expr.base)] * int(expr.exp))
         function = _FUNCTIONS.get(type(expr).__name__)
         if function is None:
-            raise UnsupportedError(
-                f"a size is computed with {type(expr).__name__} ({expr})"
-            )
+            raise UnsupportedError(f"a size is computed with {type(expr).__name__} ({expr})")
         return function(*map(self._convert, expr.args))
 
     def _variable(self, symbol: str) -> Int:
@@ -93,23 +91,15 @@ def find_sizes(
         for axis, size in enumerate(getattr(value, "shape", ())):
             for symbol in _symbols(size):
                 names.setdefault(symbol, _unused(f"{name}_size{axis}", names))
-    order = [
-        s for _, v in inputs for size in getattr(v, "shape", ()) for s in _symbols(size)
-    ]
-    ranges = {
-        str(symbol): bounds for symbol, bounds in program.range_constraints.items()
-    }
+    order = [s for _, v in inputs for size in getattr(v, "shape", ()) for s in _symbols(size)]
+    ranges = {str(symbol): bounds for symbol, bounds in program.range_constraints.items()}
     return Sizes({s: _variable(names[s], ranges[s]) for s in dict.fromkeys(order)})
 
 
 def _named_axes(spec: Any) -> list[tuple[int, str]]:
     """(axis, name of the Dim) in the dynamic spec of a tensor; a derived Dim counts as its root."""
     entries = spec.items() if isinstance(spec, dict) else enumerate(spec or ())
-    dims = [
-        (axis, getattr(dim, "root", dim))
-        for axis, dim in entries
-        if isinstance(dim, Dim)
-    ]
+    dims = [(axis, getattr(dim, "root", dim)) for axis, dim in entries if isinstance(dim, Dim)]
     return [(axis, dim.__name__) for axis, dim in dims]
 
 

@@ -17,7 +17,7 @@ _STANDARD = sysconfig.get_path("stdlib")
 
 
 def source_of(node: fx.Node) -> Source | None:
-    """The innermost frame outside torch, or torch's own when the user wrote none (nn.Sequential)."""
+    """The innermost frame outside torch, or torch's own if the user wrote none (nn.Sequential)."""
     found = _FRAME.finditer(node.meta.get("stack_trace") or "")
     frames = [frame for frame in found if not frame["file"].startswith("<")]
     mine = [frame for frame in frames if is_user_file(frame["file"])] or frames
@@ -34,9 +34,7 @@ def is_user_file(file: str) -> bool:
     installed = "site-packages/" in path
     if path.startswith(("<", "torch/")) or "site-packages/torch/" in path:
         return False
-    return not file.startswith(_NOT_MINE) and (
-        installed or not file.startswith(_STANDARD)
-    )
+    return not file.startswith(_NOT_MINE) and (installed or not file.startswith(_STANDARD))
 
 
 def shown_path(file: str) -> str:

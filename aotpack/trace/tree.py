@@ -35,9 +35,7 @@ def tree_of(spec: pytree.TreeSpec, leaves: Iterator[Tree], what: str) -> Tree:
 
 def children_of(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
     """The specs one level down; torch renamed the attribute to a method."""
-    children: Any = (
-        spec.children() if hasattr(spec, "children") else spec.children_specs
-    )
+    children: Any = spec.children() if hasattr(spec, "children") else spec.children_specs
     return list(children)
 
 
@@ -65,7 +63,5 @@ def _keys(spec: pytree.TreeSpec) -> tuple[str, ...]:
     if not isinstance(context, (list, tuple)):
         return ()
     if context and all(isinstance(keys, (list, tuple)) for keys in context):
-        context = [
-            key for keys in context for key in keys
-        ]  # torch.export.register_dataclass
+        context = [key for keys in context for key in keys]  # torch.export.register_dataclass
     return tuple(context) if all(isinstance(key, str) for key in context) else ()

@@ -20,18 +20,24 @@ _WEIGHT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSO
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """All weights of a program: the name for each placeholder, tensor and tied names for each name."""
+    """All weights: a name for each placeholder, tensor and tied names for each name."""
 
     by_placeholder: Mapping[str, str]
     tensors: Mapping[str, torch.Tensor]
     names: Mapping[str, tuple[str, ...]]
+    constants: frozenset[str]
 
     def weight(self, name: str) -> Weight:
         """The named weight with its bytes."""
         tensor = self.tensors[name]
         dtype = dtype_of(tensor.dtype, f"the weight {name}")
         return Weight(
-            name, self.names[name], dtype, tuple(tensor.shape), bytes_of(tensor)
+            name,
+            self.names[name],
+            dtype,
+            tuple(tensor.shape),
+            bytes_of(tensor),
+            name in self.constants,
         )
 
 
@@ -53,9 +59,11 @@ def collect_weights(program: ExportedProgram) -> Weights:
         name = first.get(_memory(tensor, target), target)
         if name in names and target not in names[name]:
             names[name].append(target)
-    return Weights(
-        by_placeholder, tensors, {name: tuple(all_) for name, all_ in names.items()}
+    tied = {name: tuple(all_) for name, all_ in names.items()}
+    constants = frozenset(
+        name for name, all_ in tied.items() if not any(n in program.state_dict for n in all_)
     )
+    return Weights(by_placeholder, tensors, tied, constants)
 
 
 def weight_tensor(program: ExportedProgram, target: str) -> torch.Tensor:
@@ -80,8 +88,9 @@ def dtype_of(dtype: torch.dtype, what: str) -> DType:
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:
     """The elements in row-major order as unsigned bytes; shares memory with a contiguous tensor."""
-    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-    return flat.numpy().data
+    dense = tensor.detach().cpu().contiguous()
+    flat = dense.as_strided((dense.numel(),), (1,))  # a dimension of size 1 may have any stride
+    return flat.view(torch.uint8).numpy().data
 
 
 def _memory(tensor: torch.Tensor, name: str) -> tuple[Any, ...]:

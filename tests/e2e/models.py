@@ -164,7 +164,7 @@ class Weighted(nn.Module):
 
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
         y = x * self.weight
-        return {"x": x, "weight": self.weight, "y": y, "again": y, "total": y.sum()}
+        return {"x": x, "weight": self.weight, "y": y, "again": y, "total": (y * y).sum()}
 
 
 class Tokens(nn.Module):
@@ -282,25 +282,47 @@ POINTWISE = [
     fn("int8_wraps", lambda x: (x * x * x, x + 100), t(30, dtype=torch.int8)),
     fn("uint8", lambda x: (x + 250, x // 2, x.float() / 3), t(30, dtype=torch.uint8)),
     fn("predicates", predicates, t(4, 6), t(4, 6)),
-    fn("bools", lambda x, y: (x & y, x | y, x ^ y, ~x, x.logical_or(y)), *[t(9, dtype=torch.bool)] * 2),
+    fn(
+        "bools",
+        lambda x, y: (x & y, x | y, x ^ y, ~x, x.logical_or(y)),
+        *[t(9, dtype=torch.bool)] * 2,
+    ),
     fn("mixed_types", lambda x, y, z: x * y + z, t(5, dtype=I64), t(5, dtype=F16), t(5)),
     fn("arange", lambda x: x + torch.arange(6) * torch.arange(5).unsqueeze(1), t(5, 6)),
     fn("casts", lambda x: ((x * 3).long(), x.to(BF16), x.bool(), x.half(), x.double()), t(20)),
+    Case(
+        "same_tensor_twice",
+        lambda: Function(lambda x, y: x - 2 * y, 2),
+        lambda: (torch.ones(3),) * 2,
+        calls=(lambda: drawn((t(3), t(3))),),
+    ),
     fn("scalar", lambda x: x * 2 + 1, t()),
     fn("size_one", lambda x: (x + 1).softmax(-1), t(1, 1)),
     fn("size_zero", lambda x: (x * 2, x.sum(), x.sum(1), x.reshape(0, 3).t() + 1), t(3, 0)),
-    fn("size_zero_joined", lambda x, y: (torch.cat([x, y], 1) + 1, x.softmax(-1)), t(3, 0), t(3, 2)),
+    fn(
+        "size_zero_joined", lambda x, y: (torch.cat([x, y], 1) + 1, x.softmax(-1)), t(3, 0), t(3, 2)
+    ),
     fn("size_zero_product", lambda x, y: (x @ y + 1, y @ x), t(3, 0), t(0, 3)),
     fn("prime", lambda x: (x * 3).sum(1), t(13, 1031)),
-    fn("float64", lambda x, y: (x.exp() * y).sum(-1) + x[:, 0], t(5, 7, dtype=F64), t(7, dtype=F64)),
-    fn("float16", lambda x, y: (F.gelu(x) * y + x).softmax(-1), t(5, 7, dtype=F16), t(7, dtype=F16)),
-    fn("bfloat16", lambda x, y: F.layer_norm(x * y, (24,)), t(5, 24, dtype=BF16), t(24, dtype=BF16)),
+    fn(
+        "float64", lambda x, y: (x.exp() * y).sum(-1) + x[:, 0], t(5, 7, dtype=F64), t(7, dtype=F64)
+    ),
+    fn(
+        "float16", lambda x, y: (F.gelu(x) * y + x).softmax(-1), t(5, 7, dtype=F16), t(7, dtype=F16)
+    ),
+    fn(
+        "bfloat16", lambda x, y: F.layer_norm(x * y, (24,)), t(5, 24, dtype=BF16), t(24, dtype=BF16)
+    ),
 ]
 REDUCTIONS = [
     fn("softmax_last", lambda x: x.softmax(-1), t(4, 11)),
     fn("softmax_first", lambda x: x.softmax(0), t(11, 4)),
     fn("softmax_middle", lambda x: x.softmax(1), t(3, 11, 4)),
-    fn("softmax_infinite", lambda x: x.softmax(-1), torch.tensor([[-INF, 0.0, 1.0], [1.0, 2.0, 3.0]])),
+    fn(
+        "softmax_infinite",
+        lambda x: x.softmax(-1),
+        torch.tensor([[-INF, 0.0, 1.0], [1.0, 2.0, 3.0]]),
+    ),
     fn("log_softmax", lambda x: x.log_softmax(-1), t(4, 11)),
     fn("logsumexp", lambda x: x.logsumexp(0), t(9, 4)),
     fn("column_sum", lambda x: x.sum(0), t(300, 17)),
@@ -311,7 +333,11 @@ REDUCTIONS = [
     fn("argmax_nan", lambda x: (x.argmax(1), x.argmin(1), *x.max(1), *x.min(0)), WITH_NAN),
     fn("amax_nan", lambda x: (x.amax(1), x.amin(1), x.amax(), x.max(1).values), WITH_NAN),
     fn("moments", moments, t(6, 7)),
-    fn("any_all", lambda x: ((x > 1).any(1), (x > -1).all(0), (x > 5).any(), x.bool().all()), t(6, 7)),
+    fn(
+        "any_all",
+        lambda x: ((x > 1).any(1), (x > -1).all(0), (x > 5).any(), x.bool().all()),
+        t(6, 7),
+    ),
     fn("cumsum", lambda x: (x.cumsum(1), x.cumsum(0), x.cumprod(1)), t(5, 13)),
     fn("cummax", lambda x: tuple(torch.cummax(x, 1)), t(4, 13)),
     fn("count", lambda x: (x > 0).sum(1) / x.shape[1], t(6, 7)),
@@ -363,21 +389,54 @@ PRODUCTS = [
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
         *[t(2, 2, 7, 8)] * 3,
     ),
-    fn("attention_mask", masked_attention, *QKV, torch.rand(1, 1, 5, 7).gt(0.4).index_fill_(3, torch.tensor([0]), True)),
+    fn(
+        "attention_mask",
+        masked_attention,
+        *QKV,
+        torch.rand(1, 1, 5, 7).gt(0.4).index_fill_(3, torch.tensor([0]), True),
+    ),
     fn("attention_bias", masked_attention, *QKV, t(5, 7)),
     fn("attention_grouped", grouped_attention, t(1, 4, 6, 8), t(1, 2, 6, 8), t(1, 2, 6, 8)),
     Case("attention_block", SelfAttention, lambda: drawn((t(2, 5, 32),))),
     Case("layer", Block, lambda: drawn((t(2, 5, 64),))),
 ]
 DYNAMIC = [
-    dyn("dynamic_softmax", lambda: Function(lambda x: x.softmax(-1), 1), ROWS, *[(t(*s),) for s in ((3, 4), (1, 1), (13, 31), (16, 32))]),
-    dyn("dynamic_columns", lambda: Function(lambda x: x.mean(0) + x.sum(1).max(), 1), ROWS, *[(t(*s),) for s in ((3, 4), (1, 1), (13, 31), (16, 32))]),
-    dyn("dynamic_views", lambda: Function(lambda x: torch.cat([x.flip(1), x[:, :1]], 1).reshape(-1) * x.shape[1], 1), ROWS, *[(t(*s),) for s in ((3, 4), (1, 1), (13, 31))]),
+    dyn(
+        "dynamic_softmax",
+        lambda: Function(lambda x: x.softmax(-1), 1),
+        ROWS,
+        *[(t(*s),) for s in ((3, 4), (1, 1), (13, 31), (16, 32))],
+    ),
+    dyn(
+        "dynamic_columns",
+        lambda: Function(lambda x: x.mean(0) + x.sum(1).max(), 1),
+        ROWS,
+        *[(t(*s),) for s in ((3, 4), (1, 1), (13, 31), (16, 32))],
+    ),
+    dyn(
+        "dynamic_views",
+        lambda: Function(lambda x: torch.cat([x.flip(1), x[:, :1]], 1).reshape(-1) * x.shape[1], 1),
+        ROWS,
+        *[(t(*s),) for s in ((3, 4), (1, 1), (13, 31))],
+    ),
     dyn("dynamic_mlp", mlp, {"input": {0: B}}, *[(t(n, 12),) for n in (3, 1, 13, 16)]),
     dyn("dynamic_layer", Block, ROWS, *[(t(b, s, 64),) for b, s in ((2, 3), (1, 1), (3, 11))]),
-    dyn("dynamic_tokens", Tokens, TOKENS, *[(ids(b, s),) for b, s in ((2, 3), (1, 1), (5, 7), (2, 32))]),
+    dyn(
+        "dynamic_tokens",
+        Tokens,
+        TOKENS,
+        *[(ids(b, s),) for b, s in ((2, 3), (1, 1), (5, 7), (2, 32))],
+    ),
     Case("bert", bert, lambda: drawn((ids(2, 5),))),
-    dyn("bert_mask", MaskedBert, {"ids": {0: B, 1: S}, "mask": {0: B, 1: S}}, *[(ids(b, s), torch.ones(b, s, dtype=I64).tril(s // 2)) for b, s in ((2, 6), (1, 1), (3, 7))]),
+    dyn(
+        "bert_mask",
+        MaskedBert,
+        {"ids": {0: B, 1: S}, "mask": {0: B, 1: S}},
+        *[
+            (ids(b, s), torch.ones(b, s, dtype=I64).tril(s // 2))
+            for b, s in ((2, 6), (1, 1), (3, 7))
+        ],
+    ),
     dyn("gpt2", Gpt2, TOKENS, *[(ids(b, s),) for b, s in ((2, 3), (1, 1), (3, 7))]),
 ]
 CASES = [*POINTWISE, *REDUCTIONS, *VIEWS, *PRODUCTS, *DYNAMIC]

@@ -7,7 +7,7 @@ interpreted through the same runtime as a wheel's, and each answer must obey the
 import copy
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,14 @@ from aotpack.target import INTERPRETER
 Arrays = Mapping[str, np.ndarray]
 FLOAT64_FACTOR = 16  # there is no wider reference: float64 answers may differ in a few last places
 EVALUATOR_SLACK = 8  # the evaluator is about meaning: it sums in an order of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """The accuracy law is ``Tolerance()``. ``floor`` is the least scale: sums may cancel."""
+
+    factor: float = 1
+    floor: float = 0
 
 
 class WrongAnswer(AssertionError):
@@ -79,19 +87,25 @@ def compile_all(
     return Compiled(module, stages["lowered"], stages["scheduled"], precompiled, model)
 
 
-def agree(compiled: Compiled, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> None:
+def agree(
+    compiled: Compiled,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    tolerance: Tolerance = Tolerance(),
+) -> None:
     """Assert that all oracles give eager's answer for one call."""
     named = dict(kwargs or {})
     with torch.no_grad():
         eager = tensors(compiled.module(*_cloned(args), **_cloned(named)))
         exact = tensors(_double(compiled.module)(*_doubled(args), **_doubled(named)))
     given = tensors((args, named))
-    for what, run, slack in (
-        ("the lowered program", lambda: _evaluated(compiled.lowered, given), EVALUATOR_SLACK),
-        ("the scheduled program", lambda: _evaluated(compiled.scheduled, given), EVALUATOR_SLACK),
-        ("the interpreter", lambda: tensors(compiled.model(*args, **named)), 1),
+    loose = replace(tolerance, factor=max(tolerance.factor, EVALUATOR_SLACK))
+    for what, run, allowed in (
+        ("the lowered program", lambda: _evaluated(compiled.lowered, given), loose),
+        ("the scheduled program", lambda: _evaluated(compiled.scheduled, given), loose),
+        ("the interpreter", lambda: tensors(compiled.model(*args, **named)), tolerance),
     ):
-        _check_all(what, run(), eager, exact, slack)
+        _check_all(what, run(), eager, exact, allowed)
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
@@ -108,19 +122,22 @@ def _check_all(
     found: Sequence[torch.Tensor],
     eager: Sequence[torch.Tensor],
     exact: Sequence[torch.Tensor],
-    slack: float,
+    tolerance: Tolerance,
 ) -> None:
     assert len(found) == len(eager), f"{what} has {len(found)} outputs, eager {len(eager)}"
     for number, (ours, theirs, reference) in enumerate(zip(found, eager, exact, strict=True)):
-        complaint = accuracy_complaint(ours, theirs, reference, slack)
+        complaint = accuracy_complaint(ours, theirs, reference, tolerance)
         if complaint:
             raise WrongAnswer(f"{what}, output {number} {theirs.dtype}: {complaint}")
 
 
 def accuracy_complaint(
-    ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor, slack: float = 1
+    ours: torch.Tensor,
+    eager: torch.Tensor,
+    reference: torch.Tensor,
+    tolerance: Tolerance = Tolerance(),
 ) -> str | None:
-    """max|y - ref64| <= slack (1.5 max|eager - ref64| + eps max|ref64|), in words when broken."""
+    """max|y - ref64| <= 1.5 max|eager - ref64| + eps max|ref64|, in words when broken."""
     if ours.shape != eager.shape:
         return f"the shape is {tuple(ours.shape)}, eager's is {tuple(eager.shape)}"
     if not eager.dtype.is_floating_point:
@@ -134,12 +151,16 @@ def accuracy_complaint(
     y, e, r = y[~special], e[~special], r[~special]
     if not y.numel():
         return None
-    scale = FLOAT64_FACTOR if eager.dtype is torch.float64 else 1
-    law = 1.5 * (e - r).abs().max() + scale * torch.finfo(eager.dtype).eps * r.abs().max()
-    error = (y - r).abs().max()
-    if bool(error <= slack * law):
+    places = FLOAT64_FACTOR if eager.dtype is torch.float64 else 1
+    scale = max(float(r.abs().max()), tolerance.floor)
+    eagers = float((e - r).abs().max())
+    law = 1.5 * eagers + places * torch.finfo(eager.dtype).eps * scale
+    error = float((y - r).abs().max())
+    if error <= tolerance.factor * law:
         return None
-    return f"off by {error:.3g}, allowed {slack * law:.3g} (eager is off by {(e - r).abs().max():.3g})"
+    return (
+        f"off by {error:.3g}, allowed {tolerance.factor * law:.3g} (eager is off by {eagers:.3g})"
+    )
 
 
 def _double(module: nn.Module) -> nn.Module:
@@ -172,11 +193,8 @@ def _evaluated(stage: Lowered | Scheduled, given: Sequence[torch.Tensor]) -> lis
 
 
 def weight_arrays(weights: Sequence[Weight], program: Program) -> dict[str, np.ndarray]:
-    """The weights a program names, packed ones laid end to end."""
-    arrays = {weight.name: _weight_array(weight) for weight in weights}
-    for packed in program.packed:
-        arrays[packed.name] = np.concatenate([arrays[part] for part in packed.parts])
-    return {name: array for name, array in arrays.items() if name in program.buffers}
+    """The weights a program names."""
+    return {w.name: _weight_array(w) for w in weights if w.name in program.buffers}
 
 
 def sizes_of(signature: Signature, given: Sequence[torch.Tensor]) -> dict[str, int]:

@@ -37,6 +37,7 @@ def test_layout(emitted: Emitted) -> None:
     assert {name for name in names if "/_runtime/" not in name} == {
         "tiny_model/__init__.py",
         "tiny_model/__main__.py",
+        "tiny_model/constants.safetensors",
         "tiny_model/golden.safetensors",
         "tiny_model/kernels/sm_80/k1.cubin",
         "tiny_model/kernels/sm_90/k1.cubin",

@@ -1,6 +1,7 @@
 """The evaluator against torch and numpy, operation by operation; and what it refuses."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from aotpack.ir.nodes import (
     Guarded,
     Matmul,
     Operation,
+    Packed,
     Pointwise,
     Program,
     Reduction,
@@ -258,3 +260,13 @@ def test_input_of_another_shape_is_refused() -> None:
 def test_float64_stays_float64() -> None:
     value = apply("cast", load("x", ROW, J), dtype=F64)
     assert pointwise(value, F64).dtype == np.float64
+
+
+def test_packed_weight_is_made_of_its_parts() -> None:
+    n = Axis("n", Int.of(6))
+    rows = [buffer("w", F32, 6), buffer("a", F32, 2), buffer("b", F32, 4), buffer("out", F32, 6)]
+    whole = program(rows, [over("out", (n,), load("w", n))], inputs="")
+    whole = replace(whole, weights=("a", "b", "w"), packed=(Packed("w", ("a", "b")),))
+    weights = {"a": X[0, :2], "b": X[0, 2:6]}
+    np.testing.assert_array_equal(evaluate(whole, {}, weights, {"s": 1})["out"], X[0, :6])
+    assert "weight w: float32[6] = a ++ b" in str(whole)

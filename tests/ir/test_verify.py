@@ -16,6 +16,7 @@ from aotpack.ir.nodes import (
     Load,
     Matmul,
     Operation,
+    Packed,
     Pointwise,
     Program,
     Reduction,
@@ -153,6 +154,28 @@ def test_buffer_under_another_name_is_refused() -> None:
     renamed = replace(legal, buffers={**legal.buffers, "x": buffer("xx", F32, S, 8)})
     with pytest.raises(InvalidProgram, match="xx.*is declared as x"):
         verify(renamed)
+
+
+def packing(*parts: str, rows: int = 12) -> Program:
+    """A program over a weight of ``rows`` rows, packed of a: [4, 8], b: [8, 8] or c: [4, 7]."""
+    sizes = {"a": (4, 8), "b": (8, 8), "c": (4, 7), "ab": (rows, 8)}
+    weights = {name: buffer(name, F32, *shape) for name, shape in sizes.items()}
+    legal = storing(load("ab", 0, J))
+    return replace(
+        legal,
+        buffers={**legal.buffers, **weights},
+        weights=tuple(weights),
+        packed=(Packed("ab", parts),),
+    )
+
+
+def test_packed_weight_is_its_parts() -> None:
+    verify(packing("a", "b"))
+    for wrong in (packing("a", "b", rows=13), packing("b", "c")):
+        with pytest.raises(InvalidProgram, match=r"ab: float32\[1., 8\] is not [ab]: float32"):
+            verify(wrong)
+    with pytest.raises(InvalidProgram, match=r"\['x'\] are no weights"):
+        verify(packing("a", "x"))
 
 
 def test_attention_slots_use_their_own_axes() -> None:

@@ -40,7 +40,9 @@ def {name}(x, y, n):
 """
 
 
-def kernel(name: str, text: str = ADD, arches: tuple[int, int] = (0, 10_000)) -> KernelSource:
+def kernel(
+    name: str, text: str = ADD, arches: tuple[tuple[int, int], ...] = ((0, 10_000),)
+) -> KernelSource:
     args = (
         KernelArg("x", DType.FLOAT32, True),
         KernelArg("y", DType.FLOAT32, True),

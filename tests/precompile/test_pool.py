@@ -43,8 +43,9 @@ def test_nothing_to_do_starts_nothing() -> None:
     assert list(compile_all([], 4)) == []
 
 
-def test_an_interrupt_ends_everything_at_once(tmp_path: Path) -> None:
-    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+def interrupted_build(folder: Path) -> "subprocess.Popen[str]":
+    """A build in the middle of a kernel that takes minutes."""
+    environment = os.environ | {"TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED],
         env=environment,
@@ -54,14 +55,39 @@ def test_an_interrupt_ends_everything_at_once(tmp_path: Path) -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    while not list(tmp_path.glob("aotpack-*/0/started")):
+    while not list(folder.glob("aotpack-*/0/started")):
         time.sleep(0.05)
+    return process
+
+
+def test_an_interrupt_ends_everything_at_once(tmp_path: Path) -> None:
+    process = interrupted_build(tmp_path)
     process.send_signal(signal.SIGINT)
     started = time.monotonic()
     process.communicate(timeout=20)
     assert process.returncode != 0
     assert time.monotonic() - started < 5
     assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_end_with_a_killed_build(tmp_path: Path) -> None:
+    process = interrupted_build(tmp_path)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    (worker,) = children.read_text().split()
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 20
+    while is_running(worker) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not is_running(worker)
+
+
+def is_running(process: str) -> bool:
+    """True for a process that is neither gone nor a zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_compiler_settings_of_the_user_do_not_reach_the_compiler(
@@ -73,3 +99,4 @@ def test_compiler_settings_of_the_user_do_not_reach_the_compiler(
     assert "TRITON_ALWAYS_COMPILE" not in environment
     assert environment["TRITON_PTXAS_PATH"] == "/opt/ptxas"
     assert environment["TRITON_DISABLE_LINE_INFO"] == "1"
+

@@ -35,7 +35,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_kernel_is_compiled_for_every_target_it_is_meant_for() -> None:
-    stage = rendered(kernel("b"), kernel("a", arches=(90, 99)))
+    stage = rendered(kernel("b"), kernel("a", arches=((90, 99),)))
     product = precompile(stage, [SM80, SM90, INTERPRETER], jobs=2)
     names = [(binary.target, binary.kernel) for binary in product.binaries]
     assert names == [

@@ -59,6 +59,7 @@ def demo(
     wrapper: str = WRAPPER,
     inputs: tuple[TensorSpec, ...] = (),
     target: str = "fake",
+    is_constant: bool = False,
     **signature: Any,
 ) -> Precompiled:
     """The product to emit; ``inputs`` come after x and y, ``signature`` replaces its fields."""
@@ -73,7 +74,8 @@ def demo(
         (("output0", F32, (2, 3), (x * 4).tobytes()),),
         (1e-6,),
     )
-    weight = Weight("scale", ("scale", "alias"), F32, (1,), memoryview(np.float32(2).tobytes()))
+    two = memoryview(np.float32(2).tobytes())
+    weight = Weight("scale", ("scale", "alias"), F32, (1,), two, is_constant)
     kernels = (_kernel("add", ADD, "x", "y", "out"), _kernel("scale", SCALE, "x", "w", "out"))
     rendered = Rendered(replace(whole, **signature), (weight,), golden, kernels, wrapper, 1024)
     binaries = (_binary("add", ADD, target), _binary("scale", SCALE, target))

@@ -38,7 +38,7 @@ def test_changed_weights_fail(package: Path, device: FakeDevice) -> None:
 
 def test_the_accuracy_law() -> None:
     reference, dtype = np.array([1.0, -8.0, np.inf]), DTYPES["bfloat16"]
-    near, far = reference + [0, 0.07, 0], reference + [0, 0.09, 0]
+    near, far = (reference + np.array([0, error, 0]) for error in (0.07, 0.09))
     assert compare("y", near, reference, dtype, 0.01).is_passed
     assert not compare("y", far, reference, dtype, 0.01).is_passed
     assert not compare("y", np.array([1.0, -8.0, 0.0]), reference, dtype, 0.01).is_passed

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from aotpack.runtime import WeightError, load
+from aotpack.runtime import PackageError, WeightError, load
 
 from .fake_device import FakeDevice
 from .packages import write_demo
@@ -34,6 +34,21 @@ def test_no_weights_in_the_package(tmp_path: Path, device: FakeDevice) -> None:
         assert model(X, X).tolist() == [[10, 10]]
     with load(folder, device, weights={"scale": FIVE}) as model:
         assert model(X, X).tolist() == [[10, 10]]
+
+
+@pytest.mark.parametrize("mode", ["embed", "sidecar", "none"])
+def test_constants_travel_in_every_package(tmp_path: Path, device: FakeDevice, mode: str) -> None:
+    folder = write_demo(tmp_path / "demo", weights=mode, is_constant=True)
+    with load(folder, device, weights={}) as model:
+        assert model(X, X).tolist() == [[4, 4]]
+
+
+def test_damaged_constants_are_refused(tmp_path: Path, device: FakeDevice) -> None:
+    folder = write_demo(tmp_path / "demo", weights="none", is_constant=True)
+    file = folder / "constants.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(PackageError, match="constants.safetensors is damaged"):
+        load(folder, device)
 
 
 def test_a_sidecar_is_found_beside_the_package_or_given(package: Path, device: FakeDevice) -> None:

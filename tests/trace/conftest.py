@@ -26,6 +26,4 @@ def _trace_function(
     module = type("Model", (nn.Module,), {"forward": forward})()
     for name, child in (modules or {}).items():
         module.add_module(name, child)
-    return trace(
-        module, args, kwargs, dynamic_shapes=dynamic_shapes, name="m", version="1"
-    )
+    return trace(module, args, kwargs, dynamic_shapes=dynamic_shapes, name="m", version="1")

@@ -22,12 +22,8 @@ class Locked(nn.Module):
 
 def test_encoder_layer_keeps_its_operators(trace_function):
     layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).requires_grad_(False)
-    graph = trace_function(
-        lambda self, x: self.a(x[None]), X, modules={"a": layer}
-    ).graph
-    assert "aten.scaled_dot_product_attention.default" in {
-        node.op for node in graph.nodes
-    }
+    graph = trace_function(lambda self, x: self.a(x[None]), X, modules={"a": layer}).graph
+    assert "aten.scaled_dot_product_attention.default" in {node.op for node in graph.nodes}
     assert torch.backends.mha.get_fastpath_enabled()
 
 
@@ -44,10 +40,7 @@ def test_encoder_layer_keeps_its_operators(trace_function):
 def test_refuses(trace_function, forward, message, capfd):
     with pytest.raises(TraceError, match=message) as caught:
         trace_function(forward, X)
-    assert (
-        "TORCH_LOGS" not in str(caught.value)
-        and len(str(caught.value).splitlines()) < 12
-    )
+    assert "TORCH_LOGS" not in str(caught.value) and len(str(caught.value).splitlines()) < 12
     assert capfd.readouterr().err == ""
 
 

@@ -58,9 +58,7 @@ BATCH = Dim("batch", max=8)
     "before", [None, {"x": {0: BATCH}}, {"x": (BATCH, None)}, ({0: BATCH}, None)]
 )
 def test_merge(before):
-    merged = merge_dynamic(
-        Pair(), (X,), {"y": Y}, before, parse_dynamic(["y:1=seq[2:9]"])
-    )
+    merged = merge_dynamic(Pair(), (X,), {"y": Y}, before, parse_dynamic(["y:1=seq[2:9]"]))
     assert merged is not None
     assert merged["y"][1].__name__ == "seq"
     assert (merged["x"] is None) == (before is None)
@@ -94,7 +92,5 @@ def test_refuses_an_example_of_one():
 
 
 def test_refuses_inputs_that_do_not_fit():
-    with pytest.raises(
-        TraceError, match=r"Pair.forward\(x, n=2, \*, y=None\).*missing"
-    ):
+    with pytest.raises(TraceError, match=r"Pair.forward\(x, n=2, \*, y=None\).*missing"):
         merge_dynamic(Pair(), (), {"y": Y}, None, {})

@@ -35,8 +35,6 @@ def test_examples(name, sizes, operators):
     assert all(error < 1e-5 for error in traced.golden.eager_errors)
 
 
-@pytest.mark.parametrize(
-    "path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_examples_are_short(path):
     assert len(path.read_text().splitlines()) <= 60

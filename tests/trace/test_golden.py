@@ -12,9 +12,7 @@ X = torch.arange(-4.0, 4.0).view(2, 4)
 
 def reference(traced, index=0):
     _, dtype, shape, data = traced.golden.outputs[index]
-    return torch.frombuffer(bytearray(data), dtype=getattr(torch, str(dtype))).view(
-        shape
-    )
+    return torch.frombuffer(bytearray(data), dtype=getattr(torch, str(dtype))).view(shape)
 
 
 def test_inputs_and_outputs(trace_function):
@@ -30,7 +28,10 @@ def test_inputs_and_outputs(trace_function):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_reference_is_float64(trace_function, dtype):
     layer = nn.Linear(4, 5).to(dtype)
-    forward = lambda self, x: torch.softmax(self.a(x).float(), -1).to(dtype)
+
+    def forward(self, x):
+        return torch.softmax(self.a(x).float(), -1).to(dtype)
+
     traced = trace_function(forward, X.to(dtype), modules={"a": layer})
     exact = torch.softmax(layer.double()(X.to(dtype).double()), -1)
     assert torch.equal(reference(traced), exact.float())
@@ -40,9 +41,7 @@ def test_reference_is_float64(trace_function, dtype):
 
 def test_integers_become_float64(trace_function):
     traced = trace_function(lambda self, x: torch.arange(4) / 3 + x, X)
-    assert torch.equal(
-        reference(traced), (torch.arange(4).double() / 3 + X.double()).float()
-    )
+    assert torch.equal(reference(traced), (torch.arange(4).double() / 3 + X.double()).float())
 
 
 def test_bitcast_keeps_its_type(trace_function):
@@ -63,7 +62,5 @@ class Picky(nn.Module):
 
 
 def test_refuses_a_failing_run(trace_function):
-    with pytest.raises(
-        TraceError, match="running m eagerly .*ValueError: no eager run"
-    ):
+    with pytest.raises(TraceError, match="running m eagerly .*ValueError: no eager run"):
         trace_function(lambda self, x: self.a(x), X, modules={"a": Picky()})

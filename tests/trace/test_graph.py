@@ -31,11 +31,8 @@ X = torch.randn(2, 4)
             ["aten.gelu.default"],
         ),
         (
-            lambda self, x: nn.functional.scaled_dot_product_attention(
-                x[None], x[None], x[None]
-            ),
-            ["aten.unsqueeze.default"] * 3
-            + ["aten.scaled_dot_product_attention.default"],
+            lambda self, x: nn.functional.scaled_dot_product_attention(x[None], x[None], x[None]),
+            ["aten.unsqueeze.default"] * 3 + ["aten.scaled_dot_product_attention.default"],
         ),
     ],
 )
@@ -55,15 +52,13 @@ def test_operators(trace_function, forward, ops):
     ],
 )
 def test_large_operators_stay_whole(trace_function, child, op):
-    graph = trace_function(
-        lambda self, x: self.child(x), X, modules={"child": child}
-    ).graph
+    graph = trace_function(lambda self, x: self.child(x), X, modules={"child": child}).graph
     assert [node.op for node in graph.nodes] == [op]
 
 
 def test_arguments(trace_function):
-    forward = lambda self, x: x.sum(1, keepdim=True, dtype=torch.float64)
-    (node,) = trace_function(forward, X).graph.nodes
+    graph = trace_function(lambda self, x: x.sum(1, keepdim=True, dtype=torch.float64), X).graph
+    (node,) = graph.nodes
     assert node.args == (Ref("x"), (1,), True)
     assert node.kwargs == (("dtype", DType.FLOAT64),)
 
@@ -78,9 +73,7 @@ def test_names_do_not_collide(trace_function):
     graph = trace_function(
         lambda self, linear: self.linear(linear), X, modules={"linear": nn.Linear(4, 4)}
     ).graph
-    names = [spec.name for spec in graph.signature.inputs] + [
-        w.name for w in graph.weights
-    ]
+    names = [spec.name for spec in graph.signature.inputs] + [w.name for w in graph.weights]
     names += [node.name for node in graph.nodes]
     assert len(set(names)) == len(names)
 
@@ -115,9 +108,7 @@ class Counter(nn.Module):
             "forward changes the buffer child.steps in place",
         ),
         (
-            lambda self, x: torch.cond(
-                x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,)
-            ),
+            lambda self, x: torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,)),
             "control flow",
         ),
         (
@@ -153,7 +144,5 @@ def test_refuses_no_result(trace_function):
 
 
 def test_refuses_a_complex_input(trace_function):
-    with pytest.raises(
-        UnsupportedError, match="the tensor x has the element type complex64"
-    ):
+    with pytest.raises(UnsupportedError, match="the tensor x has the element type complex64"):
         trace_function(lambda self, x: x.real, X.to(torch.complex64))

@@ -7,31 +7,29 @@ from torch.export import Dim
 from aotpack.errors import UnsupportedError
 from aotpack.ir.integers import LARGEST_SIZE
 
-N = Dim("n", min=2, max=64)
+N = Dim("s", min=2, max=64)
 X = {"x": {0: N}}
 
 
 @pytest.mark.parametrize(
     ("forward", "spec", "shapes"),
     [
-        (lambda self, x: x + 1, X, ["n, 4"]),
-        (lambda self, x: x + 1, {"x": {0: 2 * N}}, ["2*n, 4"]),
-        (lambda self, x: x + 1, {"x": {0: 2 * N - 2}}, ["2*n - 2, 4"]),
-        (lambda self, x: x.reshape(-1), X, ["4*n"]),
-        (lambda self, x: x.new_zeros(x.shape[0] // 2 + 1), X, ["(n//2) + 1"]),
-        (lambda self, x: x.new_zeros(2 * x.shape[0] - 1), X, ["2*n - 1"]),
-        (lambda self, x: x.new_zeros(max(x.shape[0], 8)), X, ["max(8, n)"]),
-        (lambda self, x: x.new_zeros(min(x.shape[0], 8)), X, ["min(8, n)"]),
-        (lambda self, x: x.new_zeros(x.shape[0] ** 2), X, ["n*n"]),
-        (lambda self, x: x.new_zeros(2 + x.shape[0] % 3), X, ["(n%3) + 2"]),
+        (lambda self, x: x + 1, X, ["s, 4"]),
+        (lambda self, x: x + 1, {"x": {0: 2 * N}}, ["2*s, 4"]),
+        (lambda self, x: x + 1, {"x": {0: 2 * N - 2}}, ["2*s - 2, 4"]),
+        (lambda self, x: x.reshape(-1), X, ["4*s"]),
+        (lambda self, x: x.new_zeros(x.shape[0] // 2 + 1), X, ["(s//2) + 1"]),
+        (lambda self, x: x.new_zeros(2 * x.shape[0] - 1), X, ["2*s - 1"]),
+        (lambda self, x: x.new_zeros(max(x.shape[0], 8)), X, ["max(8, s)"]),
+        (lambda self, x: x.new_zeros(min(x.shape[0], 8)), X, ["min(8, s)"]),
+        (lambda self, x: x.new_zeros(x.shape[0] ** 2), X, ["s*s"]),
+        (lambda self, x: x.new_zeros(2 + x.shape[0] % 3), X, ["(s%3) + 2"]),
         (lambda self, x: x + 1, {"x": {0: Dim.AUTO}}, ["x_size0, 4"]),
         (lambda self, x: x + 1, None, ["6, 4"]),
     ],
 )
 def test_shapes(trace_function, forward, spec, shapes):
-    signature = trace_function(
-        forward, torch.randn(6, 4), dynamic_shapes=spec
-    ).graph.signature
+    signature = trace_function(forward, torch.randn(6, 4), dynamic_shapes=spec).graph.signature
     assert [", ".join(map(str, output.shape)) for output in signature.outputs] == shapes
 
 
@@ -45,18 +43,14 @@ def test_shapes(trace_function, forward, spec, shapes):
     ],
 )
 def test_ranges(trace_function, dim, low, high):
-    traced = trace_function(
-        lambda self, x: x + 1, torch.randn(6), dynamic_shapes={"x": {0: dim}}
-    )
+    traced = trace_function(lambda self, x: x + 1, torch.randn(6), dynamic_shapes={"x": {0: dim}})
     (size,) = traced.graph.signature.sizes
     assert (size.low, size.high) == (low, high)
 
 
 def test_keyword_as_a_name(trace_function):
     shapes = {"x": {0: Dim("lambda", max=9)}}
-    traced = trace_function(
-        lambda self, x: x + 1, torch.randn(6), dynamic_shapes=shapes
-    )
+    traced = trace_function(lambda self, x: x + 1, torch.randn(6), dynamic_shapes=shapes)
     assert [size.name for size in traced.graph.signature.sizes] == ["lambda_"]
 
 

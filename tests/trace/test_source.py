@@ -29,8 +29,6 @@ def test_source(trace, shown):
 
 
 def test_files():
-    assert is_user_file("/home/me/torch/net.py") and is_user_file(
-        "/v/site-packages/zoo/net.py"
-    )
+    assert is_user_file("/home/me/torch/net.py") and is_user_file("/v/site-packages/zoo/net.py")
     assert not is_user_file(torch.__file__) and not is_user_file("<string>")
     assert shown_path("C:\\me\\net.py") == "net.py"

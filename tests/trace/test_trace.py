@@ -40,21 +40,15 @@ return relu
 def test_text(strict):
     shapes = {"x": BATCH}
     args = (torch.randn(2, 4),)
-    traced = trace(
-        Model(), args, dynamic_shapes=shapes, name="tiny", version="1.0", strict=strict
-    )
-    assert traced.as_text() == TEXT.format(
-        line=Model.forward.__code__.co_firstlineno + 1
-    )
+    traced = trace(Model(), args, dynamic_shapes=shapes, name="tiny", version="1.0", strict=strict)
+    assert traced.as_text() == TEXT.format(line=Model.forward.__code__.co_firstlineno + 1)
 
 
 def test_module_is_left_alone():
     model = Model()
     weight = model.linear.weight
     before = weight.detach().clone()
-    traced = trace(
-        model, (torch.randn(2, 4),), name="m", version="1", dtype=DType.BFLOAT16
-    )
+    traced = trace(model, (torch.randn(2, 4),), name="m", version="1", dtype=DType.BFLOAT16)
     assert model.training and model.drop.training
     assert model.linear.weight is weight and torch.equal(weight, before)
     assert {w.dtype for w in traced.graph.weights} == {DType.BFLOAT16}
@@ -63,9 +57,7 @@ def test_module_is_left_alone():
 
 def test_exported_program(tmp_path):
     torch.export.save(
-        torch.export.export(
-            Model().eval(), (torch.randn(2, 4),), dynamic_shapes={"x": BATCH}
-        ),
+        torch.export.export(Model().eval(), (torch.randn(2, 4),), dynamic_shapes={"x": BATCH}),
         tmp_path / "m.pt2",
     )
     program = torch.export.load(tmp_path / "m.pt2")
@@ -77,9 +69,7 @@ def test_exported_program(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    "option", [{"dtype": DType.FLOAT16}, {"dynamic_shapes": {"x": BATCH}}]
-)
+@pytest.mark.parametrize("option", [{"dtype": DType.FLOAT16}, {"dynamic_shapes": {"x": BATCH}}])
 def test_exported_program_refuses_changes(option):
     program = torch.export.export(Model().eval(), (torch.randn(2, 4),))
     with pytest.raises(UsageError, match="already exported"):

@@ -59,9 +59,7 @@ def test_arguments(trace_function):
         2,
         kwargs={"y": {"a": X}, "flag": True},
     ).graph.signature
-    assert signature.args == Tree(
-        "tuple", (Tree("list", (LEAF, LEAF)), Tree("constant", value=2))
-    )
+    assert signature.args == Tree("tuple", (Tree("list", (LEAF, LEAF)), Tree("constant", value=2)))
     kwargs = dict(zip(signature.kwargs.keys, signature.kwargs.children, strict=True))
     assert kwargs == {
         "y": Tree("dict", (LEAF,), ("a",)),

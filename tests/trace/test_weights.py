@@ -12,19 +12,13 @@ X = torch.randn(2, 4)
 
 def test_bytes_share_memory(trace_function):
     layer = nn.Linear(4, 4)
-    weight, bias = trace_function(
-        lambda self, x: self.a(x), X, modules={"a": layer}
-    ).graph.weights
+    weight, bias = trace_function(lambda self, x: self.a(x), X, modules={"a": layer}).graph.weights
     assert (weight.name, weight.shape, weight.dtype) == (
         "a.weight",
         (4, 4),
         DType.FLOAT32,
     )
-    assert (
-        weight.data.nbytes == 64
-        and weight.data.itemsize == 1
-        and weight.data.c_contiguous
-    )
+    assert weight.data.nbytes == 64 and weight.data.itemsize == 1 and weight.data.c_contiguous
     before = bytes(bias.data)
     with torch.no_grad():
         layer.bias.add_(1)
@@ -43,9 +37,7 @@ def test_transposed_storage_is_row_major(trace_function):
 def test_buffers(trace_function, dtype):
     child = nn.Module()
     child.register_buffer("table", torch.ones(4, dtype=dtype), persistent=False)
-    graph = trace_function(
-        lambda self, x: x * self.a.table, X, modules={"a": child}
-    ).graph
+    graph = trace_function(lambda self, x: x * self.a.table, X, modules={"a": child}).graph
     (weight,) = graph.weights
     assert (weight.name, str(weight.dtype)) == (
         "a.table",
@@ -57,24 +49,18 @@ def test_buffers(trace_function, dtype):
 def test_tied(trace_function):
     a, b = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
     b.weight = a.weight
-    graph = trace_function(
-        lambda self, x: self.b(self.a(x)), X, modules={"a": a, "b": b}
-    ).graph
+    graph = trace_function(lambda self, x: self.b(self.a(x)), X, modules={"a": a, "b": b}).graph
     assert [weight.names for weight in graph.weights] == [("a.weight", "b.weight")]
 
 
 def test_unused_are_left_out(trace_function):
     modules = {"a": nn.Linear(4, 4), "b": nn.Linear(4, 4)}
-    graph = trace_function(
-        lambda self, x: (self.a(x), self.b(x))[0], X, modules=modules
-    ).graph
+    graph = trace_function(lambda self, x: (self.a(x), self.b(x))[0], X, modules=modules).graph
     assert [weight.name for weight in graph.weights] == ["a.weight", "a.bias"]
 
 
 def test_constant_tensor(trace_function):
-    graph = trace_function(
-        lambda self, x: x + torch.tensor([1.0, 2.0, 3.0, 4.0]), X
-    ).graph
+    graph = trace_function(lambda self, x: x + torch.tensor([1.0, 2.0, 3.0, 4.0]), X).graph
     assert [(w.name, w.shape) for w in graph.weights] == [("lifted_tensor_0", (4,))]
 
 

@@ -1,0 +1,118 @@
+"""Matmul tiles by architecture and number of rows, from a cost model fitted to measurements.
+
+The model for sm_90 was fitted to medians on an H200 (89 shapes, docs/benchmarks.md): a fixed time,
+a time for each step of k and for each wave of tiles, and the traffic at 4.3 TB/s times a factor.
+Other architectures take tiles that compile without spills within their shared memory, with scaled
+steps.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import ceil
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.facts import bounds, typical
+from aotpack.ir.integers import product
+from aotpack.ir.nodes import Matmul
+from aotpack.ir.schedule import MatmulTile, Variant
+
+BYTES_PER_MICROSECOND = 4.3e6
+ROW_STEPS = (8, 16, 32, 64, 96, 128, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192, 32768)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Microseconds: fixed, a step of k, a wave of tiles; and the factor on ideal memory time."""
+
+    tile: MatmulTile
+    fixed: float
+    step: float
+    wave: float
+    traffic: float
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What a range of architectures runs: multiprocessors, tiles for 16- and 32-bit factors."""
+
+    arch_low: int
+    arch_high: int
+    multiprocessors: int
+    half: tuple[Cost, ...]
+    single: tuple[Cost, ...]
+
+
+_WGMMA = (
+    Cost(MatmulTile(16, 32, 256, 4, 4), 2.4, 0.29, 0.3, 0.54),
+    Cost(MatmulTile(32, 32, 256, 4, 3), 2.75, 0.43, 0.0, 0.45),
+    Cost(MatmulTile(64, 32, 128, 4, 6), 0.46, 0.34, 1.42, 0.35),
+    Cost(MatmulTile(64, 64, 128, 4, 5), 1.01, 0.44, 1.14, 0.24),
+    Cost(MatmulTile(128, 128, 64, 8, 3), 2.5, 0.38, 2.2, 0.30),
+)
+_MMA = (
+    Cost(MatmulTile(16, 32, 256, 4, 3), 2.4, 0.5, 0.3, 0.54),
+    Cost(MatmulTile(32, 32, 128, 4, 4), 2.4, 0.4, 0.3, 0.45),
+    Cost(MatmulTile(64, 32, 128, 4, 3), 0.6, 0.6, 1.4, 0.35),
+    Cost(MatmulTile(64, 64, 64, 4, 4), 1.0, 0.55, 1.2, 0.24),
+    Cost(MatmulTile(64, 128, 64, 4, 3), 1.5, 0.85, 1.6, 0.25),
+    Cost(MatmulTile(128, 128, 32, 8, 4), 2.5, 0.5, 2.2, 0.30),
+)
+_SINGLE_WGMMA = (
+    Cost(MatmulTile(16, 32, 128, 4, 3, "bf16x6"), 2.4, 1.2, 0.3, 0.5),
+    Cost(MatmulTile(64, 32, 64, 4, 3, "tf32x3"), 1.0, 0.6, 1.4, 0.3),
+    Cost(MatmulTile(64, 64, 32, 4, 3, "tf32x3"), 1.0, 0.5, 1.2, 0.25),
+)
+_SINGLE_MMA = (
+    Cost(MatmulTile(16, 32, 64, 4, 3, "bf16x6"), 2.4, 0.9, 0.3, 0.5),
+    Cost(MatmulTile(64, 32, 32, 4, 3, "bf16x6"), 1.0, 0.7, 1.4, 0.3),
+    Cost(MatmulTile(64, 64, 32, 4, 3, "bf16x6"), 1.0, 1.1, 1.2, 0.25),
+)
+FAMILIES = (
+    Family(0, 89, 108, _MMA, _SINGLE_MMA),
+    Family(90, 109, 132, _WGMMA, _SINGLE_WGMMA),
+    Family(110, 10_000, 170, _MMA, _SINGLE_MMA),
+)
+
+
+def matmul_variants(anchor: Matmul) -> tuple[Variant, ...]:
+    """For each family of architectures, the cheapest tile for each range of row counts."""
+    return tuple(variant for family in FAMILIES for variant in _family_variants(anchor, family))
+
+
+def _family_variants(anchor: Matmul, family: Family) -> Iterable[Variant]:
+    """Each row count governs from the one before it; equal neighbours become one range."""
+    rows = anchor.m.extent
+    low, high = bounds(rows)
+    steps = [step for step in ROW_STEPS if low <= step < high]
+    chosen: list[tuple[MatmulTile, int | None]] = []
+    for step in [*steps, min(high, ROW_STEPS[-1])]:
+        tile = _cheapest(anchor, family, max(1, int(step)))
+        if chosen and chosen[-1][0] == tile:
+            chosen.pop()
+        chosen.append((tile, int(step)))
+    chosen[-1] = (chosen[-1][0], None)
+    for tile, limit in chosen:
+        yield Variant(tile, family.arch_low, family.arch_high, rows, limit)
+
+
+def _cheapest(anchor: Matmul, family: Family, rows: int) -> MatmulTile:
+    table = family.single if anchor.operand is DType.FLOAT32 else family.half
+    best = min(table, key=lambda cost: _microseconds(cost, anchor, family, rows))
+    return _fitted(best.tile, typical(anchor.k.extent))
+
+
+def _microseconds(cost: Cost, anchor: Matmul, family: Family, rows: int) -> float:
+    tile, n, k = cost.tile, typical(anchor.n.extent), typical(anchor.k.extent)
+    batch = typical(product(axis.extent for axis in anchor.batch))
+    tiles = batch * ceil(rows / tile.m) * ceil(n / tile.n)
+    steps = ceil(k / tile.k)
+    moved = anchor.operand.itemsize * batch * (n * k + rows * n + rows * k)
+    waves = ceil(tiles / family.multiprocessors)
+    memory = cost.traffic * moved / BYTES_PER_MICROSECOND
+    return cost.fixed + waves * (steps * cost.step + cost.wave) + memory
+
+
+def _fitted(tile: MatmulTile, k: int) -> MatmulTile:
+    """A step no longer than a short k needs."""
+    shortest = max(16, 1 << max(0, k - 1).bit_length())
+    return replace(tile, k=min(tile.k, shortest))

@@ -1,0 +1,105 @@
+"""The fuzzer: a fixed range of seeds each run, what it once found, and that it notices mistakes."""
+
+import random
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+import torch
+
+import aotpack.schedule
+from aotpack.ir.nodes import Pointwise, Program
+from aotpack.stages import Lowered, Scheduled
+from tools import fuzz
+
+SEEDS = range(60)
+F32, I32, BF16 = torch.float32, torch.int32, torch.bfloat16
+
+
+@pytest.mark.parametrize("first", SEEDS[::12])
+def test_random_models(first: int) -> None:
+    """Every second model gets small blocks and many parts."""
+    for seed in range(first, first + 12):
+        model = fuzz.make(seed)
+        with fuzz.odd_schedules(seed) if seed % 2 else nullcontext():
+            kind, words = fuzz.verdict(model)
+        assert kind in ("ok", "refused"), f"seed {seed}: {words}\n{model.source}"
+
+
+def model(inputs: dict[str, tuple[tuple[int | str, ...], torch.dtype]], *lines: str) -> fuzz.Model:
+    """A model from lines such as ``v0 = x.sin()``; names that start with w are weights."""
+    given = tuple(
+        fuzz.Input(name, dims, dtype, name.startswith("w"))
+        for name, (dims, dtype) in inputs.items()
+    )
+    known = [x.name for x in given]
+    made = []
+    for line in lines:
+        name, _, expression = line.partition(" = ")
+        made.append(fuzz.Line(name, expression, tuple(k for k in known if k in expression)))
+        known.append(name)
+    return fuzz.Model(given, tuple(made))
+
+
+FOUND = {
+    "factor_of_a_product_that_is_broadcast": model(
+        {"x": ((4, 6), F32), "w": ((1, 6), F32)}, "v0 = x @ w.expand(6, 6)"
+    ),
+    "factor_of_a_product_that_is_constant": model(
+        {"x": ((4, 6), F32)}, "v0 = x @ torch.full((6, 2), 0.5)"
+    ),
+    "guard_on_a_size_alone": model(
+        {"x": (("s", "b"), I32)}, "v0 = torch.cat([x, x], 0)", "v1 = v0.narrow(0, 1, 1)"
+    ),
+    "guard_in_a_loop_over_what_it_does_not_read": model(
+        {"x": ((3, 5), F32), "y": ((3, 1), F32)},
+        "v0 = torch.cat([x, y.expand(3, 4)], 1)",
+        "v1 = v0.sum(1)",
+    ),
+    "looped_variance": model({"x": (("b", 37), F32)}, "v0 = x.var(1, correction=0)"),
+    "scalar_after_a_loop": model({"x": (("b",), F32)}, "v0 = x.sum((0,)) / 8", "v1 = v0.tanh()"),
+    "output_with_odd_strides": model(
+        {"x": ((7,), I32)}, "v0 = x.unsqueeze(0) * 3", "v1 = v0.select(1, 4)"
+    ),
+    "product_of_bfloat16": model(
+        {"x": ((5, 12), BF16), "w": ((7, 12), BF16)}, "v0 = F.linear(x, w)"
+    ),
+    "decision_as_a_number": model({"x": ((4, 5), F32)}, "v0 = (x > 0).float()", "v1 = x.sign()"),
+    "nothing_to_reduce": model({"x": ((3, 0), F32)}, "v0 = x.sum(1)", "v1 = x * 2"),
+}
+
+
+@pytest.mark.parametrize("odd", [False, True])
+@pytest.mark.parametrize("name", FOUND)
+def test_found_before(name: str, odd: bool) -> None:
+    with fuzz.odd_schedules(1) if odd else nullcontext():
+        fuzz.check(FOUND[name])
+
+
+def test_models_are_a_function_of_the_seed() -> None:
+    assert fuzz.make(3) == fuzz.make(3) != fuzz.make(4)
+    state = random.getstate()
+    fuzz.make(5)
+    assert random.getstate() == state
+
+
+def broken_schedule(lowered: Lowered) -> Scheduled:
+    """A scheduler that forgets one operation's value."""
+    program: Program = lowered.program
+    *others, last = program.operations
+    assert isinstance(last, Pointwise)
+    first = next(op for op in program.operations if isinstance(op, Pointwise))
+    changed = replace(last, value=first.value) if first.axes == last.axes else last
+    return aotpack.schedule.schedule(
+        replace(lowered, program=replace(program, operations=(*others, changed)))
+    )
+
+
+def test_notices_a_wrong_scheduler_and_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aotpack.pipeline.schedule", broken_schedule)
+    wrong = model({"x": ((4, 5), F32)}, "v0 = x.tanh()", "v1 = v0 * 2", "v2 = v1 + 1")
+    kind, words = fuzz.verdict(wrong)
+    assert kind == "wrong" and "the scheduled program" in words
+    small = fuzz.shrink(wrong, kind)
+    assert len(small.lines) == 2
+    assert fuzz.verdict(small)[0] == "wrong"

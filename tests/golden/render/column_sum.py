@@ -1,0 +1,14 @@
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def sum_bae17009(x_ptr, out_ptr):
+    x = (tl.program_id(0)*32 + tl.arange(0, 32))[:, None]
+    r = tl.arange(0, 64)[None, :]
+    r_mask = r < 61
+    t1 = tl.load(x_ptr + 512*r + x, mask=r_mask, other=0)
+    t2 = tl.where(r_mask, t1, 0.0)
+    t3 = tl.sum(t2, 1)[:, None]
+    tl.store(out_ptr + x, t3)

@@ -1,0 +1,19 @@
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def embedding_mul_ec655803(weight_ptr, ids_ptr, out_ptr):
+    x = (tl.program_id(0)*256 + tl.arange(0, 256))
+    i1 = x % 32
+    i2 = x // 32
+    t3 = tl.load(ids_ptr + i2)
+    t4 = t3 < tl.full([], 0, tl.int64)
+    t5 = t3 + tl.full([], 100, tl.int64)
+    t6 = tl.where(t4, t5, t3)
+    t7 = tl.minimum(t6, tl.full([], 99, tl.int64), propagate_nan=tl.PropagateNan.ALL)
+    t8 = tl.maximum(t7, tl.full([], 0, tl.int64), propagate_nan=tl.PropagateNan.ALL)
+    t9 = tl.load(weight_ptr + i1 + 32*t8)
+    t10 = t9 * 2.0
+    tl.store(out_ptr + x, t10)

@@ -1,0 +1,27 @@
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def linear_relu_f51ab9d7(x_ptr, weight_ptr, bias_ptr, out_ptr):
+    tile = tl.program_id(0)
+    m_tiles = tl.cdiv(128, 64)
+    n_tiles = tl.cdiv(512, 32)
+    first_m = tile // (8 * n_tiles) * 8
+    rows = tl.minimum(m_tiles - first_m, 8)
+    tile = tile % (8 * n_tiles)
+    m = ((first_m + tile % rows) * 64 + tl.arange(0, 64))[:, None]
+    n = ((tile // rows) * 32 + tl.arange(0, 32))[None, :]
+    acc = tl.zeros([64, 32], tl.float32)
+    for k_start in range(0, 256, 128):
+        k = k_start + tl.arange(0, 128)
+        k_row = k[None, :]
+        k_column = k[:, None]
+        t1 = tl.load(x_ptr + 256*m + k_row)
+        t2 = tl.load(weight_ptr + 256*n + k_column)
+        acc = tl.dot(t1, t2, acc)
+    t3 = tl.load(bias_ptr + n).to(tl.float32)
+    t4 = acc + t3
+    t5 = tl.maximum(t4, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    tl.store(out_ptr + 512*m + n, t5.to(tl.bfloat16))

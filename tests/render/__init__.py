@@ -1,0 +1,1 @@
+"""Kernels and wrappers as text."""

@@ -1,0 +1,32 @@
+"""The one Jinja environment: a template gets one context and a missing name is an error."""
+
+from dataclasses import dataclass
+
+import pytest
+from jinja2 import StrictUndefined, TemplateNotFound, UndefinedError
+
+from aotpack.render.contexts import WrapperContext
+from aotpack.render.environment import environment, render_template
+
+
+@dataclass(frozen=True, slots=True)
+class Titled:
+    title: str
+
+
+def test_renders_the_context() -> None:
+    context = WrapperContext("demo: 0 launches", ("b",), (), ("(b,)",), ())
+    text = render_template("wrapper.py.jinja", context)
+    assert text.startswith('"""demo: 0 launches."""\n')
+    assert "def plan(arch: int, b: int) -> Plan:" in text
+
+
+def test_refuses_what_the_context_lacks() -> None:
+    assert environment().undefined is StrictUndefined
+    with pytest.raises(UndefinedError, match="has no attribute 'parameters'"):
+        render_template("wrapper.py.jinja", Titled("demo"))
+
+
+def test_refuses_unknown_templates() -> None:
+    with pytest.raises(TemplateNotFound, match="kernel_of_nothing"):
+        render_template("kernel_of_nothing.py.jinja", Titled("demo"))

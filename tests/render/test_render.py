@@ -1,0 +1,120 @@
+"""What kernels look like: the golden texts, and that nothing but the model decides them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.export import Dim
+
+from .models import (
+    Attended,
+    ColumnSum,
+    Embedded,
+    Gelu,
+    Joined,
+    Normed,
+    Projection,
+    Softmax,
+    Total,
+    kernel_text,
+    rendered,
+)
+
+BF16 = torch.bfloat16
+ROOT = Path(__file__).parents[2]
+Golden = Callable[[str], None]
+
+
+def test_gelu(golden_kernel: Golden) -> None:
+    golden_kernel(kernel_text(rendered(Gelu(), torch.zeros(5, 7), torch.zeros(7, dtype=BF16))))
+
+
+def test_softmax(golden_kernel: Golden) -> None:
+    golden_kernel(kernel_text(rendered(Softmax(), torch.zeros(64, 1000))))
+
+
+def test_softmax_dynamic(golden_kernel: Golden) -> None:
+    axes = {0: Dim("b", min=1, max=64), 1: Dim("s", min=1, max=512)}
+    product = rendered(Softmax(), torch.zeros(4, 6), dynamic_shapes={"x": axes})
+    golden_kernel(kernel_text(product))
+
+
+def test_looped_sum(golden_kernel: Golden) -> None:
+    golden_kernel(kernel_text(rendered(Total(), torch.zeros(3, 50_021))))
+
+
+def test_column_sum(golden_kernel: Golden) -> None:
+    golden_kernel(kernel_text(rendered(ColumnSum(), torch.zeros(61, 512))))
+
+
+def test_layer_norm(golden_kernel: Golden) -> None:
+    x = torch.zeros(8, 768, dtype=BF16)
+    golden_kernel(kernel_text(rendered(Normed(768).to(BF16), x, x)))
+
+
+def test_embedding(golden_kernel: Golden) -> None:
+    golden_kernel(kernel_text(rendered(Embedded(), torch.zeros(4, 8, dtype=torch.int64))))
+
+
+def test_cat(golden_kernel: Golden) -> None:
+    golden_kernel(kernel_text(rendered(Joined(), torch.zeros(4, 3), torch.zeros(4, 5))))
+
+
+def test_linear_relu(golden_kernel: Golden) -> None:
+    x = torch.zeros(128, 256, dtype=BF16)
+    product = rendered(Projection(256, 512).to(BF16), x)
+    golden_kernel(kernel_text(product))
+
+
+def test_attention(golden_kernel: Golden) -> None:
+    x = torch.zeros(1, 2, 100, 64, dtype=BF16)
+    golden_kernel(kernel_text(rendered(Attended(), x, x, x)))
+
+
+SCRIPT = """
+import hashlib, torch
+from torch import nn
+from tests.render.models import Normed, Projection, rendered
+from tests.schedule.test_schedule import Layer
+torch.manual_seed(0)
+model = nn.Sequential(Layer(), Projection(64, 96))
+text = rendered(model, torch.zeros(2, 5, 64)).as_text()
+print(hashlib.sha256(text.encode()).hexdigest())
+"""
+
+
+def test_no_hash_seed_changes_the_text() -> None:
+    def digest(seed: str) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONWARNINGS": "ignore"}
+        command = [sys.executable, "-c", SCRIPT]
+        done = subprocess.run(
+            command, check=True, env=environment, cwd=ROOT, capture_output=True, text=True
+        )
+        return done.stdout
+
+    assert digest("1") == digest("2") != ""
+
+
+def test_two_renders_are_equal_and_another_model_differs() -> None:
+    def text(width: int) -> str:
+        torch.manual_seed(0)
+        return rendered(nn.Sequential(Projection(8, width), Softmax()), torch.zeros(2, 8)).as_text()
+
+    assert text(16) == text(16) != text(24)
+
+
+def test_equal_layers_share_a_kernel_and_unequal_ones_do_not() -> None:
+    """The first layer of three is another text: its left factor is called after the input."""
+    x = torch.zeros(2, 16)
+
+    def kernels(*widths: int) -> tuple[int, int]:
+        layers = [Projection(k, n) for k, n in zip((16, *widths), widths, strict=False)]
+        product = rendered(nn.Sequential(*layers), x)
+        return product.wrapper.count("Launch("), len(product.kernels)
+
+    assert kernels(16, 16, 16) == (3, 2)
+    assert kernels(16, 16, 24) == (3, 3)

@@ -1,0 +1,74 @@
+"""The wrapper's text, and that it is a program in the sizes."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from aotpack.runtime.plan import Buffer, Launch, Plan
+from aotpack.stages import Rendered
+
+from .models import Normed, Projection, Softmax, rendered
+
+ROWS = {"input": {0: Dim("b", min=1, max=64)}}
+
+
+def plan_of(product: Rendered) -> Callable[..., Plan]:
+    """The wrapper's function, run with the runtime's types."""
+    text = product.wrapper.replace("from ._runtime import Buffer, Launch, Plan\n", "")
+    scope = {"Buffer": Buffer, "Launch": Launch, "Plan": Plan}
+    exec(compile(text, "wrapper.py", "exec"), scope)
+    return scope["plan"]  # type: ignore[return-value]
+
+
+def two_layers() -> Rendered:
+    model = nn.Sequential(Projection(16, 32), Projection(32, 8), Softmax())
+    return rendered(model, torch.zeros(3, 16), dynamic_shapes=ROWS)
+
+
+def test_plan_names_kernels_tensors_and_sizes() -> None:
+    product = two_layers()
+    for b in (1, 3, 64):
+        plan = plan_of(product)(90, b)
+        assert plan.outputs == ((b, 8),)
+        known = {kernel.name: kernel for kernel in product.kernels}
+        for launch in plan.launches:
+            kernel = known[launch.kernel]
+            assert len(launch.args) == len(kernel.args)
+            for given, arg in zip(launch.args, kernel.args, strict=True):
+                assert isinstance(given, str) is arg.is_pointer
+            assert all(count >= 1 for count in launch.grid)
+
+
+def test_buffers_are_the_intermediates_in_bytes() -> None:
+    plan = plan_of(two_layers())(90, 5)
+    names = {arg for launch in plan.launches for arg in launch.args if isinstance(arg, str)}
+    assert {buffer.name for buffer in plan.buffers} <= names
+    assert plan.buffers[0].size == 5 * 32 * 4
+    assert all(0 <= buffer.first <= buffer.last < len(plan.launches) for buffer in plan.buffers)
+
+
+def test_weights_and_inputs_go_by_their_own_names() -> None:
+    x = torch.zeros(4, 64)
+    plan = plan_of(rendered(Normed(64), x, x))(90)
+    (launch,) = plan.launches
+    assert {"x", "y", "norm.weight", "norm.bias", "output0"} == set(launch.args)
+
+
+def test_peak_holds_what_is_alive_at_the_largest_sizes() -> None:
+    product = two_layers()
+    sizes = [sum(-(-b.size // 256) * 256 for b in plan_of(product)(90, n).buffers) for n in (1, 64)]
+    assert sizes[0] < product.peak_bytes <= sizes[1]
+
+
+def test_fixed_sizes_take_no_parameters() -> None:
+    plan = plan_of(rendered(Softmax(), torch.zeros(3, 8)))
+    assert plan(90).outputs == ((3, 8),)
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
+        plan(90, 3)
+
+
+def test_the_title_names_the_model() -> None:
+    assert two_layers().wrapper.startswith('"""test 1: ')

@@ -1,0 +1,1 @@
+"""Each pass of the scheduler on small programs."""

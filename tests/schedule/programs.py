@@ -1,0 +1,263 @@
+"""Small programs by hand and from models, and a schedule replayed in its kernels' own axes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from aotpack.ir.access import written_index
+from aotpack.ir.dtypes import DType
+from aotpack.ir.evaluate import evaluate
+from aotpack.ir.integers import Axis, Int, Number, Var
+from aotpack.ir.monoids import MONOIDS
+from aotpack.ir.nodes import (
+    Apply,
+    Attention,
+    Buffer,
+    Const,
+    Load,
+    Matmul,
+    Operation,
+    Origin,
+    Pointwise,
+    Program,
+    Reduction,
+    Scan,
+    Value,
+    targets,
+)
+from aotpack.ir.rewrite import Rewriter, map_values
+from aotpack.ir.schedule import Kernel, Member, Schedule
+from aotpack.lower import lower
+from aotpack.schedule import schedule
+from aotpack.stages import Golden, Lowered, Scheduled, Signature, TensorSpec, Tree
+from aotpack.trace import trace
+
+F32, F16, BF16, I64, BOOL = (
+    DType.FLOAT32,
+    DType.FLOAT16,
+    DType.BFLOAT16,
+    DType.INT64,
+    DType.BOOL,
+)
+Size = Number | Var
+
+
+def load(buffer: Buffer, *index: Number | Axis) -> Load:
+    """An element of a buffer."""
+    return Load(buffer.name, tuple(map(Int.of, index)), buffer.dtype.compute)
+
+
+def apply(op: str, *args: Value | float) -> Apply:
+    """An operator on float32 values; numbers become constants."""
+    values = tuple(a if not isinstance(a, (int, float)) else Const(float(a), F32) for a in args)
+    return Apply(op, values, F32)
+
+
+@dataclass(slots=True)
+class Writer:
+    """Writes a program, operation by operation."""
+
+    sizes: tuple[Var, ...] = ()
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    inputs: list[str] = field(default_factory=list)
+    weights: list[str] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+
+    def buffer(self, name: str, shape: Sequence[Size], dtype: DType = F32) -> Buffer:
+        made = self.buffers[name] = Buffer(name, dtype, tuple(map(Int.of, shape)))
+        return made
+
+    def input(self, name: str, *shape: Size, dtype: DType = F32) -> Buffer:
+        self.inputs.append(name)
+        return self.buffer(name, shape, dtype)
+
+    def weight(self, name: str, *shape: Size, dtype: DType = F32) -> Buffer:
+        self.weights.append(name)
+        return self.buffer(name, shape, dtype)
+
+    def pointwise(
+        self,
+        name: str,
+        shape: Sequence[Size],
+        value: Callable[..., Value],
+        *,
+        op: str = "add",
+        dtype: DType = F32,
+    ) -> Buffer:
+        made = self.buffer(name, shape, dtype)
+        axes = tuple(Axis(f"i{k}", size) for k, size in enumerate(made.shape))
+        index = tuple(map(Int.of, axes))
+        self.operations.append(Pointwise(name, axes, value(*index), index, origin(name, op)))
+        return made
+
+    def reduction(
+        self,
+        name: str,
+        shape: Sequence[Size],
+        inner: Sequence[Size],
+        value: Callable[..., Value],
+        *,
+        kind: str = "sum",
+    ) -> Buffer:
+        """``value`` takes the outer, then the inner indices."""
+        made = self.buffer(name, shape)
+        axes = tuple(Axis(f"i{k}", size) for k, size in enumerate(made.shape))
+        within = tuple(Axis(f"r{k}", Int.of(size)) for k, size in enumerate(inner))
+        arg = value(*map(Int.of, (*axes, *within)))
+        self.operations.append(Reduction((name,), axes, within, kind, (arg,), origin(name, kind)))
+        return made
+
+    def matmul(
+        self,
+        name: str,
+        m: Size,
+        n: Size,
+        k: Size,
+        lhs: Buffer,
+        rhs: Buffer,
+        *,
+        by_rows: bool = True,
+    ) -> Buffer:
+        """``rhs`` is [n, k] if ``by_rows``, else [k, n]."""
+        made = self.buffer(name, (m, n))
+        rows, columns, depth = (Axis(a, Int.of(size)) for a, size in (("m", m), ("n", n), ("k", k)))
+        right = load(rhs, columns, depth) if by_rows else load(rhs, depth, columns)
+        left = load(lhs, rows, depth)
+        self.operations.append(
+            Matmul(name, (), rows, columns, depth, left, right, F32, origin(name, "linear"))
+        )
+        return made
+
+    def program(self, *outputs: Buffer) -> Program:
+        return Program(
+            self.sizes,
+            dict(self.buffers),
+            tuple(self.inputs),
+            tuple(self.weights),
+            tuple(self.operations),
+            tuple(buffer.name for buffer in outputs),
+        )
+
+
+def origin(name: str, op: str) -> Origin:
+    return Origin((name,), (f"aten.{op}.default",), ())
+
+
+def lowered(program: Program) -> Lowered:
+    """A program as the lowering would hand it on."""
+    leaf = Tree("leaf")
+    outputs = tuple(
+        TensorSpec(f"output{k}", program.buffers[name].dtype, program.buffers[name].shape)
+        for k, name in enumerate(program.outputs)
+    )
+    signature = Signature("test", "1", program.sizes, (), outputs, leaf, leaf, leaf)
+    return Lowered(signature, (), Golden((), (), ()), program)
+
+
+def schedule_of(program: Program) -> Schedule:
+    """The schedule of a program."""
+    return schedule(lowered(program)).schedule
+
+
+def scheduled(
+    module: nn.Module,
+    *args: Any,
+    dynamic_shapes: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+) -> Scheduled:
+    """The schedule of a model."""
+    traced = trace(
+        module.eval(), args, kwargs, dynamic_shapes=dynamic_shapes, name="test", version="1"
+    )
+    return schedule(lower(traced))
+
+
+def names(schedule: Schedule) -> list[str]:
+    """The kernels in launch order."""
+    return [kernel.name for kernel in schedule.kernels]
+
+
+def random_arrays(
+    program: Program, sizes: Mapping[str, int], seed: int = 0
+) -> dict[str, np.ndarray]:
+    """Numbers for all inputs and weights; integers are small and not negative."""
+    rng = np.random.default_rng(seed)
+    arrays = {}
+    packed = {packed.name for packed in program.packed}
+    for name in (*program.inputs, *(name for name in program.weights if name not in packed)):
+        buffer = program.buffers[name]
+        shape = [int(size.evaluate(dict(sizes))) for size in buffer.shape]
+        if buffer.dtype.is_float:
+            arrays[name] = rng.standard_normal(shape).astype(np.float32)
+        else:
+            arrays[name] = rng.integers(0, 2, shape).astype(buffer.dtype.facts.numpy)
+    return arrays
+
+
+def run(
+    program: Program, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+) -> dict[str, np.ndarray]:
+    """The outputs of a program for its inputs and weights."""
+    weights = {name: array for name, array in arrays.items() if name in program.weights}
+    inputs = {name: array for name, array in arrays.items() if name in program.inputs}
+    return evaluate(program, inputs, weights, sizes)
+
+
+def assert_same(a: Program, b: Program, sizes: Mapping[str, int] | None = None) -> None:
+    """Both programs yield the same, up to rounding; ``b`` may name more weights."""
+    arrays = random_arrays(b, sizes or {})
+    before, after = (run(program, arrays, sizes or {}) for program in (a, b))
+    for x, y in zip(a.outputs, b.outputs, strict=True):
+        np.testing.assert_allclose(before[x], after[y], rtol=2e-5, atol=2e-5)
+
+
+# --- replay -------------------------------------------------------------------------------------
+
+
+def replayed(schedule: Schedule) -> Program:
+    """The program a schedule says: kernel after kernel, members written in the kernel's axes.
+
+    The evaluator then finds an element that no point writes (NaN), that two write, or that is read
+    before it is written.
+    """
+    program = schedule.program
+    buffers = dict(program.buffers)
+    operations: list[Operation] = []
+    for kernel in schedule.kernels:
+        for member in kernel.members:
+            operations += _in_kernel_axes(kernel, member, buffers)
+    return replace(program, operations=tuple(operations), buffers=buffers)
+
+
+def _in_kernel_axes(
+    kernel: Kernel, member: Member, buffers: dict[str, Buffer]
+) -> Sequence[Operation]:
+    operation = member.operation
+    if isinstance(operation, (Matmul, Attention)):
+        return (operation,)
+    moved = map_values(operation, Rewriter(dict(member.binding)))
+    index = written_index(member)
+    if isinstance(moved, Pointwise):
+        own = kernel.anchor.axes if kernel.anchor else kernel.axes
+        axes = kernel.axes[:1] if member.outer else own
+        return (replace(moved, axes=axes, index=index),)
+    assert isinstance(moved, (Reduction, Scan))
+    x, r = kernel.axes
+    axes = (x, r) if isinstance(moved, Scan) else (x,)
+    dtypes = MONOIDS[moved.kind].result_dtypes(moved.args[0].dtype)
+    flat = tuple(f"{name}.flat" for name in targets(moved))
+    for name, dtype in zip(flat, dtypes, strict=True):
+        buffers[name] = Buffer(name, dtype, tuple(axis.extent for axis in axes))
+    if isinstance(moved, Scan):
+        made: Operation = replace(moved, targets=flat, axes=axes, along=r)
+    else:
+        made = replace(moved, targets=flat, axes=axes, inner=(r,))
+    point = tuple(map(Int.of, axes))
+    copies = [
+        Pointwise(name, axes, Load(source, point, dtype), index)
+        for name, source, dtype in zip(targets(moved), flat, dtypes, strict=True)
+    ]
+    return (made, *copies)

@@ -1,0 +1,131 @@
+"""Binding an operation's axes to a kernel's, and the rules that refuse."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aotpack.ir.integers import Axis, Int, Var, product
+from aotpack.ir.nodes import Program
+from aotpack.schedule.group import Group, digits, join, linear, start
+
+from .programs import Writer, apply, load
+
+B = Var("b", 1, 16)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.data())
+def test_digits_are_the_inverse_of_linear(sizes: list[int], data: st.DataObject) -> None:
+    axes = tuple(Axis(f"i{k}", Int.of(size)) for k, size in enumerate(sizes))
+    position = data.draw(st.integers(0, math.prod(sizes) - 1))
+    point = {axis: value for axis, value in digits(axes, Int.of(position)).items()}
+    assert all(0 <= int(value) < int(axis.extent) for axis, value in point.items())
+    assert int(linear(axes, point)) == position
+
+
+def test_linear_of_digits_is_the_position_itself() -> None:
+    axes = (Axis("i", Int.of(B)), Axis("j", Int.of(6)), Axis("k", Int.of(4)))
+    x = Int.of(Axis("x", product(axis.extent for axis in axes)))
+    assert linear(axes, digits(axes, x)) is x
+
+
+def test_no_point_has_zeros_for_digits() -> None:
+    axes = (Axis("i", Int.of(3)), Axis("j", Int.of(0)))
+    assert all(int(digit) == 0 for digit in digits(axes, Int.of(Axis("x", Int.of(0)))).values())
+
+
+def joined(program: Program) -> Group | None:
+    """The last operation offered to the kernel of all before it."""
+    first, *rest = program.operations
+    group: Group | None = start(first, program)
+    for operation in rest:
+        assert group is not None
+        group = join(group, operation, program)
+    return group
+
+
+def test_pointwise_joins_a_row_it_reads() -> None:
+    w = Writer((B,))
+    x = w.input("x", B, 8)
+    total = w.reduction("total", [B], [8], lambda i, r: load(x, i, r))
+    y = w.pointwise("y", [B, 8], lambda i, j: apply("div", load(x, i, j), load(total, i)))
+    group = joined(w.program(y))
+    assert group is not None and len(group.members) == 2 and not group.members[1].outer
+
+
+def test_once_a_row_joins_as_outer() -> None:
+    w = Writer((B,))
+    x = w.input("x", B, 8)
+    total = w.reduction("total", [B], [8], lambda i, r: load(x, i, r))
+    y = w.pointwise("y", [B], lambda i: apply("sqrt", load(total, i)))
+    group = joined(w.program(y))
+    assert group is not None and group.members[1].outer
+
+
+def test_flat_kernel_takes_the_axes_of_a_reduction() -> None:
+    w = Writer((B,))
+    x = w.input("x", B, 8)
+    t = w.pointwise("t", [B, 8], lambda i, j: apply("exp", load(x, i, j)))
+    total = w.reduction("total", [B], [8], lambda i, r: load(t, i, r))
+    group = joined(w.program(t, total))
+    assert group is not None and [axis.name for axis in group.axes] == ["x", "r"]
+
+
+def test_middle_reduction_renumbers_the_flat_kernel() -> None:
+    w = Writer((B,))
+    x = w.input("x", 3, 8, 5)
+    t = w.pointwise("t", [3, 8, 5], lambda i, j, k: apply("exp", load(x, i, j, k)))
+    total = w.reduction("total", [3, 5], [8], lambda i, k, r: load(t, i, r, k))
+    group = joined(w.program(t, total))
+    assert group is not None
+    x_axis, r_axis = group.axes
+    assert (int(x_axis.extent), int(r_axis.extent)) == (15, 8)
+
+
+def refused_shift(w: Writer) -> None:
+    x = w.input("x", 8)
+    t = w.pointwise("t", [8], lambda i: apply("exp", load(x, i)))
+    w.pointwise("y", [8], lambda i: load(t, Int.of(7) - i))
+
+
+def refused_other_rows(w: Writer) -> None:
+    x = w.input("x", 6, 8)
+    a = w.reduction("a", [6], [8], lambda i, r: load(x, i, r))
+    w.reduction("b", [8], [6], lambda j, r: apply("add", load(x, r, j), load(a, r)))
+
+
+def refused_row_reads_spread(w: Writer) -> None:
+    x = w.input("x", 6, 8)
+    a = w.reduction("a", [6], [8], lambda i, r: load(x, i, r))
+    t = w.pointwise("t", [6, 8], lambda i, j: apply("div", load(x, i, j), load(a, i)))
+    w.pointwise("y", [6], lambda i: load(t, i, 0))
+
+
+def refused_nothing_shared(w: Writer) -> None:
+    x, z = w.input("x", 8), w.input("z", 8)
+    w.pointwise("t", [8], lambda i: apply("exp", load(x, i)))
+    w.pointwise("y", [8], lambda i: apply("exp", load(z, i)))
+
+
+def refused_template(w: Writer) -> None:
+    x, weight = w.input("x", 8, 8), w.weight("w", 8, 8)
+    t = w.pointwise("t", [8, 8], lambda i, j: apply("exp", load(x, i, j)))
+    w.matmul("y", 8, 8, 8, t, weight)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        refused_shift,
+        refused_other_rows,
+        refused_row_reads_spread,
+        refused_nothing_shared,
+        refused_template,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_refuses(write: object) -> None:
+    w = Writer((B,))
+    write(w)  # type: ignore[operator]
+    assert joined(w.program()) is None

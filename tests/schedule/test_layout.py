@@ -1,0 +1,82 @@
+"""Strides: any order of dimensions, never a gap or an overlap; contiguous where others rely on it."""
+
+import itertools
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aotpack.ir.access import contiguous
+from aotpack.ir.integers import Axis, Int
+from aotpack.ir.nodes import Attention
+from aotpack.ir.schedule import Schedule
+from aotpack.schedule.layout import _permuted
+
+from .programs import F32, Writer, apply, load, schedule_of
+
+
+def offsets(shape: tuple[int, ...], strides: tuple[Int, ...]) -> list[int]:
+    steps = [int(stride) for stride in strides]
+    return [int(np.dot(point, steps)) for point in itertools.product(*map(range, shape))]
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
+def test_permuted_strides_cover_every_element_once(sizes: list[int], data: st.DataObject) -> None:
+    dims = data.draw(st.permutations(range(len(sizes))))
+    strides = _permuted(tuple(map(Int.of, sizes)), tuple(dims))
+    assert sorted(offsets(tuple(sizes), strides)) == list(range(int(np.prod(sizes))))
+
+
+def test_contiguous_is_the_order_of_dimensions() -> None:
+    strides = contiguous(tuple(map(Int.of, (2, 3, 4))))
+    assert offsets((2, 3, 4), strides) == list(range(24))
+
+
+def strides(schedule: Schedule, name: str) -> list[int]:
+    return [int(stride) for stride in schedule.strides[name]]
+
+
+def attention(*, as_output: bool) -> Schedule:
+    """Two heads of 8 over 16 positions, joined by a transpose for a product."""
+    w = Writer()
+    q, weight = w.input("q", 1, 2, 16, 8), w.weight("w", 16, 16)
+    out = w.buffer("out", (1, 2, 16, 8))
+    sizes = (1, 2, 16, 16, 8, 8)
+    b, h, i, j, d, e = (Axis(f"a{k}", Int.of(size)) for k, size in enumerate(sizes))
+    slots = (load(q, b, h, i, d), load(q, b, h, j, d), load(q, b, h, j, e))
+    w.operations.append(Attention("out", b, h, i, j, d, e, *slots, 0.5, False, None, None, F32))
+    index = (Int.of(0), lambda c: c // 8, lambda c: c % 8)
+    joined = w.pointwise(
+        "joined", [16, 16], lambda i, c: load(out, index[0], index[1](c), i, index[2](c)), op="view"
+    )
+    z = w.matmul("z", 16, 16, 16, joined, weight)
+    return schedule_of(w.program(z, out) if as_output else w.program(z))
+
+
+def test_what_readers_see_transposed_is_written_so() -> None:
+    schedule = attention(as_output=False)
+    assert strides(schedule, "out")[1:] == [8, 16, 1]
+    assert len(schedule.kernels) == 2
+
+
+def test_outputs_are_contiguous_however_they_are_read() -> None:
+    schedule = attention(as_output=True)
+    assert strides(schedule, "out") == [256, 128, 8, 1]
+
+
+def test_inputs_and_weights_are_contiguous() -> None:
+    w = Writer()
+    x = w.input("x", 3, 4, 5)
+    y = w.pointwise("y", [5, 4, 3], lambda i, j, k: apply("exp", load(x, k, j, i)))
+    schedule = schedule_of(w.program(y))
+    assert strides(schedule, "x") == [20, 5, 1]
+
+
+def test_scalar_has_no_strides() -> None:
+
+    w = Writer()
+    x = w.input("x", 8)
+    total = w.reduction("total", [], [8], lambda r: load(x, r))
+    schedule = schedule_of(w.program(total))
+    assert schedule.strides["total"] == ()
+    assert isinstance(schedule.kernels[0].axes[0], Axis)

@@ -1,0 +1,103 @@
+"""Block sizes: persistent or looped rows, columns, and lists of variants that always have an answer."""
+
+import pytest
+import torch
+from torch import nn
+
+from aotpack.ir.integers import Var
+from aotpack.ir.nodes import Program
+from aotpack.ir.schedule import HostTile, MatmulTile, PointwiseTile, ReductionTile, Tile
+from aotpack.schedule.tile import MAX_PERSISTENT
+
+from .programs import Size, Writer, apply, load, schedule_of, scheduled
+
+B = Var("b", 1, 64)
+
+
+def rows(count: Size, length: Size) -> Program:
+    w = Writer((B,))
+    x = w.input("x", count, length)
+    return w.program(w.reduction("sum", [count], [length], lambda i, r: load(x, i, r)))
+
+
+def columns(count: Size, length: Size) -> Program:
+    w = Writer((B,))
+    x = w.input("x", length, count)
+    return w.program(w.reduction("sum", [count], [length], lambda i, r: load(x, r, i)))
+
+
+def tiles(program: Program) -> list[Tile]:
+    (kernel,) = schedule_of(program).kernels
+    return [v.tile for v in kernel.variants if not isinstance(v.tile, HostTile)]
+
+
+@pytest.mark.parametrize("length", [1, 7, 1000, MAX_PERSISTENT])
+def test_rows_that_fit_are_persistent(length: int) -> None:
+    for tile in tiles(rows(8, length)):
+        assert isinstance(tile, ReductionTile)
+        assert tile.persistent and tile.r >= length and tile.r & (tile.r - 1) == 0
+
+
+@pytest.mark.parametrize("length", [MAX_PERSISTENT + 1, 1_000_003])
+def test_longer_rows_are_looped(length: int) -> None:
+    for tile in tiles(rows(8, length)):
+        assert isinstance(tile, ReductionTile) and not tile.persistent
+
+
+def test_a_dynamic_row_is_persistent_up_to_its_largest() -> None:
+    (tile, *_) = tiles(rows(8, B))
+    assert isinstance(tile, ReductionTile) and tile.persistent and tile.r == 64
+
+
+def test_columns_take_neighbours_together() -> None:
+    for tile in tiles(columns(1024, 300)):
+        assert isinstance(tile, ReductionTile) and tile.x >= 16
+    for tile in tiles(rows(4096, 4096)):
+        assert isinstance(tile, ReductionTile) and tile.x < 16
+
+
+class Sums(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.cumsum(1)
+
+
+def test_scans_are_never_looped() -> None:
+    (kernel,) = scheduled(Sums(), torch.zeros(2, MAX_PERSISTENT + 5)).schedule.kernels
+    tiles = [v.tile for v in kernel.variants if not isinstance(v.tile, HostTile)]
+    assert tiles and all(isinstance(t, ReductionTile) and t.persistent for t in tiles)
+
+
+def pointwise(*shape: Size) -> Program:
+    w = Writer((B,))
+    x = w.input("x", *shape)
+    return w.program(w.pointwise("y", shape, lambda *i: apply("exp", load(x, *i))))
+
+
+def test_pointwise_blocks_grow_with_the_size() -> None:
+    ((small,), (large,)) = tiles(pointwise(100)), tiles(pointwise(10_000_000))
+    assert isinstance(small, PointwiseTile) and isinstance(large, PointwiseTile)
+    assert small.x < large.x
+    assert len(tiles(pointwise(B, 100_000))) == 2
+
+
+def product() -> Program:
+    w = Writer((B,))
+    x, weight = w.input("x", B, 64), w.weight("w", 64, 64)
+    return w.program(w.matmul("y", B, 64, 64, x, weight))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [rows(B, 100), columns(B, 100), pointwise(B, 100_000), product()],
+    ids=["rows", "columns", "pointwise", "product"],
+)
+def test_some_variant_takes_any_size_on_any_architecture(program: Program) -> None:
+    for kernel in schedule_of(program).kernels:
+        for arch in (75, 80, 86, 90, 100, 120):
+            suited = [v for v in kernel.variants if v.arch_low <= arch <= v.arch_high]
+            assert suited and suited[-1].at_most is None
+            assert all(v.at_most is not None for v in suited[:-1])
+
+
+def test_products_have_tiles_of_their_own() -> None:
+    assert all(isinstance(tile, MatmulTile) for tile in tiles(product()))

@@ -1,0 +1,230 @@
+"""The command line from outside: one message, the right exit code, nothing left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from aotpack.cli import main
+
+MODEL = """
+import torch
+
+class Half(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.arange(8.0))
+
+    def forward(self, x):
+        return torch.relu(x * 0.5 + self.bias)
+
+model = Half()
+example_inputs = (torch.linspace(-9, 9, 32).reshape(4, 8),)
+name = "half"
+"""
+OTHER = MODEL.replace("0.5", "0.75")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("cli")
+    (place / "half_model.py").write_text(MODEL)
+    (place / "other_model.py").write_text(OTHER)
+    return place
+
+
+@pytest.fixture(scope="module")
+def wheel(folder: Path) -> Path:
+    """A wheel of the model, built by the command line."""
+    words = [str(folder / "half_model.py"), "-o", str(folder / "dist"), "--target", "sm_90"]
+    assert main([*words, "--dynamic", "x:0=batch[1:64]", "--version", "1.2"]) == 0
+    return folder / "dist" / "half-1.2-py3-none-any.whl"
+
+
+def failed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """Exit code and standard error of a command line."""
+    try:
+        code = main(words)
+    except SystemExit as error:
+        code = int(str(error.code))
+    return code, capsys.readouterr().err
+
+
+def test_the_build_leaves_one_wheel(wheel: Path) -> None:
+    assert [path.name for path in wheel.parent.iterdir()] == [wheel.name]
+
+
+def test_inspect_prints_facts_and_kernels(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(wheel)]) == 0
+    printed = capsys.readouterr().out
+    assert "half 1.2" in printed
+    assert "batch in 1 to 64" in printed
+    assert "target  kernel" in printed and "\nsm_90   " in printed
+
+
+def test_inspect_prints_json_and_source(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(wheel), "--json"]) == 0
+    kernels = json.loads(capsys.readouterr().out)["kernels"]
+    kernel = next(iter(kernels))
+    assert main(["inspect", str(wheel), "--kernel", kernel]) == 0
+    assert f"def {kernel}(" in capsys.readouterr().out
+
+
+def test_inspect_writes_a_report(wheel: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    assert main(["inspect", str(wheel), "--html", str(report)]) == 0
+    text = report.read_text()
+    assert text.startswith("<!doctype html>") and "@triton.jit" in text
+    assert "http" not in text and "<script" not in text
+
+
+def test_an_unknown_kernel_is_refused(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, error = failed(capsys, "inspect", str(wheel), "--kernel", "nothing")
+    assert code == 2 and "has no kernel 'nothing'; it has " in error
+
+
+def test_verify_in_the_interpreter(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(wheel), "--device", "interpreter"]) == 0
+    printed = capsys.readouterr().out
+    assert "allowed" in printed and "no file written" in printed
+
+
+def test_verify_against_the_model(wheel: Path, folder: Path) -> None:
+    words = ["verify", str(wheel), "--device", "interpreter", "--against"]
+    assert main([*words, str(folder / "half_model.py")]) == 0
+
+
+def test_verify_against_another_model_fails(
+    wheel: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["verify", str(wheel), "--device", "interpreter", "--against"]
+    code, error = failed(capsys, *words, str(folder / "other_model.py"))
+    assert code == 1 and "failed the checks" in error
+
+
+@pytest.mark.parametrize("keep", [0.5, 0.98])
+def test_a_cut_wheel_is_refused(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], keep: float
+) -> None:
+    cut = tmp_path / wheel.name
+    cut.write_bytes(wheel.read_bytes()[: int(wheel.stat().st_size * keep)])
+    code, error = failed(capsys, "verify", str(cut), "--device", "interpreter")
+    assert code == 1 and "the file is damaged" in error
+
+
+def test_a_changed_file_is_refused(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = tmp_path / wheel.name
+    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(changed, "w") as new:
+        for item in old.infolist():
+            data = old.read(item)
+            new.writestr(item, data + b"# more\n" if item.filename.endswith("plan.py") else data)
+    code, error = failed(capsys, "verify", str(changed), "--device", "interpreter")
+    assert code == 1 and "plan.py does not fit its entry in RECORD" in error
+
+
+def test_other_wheels_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other-1-py3-none-any.whl"
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("other/__init__.py", "")
+    code, error = failed(capsys, "inspect", str(other))
+    assert code == 2 and "no aotpack package" in error
+
+
+def test_show_prints_the_stage_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(folder / "half_model.py"), "--stage", "traced"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("model half 0.1.0\n") and "aten.relu" in printed
+    assert "triton" not in printed
+
+
+def test_doctor_names_versions_and_targets(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    assert "triton" in printed and "ptxas" in printed and "sm_120, interpreter" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (
+            ["MODEL", "-o", "OUT", "--target", "sm_70"],
+            "'sm_70' is not supported; accepted are sm_80",
+        ),
+        (["MODEL", "-o", "OUT", "--jobs", "0"], "found '0', accepted is a whole number from 1"),
+        (["MODEL", "-o", "OUT", "--weights", "no"], "invalid choice: 'no'"),
+        (["MODEL", "-o", "OUT", "--dynamic", "x=3"], "ARGUMENT:AXIS=NAME"),
+        (["MODEL", "-o", "OUT", "--name", "a b"], "the name 'a b' is not accepted"),
+        (["MODEL"], "the following arguments are required: -o/--out"),
+        (["inspect", "nowhere.whl"], "there is no such file"),
+        (["verify", "x.whl", "--device", "tpu"], "invalid choice: 'tpu'"),
+        (["tune.txt", "-o", "OUT"], "tune.txt: not understood"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_code_2(
+    words: list[str],
+    complaint: str,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = {"MODEL": str(folder / "half_model.py"), "OUT": str(tmp_path / "out")}
+    code, error = failed(capsys, *(names.get(word, word) for word in words))
+    message = [line for line in error.splitlines() if line.startswith("aotpack ")]
+    assert code == 2 and len(message) == 1 and complaint in message[0]
+    assert not list(tmp_path.rglob("*.whl"))
+
+
+def test_no_command_at_all_prints_the_overview(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "aotpack MODEL -o DIR" in capsys.readouterr().out
+    assert main(["--version"]) == 0
+    assert main(["--help"]) == 0
+
+
+def test_a_model_that_fails_is_one_message_without_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.py").write_text("raise ValueError('no weights here')\n")
+    code, error = failed(capsys, str(tmp_path / "bad.py"), "-o", str(tmp_path / "out"))
+    assert code == 1 and "no weights here" in error and "Traceback" not in error
+
+
+def test_help_and_usage_errors_do_not_import_torch() -> None:
+    program = (
+        "import sys\nfrom aotpack.cli import main\n"
+        "main(['inspect', 'nowhere.whl'])\nsys.exit('torch' in sys.modules)"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
+def test_an_interrupted_build_leaves_nothing(
+    folder: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    model = tmp_path / "slow.py"
+    model.write_text(MODEL + "print('loaded', flush=True)\nimport time\ntime.sleep(60)\n")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "aotpack", str(model), "-o", str(tmp_path / "out")],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stdout.readline() == "loaded\n"
+    time.sleep(0.1)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert "interrupted" in error and "Traceback" not in error
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,120 @@
+"""The six calls together: dumps, determinism, and a loaded callable through the same stages."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import aotpack
+from aotpack.errors import AotpackError, UsageError
+from aotpack.pipeline import STAGES, Between, Source, to_emitted, to_rendered
+from aotpack.precompile.interpreter import PLAN_ARCH
+from aotpack.stages import Rendered
+from aotpack.target import SUPPORTED_ARCHES, Target, parse_targets
+
+
+class Small(nn.Module):
+    """A linear layer, an activation and a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 32)
+        self.norm = nn.LayerNorm(32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(torch.nn.functional.silu(self.linear(x)))
+
+
+@pytest.fixture(scope="module")
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    return Small().eval()
+
+
+X = torch.linspace(-2, 2, 64).reshape(4, 16)
+
+
+def test_compile_gives_a_callable_that_agrees_with_eager(model: nn.Module) -> None:
+    with aotpack.compile(model, (X,), target="interpreter") as compiled:
+        torch.testing.assert_close(compiled(X), model(X).detach())
+
+
+def test_dynamic_sizes_change_from_call_to_call(model: nn.Module) -> None:
+    shapes = {"x": {0: torch.export.Dim("batch", min=1, max=40)}}
+    compiled = aotpack.compile(model, (X,), dynamic_shapes=shapes, target="interpreter")
+    for rows in (1, 7, 40):
+        x = torch.randn(rows, 16)
+        torch.testing.assert_close(compiled(x), model(x).detach())
+
+
+def test_compile_leaves_no_folder(
+    model: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    compiled = aotpack.compile(model, (X,), target="interpreter")
+    assert list(tmp_path.iterdir()) == []
+    compiled.close()
+
+
+def test_compile_for_native_without_a_gpu_is_refused(
+    model: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aotpack.target.device_arch", lambda: None)
+    with pytest.raises(UsageError, match="no driver with a GPU was found"):
+        aotpack.compile(model, (X,))
+
+
+def test_an_unknown_target_is_refused_before_tracing() -> None:
+    with pytest.raises(AotpackError, match="'sm_1' is not supported"):
+        aotpack.build(Small(), (), targets="sm_1")
+
+
+def test_every_stage_is_dumped_and_timed(model: nn.Module, tmp_path: Path) -> None:
+    between = Between(dump=tmp_path / "dump")
+    to_emitted(Source(model, (X,)), (Target("cuda", 90),), tmp_path / "dist", between)
+    names = [path.name for path in sorted((tmp_path / "dump").iterdir())]
+    assert names == [f"{number:02}_{stage}.txt" for number, stage in enumerate(STAGES, 1)]
+    assert tuple(between.seconds) == STAGES
+    assert all(path.read_text() for path in (tmp_path / "dump").iterdir())
+
+
+def test_two_builds_in_two_folders_give_the_same_bytes(
+    model: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheels = []
+    for place in ("one", "other"):
+        monkeypatch.setenv("AOTPACK_CACHE", str(tmp_path / place / "cache"))
+        out = tmp_path / place / "dist"
+        wheels.append(aotpack.build(model, (X,), name="small", targets="sm_80", out=out))
+    with zipfile.ZipFile(wheels[0]) as one, zipfile.ZipFile(wheels[1]) as other:
+        assert one.namelist() == other.namelist()
+        assert [n for n in one.namelist() if one.read(n) != other.read(n)] == []
+    assert wheels[0].read_bytes() == wheels[1].read_bytes()
+
+
+def test_the_look_hook_sees_products_in_order(model: nn.Module) -> None:
+    seen: list[str] = []
+    between = Between(look=lambda stage, text: seen.append(stage))
+    to_rendered(Source(model, (X,)), parse_targets("sm_90"), between)
+    assert seen == ["traced", "lowered", "scheduled", "rendered"]
+
+
+def launched(rendered: Rendered, arch: int, *sizes: int) -> set[str]:
+    """The kernels that the wrapper picks for an arch and sizes."""
+    text = rendered.wrapper.replace("from ._runtime", "from aotpack.runtime")
+    namespace: dict[str, Any] = {}
+    exec(text, namespace)
+    return {launch.kernel for launch in namespace["plan"](arch, *sizes).launches}
+
+
+@pytest.mark.parametrize("arch", [*SUPPORTED_ARCHES, PLAN_ARCH])
+def test_every_launch_has_its_binary_on_every_target(model: nn.Module, arch: int) -> None:
+    shapes = {"x": {0: torch.export.Dim("batch", min=1, max=4096)}}
+    targets = parse_targets("all")
+    rendered = to_rendered(Source(model, (X,), dynamic_shapes=shapes), targets, Between())
+    built = {k.name for k in rendered.kernels if k.is_for(arch)}
+    for batch in (1, 16, 100, 300, 700, 1000, 4096):
+        assert launched(rendered, arch, batch) <= built
