@@ -17,14 +17,14 @@ from aotpack.ir.verify import verify
 from aotpack.ir.verify_schedule import verify_schedule
 from aotpack.knobs import read_knobs
 from aotpack.lower import lower
-from aotpack.precompile import precompile
+from aotpack.precompile import check_host, precompile
 from aotpack.precompile.interpreter import InterpreterDevice
 from aotpack.progress import Quiet, Reporter
 from aotpack.render import render
 from aotpack.runtime import Model, load
 from aotpack.schedule import schedule
 from aotpack.stages import Emitted, Lowered, Precompiled, Rendered, Scheduled, Traced
-from aotpack.target import DEFAULT_TARGETS, INTERPRETER, Target, parse_targets
+from aotpack.target import CPU, DEFAULT_TARGETS, INTERPRETER, Target, parse_targets
 from aotpack.trace import trace
 
 Product = TypeVar("Product", Traced, Lowered, Scheduled, Rendered, Precompiled, Emitted)
@@ -99,13 +99,19 @@ def to_rendered(source: Source, targets: tuple[Target, ...], between: Between) -
 
 
 def to_precompiled(
-    source: Source, targets: tuple[Target, ...], between: Between, jobs: int | None = None
+    source: Source,
+    targets: tuple[Target, ...],
+    between: Between,
+    jobs: int | None = None,
+    cpu_arch: str | None = None,
 ) -> Precompiled:
     """The first five stages."""
     rendered = to_rendered(source, targets, between)
     return between(
         "precompiled",
-        lambda: precompile(rendered, targets, jobs=jobs, progress=between.reporter),
+        lambda: precompile(
+            rendered, targets, jobs=jobs, progress=between.reporter, cpu_arch=cpu_arch
+        ),
     )
 
 
@@ -117,11 +123,14 @@ def to_emitted(
     *,
     weights: str = "embed",
     jobs: int | None = None,
+    cpu_arch: str | None = None,
 ) -> Emitted:
-    """All six stages; a name or version that cannot be emitted is refused before the first."""
+    """All six stages; what cannot be emitted or compiled here is refused before the first."""
     import_name(source.name)
     normal_version(source.version)
-    precompiled = to_precompiled(source, targets, between, jobs)
+    if CPU in targets:
+        check_host(cpu_arch)
+    precompiled = to_precompiled(source, targets, between, jobs, cpu_arch)
     return between("emitted", lambda: emit(precompiled, out, weights=weights))
 
 
@@ -137,11 +146,14 @@ def build(
     out: str | Path = "dist",
     weights: str = "embed",
     jobs: int | None = None,
+    cpu_arch: str | None = None,
 ) -> Path:
     """Package a module for the targets as one wheel in the folder ``out``; returns its path."""
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
     source = Source(module, args, kwargs, dynamic_shapes, name, version)
-    return to_emitted(source, chosen, Path(out), Between(), weights=weights, jobs=jobs).wheel
+    return to_emitted(
+        source, chosen, Path(out), Between(), weights=weights, jobs=jobs, cpu_arch=cpu_arch
+    ).wheel
 
 
 def compile(
@@ -163,4 +175,11 @@ def compile(
     precompiled = to_precompiled(source, (chosen,), Between(), jobs)
     with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
         write_package(precompiled, Path(folder))
-        return load(folder, InterpreterDevice() if chosen == INTERPRETER else device)
+        return load(folder, _port(chosen, device))
+
+
+def _port(target: Target, device: int | None) -> int | str | InterpreterDevice | None:
+    """Where ``compile`` loads what it made for a target."""
+    if target == INTERPRETER:
+        return InterpreterDevice()
+    return "cpu" if target == CPU else device

@@ -1,4 +1,4 @@
-"""Time the calls of a wheel on its golden inputs; needs a GPU."""
+"""Time the calls of a wheel on its golden inputs."""
 
 import argparse
 from pathlib import Path
@@ -12,7 +12,7 @@ from aotpack.errors import AotpackError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``aotpack bench``."""
     parser.add_argument("wheel", metavar="WHEEL", type=Path)
-    parser.add_argument("--device", type=int, default=0, help="number of the GPU (default 0)")
+    parser.add_argument("--device", help='a GPU\'s number or "cpu" (default: a GPU if there is one)')
     parser.add_argument("--repeat", type=positive, default=100, help="calls to time (default 100)")
 
 
@@ -20,7 +20,9 @@ def run(options: argparse.Namespace) -> int:
     """The wheel's own bench, from a temporary folder."""
     with unpacked(options.wheel) as package, shipped_runtime(package) as runtime:
         try:
-            code: int = runtime.command.bench(package, options.device, None, options.repeat)
+            code: int = runtime.command.bench(
+                package, runtime.command.device_of(options.device), None, options.repeat
+            )
         except runtime.AotpackError as error:
             raise AotpackError(str(error)) from error
     return code

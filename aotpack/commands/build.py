@@ -1,4 +1,4 @@
-"""Package a model as one wheel that needs a GPU driver and no compiler."""
+"""Package a model as one wheel that needs no compiler: for GPUs with a driver, or processors."""
 
 import argparse
 from contextlib import ExitStack
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target",
         action="append",
         metavar="LIST",
-        help=f"sm_90, 9.0, interpreter, native, all; commas; repeatable (default {defaults})",
+        help=f"sm_90, 9.0, cpu, interpreter, native, all; commas; repeatable (default {defaults})",
     )
     parser.add_argument("--name", help="name of the package (default: the model file's)")
     parser.add_argument("--version", help="its version (default: the model file's, or 0.1.0)")
@@ -29,6 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="in the wheel, beside it, or left out (default embed)",
     )
     parser.add_argument("--jobs", type=positive, metavar="N", help="kernels compiled at once")
+    parser.add_argument(
+        "--cpu-arch",
+        metavar="ARCH",
+        help="the oldest processors the target cpu runs on (default x86-64-v3, or armv8-a)",
+    )
     add_trace_options(parser)
 
 
@@ -45,7 +50,13 @@ def run(options: argparse.Namespace) -> int:
 
         between = Between(reporter)
         emitted = to_emitted(
-            source, targets, options.out, between, weights=options.weights, jobs=options.jobs
+            source,
+            targets,
+            options.out,
+            between,
+            weights=options.weights,
+            jobs=options.jobs,
+            cpu_arch=options.cpu_arch,
         )
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in between.seconds.items())
     print(f"{emitted.wheel}  {emitted.wheel.stat().st_size:,} bytes")

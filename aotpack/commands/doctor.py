@@ -33,13 +33,14 @@ def run(options: argparse.Namespace) -> int:
         Finding("python", platform.python_version()),
         *map(_package, _BUILD_PACKAGES),
         _assemblers(),
+        _c_compiler(),
         _cache(),
         _gpu(),
     ]
     for finding in findings:
         print(f"{finding.name:12} {finding.value}")
     missing = [finding.missing for finding in findings if finding.missing]
-    targets = ", ".join([*(f"sm_{arch}" for arch in SUPPORTED_ARCHES), str(INTERPRETER)])
+    targets = ", ".join([*(f"sm_{arch}" for arch in SUPPORTED_ARCHES), "cpu", str(INTERPRETER)])
     print(f"{'can build':12} {'nothing' if missing else targets}")
     for text in missing:
         print(f"missing: {text}")
@@ -64,6 +65,18 @@ def _assemblers() -> Finding:
     except AotpackError as error:
         return Finding("ptxas", "does not run", str(error))
     return Finding("ptxas", ", ".join(sorted(set(found.values()))))
+
+
+def _c_compiler() -> Finding:
+    """Only the target cpu needs it: its absence is stated, not complained about."""
+    try:
+        from aotpack.precompile.host import find_compiler  # triton may be absent
+    except ImportError:
+        return Finding("c compiler", "not looked for: triton is missing")
+    try:
+        return Finding("c compiler", find_compiler(read_knobs().compiler).version)
+    except AotpackError as error:
+        return Finding("c compiler", f"none, so not the target cpu: {error}")
 
 
 def _cache() -> Finding:

@@ -19,9 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--device",
-        choices=("cuda", "interpreter"),
+        choices=("cuda", "cpu", "interpreter"),
         default="cuda",
-        help="the first GPU, or Triton's interpreter on the processor (default cuda)",
+        help="the first GPU, the processors, or Triton's interpreter (default cuda)",
     )
     add_trace_options(parser)
 
@@ -43,9 +43,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def device_port(name: str, package: Path) -> Any:
-    """The first GPU's number, or the interpreter over the package's kernel texts."""
-    if name == "cuda":
-        return 0
+    """The first GPU's number, "cpu", or the interpreter over the package's kernel texts."""
+    if name != "interpreter":
+        return 0 if name == "cuda" else name
     from aotpack.precompile.interpreter import InterpreterDevice  # imports triton
 
     return InterpreterDevice(package)

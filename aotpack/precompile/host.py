@@ -60,6 +60,17 @@ def host_build(arch: str | None) -> HostBuild:
     return HostBuild(machine, chosen, None)
 
 
+def check_host(arch: str | None) -> None:
+    """Refuse, before any work, what ``compile_host`` cannot build here."""
+    host_build(arch)
+    find_compiler(read_knobs().compiler)
+
+
+def host_flags(arch: str) -> tuple[str, ...]:
+    """How kernels for an architecture are compiled."""
+    return (*_FLAGS, f"-march={arch}")
+
+
 @functools.cache
 def find_compiler(named: str | None) -> Compiler:
     """The compiler of AOTPACK_CC, else cc, gcc or clang."""
@@ -83,7 +94,7 @@ def compile_host(
         return [], build, "none"
     knobs = read_knobs()
     compiler = find_compiler(knobs.compiler)
-    flags = (*_FLAGS, f"-march={build.arch}", *knobs.compiler_flags)
+    flags = (*host_flags(build.arch), *knobs.compiler_flags)
     key = sha256("\n".join((compiler.version, *flags, text)).encode()).hexdigest()
     kept = cache.get(key)
     code = kept.code if kept is not None else _compile(text, compiler, flags)
@@ -132,7 +143,7 @@ def _version(command: list[str]) -> str:
             f"compiling for cpu: {shlex.join(command)} --version failed with exit code "
             f"{answer.returncode}: {answer.stderr.strip()[-500:]}. Name another in AOTPACK_CC."
         )
-    return lines[0].strip()
+    return lines[0].strip().removeprefix(f"{Path(command[0]).name} ")
 
 
 def _binary(kernel: str, code: bytes) -> Binary:

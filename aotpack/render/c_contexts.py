@@ -7,9 +7,9 @@ from dataclasses import dataclass
 class Walk:
     """A loop over an axis, in rows of ``width`` when one is given, with lines for each level.
 
-    ``setup`` stands before all loops, ``outer_lines`` in the loop around, ``row_lines`` in that
-    over rows, ``lines`` in the innermost; ``value`` is what it computes. With a ``window`` (low,
-    high) the value is 0 outside of it.
+    ``setup`` stands before all loops, ``outer_lines`` in the loop around, ``row_lines`` in that over
+    rows, ``lines`` in the innermost; ``value`` is what it computes. With a ``window`` (low, high) the
+    value is 0 outside of it. ``copied`` values are elements of a buffer, neighbours for neighbours.
     """
 
     axis: str
@@ -22,6 +22,7 @@ class Walk:
     lines: tuple[str, ...]
     value: str
     window: tuple[str, str] = ("", "")
+    copied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +45,36 @@ class MatmulContext:
     direct_stride: str
     panel_is_inner: bool
     store: Walk
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Two loops: lines before both, in the outer, in the inner, and the value there."""
+
+    setup: tuple[str, ...]
+    outer_lines: tuple[str, ...]
+    lines: tuple[str, ...]
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionContext:
+    """Attention: factors are copied, logits weighed and results stored through slots."""
+
+    name: str
+    comments: tuple[str, ...]
+    parameters: tuple[str, ...]
+    batch: tuple[tuple[str, str], ...]
+    batch_extent: str
+    i_extent: str
+    j_extent: str
+    d_extent: str
+    e_extent: str
+    query: Slot
+    key: Slot
+    value: Slot
+    scale: str
+    causal: bool
+    logits: Slot
+    weight: str
+    store: Slot

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from aotpack.ir.integers import Axis
-from aotpack.ir.nodes import Matmul
+from aotpack.ir.nodes import Attention, Matmul
 from aotpack.ir.schedule import HostTile, Kernel, Schedule
-from aotpack.render.c_contexts import MatmulContext
+from aotpack.render.c_attention import attention_source
+from aotpack.render.c_contexts import AttentionContext, MatmulContext
 from aotpack.render.c_dialect import C
 from aotpack.render.c_loops import HostCode, HostFunction, pointwise_code
 from aotpack.render.c_matmul import matmul_source
@@ -52,10 +53,12 @@ def host_file(title: str, kernels: Iterable[KernelSource]) -> str:
 
 def host_context(
     schedule: Schedule, kernel: Kernel, tile: HostTile
-) -> tuple[str, HostContext | MatmulContext, Workshop]:
+) -> tuple[str, HostContext | MatmulContext | AttentionContext, Workshop]:
     """The template of a kernel, what it prints but the name, and the kernel's workshop."""
     if isinstance(kernel.anchor, Matmul):
         return "kernel_matmul.c.jinja", *matmul_source(schedule, kernel)
+    if isinstance(kernel.anchor, Attention):
+        return "kernel_attention.c.jinja", *attention_source(schedule, kernel)
     nested = nest(schedule, kernel)
     shop = host_workshop(schedule, nested.kernel, nested.axes)
     if nested.r:

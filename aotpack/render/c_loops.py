@@ -93,7 +93,7 @@ def stores(members: Sequence[Member], nest: Nest, shop: Workshop) -> list[str]:
 
 def parallel(shop: Workshop, function: str, items: str, grain: str, scratch: str = "0") -> str:
     """The line that runs a function of the kernel over its items."""
-    return f"return aot_parallel(call, {items}, {grain}, {scratch}, KERNEL_{function});"
+    return f"return aot_parallel(call, {items}, {grain}, {scratch}, AOT_CHOSEN(KERNEL_{function}));"
 
 
 def member_values(member: Member, shop: Workshop) -> tuple[Value, ...]:

@@ -22,7 +22,9 @@ class Accumulator:
 
     @property
     def types(self) -> tuple[DType, ...]:
-        """The types of the states."""
+        """The types of the states. Sums are wide, as eager's are, so that they are as accurate."""
+        if self.kind == "sum" and self.dtype is DType.FLOAT32:
+            return (DType.FLOAT64,)
         return MONOIDS[self.kind].state_dtypes(self.dtype)
 
     def declare(self, lanes: int) -> Iterator[str]:
@@ -41,7 +43,7 @@ class Accumulator:
     def combine(self, lane: str, states: Sequence[str]) -> list[str]:
         """Combine a lane with states."""
         own = [f"{name}[{lane}]" for name in self.names]
-        return combine_lines(self.kind, self.dtype, own, states)
+        return self._combine_lines(own, states)
 
     def join(self, lanes: int) -> list[str]:
         """Combine all lanes into the first, pair by pair."""
@@ -60,22 +62,20 @@ class Accumulator:
         """The results of states."""
         return [self._text(text, *states) for text in C_MONOIDS[self.kind].finalise]
 
+    def _combine_lines(self, own: Sequence[str], other: Sequence[str]) -> list[str]:
+        """Statements that replace the states ``own`` by their combination with ``other``."""
+        monoid = C_MONOIDS[self.kind]
+        given = [
+            f"const {C_TYPES[kind]} a{n} = {a}, b{n} = {b};"
+            for n, (kind, a, b) in enumerate(zip(self.types, own, other, strict=True))
+        ]
+        texts = zip(own, monoid.combine, strict=True)
+        results = [f"{a} = {self._text(text)};" for a, text in texts]
+        lines = [*given, *map(self._text, monoid.locals), *results]
+        return ["{", *(f"    {line}" for line in lines), "}"]
+
     def _text(self, text: str, *operands: str, index: str = "") -> str:
         return fill(text, self.dtype, *operands, index=index)
-
-
-def combine_lines(kind: str, dtype: DType, own: Sequence[str], other: Sequence[str]) -> list[str]:
-    """Statements that replace the states ``own`` by their combination with ``other``."""
-    monoid = C_MONOIDS[kind]
-    types = [C_TYPES[one] for one in MONOIDS[kind].state_dtypes(dtype)]
-    given = [
-        f"const {name} a{n} = {a}, b{n} = {b};"
-        for n, (name, a, b) in enumerate(zip(types, own, other, strict=True))
-    ]
-    between = [fill(line, dtype) for line in monoid.locals]
-    results = [f"{a} = {fill(text, dtype)};" for a, text in zip(own, monoid.combine, strict=True)]
-    lines = [*given, *between, *results]
-    return ["{", *(f"    {line}" for line in lines), "}"]
 
 
 def two_pass(kind: str) -> TwoPass | None:

@@ -6,7 +6,7 @@ arithmetic, masks and common subexpressions are settled here; templates only pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
@@ -53,7 +53,7 @@ class Emitter:
 
     ``offset`` gives the element offset of a load; ``resolve`` the value or the name that stands for
     a load of something the kernel itself made, None for memory. ``fast`` picks the cheaper forms of
-    the op table, right where every result is rounded to 16 bits.
+    the op table, right where every result is rounded to 16 bits, but not for ``exact`` values.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Emitter:
         dialect: Dialect,
         *,
         fast: bool,
+        exact: Collection[Value] = (),
     ) -> None:
         self.frame = frame
         self.region = region
@@ -78,6 +79,7 @@ class Emitter:
         self.fresh = fresh
         self.dialect = dialect
         self._fast = fast
+        self._exact = exact
         self._needs: dict[Value, frozenset[Axis]] = {}
 
     # --- values
@@ -105,7 +107,8 @@ class Emitter:
             case Apply():
                 args = tuple(self.value(arg) for arg in value.args)
                 operand = value.args[-1].dtype
-                return self.dialect.apply(value.op, args, operand, value.dtype, fast=self._fast)
+                fast = self._fast and value not in self._exact
+                return self.dialect.apply(value.op, args, operand, value.dtype, fast=fast)
             case Guarded():
                 return self._guarded(value)
             case Const():

@@ -6,7 +6,21 @@ from aotpack.ir.access import dot, written_index
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds
 from aotpack.ir.integers import LARGEST_SIZE, Extremum, Int, Quotient, Remainder, product
-from aotpack.ir.nodes import IndexValue, Load, Pointwise, Value, targets, values, walk
+from aotpack.ir.monoids import MONOIDS
+from aotpack.ir.nodes import (
+    Apply,
+    IndexValue,
+    Load,
+    Operation,
+    Pointwise,
+    Reduction,
+    Scan,
+    Value,
+    children,
+    targets,
+    values,
+    walk,
+)
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import Kernel, Member, Schedule
 from aotpack.render.arguments import Arguments
@@ -16,6 +30,9 @@ from aotpack.render.regions import Region
 from aotpack.render.triton_dialect import TRITON
 
 MAX_COMMENTS = 6
+JUMPS = frozenset(
+    "floor ceil trunc round floordiv truncdiv remainder fmod sign signbit eq ne lt le gt ge".split()
+)
 
 
 class Workshop:
@@ -42,6 +59,7 @@ class Workshop:
         for member in kernel.members:
             if isinstance(member.operation, Pointwise):
                 self._values[member.operation.target] = self.bound(member, member.operation.value)
+        self._exact = self._decisive()
         self.emitter = self.emitter_in(frame, root)
 
     def emitter_in(self, frame: Frame, region: Region) -> Emitter:
@@ -49,7 +67,27 @@ class Workshop:
         stored = [self.schedule.program.buffers[name].dtype for name in self.kernel.stored]
         fast = all(dtype in (DType.FLOAT16, DType.BFLOAT16) for dtype in stored)
         ports = (self.arguments, self.offset, self.resolve, self.fresh, self.dialect)
-        return Emitter(frame, region, *ports, fast=fast)
+        return Emitter(frame, region, *ports, fast=fast, exact=self._exact)
+
+    def _decisive(self) -> frozenset[Value]:
+        """The values that a jump is computed from: there the last place makes a whole step."""
+        found: set[Value] = set()
+        stack: list[Value] = []
+        for member in self.kernel.members:
+            roots = [self.bound(member, value) for value in values(member.operation)]
+            if _gives_positions(member.operation):
+                stack += roots
+            for value in walk(roots):
+                if isinstance(value, Apply) and _jumps(value):
+                    stack += value.args
+        while stack:
+            value = stack.pop()
+            if value in found:
+                continue
+            found.add(value)
+            made = self._values.get(value.buffer) if isinstance(value, Load) else None
+            stack += children(value) if made is None else [made]
+        return frozenset(found)
 
     def fresh(self, prefix: str) -> str:
         """A name no line of this kernel has yet."""
@@ -90,6 +128,19 @@ class Workshop:
     def offset_of(self, buffer: str, index: tuple[Int, ...]) -> Int:
         """The element offset of an index of a buffer."""
         return dot(index, self.schedule.strides[buffer])
+
+
+def _jumps(value: Apply) -> bool:
+    """True when a small change of an operand can make a large one of the result."""
+    is_whole = value.op == "cast" and not value.dtype.is_float
+    return (value.op in JUMPS or is_whole) and value.args[0].dtype.is_float
+
+
+def _gives_positions(operation: Operation) -> bool:
+    """True for argmax and its like."""
+    if not isinstance(operation, (Reduction, Scan)):
+        return False
+    return DType.INT64 in MONOIDS[operation.kind].results
 
 
 def needs_64_bits(schedule: Schedule, kernel: Kernel) -> bool:

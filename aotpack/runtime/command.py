@@ -27,10 +27,10 @@ def main(package: str, argv: Sequence[str] | None = None) -> int:
             return info(folder, as_json=options.json)
         weights = None if options.weights is None else Path(options.weights)
         if options.command == "verify":
-            report = verify(folder, options.device, weights=weights)
+            report = verify(folder, device_of(options.device), weights=weights)
             print(report)
             return 0 if report.is_passed else 1
-        return bench(folder, options.device, weights, options.repeat)
+        return bench(folder, device_of(options.device), weights, options.repeat)
     except AotpackError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -61,7 +61,12 @@ def summary(manifest: Manifest) -> str:
     )
 
 
-def bench(folder: Path, device: int, weights: Path | None, repeat: int) -> int:
+def device_of(text: str | None) -> int | str | None:
+    """What the command line names: a GPU's number, "cpu", or nothing."""
+    return int(text) if text is not None and text.isdecimal() else text
+
+
+def bench(folder: Path, device: int | str | None, weights: Path | None, repeat: int) -> int:
     """Time calls on the golden inputs, which lie on the device."""
     with load(folder, device, weights=weights) as model:
         golden = read_safetensors(folder / "golden.safetensors")
@@ -99,7 +104,9 @@ def _parser(name: str) -> argparse.ArgumentParser:
         ("bench", "time calls on the golden inputs"),
     ):
         one = commands.add_parser(command, help=text)
-        one.add_argument("--device", type=int, default=0, help="number of the GPU (default 0)")
+        one.add_argument(
+            "--device", help='a GPU\'s number or "cpu" (default: a GPU if there is one)'
+        )
         one.add_argument("--weights", help="a safetensors file in place of the package's own")
         if command == "bench":
             one.add_argument("--repeat", type=int, default=100, help="calls to time (default 100)")

@@ -1,0 +1,128 @@
+"""One C function for each operator on each operand type, and for each reduction; compiled once."""
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+from aotpack.ir.c_texts import C_STORED, C_TYPES, c_text
+from aotpack.ir.dtypes import DType
+from aotpack.ir.monoids import MONOIDS, Monoid
+from aotpack.ir.reference import Array
+from aotpack.precompile.host import find_compiler, host_flags
+from aotpack.render.c_kernels import HostFileContext
+from aotpack.render.c_reductions import Accumulator
+from aotpack.render.environment import render_template
+from tests.ir import triton_forms as forms
+
+LANES = (1, 16)
+
+
+def is_supported(form: forms.Form) -> bool:
+    """The C table has no graded forms."""
+    return not form.fast
+
+
+def function_name(form: forms.Form) -> str:
+    return f"form_{form.info.name}_{form.operand}_{form.result}"
+
+
+def function_text(form: forms.Form) -> str:
+    """A loop over arrays of operands."""
+    kind, stored = C_TYPES[form.operand], C_STORED[form.operand]
+    names = ("c", "x", "y") if form.info.name == "where" else ("x", "y")
+    text = c_text(form.info.name, names[: form.info.arity], form.operand, form.result)
+    return "\n".join(
+        [
+            f"AOT_EXPORT void {function_name(form)}(const {stored} *xs, const {stored} *ys,",
+            f"        const uint8_t *cs, {C_STORED[form.result]} *out, int64_t count) {{",
+            "    for (int64_t i = 0; i < count; i++) {",
+            f"        const {kind} x = xs[i], y = ys[i];",
+            "        const bool c = cs[i];",
+            f"        const {C_TYPES[form.result]} value = {text};",
+            "        out[i] = value;",
+            "        (void)x; (void)y; (void)c;",
+            "    }",
+            "}",
+        ]
+    )
+
+
+def reduction_name(monoid: Monoid, dtype: DType, lanes: int) -> str:
+    return f"reduce_{monoid.name}_{dtype}_{lanes}"
+
+
+def reduction_text(monoid: Monoid, dtype: DType, lanes: int) -> str:
+    """The rows of a tile, in lanes that are joined."""
+    names = tuple(f"state{n}" for n in range(len(monoid.states)))
+    accumulator = Accumulator(monoid.name, dtype, names)
+    outs = [
+        f"{C_STORED[own]} *out{n}" for n, own in enumerate(monoid.result_dtypes(dtype))
+    ]
+    results = accumulator.finalise([f"{name}[0]" for name in names])
+    lines = [
+        *accumulator.declare(lanes),
+        "for (int64_t j = 0; j < columns; j++) {",
+        f"    const {C_TYPES[dtype]} element = xs[i*columns + j];",
+        f"    const int lane = (int)(j % {lanes});",
+        *accumulator.add("lane", "element", "j"),
+        "}",
+        *accumulator.join(lanes),
+        *(f"out{n}[i] = {text};" for n, text in enumerate(results)),
+    ]
+    head = f"AOT_EXPORT void {reduction_name(monoid, dtype, lanes)}(const {C_STORED[dtype]} *xs,"
+    return "\n".join(
+        [
+            f"{head} int64_t rows, int64_t columns, {', '.join(outs)}) {{",
+            "    for (int64_t i = 0; i < rows; i++) {",
+            *lines,
+            "    }",
+            "}",
+        ]
+    )
+
+
+def reductions() -> list[tuple[Monoid, DType, int]]:
+    pairs = dict.fromkeys((monoid.name, dtype) for monoid, dtype, _ in forms.reductions())
+    return [(MONOIDS[name], dtype, lanes) for name, dtype in pairs for lanes in LANES]
+
+
+def all_forms() -> list[forms.Form]:
+    found = [form for operand in forms.COMPUTE for form in forms.forms(operand)]
+    return [form for form in found if is_supported(form)]
+
+
+def compiled(folder: Path, arch: str) -> ctypes.CDLL:
+    """The library of all functions."""
+    texts = [function_text(form) for form in all_forms()]
+    return library(folder, (*texts, *(reduction_text(*one) for one in reductions())), arch)
+
+
+def library(folder: Path, texts: tuple[str, ...], arch: str) -> ctypes.CDLL:
+    """A library of functions with all that kernels share."""
+    text = render_template("kernels.c.jinja", HostFileContext("forms", texts))
+    (folder / "forms.c").write_text(text)
+    command = [*find_compiler(None).command, *host_flags(arch), "forms.c", "-o", "forms.so"]
+    subprocess.run([*command, "-lm"], cwd=folder, check=True)
+    return ctypes.CDLL(str(folder / "forms.so"))
+
+
+def computed(library: ctypes.CDLL, form: forms.Form) -> Array:
+    """The results of a form on its operands."""
+    x, y, c = forms.operands(form.operand)
+    out = np.zeros(forms.BLOCK, form.result.facts.numpy)
+    function = getattr(library, function_name(form))
+    arrays = [np.ascontiguousarray(array) for array in (x, y, c)]
+    function(*(ctypes.c_void_p(a.ctypes.data) for a in (*arrays, out)), ctypes.c_int64(len(x)))
+    return out
+
+
+def reduced(library: ctypes.CDLL, monoid: Monoid, dtype: DType, lanes: int, tile: Array) -> list[Array]:
+    """The results of a reduction of a tile's rows."""
+    outs = [np.zeros(len(tile), own.facts.numpy) for own in monoid.result_dtypes(dtype)]
+    function = getattr(library, reduction_name(monoid, dtype, lanes))
+    sizes = [ctypes.c_int64(size) for size in tile.shape]
+    pointers = [ctypes.c_void_p(out.ctypes.data) for out in outs]
+    function(ctypes.c_void_p(tile.ctypes.data), *sizes, *pointers)
+    return outs

@@ -1,0 +1,169 @@
+"""Matrix products, convolutions and attention on target cpu, against eager by the accuracy law."""
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention as attention
+
+from aotpack import pipeline
+from aotpack.errors import UnsupportedError
+from tests.e2e.oracle import accuracy_complaint
+
+_RANDOM = torch.Generator().manual_seed(0)
+Tensors = tuple[torch.Tensor, ...]
+
+
+def floats(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=_RANDOM)
+
+
+class Call(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: torch.Tensor) -> torch.Tensor:
+        return self.function(*args)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A module and what it is called with."""
+
+    name: str
+    module: nn.Module
+    args: Tensors
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Table(nn.Module):
+    """All cases in one model, so that they are built and compiled at once."""
+
+    def __init__(self, cases: list[Case]) -> None:
+        super().__init__()
+        self.modules_of_cases = nn.ModuleList(case.module for case in cases)
+        self.counts = [len(case.args) for case in cases]
+
+    def forward(self, *args: torch.Tensor) -> Tensors:
+        results = []
+        start = 0
+        for module, count in zip(self.modules_of_cases, self.counts, strict=True):
+            results.append(module(*args[start : start + count]))
+            start += count
+        return tuple(results)
+
+
+def linear(m: int, n: int, k: int, dtype: torch.dtype = torch.float32) -> Case:
+    module = nn.Sequential(nn.Linear(k, n), nn.GELU()).to(dtype)
+    return Case(f"linear-{m}x{n}x{k}-{dtype}", module, (floats(m, k).to(dtype),))
+
+
+def product(m: int, n: int, k: int, *batch: int) -> Case:
+    module = Call(lambda a, b: torch.relu(a @ b))
+    return Case(f"product-{batch}{m}x{n}x{k}", module, (floats(*batch, m, k), floats(*batch, k, n)))
+
+
+def conv(dims: int, items: int, size: tuple[int, ...], **options: object) -> Case:
+    """A convolution with batch norm, a residual and relu, all of which its kernel must take."""
+    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d), (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+    made = kinds[0][dims - 1](**options)  # type: ignore[arg-type]
+    norm = kinds[1][dims - 1](made.out_channels)
+    norm.running_mean.uniform_(-1, 1, generator=_RANDOM)
+    norm.running_var.uniform_(0.5, 2, generator=_RANDOM)
+    image = floats(items, made.in_channels, *size)
+    text = "-".join(f"{key}{value}" for key, value in options.items())
+    return Case(f"conv{dims}d-{items}-{text}", nn.Sequential(made, norm, nn.ReLU()), (image,))
+
+
+def heads(
+    b: int,
+    h: int,
+    i: int,
+    j: int,
+    d: int,
+    *,
+    kind: str = "plain",
+    dtype: torch.dtype = torch.float32,
+) -> Case:
+    q, k, v = (floats(b, h, n, d).to(dtype) for n in (i, j, j))
+    name = f"attention-{kind}-{b}x{h}x{i}x{j}x{d}-{dtype}"
+    if kind == "causal":
+        return Case(name, Call(lambda q, k, v: attention(q, k, v, is_causal=True)), (q, k, v))
+    if kind == "bias":
+        return Case(name, Call(attention), (q, k, v, floats(b, 1, i, j).to(dtype)))
+    if kind == "mask":
+        allowed = floats(b, 1, i, j) > 0
+        allowed[..., 0] = True
+        return Case(name, Call(attention), (q, k, v, allowed))
+    return Case(name, Call(attention), (q, k, v))
+
+
+CASES = [
+    *(linear(*sizes) for sizes in ((1, 1, 1), (1, 7, 13), (97, 131, 61), (13, 33, 517))),
+    *(linear(65, 30, 100, dtype) for dtype in (torch.bfloat16, torch.float16)),
+    *(product(*sizes) for sizes in ((3, 5, 2), (200, 300, 129), (17, 23, 19, 3), (1, 31, 7, 2, 3))),
+    conv(2, 1, (9, 11), in_channels=3, out_channels=5, kernel_size=3, padding=1),
+    conv(2, 2, (9, 7), in_channels=4, out_channels=6, kernel_size=3, stride=2, padding=1, groups=2),
+    conv(2, 2, (11, 7), in_channels=7, out_channels=13, kernel_size=3, padding=2, dilation=2),
+    conv(2, 1, (5, 5), in_channels=5, out_channels=3, kernel_size=1, stride=2),
+    conv(1, 2, (17,), in_channels=6, out_channels=9, kernel_size=2, groups=3),
+    conv(3, 1, (5, 4, 7), in_channels=3, out_channels=4, kernel_size=3, padding=1),
+    heads(1, 2, 128, 128, 64),
+    heads(2, 3, 7, 13, 5),
+    heads(1, 1, 1, 1, 1),
+    heads(1, 2, 101, 101, 32, kind="causal"),
+    heads(1, 2, 257, 131, 16, kind="bias"),
+    heads(2, 2, 31, 129, 130, kind="mask"),
+    heads(1, 2, 67, 67, 32, dtype=torch.bfloat16),
+]
+
+
+@pytest.fixture(scope="module")
+def results() -> Iterator[tuple[Tensors, Tensors, Tensors]]:
+    """What the wheel, eager and float64 say about all cases."""
+    table = Table(CASES).eval()
+    args = tuple(arg for case in CASES for arg in case.args)
+    model = pipeline.compile(table, args, target="cpu")
+    wide = tuple(arg.double() if arg.is_floating_point() else arg for arg in args)
+    with torch.no_grad():
+        yield model(*args), table(*args), copy.deepcopy(table).double()(*wide)
+    model.close()
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=[str(case) for case in CASES])
+def test_obeys_the_accuracy_law(number: int, results: tuple[Tensors, Tensors, Tensors]) -> None:
+    ours, eager, exact = (column[number] for column in results)
+    complaint = accuracy_complaint(ours, eager, exact)
+    assert complaint is None, complaint
+
+
+def test_sums_without_terms_are_zero() -> None:
+    empty = Call(lambda a, b: a @ b)
+    args = (torch.zeros(3, 0), torch.zeros(0, 5))
+    with pipeline.compile(empty, args, target="cpu") as model:
+        assert torch.equal(model(*args), torch.zeros(3, 5))
+
+
+@pytest.mark.parametrize(
+    ("module", "args", "reason"),
+    [
+        (Call(attention), (floats(1, 1, 3, 2).double(),) * 3, "float64 queries are not accepted"),
+        (
+            Call(lambda q: attention(q, q, q, dropout_p=0.5)),
+            (floats(1, 1, 3, 2),),
+            "dropout is on",
+        ),
+    ],
+    ids=["float64-attention", "dropout"],
+)
+def test_what_has_no_kernel_is_refused(module: nn.Module, args: Tensors, reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        pipeline.compile(module, args, target="cpu")
