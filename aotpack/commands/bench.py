@@ -12,7 +12,9 @@ from aotpack.errors import AotpackError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``aotpack bench``."""
     parser.add_argument("wheel", metavar="WHEEL", type=Path)
-    parser.add_argument("--device", help='a GPU\'s number or "cpu" (default: a GPU if there is one)')
+    parser.add_argument(
+        "--device", help='a GPU\'s number or "cpu" (default: a GPU if there is one)'
+    )
     parser.add_argument("--repeat", type=positive, default=100, help="calls to time (default 100)")
 
 

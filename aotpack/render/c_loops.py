@@ -14,7 +14,8 @@ from aotpack.render.workshop import Workshop
 
 CHEAP = frozenset(
     "add sub mul neg abs cast where eq ne lt le gt ge logical_and logical_or logical_xor"
-    " logical_not minimum maximum relu square bitwise_and bitwise_or bitwise_xor bitwise_not isnan floor ceil"
+    " logical_not minimum maximum relu square bitwise_and bitwise_or bitwise_xor bitwise_not"
+    " isnan floor ceil"
     " trunc round sign signbit shift_left shift_right".split()
 )
 EXPENSIVE = 8  # in cheap operations

@@ -21,6 +21,7 @@ from aotpack.ir.schedule import (
     in_lines,
 )
 from aotpack.render.attention import attention_context, attention_frame
+from aotpack.render.c_contexts import AttentionContext as HostAttentionContext
 from aotpack.render.c_contexts import MatmulContext as HostMatmulContext
 from aotpack.render.c_kernels import HostContext, host_context
 from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
@@ -34,7 +35,12 @@ from aotpack.stages import KernelSource
 from aotpack.target import Target
 
 Context: TypeAlias = (
-    LoopContext | MatmulContext | AttentionContext | HostContext | HostMatmulContext
+    LoopContext
+    | MatmulContext
+    | AttentionContext
+    | HostContext
+    | HostMatmulContext
+    | HostAttentionContext
 )
 
 

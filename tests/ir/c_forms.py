@@ -57,9 +57,7 @@ def reduction_text(monoid: Monoid, dtype: DType, lanes: int) -> str:
     """The rows of a tile, in lanes that are joined."""
     names = tuple(f"state{n}" for n in range(len(monoid.states)))
     accumulator = Accumulator(monoid.name, dtype, names)
-    outs = [
-        f"{C_STORED[own]} *out{n}" for n, own in enumerate(monoid.result_dtypes(dtype))
-    ]
+    outs = [f"{C_STORED[own]} *out{n}" for n, own in enumerate(monoid.result_dtypes(dtype))]
     results = accumulator.finalise([f"{name}[0]" for name in names])
     lines = [
         *accumulator.declare(lanes),
@@ -118,7 +116,9 @@ def computed(library: ctypes.CDLL, form: forms.Form) -> Array:
     return out
 
 
-def reduced(library: ctypes.CDLL, monoid: Monoid, dtype: DType, lanes: int, tile: Array) -> list[Array]:
+def reduced(
+    library: ctypes.CDLL, monoid: Monoid, dtype: DType, lanes: int, tile: Array
+) -> list[Array]:
     """The results of a reduction of a tile's rows."""
     outs = [np.zeros(len(tile), own.facts.numpy) for own in monoid.result_dtypes(dtype)]
     function = getattr(library, reduction_name(monoid, dtype, lanes))

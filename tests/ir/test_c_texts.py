@@ -24,7 +24,9 @@ REDUCTIONS = c_forms.reductions()
 
 
 @pytest.fixture(scope="module", params=ARCHES)
-def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+def library(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> ctypes.CDLL:
     return c_forms.compiled(tmp_path_factory.mktemp("forms"), request.param)
 
 

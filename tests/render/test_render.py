@@ -118,3 +118,14 @@ def test_equal_layers_share_a_kernel_and_unequal_ones_do_not() -> None:
 
     assert kernels(16, 16, 16) == (3, 2)
     assert kernels(16, 16, 24) == (3, 3)
+
+
+class Turned(nn.Module):
+    def forward(self, x_1: torch.Tensor, x_2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x_1.t().contiguous(), x_2.t().contiguous()
+
+
+def test_equal_text_over_other_types_is_another_kernel() -> None:
+    floats, integers = torch.zeros(8, 4), torch.zeros(8, 4, dtype=torch.int64)
+    assert len(rendered(Turned(), floats, floats).kernels) == 1
+    assert len(rendered(Turned(), floats, integers).kernels) == 2

@@ -33,3 +33,24 @@ def test_products_follow_the_same_rule(high: int, wide: bool) -> None:
     axes = {"x": {0: Dim("b", min=1, max=high)}}
     product = rendered(Projection(64, 1024), torch.zeros(2, 64), dynamic_shapes=axes)
     assert all((".to(tl.int64)" in kernel.text) is wide for kernel in product.kernels)
+
+
+class Squares(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.arange(100_000) * 100_000 + x
+
+
+def test_numbers_computed_from_indices_may_need_64_bits() -> None:
+    product = rendered(Squares(), torch.zeros(1, dtype=torch.int64))
+    assert "tl.program_id(0).to(tl.int64)" in product.kernels[0].text
+
+
+class Ratios(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.floor(x / y), x / (y + 1)
+
+
+def test_cheap_forms_never_decide_a_jump() -> None:
+    x = torch.ones(64, dtype=torch.bfloat16)
+    (kernel,) = rendered(Ratios(), x, x).kernels
+    assert kernel.text.count("tl.div_rn(") == 1 and kernel.text.count(" / ") == 1

@@ -1,16 +1,17 @@
 """Binding an operation's axes to a kernel's, and the rules that refuse."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aotpack.ir.integers import Axis, Int, Var, product
-from aotpack.ir.nodes import Program
+from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Program
 from aotpack.schedule.group import Group, digits, join, linear, start
 
-from .programs import Writer, apply, load
+from .programs import BOOL, F32, I64, Writer, apply, load
 
 B = Var("b", 1, 16)
 
@@ -129,3 +130,26 @@ def test_refuses(write: object) -> None:
     w = Writer((B,))
     write(w)  # type: ignore[operator]
     assert joined(w.program()) is None
+
+
+@pytest.mark.parametrize(
+    "index", [lambda i, r: (i // 2, r), lambda i, r: (i, r % 2), lambda i, r: (7 - i, r)]
+)
+def test_renumbering_must_meet_each_point_once(index: Callable[..., tuple[Int, Int]]) -> None:
+    w = Writer()
+    t = w.pointwise("t", [8, 4], lambda i, j: apply("exp", load(w.input("x", 8, 4), i, j)))
+    total = w.reduction("total", [8], [4], lambda i, r: load(t, *index(i, r)))
+    assert joined(w.program(t, total)) is None
+
+
+def test_binding_must_meet_each_point_once() -> None:
+    w = Writer()
+    t = w.pointwise("t", [8, 4], lambda i, j: apply("exp", load(w.input("x", 8, 4), i, j)))
+
+    def padded(i: Int, j: Int) -> Guarded:
+        """The upper half of t, with as much beside it."""
+        inside = Apply("lt", (IndexValue(j, I64), Const(4, I64)), BOOL)
+        return Guarded(inside, load(t, i, j), Const(0.0, F32), F32)
+
+    y = w.pointwise("y", [4, 8], padded)
+    assert joined(w.program(t, y)) is None

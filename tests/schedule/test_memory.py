@@ -90,8 +90,34 @@ def looped_rows(w: Writer) -> Program:
     return w.program(w.matmul("z", 8, 8, wide, t, w2))
 
 
+def computed_late(w: Writer) -> Program:
+    """``q`` reads ``y`` and stands before ``t``, but is computed after it, where it is used."""
+    x, weights = w.input("x", 8, 8), [w.weight(f"w{k}", 8, 8) for k in range(4)]
+    y = w.matmul("y", 8, 8, 8, x, weights[0])
+    z = w.matmul("z", 8, 8, 8, w.matmul("middle", 8, 8, 8, y, weights[1]), weights[2])
+    q = w.pointwise(
+        "q", [8, 8], lambda i, j: apply("exp", apply("add", load(y, i, j), load(z, i, j)))
+    )
+    t = w.pointwise("t", [8, 8], lambda i, j: apply("mul", load(z, i, j), 2.0))
+    a = w.pointwise("a", [8, 8], lambda i, j: apply("add", load(q, i, j), 1.0))
+    b = w.pointwise("b", [8, 8], lambda i, j: apply("mul", load(q, i, j), 3.0))
+    return w.program(a, b, w.matmul("last", 8, 8, 8, t, weights[3]))
+
+
+def row_values(w: Writer) -> Program:
+    """Each warp of a row reads its one value of ``y``, some perhaps after others wrote ``t``."""
+    x, weight = w.input("x", 8, 64), w.weight("w", 8, 8)
+    y = w.reduction("y", [8], [8], lambda i, r: load(w.input("u", 8, 8), i, r))
+    z = w.matmul("z", 8, 8, 8, w.input("v", 8, 8), weight)
+    s = w.reduction("s", [8], [64], lambda i, r: apply("mul", load(x, i, r), load(y, i)))
+    t = w.pointwise("t", [8], lambda i: apply("add", load(s, i), load(y, i)))
+    return w.program(w.pointwise("o", [8, 8], lambda i, j: apply("add", load(z, i, j), load(t, j))))
+
+
 @pytest.mark.parametrize(
-    "make", [shifted, still_read, other_type, looped_rows], ids=lambda f: f.__name__
+    "make",
+    [shifted, still_read, other_type, looped_rows, computed_late, row_values],
+    ids=lambda f: f.__name__,
 )
 def test_refuses_to_overwrite(make: Callable[[Writer], Program]) -> None:
     schedule = schedule_of(make(Writer()))

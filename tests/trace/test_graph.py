@@ -146,3 +146,11 @@ def test_refuses_no_result(trace_function):
 def test_refuses_a_complex_input(trace_function):
     with pytest.raises(UnsupportedError, match="the tensor x has the element type complex64"):
         trace_function(lambda self, x: x.real, X.to(torch.complex64))
+
+
+def test_outputs_have_names_of_their_own(trace_function):
+    def forward(self, output0):
+        return output0 + 1, output0 * 2
+
+    signature = trace_function(forward, X).graph.signature
+    assert [spec.name for spec in signature.outputs] == ["output0_", "output1"]
