@@ -66,7 +66,7 @@ def _broadcasts(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _along(texts: Sequence[str], accept: Callable[[Known], bool]) -> Rule:
-    """Operators with a dimension ``{d}`` (and another ``{e}``), a small number ``{n}`` < its size."""
+    """Operators with a dimension ``{d}``, perhaps ``{e}``, and a number ``{n}`` below its size."""
 
     def rule(m: Draw) -> Any:
         x = m.pick(lambda k: k.tensor.dim() > 0 and accept(k))
@@ -292,26 +292,22 @@ SMOOTH = (
     "F.softplus({x})", "({x}.abs() + 0.5).rsqrt()", "{x}.clamp(-1, 1.5)", "{x}.erf()",
 )  # fmt: skip
 RARE = (
-    "{x}.cos()", "{x}.atan()", "F.mish({x})", "F.elu({x})", "F.leaky_relu({x}, 0.1)", "{x}.expm1() / 8",
-    "F.gelu({x}, approximate='tanh')", "({x}.abs() + 0.1).pow(0.7)", "{x}.square() / 4", "{x}.sinh() / 8",
-    "F.hardswish({x})", "torch.nan_to_num({x})", "({x} / 9).asin().nan_to_num(0.0)", "F.logsigmoid({x})",
-    "{x}.log1p().nan_to_num(0.0, 1.0, -1.0)", "F.normalize({x}, dim=0, eps=0.1)", "{x}.diff(dim=0)",
+    "{x}.cos()", "{x}.atan()", "F.mish({x})", "F.elu({x})", "F.leaky_relu({x}, 0.1)",
+    "{x}.expm1() / 8", "F.gelu({x}, approximate='tanh')", "({x}.abs() + 0.1).pow(0.7)",
+    "{x}.square() / 4", "{x}.sinh() / 8", "F.hardswish({x})", "torch.nan_to_num({x})",
+    "({x} / 9).asin().nan_to_num(0.0)", "F.logsigmoid({x})", "{x}.diff(dim=0)",
+    "{x}.log1p().nan_to_num(0.0, 1.0, -1.0)", "F.normalize({x}, dim=0, eps=0.1)",
 )  # fmt: skip
 EXACT = ("{x}.relu()", "-{x}", "{x}.abs()", "{x} + 1", "{x} * 2", "{x}.clamp(max=1)")
 DECISIONS = (
-    "{x} > 0",
-    "{x}.floor()",
-    "{x}.round()",
-    "{x}.sign()",
-    "{x} == 1",
-    "{x}.long()",
-    "{x}.bool()",
-)
+    "{x} > 0", "{x}.floor()", "{x}.round()", "{x}.sign()", "{x} == 1", "{x}.long()", "{x}.bool()",
+)  # fmt: skip
 VIEWS = (
     "{x}.transpose({d}, {e})", "{x}.unsqueeze({d})", "{x}.flip({d})", "{x}.roll({n}, {d})",
     "{x}.select({d}, {n})", "{x}.narrow({d}, {n}, 1)", "{x}.movedim({d}, {e})",
     "{x}[{n}:]", "{x}.repeat_interleave(2, {d})", "{x}.contiguous()",
-    "F.pad({x}, (1, 2), value=0.5)", "F.pad({x}, (0, 0, 2, 1))", "{x}.unsqueeze({d}).expand(*{x}.shape[:{d}], 3, *{x}.shape[{d}:])",
+    "F.pad({x}, (1, 2), value=0.5)", "F.pad({x}, (0, 0, 2, 1))",
+    "{x}.unsqueeze({d}).expand(*{x}.shape[:{d}], 3, *{x}.shape[{d}:])",
 )  # fmt: skip
 SUMS = (
     "{x}.sum({d}, keepdim={keep}) / 4", "{x}.mean({d}, keepdim={keep})", "{x}.softmax({d})",
@@ -320,14 +316,59 @@ SUMS = (
     "{x}.norm(dim={d}, keepdim={keep}) / 4", "({x} / 2).prod({d})",
 )  # fmt: skip
 SELECTIONS = (
-    "{x}.amax({d}, keepdim={keep})", "{x}.amin({d}, keepdim={keep})", "{x}.max({d})[0]", "{x}.amax()",
+    "{x}.amax({d}, keepdim={keep})", "{x}.amin({d}, keepdim={keep})", "{x}.max({d})[0]",
+    "{x}.amax()",
 )  # fmt: skip
 INDICES = (
-    "{x}.argmax({d}, keepdim={keep})",
-    "{x}.argmin({d})",
-    "{x}.cummax({d})[1]",
+    "{x}.argmax({d}, keepdim={keep})", "{x}.argmin({d})", "{x}.cummax({d})[1]",
     "({x} > 0).sum({d})",
-)
+)  # fmt: skip
+TRUTHS = ("{x}.any({d})", "{x}.all({d}, keepdim={keep})", "{x}.sum({d})", "{x}.any()")
+COUNTS = ("{x}.sum({d})", "{x}.cumsum({d})", "{x}.sum()")
+WHOLE = ("{x} // 3", "{x} % 5", "{x} * 3 - 1", "{x}.float()", "{x}.int()")
+CASTS = ("{x}.float()", "{x}.double()", "{x}.to(torch.float32) * 0.7")
+PAIRS = ("{x} + {y}", "{x} - {y}", "{x} * {y}", "torch.maximum({x}, {y})")
+SMOOTH_PAIRS = ("{x} / ({y}.abs() + 1)", "torch.minimum({x}, {y}) * 0.3")
+EXACT_PAIRS = ("torch.lerp({x}, {y}, 0.3)", "torch.fmod({x}, {y}.abs() + 1)")
+COMPARISONS = ("{x} < {y}", "{x} >= {y}", "{x} != {y}")
+DIVISIONS = ("torch.div({x}, {y}.abs() + 1, rounding_mode='floor')", "{x} % ({y}.abs() + 1)")
+LOGIC = ("torch.logical_and({x}, {y})", "torch.logical_xor({x}, {y})")
 BITS = ("{x} & {y}", "{x} | {y}", "{x} ^ {y}")
 
-# (rule, whether an exact operand gives an exact result), as often as listed
+_TABLE: tuple[tuple[int, bool, Rule], ...] = (
+    (3, False, _unary(SMOOTH, _is_float)),
+    (1, False, _unary(RARE, _is_float)),
+    (1, True, _unary(EXACT, _is_number)),
+    (1, True, _unary(DECISIONS, _is_exact_float)),
+    (1, True, _unary(WHOLE, _is_integer)),
+    (1, True, _unary(("~{x}", "{x}.float()", "{x}.long()"), _is_bool)),
+    (1, False, _unary(CASTS, _is_float)),
+    (4, True, _binary(PAIRS, _is_number)),
+    (1, False, _binary(SMOOTH_PAIRS, _is_float)),
+    (1, False, _binary(EXACT_PAIRS, _is_exact_float)),
+    (1, True, _binary(COMPARISONS, _is_exact_number)),
+    (1, True, _binary(DIVISIONS, _is_integer)),
+    (1, True, _binary(BITS, _is_integer)),
+    (1, True, _binary(BITS, _is_bool)),
+    (1, True, _binary(LOGIC, _is_bool)),
+    (5, True, _along(VIEWS, _any)),
+    (4, False, _along(SUMS, _is_float)),
+    (1, True, _along(SELECTIONS, _is_number)),
+    (1, True, _along(INDICES, _is_exact_number)),
+    (1, True, _along(TRUTHS, _is_bool)),
+    (1, True, _along(COUNTS, _is_integer)),
+    (1, True, _where),
+    (2, True, _joined),
+    (3, False, _product),
+    (1, False, _attention),
+    (2, False, _normed),
+    (2, True, _indexed),
+    (2, True, _flattened),
+    (1, True, _split),
+    (1, True, _squeezed),
+    (2, False, _windowed),
+    (1, True, _masked),
+    (1, True, _assigned),
+)
+# (rule, whether exact operands give an exact result), as often as its weight says
+RULES = [(rule, exact) for weight, exact, rule in _TABLE for _ in range(weight)]

@@ -168,21 +168,21 @@ class CudaDevice:
 def _driver() -> Any:
     """cuda.bindings.driver, initialised."""
     try:
+        _library()  # cuda-bindings would start programs to look for a missing one
+    except OSError as error:
+        raise DeviceError(
+            f"loading a model: this machine has no NVIDIA driver ({error}). Install the driver, or "
+            "run on a machine with a GPU; in a container, pass the GPU through."
+        ) from None
+    try:
         from cuda.bindings import driver
     except ImportError as error:
         raise DeviceError(
             f"loading a model: cuda-bindings cannot be imported ({error}). It is a requirement of "
             "this package: pip install cuda-bindings."
         ) from None
-    try:
-        result("starting the NVIDIA driver", driver.cuInit(0))
-        version = int(result("asking the driver's version", driver.cuDriverGetVersion()))
-    except RuntimeError as error:
-        raise DeviceError(
-            "loading a model: this machine has no NVIDIA driver (libcuda was not found: "
-            f"{str(error).splitlines()[0]}). Install the driver, or run on a machine with a GPU; "
-            "in a container, pass the GPU through."
-        ) from None
+    result("starting the NVIDIA driver", driver.cuInit(0))
+    version = int(result("asking the driver's version", driver.cuDriverGetVersion()))
     if version < OLDEST_DRIVER:
         raise DeviceError(
             f"loading a model: the NVIDIA driver speaks CUDA {_cuda(version)}; accepted: "

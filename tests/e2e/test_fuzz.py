@@ -11,6 +11,8 @@ import aotpack.schedule
 from aotpack.ir.nodes import Pointwise, Program
 from aotpack.stages import Lowered, Scheduled
 from tools import fuzz
+from tools.fuzz_make import make
+from tools.fuzz_model import Input, Line, Model
 
 SEEDS = range(60)
 F32, I32, BF16 = torch.float32, torch.int32, torch.bfloat16
@@ -20,25 +22,24 @@ F32, I32, BF16 = torch.float32, torch.int32, torch.bfloat16
 def test_random_models(first: int) -> None:
     """Every second model gets small blocks and many parts."""
     for seed in range(first, first + 12):
-        model = fuzz.make(seed)
+        model = make(seed)
         with fuzz.odd_schedules(seed) if seed % 2 else nullcontext():
             kind, words = fuzz.verdict(model)
         assert kind in ("ok", "refused"), f"seed {seed}: {words}\n{model.source}"
 
 
-def model(inputs: dict[str, tuple[tuple[int | str, ...], torch.dtype]], *lines: str) -> fuzz.Model:
+def model(inputs: dict[str, tuple[tuple[int | str, ...], torch.dtype]], *lines: str) -> Model:
     """A model from lines such as ``v0 = x.sin()``; names that start with w are weights."""
     given = tuple(
-        fuzz.Input(name, dims, dtype, name.startswith("w"))
-        for name, (dims, dtype) in inputs.items()
+        Input(name, dims, dtype, name.startswith("w")) for name, (dims, dtype) in inputs.items()
     )
     known = [x.name for x in given]
     made = []
     for line in lines:
         name, _, expression = line.partition(" = ")
-        made.append(fuzz.Line(name, expression, tuple(k for k in known if k in expression)))
+        made.append(Line(name, expression, tuple(k for k in known if k in expression)))
         known.append(name)
-    return fuzz.Model(given, tuple(made))
+    return Model(given, tuple(made))
 
 
 FOUND = {
@@ -77,9 +78,9 @@ def test_found_before(name: str, odd: bool) -> None:
 
 
 def test_models_are_a_function_of_the_seed() -> None:
-    assert fuzz.make(3) == fuzz.make(3) != fuzz.make(4)
+    assert make(3) == make(3) != make(4)
     state = random.getstate()
-    fuzz.make(5)
+    make(5)
     assert random.getstate() == state
 
 

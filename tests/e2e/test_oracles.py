@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from .models import CASES, Case
+from .cases import CASES, Case
 from .oracle import accuracy_complaint, agree, compile_all
 
 

@@ -4,7 +4,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from aotpack.runtime import DeviceError, load
+from aotpack.runtime import DeviceError, cuda, load
 from aotpack.runtime.cuda import CudaDevice
 from aotpack.runtime.cuda_errors import failure, result
 
@@ -17,8 +17,6 @@ class _Driver(ModuleType):
         self.version, self.init, self.count = version, init, count
 
     def cuInit(self, flags: int) -> tuple[int]:
-        if self.init < 0:
-            raise RuntimeError("Failed to dlopen libcuda.so.1")
         return (self.init,)
 
     def cuDriverGetVersion(self) -> tuple[int, int]:
@@ -31,7 +29,6 @@ class _Driver(ModuleType):
 @pytest.mark.parametrize(
     ("driver", "device", "message"),
     [
-        (_Driver(init=-1), 0, "no NVIDIA driver.*Failed to dlopen libcuda.so.1"),
         (_Driver(init=100), 0, "no NVIDIA GPU is visible"),
         (_Driver(version=11040), 0, "speaks CUDA 11.4; accepted: 12.0 or newer. Update"),
         (_Driver(count=2), 2, "loading on cuda:2: this machine shows 2 GPUs; accepted: 0 to 1"),
@@ -42,12 +39,23 @@ def test_machines_that_cannot_run(
     package: Path, monkeypatch: pytest.MonkeyPatch, driver: _Driver, device: int, message: str
 ) -> None:
     bindings = SimpleNamespace(driver=driver)
+    monkeypatch.setattr(cuda, "_library", lambda: None)
     monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
     with pytest.raises(DeviceError, match=message):
         load(package, device)
 
 
+def test_no_driver(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent() -> None:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(cuda, "_library", absent)
+    with pytest.raises(DeviceError, match="no NVIDIA driver .libcuda.so.1.*Install the driver"):
+        load(package, 0)
+
+
 def test_no_bindings(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "_library", lambda: None)
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.raises(DeviceError, match="cuda-bindings cannot be imported.*pip install"):
         load(package)

@@ -106,12 +106,11 @@ def computed_late(w: Writer) -> Program:
 
 def row_values(w: Writer) -> Program:
     """Each warp of a row reads its one value of ``y``, some perhaps after others wrote ``t``."""
-    x, weight = w.input("x", 8, 64), w.weight("w", 8, 8)
-    y = w.reduction("y", [8], [8], lambda i, r: load(w.input("u", 8, 8), i, r))
-    z = w.matmul("z", 8, 8, 8, w.input("v", 8, 8), weight)
+    x, u, weight = w.input("x", 8, 64), w.input("u", 8, 8), w.weight("w", 8, 1)
+    y = w.reduction("y", [8], [8], lambda i, r: load(u, i, r))
     s = w.reduction("s", [8], [64], lambda i, r: apply("mul", load(x, i, r), load(y, i)))
-    t = w.pointwise("t", [8], lambda i: apply("add", load(s, i), load(y, i)))
-    return w.program(w.pointwise("o", [8, 8], lambda i, j: apply("add", load(z, i, j), load(t, j))))
+    t = w.pointwise("t", [8, 1], lambda i, j: apply("exp", apply("add", load(s, i), load(y, i))))
+    return w.program(w.matmul("o", 8, 8, 1, t, weight))
 
 
 @pytest.mark.parametrize(
