@@ -124,6 +124,7 @@ def check_registers(schedule: Schedule) -> None:
     for kernel in schedule.kernels:
         made: dict[str, Member] = {}
         inside = {name for member in kernel.members for name in targets(member.operation)}
+        single = {axis: 0 for axis in kernel.axes if axis.extent.constant == 1}
         for member in kernel.members:
             rewrite = Rewriter(dict(member.binding))
             for load in loads(member.operation):
@@ -133,8 +134,9 @@ def check_registers(schedule: Schedule) -> None:
                 if writer is None:
                     message = f"{_name(member)} reads {load.buffer} before it is made"
                     raise InvalidSchedule(schedule, kernel, message)
-                index = tuple(map(rewrite.index, load.index))
-                if index != written_index(writer) or not _holds(writer, member):
+                index = [rewrite.index(part).substitute(single) for part in load.index]
+                written = [part.substitute(single) for part in written_index(writer)]
+                if index != written or not _holds(writer, member):
                     message = f"{_name(member)} reads {load}, which another program may have made"
                     raise InvalidSchedule(schedule, kernel, message)
             made |= dict.fromkeys(targets(member.operation), member)
