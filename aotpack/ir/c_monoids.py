@@ -54,6 +54,23 @@ def _indexed(*, largest: bool, latest: bool, with_value: bool) -> CMonoid:
     )
 
 
+def _exponential_sum(finalise: tuple[str, ...]) -> CMonoid:
+    """The maximum, and the sum of exponentials relative to it."""
+    return CMonoid(
+        lift=("{0}", "{0} == {0} ? 1 : {0}"),
+        locals=(
+            "const {type} top = (a0 > b0) | (a0 != a0) ? a0 : b0;",
+            "const {type} a = a1 * (a0 == top ? 1 : aot_exp_{dtype}(a0 - top));",
+            "const {type} b = b1 * (b0 == top ? 1 : aot_exp_{dtype}(b0 - top));",
+        ),
+        combine=("top", "a + b"),
+        finalise=finalise,
+        passes=TwoPass(
+            "max", "{0}", "{0} == {1} ? 1 : aot_exp_{dtype}({0} - {1})", ("{1}", "{2}")
+        ),
+    )
+
+
 C_MONOIDS: Mapping[str, CMonoid] = {
     "sum": _simple("a0 + b0"),
     "prod": _simple("a0 * b0"),
@@ -81,15 +98,6 @@ C_MONOIDS: Mapping[str, CMonoid] = {
             ("{1}", "{2}", "({type}){count}"),
         ),
     ),
-    "logsumexp": CMonoid(
-        lift=("{0}", "{0} == {0} ? 1 : {0}"),
-        locals=(
-            "const {type} top = (a0 > b0) | (a0 != a0) ? a0 : b0;",
-            "const {type} a = a1 * (a0 == top ? 1 : aot_exp_{dtype}(a0 - top));",
-            "const {type} b = b1 * (b0 == top ? 1 : aot_exp_{dtype}(b0 - top));",
-        ),
-        combine=("top", "a + b"),
-        finalise=("{0} + aot_log_{dtype}({1})",),
-        passes=TwoPass("max", "{0}", "{0} == {1} ? 1 : aot_exp_{dtype}({0} - {1})", ("{1}", "{2}")),
-    ),
+    "logsumexp": _exponential_sum(("{0} + aot_log_{dtype}({1})",)),
+    "softmax": _exponential_sum(("{0}", "{1}")),
 }

@@ -1,4 +1,4 @@
-"""The three oracles: eager with a float64 bound, the evaluator, and Triton's interpreter.
+"""The four oracles: eager with a float64 bound, the evaluator, Triton's interpreter, the processors.
 
 A model is traced once. Its lowered and its scheduled program are evaluated, its rendered kernels are
 interpreted through the same runtime as a wheel's, and each answer must obey the accuracy law.
@@ -27,7 +27,7 @@ from aotpack.pipeline import Between, Source
 from aotpack.precompile.interpreter import InterpreterDevice
 from aotpack.runtime import Model, load
 from aotpack.stages import Lowered, Precompiled, Scheduled, Signature, Weight
-from aotpack.target import INTERPRETER
+from aotpack.target import CPU, INTERPRETER
 
 Arrays = Mapping[str, np.ndarray]
 FLOAT64_FACTOR = 16  # there is no wider reference: float64 answers may differ in a few last places
@@ -66,6 +66,7 @@ class Compiled:
     scheduled: Scheduled
     precompiled: Precompiled
     model: Model
+    on_cpu: Model
 
 
 def compile_all(
@@ -74,17 +75,17 @@ def compile_all(
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
 ) -> Compiled:
-    """What ``pipeline.compile`` does for the interpreter, with the products kept."""
+    """What ``pipeline.compile`` does for the interpreter and for cpu, with the products kept."""
     keep = Keep()
     module = module.eval()
     source = Source(module, args, kwargs, dynamic_shapes)
-    precompiled = pipeline.to_precompiled(source, (INTERPRETER,), keep)
+    precompiled = pipeline.to_precompiled(source, (CPU, INTERPRETER), keep)
     verify(keep.products["scheduled"].schedule.program)
     with tempfile.TemporaryDirectory() as folder:
         write_package(precompiled, Path(folder))
-        model = load(folder, InterpreterDevice())
+        model, on_cpu = load(folder, InterpreterDevice()), load(folder, "cpu")
     stages = keep.products
-    return Compiled(module, stages["lowered"], stages["scheduled"], precompiled, model)
+    return Compiled(module, stages["lowered"], stages["scheduled"], precompiled, model, on_cpu)
 
 
 def agree(
@@ -104,6 +105,7 @@ def agree(
         ("the lowered program", lambda: _evaluated(compiled.lowered, given), loose),
         ("the scheduled program", lambda: _evaluated(compiled.scheduled, given), loose),
         ("the interpreter", lambda: tensors(compiled.model(*args, **named)), tolerance),
+        ("the processors", lambda: tensors(compiled.on_cpu(*args, **named)), tolerance),
     ):
         _check_all(what, run(), eager, exact, allowed)
 
