@@ -1,0 +1,210 @@
+"""Models and chains on this machine's processors: eager, torch.compile and aotpack's wheel, side by side.
+
+    python tools/bench_cpu.py [bert_1x128 resnet18_1 layer_norm softmax gelu] [--threads N] [--modes ...]
+
+Every mode of a case runs in a process of its own: its peak memory is what that process held at most,
+less what it held before the first call. Modes take turns over several rounds, so that a drift of the
+machine touches all alike; a figure is the median of all calls. Inputs are random, in float32.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+MODES = ("eager", "compile", "aotpack")
+ROUNDS = 3
+SECONDS = 3.0  # a mode of a case, a round
+
+
+def bert() -> tuple[object, tuple[object, ...]]:
+    """BERT-base, one sequence of 128 tokens."""
+    import torch
+    import transformers
+
+    class Encoder(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            config = transformers.BertConfig(attn_implementation="sdpa")
+            self.bert = transformers.BertModel(config, add_pooling_layer=False)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.bert(input_ids=ids).last_hidden_state
+
+    return Encoder().eval(), (torch.randint(0, 30000, (1, 128)),)
+
+
+def resnet18() -> tuple[object, tuple[object, ...]]:
+    """ResNet-18, one image of 224 by 224."""
+    import torch
+
+    sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+    import resnet18 as example
+
+    return example.model, (torch.randn(1, 3, 224, 224),)
+
+
+def chain(kind: str) -> tuple[object, tuple[object, ...]]:
+    """A fused chain over [4096, 1024]."""
+    import torch
+    from torch import nn
+
+    class Chain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(1024)
+            self.bias = nn.Parameter(torch.randn(1024))
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            if kind == "layer_norm":
+                return self.norm(x + y) * self.bias
+            if kind == "softmax":
+                return torch.softmax(x * 0.125 + y, -1)
+            return nn.functional.gelu(x + self.bias) * y
+
+    return Chain().eval(), (torch.randn(4096, 1024), torch.randn(4096, 1024))
+
+
+CASES: dict[str, Callable[[], tuple[object, tuple[object, ...]]]] = {
+    "bert_1x128": bert,
+    "resnet18_1": resnet18,
+    "layer_norm": lambda: chain("layer_norm"),
+    "softmax": lambda: chain("softmax"),
+    "gelu": lambda: chain("gelu"),
+}
+
+
+def main() -> None:
+    """Read arguments; measure all modes of all cases and print a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("cases", nargs="*", default=list(CASES))
+    parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        _work(args.cases[0], args.worker, args.threads)
+        return
+    print(f"{args.threads} threads; median ms a call, fastest in parentheses; peak MiB of calls")
+    for case in args.cases:
+        found = measure(case, args.modes.split(","), args.threads)
+        best = found.get("eager", {}).get("times", [])
+        for mode, result in found.items():
+            median = statistics.median(result["times"])
+            ratio = f"{statistics.median(best) / median:5.2f}x eager" if best else ""
+            least = min(result["times"])
+            print(
+                f"{case:12} {mode:8} {median:9.3f} ({least:9.3f})  {ratio}"
+                f"  {result['peak'] / 2**20:8.1f} MiB",
+                flush=True,
+            )
+
+
+def measure(case: str, modes: list[str], threads: int) -> dict[str, dict[str, object]]:
+    """Times in ms and peak bytes for each mode; workers start together and take turns."""
+    workers = {mode: _start(case, mode, threads) for mode in modes}
+    found: dict[str, dict[str, object]] = {}
+    for mode, worker in workers.items():
+        ready = json.loads(_line(worker, mode))
+        found[mode] = {"times": [], "peak": ready["peak"]}
+    for _ in range(ROUNDS):
+        for mode, worker in workers.items():
+            _tell(worker, "go")
+            found[mode]["times"] += json.loads(_line(worker, mode))  # type: ignore[operator]
+    for worker in workers.values():
+        _tell(worker, "stop")
+        worker.wait()
+    return found
+
+
+def _start(case: str, mode: str, threads: int) -> "subprocess.Popen[str]":
+    command = [sys.executable, __file__, case, "--worker", mode, "--threads", str(threads)]
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def _line(worker: "subprocess.Popen[str]", mode: str) -> str:
+    assert worker.stdout is not None
+    line = worker.stdout.readline()
+    if not line:
+        raise SystemExit(f"the process that measures {mode} ended with code {worker.wait()}")
+    return line
+
+
+def _tell(worker: "subprocess.Popen[str]", word: str) -> None:
+    assert worker.stdin is not None
+    worker.stdin.write(word + "\n")
+    worker.stdin.flush()
+
+
+# --- the process of one mode
+
+
+def _work(case: str, mode: str, threads: int) -> None:
+    """Get ready, say so with the peak of memory, then time calls whenever told to."""
+    import torch
+
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    module, args = CASES[case]()
+    with torch.no_grad():
+        call = _callable(mode, module, args)
+        peak = _peak_of(lambda: call(*args))
+        for _ in range(3):
+            call(*args)
+        print(json.dumps({"peak": peak}), flush=True)
+        while sys.stdin.readline().strip() == "go":
+            print(json.dumps(_times(lambda: call(*args))), flush=True)
+
+
+def _callable(
+    mode: str, module: object, args: tuple[object, ...]
+) -> Callable[..., object]:
+    import torch
+
+    if mode == "eager":
+        return module  # type: ignore[return-value]
+    if mode == "compile":
+        compiled = torch.compile(module)
+        compiled(*args)
+        return compiled  # type: ignore[no-any-return]
+    import aotpack
+
+    return aotpack.compile(module, args, target="cpu")  # type: ignore[arg-type]
+
+
+def _peak_of(call: Callable[[], object]) -> int:
+    """By how many bytes the process grew at most during the first calls, their results included."""
+    with open("/proc/self/clear_refs", "w") as refs:
+        refs.write("5")
+    before = _status("VmRSS")
+    for _ in range(3):
+        call()
+    return _status("VmHWM") - before
+
+
+def _status(field: str) -> int:
+    text = Path("/proc/self/status").read_text()
+    line = next(line for line in text.splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024
+
+
+def _times(call: Callable[[], object]) -> list[float]:
+    times: list[float] = []
+    end = time.perf_counter() + SECONDS
+    while time.perf_counter() < end or len(times) < 5:
+        start = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - start) * 1e3)
+    return times
+
+
+if __name__ == "__main__":
+    main()
