@@ -164,9 +164,7 @@ def _work(case: str, mode: str, threads: int) -> None:
             print(json.dumps(_times(lambda: call(*args))), flush=True)
 
 
-def _callable(
-    mode: str, module: object, args: tuple[object, ...]
-) -> Callable[..., object]:
+def _callable(mode: str, module: object, args: tuple[object, ...]) -> Callable[..., object]:
     import torch
 
     if mode == "eager":
