@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -41,6 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] == "--version":
         print(f"aotpack {__version__}")
         return 0
+    if _is_misspelt_verb(words):
+        accepted = f"a verb ({', '.join(VERBS)}) or MODEL -o DIR is accepted"
+        print(f"aotpack: {words[0]!r} is neither a verb nor a model; {accepted}", file=sys.stderr)
+        return 2
     verb = words.pop(0) if words[0] in VERBS else "build"
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -63,6 +68,14 @@ def _run(verb: str, words: Sequence[str]) -> int:
     command.add_arguments(parser)
     code: int = command.run(parser.parse_args(words))
     return code
+
+
+def _is_misspelt_verb(words: Sequence[str]) -> bool:
+    """True for a bare word that no model can be: no path, no module, and no -o follows."""
+    first = words[0]
+    if first in VERBS or not first.isidentifier() or Path(first).exists():
+        return False
+    return not any(word.startswith(("-o", "--out")) for word in words[1:])
 
 
 def _overview() -> str:

@@ -1,10 +1,11 @@
-"""Models and chains on this machine's processors: eager, torch.compile and aotpack's wheel, side by side.
+"""Models and chains on processors: eager, torch.compile and aotpack's wheel, side by side.
 
-    python tools/bench_cpu.py [bert_1x128 resnet18_1 layer_norm softmax gelu] [--threads N] [--modes ...]
+    python tools/bench_cpu.py [bert_1x128 resnet18_1 layer_norm ...] [--threads N] [--modes ...]
 
-Every mode of a case runs in a process of its own: its peak memory is what that process held at most,
-less what it held before the first call. Modes take turns over several rounds, so that a drift of the
-machine touches all alike; a figure is the median of all calls. Inputs are random, in float32.
+Every mode of a case runs in a process of its own: its peak memory is what that process held at
+most, less what it held before the first call. Modes take turns over several rounds, so that a drift
+of the machine touches all alike; a figure is the median of all calls. Inputs are random, in
+float32.
 """
 
 import argparse

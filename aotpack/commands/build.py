@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from aotpack.commands.model_options import MODEL_HELP, add_trace_options, load_source, positive
+from aotpack.errors import UsageError
 from aotpack.progress import Bar, terminal_reporter
 from aotpack.target import DEFAULT_TARGETS, parse_targets
 
@@ -40,6 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Build, then say what was written and where the time went."""
     targets = parse_targets(options.target) if options.target else DEFAULT_TARGETS
+    if options.out.exists() and not options.out.is_dir():
+        raise UsageError(f"-o {options.out}: it is a file; a folder, existing or new, is accepted")
     with ExitStack() as stack:
         reporter = terminal_reporter()
         if isinstance(reporter, Bar):

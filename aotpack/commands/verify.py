@@ -20,8 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
         choices=("cuda", "cpu", "interpreter"),
-        default="cuda",
-        help="the first GPU, the processors, or Triton's interpreter (default cuda)",
+        help="the first GPU, the processors, or Triton's interpreter (default: what load() takes)",
     )
     add_trace_options(parser)
 
@@ -38,12 +37,13 @@ def run(options: argparse.Namespace) -> int:
                 raise AotpackError(str(error)) from error
     print(report)
     if not report.is_passed:
-        raise VerifyError(f"{options.wheel} failed the checks above on {options.device}")
+        where = f" on {options.device}" if options.device else ""
+        raise VerifyError(f"{options.wheel} failed the checks above{where}")
     return 0
 
 
-def device_port(name: str, package: Path) -> Any:
-    """The first GPU's number, "cpu", or the interpreter over the package's kernel texts."""
+def device_port(name: str | None, package: Path) -> Any:
+    """The first GPU's number, "cpu", the interpreter over the kernel texts, or None to choose."""
     if name != "interpreter":
         return 0 if name == "cuda" else name
     from aotpack.precompile.interpreter import InterpreterDevice  # imports triton

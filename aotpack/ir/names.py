@@ -13,7 +13,7 @@ _KERNEL_NAMES = (
 _RESERVED = frozenset(
     [*_KERNEL_NAMES.split(), *keyword.kwlist, *keyword.softkwlist, *dir(builtins)]
 )
-_PATTERN = re.compile(r"(acc|b|g|h|i|r|t|x)\d+|.*_(ptr|mask)|combine_.*")
+_PATTERN = re.compile(r"(acc|b|carry|g|h|i|r|t|x)\d+|.*_(ptr|mask)|combine_.*")
 
 
 def safe_size_name(name: str) -> str:

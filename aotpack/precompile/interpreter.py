@@ -58,15 +58,16 @@ class InterpreterDevice:
         self.memory: dict[int, Any] = {}
 
     def select(self, targets: Sequence[str]) -> tuple[str, int]:
-        """The interpreter's own texts, or those of the kernels of the package's first target."""
+        """The interpreter's own texts, or those of the kernels of the package's first GPU target."""
         if str(INTERPRETER) in targets:
             return str(INTERPRETER), PLAN_ARCH
-        if self.package is None or not targets:
+        written = [target for target in targets if target.startswith("sm_")]
+        if self.package is None or not written:
             raise DeviceError(
                 "choosing kernels for the interpreter: the package has kernels for"
                 f" {', '.join(targets)}; build it with --target {INTERPRETER}"
             )
-        return targets[0], Target.parse(targets[0]).arch
+        return written[0], Target.parse(written[0]).arch
 
     def enter(self) -> bool:
         """Nothing is to be made current."""

@@ -93,7 +93,13 @@ class _Worker:
                 request = self.waiting.get_nowait()
             except queue.Empty:
                 return
-            self.done.put((request, self._ask(request)))
+            try:
+                answer = self._ask(request)
+            except (OSError, ValueError):
+                if self.stopped:  # its pipes were closed under it
+                    return
+                raise
+            self.done.put((request, answer))
 
     def _ask(self, request: Request) -> Binary | str:
         """One request; a process that died is the answer to it."""

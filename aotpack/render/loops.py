@@ -1,8 +1,8 @@
 """Pointwise and reduction kernels: members in order, one region for each walk over the inner axis.
 
 Persistent: the row is in registers, straight code. Looped: a loop for each level of reductions,
-each reading the row again; what a later loop needs from a pointwise member is recomputed in it
-(C:B8, C:G12-G13).
+each reading the row again; what a later loop needs from a pointwise member or a scan is recomputed
+in it (C:B8, C:G12-G13).
 """
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ from dataclasses import replace
 from aotpack.ir.access import written_index
 from aotpack.ir.facts import known_multiple
 from aotpack.ir.integers import Axis
-from aotpack.ir.nodes import Pointwise, Reduction, Scan, loads, targets
+from aotpack.ir.nodes import Pointwise, Reduction, Scan, loads, reads, targets
 from aotpack.ir.schedule import (
     Kernel,
     Member,
@@ -97,16 +97,34 @@ def _emit_loop(members: list[Member], kernel: Kernel, shop: Workshop) -> None:
     if not working:
         return
     loop = start_loop(shop, kernel.axes[1])
-    for member in working:
+    for member in _with_scans(working, kernel):
         if isinstance(member.operation, Reduction):
             loop.accumulate(member)
-        else:
-            _emit_straight(member, kernel, shop)
+            continue
+        if isinstance(member.operation, Scan):
+            shop.define(member, loop.scan(member))
+        for name in targets(member.operation):
+            if member in working and name in kernel.stored:
+                _store(member, name, kernel, shop)
     for member, names in loop.finish():
         shop.define(member, names)
         for name in targets(member.operation):
             if name in kernel.stored:
                 _store(member, name, kernel, shop)
+
+
+def _with_scans(working: list[Member], kernel: Kernel) -> list[Member]:
+    """Members of one loop, with the scans whose results they need, in order."""
+    needed = {name for member in working for name in reads(member.operation)}
+    chosen: list[Member] = []
+    for member in reversed(kernel.members):
+        made = needed.intersection(targets(member.operation))
+        is_scan = isinstance(member.operation, Scan)
+        if made and (is_scan or isinstance(member.operation, Pointwise)):
+            needed.update(reads(member.operation))
+        if member in working or (made and is_scan):
+            chosen.append(member)
+    return chosen[::-1]
 
 
 def _levels(kernel: Kernel) -> dict[str, int]:

@@ -19,8 +19,7 @@ def block_reduction(shop: Workshop, member: Member) -> list[str]:
     if operation.kind == "welford":
         return _two_pass_welford(shop, member, operation)
     monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
-    states = [_masked(shop, text, fill) for text, fill in _lifted(shop, member, monoid)]
-    return _finish(shop, monoid, dtype, states)
+    return _finish(shop, monoid, dtype, _block_states(shop, member, monoid))
 
 
 def block_scan(shop: Workshop, member: Member) -> list[str]:
@@ -28,13 +27,7 @@ def block_scan(shop: Workshop, member: Member) -> list[str]:
     operation = member.operation
     assert isinstance(operation, Scan)
     monoid = MONOIDS[operation.kind]
-    states = [_masked(shop, text, fill) for text, fill in _lifted(shop, member, monoid)]
-    shop.functions[monoid.combine_name] = monoid.combine_triton
-    names = [shop.fresh("t") for _ in states]
-    operand = f"({', '.join(states)})" if len(states) > 1 else states[0]
-    shop.emitter.region.append(
-        f"{', '.join(names)} = tl.associative_scan({operand}, {_axis(shop)}, {monoid.combine_name})"
-    )
+    names = _along(shop, monoid, "tl.associative_scan", _block_states(shop, member, monoid))
     return [_named(shop, text.format(*names)) for text in monoid.finalise_triton]
 
 
@@ -65,6 +58,28 @@ class ReductionLoop:
         for name, new in zip(names, combined, strict=True):
             self.region.append(f"{name} = " + (f"tl.where({mask}, {new}, {name})" if mask else new))
         self.pending.append((member, names))
+
+    def scan(self, member: Member) -> list[str]:
+        """Scan this block; the state of all blocks before it is carried over."""
+        operation = member.operation
+        assert isinstance(operation, Scan)
+        shop, monoid, dtype = self.shop, MONOIDS[operation.kind], operation.args[0].dtype
+        states = _block_states(shop, member, monoid)
+        carried = [shop.fresh("carry") for _ in states]
+        row = shop.emitter.frame.shape(frozenset(shop.kernel.axes[:1])) if _axis(shop) else "[]"
+        fills = zip(carried, monoid.identity_triton(dtype), monoid.state_dtypes(dtype), strict=True)
+        for name, identity, kind in fills:
+            shop.root.append(f"{name} = tl.full({row}, {identity}, {kind.facts.triton})")
+        scanned = _along(shop, monoid, "tl.associative_scan", states)
+        shape = _tile_shape(shop)
+        before = [f"tl.broadcast_to({name}, {shape})" for name in carried]
+        names = [shop.fresh("t") for _ in states]
+        call = f"{monoid.combine_name}({', '.join([*before, *scanned])})"
+        self.region.append(f"{', '.join(names)} = {call}")
+        totals = _reduced(shop, monoid, states)
+        call = f"{monoid.combine_name}({', '.join([*carried, *totals])})"
+        self.region.append(f"{', '.join(carried)} = {call}")
+        return [_named(shop, text.format(*names)) for text in monoid.finalise_triton]
 
     def finish(self) -> list[tuple[Member, list[str]]]:
         """Close the loop and reduce the accumulators across lanes."""
@@ -128,13 +143,29 @@ def _finish(shop: Workshop, monoid: Monoid, dtype: DType, states: list[str]) -> 
             text += f".to({dtype.facts.triton})"  # Triton reduces narrow integers in 32 bits
         reduced = [_named(shop, text + keep)]
     else:
-        shop.functions[monoid.combine_name] = monoid.combine_triton
-        names = [shop.fresh("t") for _ in states]
-        operand = f"({', '.join(states)})" if len(states) > 1 else states[0]
-        call = f"tl.reduce({operand}, {_axis(shop)}, {monoid.combine_name})"
-        shop.emitter.region.append(f"{', '.join(names)} = {call}")
-        reduced = [_named(shop, name + keep) if keep else name for name in names]
+        reduced = _reduced(shop, monoid, states)
     return [_named(shop, text.format(*reduced)) for text in monoid.finalise_triton]
+
+
+def _reduced(shop: Workshop, monoid: Monoid, states: list[str]) -> list[str]:
+    """The states of whole rows, with the row dimension kept."""
+    names = _along(shop, monoid, "tl.reduce", states)
+    return [_named(shop, f"{name}[:, None]") for name in names] if _axis(shop) else names
+
+
+def _along(shop: Workshop, monoid: Monoid, function: str, states: list[str]) -> list[str]:
+    """Reduce or scan states along the last dimension of the tile."""
+    shop.functions[monoid.combine_name] = monoid.combine_triton
+    names = [shop.fresh("t") for _ in states]
+    operand = f"({', '.join(states)})" if len(states) > 1 else states[0]
+    call = f"{function}({operand}, {_axis(shop)}, {monoid.combine_name})"
+    shop.emitter.region.append(f"{', '.join(names)} = {call}")
+    return names
+
+
+def _block_states(shop: Workshop, member: Member, monoid: Monoid) -> list[str]:
+    """The states of a block's elements; past the end of the row, the identity."""
+    return [_masked(shop, text, fill) for text, fill in _lifted(shop, member, monoid)]
 
 
 def _two_pass_welford(shop: Workshop, member: Member, operation: Reduction) -> list[str]:

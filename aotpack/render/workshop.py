@@ -55,6 +55,11 @@ class Workshop:
         self.results: dict[str, str] = {}
         self.functions: dict[str, str] = {}
         self.arguments = Arguments(schedule.program, kernel.stored, wide=self.wide)
+        self._written = {
+            name: written_index(member)
+            for member in kernel.members
+            for name in targets(member.operation)
+        }
         self._values: dict[str, Value] = {}
         for member in kernel.members:
             if isinstance(member.operation, Pointwise):
@@ -108,8 +113,16 @@ class Workshop:
         return tuple(lines)[:MAX_COMMENTS]
 
     def bound(self, member: Member, value: Value) -> Value:
-        """A member's value in kernel axes."""
-        return Rewriter(dict(member.binding))(value)
+        """A member's value in kernel axes; what members made is read where it is written.
+
+        Both are the same point, but an axis of extent 1 may be named by one and be 0 in the other.
+        """
+
+        def made(load: Load) -> Value | None:
+            index = self._written.get(load.buffer)
+            return None if index is None else Load(load.buffer, index, load.dtype)
+
+        return Rewriter(dict(member.binding), made)(value)
 
     def define(self, member: Member, names: Sequence[str]) -> None:
         """Record the names of what a member made."""

@@ -1,5 +1,7 @@
 """Attention tiles by architecture, head dimension and number of queries (measured on an H200)."""
 
+from dataclasses import replace
+
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds, typical
 from aotpack.ir.nodes import Attention
@@ -7,10 +9,45 @@ from aotpack.ir.schedule import AttentionTile, Variant
 
 WIDE_HEAD = 64  # elements; beyond, registers are the limit
 MANY_QUERIES = 64 * 1024  # over all heads; then larger tiles keep all multiprocessors busy
+SHARED_BYTES = {0: 101_376, 90: 232_448, 110: 101_376}  # of the least of each range from there on
+SMALLEST_SIDE = 16
 
 
 def attention_variants(anchor: Attention) -> tuple[Variant, ...]:
-    """Tiles that neither spill nor exceed the shared memory of their architectures."""
+    """Measured tiles, made smaller where a long head exceeds an architecture's shared memory."""
+    return tuple(_fitted(variant, anchor) for variant in _measured(anchor))
+
+
+def _fitted(variant: Variant, anchor: Attention) -> Variant:
+    """Fewer stages first, then fewer queries, then fewer keys at a time."""
+    tile = variant.tile
+    assert isinstance(tile, AttentionTile)
+    available = SHARED_BYTES[max(low for low in SHARED_BYTES if low <= variant.arch_low)]
+    while _shared_bytes(tile, anchor) > available:
+        if tile.num_stages > 2:
+            tile = replace(tile, num_stages=tile.num_stages - 1)
+        elif tile.i > 2 * SMALLEST_SIDE:
+            tile = replace(tile, i=tile.i // 2, num_warps=4)
+        elif tile.j > SMALLEST_SIDE:
+            tile = replace(tile, j=tile.j // 2)
+        elif tile.num_stages > 1:
+            tile = replace(tile, num_stages=1)
+        elif tile.i > SMALLEST_SIDE:
+            tile = replace(tile, i=tile.i // 2)
+        else:
+            break
+    return replace(variant, tile=tile)
+
+
+def _shared_bytes(tile: AttentionTile, anchor: Attention) -> int:
+    """Queries, and keys and values of every stage, in whole powers of two."""
+    d, e = (1 << (int(bounds(axis.extent)[1]) - 1).bit_length() for axis in (anchor.d, anchor.e))
+    elements = tile.i * d + tile.num_stages * tile.j * (d + e)
+    return elements * anchor.operand.itemsize
+
+
+def _measured(anchor: Attention) -> tuple[Variant, ...]:
+    """Tiles that do not spill."""
     wide = max(bounds(anchor.d.extent)[1], bounds(anchor.e.extent)[1]) > WIDE_HEAD
     length = anchor.i.extent
     if anchor.operand is DType.FLOAT32:

@@ -84,7 +84,7 @@ def _pointwise_variants(numel: Int) -> tuple[Variant, ...]:
 def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
     x, r = kernel.axes
     longest = bounds(r.extent)[1]
-    persistent = longest <= MAX_PERSISTENT or _has_scan(kernel)
+    persistent = longest <= MAX_PERSISTENT
     if _walks_along(kernel, program, strides) is x:
         tile = _column_tile(int(longest), persistent, _power_of_two(typical(x.extent)))
     elif persistent:

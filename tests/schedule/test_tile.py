@@ -61,10 +61,11 @@ class Sums(nn.Module):
         return x.cumsum(1)
 
 
-def test_scans_are_never_looped() -> None:
-    (kernel,) = scheduled(Sums(), torch.zeros(2, MAX_PERSISTENT + 5)).schedule.kernels
+@pytest.mark.parametrize(("length", "persistent"), [(0, True), (5, False)])
+def test_scans_of_long_rows_are_looped(length: int, persistent: bool) -> None:
+    (kernel,) = scheduled(Sums(), torch.zeros(2, MAX_PERSISTENT + length)).schedule.kernels
     tiles = [v.tile for v in kernel.variants if not isinstance(v.tile, HostTile)]
-    assert tiles and all(isinstance(t, ReductionTile) and t.persistent for t in tiles)
+    assert all(isinstance(t, ReductionTile) and t.persistent is persistent for t in tiles)
 
 
 def pointwise(*shape: Size) -> Program:
