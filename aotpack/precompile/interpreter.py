@@ -58,7 +58,7 @@ class InterpreterDevice:
         self.memory: dict[int, Any] = {}
 
     def select(self, targets: Sequence[str]) -> tuple[str, int]:
-        """The interpreter's own texts, or those of the kernels of the package's first GPU target."""
+        """The interpreter's own texts, or those of the package's first GPU target."""
         if str(INTERPRETER) in targets:
             return str(INTERPRETER), PLAN_ARCH
         written = [target for target in targets if target.startswith("sm_")]

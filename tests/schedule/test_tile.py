@@ -102,3 +102,26 @@ def test_some_variant_takes_any_size_on_any_architecture(program: Program) -> No
 
 def test_products_have_tiles_of_their_own() -> None:
     assert all(isinstance(tile, MatmulTile) for tile in tiles(product()))
+
+
+class Heads(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+@pytest.mark.parametrize("length", [64, 128, 256, 512])
+def test_attention_fits_the_shared_memory_of_every_architecture(length: int) -> None:
+    x = torch.zeros(1, 2, 64, length, dtype=torch.bfloat16)
+    (kernel,) = scheduled(Heads(), x).schedule.kernels
+    for variant in kernel.variants:
+        tile = variant.tile
+        if isinstance(tile, AttentionTile):
+            elements = length * (tile.i + 2 * tile.j * tile.num_stages)
+            assert 2 * elements <= (232_448 if 90 <= variant.arch_low < 110 else 101_376)
+
+
+def test_measured_attention_tiles_are_left_alone() -> None:
+    x = torch.zeros(1, 2, 64, 128, dtype=torch.bfloat16)
+    (kernel,) = scheduled(Heads(), x).schedule.kernels
+    tiles = [v.tile for v in kernel.variants if isinstance(v.tile, AttentionTile)]
+    assert tiles[0] == AttentionTile(128, 32, 8, 3) and tiles[1] == AttentionTile(64, 64, 4, 3)

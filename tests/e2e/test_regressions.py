@@ -1,0 +1,95 @@
+"""Models that once gave wrong answers, each through Triton's interpreter and against eager."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from aotpack.pipeline import compile
+
+Tensors = Any
+
+
+class Model(nn.Module):
+    """A function of tensors, with four square weights."""
+
+    def __init__(self, function: Callable[..., Tensors]) -> None:
+        super().__init__()
+        self.function = function
+        generator = torch.Generator().manual_seed(0)
+        for k in range(4):
+            weight = torch.randn(16, 16, generator=generator) / 10
+            self.register_parameter(f"w{k}", nn.Parameter(weight))
+
+    def forward(self, *args: torch.Tensor) -> Tensors:
+        return self.function(self, *args)
+
+
+def gathered(m: Model, x: torch.Tensor) -> Tensors:
+    t = x.exp()
+    return t, t[torch.arange(8) // 2].sum(1), t[:4].repeat_interleave(2, 0).amax(1)
+
+
+def padded(m: Model, x: torch.Tensor) -> Tensors:
+    t = x.exp()
+    return t, F.pad(t[:4], (0, 4))
+
+
+def used_after_overwriting(m: Model, x: torch.Tensor) -> Tensors:
+    h = torch.relu(x @ m.w0)
+    y = h @ m.w1 @ m.w2
+    q, p = torch.exp(h + y), y * 2
+    return q + 1, q * 3, p @ m.w3
+
+
+def equal_texts(m: Model, x_1: torch.Tensor, x_2: torch.Tensor) -> Tensors:
+    return x_1.t().contiguous(), x_2.t().contiguous()
+
+
+def narrow_integers(m: Model, x: torch.Tensor) -> Tensors:
+    return (x - x.amax(1, keepdim=True)).float()
+
+
+def wide_numbers(m: Model, x: torch.Tensor) -> Tensors:
+    return torch.arange(50_000) * 100_000 + x
+
+
+def scanned_columns(m: Model, x: torch.Tensor) -> Tensors:
+    c = x.cumsum(0)
+    return c, c - c.mean(0), x.cummax(0)[1], x.logcumsumexp(0)
+
+
+def scanned_rows(m: Model, x: torch.Tensor) -> Tensors:
+    c = x.cumsum(1)
+    return c, c - c.mean(1, keepdim=True), x.cummin(1)[0]
+
+
+def infinite_softmax(m: Model, x: torch.Tensor) -> Tensors:
+    x = x.clone()
+    x[0, 3], x[1, 5] = float("inf"), float("-inf")
+    return x.softmax(1), x.log_softmax(1)
+
+
+CASES = {
+    gathered: (torch.randn(8, 4),),
+    padded: (torch.randn(8, 4),),
+    used_after_overwriting: (torch.randn(16, 16),),
+    equal_texts: (torch.randn(8, 4), torch.randint(2**40, (8, 4))),
+    narrow_integers: (torch.tensor([[-100, 100, 3], [5, 6, 7]], dtype=torch.int8),),
+    wide_numbers: (torch.zeros(1, dtype=torch.int64),),
+    scanned_columns: (torch.randn(300, 20),),
+    scanned_rows: (torch.randn(2, 17_001),),
+    infinite_softmax: (torch.randn(2, 17_001),),
+}
+
+
+@pytest.mark.parametrize("function", CASES, ids=lambda function: function.__name__)
+def test_agrees_with_eager(function: Callable[..., Tensors]) -> None:
+    model, args = Model(function).eval(), CASES[function]
+    with torch.no_grad():
+        expected = model(*args)
+        given = compile(model, args, target="interpreter")(*args)
+    torch.testing.assert_close(given, expected, rtol=1e-3, atol=1e-3, equal_nan=True)
