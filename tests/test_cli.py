@@ -148,7 +148,7 @@ def test_show_prints_the_stage_asked_for(folder: Path, capsys: pytest.CaptureFix
 def test_doctor_names_versions_and_targets(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
     printed = capsys.readouterr().out
-    assert "triton" in printed and "ptxas" in printed and "sm_120, interpreter" in printed
+    assert "triton" in printed and "ptxas" in printed and "sm_120, cpu, interpreter" in printed
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 class Walk:
     """A loop over an axis, in rows of ``width`` when one is given, with lines for each level.
 
-    ``setup`` stands before all loops, ``outer_lines`` in the loop around, ``row_lines`` in that over
-    rows, ``lines`` in the innermost; ``value`` is what it computes. With a ``window`` (low, high) the
-    value is 0 outside of it. ``copied`` values are elements of a buffer, neighbours for neighbours.
+    ``setup`` stands before all loops, ``outer_lines`` in the loop around, ``row_lines`` in that
+    over rows, ``lines`` in the innermost; ``value`` is what it computes. With a ``window`` (low,
+    high) the value is 0 outside of it. ``copied`` values are
+    elements of a buffer, neighbours for neighbours.
     """
 
     axis: str

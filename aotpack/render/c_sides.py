@@ -1,4 +1,4 @@
-"""Which factor of a product is packed, which is read in rows, and along which axis sums are stored."""
+"""Which factor of a product is packed, which is read in rows, and how sums are stored."""
 
 from dataclasses import dataclass
 

@@ -84,7 +84,14 @@ def conv(dims: int, items: int, size: tuple[int, ...], **options: object) -> Cas
 
 
 def heads(
-    b: int, h: int, i: int, j: int, d: int, *, kind: str = "plain", dtype: torch.dtype = torch.float32
+    b: int,
+    h: int,
+    i: int,
+    j: int,
+    d: int,
+    *,
+    kind: str = "plain",
+    dtype: torch.dtype = torch.float32,
 ) -> Case:
     q, k, v = (floats(b, h, n, d).to(dtype) for n in (i, j, j))
     name = f"attention-{kind}-{b}x{h}x{i}x{j}x{d}-{dtype}"
