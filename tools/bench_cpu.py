@@ -4,9 +4,9 @@
 
 Every mode of a case runs in a process of its own: its peak memory is what that process held at
 most during the first calls, less what it held before and pages of mapped files (weights that
-are read when they are first needed; the other modes hold theirs from the start). Modes take turns over several rounds, so that
-a drift of the machine touches all alike; a figure is the median of all calls. Inputs are random, in
-float32.
+are read when they are first needed; the other modes hold theirs from the start). Modes take turns
+over several rounds, so that a drift of the machine touches all alike; a figure is the median of all
+calls. Inputs are random, in float32.
 """
 
 import argparse
