@@ -81,6 +81,7 @@ class Weight:
     shape: tuple[int, ...]
     data: memoryview  # C-contiguous bytes, itemsize 1
     is_constant: bool = False
+    follows: bool = False  # it must lie right behind the weight before it
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,19 @@ def test_knobs_read_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AOTPACK_DUMP", "/tmp/dump")
     monkeypatch.setenv("AOTPACK_CACHE", "/tmp/cache")
     monkeypatch.setenv("AOTPACK_JOBS", "3")
+    monkeypatch.setenv("AOTPACK_CC", "clang -v")
+    monkeypatch.setenv("AOTPACK_CFLAGS", "-g '-DA=\"b c\"'")
     knobs = read_knobs()
+    assert knobs.compiler == "clang -v"
+    assert knobs.compiler_flags == ("-g", '-DA="b c"')
     assert (knobs.dump, knobs.cache, knobs.jobs) == (Path("/tmp/dump"), Path("/tmp/cache"), 3)
 
 
 def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AOTPACK_DUMP", "AOTPACK_CACHE", "AOTPACK_JOBS"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("DUMP", "CACHE", "JOBS", "CC", "CFLAGS"):
+        monkeypatch.delenv(f"AOTPACK_{name}", raising=False)
     knobs = read_knobs()
+    assert knobs.compiler is None and knobs.compiler_flags == ()
     assert knobs.dump is None
     assert knobs.cache is not None and knobs.cache.name == "aotpack"
     assert knobs.jobs >= 1

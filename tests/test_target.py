@@ -3,6 +3,7 @@ import pytest
 from aotpack import target as target_module
 from aotpack.errors import UsageError
 from aotpack.target import (
+    CPU,
     DEFAULT_TARGETS,
     INTERPRETER,
     SUPPORTED_ARCHES,
@@ -22,13 +23,14 @@ from aotpack.target import (
         ("12.0", Target("cuda", 120)),
         (" sm_80 ", Target("cuda", 80)),
         ("interpreter", INTERPRETER),
+        ("CPU", CPU),
     ],
 )
 def test_each_spelling_parses(text: str, target: Target) -> None:
     assert Target.parse(text) == target
 
 
-@pytest.mark.parametrize("target", [*DEFAULT_TARGETS, INTERPRETER, Target("cpu")])
+@pytest.mark.parametrize("target", [*DEFAULT_TARGETS, INTERPRETER, CPU])
 def test_print_and_parse_are_a_pair(target: Target) -> None:
     assert Target.parse(str(target)) == target
 

@@ -1,14 +1,18 @@
 """Models and chains on processors: eager, torch.compile and aotpack's wheel, side by side.
 
-    python tools/bench_cpu.py [bert_1x128 resnet18_1 layer_norm ...] [--threads N] [--modes ...]
+    python tools/bench_cpu.py [bert_1x128 resnet18_1 layer_norm softmax gelu] [--threads N]
 
 Every mode of a case runs in a process of its own: its peak memory is what that process held at
-most, less what it held before the first call. Modes take turns over several rounds, so that a drift
-of the machine touches all alike; a figure is the median of all calls. Inputs are random, in
-float32.
+most during the first calls, less what it held before and pages of mapped files (weights that
+are read when they are first needed; the other modes hold theirs from the start). Modes take turns
+over several rounds, so that a drift of the machine touches all alike; a figure is the median of all
+calls. Inputs are random, in float32.
 """
 
 import argparse
+import ctypes
+import gc
+import importlib
 import json
 import os
 import statistics
@@ -16,14 +20,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 MODES = ("eager", "compile", "aotpack")
 ROUNDS = 3
 SECONDS = 3.0  # a mode of a case, a round
+Case = tuple[Any, tuple[Any, ...]]  # a module and what it is called with
 
 
-def bert() -> tuple[object, tuple[object, ...]]:
+@dataclass(slots=True)
+class Result:
+    """What a mode of a case took: ms of each call, and bytes of memory."""
+
+    peak: int
+    times: list[float] = field(default_factory=list)
+
+
+def bert() -> Case:
     """BERT-base, one sequence of 128 tokens."""
     import torch
     import transformers
@@ -34,23 +49,22 @@ def bert() -> tuple[object, tuple[object, ...]]:
             config = transformers.BertConfig(attn_implementation="sdpa")
             self.bert = transformers.BertModel(config, add_pooling_layer=False)
 
-        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        def forward(self, ids: torch.Tensor) -> Any:
             return self.bert(input_ids=ids).last_hidden_state
 
     return Encoder().eval(), (torch.randint(0, 30000, (1, 128)),)
 
 
-def resnet18() -> tuple[object, tuple[object, ...]]:
+def resnet18() -> Case:
     """ResNet-18, one image of 224 by 224."""
     import torch
 
     sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
-    import resnet18 as example
-
+    example = importlib.import_module("resnet18")
     return example.model, (torch.randn(1, 3, 224, 224),)
 
 
-def chain(kind: str) -> tuple[object, tuple[object, ...]]:
+def chain(kind: str) -> Case:
     """A fused chain over [4096, 1024]."""
     import torch
     from torch import nn
@@ -61,7 +75,7 @@ def chain(kind: str) -> tuple[object, tuple[object, ...]]:
             self.norm = nn.LayerNorm(1024)
             self.bias = nn.Parameter(torch.randn(1024))
 
-        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
             if kind == "layer_norm":
                 return self.norm(x + y) * self.bias
             if kind == "softmax":
@@ -71,7 +85,7 @@ def chain(kind: str) -> tuple[object, tuple[object, ...]]:
     return Chain().eval(), (torch.randn(4096, 1024), torch.randn(4096, 1024))
 
 
-CASES: dict[str, Callable[[], tuple[object, tuple[object, ...]]]] = {
+CASES: dict[str, Callable[[], Case]] = {
     "bert_1x128": bert,
     "resnet18_1": resnet18,
     "layer_norm": lambda: chain("layer_norm"),
@@ -94,29 +108,29 @@ def main() -> None:
     print(f"{args.threads} threads; median ms a call, fastest in parentheses; peak MiB of calls")
     for case in args.cases:
         found = measure(case, args.modes.split(","), args.threads)
-        best = found.get("eager", {}).get("times", [])
+        best = found["eager"].times if "eager" in found else []
         for mode, result in found.items():
-            median = statistics.median(result["times"])
+            median = statistics.median(result.times)
             ratio = f"{statistics.median(best) / median:5.2f}x eager" if best else ""
-            least = min(result["times"])
+            least = min(result.times)
             print(
                 f"{case:12} {mode:8} {median:9.3f} ({least:9.3f})  {ratio}"
-                f"  {result['peak'] / 2**20:8.1f} MiB",
+                f"  {result.peak / 2**20:8.1f} MiB",
                 flush=True,
             )
 
 
-def measure(case: str, modes: list[str], threads: int) -> dict[str, dict[str, object]]:
+def measure(case: str, modes: list[str], threads: int) -> dict[str, Result]:
     """Times in ms and peak bytes for each mode; workers start together and take turns."""
     workers = {mode: _start(case, mode, threads) for mode in modes}
-    found: dict[str, dict[str, object]] = {}
+    found: dict[str, Result] = {}
     for mode, worker in workers.items():
         ready = json.loads(_line(worker, mode))
-        found[mode] = {"times": [], "peak": ready["peak"]}
+        found[mode] = Result(ready["peak"])
     for _ in range(ROUNDS):
         for mode, worker in workers.items():
             _tell(worker, "go")
-            found[mode]["times"] += json.loads(_line(worker, mode))  # type: ignore[operator]
+            found[mode].times += json.loads(_line(worker, mode))
     for worker in workers.values():
         _tell(worker, "stop")
         worker.wait()
@@ -165,28 +179,30 @@ def _work(case: str, mode: str, threads: int) -> None:
             print(json.dumps(_times(lambda: call(*args))), flush=True)
 
 
-def _callable(mode: str, module: object, args: tuple[object, ...]) -> Callable[..., object]:
+def _callable(mode: str, module: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
     import torch
 
     if mode == "eager":
-        return module  # type: ignore[return-value]
+        return module
     if mode == "compile":
         compiled = torch.compile(module)
         compiled(*args)
-        return compiled  # type: ignore[no-any-return]
+        return compiled
     import aotpack
 
-    return aotpack.compile(module, args, target="cpu")  # type: ignore[arg-type]
+    return aotpack.compile(module, args, target="cpu")
 
 
 def _peak_of(call: Callable[[], object]) -> int:
     """By how many bytes the process grew at most during the first calls, their results included."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what the build freed must not serve the calls unseen
     with open("/proc/self/clear_refs", "w") as refs:
         refs.write("5")
-    before = _status("VmRSS")
+    before, mapped = _status("VmRSS"), _status("RssFile")
     for _ in range(3):
         call()
-    return _status("VmHWM") - before
+    return _status("VmHWM") - before - (_status("RssFile") - mapped)
 
 
 def _status(field: str) -> int:

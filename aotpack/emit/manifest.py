@@ -84,6 +84,7 @@ def _weight(weight: Weight) -> dict[str, Any]:
         "dtype": str(weight.dtype),
         "shape": list(weight.shape),
         "constant": weight.is_constant,
+        "follows": weight.follows,
     }
 
 

@@ -33,7 +33,7 @@ class Nest:
 
 
 class TileShop(Workshop):
-    """Members read the product at the kernel's own axes, also at those of extent 1."""
+    """Members read the product at the kernel's own axes, those of extent 1 too: it is there."""
 
     def __init__(
         self, schedule: Schedule, kernel: Kernel, frame: Frame, own: tuple[Int, ...]

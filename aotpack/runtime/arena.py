@@ -42,6 +42,10 @@ class Arena(Generic[PlanT]):
         if len(self._plans) > PLANS_KEPT:
             self._plans.popitem(last=False)
 
+    def forget(self) -> None:
+        """Drop all plans: addresses in them have changed."""
+        self._plans.clear()
+
     def reserve(self, size: int) -> None:
         """Have at least ``size`` bytes at ``address``; growing drops plans of the old memory."""
         if size <= self._capacity:
@@ -130,6 +134,11 @@ class ArenaPool(Generic[PlanT]):
                 self._changed.wait()
             yield
             self._changed.notify_all()
+
+    def forget(self) -> None:
+        """Drop the plans of all arenas; only inside ``idle``."""
+        for arena in self._free:
+            arena.forget()
 
     def close(self) -> None:
         """Wait for calls in flight and free all arenas."""

@@ -36,10 +36,9 @@ def load(
 
     ``device`` is a GPU's number, "cpu", or an object with the methods of ``device.Device``; without
     it the model is loaded on the first GPU, or on the processors where there is no GPU it has code
-    for. ``weights``
-    is a safetensors file or a mapping to use in place of the package's own. ``stream`` overrides
-    the caller's current stream. ``concurrency`` bounds the calls in flight, each of which has its
-    own memory for intermediates.
+    for. ``weights`` is a safetensors file or a mapping to use in place of the package's own.
+    ``stream`` overrides the caller's current stream. ``concurrency`` bounds the calls in flight,
+    each of which has its own memory for intermediates.
     """
     manifest = read_manifest(_folder(package))
     if concurrency < 1:
@@ -57,23 +56,28 @@ def choose_device(manifest: Manifest, device: int | str | Device | None) -> Devi
     """The port to what the caller names; to a GPU if possible when nothing is named."""
     if device is None:
         return _best_device(manifest)
-    if isinstance(device, int):
-        return CudaDevice(device)
-    if not isinstance(device, str):
+    if not isinstance(device, (int, str)):
         return device
     if device == "cpu":
         return CpuDevice(manifest)
-    kind, _, number = device.partition(":")
-    if kind == "cuda" and (number or "0").isdecimal():
-        return CudaDevice(int(number or 0))
-    raise AotpackError(
-        f'loading a model: device={device!r}; accepted: a GPU\'s number, "cuda:0", "cpu"'
-    )
+    kind, _, number = str(device).rpartition(":")
+    if isinstance(device, str) and (kind not in ("", "cuda") or not number.isdecimal()):
+        raise AotpackError(
+            f'loading a model: device={device!r}; accepted: a GPU\'s number, "cuda:0", "cpu"'
+        )
+    if manifest.targets == (CPU_TARGET,):
+        raise DeviceError(
+            f"loading {manifest.signature.name} on cuda:{number}: the package was built for cpu "
+            'alone. Build it with --target for your GPU too, or load(device="cpu").'
+        )
+    return CudaDevice(int(number))
 
 
 def _best_device(manifest: Manifest) -> Device:
     if CPU_TARGET not in manifest.targets:
         return CudaDevice(0)
+    if manifest.targets == (CPU_TARGET,):
+        return CpuDevice(manifest)
     try:
         device = CudaDevice(0)
         device.select(manifest.targets)

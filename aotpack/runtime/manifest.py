@@ -62,13 +62,17 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A weight and all its names; a constant comes with the package, never from outside."""
+    """A weight and all its names; a constant comes with the package, never from outside.
+
+    One that ``follows`` lies right behind the weight before it in memory.
+    """
 
     name: str
     names: tuple[str, ...]
     dtype: DType
     shape: tuple[int, ...]
     constant: bool
+    follows: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +228,8 @@ def _tensor(data: Mapping[str, Any]) -> Tensor:
 def _weight(data: Mapping[str, Any]) -> Weight:
     shape = tuple(map(int, data["shape"]))
     dtype = DTYPES[data["dtype"]]
-    return Weight(data["name"], tuple(data["names"]), dtype, shape, data["constant"])
+    marks = data["constant"], data["follows"]
+    return Weight(data["name"], tuple(data["names"]), dtype, shape, *marks)
 
 
 def _kernel(name: str, data: Mapping[str, Any]) -> Kernel:

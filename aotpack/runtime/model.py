@@ -107,7 +107,10 @@ class Model:
         given = read_safetensors(Path(mapping)) if isinstance(mapping, (str, Path)) else mapping
         with active(self.device), self._pool.idle():
             self.device.synchronize(None)
-            self._weights.bind(given, self._frameworks, strict=strict)
+            try:
+                self._weights.bind(given, self._frameworks, strict=strict)
+            finally:
+                self._pool.forget()
 
     def close(self) -> None:
         """Wait for calls in flight and give back all device memory; a second close does nothing."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .device import Device
+from .device import Device, is_host
 from .dtypes import DType, is_accepted
 from .errors import WeightError
 from .frameworks import Frameworks
@@ -39,7 +39,14 @@ class Weights:
         for weight in weights:
             self._offsets[weight.name] = self.total
             self.total += align(_bytes(weight.dtype, weight.shape))
+        self._groups: list[list[Weight]] = []
+        for weight in weights:
+            if weight.follows and self._groups:
+                self._groups[-1].append(weight)
+            else:
+                self._groups.append([weight])
         self._address = 0
+        self._mapped: dict[str, _Source] = {}  # used where they lie in a mapped file
 
     @property
     def missing(self) -> list[str]:
@@ -55,20 +62,18 @@ class Weights:
                 f"been given, the first is {missing[0]!r}. Call bind_weights(...) first, or load "
                 "with weights=PATH."
             )
-        return {name: self._address + offset for name, offset in self._offsets.items()}
+        own = {name: self._address + offset for name, offset in self._offsets.items()}
+        return own | {name: source.address for name, source in self._mapped.items()}
 
     def bind(self, given: Mapping[str, Any], frameworks: Frameworks, *, strict: bool) -> None:
-        """Copy the given values to the device; all are checked before the first is copied."""
+        """Copy the given values to the device; all are checked before the first is copied.
+
+        On a host device the tensors of a file are used where the file is mapped.
+        """
         chosen = self._choose(given, strict=strict)
         sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
-        if self._address == 0 and self.total:
-            self._address = self._device.alloc(self.total)
-        for weight, _ in chosen:
-            source, size = sources[weight.name], _bytes(weight.dtype, weight.shape)
-            target = self._address + self._offsets[weight.name]
-            copy = self._device.copy_in if source.place[0] in _HOST_PLACES else self._device.copy
-            if size:
-                copy(target, source.address, size, 0)
+        for group in self._groups:
+            self._place(group, sources)
         self._device.synchronize(None)
         self._bound.update(sources)
 
@@ -77,7 +82,40 @@ class Weights:
         if self._address:
             self._device.free(self._address)
         self._address = 0
+        self._mapped.clear()
         self._bound.clear()
+
+    def _place(self, group: Sequence[Weight], sources: Mapping[str, _Source]) -> None:
+        """Use weights that lie together where a file is mapped, or copy them."""
+        given = [weight for weight in group if weight.name in sources]
+        if given and len(given) == len(group) and self._is_usable(group, sources):
+            self._mapped.update((weight.name, sources[weight.name]) for weight in group)
+            return
+        for weight in group if given else ():
+            source = sources.get(weight.name) or self._mapped.get(weight.name)
+            if source is not None:
+                self._copy(weight, source)
+            self._mapped.pop(weight.name, None)
+
+    def _is_usable(self, group: Sequence[Weight], sources: Mapping[str, _Source]) -> bool:
+        """True for tensors of a file that kernels can read where they lie."""
+        address = sources[group[0].name].address
+        for weight in group:
+            source = sources[weight.name]
+            if not isinstance(source.owner, Stored) or source.address != address:
+                return False
+            if address % weight.dtype.itemsize:
+                return False
+            address += _bytes(weight.dtype, weight.shape)
+        return is_host(self._device)
+
+    def _copy(self, weight: Weight, source: _Source) -> None:
+        if self._address == 0 and self.total:
+            self._address = self._device.alloc(self.total)
+        copy = self._device.copy_in if source.place[0] in _HOST_PLACES else self._device.copy
+        size = _bytes(weight.dtype, weight.shape)
+        if size:
+            copy(self._address + self._offsets[weight.name], source.address, size, 0)
 
     def _choose(self, given: Mapping[str, Any], *, strict: bool) -> list[tuple[Weight, Any]]:
         unknown = [name for name in given if name not in self._by_name]

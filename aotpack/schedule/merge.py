@@ -58,7 +58,7 @@ def in_memory_order(weights: tuple[Weight, ...], packed: tuple[Packed, ...]) -> 
     groups = {group.parts[0]: group.parts for group in packed}
     by_name = {weight.name: weight for weight in weights}
     return tuple(
-        by_name[name]
+        replace(by_name[name], follows=name in followers)
         for weight in weights
         if weight.name not in followers
         for name in groups.get(weight.name, (weight.name,))

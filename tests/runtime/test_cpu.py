@@ -1,0 +1,177 @@
+"""The processors' port with a real shared object: threads, forks, machines that do not fit."""
+
+import os
+import platform
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from aotpack import pipeline
+from aotpack.emit import write_package
+from aotpack.pipeline import Between, Source
+from aotpack.runtime import Model, cpu, load
+from aotpack.runtime.cpu import CpuDevice, default_threads
+from aotpack.runtime.errors import ArgumentError, DeviceError
+from aotpack.runtime.manifest import Host, read_manifest
+from aotpack.target import CPU
+
+THREADS, CALLS = 32, 1000
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with a dynamic size; long rows, so that a call is shared among threads."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.LayerNorm(512), nn.Linear(512, 8), nn.Softmax(-1)).eval()
+    sizes = ({0: torch.export.Dim("b", min=1, max=256)},)
+    source = Source(module, (torch.randn(64, 512),), None, sizes, name="rows")
+    precompiled = pipeline.to_precompiled(source, (CPU,), Between())
+    folder = tmp_path_factory.mktemp("rows")
+    write_package(precompiled, folder)
+    return folder
+
+
+@pytest.fixture
+def model(package: Path) -> Iterator[Model]:
+    with load(package, CpuDevice(read_manifest(package), threads=4)) as loaded:
+        yield loaded
+
+
+def test_calls_from_many_threads_are_right_beside_wrong_ones(model: Model) -> None:
+    inputs = [np.random.default_rng(n).normal(size=(1 + n, 512)).astype("f") for n in range(8)]
+    wanted = [model(x) for x in inputs]
+    wrong = np.zeros((3, 511), np.float32)
+    faults: list[str] = []
+
+    def work(number: int) -> None:
+        for call in range(CALLS):
+            pick = (number + call) % len(inputs)
+            if not np.array_equal(model(inputs[pick]), wanted[pick]):
+                faults.append(f"thread {number}, call {call}")
+            if call % 100 == 0:
+                with pytest.raises(ArgumentError, match="has size 511 in dimension 1"):
+                    model(wrong)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+
+
+def test_the_number_of_threads_changes_no_bit(package: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(200, 512)).astype(np.float32)
+    results = []
+    for threads in (1, 2, 7):
+        with load(package, CpuDevice(read_manifest(package), threads=threads)) as model:
+            results.append(model(x))
+    assert all(np.array_equal(results[0], other) for other in results[1:])
+
+
+def test_torch_tensors_are_used_in_place(model: Model) -> None:
+    x = torch.randn(3, 512)
+    result = model(x)
+    assert isinstance(result, torch.Tensor)
+    np.testing.assert_array_equal(result.numpy(), model(x.numpy()))
+
+
+def test_weights_lie_where_the_file_is_mapped(package: Path) -> None:
+    device = CpuDevice(read_manifest(package), threads=1)
+    with load(package, device) as model:
+        x = np.ones((2, 512), np.float32)
+        before = model(x)
+        assert sum(map(len, device._memory.values())) < model._weights.total
+        names = [weight.name for weight in model.manifest.weights]
+        bias = next(name for name in names if name == "1.bias")
+        model.bind_weights({bias: np.arange(8, dtype=np.float32)}, strict=False)
+        assert not np.array_equal(model(x), before)
+        model.bind_weights(package / "weights.safetensors")
+        np.testing.assert_array_equal(model(x), before)
+
+
+def test_a_forked_child_computes_alone(package: Path) -> None:
+    program = (
+        "import os, sys; import numpy as np; from aotpack.runtime import load\n"
+        f"model = load({str(package)!r}, 'cpu'); x = np.ones((200, 512), np.float32)\n"
+        "before = model(x); child = os.fork()\n"
+        "same = np.array_equal(model(x), before); model.close()\n"
+        "if child == 0: os._exit(0 if same else 3)\n"
+        "_, status = os.waitpid(child, 0); sys.exit(os.waitstatus_to_exitcode(status) or not same)\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], timeout=60, check=False)
+    assert done.returncode == 0
+
+
+def test_cpu_is_the_choice_where_nothing_else_runs(package: Path) -> None:
+    with load(package) as model:
+        assert model.device.name == "cpu" and model.target == "cpu"
+
+
+@pytest.mark.parametrize("device", [0, "cuda:0", "1"])
+def test_a_gpu_is_refused_when_the_package_has_nothing_for_it(
+    package: Path, device: int | str
+) -> None:
+    with pytest.raises(DeviceError, match="was built for cpu alone"):
+        load(package, device)
+
+
+def test_a_package_without_code_for_processors_is_refused(package: Path) -> None:
+    device = CpuDevice(read_manifest(package), threads=1)
+    assert device.select(("sm_80", "cpu")) == ("cpu", 0)
+    with pytest.raises(DeviceError, match="has binaries for sm_80. Build it with --target cpu"):
+        device.select(("sm_80",))
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        (Host("vax", "vax"), f"is for vax machines, this one is {platform.machine()}"),
+        (None, "does not say for which machine"),
+    ],
+)
+def test_code_of_another_machine_is_refused(package: Path, host: Host | None, words: str) -> None:
+    manifest = replace(read_manifest(package), host=host)
+    with pytest.raises(DeviceError, match=words):
+        CpuDevice(manifest, threads=1).select(("cpu",))
+
+
+def test_code_for_newer_processors_is_refused_before_it_runs(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = replace(read_manifest(package), host=Host(platform.machine(), "x86-64-v3"))
+    monkeypatch.setattr(cpu, "_cpu_flags", lambda: frozenset({"avx", "fma"}))
+    with pytest.raises(DeviceError, match="this one lacks avx2, bmi1.*--cpu-arch x86-64"):
+        CpuDevice(manifest, threads=1).select(("cpu",))
+    monkeypatch.setattr(cpu, "_cpu_flags", lambda: frozenset())  # the system does not list any
+    assert CpuDevice(manifest, threads=1).select(("cpu",)) == ("cpu", 0)
+
+
+def test_a_library_the_system_refuses_is_an_error_in_words(tmp_path: Path) -> None:
+    (tmp_path / "kernels.so").write_bytes(b"no library")
+    with pytest.raises(DeviceError, match="the system refuses it"):
+        cpu._open(tmp_path / "kernels.so")
+
+
+def test_memory_that_is_not_there_is_an_error_in_words(package: Path) -> None:
+    with pytest.raises(DeviceError, match="allocating .* bytes on cpu"):
+        CpuDevice(read_manifest(package), threads=1).alloc(1 << 62)
+
+
+def test_the_environment_bounds_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.delenv("AOTPACK_THREADS", raising=False)
+    assert default_threads() == 3
+    monkeypatch.setenv("AOTPACK_THREADS", "5")
+    assert default_threads() == 5
+    monkeypatch.setenv("AOTPACK_THREADS", "0")
+    monkeypatch.setenv("OMP_NUM_THREADS", "two")
+    assert 1 <= default_threads() <= len(os.sched_getaffinity(0))
