@@ -42,7 +42,9 @@ def test_a_wheel_for_processors(tmp_path: Path) -> None:
     rendered = replace(build.rendered, kernels=kernels, host_file="int x;\n")
     binaries = (code, replace(code, kernel="k2", symbol="k2"))
     host = HostBuild("x86_64", "x86-64-v3", (2, 17))
-    wheel = emit(replace(build, rendered=rendered, targets=(CPU,), binaries=binaries, host=host), tmp_path).wheel
+    wheel = emit(
+        replace(build, rendered=rendered, targets=(CPU,), binaries=binaries, host=host), tmp_path
+    ).wheel
     assert wheel.name == "tiny_model-1.0rc1-py3-none-manylinux_2_17_x86_64.whl"
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()

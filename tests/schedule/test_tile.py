@@ -6,7 +6,14 @@ from torch import nn
 
 from aotpack.ir.integers import Var
 from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import HostTile, MatmulTile, PointwiseTile, ReductionTile, Tile
+from aotpack.ir.schedule import (
+    AttentionTile,
+    HostTile,
+    MatmulTile,
+    PointwiseTile,
+    ReductionTile,
+    Tile,
+)
 from aotpack.schedule.tile import MAX_PERSISTENT
 
 from .programs import Size, Writer, apply, load, schedule_of, scheduled
