@@ -40,11 +40,6 @@ class OpInfo:
     fast_texts: Mapping[str, str] = field(default_factory=dict)
     commutative: bool = False
 
-    @property
-    def float_only(self) -> bool:
-        """True when the operator is defined on floats alone."""
-        return not any(kind in self.texts for kind in ("int", "uint", "bool"))
-
     def accepts(self, dtype: DType) -> bool:
         """True when operands may have this type."""
         return _choose(self.texts, dtype) is not None

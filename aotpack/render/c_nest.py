@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from aotpack.ir.access import dot, written_index
 from aotpack.ir.facts import typical
-from aotpack.ir.integers import Axis, Extremum, Indirect, Int, Quotient, Remainder
+from aotpack.ir.integers import Axis, Extremum, Int, Quotient, Remainder
 from aotpack.ir.nodes import IndexValue, Load, targets, values, walk
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import Kernel, Schedule
@@ -124,8 +124,3 @@ def _indices(schedule: Schedule, kernel: Kernel) -> Iterator[Int]:
         for name in targets(member.operation):
             if name in kernel.stored:
                 yield dot(written_index(member), schedule.strides[name])
-
-
-def has_indirect(expression: Int) -> bool:
-    """True when a loaded value takes part in an index."""
-    return any(isinstance(leaf, Indirect) for leaf in expression.leaves())

@@ -130,11 +130,6 @@ def test_operand_type_without_a_form_is_refused() -> None:
         OPS["exp"].triton(("x",), DType.INT32, DType.INT32)
 
 
-def test_float_only_operators() -> None:
-    assert OPS["tanh"].float_only
-    assert not OPS["add"].float_only
-
-
 def test_fast_text_is_the_exact_one_where_there_is_no_faster() -> None:
     for fast in (False, True):
         assert OPS["add"].triton(("a", "b"), DType.FLOAT32, DType.FLOAT32, fast=fast) == "a + b"

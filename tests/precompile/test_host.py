@@ -14,7 +14,8 @@ from aotpack.precompile.host import check_host, compile_host, find_compiler, hos
 from aotpack.precompile.shared_object import read_needs
 from aotpack.stages import KernelArg, KernelSource
 
-TEXT = '#include <math.h>\n__attribute__((visibility("default"))) double f(double x) { return exp(x); }\n'
+EXPORTED = '__attribute__((visibility("default")))'
+TEXT = f"#include <math.h>\n{EXPORTED} double f(double x) {{ return exp(x); }}\n"
 KERNELS = (KernelSource("f", TEXT, (KernelArg("x", DType.FLOAT64, False),), 1, 1, language="c"),)
 
 

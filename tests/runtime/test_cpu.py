@@ -105,7 +105,8 @@ def test_a_forked_child_computes_alone(package: Path) -> None:
         "before = model(x); child = os.fork()\n"
         "same = np.array_equal(model(x), before); model.close()\n"
         "if child == 0: os._exit(0 if same else 3)\n"
-        "_, status = os.waitpid(child, 0); sys.exit(os.waitstatus_to_exitcode(status) or not same)\n"
+        "_, status = os.waitpid(child, 0)\n"
+        "sys.exit(os.waitstatus_to_exitcode(status) or not same)\n"
     )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], timeout=60, check=False)
     assert done.returncode == 0

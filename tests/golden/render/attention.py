@@ -4,7 +4,7 @@ from triton.language.extra import libdevice
 
 
 @triton.jit
-def attention_cc73fcf6(q_ptr, k_ptr, v_ptr, out_ptr):
+def attention_0bf90140(q_ptr, k_ptr, v_ptr, out_ptr):
     batch_head = tl.program_id(0) % (2)
     first_i = (tl.num_programs(0) // (2) - 1 - tl.program_id(0) // (2)) * 64
     g0 = batch_head // 2
@@ -26,8 +26,9 @@ def attention_cc73fcf6(q_ptr, k_ptr, v_ptr, out_ptr):
         t2 = tl.load(k_ptr + 6400*g1 + 64*j + d_column)
         logits = tl.dot(t1, t2)
         new_top = tl.maximum(top, tl.max(logits, 1)[:, None] * 0.18033688011112042)
-        probability = tl.exp2(logits * 0.18033688011112042 - new_top)
-        shrink = tl.exp2(top - new_top)
+        base = tl.where(new_top == float("-inf"), 0.0, new_top)
+        probability = tl.exp2(logits * 0.18033688011112042 - base)
+        shrink = tl.exp2(top - base)
         weight = weight * shrink + tl.sum(probability, 1)[:, None]
         t3 = tl.load(v_ptr + 6400*g1 + e + 64*j_column)
         acc = tl.dot(probability.to(tl.bfloat16), t3, acc * shrink)
@@ -42,8 +43,9 @@ def attention_cc73fcf6(q_ptr, k_ptr, v_ptr, out_ptr):
         logits = tl.where(j <= i, logits, float("-inf"))
         logits = tl.where(j_mask, logits, float("-inf"))
         new_top = tl.maximum(top, tl.max(logits, 1)[:, None] * 0.18033688011112042)
-        probability = tl.exp2(logits * 0.18033688011112042 - new_top)
-        shrink = tl.exp2(top - new_top)
+        base = tl.where(new_top == float("-inf"), 0.0, new_top)
+        probability = tl.exp2(logits * 0.18033688011112042 - base)
+        shrink = tl.exp2(top - base)
         weight = weight * shrink + tl.sum(probability, 1)[:, None]
         t5 = tl.load(v_ptr + 6400*g1 + e + 64*j_column, mask=j_column_mask, other=0)
         acc = tl.dot(probability.to(tl.bfloat16), t5, acc * shrink)
