@@ -59,7 +59,7 @@ class TritonDialect:
     def store(self, address: str, value: str, conditions: Sequence[str], dtype: DType) -> str:
         """``tl.store``, with a mask if there are conditions."""
         mask = f", mask={' & '.join(conditions)}" if conditions else ""
-        if dtype.compute is not dtype:
+        if dtype.compute is not dtype and value.isidentifier():  # Triton casts plain numbers
             value = self.cast(value, dtype.compute, dtype)
         return f"tl.store({address}, {value}{mask})"
 

@@ -67,6 +67,7 @@ FOUND = {
     ),
     "decision_as_a_number": model({"x": ((4, 5), F32)}, "v0 = (x > 0).float()", "v1 = x.sign()"),
     "scan_of_one_element": model({"x": ((1,), I32)}, "v0 = x.cummax(0)[1]", "v1 = v0 ^ v0"),
+    "number_stored_in_16_bits": model({"w": ((1, 1), BF16), "x": ((2,), BF16)}, "v0 = w.tril(-1)"),
     "nothing_to_reduce": model({"x": ((3, 0), F32)}, "v0 = x.sum(1)", "v1 = x * 2"),
 }
 
