@@ -174,6 +174,9 @@ class Walker:
         return self.shop.emitter.value(self.shop.bound(member, operation.args[0]))
 
     def _position(self) -> str:
+        """Where in its row an element is; rows of one element are indexed outside of loops too."""
+        if self.shop.kernel.axes[1].extent.constant == 1:
+            return "0"
         return f"({self.shop.emitter.index(self.nest.flat[1])})"
 
     def _add_second(self, member: Member, accumulator: Accumulator) -> list[str]:
