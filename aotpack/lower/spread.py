@@ -85,11 +85,11 @@ def vector_norm(
     common = result_dtype(c)
     if isinstance(ord, Int):
         raise CannotLower(f"the order {ord} of the norm is not a constant")
-    kind, element, finish = _norm_parts(float(ord))
+    kind, element, finish = norm_parts(float(ord))
     finished(c, kind, self, reduced, lambda x: element(cast(x, common)), finish)
 
 
-def _norm_parts(order: float) -> tuple[str, Element, Element]:
+def norm_parts(order: float) -> tuple[str, Element, Element]:
     """The monoid, what it is over, and what is done to its result."""
 
     def size(x: Value) -> Value:
