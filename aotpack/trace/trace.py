@@ -54,7 +54,7 @@ def trace(
     kept = None if whole is None else frozenset(whole)
     program = decompose(program, name=name, whole=kept)
     graph = build_graph(program, leaves, name=name, version=version)
-    return Traced(graph=graph, golden=record_golden(run, program, *example, graph.signature))
+    return Traced(graph=graph, golden=record_golden(run, program, *example, graph))
 
 
 def _refuse_changes(name: str, dynamic_shapes: Any, dtype: DType | None) -> None:
