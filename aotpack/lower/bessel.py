@@ -32,7 +32,9 @@ def i0e(x: Value) -> Value:
     return _with_nan(x, _scaled_i(apply("abs", x), fitted.I0_NEAR, fitted.I0_FAR))
 
 
-@elementwise("aten.i0.default", "aten.special_i0.default", "aten.special_modified_bessel_i0.default")
+@elementwise(
+    "aten.i0.default", "aten.special_i0.default", "aten.special_modified_bessel_i0.default"
+)
 def i0(x: Value) -> Value:
     return _times_exp(apply("abs", x), i0e(x))
 

@@ -46,9 +46,7 @@ def _pair(number: Int, rows: Int) -> tuple[Int, Int]:
 
     def before(row: Value) -> Value:
         """Pairs whose first row comes earlier."""
-        return apply(
-            "floordiv", apply("mul", row, apply("sub", position(2 * rows - 1), row)), 2
-        )
+        return apply("floordiv", apply("mul", row, apply("sub", position(2 * rows - 1), row)), 2)
 
     late = apply("gt", before(guess), position(number))
     first = apply("sub", guess, cast(late, whole))

@@ -90,7 +90,7 @@ def mm(c: Context, self: Ref, mat2: Ref) -> None:
     _rows_times(c, self, depth, lambda batch, k, n: c.load(mat2, (k, n)), None)
 
 
-@lowering("aten.mv.default", "aten.dot.default", "aten.vdot.default", "aten.inner.default")
+@lowering("aten.mv.default", "aten.dot.default", "aten.vdot.default")
 def _dot(c: Context, self: Ref, other: Ref) -> None:
     """``sum over k of self[..., k] * other[k]``."""
     if c.rank(other) != 1:
@@ -217,6 +217,42 @@ def addbmm(
 
     emit_product(c, total, operand, batches * depth, left, right)
     _write_sum(c, self, total, beta, alpha)
+
+
+@lowering("aten._trilinear.default")
+def trilinear(
+    c: Context,
+    i1: Ref,
+    i2: Ref,
+    i3: Ref,
+    expand1: tuple[int, ...],
+    expand2: tuple[int, ...],
+    expand3: tuple[int, ...],
+    sumdim: tuple[int, ...],
+    unroll_dim: int = 1,
+) -> None:
+    """The product of three tensors, each with new dimensions at its ``expand``, summed."""
+    factors = tuple(zip((i1, i2, i3), (expand1, expand2, expand3), strict=True))
+    rank = c.rank(i1) + len(expand1)
+    sizes = [Int.of(1)] * rank
+    for ref, expand in factors:
+        own = [dim for dim in range(rank) if dim not in expand]
+        for dim, size in zip(own, c.shape(ref), strict=True):
+            sizes[dim] = size if sizes[dim].constant == 1 else sizes[dim]
+    wide = result_dtype(c).accumulator
+
+    def term(outer: Index, inner: Index) -> tuple[Value, ...]:
+        rest, over = iter(outer), iter(inner)
+        place = [next(over) if dim in sumdim else next(rest) for dim in range(rank)]
+        values = [
+            cast(c.load(ref, tuple(i for d, i in enumerate(place) if d not in expand)), wide)
+            for ref, expand in factors
+        ]
+        return (apply("mul", apply("mul", values[0], values[1]), values[2]),)
+
+    total = c.temporary("sum", wide, c.shape(c.result()))
+    c.reduction((total,), "sum", tuple(sizes[dim] for dim in sorted(sumdim)), term)
+    c.pointwise(c.result(), lambda index: c.load(total, index))
 
 
 @lowering("aten.outer.default", "aten.ger.default")

@@ -89,7 +89,9 @@ def ndtri(p: Value) -> Value:
 def erfcx(x: Value) -> Value:
     """``exp(x * x) erfc(x)``; of negative numbers by the reflection 2 exp(x * x) - erfcx(-x)."""
     size = apply("abs", x)
-    t = apply("sub", constant(1, x.dtype), apply("div", constant(8, x.dtype), apply("add", size, 4)))
+    t = apply(
+        "sub", constant(1, x.dtype), apply("div", constant(8, x.dtype), apply("add", size, 4))
+    )
     scale = apply("add", apply("add", size, size), 1)
     above = apply("div", evaluated(ERFCX, t), scale)
     below = apply("sub", apply("mul", exp_of_square(x), 2), above)
@@ -129,75 +131,6 @@ def entr(x: Value) -> Value:
     ends = where(apply("eq", x, 0), constant(0, x.dtype), constant(-INF, x.dtype))
     found = where(apply("gt", x, 0), inside, ends)
     return where(apply("isnan", x), x, found)
-
-
-# --- gamma functions ----------------------------------------------------------------------------
-
-
-@elementwise("aten.lgamma.default", "aten.special_gammaln.default")
-def lgamma(x: Value) -> Value:
-    return apply("lgamma", x)
-
-
-@elementwise("aten.digamma.default", "aten.special_digamma.default", "aten.special_psi.default")
-def digamma(x: Value) -> Value:
-    """Ten steps up to where the asymptotic series holds; negative numbers by reflection."""
-    reflected = apply("lt", x, 0)
-    positive = where(reflected, apply("sub", constant(1, x.dtype), x), x)
-    steps = constant(0, x.dtype)
-    for k in range(10):
-        steps = apply("add", steps, apply("reciprocal", apply("add", positive, float(k))))
-    small = apply("lt", positive, 10)
-    large = where(small, apply("add", positive, 10), positive)
-    found = _digamma_series(large)
-    found = where(small, apply("sub", found, steps), found)
-    turned = apply("sub", found, apply("mul", cotangent_of_pi(x), math.pi))
-    found = where(reflected, turned, found)
-    zero = where(apply("signbit", x), constant(INF, x.dtype), constant(-INF, x.dtype))
-    found = where(apply("eq", x, 0), zero, found)
-    pole = apply("logical_and", reflected, apply("eq", x, apply("floor", x)))
-    return where(pole, constant(NAN, x.dtype), found)
-
-
-def cotangent_of_pi(x: Value) -> Value:
-    """``1 / tan(pi x)`` of the fraction of x."""
-    fraction = apply("sub", x, apply("trunc", x))
-    return apply("reciprocal", apply("tan", apply("mul", fraction, math.pi)))
-
-
-BERNOULLI = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
-
-
-def _digamma_series(x: Value) -> Value:
-    """``log(x) - 1 / (2 x) - sum of B_2k / (2 k x**2k)``."""
-    inverse = apply("reciprocal", x)
-    square = apply("square", inverse)
-    total: Value = constant(BERNOULLI[-1], x.dtype)
-    for coefficient in reversed(BERNOULLI[:-1]):
-        total = apply("add", apply("mul", total, square), coefficient)
-    rest = apply("add", apply("mul", inverse, 0.5), apply("mul", total, square))
-    return apply("sub", apply("log", x), rest)
-
-
-def trigamma(x: Value) -> Value:
-    """``sum of 1 / (x + k)**2``: six steps, then the asymptotic series; reflection below 1/2."""
-    reflected = apply("lt", x, 0.5)
-    positive = where(reflected, apply("sub", constant(1, x.dtype), x), x)
-    total = constant(0, x.dtype)
-    for _ in range(8):
-        total = apply("add", total, apply("reciprocal", apply("square", positive)))
-        positive = apply("add", positive, 1)
-    inverse = apply("reciprocal", positive)
-    square = apply("square", inverse)
-    tail: Value = constant(-691 / 2730, x.dtype)
-    for bernoulli in (5 / 66, -1 / 30, 1 / 42, -1 / 30, 1 / 6):
-        tail = apply("add", apply("mul", tail, square), bernoulli)
-    tail = apply("add", apply("mul", tail, square), 1)
-    tail = apply("add", apply("mul", tail, inverse), apply("mul", square, 0.5))
-    total = apply("add", total, tail)
-    sine = apply("sin", apply("mul", apply("sub", x, apply("trunc", x)), math.pi))
-    ratio = apply("square", apply("div", constant(math.pi, x.dtype), sine))
-    return where(reflected, apply("sub", ratio, total), total)
 
 
 # --- Airy's function ----------------------------------------------------------------------------
