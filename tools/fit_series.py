@@ -12,6 +12,7 @@ import mpmath as mp
 
 mp.mp.dps = 40
 NODES = 70
+PER_LINE = 3
 SMALLEST = mp.mpf(10) ** -17
 
 
@@ -19,7 +20,8 @@ def series(function: Callable[[mp.mpf], mp.mpf], low: float, high: float) -> lis
     """Coefficients of T_0, T_1... on [low, high], as many as float64 needs."""
     angles = [mp.pi * (k + mp.mpf(1) / 2) / NODES for k in range(NODES)]
     middle, half = mp.mpf(low + high) / 2, mp.mpf(high - low) / 2
-    values = [function(middle + half * mp.cos(angle)) for angle in angles]
+    shift = mp.mpf(10) ** -30 if low == 0 else 0  # functions need not be defined at zero
+    values = [function(middle + half * mp.cos(angle) + shift) for angle in angles]
     found = []
     for j in range(NODES):
         terms = (value * mp.cos(j * angle) for value, angle in zip(values, angles, strict=True))
@@ -140,7 +142,7 @@ ROWS = [
     ("Q0_FAR", bessel_pq(0, 1), 0, 1, "x Q of J0 and Y0, t = 64 / (x * x)"),
     ("P1_FAR", bessel_pq(1, 0), 0, 1, "P of J1 and Y1, t = 64 / (x * x)"),
     ("Q1_FAR", bessel_pq(1, 1), 0, 1, "x Q of J1 and Y1, t = 64 / (x * x)"),
-    ("AIRY_MIDDLE", mp.airyai, -3, 3, "Ai(x)"),
+    ("AIRY_MIDDLE", mp.airyai, -3, 3, "Ai itself"),
     ("AIRY_TAIL", airy_tail, 0, 0.3, "2 sqrt(pi) x**0.25 exp(z) Ai(x), t = 1 / z"),
     ("AIRY_P", airy_pq(0), 0, 0.09, "P of Ai(-x), t = 1 / (z * z)"),
     ("AIRY_Q", airy_pq(1), 0, 0.09, "z Q of Ai(-x), t = 1 / (z * z)"),
@@ -158,14 +160,11 @@ def main() -> None:
         "Series = tuple[tuple[float, float], tuple[float, ...]]  # ends of the interval, T_0, T_1"
     )
     for name, function, low, high, comment in ROWS:
-        end = mp.mpf(10) ** -30 if name not in ("AIRY_MIDDLE", "ERFCX") else 0
-        coefficients = series(
-            lambda x, f=function, e=end: f(x + e) if low == 0 else f(x), low, high
-        )
+        coefficients = series(function, low, high)
         print(f"\n# {comment}")
         print(f"{name}: Series = (({float(low)}, {float(high)}), (")
-        for start in range(0, len(coefficients), 4):
-            print("    " + " ".join(f"{c!r}," for c in coefficients[start : start + 4]))
+        for start in range(0, len(coefficients), PER_LINE):
+            print("    " + " ".join(f"{c!r}," for c in coefficients[start : start + PER_LINE]))
         print("))  # fmt: skip")
 
 

@@ -1,10 +1,11 @@
-"""Bessel functions: fitted series near zero, and far from it what varies slowly times what does not.
+"""Bessel functions: fitted series near zero, a slow factor times a fast one far from it.
 
 Sources: Abramowitz and Stegun 9.2 (P, Q and the phase), 9.6 and 9.7 (the modified functions).
 """
 
 import math
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.nodes import Value
 from aotpack.lower import special_series as fitted
 from aotpack.lower.activation import elementwise
@@ -53,11 +54,12 @@ def i1(x: Value) -> Value:
 
 
 def _times_exp(size: Value, scaled: Value) -> Value:
-    """``exp(size) * scaled``: in two factors, as the exponential alone may be infinite."""
+    """``exp(size) * scaled``: in two factors where the exponential alone is near infinity."""
+    large = apply("gt", size, 80.0 if size.dtype is DType.FLOAT32 else 700.0)
     half = apply("exp", apply("mul", size, 0.5))
-    found = apply("mul", apply("mul", scaled, half), half)
-    infinite = where(apply("lt", scaled, 0), constant(-INF, size.dtype), constant(INF, size.dtype))
-    return where(apply("isinf", size), infinite, found)
+    split = apply("mul", apply("mul", scaled, half), half)
+    found = where(large, split, apply("mul", scaled, apply("exp", size)))
+    return where(apply("isinf", size), constant(NAN, size.dtype), found)  # as eager has it
 
 
 def _with_nan(x: Value, found: Value) -> Value:
@@ -133,7 +135,7 @@ def _wave(size: Value, order: int, *, second: bool) -> Value:
     else:
         found = apply("sub", apply("mul", p, cos_phase), apply("mul", q, sin_phase))
     found = apply("div", found, apply("sqrt", apply("mul", outer, math.pi)))
-    return where(apply("isinf", size), constant(0, size.dtype), found)
+    return where(apply("isinf", size), constant(NAN, size.dtype), found)  # as eager has it
 
 
 @elementwise("aten.special_bessel_j0.default")

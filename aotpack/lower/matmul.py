@@ -11,7 +11,7 @@ from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Matmul, Value
 from aotpack.lower.context import Context, Index, Scalar, is_empty, points
 from aotpack.lower.pointwise import result_dtype
-from aotpack.lower.registry import CannotLower, lowering
+from aotpack.lower.registry import lowering
 from aotpack.lower.reshape import flatten_index, unflatten_index
 from aotpack.lower.values import apply, cast
 from aotpack.stages import Ref
@@ -93,8 +93,6 @@ def mm(c: Context, self: Ref, mat2: Ref) -> None:
 @lowering("aten.mv.default", "aten.dot.default", "aten.vdot.default")
 def _dot(c: Context, self: Ref, other: Ref) -> None:
     """``sum over k of self[..., k] * other[k]``."""
-    if c.rank(other) != 1:
-        raise CannotLower("the second factor must be a vector")
     _vector_product(
         c,
         c.shape(other)[0],

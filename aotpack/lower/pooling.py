@@ -12,7 +12,7 @@ from aotpack.lower.convolution import Steps, spread
 from aotpack.lower.pointwise import result_dtype
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.reshape import flatten_index, unflatten_index
-from aotpack.lower.values import apply, constant, guarded, inside, position
+from aotpack.lower.values import apply, cast, constant, guarded, inside, position
 from aotpack.lower.view import emit_view
 from aotpack.stages import Arg, Ref
 
@@ -205,17 +205,25 @@ def _write_average(
 def _register_nearest(dims: int) -> None:
     @lowering(f"aten.upsample_nearest{dims}d.vec", f"aten.upsample_nearest{dims}d.default")
     def upsample_nearest(c: Context, input: Ref, output_size: Arg, *scales: Arg) -> None:
-        """Output o reads input ``o*in//out``: exact where sizes are given or factors are whole."""
+        """Output o reads input ``o*in//out``, or ``floor(o/factor)`` in float32 as eager does."""
         plane, result = c.shape(input)[-dims:], c.shape(c.result())[-dims:]
-        given = [s for s in scales if s is not None]
-        if given and any((n % size).constant != 0 for n, size in zip(result, plane, strict=True)):
-            raise CannotLower("scale factors that are not whole numbers are not accepted")
+        given = scales[0] if len(scales) == 1 and isinstance(scales[0], tuple) else scales
+        factors = tuple(given or ())
+        factors = factors if any(factors) else (None,) * dims
 
         def mapped(index: Index) -> Index:
-            sizes = zip(index[-dims:], plane, result, strict=True)
-            return (*index[:-dims], *(o * size // n for o, size, n in sizes))
+            sizes = zip(index[-dims:], plane, result, factors, strict=True)
+            return (*index[:-dims], *(_nearest(o, size, n, f) for o, size, n, f in sizes))
 
         emit_view(c, input, mapped)
+
+
+def _nearest(out: Int, size: Int, count: Int, factor: object) -> Int:
+    if not isinstance(factor, float) or (count % size).constant == 0:
+        return out * size // count
+    step = apply("mul", position(out, DType.FLOAT32), 1.0 / factor)
+    whole = cast(apply("floor", step), DType.INT64)
+    return as_index(apply("maximum", apply("minimum", whole, position(size - 1)), 0), size)
 
 
 for _dims in (1, 2, 3):

@@ -22,6 +22,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     predicate,
     rearrange,
     reduction,
+    resample,
     scan,
     softmax,
     special,

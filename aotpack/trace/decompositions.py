@@ -7,6 +7,9 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
+NOT_FUNCTIONAL = frozenset({"aten.complex.default", "aten.polar.default"})
+"""Their decompositions write into a new tensor, which export does not accept."""
+
 
 @cache
 def decompositions(whole: frozenset[str]) -> Mapping[Any, Callable[..., Any]]:
@@ -16,4 +19,5 @@ def decompositions(whole: frozenset[str]) -> Mapping[Any, Callable[..., Any]]:
     """
     exported: Any = torch.export.default_decompositions()
     known = {**decomposition_table, **dict(exported.items())}
-    return {operator: made for operator, made in known.items() if str(operator) not in whole}
+    kept = whole | NOT_FUNCTIONAL
+    return {operator: made for operator, made in known.items() if str(operator) not in kept}
