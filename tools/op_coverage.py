@@ -147,6 +147,9 @@ class Pool:
         counts: dict[str, int] = {}
         for verdict in run.verdicts.values():
             counts[verdict.outcome] = counts.get(verdict.outcome, 0) + 1
+        redrawn = [v for v in run.verdicts.values() if v.outcome == "passed" and v.words]
+        if redrawn:
+            counts["redrawn"] = len(redrawn)
         failures = [
             asdict(verdict)
             for _, verdict in sorted(run.verdicts.items())

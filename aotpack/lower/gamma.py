@@ -6,13 +6,14 @@ reflection formulas for negative numbers.
 
 import math
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.nodes import Value
 from aotpack.lower.activation import elementwise
 from aotpack.lower.context import Context, Index
 from aotpack.lower.pointwise import result_dtype
 from aotpack.lower.registry import lowering
 from aotpack.lower.special import INF, NAN
-from aotpack.lower.values import apply, constant, where
+from aotpack.lower.values import apply, cast, constant, where
 from aotpack.stages import Ref
 
 STEPS = 10
@@ -71,12 +72,14 @@ def _polynomial(coefficients: list[float], x: Value) -> Value:
 
 @lowering("aten.polygamma.default", "aten.special_polygamma.default")
 def polygamma(c: Context, n: int, self: Ref) -> None:
-    """The n-th derivative of digamma."""
+    """The n-th derivative of digamma: in float64, as high powers magnify what is rounded."""
     common = result_dtype(c)
 
     def value(index: Index) -> Value:
         x = c.operand(self, index, common)
-        return digamma(x) if n == 0 else derivative(n, x)
+        if n == 0:
+            return digamma(x)
+        return cast(derivative(n, cast(x, DType.FLOAT64)), common)
 
     c.pointwise(c.result(), value)
 
