@@ -27,11 +27,14 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
+    Scatter,
     Value,
     targets,
 )
 from aotpack.ir.optable import OPS
 from aotpack.ir.reference import Array, cast
+
+_ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 class Precision(Enum):
@@ -205,6 +208,8 @@ class _Machine:
                 self._store(operation, self._reduce(operation))
             case Scan():
                 self._store(operation, self._scan(operation))
+            case Scatter():
+                self._scatter(operation)
             case Matmul():
                 self._store(operation, (self._matmul(operation),))
             case Attention():
@@ -232,6 +237,21 @@ class _Machine:
         if shape and len(np.unique(np.ravel_multi_index(where, shape))) != prod(scope.shape):
             raise IndexOutOfRange(f"{operation.target} is written twice at the same element")
         array[where] = numbers
+
+    def _scatter(self, operation: Scatter) -> None:
+        dtype = self.program.buffers[operation.target].dtype
+        array = self.memory[operation.target] = self.memory[operation.base].copy()
+        scope = self.scope(operation.axes)
+        numbers = self.rounded(self.grid(operation.value, operation.axes), dtype)
+        index = [np.broadcast_to(self.index(p, scope), scope.shape) for p in operation.index]
+        inside = np.ones(scope.shape, bool)
+        for part, size in zip(index, array.shape, strict=True):
+            inside &= (part >= 0) & (part < size)
+        where = tuple(part[inside] for part in index)
+        if operation.kind == "set":
+            array[where] = numbers[inside]
+        else:
+            _ACCUMULATE[operation.kind].at(array, where, numbers[inside])
 
     def _states(self, operation: Reduction | Scan, axes: tuple[Axis, ...]) -> list[Array]:
         return [self.grid(arg, axes) for arg in operation.args]

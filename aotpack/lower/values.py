@@ -91,16 +91,6 @@ def position(index: Number, dtype: DType = DType.INT64) -> Value:
     return constant(Int.of(index), dtype)
 
 
-def inside(index: Int, low: Number, high: Number) -> list[Value]:
-    """The conditions for ``low <= index < high`` that are not known to hold."""
-    conditions = []
-    if not known_le(low, index):
-        conditions.append(apply("ge", position(index), position(low)))
-    if not known_lt(index, high):
-        conditions.append(apply("lt", position(index), position(high)))
-    return conditions
-
-
 def index_from(value: Value, size: Int) -> Int:
     """A value as an index into a dimension: negative ones count from the end.
 

@@ -8,7 +8,7 @@ from aotpack.schedule.dead_code import remove_dead_code
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.layout import choose_strides
 from aotpack.schedule.mask import recognise_causal_masks
-from aotpack.schedule.memory import plan_memory
+from aotpack.schedule.memory import copy_bases, plan_memory
 from aotpack.schedule.merge import in_memory_order, merge_products
 from aotpack.schedule.online_softmax import merge_softmax_sums
 from aotpack.schedule.order import order
@@ -23,6 +23,7 @@ __all__ = ["schedule"]
 def schedule(lowered: Lowered) -> Scheduled:
     """Decide everything about kernels but their text."""
     program = remove_dead_code(lowered.program)
+    program = copy_bases(program)
     program = merge_products(program)
     program = realize(program)
     program = recognise_causal_masks(program)

@@ -1,16 +1,27 @@
 """Lifetimes of intermediates over the launch order, and which results overwrite a dead operand.
 
+A scatter works in its base's memory. ``copy_bases`` sees to it that it may, before anything else is
+scheduled; ``plan_memory`` then puts both into one place, the output's if the scatter makes one.
 Offsets are not chosen here: the runtime packs the lifetimes once per concrete set of sizes.
 """
 
+from collections import Counter
+from dataclasses import replace
+
 from aotpack.ir.access import Strides, accesses
 from aotpack.ir.facts import known_equal
+from aotpack.ir.integers import Axis, Int
 from aotpack.ir.nodes import (
+    Buffer,
     Guarded,
     Load,
+    Operation,
+    Origin,
     Pointwise,
     Program,
     Reduction,
+    Scatter,
+    loads,
     reads,
     targets,
     values,
@@ -28,12 +39,48 @@ from aotpack.ir.schedule import (
 from aotpack.schedule.layout import buffer_bytes
 
 
+def copy_bases(program: Program) -> Program:
+    """Copy each scatter's base that is still needed as it was; the same object if none is.
+
+    y = x; y[i] = v    ->    c = x; y = c; y[i] = v
+    """
+    uses = Counter(name for operation in program.operations for name in reads(operation))
+    kept = {*program.inputs, *program.weights, *program.outputs}
+    buffers = dict(program.buffers)
+    operations: list[Operation] = []
+    for operation in program.operations:
+        if isinstance(operation, Scatter):
+            own = any(load.buffer == operation.base for load in loads(operation))
+            if own or operation.base in kept or uses[operation.base] > 1:
+                copy = _copied(operation, buffers)
+                operations.append(copy)
+                operation = replace(operation, base=copy.target)
+        operations.append(operation)
+    if len(operations) == len(program.operations):
+        return program
+    return replace(program, operations=tuple(operations), buffers=buffers)
+
+
+def _copied(operation: Scatter, buffers: dict[str, Buffer]) -> Pointwise:
+    """The copy of a base, declared."""
+    base = buffers[operation.base]
+    name = f"{operation.target}_base"
+    while name in buffers:
+        name += "_"
+    buffers[name] = Buffer(name, base.dtype, base.shape)
+    axes = tuple(Axis(f"copied{dim}", size) for dim, size in enumerate(base.shape))
+    index = tuple(map(Int.of, axes))
+    origin = Origin(operation.origin.nodes, ("copy",), operation.origin.sources)
+    return Pointwise(name, axes, Load(base.name, index, base.dtype.compute), index, origin)
+
+
 def plan_memory(
     program: Program, kernels: tuple[Kernel, ...], strides: Strides
 ) -> tuple[Lifetime, ...]:
     """A lifetime for each stored buffer that is not an output, in order of writing."""
     last = {name: position for position, kernel in enumerate(kernels) for name in kernel.reads}
     storage: dict[str, str] = {}
+    in_outputs = _lying_in_outputs(program)
     lifetimes: list[Lifetime] = []
     for position, kernel in enumerate(kernels):
         taken: set[str] = set()
@@ -41,11 +88,28 @@ def plan_memory(
             if name in program.outputs:
                 continue
             dying = [n for n in kernel.reads if n in storage and last[n] == position]
-            home = _overwritable(name, kernel, dying, program, strides, storage, taken)
-            storage[name] = storage[home] if home else name
+            if name in in_outputs:
+                storage[name] = in_outputs[name]
+            elif kernel.scatter is not None:
+                storage[name] = storage[kernel.scatter.base]
+            else:
+                home = _overwritable(name, kernel, dying, program, strides, storage, taken)
+                storage[name] = storage[home] if home else name
             taken.add(storage[name])
             lifetimes.append(Lifetime(name, storage[name], position, last[name]))
     return tuple(lifetimes)
+
+
+def _lying_in_outputs(program: Program) -> dict[str, str]:
+    """The buffers that scatters turn into outputs, with these."""
+    found: dict[str, str] = {}
+    for operation in reversed(program.operations):
+        if isinstance(operation, Scatter):
+            if operation.target in program.outputs:
+                found[operation.base] = operation.target
+            elif operation.target in found:
+                found[operation.base] = found[operation.target]
+    return found
 
 
 def _overwritable(
