@@ -243,15 +243,17 @@ class _Machine:
         array = self.memory[operation.target] = self.memory[operation.base].copy()
         scope = self.scope(operation.axes)
         numbers = self.rounded(self.grid(operation.value, operation.axes), dtype)
-        index = [np.broadcast_to(self.index(p, scope), scope.shape) for p in operation.index]
+        place = np.zeros(scope.shape, np.int64)
         inside = np.ones(scope.shape, bool)
-        for part, size in zip(index, array.shape, strict=True):
-            inside &= (part >= 0) & (part < size)
-        where = tuple(part[inside] for part in index)
+        for part, size in zip(operation.index, array.shape, strict=True):
+            position = self.index(part, scope)
+            inside = inside & (position >= 0) & (position < size)
+            place = place * size + position
+        flat, where = array.reshape(-1), place[inside]
         if operation.kind == "set":
-            array[where] = numbers[inside]
+            flat[where] = numbers[inside]  # the last of equal positions stays
         else:
-            _ACCUMULATE[operation.kind].at(array, where, numbers[inside])
+            _ACCUMULATE[operation.kind].at(flat, where, numbers[inside])
 
     def _states(self, operation: Reduction | Scan, axes: tuple[Axis, ...]) -> list[Array]:
         return [self.grid(arg, axes) for arg in operation.args]

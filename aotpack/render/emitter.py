@@ -262,7 +262,7 @@ class Emitter:
         axes: frozenset[Axis],
         conditions: Sequence[str] = (),
     ) -> str:
-        """The statement that writes an element for each point of ``axes``, if the conditions hold."""
+        """The statement that writes an element for each point of ``axes`` where conditions hold."""
         address = self.dialect.address(self.arguments.pointer(buffer), self.index(offset))
         address = self._broadcast(address, self.index_needs(offset), axes)
         conditions = [*self.masks(axes), *conditions]

@@ -1,8 +1,8 @@
 """Choose the order of dimensions in memory of each intermediate, by how its readers walk over it.
 
-Inputs, weights and outputs are contiguous by contract, and what scatters overwrite with them. A buffer that its readers see transposed
-(attention output read as [b, s, h*d]) is written that way, so no transpose is ever run
-(S: simplification 4).
+Inputs, weights and outputs are contiguous by contract, and with them what scatters overwrite. A
+buffer that its readers see transposed (attention output read as [b, s, h*d]) is written that way,
+so no transpose is ever run (S: simplification 4).
 """
 
 from itertools import permutations

@@ -42,7 +42,7 @@ IDENTITIES = {"sum": 0, "any": False, "all": True}
 
 
 def realize(program: Program) -> Program:
-    """Inline what is cheaper to recompute than to store. A scatter's base is memory, not a value."""
+    """Inline what is cheaper to recompute than to store. A scatter's base is stored: it is memory."""
     users = _users(program)
     stored = {o.base for o in program.operations if isinstance(o, Scatter)} | {*program.outputs}
     inlined: dict[str, Pointwise] = {}
@@ -87,7 +87,7 @@ def _inline_reads(operation: Operation, inlined: dict[str, Pointwise]) -> Operat
 def _is_inlinable(
     operation: Pointwise, program: Program, users: dict[str, list[Operation]], stored: set[str]
 ) -> bool:
-    """Stored: outputs, bases, partial writes, and what templates or several readers would recompute."""
+    """Not results, bases, partial writes, and what templates or several readers would recompute."""
     if operation.target in stored or operation.index != own_index(operation.axes):
         return False
     if is_view(operation.value):
