@@ -280,6 +280,13 @@ def targets(operation: Operation) -> tuple[str, ...]:
     return (operation.target,)
 
 
+def written(operation: Operation) -> tuple[Int, ...]:
+    """The index at which an operation writes its targets, in its axes."""
+    if isinstance(operation, (Pointwise, Scatter)):
+        return operation.index
+    return tuple(map(Int.of, operation.axes))
+
+
 def all_axes(operation: Operation) -> tuple[Axis, ...]:
     """Every axis of an operation: those of its result, then the inner ones."""
     match operation:

@@ -28,6 +28,7 @@ from aotpack.ir.nodes import (
     targets,
     values,
     walk,
+    written,
 )
 from aotpack.ir.printer import program_text
 from aotpack.ir.value_types import result_types, type_complaint
@@ -308,14 +309,9 @@ def _accesses(
             stack += (value.condition, value.otherwise)
         else:
             stack += children(value)
-    if isinstance(operation, Scatter):
-        if not unguarded:
-            yield operation.target, operation.index
-        return
-    plain = isinstance(operation, Pointwise)
-    written = operation.index if plain else tuple(map(Int.of, operation.axes))
-    for name in targets(operation):
-        yield name, written
+    if not (unguarded and isinstance(operation, Scatter)):
+        for name in targets(operation):
+            yield name, written(operation)
 
 
 def _all_values(program: Program) -> Iterator[tuple[int, Value]]:

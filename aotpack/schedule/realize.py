@@ -42,7 +42,7 @@ IDENTITIES = {"sum": 0, "any": False, "all": True}
 
 
 def realize(program: Program) -> Program:
-    """Inline what is cheaper to recompute than to store. A scatter's base is stored: it is memory."""
+    """Inline what is cheaper to recompute than to store. What a scatter overwrites is stored."""
     users = _users(program)
     stored = {o.base for o in program.operations if isinstance(o, Scatter)} | {*program.outputs}
     inlined: dict[str, Pointwise] = {}

@@ -1,7 +1,5 @@
 """Scatters: positions that are written; of several writers one stays, or all are combined."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aotpack.errors import UnsupportedError
-from tests.lower.oracle import Case, case, floats, ids, ints
+from tests.lower.oracle import Case, case, check, floats, ids, ints
 
 ONCE = torch.tensor([3, 0, 2])
 OFTEN = torch.tensor([1, 3, 1, 0, 3])
@@ -123,3 +121,35 @@ def test_yields_what_eager_yields(case: Case) -> None:
 def test_refuses(refused: Case, reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         refused.check()
+
+
+@st.composite
+def placements(draw: st.DrawFn) -> tuple[torch.Tensor, int, torch.Tensor, torch.Tensor]:
+    """(target, dimension, places along it, rows for them): any size may be 0, places repeat."""
+    shape = draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))
+    dim = draw(st.integers(0, len(shape) - 1))
+    size = shape[dim]
+    places = draw(st.lists(st.integers(-size, size - 1), max_size=6)) if size else []
+    random = torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    target = torch.randint(-50, 50, shape, generator=random)
+    shape[dim] = len(places)
+    rows = torch.randint(-50, 50, shape, generator=random)
+    return target, dim, torch.tensor(places, dtype=torch.int64), rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(placements(), st.sampled_from([torch.int64, torch.uint8, torch.float32, torch.bfloat16]))
+def test_any_places(
+    drawn: tuple[torch.Tensor, int, torch.Tensor, torch.Tensor], dtype: torch.dtype
+) -> None:
+    target, dim, places, rows = drawn
+    target, rows = target.to(dtype), rows.to(dtype)
+    before = [None] * dim
+    check("aten.index_put.default", target, [*before, places], rows, True)
+    positive = places % max(1, target.shape[dim])
+    check("aten.index_add.default", target, dim, positive, rows)
+    once, first = np.unique(positive.numpy(), return_index=True)
+    kept = rows.index_select(dim, torch.from_numpy(first))
+    check("aten.index_copy.default", target, dim, torch.from_numpy(once), kept)
+    at = positive.reshape([-1 if k == dim else 1 for k in range(target.dim())]).expand_as(rows)
+    check("aten.scatter_reduce.two", target, dim, at, rows, "amax")
