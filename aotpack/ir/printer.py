@@ -176,8 +176,8 @@ def _body(operation: Operation, text: Callable[[Value], str]) -> list[str]:
 
 def _scatter(operation: Scatter, text: Callable[[Value], str]) -> list[str]:
     place, value = element(operation.target, operation.index), text(operation.value)
-    combined = value if operation.kind == "set" else f"{operation.kind}({place}, {value})"
-    return [f"{place} = {combined}  # in {operation.base}"]
+    sign = "=" if operation.kind == "set" else f"{operation.kind}="
+    return [f"{place} {sign} {value}  # in {operation.base}"]
 
 
 def _factor(value: Value, text: Callable[[Value], str]) -> str:

@@ -40,8 +40,8 @@ def scatter_line(shop: Workshop, member: Member, operation: Scatter) -> str:
     offset, axes = shop.offset_of(buffer.name, index), frozenset(shop.kernel.axes)
     if operation.kind == "set":
         return emitter.store(buffer.name, offset, value, axes, conditions)
-    everywhere = f"tl.full({emitter.frame.shape(axes)}, True, tl.int1)"
-    mask = " & ".join([everywhere, *emitter.masks(axes), *conditions])
+    masks = emitter.masks(axes) or [f"tl.full({emitter.frame.shape(axes)}, True, tl.int1)"]
+    mask = " & ".join([*masks, *conditions])
     pointer = emitter.arguments.pointer(buffer.name)
     _define(shop, operation.kind, buffer.dtype)
     return f"scatter_{operation.kind}({pointer}, {emitter.index(offset)}, {value}, {mask})"
