@@ -45,6 +45,10 @@ class Context:
         """The tensor the node yields; its dtype and shape are those the graph states."""
         return Ref(self.node.name, output)
 
+    def is_used(self, output: int) -> bool:
+        """True when the model does something with a result of the node."""
+        return self.builder.is_used(self.result(output))
+
     def temporary(self, role: str, dtype: DType, shape: Shape) -> Ref:
         """A new tensor between the operations of this node, named after the node and ``role``."""
         return self.builder.temporary(f"{self.node.name}_{role}", dtype, shape)

@@ -5,6 +5,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     activation,
     arithmetic,
     attention,
+    bags,
     choose,
     convert,
     convolution,
@@ -14,6 +15,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     join,
     matmul,
     norm,
+    patches,
     pointwise,
     pooling,
     predicate,
@@ -23,6 +25,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     scatter,
     softmax,
     spread,
+    strided,
     view,
 )
 from aotpack.lower.builder import Builder

@@ -81,8 +81,7 @@ def reduce_in(
         _mean_in(c, self, points, value, include_self)
         return
     if not include_self:
-        touched = _count(c, points, 0)
-        base = _cleared(c, self, touched, kind)
+        base = _cleared(c, self, count_hits(c, points, c.shape(self)), kind)
     take_in(c, c.result(), base, kind, points, value)
 
 
@@ -90,7 +89,7 @@ def _mean_in(
     c: Context, self: Ref, points: Points, value: Callable[[Index], Value], include_self: bool
 ) -> None:
     """The sum divided by the count, which is at least 1; of integers, rounded down."""
-    count = _count(c, points, int(include_self))
+    count = count_hits(c, points, c.shape(self), int(include_self))
     base = self if include_self else _cleared(c, self, count, "sum")
     dtype = c.dtype(self)
     wide = dtype.compute
@@ -112,9 +111,8 @@ def _widened(c: Context, base: Ref, dtype: DType) -> Ref:
     return wide
 
 
-def _count(c: Context, points: Points, start: int) -> Ref:
-    """How many points hit each element of the result, and ``start``."""
-    shape = c.shape(c.result())
+def count_hits(c: Context, points: Points, shape: Shape, start: int = 0) -> Ref:
+    """How many points hit each element of a shape, and ``start``."""
     none = c.temporary("none", DType.INT32, shape)
     c.pointwise(none, lambda index: constant(start, DType.INT32))
     count = c.temporary("count", DType.INT32, shape)
