@@ -156,7 +156,7 @@ def in_lines(kernel: Kernel, width: Int) -> Kernel:
 class Lifetime:
     """An intermediate lives from launch ``first`` to ``last`` in the memory of ``storage``.
 
-    That is a buffer of its own or of another intermediate, or the output it is turned into.
+    That is itself, another intermediate, or the output or updated tensor it is turned into.
     """
 
     buffer: str
@@ -171,6 +171,11 @@ class Schedule:
     kernels: tuple[Kernel, ...]
     strides: dict[str, tuple[Int, ...]]  # of every buffer, in elements
     lifetimes: tuple[Lifetime, ...]
+
+    def is_own(self, life: Lifetime) -> bool:
+        """False for an intermediate in the memory of an output or of a tensor that is updated."""
+        updated = (update.name for update in self.program.updates)
+        return life.storage not in (*self.program.outputs, *updated)
 
     def __str__(self) -> str:
         from aotpack.ir.printer import schedule_text

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Int
-from aotpack.ir.nodes import Buffer, Load, Operation, Origin, Pointwise, Program, targets
+from aotpack.ir.nodes import Buffer, Load, Operation, Origin, Pointwise, Program, Update, targets
 from aotpack.stages import Arg, Graph, GraphNode, Ref
 
 
@@ -59,23 +59,29 @@ class Builder:
         self._operations.append(operation)
 
     def finish(self) -> Program:
-        """The program; each output is a buffer of its own, written by an operation."""
+        """The program; each output and each new value is a buffer of its own, that is written."""
         signature = self._graph.signature
         inputs = tuple(spec.name for spec in signature.inputs)
         weights = tuple(weight.name for weight in self._graph.weights)
         taken = {*inputs, *weights}
-        outputs: list[str] = []
-        for ref in self._graph.outputs:
-            name = self._names[ref]
-            if name in taken:
-                name = self._copy(ref)
-            taken.add(name)
-            outputs.append(name)
+        values = {name: self._own(value, taken) for name, value in self._graph.updates}
+        outputs = tuple(self._own(ref, taken) for ref in self._graph.outputs)
+        updates = tuple(Update(name, value) for name, value in values.items())
         operations = tuple(self._operations)
         written = {name for operation in operations for name in targets(operation)}
         known = {*inputs, *weights, *written}  # without results that nothing uses or writes
         buffers = {name: buffer for name, buffer in self._buffers.items() if name in known}
-        return Program(signature.sizes, buffers, inputs, weights, operations, tuple(outputs))
+        return Program(
+            signature.sizes, buffers, inputs, weights, operations, outputs, updates=updates
+        )
+
+    def _own(self, ref: Ref, taken: set[str]) -> str:
+        """A buffer for this result alone."""
+        name = self._names[ref]
+        if name in taken:
+            name = self._copy(ref)
+        taken.add(name)
+        return name
 
     def _copy(self, ref: Ref) -> str:
         """An input, a weight or an earlier output returned as it is becomes a copy."""

@@ -48,7 +48,7 @@ def _storages(schedule: Schedule) -> list[tuple[str, Int, int, int]]:
     """(name, bytes, first launch, last launch) for each storage; in-place results extend it."""
     spans: dict[str, tuple[int, int]] = {}
     for lifetime in schedule.lifetimes:
-        if lifetime.storage in schedule.program.outputs:
+        if not schedule.is_own(lifetime):
             continue
         first, last = spans.get(lifetime.storage, (lifetime.first, lifetime.last))
         spans[lifetime.storage] = (min(first, lifetime.first), max(last, lifetime.last))
@@ -71,7 +71,8 @@ def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
     given = zip(program.outputs, signature.outputs, strict=True)
     outputs = {name: output.name for name, output in given}
     names |= {life.buffer: outputs.get(life.storage, life.storage) for life in schedule.lifetimes}
-    return names | outputs
+    names |= outputs
+    return names | {update.value: names[update.name] for update in program.updates}
 
 
 def _launch(

@@ -4,17 +4,19 @@ The passes run in the order of ``schedule``; each is a file of its own name.
 """
 
 from aotpack.ir.schedule import Schedule
+from aotpack.schedule.bases import copy_bases
 from aotpack.schedule.dead_code import remove_dead_code
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.layout import choose_strides
 from aotpack.schedule.mask import recognise_causal_masks
-from aotpack.schedule.memory import copy_bases, plan_memory
+from aotpack.schedule.memory import plan_memory
 from aotpack.schedule.merge import in_memory_order, merge_products
 from aotpack.schedule.online_softmax import merge_softmax_sums
 from aotpack.schedule.order import order
 from aotpack.schedule.realize import realize
 from aotpack.schedule.split_reduction import split_reductions
 from aotpack.schedule.tile import choose_tiles
+from aotpack.schedule.update import place_updates
 from aotpack.stages import Lowered, Scheduled
 
 __all__ = ["schedule"]
@@ -33,6 +35,7 @@ def schedule(lowered: Lowered) -> Scheduled:
     kernels = order(fuse(program), program)
     strides = choose_strides(program, kernels)
     kernels = choose_tiles(program, kernels, strides)
+    program, kernels, strides = place_updates(program, kernels, strides)
     lifetimes = plan_memory(program, kernels, strides)
     result = Schedule(program, kernels, strides, lifetimes)
     weights = in_memory_order(lowered.weights, program.packed)

@@ -44,7 +44,7 @@ IDENTITIES = {"sum": 0, "any": False, "all": True}
 def realize(program: Program) -> Program:
     """Inline what is cheaper to recompute than to store. What a scatter overwrites is stored."""
     users = _users(program)
-    stored = {o.base for o in program.operations if isinstance(o, Scatter)} | {*program.outputs}
+    stored = {o.base for o in program.operations if isinstance(o, Scatter)} | {*program.results}
     inlined: dict[str, Pointwise] = {}
     operations: list[Operation] = []
     for operation in program.operations:

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import starmap
 
 import pytest
 
 from aotpack.ir.integers import Indirect, Int
-from aotpack.ir.nodes import Buffer, Program
+from aotpack.ir.nodes import Buffer, Program, Update
 from aotpack.ir.schedule import PointwiseTile, Schedule
 from aotpack.ir.verify_schedule import InvalidSchedule, verify_schedule
-from aotpack.schedule.memory import copy_bases
+from aotpack.schedule.bases import copy_bases
 
 from .programs import I64, Writer, apply, assert_same, load, names, replayed, schedule_of
 
@@ -98,7 +99,32 @@ def read_by_its_value(w: Writer) -> Program:
     )
 
 
+def updating(program: Program, **updates: str) -> Program:
+    return replace(program, updates=tuple(starmap(Update, updates.items())))
+
+
+def state(w: Writer) -> Program:
+    """A cache takes rows in, twice, and is read."""
+    t = into(w, "t", into(w, "s", w.weight("x", ROWS, COLUMNS)), 3.0)
+    return updating(w.program(squared(w, t)), x="t")
+
+
+def state_read_before(w: Writer) -> Program:
+    """What the cache was is needed, too."""
+    x = w.weight("x", ROWS, COLUMNS)
+    into(w, "t", x)
+    return updating(w.program(squared(w, x)), x="t")
+
+
+def state_made_anew(w: Writer) -> Program:
+    """The new value is not made from the old one alone."""
+    x = w.weight("x", ROWS, COLUMNS)
+    into(w, "t", doubled(w, "y", x))
+    return updating(w.program(into(w, "o", x)), x="t")
+
+
 MAKERS = [dying, returned, given, weight, output, read_later, twice_a_base, read_by_its_value]
+MAKERS += [state, state_read_before, state_made_anew]
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda f: f.__name__)
@@ -143,6 +169,29 @@ def test_a_copy_is_made_with_the_base(make: Callable[[Writer], Program], copies:
     copied = [operation.origin.ops for operation in copy_bases(program).operations]
     assert copied.count(("copy",)) == copies
     assert "copy" not in names(schedule_of(program))
+
+
+def test_works_in_the_tensor_that_it_updates() -> None:
+    schedule = schedule_of(state(Writer()))
+    assert names(schedule) == ["scatter", "scatter", "linear"]
+    assert storages(schedule) == {"s": "x"}
+
+
+@pytest.mark.parametrize(
+    ("make", "kernels"),
+    [
+        (state_read_before, ["copy", "scatter", "linear", "copy"]),
+        (state_made_anew, ["mul_copy", "scatter", "scatter", "copy"]),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_copies_back_what_is_made_elsewhere(
+    make: Callable[[Writer], Program], kernels: list[str]
+) -> None:
+    schedule = schedule_of(make(Writer()))
+    assert sorted(names(schedule)) == sorted(kernels)
+    (update,) = schedule.program.updates
+    assert update.value == "t_new"
 
 
 def test_without_a_base_to_copy_the_program_is_the_same_object() -> None:
