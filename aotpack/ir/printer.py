@@ -24,6 +24,7 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
+    Scatter,
     Value,
     children,
     targets,
@@ -163,12 +164,20 @@ def _body(operation: Operation, text: Callable[[Value], str]) -> list[str]:
             return [
                 f"{_results(operation)} = scan_{operation.kind}({args}, along {operation.along})"
             ]
+        case Scatter():
+            return _scatter(operation, text)
         case Matmul():
             factors = f"{_factor(operation.lhs, text)} * {_factor(operation.rhs, text)}"
             product = f"sum({factors} for {_ranges((operation.k,))})"
             return [f"{_results(operation)} = {product}  # factors in {operation.operand}"]
         case Attention():
             return _attention(operation, text)
+
+
+def _scatter(operation: Scatter, text: Callable[[Value], str]) -> list[str]:
+    place, value = element(operation.target, operation.index), text(operation.value)
+    sign = "=" if operation.kind == "set" else f"{operation.kind}="
+    return [f"{place} {sign} {value}  # in {operation.base}"]
 
 
 def _factor(value: Value, text: Callable[[Value], str]) -> str:
