@@ -164,24 +164,6 @@ def select_scatter(c: Context, self: Ref, src: Ref, dim: int, index: Scalar) -> 
     c.pointwise(c.result(), value)
 
 
-@lowering("aten.diagonal_scatter.default")
-def diagonal_scatter(
-    c: Context, self: Ref, src: Ref, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> None:
-    """The diagonal is the last dimension of ``src``."""
-    first, second = c.dim(self, dim1), c.dim(self, dim2)
-    length = c.shape(src)[-1]
-
-    def value(index: Index) -> Value:
-        along = index[first] - max(-offset, 0)
-        same = apply("eq", position(index[second] - index[first]), offset)
-        rest = tuple(i for k, i in enumerate(index) if k not in (first, second))
-        part = c.load(src, (*rest, along))
-        return guarded([same, *inside(along, 0, length)], part, c.load(self, index))
-
-    c.pointwise(c.result(), value)
-
-
 @lowering("aten.diff.default")
 def diff(
     c: Context,
