@@ -7,6 +7,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     attention,
     bags,
     bessel,
+    chebyshev,
     choose,
     convert,
     convolution,
