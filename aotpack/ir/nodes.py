@@ -4,6 +4,7 @@
     operation = Pointwise(target, axes, value, index)        # target[index] = value, for all axes
               | Reduction(targets, axes, inner, kind, args)  # targets[axes] = kind over inner
               | Scan(targets, axes, along, kind, args)       # targets[axes] = kind up to along
+              | Sort(targets, axes, along, value, descending)  # (values, positions) along one axis
               | Matmul(target, batch, m, n, k, lhs, rhs)     # target[batch, m, n] = sum of products
               | Attention(target, ..., query, key, value...) # target[b, h, i, e], softmax over j
     value     = Const | IndexValue(Int) | Load(buffer, Int*) | Apply(op, value*)
@@ -111,7 +112,8 @@ class Origin:
 class Pointwise:
     """``target[index] = value`` for every point of ``axes``; each writes an element of its own.
 
-    ``index`` is usually the axes themselves. Elements no point writes are undefined.
+    ``index`` is usually the axes themselves; it may be read from memory where that keeps the points
+    apart. Elements no point writes are undefined.
     """
 
     target: str
@@ -142,6 +144,21 @@ class Scan:
     along: Axis
     kind: str
     args: tuple[Value, ...]
+    origin: Origin = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """``targets`` = the values in order along ``along``, one of axes, and their int64 positions.
+
+    NaN is the largest, -0.0 and 0.0 are equal, and equal values keep their order (S:B21).
+    """
+
+    targets: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    along: Axis
+    value: Value
+    descending: bool
     origin: Origin = Origin()
 
 
@@ -200,7 +217,7 @@ class Attention:
         return (self.batch, self.head, self.i, self.e)
 
 
-Operation = Union[Pointwise, Reduction, Scan, Matmul, Attention]
+Operation = Union[Pointwise, Reduction, Scan, Sort, Matmul, Attention]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +263,7 @@ class Program:
 
 def targets(operation: Operation) -> tuple[str, ...]:
     """The buffers an operation writes."""
-    if isinstance(operation, (Reduction, Scan)):
+    if isinstance(operation, (Reduction, Scan, Sort)):
         return operation.targets
     return (operation.target,)
 
@@ -268,6 +285,8 @@ def values(operation: Operation) -> tuple[Value, ...]:
     """The expressions an operation computes with."""
     match operation:
         case Pointwise():
+            return (operation.value, *_indirect_values(operation.index))
+        case Sort():
             return (operation.value,)
         case Reduction() | Scan():
             return operation.args

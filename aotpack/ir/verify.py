@@ -22,6 +22,7 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
+    Sort,
     Value,
     all_axes,
     children,
@@ -133,10 +134,11 @@ def check_axes_used(program: Program) -> None:
 
 
 def check_scan_axis(program: Program) -> None:
-    """A scan runs along one of its axes."""
+    """A scan or sort runs along one of its axes."""
     for position, operation in enumerate(program.operations):
-        if isinstance(operation, Scan) and operation.along not in operation.axes:
-            raise InvalidProgram(program, position, f"{operation.along} is no axis of the scan")
+        if isinstance(operation, (Scan, Sort)) and operation.along not in operation.axes:
+            kind = type(operation).__name__.lower()
+            raise InvalidProgram(program, position, f"{operation.along} is no axis of the {kind}")
 
 
 def check_index_rank(program: Program) -> None:
@@ -368,5 +370,7 @@ def _result_types(operation: Operation) -> tuple[DType, ...]:
             return (operation.value.dtype,)
         case Reduction() | Scan():
             return MONOIDS[operation.kind].result_dtypes(operation.args[0].dtype)
+        case Sort():
+            return (operation.value.dtype, DType.INT64)
         case Matmul() | Attention():
             return (operation.operand.accumulator,)

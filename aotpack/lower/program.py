@@ -20,6 +20,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     reduction,
     scan,
     softmax,
+    sort,
     spread,
     view,
 )
