@@ -16,36 +16,35 @@ def comes_first(a: Value, b: Value, *, descending: bool = False) -> Value:
     """A bool value: whether ``a`` stands before ``b``; false both ways where they are equal."""
     if descending:
         a, b = b, a
-    less = _bool("lt", a, b)
+    less = truth("lt", a, b)
     if not a.dtype.is_float:
         return less
-    only_b = _bool("logical_and", _bool("isnan", b), _bool("eq", a, a))
-    return _bool("logical_or", less, only_b)
+    only_b = truth("logical_and", truth("isnan", b), truth("eq", a, a))
+    return truth("logical_or", less, only_b)
 
 
-def count_first(
-    element: Callable[[Value], Value],
-    length: Value,
-    longest: int,
-    is_counted: Callable[[Value], Value],
-) -> Value:
-    """An int64 value: how many of ``length`` elements are counted; those come before the others.
+def search(low: Value, high: Value, longest: int, is_counted: Callable[[Value], Value]) -> Value:
+    """The int64 place in [low, high] where a halving search ends; ``high - low <= longest``.
 
-    A binary search with a load for each bit of ``longest``, the largest possible length. What
-    ``element`` gives for places from ``length`` on, all below twice ``longest``, is not used.
+    It goes on after each place that is counted, before any other: where counted places come first,
+    it ends behind the last of them. ``is_counted`` may be asked about ``high``, without effect.
     """
-    found: Value = Const(0, DType.INT64)
-    for bit in reversed(range(longest.bit_length())):
-        more = _int64("add", found, whole(1 << bit))
-        better = is_counted(element(_int64("sub", more, whole(1))))
-        better = _bool("logical_and", _bool("le", more, length), better)
-        found = _int64("where", better, more, found)
-    return found
+    for _ in range(longest.bit_length()):
+        middle = int64("shift_right", int64("add", low, high), whole(1))
+        is_open = truth("lt", low, high)
+        counted = is_counted(middle)
+        after, before = truth("logical_and", is_open, counted), truth("logical_not", counted)
+        before = truth("logical_and", is_open, before)
+        low, high = (
+            int64("where", after, int64("add", middle, whole(1)), low),
+            int64("where", before, middle, high),
+        )
+    return low
 
 
-def bounded(place: Value, offset: Int, size: Int) -> Int:
-    """``offset + place`` for a place that is not negative; the last of ``size`` when beyond."""
-    return as_index(_int64("minimum", _int64("add", place, whole(offset)), whole(size - 1)), size)
+def place_in(place: Value, size: Int) -> Int:
+    """A place that is not negative as an index of ``size`` elements; the last when beyond."""
+    return as_index(int64("minimum", place, whole(size - 1)), size)
 
 
 def whole(number: Number) -> Value:
@@ -56,11 +55,13 @@ def whole(number: Number) -> Value:
     return IndexValue(index, DType.INT64)
 
 
-def _int64(op: str, *args: Value) -> Value:
+def int64(op: str, *args: Value) -> Value:
+    """An operator that gives an int64."""
     return fold(Apply(op, args, DType.INT64))
 
 
-def _bool(op: str, *args: Value) -> Value:
+def truth(op: str, *args: Value) -> Value:
+    """An operator that gives a bool."""
     return fold(Apply(op, args, DType.BOOL))
 
 

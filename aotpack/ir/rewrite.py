@@ -40,7 +40,9 @@ class Rewriter:
 
     def __call__(self, value: Value) -> Value:
         if value not in self._done:
-            for part in walk((value,)):  # bottom-up: values may be nested deeper than Python's stack
+            for part in walk(
+                (value,)
+            ):  # bottom-up: values may be nested deeper than Python's stack
                 if part not in self._done:
                     self._done[part] = self._rewrite(part)
         return self._done[value]

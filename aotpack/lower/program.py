@@ -19,6 +19,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     rearrange,
     reduction,
     scan,
+    search,
     softmax,
     sort,
     spread,

@@ -1,23 +1,26 @@
 """Sorts become counting and merging: loop operations that fuse and render like any other (S:B21).
 
-    for i: v[i], p[i] = sort(x[i])    ->    for i: rank = count of j in i's run with x[j] before x[i]
-                                                   v[run + rank] = x[i];  p[run + rank] = i
-                                            and, until one run is left, for runs two by two:
-                                            for i: rank = count in the other run of what is before i
-                                                   v'[pair + own + rank] = v[i];  p' likewise
+    for i: v[i], p[i] = sort(x[i])
 
-An element's rank decides its place, so equal ones, ordered by position, keep their order. A row up
-to ``LONGEST_COUNTED`` costs its length in comparisons for each element, in one kernel; a longer one
-``RUN``, and a launch and a binary search for each doubling up to its largest admitted size.
+    ->  for i: rank = how many of i's run come before x[i]
+               v0[run + rank] = x[i];  p0[run + rank] = i
+        and until one run is left, for each pair of runs:
+        for k: place = where the k-th of both lies
+               v1[pair + k] = v0[place];  p1[pair + k] = p0[place]
+
+Equal elements keep their order: they are counted and merged as they stand. A row of at most
+``LONGEST_COUNTED`` is one run: a kernel, and as many comparisons for each element. A longer one
+costs ``RUN`` comparisons, and a kernel with a binary search for each doubling up to the largest
+size the model admits. Where only the first few elements are read (topk), no run is longer.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.facts import bounds, known_le
+from aotpack.ir.facts import bounds
 from aotpack.ir.fold import fold
-from aotpack.ir.integers import Axis, Int, maximum, minimum
+from aotpack.ir.integers import Axis, Int, ceil_div, maximum, minimum
 from aotpack.ir.nodes import (
     Apply,
     Buffer,
@@ -30,13 +33,14 @@ from aotpack.ir.nodes import (
     Reduction,
     Sort,
     Value,
+    loads,
 )
-from aotpack.ir.ordering import bounded, comes_first, count_first, whole
+from aotpack.ir.ordering import comes_first, int64, place_in, search, truth, whole
 from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.schedule.realize import is_view
 
 LONGEST_COUNTED = 512  # elements of a row
-RUN = 256  # elements of the first runs of a longer row: a power of two
+RUN = 256  # elements of the first runs of a longer row
 
 
 def expand_sorts(program: Program) -> Program:
@@ -46,146 +50,223 @@ def expand_sorts(program: Program) -> Program:
     buffers = dict(program.buffers)
     operations: list[Operation] = []
     for operation in program.operations:
-        expanded = _Sorting(operation, buffers).expand() if isinstance(operation, Sort) else None
-        operations += [operation] if expanded is None else expanded
+        if isinstance(operation, Sort):
+            operations += _Sorting(operation, _kept(operation, program), buffers).expand()
+        else:
+            operations.append(operation)
     return replace(program, operations=tuple(operations), buffers=buffers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """What is sorted, or sorted in runs: the element and its position at an index."""
+def _kept(sort: Sort, program: Program) -> Int:
+    """How many elements of a sorted row are read; more where that is not known."""
+    size, dim = sort.along.extent, sort.axes.index(sort.along)
+    if set(sort.targets) & set(program.outputs):
+        return size
+    read = [
+        load.index[dim]
+        for operation in program.operations
+        for load in loads(operation)
+        if load.buffer in sort.targets
+    ]
+    most = max((bounds(index)[1] + 1 for index in read), default=1)
+    return Int.of(int(most)) if most < bounds(size)[0] else size
 
-    value: Callable[[Int], Value]
-    position: Callable[[Int], Value]
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """A row in sorted runs: so many elements of the row in each, the first ``width`` of them kept.
+
+    ``names`` are the buffers of elements and positions.
+    """
+
+    names: tuple[str, str]
+    span: int
+    width: Int
 
 
 class _Sorting:
     """One sort being expanded into ``operations``; new buffers are declared in ``buffers``."""
 
-    def __init__(self, sort: Sort, buffers: dict[str, Buffer]) -> None:
-        self.sort, self.buffers = sort, buffers
+    def __init__(self, sort: Sort, kept: Int, buffers: dict[str, Buffer]) -> None:
+        self.sort, self.kept, self.buffers = sort, kept, buffers
         self.operations: list[Operation] = []
-        self.i = Int.of(sort.along)
         self.size = sort.along.extent
 
     def expand(self) -> list[Operation]:
         """The operations, in order."""
         longest = int(min(bounds(self.size)[1], 2**31))
-        rows = _Rows(self._source(), whole)
-        run = 0 if longest <= LONGEST_COUNTED else RUN
-        rows = self._move(rows, self._counted(rows, run), last=not run)
-        while run and run < longest:
-            rows = self._move(rows, self._merged(rows, run), last=2 * run >= longest)
-            run *= 2
+        element = self._source()
+        if longest <= LONGEST_COUNTED:
+            self._count(element, self.sort.targets, Int.of(0), self.size)
+            return self.operations
+        runs = _Runs(self._declare(ceil_div(self.size, RUN) * RUN), RUN, Int.of(RUN))
+        run = self._axis("run", ceil_div(self.size, RUN))
+        self._count(element, runs.names, Int.of(run) * RUN, Int.of(RUN), run)
+        while runs.span < longest:
+            runs = self._merge(runs, is_last=2 * runs.span >= longest)
         return self.operations
 
     def _source(self) -> Callable[[Int], Value]:
         """The elements: read where they are, or stored first if computing them takes more."""
         value, along = self.sort.value, self.sort.along
         if not is_view(value):
-            name = self._declare("key", self.buffers[self.sort.targets[0]].dtype)
-            index = tuple(map(Int.of, self.sort.axes))
-            self._append(name, value, index)
-            value = self._load(name, index)
+            name, _ = self._declare(self.size)
+            self._append(name, self.sort.axes, value, self._index(Int.of(along)))
+            value = self._load(name, Int.of(along))
         return lambda at: Rewriter({along: at})(value)
 
-    def _counted(self, rows: _Rows, run: int) -> Int:
-        """Where each element goes: into its own run (0: the row), after all that come first."""
-        length = minimum(self.size, run) if run else self.size
-        j = Axis(self._free("j"), length)
-        start = self.i // run * run if run else Int.of(0)
-        other = start + Int.of(j)
-        mine, theirs = rows.value(self.i), rows.value(other)
-        before = _apply("lt", whole(other), whole(self.i))
-        wins = self._before(theirs, mine, before)
-        if run and not known_le(other, self.size - 1):
-            inside = _apply("lt", whole(other), whole(self.size))
-            wins = fold(Guarded(inside, wins, Const(False, DType.BOOL), DType.BOOL))
-        name = self._declare("rank", DType.INT64)
-        count = fold(Apply("cast", (wins,), DType.INT64))
-        self.operations.append(
-            Reduction((name,), self.sort.axes, (j,), "sum", (count,), self.sort.origin)
-        )
-        return start + as_index(self._load(name, tuple(map(Int.of, self.sort.axes))), length)
+    def _count(
+        self,
+        element: Callable[[Int], Value],
+        names: tuple[str, ...],
+        start: Int,
+        width: Int,
+        *runs: Axis,
+    ) -> None:
+        """Put each element of a run behind all that come before it; past the row's end, nothing."""
+        i, j = self._axis("i", width), self._axis("j", width)
+        here, there = start + Int.of(i), start + Int.of(j)
+        axes = self._axes(*runs, i)
+        wins = self._before(element(there), element(here), truth("lt", whole(j), whole(i)))
+        wins = self._inside(there, self._inside(here, wins))
+        rank = self._temporary("rank", axes)
+        counted = fold(Apply("cast", (wins,), DType.INT64))
+        self.operations.append(Reduction((rank,), axes, (j,), "sum", (counted,), self.sort.origin))
+        found = Load(rank, tuple(map(Int.of, axes)), DType.INT64)
+        beyond = truth("ge", whole(here), whole(self.size))
+        to = start + as_index(int64("where", beyond, whole(i), found), width)
+        for name, value in zip(names, (element(here), whole(here)), strict=True):
+            self._append(name, axes, self._inside(here, value), self._index(to))
 
-    def _merged(self, rows: _Rows, run: int) -> Int:
-        """Where each element goes: into a run of twice the length, after all that come first."""
-        size, i = self.size, self.i
-        pair = i // (2 * run) * (2 * run)
-        is_second = _apply("ge", whole(i % (2 * run)), whole(run))
-        first = minimum(size - pair, run)
-        second = maximum(minimum(size - pair - run, run), 0)
-        other = _choose(is_second, whole(pair), whole(pair + run))
-        length = _choose(is_second, whole(first), whole(second))
-        mine = rows.value(i)
-
-        def element(place: Value) -> Value:
-            moved = fold(Apply("add", (other, place), DType.INT64))
-            return rows.value(bounded(moved, Int.of(0), size))
-
-        rank = count_first(element, length, run, lambda e: self._before(e, mine, is_second))
-        own = _choose(is_second, whole(i - run), whole(i))
-        place = fold(Apply("add", (own, rank), DType.INT64))
-        name = self._declare("place", DType.INT64)
-        index = tuple(map(Int.of, self.sort.axes))
-        self._append(name, place, index)
-        return as_index(self._load(name, index), size)
+    def _inside(self, place: Int, value: Value) -> Value:
+        """The value where the place is in the row, else zero."""
+        zero = Const(False, DType.BOOL) if value.dtype is DType.BOOL else Const(0, value.dtype)
+        zero = Const(0.0, value.dtype) if value.dtype.is_float else zero
+        return fold(Guarded(truth("lt", whole(place), whole(self.size)), value, zero, value.dtype))
 
     def _before(self, theirs: Value, mine: Value, stands_before: Value) -> Value:
         """True where another element comes before mine; equal ones as they stand."""
         descending = self.sort.descending
         first = comes_first(theirs, mine, descending=descending)
-        not_after = _apply("logical_not", comes_first(mine, theirs, descending=descending))
-        return fold(Apply("where", (stands_before, not_after, first), DType.BOOL))
+        not_after = truth("logical_not", comes_first(mine, theirs, descending=descending))
+        return truth("where", stands_before, not_after, first)
 
-    def _move(self, rows: _Rows, to: Int, *, last: bool) -> _Rows:
-        """Store elements and positions at their new places."""
+    def _merge(self, runs: _Runs, *, is_last: bool) -> _Runs:
+        """Merge runs two by two."""
+        span = 2 * runs.span
+        width = self.kept if is_last else minimum(self.kept, span)
+        k, pair = self._axis("k", width), self._axis("pair", ceil_div(self.size, span))
+        axes = self._axes(k) if is_last else self._axes(pair, k)
+        number = Int.of(0) if is_last else Int.of(pair)
+        place = self._place(runs, number * 2, Int.of(k))
+        name = self._temporary("place", axes)
+        self.operations.append(
+            Pointwise(name, axes, place, tuple(map(Int.of, axes)), self.sort.origin)
+        )
+        at = as_index(Load(name, tuple(map(Int.of, axes)), DType.INT64), self._length(runs))
+        names = self._declare(pair.extent * width) if not is_last else self._targets(width)
+        for target, source in zip(names, runs.names, strict=True):
+            self._append(
+                target, axes, self._load(source, at), self._index(number * width + Int.of(k))
+            )
+        return _Runs(names, span, width)
+
+    def _place(self, runs: _Runs, number: Int, k: Int) -> Value:
+        """Where the k-th smallest of runs ``number`` and ``number + 1`` lies (a merge path).
+
+        Of the k before it, as many are in the first run as a search finds: an element there is
+        counted if it does not come after the one of the second run that would be the k-th with it.
+        """
+        first, second = (
+            maximum(minimum(self.size - (number + n) * runs.span, runs.width), 0) for n in (0, 1)
+        )
+        starts = [(number + n) * runs.width for n in (0, 1)]
+
+        def read(run: int, place: Value) -> Value:
+            inside = int64("maximum", int64("add", place, whole(starts[run])), whole(0))
+            return self._load(runs.names[0], place_in(inside, self._length(runs)))
+
+        def is_counted(place: Value) -> Value:
+            other = int64("sub", whole(k - 1), place)
+            return truth("logical_not", self._first(read(1, other), read(0, place)))
+
+        low, high = maximum(k - second, 0), minimum(k, first)
+        longest = int(bounds(runs.width)[1])
+        a = search(whole(low), whole(high), longest, is_counted)
+        b = int64("sub", whole(k), a)
+        takes = truth("logical_not", self._first(read(1, b), read(0, a)))
+        takes = truth("logical_or", truth("ge", b, whole(second)), takes)
+        takes = truth("logical_and", truth("lt", a, whole(first)), takes)
+        place = int64(
+            "where", takes, int64("add", a, whole(starts[0])), int64("add", b, whole(starts[1]))
+        )
+        return int64("minimum", place, whole(self._length(runs) - 1))
+
+    def _first(self, a: Value, b: Value) -> Value:
+        return comes_first(a, b, descending=self.sort.descending)
+
+    # --- buffers and axes
+
+    def _length(self, runs: _Runs) -> Int:
+        """Elements of all runs of a row."""
+        return ceil_div(self.size, runs.span) * runs.width
+
+    def _targets(self, width: Int) -> tuple[str, str]:
+        """The sort's own targets, without what nobody reads."""
+        values, positions = self.sort.targets
+        for name in (values, positions):
+            self.buffers[name] = replace(self.buffers[name], shape=self._shape(width))
+        return values, positions
+
+    def _declare(self, length: Int) -> tuple[str, str]:
+        """New buffers for elements and positions, rows of some length."""
         names = []
-        for target, value in zip(
-            self.sort.targets, (rows.value(self.i), rows.position(self.i)), strict=True
-        ):
-            name = target if last else self._declare("run", self.buffers[target].dtype)
-            self._append(name, value, self._index(to))
+        for target in self.sort.targets:
+            name = self._free(f"{target}_run")
+            self.buffers[name] = Buffer(name, self.buffers[target].dtype, self._shape(length))
             names.append(name)
-        loads = [self._loader(name) for name in names]
-        return _Rows(*loads)
+        return names[0], names[1]
 
-    def _loader(self, name: str) -> Callable[[Int], Value]:
-        return lambda at: self._load(name, self._index(at))
+    def _temporary(self, role: str, axes: tuple[Axis, ...]) -> str:
+        """A new buffer of integers over some axes."""
+        name = self._free(f"{self.sort.targets[0]}_{role}")
+        self.buffers[name] = Buffer(name, DType.INT64, tuple(axis.extent for axis in axes))
+        return name
+
+    def _free(self, stem: str) -> str:
+        name, number = stem, 0
+        while name in self.buffers:
+            number += 1
+            name = f"{stem}_{number}"
+        return name
+
+    def _shape(self, length: Int) -> tuple[Int, ...]:
+        """The sort's shape with rows of another length."""
+        sort = self.sort
+        return tuple(length if axis is sort.along else axis.extent for axis in sort.axes)
+
+    def _axis(self, name: str, extent: Int) -> Axis:
+        """A new axis, named like none of the sort's and no size."""
+        axes = self.sort.axes
+        taken = {axis.name for axis in axes}
+        taken |= {str(leaf) for axis in axes for leaf in axis.extent.leaves()}
+        while name in taken:
+            name += "_"
+        return Axis(name, extent)
+
+    def _axes(self, *along: Axis) -> tuple[Axis, ...]:
+        """The sort's axes, with others for the sorted one."""
+        sort = self.sort
+        parts = ((along if axis is sort.along else (axis,)) for axis in sort.axes)
+        return tuple(axis for part in parts for axis in part)
 
     def _index(self, at: Int) -> tuple[Int, ...]:
         return tuple(at if axis is self.sort.along else Int.of(axis) for axis in self.sort.axes)
 
-    def _load(self, name: str, index: tuple[Int, ...]) -> Value:
-        return Load(name, index, self.buffers[name].dtype.compute)
+    def _load(self, name: str, at: Int) -> Value:
+        return Load(name, self._index(at), self.buffers[name].dtype.compute)
 
-    def _append(self, name: str, value: Value, index: tuple[Int, ...]) -> None:
-        operation = Pointwise(name, self.sort.axes, value, index, self.sort.origin)
-        self.operations.append(operation)
-
-    def _declare(self, role: str, dtype: DType) -> str:
-        """A new buffer as large as the sorted one."""
-        stem, number = f"{self.sort.targets[0]}_{role}", 0
-        name = stem
-        while name in self.buffers:
-            number += 1
-            name = f"{stem}_{number}"
-        shape = tuple(axis.extent for axis in self.sort.axes)
-        self.buffers[name] = Buffer(name, dtype, shape)
-        return name
-
-    def _free(self, name: str) -> str:
-        """A name for an axis that no axis or size has."""
-        taken = {axis.name for axis in self.sort.axes}
-        taken |= {str(leaf) for axis in self.sort.axes for leaf in axis.extent.leaves()}
-        while name in taken:
-            name += "_"
-        return name
-
-
-def _apply(op: str, *args: Value) -> Value:
-    return fold(Apply(op, args, DType.BOOL))
-
-
-def _choose(condition: Value, a: Value, b: Value) -> Value:
-    return fold(Apply("where", (condition, a, b), a.dtype))
+    def _append(
+        self, name: str, axes: tuple[Axis, ...], value: Value, index: tuple[Int, ...]
+    ) -> None:
+        self.operations.append(Pointwise(name, axes, value, index, self.sort.origin))
