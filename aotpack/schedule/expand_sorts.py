@@ -99,7 +99,7 @@ class _Sorting:
         if longest <= LONGEST_COUNTED:
             self._count(element, self.sort.targets, Int.of(0), self.size)
             return self.operations
-        runs = _Runs(self._declare(ceil_div(self.size, RUN) * RUN), RUN, Int.of(RUN))
+        runs = _Runs(self._declared(ceil_div(self.size, RUN) * RUN), RUN, Int.of(RUN))
         run = self._axis("run", ceil_div(self.size, RUN))
         self._count(element, runs.names, Int.of(run) * RUN, Int.of(RUN), run)
         while runs.span < longest:
@@ -110,7 +110,7 @@ class _Sorting:
         """The elements: read where they are, or stored first if computing them takes more."""
         value, along = self.sort.value, self.sort.along
         if not is_view(value):
-            name, _ = self._declare(self.size)
+            name = self._declare(self.sort.targets[0], self.size)
             self._append(name, self.sort.axes, value, self._index(Int.of(along)))
             value = self._load(name, Int.of(along))
         return lambda at: Rewriter({along: at})(value)
@@ -127,14 +127,16 @@ class _Sorting:
         i, j = self._axis("i", width), self._axis("j", width)
         here, there = start + Int.of(i), start + Int.of(j)
         axes = self._axes(*runs, i)
-        wins = self._before(element(there), element(here), truth("lt", whole(j), whole(i)))
+        wins = self._before(
+            element(there), element(here), truth("lt", whole(Int.of(j)), whole(Int.of(i)))
+        )
         wins = self._inside(there, self._inside(here, wins))
         rank = self._temporary("rank", axes)
         counted = fold(Apply("cast", (wins,), DType.INT64))
         self.operations.append(Reduction((rank,), axes, (j,), "sum", (counted,), self.sort.origin))
         found = Load(rank, tuple(map(Int.of, axes)), DType.INT64)
         beyond = truth("ge", whole(here), whole(self.size))
-        to = start + as_index(int64("where", beyond, whole(i), found), width)
+        to = start + as_index(int64("where", beyond, whole(Int.of(i)), found), width)
         for name, value in zip(names, (element(here), whole(here)), strict=True):
             self._append(name, axes, self._inside(here, value), self._index(to))
 
@@ -164,7 +166,7 @@ class _Sorting:
             Pointwise(name, axes, place, tuple(map(Int.of, axes)), self.sort.origin)
         )
         at = as_index(Load(name, tuple(map(Int.of, axes)), DType.INT64), self._length(runs))
-        names = self._declare(pair.extent * width) if not is_last else self._targets(width)
+        names = self._declared(pair.extent * width) if not is_last else self._targets(width)
         for target, source in zip(names, runs.names, strict=True):
             self._append(
                 target, axes, self._load(source, at), self._index(number * width + Int.of(k))
@@ -218,14 +220,16 @@ class _Sorting:
             self.buffers[name] = replace(self.buffers[name], shape=self._shape(width))
         return values, positions
 
-    def _declare(self, length: Int) -> tuple[str, str]:
+    def _declared(self, length: Int) -> tuple[str, str]:
         """New buffers for elements and positions, rows of some length."""
-        names = []
-        for target in self.sort.targets:
-            name = self._free(f"{target}_run")
-            self.buffers[name] = Buffer(name, self.buffers[target].dtype, self._shape(length))
-            names.append(name)
-        return names[0], names[1]
+        values, positions = (self._declare(target, length) for target in self.sort.targets)
+        return values, positions
+
+    def _declare(self, target: str, length: Int) -> str:
+        """A new buffer like a target's, with rows of some length."""
+        name = self._free(f"{target}_run")
+        self.buffers[name] = Buffer(name, self.buffers[target].dtype, self._shape(length))
+        return name
 
     def _temporary(self, role: str, axes: tuple[Axis, ...]) -> str:
         """A new buffer of integers over some axes."""
