@@ -54,7 +54,9 @@ def evaluate(
     sizes: Mapping[str, int],
     precision: Precision = Precision.EXACT,
 ) -> dict[str, Array]:
-    """The outputs by name. bfloat16 buffers are given and returned as float32 arrays.
+    """The outputs, and the new values of what is updated, by name.
+
+    bfloat16 buffers are given and returned as float32 arrays.
 
     ``weights`` are those that are not packed of others; what the program does not use is ignored.
     """
@@ -66,7 +68,8 @@ def evaluate(
     with np.errstate(all="ignore"):
         for operation in program.operations:
             machine.run(operation)
-    return {name: machine.memory[name] for name in program.outputs}
+    updated = {update.name: machine.memory[update.value] for update in program.updates}
+    return {name: machine.memory[name] for name in program.outputs} | updated
 
 
 def round_bfloat16(array: Array) -> Array:

@@ -1,6 +1,6 @@
 """The loop IR. A Program is a straight line of operations over buffers, each written once (SSA).
 
-    program   = inputs weights operation* outputs
+    program   = inputs weights operation* outputs updates
     operation = Pointwise(target, axes, value, index)        # target[index] = value, for all axes
               | Reduction(targets, axes, inner, kind, args)  # targets[axes] = kind over inner
               | Scan(targets, axes, along, kind, args)       # targets[axes] = kind up to along
@@ -241,6 +241,18 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
+class Update:
+    """The input or weight called ``name`` has the value of the buffer ``value`` after a run.
+
+    So a change in place is a new version of the tensor; operations read the version they mean.
+    (S:D8, L9 by SSA, section 3 point 1.)
+    """
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """Operations in execution order. Every buffer but inputs and weights has exactly one writer.
 
@@ -254,6 +266,12 @@ class Program:
     operations: tuple[Operation, ...]
     outputs: tuple[str, ...]
     packed: tuple[Packed, ...] = ()
+    updates: tuple[Update, ...] = ()
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """What a run is for: the outputs, and the new values of what it changes."""
+        return (*self.outputs, *(update.value for update in self.updates))
 
     def __str__(self) -> str:
         from aotpack.ir.printer import program_text

@@ -233,7 +233,12 @@ def program_text(program: Program, notes: Mapping[int, str] | None = None) -> st
         lines.append(operation_text(operation))
         if notes and position in notes:
             lines.append(f"^^^ {notes[position]}")
-    return "\n".join([*lines, "", f"return {', '.join(program.outputs)}"]) + "\n"
+    return "\n".join([*lines, "", *_ending(program)]) + "\n"
+
+
+def _ending(program: Program) -> list[str]:
+    updates = [f"update {update.name} = {update.value}" for update in program.updates]
+    return [*updates, f"return {', '.join(program.outputs)}"]
 
 
 def _declared(buffers: Mapping[str, Buffer], name: str) -> str:
@@ -249,7 +254,7 @@ def schedule_text(schedule: Schedule) -> str:
         lines.append(
             f"memory {life.buffer} in {life.storage}: launches {life.first} to {life.last}"
         )
-    return "\n".join([*lines, f"return {', '.join(schedule.program.outputs)}"]) + "\n"
+    return "\n".join([*lines, *_ending(schedule.program)]) + "\n"
 
 
 def _kernel(kernel: Kernel) -> list[str]:

@@ -57,7 +57,7 @@ def check_declared(program: Program) -> None:
     for name, buffer in program.buffers.items():
         if name != buffer.name:
             raise InvalidProgram(program, None, f"buffer {buffer} is declared as {name}")
-    for name in (*program.inputs, *program.weights, *program.outputs):
+    for name in (*program.inputs, *program.weights, *program.results):
         if name not in program.buffers:
             raise InvalidProgram(program, None, f"buffer {name} is not declared")
     for position, operation in enumerate(program.operations):
@@ -104,6 +104,22 @@ def check_packed(program: Program) -> None:
         same = all((p.dtype, p.shape[1:]) == (whole.dtype, whole.shape[1:]) for p in parts)
         if not same or length is not whole.shape[0]:
             raise InvalidProgram(program, None, f"{whole} is not {', '.join(map(str, parts))}")
+
+
+def check_updates(program: Program) -> None:
+    """What is updated is an input or an unpacked weight; its new value is written for it alone."""
+    given = {*program.inputs, *program.weights} - {p.name for p in program.packed}
+    given -= {part for packed in program.packed for part in packed.parts}
+    written = {name for operation in program.operations for name in targets(operation)}
+    if len({*program.results}) < len(program.results):
+        raise InvalidProgram(program, None, "a buffer is two results")
+    for update in program.updates:
+        if update.name not in given or update.value not in written:
+            raise InvalidProgram(program, None, f"{update.name} cannot become {update.value}")
+        given.remove(update.name)
+        before, after = program.buffers[update.name], program.buffers[update.value]
+        if (before.dtype, before.shape) != (after.dtype, after.shape):
+            raise InvalidProgram(program, None, f"{before} cannot become {after}")
 
 
 # --- axes and indices --------------------------------------------------------------------------
@@ -225,6 +241,7 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
     check_single_writer,
     check_defined_before_use,
     check_packed,
+    check_updates,
     check_axis_names,
     check_axes_used,
     check_scan_axis,

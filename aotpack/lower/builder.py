@@ -2,7 +2,7 @@
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Int
-from aotpack.ir.nodes import Buffer, Load, Operation, Origin, Pointwise, Program
+from aotpack.ir.nodes import Buffer, Load, Operation, Origin, Pointwise, Program, Update
 from aotpack.stages import Graph, GraphNode, Ref
 
 
@@ -50,20 +50,31 @@ class Builder:
         self._operations.append(operation)
 
     def finish(self) -> Program:
-        """The program; each output is a buffer of its own, written by an operation."""
+        """The program; each output and each new value is a buffer of its own, that is written."""
         signature = self._graph.signature
         inputs = tuple(spec.name for spec in signature.inputs)
         weights = tuple(weight.name for weight in self._graph.weights)
         taken = {*inputs, *weights}
-        outputs: list[str] = []
-        for ref in self._graph.outputs:
-            name = self._names[ref]
-            if name in taken:
-                name = self._copy(ref)
-            taken.add(name)
-            outputs.append(name)
-        operations = tuple(self._operations)
-        return Program(signature.sizes, self._buffers, inputs, weights, operations, tuple(outputs))
+        values = {name: self._own(value, taken) for name, value in self._graph.updates}
+        outputs = tuple(self._own(ref, taken) for ref in self._graph.outputs)
+        updates = tuple(Update(name, value) for name, value in values.items())
+        return Program(
+            signature.sizes,
+            self._buffers,
+            inputs,
+            weights,
+            tuple(self._operations),
+            outputs,
+            updates=updates,
+        )
+
+    def _own(self, ref: Ref, taken: set[str]) -> str:
+        """A buffer for this result alone."""
+        name = self._names[ref]
+        if name in taken:
+            name = self._copy(ref)
+        taken.add(name)
+        return name
 
     def _copy(self, ref: Ref) -> str:
         """An input, a weight or an earlier output returned as it is becomes a copy."""

@@ -69,7 +69,7 @@ def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
     names |= {lifetime.buffer: lifetime.storage for lifetime in schedule.lifetimes}
     given = zip(program.outputs, signature.outputs, strict=True)
     names |= {name: output.name for name, output in given}
-    return names
+    return names | {update.value: names[update.name] for update in program.updates}
 
 
 def _launch(

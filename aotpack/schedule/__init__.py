@@ -16,6 +16,7 @@ from aotpack.schedule.order import order
 from aotpack.schedule.realize import realize
 from aotpack.schedule.split_reduction import split_reductions
 from aotpack.schedule.tile import choose_tiles
+from aotpack.schedule.update import place_updates
 from aotpack.stages import Lowered, Scheduled
 
 __all__ = ["schedule"]
@@ -34,6 +35,7 @@ def schedule(lowered: Lowered) -> Scheduled:
     kernels = order(fuse(program), program)
     strides = choose_strides(program, kernels)
     kernels = choose_tiles(program, kernels, strides)
+    program, kernels, strides = place_updates(program, kernels, strides)
     lifetimes = plan_memory(program, kernels, strides)
     result = Schedule(program, kernels, strides, lifetimes)
     weights = in_memory_order(lowered.weights, program.packed)

@@ -80,7 +80,7 @@ def _closes_cycle(operation: Operation, position: int, groups: list[Group]) -> b
 def _kernel(group: Group, program: Program, groups: list[Group]) -> Kernel:
     """Close a group: name it and find which of its results anyone outside reads."""
     outside = {name for other in groups if other is not group for name in other.read}
-    outside |= set(program.outputs)
+    outside |= set(program.results)
     stored = tuple(
         name for member in group.members for name in targets(member.operation) if name in outside
     )

@@ -18,7 +18,7 @@ MAX_RANK = 5  # beyond, only the order of the operation itself is considered
 
 def choose_strides(program: Program, kernels: tuple[Kernel, ...]) -> dict[str, tuple[Int, ...]]:
     """Strides in elements for every buffer that is in memory."""
-    fixed = {*program.inputs, *program.weights, *program.outputs}
+    fixed = {*program.inputs, *program.weights, *program.results}
     uses: dict[str, list[Access]] = {}
     for kernel in kernels:
         for access in accesses(kernel):

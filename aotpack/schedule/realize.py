@@ -86,7 +86,7 @@ def _is_inlinable(
     operation: Pointwise, program: Program, users: dict[str, list[Operation]]
 ) -> bool:
     """Stored: outputs, partial writes, and what templates or several readers would recompute."""
-    if operation.target in program.outputs or operation.index != own_index(operation.axes):
+    if operation.target in program.results or operation.index != own_index(operation.axes):
         return False
     if is_view(operation.value):
         return True

@@ -117,8 +117,20 @@ def decompose(program: ExportedProgram, *, name: str) -> ExportedProgram:
         with _quiet_inference():
             functional: ExportedProgram = program.run_decompositions({})
     except Exception as error:
-        raise TraceError(f"functionalising {name}: {_condensed(error)}") from error
+        shared = _views_of_one_memory(program)
+        hint = f" ({' and '.join(shared)} share memory; give each its own)" if shared else ""
+        raise TraceError(f"functionalising {name}: {_condensed(error)}{hint}") from error
     return functional
+
+
+def _views_of_one_memory(program: ExportedProgram) -> list[str]:
+    """Weights that are different views of one storage: one must not be changed in place."""
+    by_storage: dict[int, dict[tuple[object, ...], str]] = {}
+    for name, tensor in program.state_dict.items():
+        layout = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+        views = by_storage.setdefault(tensor.untyped_storage().data_ptr(), {})
+        views.setdefault(layout, name)
+    return next((list(views.values()) for views in by_storage.values() if len(views) > 1), [])
 
 
 @contextmanager

@@ -25,7 +25,7 @@ _SAME_VALUE = {
 
 
 class OperatorReader:
-    """Reads the calls that outputs depend on; ``refs`` are the known inputs and weights."""
+    """Reads the calls that results depend on; ``refs`` are the known inputs and weights."""
 
     def __init__(self, model: str, sizes: Sizes, refs: Mapping[fx.Node, Ref]) -> None:
         self._model = model
@@ -34,10 +34,10 @@ class OperatorReader:
         self._names = {ref.name for ref in refs.values()}
         self._problems: list[str] = []
 
-    def read(self, outputs: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
-        """The calls in order, unused ones left out; ``outputs`` is not empty."""
-        live = _live(outputs)
-        nodes = [self._read(node) for node in outputs[0].graph.nodes if node in live]
+    def read(self, results: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
+        """The calls in order, those ``results`` do not need left out; there is a result."""
+        live = _live(results)
+        nodes = [self._read(node) for node in results[0].graph.nodes if node in live]
         if self._problems:
             raise UnsupportedError(
                 f"tracing {self._model}: these cannot be packaged:\n  "
@@ -135,10 +135,10 @@ class OperatorReader:
         return name
 
 
-def _live(outputs: Sequence[fx.Node]) -> set[fx.Node]:
-    """The nodes outputs depend on through tensors; numbers computed from sizes are not followed."""
+def _live(results: Sequence[fx.Node]) -> set[fx.Node]:
+    """The nodes results depend on through tensors; numbers computed from sizes are not followed."""
     live: set[fx.Node] = set()
-    waiting = list(outputs)
+    waiting = list(results)
     while waiting:
         node = waiting.pop()
         if node in live or _is_number(node):

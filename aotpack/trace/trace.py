@@ -50,7 +50,7 @@ def trace(
         leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)
     program = decompose(program, name=name)
     graph = build_graph(program, leaves, name=name, version=version)
-    return Traced(graph=graph, golden=record_golden(run, program, *example, graph.signature))
+    return Traced(graph=graph, golden=record_golden(run, program, *example, graph))
 
 
 def _refuse_changes(name: str, dynamic_shapes: Any, dtype: DType | None) -> None:
