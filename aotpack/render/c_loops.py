@@ -9,6 +9,7 @@ from aotpack.ir.nodes import Apply, Load, Pointwise, Reduction, Scan, Scatter, V
 from aotpack.ir.schedule import Member
 from aotpack.render.c_nest import Nest
 from aotpack.render.c_regions import c_lines, open_loop
+from aotpack.render.emitter import Emitter
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
 
@@ -52,9 +53,16 @@ def pointwise_code(nest: Nest, shop: Workshop) -> HostCode:
     run.close()
     run.append("run += stop - start;")
     lines = tuple(c_lines(shop.root))
-    points = shop.emitter.index(shop.kernel.axes[0].extent)
+    entry = entry_emitter(shop)
+    points = entry.index(shop.kernel.axes[0].extent)
     grain = max(1, SHARE // cost(nest, shop))
-    return HostCode((HostFunction("run", lines),), (parallel(shop, "run", points, str(grain)),))
+    run_all = (*entry.region.lines(), parallel(shop, "run", points, str(grain)))
+    return HostCode((HostFunction("run", lines),), run_all)
+
+
+def entry_emitter(shop: Workshop) -> Emitter:
+    """An emitter for a kernel's entry, which knows no names of the functions."""
+    return shop.emitter_in(shop.emitter.frame, Region(frozenset()))
 
 
 def decode(

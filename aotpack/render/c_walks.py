@@ -9,11 +9,21 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import Reduction, Scan, Value, targets
 from aotpack.ir.schedule import Member
-from aotpack.render.c_loops import SHARE, HostCode, HostFunction, cost, decode, parallel, stores
+from aotpack.render.c_loops import (
+    SHARE,
+    HostCode,
+    HostFunction,
+    cost,
+    decode,
+    entry_emitter,
+    parallel,
+    stores,
+)
 from aotpack.render.c_nest import Nest
 from aotpack.render.c_plan import Plan, Walk, plan_walks
 from aotpack.render.c_reductions import Accumulator, fill, lane_count, two_pass
 from aotpack.render.c_regions import Loop, c_lines, open_loop
+from aotpack.render.emitter import Emitter
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
 
@@ -39,13 +49,19 @@ class Walker:
         if self.plan.outer:
             self._store_outer()
         self.shop.emitter.region = self.shop.root
-        setup, scratch = self._scratch()
+        setup, _ = self._scratch(self.length)
         lines = (*setup, *c_lines(self.shop.root))
-        items = self._items()
+        return HostCode((HostFunction("run", lines),), self._entry())
+
+    def _entry(self) -> tuple[str, ...]:
+        """The lines that run the function over all items."""
+        emitter = entry_emitter(self.shop)
+        length = emitter.index(self.shop.kernel.axes[1].extent)
+        _, scratch = self._scratch(length)
+        items = self._items(emitter)
         share = max(1, SHARE // cost(self.nest, self.shop) // self._rows)
-        grain = f"aot_max(1, {share} / ({self.length} + 1))"
-        entry = parallel(self.shop, "run", items, grain, scratch)
-        return HostCode((HostFunction("run", lines),), (entry,))
+        grain = f"aot_max(1, {share} / ({length} + 1))"
+        return (*emitter.region.lines(), parallel(self.shop, "run", items, grain, scratch))
 
     # --- items
 
@@ -53,15 +69,15 @@ class Walker:
     def _rows(self) -> int:
         return COLUMNS if self.is_columns else 1
 
-    def _items(self) -> str:
-        emitter, x = self.shop.emitter, self.nest.x
+    def _items(self, emitter: Emitter) -> str:
+        x = self.nest.x
         if not self.is_columns:
             return emitter.index(self.shop.kernel.axes[0].extent)
         outer = "".join(f"({emitter.index(digit.extent)})*" for digit in x[:-1])
-        return f"{outer}{self._blocks()}"
+        return f"{outer}{self._blocks(emitter)}"
 
-    def _blocks(self) -> str:
-        return f"(({self.shop.emitter.index(self.nest.x[-1].extent)} + {COLUMNS - 1}) / {COLUMNS})"
+    def _blocks(self, emitter: Emitter) -> str:
+        return f"(({emitter.index(self.nest.x[-1].extent)} + {COLUMNS - 1}) / {COLUMNS})"
 
     def _open_items(self) -> Region:
         """The loop over rows, or over blocks of rows."""
@@ -73,9 +89,11 @@ class Walker:
             return region
         region = open_items(shop.root, header, frozenset(x[:-1]))
         if len(x) > 1:
-            decode(x[:-1], f"item / {self._blocks()}", region, shop)
-        start = f"item % {self._blocks()} * {COLUMNS}" if len(x) > 1 else f"item * {COLUMNS}"
-        region.append(f"const int64_t start = {start};")
+            blocks = self._blocks(shop.emitter)
+            decode(x[:-1], f"item / {blocks}", region, shop)
+            region.append(f"const int64_t start = item % {blocks} * {COLUMNS};")
+        else:
+            region.append(f"const int64_t start = item * {COLUMNS};")
         length = shop.emitter.index(x[-1].extent)
         region.append(f"const int count = (int)aot_min({COLUMNS}, {length} - start);")
         return region
@@ -291,7 +309,7 @@ class Walker:
             loop.append(f"const {C_TYPES[value.dtype]} {name} = {self._place(self.rows[value])};")
             loop.names[value, ()] = name
 
-    def _scratch(self) -> tuple[list[str], str]:
+    def _scratch(self, length: str) -> tuple[list[str], str]:
         """Lines that place the row buffers in the scratch memory, and its size in bytes."""
         setup: list[str] = []
         total = "0"
@@ -299,7 +317,7 @@ class Walker:
             setup.append(
                 f"{C_TYPES[dtype]} *const {name} = ({C_TYPES[dtype]} *)(scratch + {total});"
             )
-            size = f"(size_t)({self.length}) * {self._rows * dtype.itemsize}"
+            size = f"(size_t)({length}) * {self._rows * dtype.itemsize}"
             total = f"{total} + ({size} + 63) / 64 * 64"
         return setup, total.removeprefix("0 + ")
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.export import Dim
 
 from aotpack.pipeline import compile
 
@@ -73,6 +74,11 @@ def infinite_softmax(m: Model, x: torch.Tensor) -> Tensors:
     return x.softmax(1), x.log_softmax(1)
 
 
+def every_other_column(m: Model, x: torch.Tensor) -> Tensors:
+    y = x[:, ::2] * 2
+    return y, y.sum(0), y.sum(1), y.softmax(1)
+
+
 CASES = {
     gathered: (torch.randn(8, 4),),
     padded: (torch.randn(8, 4),),
@@ -93,3 +99,10 @@ def test_agrees_with_eager(function: Callable[..., Tensors]) -> None:
         expected = model(*args)
         given = compile(model, args, target="interpreter")(*args)
     torch.testing.assert_close(given, expected, rtol=1e-3, atol=1e-3, equal_nan=True)
+
+
+def test_sizes_that_are_quotients_on_processors() -> None:
+    model, sizes = Model(every_other_column).eval(), {"args": ({1: Dim("n", min=3, max=600)},)}
+    compiled = compile(model, (torch.randn(3, 20),), dynamic_shapes=sizes, target="cpu")
+    args = (torch.randn(3, 31),)
+    torch.testing.assert_close(compiled(*args), model(*args))
