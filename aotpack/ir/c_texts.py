@@ -133,7 +133,7 @@ _TRANSCENDENTAL = {
         name: _library(name)
         for name in (
             "sqrt expm1 log2 log10 log1p erfc sin cos tan asin acos atan sinh cosh asinh acosh"
-            " atanh"
+            " atanh lgamma"
         ).split()
     },
     "rsqrt": {"float32": "1.0f / sqrtf({0})", "float64": "1.0 / sqrt({0})"},
