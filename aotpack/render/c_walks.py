@@ -9,7 +9,17 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import Reduction, Scan, Value, targets
 from aotpack.ir.schedule import Member
-from aotpack.render.c_loops import SHARE, HostCode, HostFunction, cost, decode, parallel, stores
+from aotpack.render.c_loops import (
+    SHARE,
+    HostCode,
+    HostFunction,
+    cost,
+    decode,
+    end_streams,
+    loop_stores,
+    parallel,
+    stores,
+)
 from aotpack.render.c_nest import Nest
 from aotpack.render.c_plan import Plan, Walk, plan_walks
 from aotpack.render.c_reductions import Accumulator, fill, lane_count, two_pass
@@ -28,6 +38,7 @@ class Walker:
         self.middles: dict[str, str] = {}
         self.buffers: list[tuple[str, DType]] = []
         self.rows: dict[Value, str] = {}
+        self.streaming: Loop | None = None  # the loop of the last walk
         self.length = shop.emitter.index(shop.kernel.axes[1].extent)
         self.item = self._open_items()
         self.plan: Plan = plan_walks(nest.kernel, shop, frozenset(nest.r))
@@ -39,6 +50,8 @@ class Walker:
         if self.plan.outer:
             self._store_outer()
         self.shop.emitter.region = self.shop.root
+        if self.streaming is not None:
+            end_streams(self.streaming, self.shop)
         setup, scratch = self._scratch()
         lines = (*setup, *c_lines(self.shop.root))
         items = self._items()
@@ -101,12 +114,19 @@ class Walker:
         for member, accumulator in seconds:
             loop.items += self._add_second(member, accumulator)
         self._keep_rows(walk, loop)
-        loop.items += stores(walk.stored, self.nest, self.shop)
+        self._store(walk, loop, made)
         self._close_loops()
         for member, accumulator in firsts:
             self._finish_first(member, accumulator, lanes)
         for member, accumulator in seconds:
             self._finish_second(member, accumulator, lanes)
+
+    def _store(self, walk: Walk, loop: Loop, made: list[Accumulator]) -> None:
+        if made or self.is_columns:
+            loop.stores += stores(walk.stored, self.nest, self.shop)
+        else:
+            loop_stores(loop, walk.stored, self.nest, self.shop)
+            self.streaming = loop
 
     @property
     def lane(self) -> str:
@@ -309,10 +329,11 @@ class Walker:
         shop = self.shop
         if not self.is_columns:
             shop.emitter.region = self.item
-            self.item.items += stores(self.plan.outer, self.nest, shop)
+            for store in stores(self.plan.outer, self.nest, shop):
+                self.item.append(f"{store.address} = {store.value};")
             return
         shop.emitter.region = loop = self._open_lanes(self.item)
-        loop.items += stores(self.plan.outer, self.nest, shop)
+        loop.stores += stores(self.plan.outer, self.nest, shop)
         self._close_loops()
 
 

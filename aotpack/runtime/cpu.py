@@ -22,6 +22,8 @@ CPU_TARGET = "cpu"
 PLAN_ARCH = 0
 MOST_THREADS = 256
 _PAGE = 2 << 20
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_COMMON_CACHE = 32 << 20
 _FLAGS = {
     "x86-64": (),
     "x86-64-v2": ("cx16", "popcnt", "ssse3", "sse4_1", "sse4_2"),
@@ -157,7 +159,7 @@ class _Team:
 
     def __init__(self, library: ctypes.CDLL, workers: int) -> None:
         self._library = library
-        self.pool = ctypes.c_void_p(library.aot_open(workers))
+        self.pool = ctypes.c_void_p(library.aot_open(workers, cache_bytes()))
         if not self.pool:
             raise DeviceError("loading on cpu: no memory is left for the team of threads")
         self._threads = [
@@ -219,6 +221,17 @@ def _quota() -> int:
         return MOST_THREADS
 
 
+def cache_bytes() -> int:
+    """The size of the largest cache; a common one where the system does not tell."""
+    sizes = [_COMMON_CACHE]
+    for file in _CACHES.glob("index*/size"):
+        try:
+            sizes.append(int(file.read_text().strip().removesuffix("K")) << 10)
+        except (OSError, ValueError):
+            continue
+    return max(sizes[1:] or sizes)
+
+
 def _nothing(stream: int) -> None:
     """A plan without steps."""
 
@@ -232,7 +245,7 @@ def _open(path: Path) -> ctypes.CDLL:
             "an older C library is installed here than its tag asks for."
         ) from None
     library.aot_open.restype = ctypes.c_void_p
-    library.aot_open.argtypes = (ctypes.c_uint32,)
+    library.aot_open.argtypes = (ctypes.c_uint32, ctypes.c_int64)
     library.aot_work.restype = None
     library.aot_work.argtypes = (ctypes.c_void_p, ctypes.c_uint32)
     for function in (library.aot_stop, library.aot_close, library.aot_forked):
