@@ -26,7 +26,7 @@ from aotpack.render.c_levels import (
 )
 from aotpack.render.c_sides import Side, choose_sides, count_along, epilogue_indices, row_stride
 from aotpack.render.c_split import Split, indices, split
-from aotpack.render.c_window import Window, window
+from aotpack.render.c_window import limit_texts, window
 from aotpack.render.emitter import Frame
 from aotpack.render.epilogue import batch_names
 from aotpack.render.workshop import Workshop
@@ -120,7 +120,7 @@ def _pack(shop: Workshop, anchor: Matmul, side: Side, strides: Strides) -> tuple
     if found is None:
         text = factor_text(nest.emitter, value, anchor.operand)
         return walk_of(nest, shop, "v", parts, text), depth_inner
-    limits = _limits(nest, found)
+    limits = limit_texts(nest.emitter, found, "column_first", "column_end")
     inside = found.value
     copied = isinstance(inside, Load) and _is_copied(inside, parts.column, anchor, shop)
     if copied:
@@ -137,19 +137,6 @@ def _is_copied(load: Load, axis: Axis, anchor: Matmul, shop: Workshop) -> bool:
     """True for float32 elements that lie side by side along an axis."""
     plain = shop.arguments.dtype(load.buffer) is DType.FLOAT32
     return plain and anchor.operand is DType.FLOAT32 and slope(shop.offset(load), axis) == 1
-
-
-def _limits(nest: Nest, found: Window) -> tuple[str, str]:
-    """The first column of a row that is inside, and the one after the last."""
-    emitter = nest.emitter
-    low, high = "column_first", "column_end"
-    for limit in found.limits:
-        reach = emitter.index(limit.bound - limit.start)
-        edge = reach if limit.step == 1 else f"aot_ceil_div({reach}, {limit.step})"
-        low = low if limit.is_upper else f"aot_max({low}, {edge})"
-        high = f"aot_min({high}, {edge})" if limit.is_upper else high
-    conditions = [emitter.value(condition) for condition in found.conditions]
-    return low, f"{' & '.join(conditions)} ? {high} : column_first" if conditions else high
 
 
 def _rows(shop: Workshop, anchor: Matmul, side: Side) -> Walk:

@@ -28,6 +28,8 @@ HOST_ARCH = (0, 0)
 MAX_PERSISTENT = 16384  # elements of a row held in registers
 MANY_ROWS = 4096  # from here on two rows a program hide each other's latency
 LONGEST_PAIR = 2048  # elements of a row, of which two fit the registers of a few warps
+LONGEST_WINDOW = 64  # elements that a processor's lanes need not share
+WIDEST_STEP = 3  # elements between neighbouring windows
 SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
 
 
@@ -54,8 +56,19 @@ def _host_variant(kernel: Kernel, program: Program, strides: Strides) -> Variant
     """Neighbours in memory go into one vector; a scan walks its row in order."""
     along = "r"
     if kernel.anchor is None and len(kernel.axes) == 2 and not _has_scan(kernel):
-        along = "x" if _walks_along(kernel, program, strides) is kernel.axes[0] else "r"
+        x = kernel.axes[0]
+        is_across = _is_window(kernel, strides) or _walks_along(kernel, program, strides) is x
+        along = "x" if is_across else "r"
     return Variant(HostTile(along), *HOST_ARCH, Int.of(1), None)
+
+
+def _is_window(kernel: Kernel, strides: Strides) -> bool:
+    """True for short rows that overlap their neighbours, such as those of pooling."""
+    x, r = kernel.axes
+    if bounds(r.extent)[1] > LONGEST_WINDOW:
+        return False
+    steps = [local_slope(access.offset(strides), x) for access in accesses(kernel)]
+    return 1 in steps and all(step is not None and 0 <= step <= WIDEST_STEP for step in steps)
 
 
 def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:

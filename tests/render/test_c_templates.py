@@ -83,6 +83,13 @@ def conv(dims: int, items: int, size: tuple[int, ...], **options: object) -> Cas
     return Case(f"conv{dims}d-{items}-{text}", nn.Sequential(made, norm, nn.ReLU()), (image,))
 
 
+def pool(kind: str, size: tuple[int, ...], *sizes: int, **options: object) -> Case:
+    """Pooling: windows that reach over borders, and rows longer than a block of lanes."""
+    module = getattr(nn, kind)(*sizes, **options)
+    text = "-".join(f"{key}{value}" for key, value in options.items())
+    return Case(f"{kind}-{sizes}-{text}-{size[-1]}", module, (floats(*size),))
+
+
 def heads(
     b: int,
     h: int,
@@ -116,6 +123,13 @@ CASES = [
     conv(2, 1, (5, 5), in_channels=5, out_channels=3, kernel_size=1, stride=2),
     conv(1, 2, (17,), in_channels=6, out_channels=9, kernel_size=2, groups=3),
     conv(3, 1, (5, 4, 7), in_channels=3, out_channels=4, kernel_size=3, padding=1),
+    pool("MaxPool2d", (1, 3, 9, 11), 3, 2, 1),
+    pool("MaxPool2d", (2, 2, 5, 131), 3, 1, 1, dilation=2, ceil_mode=True),
+    pool("MaxPool2d", (1, 1, 4, 4), 2, padding=1),
+    pool("MaxPool1d", (2, 3, 5), 5, 1, 2),
+    pool("AvgPool2d", (1, 2, 7, 150), 3, 2, 1),
+    pool("AvgPool2d", (1, 2, 7, 9), 3, 1, 1, count_include_pad=False),
+    pool("AvgPool3d", (1, 2, 4, 5, 67), 2, 1),
     heads(1, 2, 128, 128, 64),
     heads(2, 3, 7, 13, 5),
     heads(1, 1, 1, 1, 1),
