@@ -2,11 +2,12 @@
 
     python tools/bench_cpu.py [bert_1x128 resnet18_1 layer_norm softmax gelu] [--threads N]
 
-Every mode of a case runs in a process of its own: its peak memory is what that process held at
-most during the first calls, less what it held before and pages of mapped files (weights that
-are read when they are first needed; the other modes hold theirs from the start). Modes take turns
-over several rounds, so that a drift of the machine touches all alike; a figure is the median of all
-calls. Inputs are random, in float32.
+Every mode of a case runs in a process of its own, and one more builds aotpack's package: peak
+memory is what the process held at most during the first calls, less what it held before and pages
+of mapped files (weights that are read when they are first needed; the other modes hold theirs from
+the start). torch.compile needs a C++ compiler; what it does before its first result is not counted.
+Modes take turns over several rounds, so that a drift of the machine touches all alike; a figure is
+the median of all calls. Inputs are random, in float32.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -101,7 +103,11 @@ def main() -> None:
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.build:
+        _build(args.cases[0], args.build)
+        return
     if args.worker:
         _work(args.cases[0], args.worker, args.threads)
         return
@@ -167,10 +173,9 @@ def _work(case: str, mode: str, threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
-    torch.manual_seed(0)
-    module, args = CASES[case]()
+    module, args = _case(case)
     with torch.no_grad():
-        call = _callable(mode, module, args)
+        call = _callable(mode, case, module, args)
         peak = _peak_of(lambda: call(*args))
         for _ in range(3):
             call(*args)
@@ -179,7 +184,25 @@ def _work(case: str, mode: str, threads: int) -> None:
             print(json.dumps(_times(lambda: call(*args))), flush=True)
 
 
-def _callable(mode: str, module: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
+def _case(case: str) -> Case:
+    """The same module and inputs in every process."""
+    import torch
+
+    torch.manual_seed(0)
+    return CASES[case]()
+
+
+def _build(case: str, folder: Path) -> None:
+    """Build a case's package into a folder."""
+    from aotpack.emit import write_package
+    from aotpack.pipeline import Between, Source, to_precompiled
+    from aotpack.target import CPU
+
+    module, args = _case(case)
+    write_package(to_precompiled(Source(module, args), (CPU,), Between()), folder)
+
+
+def _callable(mode: str, case: str, module: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
     import torch
 
     if mode == "eager":
@@ -188,9 +211,11 @@ def _callable(mode: str, module: Any, args: tuple[Any, ...]) -> Callable[..., An
         compiled = torch.compile(module)
         compiled(*args)
         return compiled
-    import aotpack
+    from aotpack.runtime import load
 
-    return aotpack.compile(module, args, target="cpu")
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, __file__, case, "--build", folder], check=True)
+        return load(folder, "cpu")
 
 
 def _peak_of(call: Callable[[], object]) -> int:

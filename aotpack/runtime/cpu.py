@@ -24,6 +24,7 @@ MOST_THREADS = 256
 _PAGE = 2 << 20
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _COMMON_CACHE = 32 << 20
+_PATIENCE, _HASTE = 200_000, 2_000  # pauses of some 25 ns
 _FLAGS = {
     "x86-64": (),
     "x86-64-v2": ("cx16", "popcnt", "ssse3", "sse4_1", "sse4_2"),
@@ -159,7 +160,7 @@ class _Team:
 
     def __init__(self, library: ctypes.CDLL, workers: int) -> None:
         self._library = library
-        self.pool = ctypes.c_void_p(library.aot_open(workers, cache_bytes()))
+        self.pool = ctypes.c_void_p(library.aot_open(workers, _spins(workers), cache_bytes()))
         if not self.pool:
             raise DeviceError("loading on cpu: no memory is left for the team of threads")
         self._threads = [
@@ -221,6 +222,14 @@ def _quota() -> int:
         return MOST_THREADS
 
 
+def _spins(workers: int) -> int:
+    """How often a thread looks for work before it sleeps: waking it can take a millisecond.
+
+    A few milliseconds, unless a waiting thread would keep another from its processor.
+    """
+    return _PATIENCE if workers < len(os.sched_getaffinity(0)) else _HASTE
+
+
 def cache_bytes() -> int:
     """The size of the largest cache; a common one where the system does not tell."""
     sizes = [_COMMON_CACHE]
@@ -245,7 +254,7 @@ def _open(path: Path) -> ctypes.CDLL:
             "an older C library is installed here than its tag asks for."
         ) from None
     library.aot_open.restype = ctypes.c_void_p
-    library.aot_open.argtypes = (ctypes.c_uint32, ctypes.c_int64)
+    library.aot_open.argtypes = (ctypes.c_uint32, ctypes.c_uint32, ctypes.c_int64)
     library.aot_work.restype = None
     library.aot_work.argtypes = (ctypes.c_void_p, ctypes.c_uint32)
     for function in (library.aot_stop, library.aot_close, library.aot_forked):
