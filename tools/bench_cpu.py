@@ -1,13 +1,13 @@
 """Models and chains on processors: eager, torch.compile and aotpack's wheel, side by side.
 
-    python tools/bench_cpu.py [bert_1x128 resnet18_1 layer_norm softmax gelu] [--threads N]
+    python tools/bench_cpu.py [bert_1x128 resnet18_1 layer_norm softmax gelu rows_1 ...]
 
 Every mode of a case runs in a process of its own, and one more builds aotpack's package: peak
 memory is what the process held at most during the first calls, less what it held before and pages
 of mapped files (weights that are read when they are first needed; the other modes hold theirs from
 the start). torch.compile needs a C++ compiler; what it does before its first result is not counted.
 Modes take turns over several rounds, so that a drift of the machine touches all alike; a figure is
-the median of all calls. Inputs are random, in float32.
+the median of all calls. Inputs are random, in float32 unless a case's name says otherwise.
 """
 
 import argparse
@@ -87,12 +87,27 @@ def chain(kind: str) -> Case:
     return Chain().eval(), (torch.randn(4096, 1024), torch.randn(4096, 1024))
 
 
+def rows(count: int, kind: str) -> Case:
+    """A few rows through 16 linears, with more weights (256 MiB in float32) than caches hold."""
+    import torch
+    from torch import nn
+
+    dtype = getattr(torch, kind)
+    pairs = [(nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024)) for _ in range(8)]
+    module = nn.Sequential(*(layer for pair in pairs for layer in pair))
+    return module.to(dtype).eval(), (torch.randn(count, 1024).to(dtype),)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "bert_1x128": bert,
     "resnet18_1": resnet18,
     "layer_norm": lambda: chain("layer_norm"),
     "softmax": lambda: chain("softmax"),
     "gelu": lambda: chain("gelu"),
+    "rows_1": lambda: rows(1, "float32"),
+    "rows_4": lambda: rows(4, "float32"),
+    "rows_1_bf16": lambda: rows(1, "bfloat16"),
+    "rows_4_bf16": lambda: rows(4, "bfloat16"),
 }
 
 

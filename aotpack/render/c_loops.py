@@ -7,7 +7,7 @@ from aotpack.ir.access import slope, written_index
 from aotpack.ir.c_texts import C_STORED
 from aotpack.ir.facts import bounds
 from aotpack.ir.integers import Axis, Indirect, Int, product, total
-from aotpack.ir.nodes import Apply, Load, Pointwise, Reduction, Scan, Value, targets, walk
+from aotpack.ir.nodes import Apply, Load, Pointwise, Reduction, Scan, Scatter, Value, targets, walk
 from aotpack.ir.schedule import Kernel, Member
 from aotpack.render.c_dialect import C
 from aotpack.render.c_nest import Nest
@@ -150,7 +150,7 @@ def parallel(shop: Workshop, function: str, items: str, grain: str, scratch: str
 def member_values(member: Member, shop: Workshop) -> tuple[Value, ...]:
     """The bound values a member computes with."""
     operation = member.operation
-    if isinstance(operation, Pointwise):
+    if isinstance(operation, (Pointwise, Scatter)):
         return (shop.bound(member, operation.value),)
     assert isinstance(operation, (Reduction, Scan))
     return tuple(shop.bound(member, value) for value in operation.args)
