@@ -160,9 +160,10 @@ class _Team:
 
     def __init__(self, library: ctypes.CDLL, workers: int) -> None:
         self._library = library
-        self.pool = ctypes.c_void_p(library.aot_open(workers, _spins(workers), cache_bytes()))
+        self.pool = ctypes.c_void_p(library.aot_open(workers))
         if not self.pool:
             raise DeviceError("loading on cpu: no memory is left for the team of threads")
+        library.aot_tune(self.pool, _spins(workers), cache_bytes())
         self._threads = [
             threading.Thread(
                 target=library.aot_work,
@@ -254,7 +255,9 @@ def _open(path: Path) -> ctypes.CDLL:
             "an older C library is installed here than its tag asks for."
         ) from None
     library.aot_open.restype = ctypes.c_void_p
-    library.aot_open.argtypes = (ctypes.c_uint32, ctypes.c_uint32, ctypes.c_int64)
+    library.aot_open.argtypes = (ctypes.c_uint32,)
+    library.aot_tune.restype = None
+    library.aot_tune.argtypes = (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int64)
     library.aot_work.restype = None
     library.aot_work.argtypes = (ctypes.c_void_p, ctypes.c_uint32)
     for function in (library.aot_stop, library.aot_close, library.aot_forked):
