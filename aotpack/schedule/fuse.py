@@ -58,9 +58,7 @@ def fuse(program: Program) -> tuple[Kernel, ...]:
     return tuple(_kernel(group, program, readers) for group in groups.members)
 
 
-def _best_group(
-    operation: Operation, groups: Groups, program: Program
-) -> tuple[int, Group] | None:
+def _best_group(operation: Operation, groups: Groups, program: Program) -> tuple[int, Group] | None:
     """The group that saves most memory traffic by taking ``operation``, and what it becomes.
 
     A group scores with the typical bytes of the buffers that both touch, and are not empty.
