@@ -7,8 +7,9 @@ from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import Attention, Matmul
 from aotpack.ir.schedule import HostTile, Kernel, Schedule
 from aotpack.render.c_attention import attention_source
-from aotpack.render.c_contexts import AttentionContext, MatmulContext
+from aotpack.render.c_contexts import AttentionContext, FewContext, MatmulContext
 from aotpack.render.c_dialect import C
+from aotpack.render.c_few import few_source
 from aotpack.render.c_loops import HostCode, HostFunction, pointwise_code
 from aotpack.render.c_matmul import matmul_source
 from aotpack.render.c_nest import nest
@@ -54,8 +55,10 @@ def host_file(title: str, kernels: Iterable[KernelSource]) -> str:
 
 def host_context(
     schedule: Schedule, kernel: Kernel, tile: HostTile
-) -> tuple[str, HostContext | MatmulContext | AttentionContext, Workshop]:
+) -> tuple[str, HostContext | MatmulContext | FewContext | AttentionContext, Workshop]:
     """The template of a kernel, what it prints but the name, and the kernel's workshop."""
+    if tile.few:
+        return "kernel_few.c.jinja", *few_source(schedule, kernel, tile.few)
     if isinstance(kernel.anchor, Matmul):
         return "kernel_matmul.c.jinja", *matmul_source(schedule, kernel)
     if isinstance(kernel.anchor, Attention):

@@ -22,6 +22,9 @@ CPU_TARGET = "cpu"
 PLAN_ARCH = 0
 MOST_THREADS = 256
 _PAGE = 2 << 20
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_COMMON_CACHE = 32 << 20
+_PATIENCE, _HASTE = 200_000, 2_000  # pauses of some 25 ns
 _FLAGS = {
     "x86-64": (),
     "x86-64-v2": ("cx16", "popcnt", "ssse3", "sse4_1", "sse4_2"),
@@ -160,6 +163,7 @@ class _Team:
         self.pool = ctypes.c_void_p(library.aot_open(workers))
         if not self.pool:
             raise DeviceError("loading on cpu: no memory is left for the team of threads")
+        library.aot_tune(self.pool, _spins(workers), cache_bytes())
         self._threads = [
             threading.Thread(
                 target=library.aot_work,
@@ -219,6 +223,25 @@ def _quota() -> int:
         return MOST_THREADS
 
 
+def _spins(workers: int) -> int:
+    """How often a thread looks for work before it sleeps: waking it can take a millisecond.
+
+    A few milliseconds, unless a waiting thread would keep another from its processor.
+    """
+    return _PATIENCE if workers < len(os.sched_getaffinity(0)) else _HASTE
+
+
+def cache_bytes() -> int:
+    """The size of the largest cache; a common one where the system does not tell."""
+    sizes = [_COMMON_CACHE]
+    for file in _CACHES.glob("index*/size"):
+        try:
+            sizes.append(int(file.read_text().strip().removesuffix("K")) << 10)
+        except (OSError, ValueError):
+            continue
+    return max(sizes[1:] or sizes)
+
+
 def _nothing(stream: int) -> None:
     """A plan without steps."""
 
@@ -233,6 +256,8 @@ def _open(path: Path) -> ctypes.CDLL:
         ) from None
     library.aot_open.restype = ctypes.c_void_p
     library.aot_open.argtypes = (ctypes.c_uint32,)
+    library.aot_tune.restype = None
+    library.aot_tune.argtypes = (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int64)
     library.aot_work.restype = None
     library.aot_work.argtypes = (ctypes.c_void_p, ctypes.c_uint32)
     for function in (library.aot_stop, library.aot_close, library.aot_forked):

@@ -167,6 +167,48 @@ def test_memory_that_is_not_there_is_an_error_in_words(package: Path) -> None:
         CpuDevice(read_manifest(package), threads=1).alloc(1 << 62)
 
 
+def test_large_results_that_go_past_the_caches_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes with and without a rest, rows that are aligned and rows that are not."""
+
+    class Chains(nn.Module):
+        def forward(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return tuple(f(x) for x in args for f in (torch.relu, softmax))
+
+    def softmax(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, -1)
+
+    args = (torch.randn(1100, 1024), torch.randn(1050, 1023), torch.randn(3, 420_000).half())
+    source = Source(Chains(), args, name="chains")
+    write_package(pipeline.to_precompiled(source, (CPU,), Between()), tmp_path)
+    assert "aot_stream(&" in (tmp_path / "kernels/source/kernels.c").read_text()
+    results = []
+    for size in (0, 1 << 40):
+        monkeypatch.setattr(cpu, "cache_bytes", lambda size=size: size)
+        with load(tmp_path, CpuDevice(read_manifest(tmp_path), threads=3)) as model:
+            results.append(model(*args))
+    for streamed, plain, eager in zip(*results, Chains()(*args), strict=True):
+        assert torch.equal(streamed, plain)
+        torch.testing.assert_close(streamed, eager)
+
+
+def test_the_largest_cache_is_read_from_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "_CACHES", tmp_path)
+    assert cpu.cache_bytes() == 32 << 20
+    for number, text in enumerate(("48K", "1024K", "odd")):
+        (tmp_path / f"index{number}").mkdir()
+        (tmp_path / f"index{number}" / "size").write_text(f"{text}\n")
+    assert cpu.cache_bytes() == 1 << 20
+
+
+def test_threads_that_outnumber_processors_sleep_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
+    assert cpu._spins(1) > cpu._spins(2) > 0
+
+
 def test_the_environment_bounds_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.delenv("AOTPACK_THREADS", raising=False)
