@@ -40,16 +40,13 @@ _ALIGNMENT = 64
 _PROGRAM = "import sys; from tools import sanitize; sanitize.main(sys.argv[1:])"
 
 
-def run(arguments: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
-    """A module with its arguments in a process with the sanitizers' runtime loaded first."""
-    return subprocess.run(
-        [sys.executable, "-c", _PROGRAM, *arguments],
-        cwd=ROOT,
-        env=environment(),
-        text=True,
-        check=False,
-        **options,
+def run(arguments: Sequence[str]) -> tuple[int, str]:
+    """Run a module with the sanitizers' runtime loaded first: exit status, standard error."""
+    command = [sys.executable, "-c", _PROGRAM, *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True, check=False
     )
+    return done.returncode, done.stderr
 
 
 def environment() -> dict[str, str]:
@@ -60,7 +57,6 @@ def environment() -> dict[str, str]:
         **os.environ,
         "LD_PRELOAD": library,
         "ASAN_OPTIONS": "detect_leaks=0:max_malloc_fill_size=1000000000:malloc_fill_byte=190",
-        "UBSAN_OPTIONS": "print_stacktrace=1",
         "AOTPACK_CACHE": "off",
     }
 
@@ -68,7 +64,9 @@ def environment() -> dict[str, str]:
 def main(arguments: Sequence[str]) -> None:
     """Inside that process: run the module."""
     install()
-    module, *rest = arguments or ("pytest", "-x", "-q", "-p", "no:cacheprovider", *TESTS)
+    module, *rest = arguments or ("pytest", "-x", "-v", *TESTS)
+    if module == "pytest":  # it would keep the report of a process that ends for itself
+        rest = ["--capture=sys", "-p", "no:cacheprovider", *rest]
     sys.argv = [module, *rest]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
@@ -121,4 +119,6 @@ def _place(own: Any, group: Sequence[Any], sources: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(run(sys.argv[1:]).returncode)
+    status, words = run(sys.argv[1:])
+    print(words, end="", file=sys.stderr)
+    raise SystemExit(status)
