@@ -24,6 +24,7 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
+    Scatter,
     Value,
     children,
     targets,
@@ -163,12 +164,20 @@ def _body(operation: Operation, text: Callable[[Value], str]) -> list[str]:
             return [
                 f"{_results(operation)} = scan_{operation.kind}({args}, along {operation.along})"
             ]
+        case Scatter():
+            return _scatter(operation, text)
         case Matmul():
             factors = f"{_factor(operation.lhs, text)} * {_factor(operation.rhs, text)}"
             product = f"sum({factors} for {_ranges((operation.k,))})"
             return [f"{_results(operation)} = {product}  # factors in {operation.operand}"]
         case Attention():
             return _attention(operation, text)
+
+
+def _scatter(operation: Scatter, text: Callable[[Value], str]) -> list[str]:
+    place, value = element(operation.target, operation.index), text(operation.value)
+    sign = "=" if operation.kind == "set" else f"{operation.kind}="
+    return [f"{place} {sign} {value}  # in {operation.base}"]
 
 
 def _factor(value: Value, text: Callable[[Value], str]) -> str:
@@ -220,7 +229,12 @@ def program_text(program: Program, notes: Mapping[int, str] | None = None) -> st
         lines.append(operation_text(operation))
         if notes and position in notes:
             lines.append(f"^^^ {notes[position]}")
-    return "\n".join([*lines, "", f"return {', '.join(program.outputs)}"]) + "\n"
+    return "\n".join([*lines, "", *_ending(program)]) + "\n"
+
+
+def _ending(program: Program) -> list[str]:
+    updates = [f"update {update.name} = {update.value}" for update in program.updates]
+    return [*updates, f"return {', '.join(program.outputs)}"]
 
 
 def _declared(buffers: Mapping[str, Buffer], name: str) -> str:
@@ -236,7 +250,7 @@ def schedule_text(schedule: Schedule) -> str:
         lines.append(
             f"memory {life.buffer} in {life.storage}: launches {life.first} to {life.last}"
         )
-    return "\n".join([*lines, f"return {', '.join(schedule.program.outputs)}"]) + "\n"
+    return "\n".join([*lines, *_ending(schedule.program)]) + "\n"
 
 
 def _kernel(kernel: Kernel) -> list[str]:

@@ -16,6 +16,7 @@ from aotpack.ir.nodes import (
     Matmul,
     Operation,
     Pointwise,
+    Scatter,
     Value,
 )
 
@@ -88,6 +89,10 @@ def map_values(operation: Operation, change: Callable[[Value], Value]) -> Operat
     match operation:
         case Pointwise():
             new: Operation = replace(operation, value=change(operation.value))
+        case Scatter():
+            pairs = zip(operation.places, operation.index, strict=True)
+            index = tuple(as_index(change(place), part) for place, part in pairs)
+            new = replace(operation, value=change(operation.value), index=index)
         case Matmul():
             new = replace(operation, lhs=change(operation.lhs), rhs=change(operation.rhs))
         case Attention():

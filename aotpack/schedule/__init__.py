@@ -4,6 +4,7 @@ The passes run in the order of ``schedule``; each is a file of its own name.
 """
 
 from aotpack.ir.schedule import Schedule
+from aotpack.schedule.bases import copy_bases
 from aotpack.schedule.dead_code import remove_dead_code
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.layout import choose_strides
@@ -15,6 +16,7 @@ from aotpack.schedule.order import order
 from aotpack.schedule.realize import realize
 from aotpack.schedule.split_reduction import split_reductions
 from aotpack.schedule.tile import choose_tiles
+from aotpack.schedule.update import place_updates
 from aotpack.stages import Lowered, Scheduled
 
 __all__ = ["schedule"]
@@ -23,6 +25,7 @@ __all__ = ["schedule"]
 def schedule(lowered: Lowered) -> Scheduled:
     """Decide everything about kernels but their text."""
     program = remove_dead_code(lowered.program)
+    program = copy_bases(program)
     program = merge_products(program)
     program = realize(program)
     program = recognise_causal_masks(program)
@@ -32,6 +35,7 @@ def schedule(lowered: Lowered) -> Scheduled:
     kernels = order(fuse(program), program)
     strides = choose_strides(program, kernels)
     kernels = choose_tiles(program, kernels, strides)
+    program, kernels, strides = place_updates(program, kernels, strides)
     lifetimes = plan_memory(program, kernels, strides)
     result = Schedule(program, kernels, strides, lifetimes)
     weights = in_memory_order(lowered.weights, program.packed)
