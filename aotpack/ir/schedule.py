@@ -82,9 +82,13 @@ class AttentionTile:
 
 @dataclass(frozen=True, slots=True)
 class HostTile:
-    """Loops over host memory; ``along`` is the inner loop of a reduction: "r" or "x"."""
+    """Loops over host memory; ``along`` is the inner loop of a reduction: "r" or "x".
+
+    ``few`` is the axis of a product, "m" or "n", that has few points: then it is dot products.
+    """
 
     along: str = "r"
+    few: str = ""
     num_warps: int = 1
     num_stages: int = 1
 
