@@ -18,7 +18,7 @@ class CDialect:
         return c_literal(constant.value, constant.dtype)
 
     def apply(
-        self, op: str, args: Sequence[str], operand: DType, result: DType, *, fast: bool
+        self, op: str, args: Sequence[str], operand: DType, result: DType, ends_in: DType | None
     ) -> str:
         """The text of the C table; the functions are quick enough for either precision."""
         return c_text(op, args, operand, result)

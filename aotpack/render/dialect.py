@@ -17,7 +17,7 @@ class Dialect(Protocol):
         """A number of exactly its type."""
 
     def apply(
-        self, op: str, args: Sequence[str], operand: DType, result: DType, *, fast: bool
+        self, op: str, args: Sequence[str], operand: DType, result: DType, ends_in: DType | None
     ) -> str:
         """An operator of the op table on operands of type ``operand``."""
 

@@ -52,8 +52,8 @@ class Emitter:
     """Writes the lines that compute values in a frame, into regions.
 
     ``offset`` gives the element offset of a load; ``resolve`` the value or the name that stands for
-    a load of something the kernel itself made, None for memory. ``fast`` picks the cheaper forms of
-    the op table, right where every result is rounded to 16 bits, but not for ``exact`` values.
+    a load of something the kernel itself made, None for memory. ``ends_in`` is the 16-bit type all
+    results are rounded to, if any: then the op table's cheaper forms do, but for ``exact`` values.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Emitter:
         fresh: Callable[[str], str],
         dialect: Dialect,
         *,
-        fast: bool,
+        ends_in: DType | None,
         exact: Collection[Value] = (),
     ) -> None:
         self.frame = frame
@@ -78,7 +78,7 @@ class Emitter:
         self._guard_needs: frozenset[Axis] = frozenset()
         self.fresh = fresh
         self.dialect = dialect
-        self._fast = fast
+        self._ends_in = ends_in
         self._exact = exact
         self._needs: dict[Value, frozenset[Axis]] = {}
 
@@ -107,8 +107,8 @@ class Emitter:
             case Apply():
                 args = tuple(self.value(arg) for arg in value.args)
                 operand = value.args[-1].dtype
-                fast = self._fast and value not in self._exact
-                return self.dialect.apply(value.op, args, operand, value.dtype, fast=fast)
+                ends_in = None if value in self._exact else self._ends_in
+                return self.dialect.apply(value.op, args, operand, value.dtype, ends_in)
             case Guarded():
                 return self._guarded(value)
             case Const():

@@ -25,10 +25,10 @@ class TritonDialect:
         return f"tl.full([], {text}, {constant.dtype.facts.triton})"
 
     def apply(
-        self, op: str, args: Sequence[str], operand: DType, result: DType, *, fast: bool
+        self, op: str, args: Sequence[str], operand: DType, result: DType, ends_in: DType | None
     ) -> str:
         """The text of the op table."""
-        return OPS[op].triton(args, operand, result, fast=fast)
+        return OPS[op].triton(args, operand, result, ends_in=ends_in)
 
     def cast(self, text: str, source: DType, target: DType) -> str:
         """``text.to(...)``."""
