@@ -48,13 +48,19 @@ class PlaneTile:
 
 @dataclass(frozen=True, slots=True)
 class ReductionTile:
-    """``x`` rows by ``r`` columns a block; ``persistent`` when ``r`` covers a row (C:B16)."""
+    """``x`` rows by ``r`` columns a block; ``persistent`` when ``r`` covers a row (C:B16).
+
+    A loop over blocks runs ``unroll`` steps at once. ``group`` neighbours along a row, which one
+    thread loads together, are combined before they meet what came before them.
+    """
 
     x: int
     r: int
     persistent: bool
     num_warps: int
     num_stages: int = 1
+    unroll: int = 1
+    group: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,13 +44,15 @@ class CDialect:
         """The element."""
         return f"{pointer}[{offset}]"
 
-    def load(self, address: str, conditions: Sequence[str], dtype: DType) -> str:
+    def load(self, address: str, conditions: Sequence[str], dtype: DType, keep: str = "") -> str:
         """The element, read only where the conditions hold."""
         if not conditions:
             return address
         return f"{' & '.join(conditions)} ? {address} : 0"
 
-    def store(self, address: str, value: str, conditions: Sequence[str], dtype: DType) -> str:
+    def store(
+        self, address: str, value: str, conditions: Sequence[str], dtype: DType, keep: str = ""
+    ) -> str:
         """An assignment, only where the conditions hold."""
         if dtype.compute is not dtype:
             value = f"aot_{dtype}_of_float({value})"

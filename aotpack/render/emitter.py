@@ -54,6 +54,7 @@ class Emitter:
     ``offset`` gives the element offset of a load; ``resolve`` the value or the name that stands for
     a load of something the kernel itself made, None for memory. ``ends_in`` is the 16-bit type all
     results are rounded to, if any: then the op table's cheaper forms do, but for ``exact`` values.
+    ``keep`` says of buffers in what order caches may evict what is read or written (C:F7).
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Emitter:
         self.dialect = dialect
         self._ends_in = ends_in
         self._exact = exact
+        self.keep: Mapping[str, str] = {}
         self._needs: dict[Value, frozenset[Axis]] = {}
 
     # --- values
@@ -131,7 +133,8 @@ class Emitter:
         conditions = [*self.masks(needs), *self._guards]
         if conditions:
             address = self._broadcast(address, needs, needs | self._guard_needs)
-        return self.dialect.load(address, conditions, self.arguments.dtype(load.buffer))
+        keep = self.keep.get(load.buffer, "")
+        return self.dialect.load(address, conditions, self.arguments.dtype(load.buffer), keep)
 
     def operand(self, value: Value, dtype: DType, inner: Axis) -> str:
         """A tile for a matrix product: rounded to ``dtype``, zero past the end of ``inner``."""
@@ -258,7 +261,8 @@ class Emitter:
         """The statement that writes one element for each point of ``axes``."""
         address = self.dialect.address(self.arguments.pointer(buffer), self.index(offset))
         address = self._broadcast(address, self.index_needs(offset), axes)
-        return self.dialect.store(address, value, self.masks(axes), self.arguments.dtype(buffer))
+        keep, dtype = self.keep.get(buffer, ""), self.arguments.dtype(buffer)
+        return self.dialect.store(address, value, self.masks(axes), dtype, keep)
 
     def _broadcast(self, text: str, have: frozenset[Axis], want: frozenset[Axis]) -> str:
         """Stretch a tile that depends on some axes over those it is needed for."""
