@@ -23,9 +23,17 @@ from aotpack.render.contexts import LoopContext, Side
 from aotpack.render.emitter import Frame
 from aotpack.render.reduction_loops import ReductionLoop, stretches
 from aotpack.render.reductions import block_reduction, block_scan
+from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
 
 LoopTile = PointwiseTile | PlaneTile | ReductionTile
+
+
+def loop_workshop(schedule: Schedule, kernel: Kernel, tile: LoopTile) -> Workshop:
+    """What a loop kernel is rendered with; a looped axis has no value outside its loops."""
+    looped = isinstance(tile, ReductionTile) and not tile.persistent
+    region = Region(frozenset(kernel.axes[:1] if looped else kernel.axes))
+    return Workshop(schedule, kernel, loop_frame(kernel, tile), region)
 
 
 def loop_frame(kernel: Kernel, tile: LoopTile) -> Frame:

@@ -4,6 +4,7 @@ The passes run in the order of ``schedule``; each is a file of its own name.
 """
 
 from aotpack.ir.schedule import Schedule
+from aotpack.schedule.combo import combine
 from aotpack.schedule.dead_code import remove_dead_code
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.layout import choose_strides
@@ -31,7 +32,7 @@ def schedule(lowered: Lowered) -> Scheduled:
     program = remove_dead_code(program)
     kernels = order(fuse(program), program)
     strides = choose_strides(program, kernels)
-    kernels = choose_tiles(program, kernels, strides)
+    kernels = combine(choose_tiles(program, kernels, strides))
     lifetimes = plan_memory(program, kernels, strides)
     result = Schedule(program, kernels, strides, lifetimes)
     weights = in_memory_order(lowered.weights, program.packed)
