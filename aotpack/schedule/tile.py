@@ -28,6 +28,7 @@ from aotpack.schedule.split_reduction import COLUMNS_TOGETHER
 ANY_ARCH = (1, 10_000)
 HOST_ARCH = (0, 0)
 MAX_PERSISTENT = 16384  # elements of a row held in registers
+MAX_READ_ONCE = 4096  # likewise, where nothing but its reduction needs it
 MANY_ROWS = 4096  # from here on two rows a program hide each other's latency
 LONGEST_PAIR = 2048  # elements of a row, of which two fit the registers of a few warps
 VECTOR_BYTES = 16  # of the widest load
@@ -89,10 +90,11 @@ def _pointwise_variants(numel: Int) -> tuple[Variant, ...]:
 def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
     x, r = kernel.axes
     longest = bounds(r.extent)[1]
-    persistent = longest <= MAX_PERSISTENT
+    once = not _reads_again(kernel) and not _has_scan(kernel)
+    persistent = longest <= (MAX_READ_ONCE if once else MAX_PERSISTENT)
     if _walks_along(kernel, program, strides) is x:
         columns = _power_of_two(typical(x.extent))
-        tile = _column_tile(int(longest), persistent, columns, _states(kernel))
+        tile = _column_tile(int(longest), columns, _states(kernel))
     elif persistent:
         return _row_variants(x.extent, _power_of_two(int(longest)))
     elif _has_scan(kernel):
@@ -161,12 +163,12 @@ def _states(kernel: Kernel) -> int:
     return sum(len(MONOIDS[o.kind].states) for o in operations if isinstance(o, Reduction))
 
 
-def _column_tile(longest: int, persistent: bool, columns: int, states: int) -> ReductionTile:
+def _column_tile(longest: int, columns: int, states: int) -> ReductionTile:
     """Neighbouring columns a program, so that a warp reads whole cache lines."""
     r = _power_of_two(longest)
-    if persistent and r <= 64:
+    if r <= 64:
         return ReductionTile(max(16, 2048 // r), r, persistent=True, num_warps=4)
-    if persistent and r <= 256:
+    if r <= 256:
         return ReductionTile(16, r, persistent=True, num_warps=8)
     x = min(COLUMNS_TOGETHER, max(16, columns))
     unroll = max(1, 4 // max(1, states))
