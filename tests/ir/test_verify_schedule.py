@@ -66,6 +66,22 @@ def rebound(change: Callable[[Axis, Int], Int | Axis]) -> Schedule:
     return with_member(rows(), "t", moved)
 
 
+def joined(name: str) -> Schedule:
+    """The kernel that makes ``name`` in the launch of the one before it."""
+    return with_kernel(rows(), name, lambda kernel: replace(kernel, joins=True))
+
+
+def unlike_tiles() -> Schedule:
+    """A product that reads nothing of the kernel before it, in that one's launch."""
+    w = Writer()
+    x, w1 = w.input("x", 8, 8), w.weight("w1", 8, 8)
+    product = w.matmul("y", 8, 8, 8, x, w1)
+    map = w.pointwise("z", [8, 8], lambda i, j: apply("exp", load(x, 7 - i, j)))
+    schedule = schedule_of(w.program(product, map))
+    first, second = schedule.kernels
+    return replace(schedule, kernels=(first, replace(second, joins=True)))
+
+
 def out_of_order() -> Schedule:
     schedule = rows()
     return replace(schedule, kernels=schedule.kernels[::-1])
@@ -175,6 +191,8 @@ def limited_variant() -> Schedule:
     ("make", "message"),
     [
         (out_of_order, "is read before it is stored"),
+        (lambda: joined("t"), "y is read before it is stored"),
+        (unlike_tiles, r"the tiles .*MatmulTile.* do not share a launch"),
         (undeclared_read, "y is not among its reads"),
         (twice_stored, "is stored by 2 kernels"),
         (output_not_stored, "last is stored by 0 kernels"),

@@ -41,7 +41,7 @@ class Bench:
             resolve=lambda load: None,
             fresh=lambda prefix: f"{prefix}{next(names)}",
             dialect=TritonDialect(),
-            fast=False,
+            ends_in=None,
         )
 
     def _offset(self, load: Load) -> Int:

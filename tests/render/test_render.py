@@ -134,6 +134,6 @@ class Turned(nn.Module):
 
 
 def test_equal_text_over_other_types_is_another_kernel() -> None:
-    floats, integers = torch.zeros(8, 4), torch.zeros(8, 4, dtype=torch.int64)
+    floats, integers = torch.zeros(512, 1024), torch.zeros(512, 1024, dtype=torch.int64)
     assert len(rendered(Turned(), floats, floats).kernels) == 1
     assert len(rendered(Turned(), floats, integers).kernels) == 2

@@ -7,7 +7,7 @@ import pytest
 
 from aotpack.ir.integers import Var
 from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import Schedule
+from aotpack.ir.schedule import Schedule, launches
 
 from .programs import BF16, Writer, apply, load, schedule_of
 
@@ -18,7 +18,8 @@ def assert_lifetimes_hold(schedule: Schedule) -> None:
     """Nothing is read after its life; a storage has one living buffer, taken over at a launch."""
     lives = {life.buffer: life for life in schedule.lifetimes}
     assert len(lives) == len(schedule.lifetimes)
-    for position, kernel in enumerate(schedule.kernels):
+    steps = enumerate(launches(schedule.kernels))
+    for position, kernel in ((step, kernel) for step, together in steps for kernel in together):
         for name in kernel.reads:
             if name in lives:
                 assert lives[name].first < position <= lives[name].last, name

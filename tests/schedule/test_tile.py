@@ -14,7 +14,7 @@ from aotpack.ir.schedule import (
     ReductionTile,
     Tile,
 )
-from aotpack.schedule.tile import MAX_PERSISTENT
+from aotpack.schedule.tile import MAX_PERSISTENT, MAX_READ_ONCE
 
 from .programs import Size, Writer, apply, load, schedule_of, scheduled
 
@@ -38,17 +38,24 @@ def tiles(program: Program) -> list[Tile]:
     return [v.tile for v in kernel.variants if not isinstance(v.tile, HostTile)]
 
 
-@pytest.mark.parametrize("length", [1, 7, 1000, MAX_PERSISTENT])
+@pytest.mark.parametrize("length", [1, 7, 1000, MAX_READ_ONCE])
 def test_rows_that_fit_are_persistent(length: int) -> None:
     for tile in tiles(rows(8, length)):
         assert isinstance(tile, ReductionTile)
         assert tile.persistent and tile.r >= length and tile.r & (tile.r - 1) == 0
 
 
-@pytest.mark.parametrize("length", [MAX_PERSISTENT + 1, 1_000_003])
+@pytest.mark.parametrize("length", [MAX_READ_ONCE + 1, 100_003])
 def test_longer_rows_are_looped(length: int) -> None:
     for tile in tiles(rows(8, length)):
         assert isinstance(tile, ReductionTile) and not tile.persistent
+
+
+@pytest.mark.parametrize(("length", "persistent"), [(0, True), (5, False)])
+def test_rows_that_are_read_again_are_kept_longer(length: int, persistent: bool) -> None:
+    (kernel,) = scheduled(nn.Softmax(-1), torch.zeros(2, MAX_PERSISTENT + length)).schedule.kernels
+    tiles = [v.tile for v in kernel.variants if not isinstance(v.tile, HostTile)]
+    assert all(isinstance(t, ReductionTile) and t.persistent is persistent for t in tiles)
 
 
 def test_a_dynamic_row_is_persistent_up_to_its_largest() -> None:
