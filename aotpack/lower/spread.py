@@ -3,13 +3,14 @@
 import math
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.facts import known_le
 from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Value
 from aotpack.lower.context import Context, Index, Scalar, Shape
 from aotpack.lower.pointwise import constant_power, result_dtype
 from aotpack.lower.reduction import Dims, Element, Reduced, count_of, finished, over
 from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.values import apply, cast
+from aotpack.lower.values import apply, cast, constant
 from aotpack.stages import Arg, Ref
 
 
@@ -37,7 +38,14 @@ def _variance(
 
     c.pointwise(c.result(), value)
     if with_mean:
-        c.pointwise(c.result(1), lambda index: c.load(mean_ref, index))
+        c.pointwise(c.result(1), lambda index: _mean(c.load(mean_ref, index), reduced))
+
+
+def _mean(mean: Value, reduced: Reduced) -> Value:
+    """The mean of nothing is NaN, as eager says, where the monoid says 0."""
+    if known_le(1, reduced.count):
+        return mean
+    return apply("add", mean, apply("div", constant(0, mean.dtype), count_of(reduced, mean.dtype)))
 
 
 def _register_spread(name: str, *, root: bool, with_mean: bool) -> None:

@@ -1,4 +1,4 @@
-"""docs/capabilities.md is true: no row without a test or a reason, no name of a row that is none."""
+"""docs/capabilities.md is true: each row has a test or a reason, and only rows are named."""
 
 from pathlib import Path
 

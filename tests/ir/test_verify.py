@@ -67,6 +67,7 @@ M, N = Axis("m", Int.of(S)), Axis("n", Int.of(8))
 GOOD = Matmul("out", (), M, N, J, load("y", M, J), load("h", N, J), BF16)
 
 
+@pytest.mark.row("S:A4", "S:B1", "S:B3", "S:B19")
 @pytest.mark.parametrize(
     "legal",
     [
@@ -90,6 +91,7 @@ SIXTEEN = Load("h", (Int.of(ROW), Int.of(J)), BF16)
 SHORT = Axis("j", Int.of(7))
 
 
+@pytest.mark.row("S:A2", "S:A4", "S:inv1", "S:inv2")
 @pytest.mark.parametrize(
     ("illegal", "complaint"),
     [

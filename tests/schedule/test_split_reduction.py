@@ -18,6 +18,7 @@ def whole(kind: str, count: int, length: int, *, columns: bool = False) -> Progr
     return w.program(w.reduction("y", [count], [length], value, kind=kind))
 
 
+@pytest.mark.row("S:B9", "S:B11", "S:inv27")
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("kind", ["sum", "max", "logsumexp"])
 def test_halves_agree_with_the_whole(kind: str, columns: bool) -> None:
@@ -31,6 +32,7 @@ def test_halves_agree_with_the_whole(kind: str, columns: bool) -> None:
     np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.row("S:B9")
 @pytest.mark.parametrize(
     ("kind", "count", "length"),
     [
