@@ -22,6 +22,7 @@ from aotpack.ir.schedule import (
 )
 from aotpack.render.attention import attention_context, attention_frame
 from aotpack.render.c_contexts import AttentionContext as HostAttentionContext
+from aotpack.render.c_contexts import FewContext
 from aotpack.render.c_contexts import MatmulContext as HostMatmulContext
 from aotpack.render.c_kernels import HostContext, host_context
 from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
@@ -40,6 +41,7 @@ Context: TypeAlias = (
     | AttentionContext
     | HostContext
     | HostMatmulContext
+    | FewContext
     | HostAttentionContext
 )
 
