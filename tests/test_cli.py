@@ -151,6 +151,16 @@ def test_doctor_names_versions_and_targets(capsys: pytest.CaptureFixture[str]) -
     assert "triton" in printed and "ptxas" in printed and "sm_120, cpu, interpreter" in printed
 
 
+def test_doctor_without_a_c_compiler_leaves_out_the_target_cpu(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AOTPACK_CC", "no-such-compiler")
+    assert main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    assert "none, so not the target cpu: compiling for cpu: no C compiler was found" in printed
+    assert "sm_120, interpreter" in printed
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

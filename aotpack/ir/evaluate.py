@@ -28,10 +28,12 @@ from aotpack.ir.nodes import (
     Reduction,
     Scan,
     Scatter,
+    Sort,
     Value,
     targets,
 )
 from aotpack.ir.optable import OPS
+from aotpack.ir.ordering import positions_in_order
 from aotpack.ir.reference import Array, cast
 
 _ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -213,6 +215,8 @@ class _Machine:
                 self._store(operation, self._scan(operation))
             case Scatter():
                 self._scatter(operation)
+            case Sort():
+                self._store(operation, self._sort(operation))
             case Matmul():
                 self._store(operation, (self._matmul(operation),))
             case Attention():
@@ -289,6 +293,13 @@ class _Machine:
         if columns:
             states = tuple(np.stack(parts, -1) for parts in zip(*columns, strict=True))
         return tuple(np.moveaxis(part, -1, position) for part in monoid.finalise(states))
+
+    def _sort(self, operation: Sort) -> States:
+        dtype = self.program.buffers[operation.targets[0]].dtype
+        elements = self.rounded(self.grid(operation.value, operation.axes), dtype)
+        along = operation.axes.index(operation.along)
+        order = positions_in_order(elements, along, descending=operation.descending)
+        return np.take_along_axis(elements, order, along), order
 
     def _factor(self, value: Value, axes: tuple[Axis, ...], operand: DType) -> Array:
         """A factor of a product, rounded to ``operand`` and then widened."""

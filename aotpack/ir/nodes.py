@@ -5,6 +5,7 @@
               | Reduction(targets, axes, inner, kind, args)  # targets[axes] = kind over inner
               | Scan(targets, axes, along, kind, args)       # targets[axes] = kind up to along
               | Scatter(target, base, axes, index, value, kind)  # base, with value at index
+              | Sort(targets, axes, along, value, descending)  # (values, positions) along one axis
               | Matmul(target, batch, m, n, k, lhs, rhs)     # target[batch, m, n] = sum of products
               | Attention(target, ..., query, key, value...) # target[b, h, i, e], softmax over j
     value     = Const | IndexValue(Int) | Load(buffer, Int*) | Apply(op, value*)
@@ -112,7 +113,8 @@ class Origin:
 class Pointwise:
     """``target[index] = value`` for every point of ``axes``; each writes an element of its own.
 
-    ``index`` is usually the axes themselves. Elements no point writes are undefined.
+    ``index`` is usually the axes themselves; it may be read from memory where that keeps the points
+    apart. Elements no point writes are undefined.
     """
 
     target: str
@@ -175,6 +177,21 @@ class Scatter:
 
 
 @dataclass(frozen=True, slots=True)
+class Sort:
+    """``targets`` = the values in order along ``along``, one of axes, and their int64 positions.
+
+    NaN is the largest, -0.0 and 0.0 are equal, and equal values keep their order (S:B21).
+    """
+
+    targets: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    along: Axis
+    value: Value
+    descending: bool
+    origin: Origin = Origin()
+
+
+@dataclass(frozen=True, slots=True)
 class Matmul:
     """``target[*batch, m, n] = sum over k of lhs * rhs``, accumulated wide, rounded once.
 
@@ -229,7 +246,7 @@ class Attention:
         return (self.batch, self.head, self.i, self.e)
 
 
-Operation = Union[Pointwise, Reduction, Scan, Scatter, Matmul, Attention]
+Operation = Union[Pointwise, Reduction, Scan, Scatter, Sort, Matmul, Attention]
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +310,7 @@ class Program:
 
 def targets(operation: Operation) -> tuple[str, ...]:
     """The buffers an operation writes."""
-    if isinstance(operation, (Reduction, Scan)):
+    if isinstance(operation, (Reduction, Scan, Sort)):
         return operation.targets
     return (operation.target,)
 
@@ -322,6 +339,8 @@ def values(operation: Operation) -> tuple[Value, ...]:
     """The expressions an operation computes with."""
     match operation:
         case Pointwise():
+            return (operation.value, *_indirect_values(operation.index))
+        case Sort():
             return (operation.value,)
         case Reduction() | Scan():
             return operation.args
@@ -330,13 +349,8 @@ def values(operation: Operation) -> tuple[Value, ...]:
         case Matmul():
             return (operation.lhs, operation.rhs)
         case Attention():
-            slots = (
-                operation.query,
-                operation.key,
-                operation.value,
-                operation.bias,
-                operation.mask,
-            )
+            o = operation
+            slots = (o.query, o.key, o.value, o.bias, o.mask)
             return tuple(slot for slot in slots if slot is not None)
 
 

@@ -5,6 +5,7 @@ as ``str(value)`` does it, distinct values have distinct texts, which orders ind
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
 from typing import TypeAlias
 
 from aotpack.ir.dtypes import DType
@@ -25,6 +26,7 @@ from aotpack.ir.nodes import (
     Reduction,
     Scan,
     Scatter,
+    Sort,
     Value,
     children,
     targets,
@@ -35,6 +37,7 @@ from aotpack.ir.schedule import Kernel, Schedule, Variant
 
 _Names: TypeAlias = Mapping[Value, str]
 _INDENT = "    "
+_LONGEST_PART = 600  # values repeat their parts: written out, the text could grow without bound
 _CHOICE, _UNARY, _ATOM = 0, 11, 12
 _INFIX = {  # symbol and how tightly it binds; comparisons do not chain
     "logical_or": ("or", 1),
@@ -65,8 +68,14 @@ _NATURAL = (DType.BOOL, DType.INT64, DType.FLOAT32)  # literals of these need no
 
 
 def value_text(value: Value) -> str:
-    """One expression, nothing shared."""
-    return _text(value, {})
+    """One expression, nothing shared. A long part is a digest of its text."""
+    done: dict[Value, tuple[str, int]] = {}
+    for part in walk((value,)):
+        text, binds = _one(part, done)
+        if len(text) > _LONGEST_PART:
+            text, binds = f"#{sha256(text.encode()).hexdigest()[:16]}", _ATOM
+        done[part] = text, binds
+    return done[value][0]
 
 
 def _text(value: Value, names: _Names) -> str:
@@ -166,6 +175,10 @@ def _body(operation: Operation, text: Callable[[Value], str]) -> list[str]:
             ]
         case Scatter():
             return _scatter(operation, text)
+        case Sort():
+            order = ", descending" * operation.descending
+            value = text(operation.value)
+            return [f"{_results(operation)} = sort({value}, along {operation.along}{order})"]
         case Matmul():
             factors = f"{_factor(operation.lhs, text)} * {_factor(operation.rhs, text)}"
             product = f"sum({factors} for {_ranges((operation.k,))})"

@@ -17,7 +17,9 @@ from aotpack.ir.nodes import (
     Operation,
     Pointwise,
     Scatter,
+    Sort,
     Value,
+    walk,
 )
 
 
@@ -38,10 +40,13 @@ class Rewriter:
         self._done: dict[Value, Value] = {}
 
     def __call__(self, value: Value) -> Value:
-        found = self._done.get(value)
-        if found is None:
-            found = self._done[value] = self._rewrite(value)
-        return found
+        if value not in self._done:
+            for part in walk(
+                (value,)
+            ):  # bottom-up: values may be nested deeper than Python's stack
+                if part not in self._done:
+                    self._done[part] = self._rewrite(part)
+        return self._done[value]
 
     def index(self, expression: Int) -> Int:
         """The integer with axes replaced and the values inside it rewritten."""
@@ -88,11 +93,14 @@ def map_values(operation: Operation, change: Callable[[Value], Value]) -> Operat
     """The operation with each of its values replaced; the same object if none changes."""
     match operation:
         case Pointwise():
-            new: Operation = replace(operation, value=change(operation.value))
+            index = tuple(_changed(part, change) for part in operation.index)
+            new: Operation = replace(operation, value=change(operation.value), index=index)
         case Scatter():
             pairs = zip(operation.places, operation.index, strict=True)
             index = tuple(as_index(change(place), part) for place, part in pairs)
             new = replace(operation, value=change(operation.value), index=index)
+        case Sort():
+            new = replace(operation, value=change(operation.value))
         case Matmul():
             new = replace(operation, lhs=change(operation.lhs), rhs=change(operation.rhs))
         case Attention():
@@ -107,3 +115,12 @@ def map_values(operation: Operation, change: Callable[[Value], Value]) -> Operat
         case _:
             new = replace(operation, args=tuple(map(change, operation.args)))
     return operation if new == operation else new
+
+
+def _changed(index: Int, change: Callable[[Value], Value]) -> Int:
+    """An index with the values inside it replaced."""
+
+    def leaf(atom: Any) -> Int | None:
+        return as_index(change(atom.value), atom.extent) if isinstance(atom, Indirect) else None
+
+    return index.map_leaves(leaf)

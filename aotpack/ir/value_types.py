@@ -19,6 +19,7 @@ from aotpack.ir.nodes import (
     Reduction,
     Scan,
     Scatter,
+    Sort,
     Value,
 )
 from aotpack.ir.optable import OPS
@@ -82,5 +83,7 @@ def result_types(operation: Operation) -> tuple[DType, ...]:
             return (operation.value.dtype,)
         case Reduction() | Scan():
             return MONOIDS[operation.kind].result_dtypes(operation.args[0].dtype)
+        case Sort():
+            return (operation.value.dtype, DType.INT64)
         case Matmul() | Attention():
             return (operation.operand.accumulator,)

@@ -21,6 +21,7 @@ from aotpack.ir.nodes import (
     Reduction,
     Scan,
     Scatter,
+    Sort,
     Value,
     all_axes,
     children,
@@ -149,10 +150,11 @@ def check_axes_used(program: Program) -> None:
 
 
 def check_scan_axis(program: Program) -> None:
-    """A scan runs along one of its axes."""
+    """A scan or sort runs along one of its axes."""
     for position, operation in enumerate(program.operations):
-        if isinstance(operation, Scan) and operation.along not in operation.axes:
-            raise InvalidProgram(program, position, f"{operation.along} is no axis of the scan")
+        if isinstance(operation, (Scan, Sort)) and operation.along not in operation.axes:
+            kind = type(operation).__name__.lower()
+            raise InvalidProgram(program, position, f"{operation.along} is no axis of the {kind}")
 
 
 def check_index_rank(program: Program) -> None:

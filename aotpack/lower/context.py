@@ -12,7 +12,7 @@ import numpy as np
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.monoids import MONOIDS
-from aotpack.ir.nodes import Load, Origin, Pointwise, Reduction, Scan, Scatter, Value
+from aotpack.ir.nodes import Load, Origin, Pointwise, Reduction, Scan, Scatter, Sort, Value
 from aotpack.lower.builder import Builder
 from aotpack.lower.registry import CannotLower
 from aotpack.lower.values import cast, constant
@@ -156,6 +156,21 @@ class Context:
         stored = cast(value(at), self.dtype(target))
         names = (self.builder.buffer(target).name, self.builder.buffer(base).name)
         self.builder.append(Scatter(*names, axes, place(at), stored, kind, self.origin))
+
+    def sort(self, targets: tuple[Ref, Ref], source: Ref, dim: int, *, descending: bool) -> None:
+        """Write a tensor's elements in order along one dimension, and their positions."""
+        shape = self.shape(source)
+        along = self.dim(source, dim)
+        if is_empty(shape) or not shape or shape[along].constant == 1:
+            self.pointwise(targets[0], lambda index: self.load(source, index))
+            self.pointwise(targets[1], lambda index: constant(0, DType.INT64))
+            return
+        axes = self.axes("i", shape)
+        values, positions = (self.builder.buffer(target).name for target in targets)
+        element = self.load(source, points(axes))
+        self.builder.append(
+            Sort((values, positions), axes, axes[along], element, descending, self.origin)
+        )
 
 
 def is_empty(shape: Shape) -> bool:

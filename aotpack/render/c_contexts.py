@@ -100,8 +100,9 @@ class AttentionContext:
     query: Slot
     key: Slot
     value: Slot
-    scale: str
+    product: str
     causal: bool
     logits: Slot
     weight: str
+    kept: str
     store: Slot

@@ -14,6 +14,7 @@ from aotpack.render.c_loops import HostCode, HostFunction, pointwise_code
 from aotpack.render.c_matmul import matmul_source
 from aotpack.render.c_nest import nest
 from aotpack.render.c_parameters import parameter_lines
+from aotpack.render.c_regions import c_lines
 from aotpack.render.c_scatter import scatter_code, scatter_nest
 from aotpack.render.c_walks import walked_code
 from aotpack.render.emitter import Frame
@@ -76,17 +77,24 @@ def host_context(
 
 
 def host_workshop(schedule: Schedule, kernel: Kernel, axes: tuple[Axis, ...]) -> Workshop:
-    """A workshop that writes C, for loops over these axes."""
+    """A workshop that writes C, for loops over these axes.
+
+    What depends on sizes alone stands around its root: functions and the entry need it alike.
+    """
     frame = Frame({axis: axis.name for axis in axes}, {}, ())
-    return Workshop(schedule, kernel, frame, Region(frozenset()), C)
+    return Workshop(schedule, kernel, frame, Region(frozenset(), parent=Region(frozenset())), C)
 
 
 def loop_context(kernel: Kernel, shop: Workshop, code: HostCode) -> HostContext:
     """What the template prints."""
+    assert shop.root.parent is not None
     return HostContext(
         name=kernel.name,
         comments=tuple(comment.rstrip("\\ ") for comment in shop.comments),
-        parameters=parameter_lines(shop.arguments, kernel.stored),
+        parameters=(
+            *parameter_lines(shop.arguments, kernel.stored),
+            *c_lines(shop.root.parent),
+        ),
         functions=code.functions,
         entry=code.entry,
     )

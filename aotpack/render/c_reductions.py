@@ -74,7 +74,7 @@ class Accumulator:
         return ["{", *(f"    {line}" for line in lines), "}"]
 
     def _text(self, text: str, *operands: str, index: str = "") -> str:
-        return fill(text, self.dtype, *operands, index=index)
+        return fill(text, self.dtype, *operands, index=index, state=str(self.types[0]))
 
 
 def two_pass(kind: str) -> TwoPass | None:
@@ -91,6 +91,6 @@ def lane_count(accumulators: Sequence[Accumulator], extent: int | None) -> int:
     return lanes
 
 
-def fill(text: str, dtype: DType, *operands: str, index: str = "", count: str = "") -> str:
-    """A text of the monoid table with its operands."""
-    return text.format(*operands, index=index, count=count, type=C_TYPES[dtype], dtype=str(dtype))
+def fill(text: str, dtype: DType, *operands: str, **others: str) -> str:
+    """A text of the monoid table with its operands, and with what else it names."""
+    return text.format(*operands, type=C_TYPES[dtype], dtype=str(dtype), **others)

@@ -9,13 +9,13 @@ import mmap
 import os
 import platform
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from .device import Step
 from .errors import DeviceError
+from .fork import tell_of_forks
 from .manifest import Binary, Kernel, Manifest
 
 CPU_TARGET = "cpu"
@@ -50,7 +50,6 @@ class CpuDevice:
         self._library: ctypes.CDLL | None = None
         self._team: _Team | None = None
         self._memory: dict[int, mmap.mmap] = {}
-        self._lock = threading.Lock()
 
     def select(self, targets: Sequence[str]) -> tuple[str, int]:
         """The package's code for processors, if it runs on this one."""
@@ -69,21 +68,19 @@ class CpuDevice:
         return
 
     def alloc(self, size: int) -> int:
-        """Whole pages: they cost nothing until they are written."""
+        """Whole pages: they cost nothing until they are written, and a forked child has its own."""
         try:
-            block = mmap.mmap(-1, max(1, size))
+            block = mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError, ValueError) as error:
             raise DeviceError(f"allocating {size:,} bytes on cpu: {error}") from None
         if size >= _PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
             block.madvise(mmap.MADV_HUGEPAGE)
         address = ctypes.addressof(ctypes.c_char.from_buffer(block))
-        with self._lock:
-            self._memory[address] = block
+        self._memory[address] = block
         return address
 
     def free(self, address: int) -> None:
-        with self._lock:
-            del self._memory[address]
+        del self._memory[address]
 
     def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
         ctypes.memmove(target, source, size)
@@ -175,7 +172,7 @@ class _Team:
         ]
         for thread in self._threads:
             thread.start()
-        _teams.add(self)
+        tell_of_forks(self)
 
     def close(self) -> None:
         """End the threads; a second close does nothing."""
@@ -192,17 +189,6 @@ class _Team:
         self._threads = []
         if self.pool:
             self._library.aot_forked(self.pool)
-
-
-_teams: "weakref.WeakSet[_Team]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for team in list(_teams):
-        team.forked()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def default_threads() -> int:

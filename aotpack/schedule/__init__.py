@@ -6,6 +6,7 @@ The passes run in the order of ``schedule``; each is a file of its own name.
 from aotpack.ir.schedule import Schedule
 from aotpack.schedule.bases import copy_bases
 from aotpack.schedule.dead_code import remove_dead_code
+from aotpack.schedule.expand_sorts import expand_sorts
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.layout import choose_strides
 from aotpack.schedule.mask import recognise_causal_masks
@@ -30,6 +31,7 @@ def schedule(lowered: Lowered) -> Scheduled:
     program = realize(program)
     program = recognise_causal_masks(program)
     program = merge_softmax_sums(program)
+    program = expand_sorts(program)
     program = split_reductions(program)
     program = remove_dead_code(program)
     kernels = order(fuse(program), program)

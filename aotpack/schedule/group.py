@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from aotpack.ir.access import written_index
 from aotpack.ir.facts import known_equal
-from aotpack.ir.integers import Axis, Int, product
+from aotpack.ir.integers import Axis, Indirect, Int, product
 from aotpack.ir.nodes import (
     Attention,
     Load,
@@ -261,8 +261,11 @@ def _solve(
     """Solve ``load.index == written`` for the operation's axes, each dimension a mixed radix.
 
     A dimension must be read whole, else points would be met twice or never. Axes the load does not
-    mention take the kernel axes the written index does not, in order.
+    mention take the kernel axes the written index does not, in order. Where an element went by what
+    was read from memory (a sort), nobody knows its point.
     """
+    if any(isinstance(leaf, Indirect) for position in written for leaf in position.leaves()):
+        return None
     binding: dict[Axis, Int] = {}
     for part, position, size in zip(load.index, written, shape, strict=True):
         radix = _mixed_radix(part)

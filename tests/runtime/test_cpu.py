@@ -4,7 +4,6 @@ import os
 import platform
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +18,9 @@ from aotpack.emit import write_package
 from aotpack.pipeline import Between, Source
 from aotpack.runtime import Model, cpu, load
 from aotpack.runtime.cpu import CpuDevice, default_threads
-from aotpack.runtime.errors import ArgumentError, DeviceError
+from aotpack.runtime.errors import DeviceError
 from aotpack.runtime.manifest import Host, read_manifest
 from aotpack.target import CPU
-
-THREADS, CALLS = 32, 1000
 
 
 @pytest.fixture(scope="module")
@@ -43,29 +40,6 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model(package: Path) -> Iterator[Model]:
     with load(package, CpuDevice(read_manifest(package), threads=4)) as loaded:
         yield loaded
-
-
-def test_calls_from_many_threads_are_right_beside_wrong_ones(model: Model) -> None:
-    inputs = [np.random.default_rng(n).normal(size=(1 + n, 512)).astype("f") for n in range(8)]
-    wanted = [model(x) for x in inputs]
-    wrong = np.zeros((3, 511), np.float32)
-    faults: list[str] = []
-
-    def work(number: int) -> None:
-        for call in range(CALLS):
-            pick = (number + call) % len(inputs)
-            if not np.array_equal(model(inputs[pick]), wanted[pick]):
-                faults.append(f"thread {number}, call {call}")
-            if call % 100 == 0:
-                with pytest.raises(ArgumentError, match="has size 511 in dimension 1"):
-                    model(wrong)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert faults == []
 
 
 def test_the_number_of_threads_changes_no_bit(package: Path) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 
 from aotpack.ir.integers import Axis, Int, Var, product
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Program
+from aotpack.ir.verify_schedule import InvalidSchedule, verify_schedule
 from aotpack.schedule.group import Group, digits, join, linear, start
 
-from .programs import BOOL, F32, I64, Writer, apply, load
+from .programs import BOOL, F32, I64, Writer, apply, load, schedule_of
 
 B = Var("b", 1, 16)
 
@@ -153,3 +155,47 @@ def test_binding_must_meet_each_point_once() -> None:
 
     y = w.pointwise("y", [4, 8], padded)
     assert joined(w.program(t, y)) is None
+
+
+def product_and_epilogue(rows: int, row: int | None) -> Program:
+    """A product of some rows; what follows reads all of it, or always the row ``row`` of it."""
+    w = Writer(())
+    x, weight, other = w.input("x", rows, 8), w.weight("w", 6, 8), w.input("other", rows, 6)
+    y = w.matmul("y", rows, 6, 8, x, weight)
+    z = w.pointwise(
+        "z",
+        [rows, 6],
+        lambda i, j: apply("add", load(y, i if row is None else row, j), load(other, i, j)),
+    )
+    return w.program(z)
+
+
+@pytest.mark.parametrize("row", [None, 0])
+def test_a_product_of_one_row_takes_its_epilogue_however_the_row_is_named(row: int | None) -> None:
+    program = product_and_epilogue(1, row)
+    group = joined(program)
+    assert group is not None and len(group.members) == 2
+    schedule = schedule_of(program)
+    verify_schedule(schedule)
+    assert len(schedule.kernels) == 1
+
+
+def test_a_row_among_several_is_in_another_program_s_registers() -> None:
+    assert joined(product_and_epilogue(2, None)) is not None
+    program = product_and_epilogue(2, 0)
+    assert joined(program) is None
+    verify_schedule(schedule_of(program))
+    schedule = schedule_of(product_and_epilogue(2, None))
+    (kernel,) = schedule.kernels
+    product, epilogue = kernel.members
+    epilogue = replace(epilogue, operation=program.operations[-1])
+    wrong = replace(kernel, members=(product, epilogue))
+    with pytest.raises(InvalidSchedule, match=r"z reads y\[0, .*, which another program may have"):
+        verify_schedule(replace(schedule, program=program, kernels=(wrong,)))
+
+
+def test_a_reduction_of_the_only_row_is_not_an_epilogue() -> None:
+    w = Writer(())
+    y = w.matmul("y", 1, 6, 8, w.input("x", 1, 8), w.weight("w", 6, 8))
+    total = w.reduction("total", [1], [6], lambda i, r: load(y, i, r))
+    assert joined(w.program(total)) is None

@@ -37,6 +37,7 @@ torch.export.register_dataclass(Record, serialized_type_name="test_tree.Record")
             Tree("dict", (LEAF, Tree("constant", value=3)), ("a", "n")),
         ),
         (lambda self, x: OrderedDict(b=x + 1), Tree("dict", (LEAF,), ("b",))),
+        (lambda self, x: torch.max(x, 0), Tree("tuple", (LEAF, LEAF))),
         (lambda self, x: Point(x + 1, x), Tree("object", (LEAF, LEAF), ("u", "v"))),
         (
             lambda self, x: Record(x + 1),
