@@ -52,8 +52,9 @@ class Emitter:
     """Writes the lines that compute values in a frame, into regions.
 
     ``offset`` gives the element offset of a load; ``resolve`` the value or the name that stands for
-    a load of something the kernel itself made, None for memory. ``fast`` picks the cheaper forms of
-    the op table, right where every result is rounded to 16 bits, but not for ``exact`` values.
+    a load of something the kernel itself made, None for memory. ``ends_in`` is the 16-bit type all
+    results are rounded to, if any: then the op table's cheaper forms do, but for ``exact`` values.
+    ``keep`` says of buffers in what order caches may evict what is read or written (C:F7).
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Emitter:
         fresh: Callable[[str], str],
         dialect: Dialect,
         *,
-        fast: bool,
+        ends_in: DType | None,
         exact: Collection[Value] = (),
     ) -> None:
         self.frame = frame
@@ -78,8 +79,9 @@ class Emitter:
         self._guard_needs: frozenset[Axis] = frozenset()
         self.fresh = fresh
         self.dialect = dialect
-        self._fast = fast
+        self._ends_in = ends_in
         self._exact = exact
+        self.keep: Mapping[str, str] = {}
         self._needs: dict[Value, frozenset[Axis]] = {}
 
     # --- values
@@ -107,8 +109,8 @@ class Emitter:
             case Apply():
                 args = tuple(self.value(arg) for arg in value.args)
                 operand = value.args[-1].dtype
-                fast = self._fast and value not in self._exact
-                return self.dialect.apply(value.op, args, operand, value.dtype, fast=fast)
+                ends_in = None if value in self._exact else self._ends_in
+                return self.dialect.apply(value.op, args, operand, value.dtype, ends_in)
             case Guarded():
                 return self._guarded(value)
             case Const():
@@ -131,7 +133,8 @@ class Emitter:
         conditions = [*self.masks(needs), *self._guards]
         if conditions:
             address = self._broadcast(address, needs, needs | self._guard_needs)
-        return self.dialect.load(address, conditions, self.arguments.dtype(load.buffer))
+        keep = self.keep.get(load.buffer, "")
+        return self.dialect.load(address, conditions, self.arguments.dtype(load.buffer), keep)
 
     def operand(self, value: Value, dtype: DType, inner: Axis) -> str:
         """A tile for a matrix product: rounded to ``dtype``, zero past the end of ``inner``."""
@@ -266,7 +269,8 @@ class Emitter:
         address = self.dialect.address(self.arguments.pointer(buffer), self.index(offset))
         address = self._broadcast(address, self.index_needs(offset), axes)
         conditions = [*self.masks(axes), *conditions]
-        return self.dialect.store(address, value, conditions, self.arguments.dtype(buffer))
+        keep, dtype = self.keep.get(buffer, ""), self.arguments.dtype(buffer)
+        return self.dialect.store(address, value, conditions, dtype, keep)
 
     def _broadcast(self, text: str, have: frozenset[Axis], want: frozenset[Axis]) -> str:
         """Stretch a tile that depends on some axes over those it is needed for."""

@@ -21,11 +21,20 @@ from aotpack.ir.schedule import (
 )
 from aotpack.render.contexts import LoopContext, Side
 from aotpack.render.emitter import Frame
-from aotpack.render.reductions import block_reduction, block_scan, start_loop
+from aotpack.render.reduction_loops import ReductionLoop, stretches
+from aotpack.render.reductions import block_reduction, block_scan
+from aotpack.render.regions import Region
 from aotpack.render.scatter import scatter_line
 from aotpack.render.workshop import Workshop
 
 LoopTile = PointwiseTile | PlaneTile | ReductionTile
+
+
+def loop_workshop(schedule: Schedule, kernel: Kernel, tile: LoopTile) -> Workshop:
+    """What a loop kernel is rendered with; a looped axis has no value outside its loops."""
+    looped = isinstance(tile, ReductionTile) and not tile.persistent
+    region = Region(frozenset(kernel.axes[:1] if looped else kernel.axes))
+    return Workshop(schedule, kernel, loop_frame(kernel, tile), region)
 
 
 def loop_frame(kernel: Kernel, tile: LoopTile) -> Frame:
@@ -59,7 +68,7 @@ def _side(axis: Axis, block: int) -> Side:
 def loop_context(schedule: Schedule, kernel: Kernel, tile: LoopTile, shop: Workshop) -> LoopContext:
     """Everything the loop template prints, but the name."""
     if isinstance(tile, ReductionTile) and not tile.persistent:
-        _emit_looped(kernel, shop)
+        _emit_looped(kernel, tile, shop)
     else:
         for member in kernel.members:
             _emit_straight(member, kernel, shop)
@@ -80,36 +89,65 @@ def _emit_straight(member: Member, kernel: Kernel, shop: Workshop) -> None:
             _store(member, name, kernel, shop)
 
 
-def _emit_looped(kernel: Kernel, shop: Workshop) -> None:
+def _emit_looped(kernel: Kernel, tile: ReductionTile, shop: Workshop) -> None:
     level = _levels(kernel)
-    last = max(level.values())
-    for number in range(last + 1):
+    walks: list[list[Member]] = []
+    for number in range(max(level.values()) + 1):
         here = [m for m in kernel.members if level[targets(m.operation)[0]] == number]
-        for member in here:
-            if member.outer:
+        walks.append([m for m in here if not m.outer and _works(m, kernel)])
+    walked = [_buffers(walk, kernel) for walk in walks]
+    for number, walk in enumerate(walks):
+        for member in kernel.members:
+            if member.outer and level[targets(member.operation)[0]] == number:
                 _emit_straight(member, kernel, shop)
-        _emit_loop([m for m in here if not m.outer], kernel, shop)
+        before = set().union(*walked[:number])
+        after = set().union(*walked[number + 1 :])
+        shop.emitter.keep = {
+            **dict.fromkeys(kernel.stored if before else (), "first"),
+            **dict.fromkeys(sorted(walked[number] & before), "first"),
+            **dict.fromkeys(sorted(walked[number] & after), "last"),
+        }
+        if walk:
+            _emit_walk(walk, kernel, tile, shop)
+        shop.emitter.keep = {}
 
 
-def _emit_loop(members: list[Member], kernel: Kernel, shop: Workshop) -> None:
+def _works(member: Member, kernel: Kernel) -> bool:
+    """True for a member that a walk is made for; others are computed where they are needed."""
+    stored = set(targets(member.operation)) & set(kernel.stored)
+    return isinstance(member.operation, Reduction) or bool(stored)
+
+
+def _buffers(walk: list[Member], kernel: Kernel) -> set[str]:
+    """What a walk reads from memory, itself and to compute pointwise members and scans again."""
+    makers = {name: m.operation for m in kernel.members for name in targets(m.operation)}
+    found: set[str] = set()
+    pending = [name for member in walk for name in reads(member.operation)]
+    while pending:
+        name = pending.pop()
+        maker = makers.get(name)
+        if maker is None:
+            found.add(name)
+        elif not isinstance(maker, Reduction):
+            pending += reads(maker)
+    return found
+
+
+def _emit_walk(working: list[Member], kernel: Kernel, tile: ReductionTile, shop: Workshop) -> None:
     """One walk over the inner axis: stores and accumulations; then the reductions' results."""
-    working = [
-        m
-        for m in members
-        if isinstance(m.operation, Reduction) or set(targets(m.operation)) & set(kernel.stored)
-    ]
-    if not working:
-        return
-    loop = start_loop(shop, kernel.axes[1])
-    for member in _with_scans(working, kernel):
-        if isinstance(member.operation, Reduction):
-            loop.accumulate(member)
-            continue
-        if isinstance(member.operation, Scan):
-            shop.define(member, loop.scan(member))
-        for name in targets(member.operation):
-            if member in working and name in kernel.stored:
-                _store(member, name, kernel, shop)
+    loop = ReductionLoop(shop, tile)
+    for stretch in stretches(kernel.axes[1].extent, tile.r):
+        loop.enter(stretch)
+        for member in _with_scans(working, kernel):
+            if isinstance(member.operation, Reduction):
+                loop.accumulate(member)
+                continue
+            if isinstance(member.operation, Scan):
+                shop.define(member, loop.scan(member))
+            for name in targets(member.operation):
+                if member in working and name in kernel.stored:
+                    _store(member, name, kernel, shop)
+        loop.leave()
     for member, names in loop.finish():
         shop.define(member, names)
         for name in targets(member.operation):
