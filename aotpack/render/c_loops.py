@@ -52,9 +52,22 @@ def pointwise_code(nest: Nest, shop: Workshop) -> HostCode:
     run.close()
     run.append("run += stop - start;")
     lines = tuple(c_lines(shop.root))
+    entry = open_entry(shop)
     points = shop.emitter.index(shop.kernel.axes[0].extent)
-    grain = max(1, SHARE // cost(nest, shop))
-    return HostCode((HostFunction("run", lines),), (parallel(shop, "run", points, str(grain)),))
+    grain = str(max(1, SHARE // cost(nest, shop)))
+    return HostCode((HostFunction("run", lines),), entry_lines(entry, points, grain))
+
+
+def open_entry(shop: Workshop) -> Region:
+    """Where what the entry computes goes from now on: none of a function's names is known there."""
+    shop.emitter.region = Region(frozenset())
+    return shop.emitter.region
+
+
+def entry_lines(entry: Region, items: str, grain: str, scratch: str = "0") -> tuple[str, ...]:
+    """The lines of the entry: what extents are made of, and the call that runs all items."""
+    call = f"aot_parallel(call, {items}, {grain}, {scratch}, AOT_CHOSEN(KERNEL_run))"
+    return (*c_lines(entry), f"return {call};")
 
 
 def decode(
@@ -90,11 +103,6 @@ def stores(members: Sequence[Member], nest: Nest, shop: Workshop) -> list[str]:
         emitter.store(name, shop.offset_of(name, written_index(member)), value, frozenset())
         for name, value, member in pending
     ]
-
-
-def parallel(shop: Workshop, function: str, items: str, grain: str, scratch: str = "0") -> str:
-    """The line that runs a function of the kernel over its items."""
-    return f"return aot_parallel(call, {items}, {grain}, {scratch}, AOT_CHOSEN(KERNEL_{function}));"
 
 
 def member_values(member: Member, shop: Workshop) -> tuple[Value, ...]:

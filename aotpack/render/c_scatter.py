@@ -17,7 +17,15 @@ from aotpack.ir.facts import typical
 from aotpack.ir.integers import Axis, Indirect, Int, product
 from aotpack.ir.nodes import Scatter
 from aotpack.ir.schedule import Kernel, Member
-from aotpack.render.c_loops import SHARE, HostCode, HostFunction, cost, decode, parallel
+from aotpack.render.c_loops import (
+    SHARE,
+    HostCode,
+    HostFunction,
+    cost,
+    decode,
+    entry_lines,
+    open_entry,
+)
 from aotpack.render.c_nest import Nest
 from aotpack.render.c_reductions import fill
 from aotpack.render.c_regions import c_lines, open_loop
@@ -55,12 +63,10 @@ def scatter_code(nest: Nest, shop: Workshop, operation: Scatter) -> HostCode:
     else:
         _walk_around_items(split, member, shop, operation)
     lines = tuple(c_lines(shop.root))
-    walked = _extent(shop, split.walked)
-    share = max(1, SHARE // cost(nest, shop))
-    entry = parallel(
-        shop, "run", _extent(shop, split.shared), f"aot_max(1, {share} / ({walked} + 1))"
-    )
-    return HostCode((HostFunction("run", lines),), (entry,))
+    entry = open_entry(shop)
+    items, walked = _extent(shop, split.shared), _extent(shop, split.walked)
+    grain = f"aot_max(1, {max(1, SHARE // cost(nest, shop))} / ({walked} + 1))"
+    return HostCode((HostFunction("run", lines),), entry_lines(entry, items, grain))
 
 
 def _split(axes: tuple[Axis, ...], index: tuple[Int, ...]) -> _Split:

@@ -9,7 +9,16 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import Reduction, Scan, Value, targets
 from aotpack.ir.schedule import Member
-from aotpack.render.c_loops import SHARE, HostCode, HostFunction, cost, decode, parallel, stores
+from aotpack.render.c_loops import (
+    SHARE,
+    HostCode,
+    HostFunction,
+    cost,
+    decode,
+    entry_lines,
+    open_entry,
+    stores,
+)
 from aotpack.render.c_nest import Nest
 from aotpack.render.c_plan import Plan, Walk, plan_walks
 from aotpack.render.c_reductions import Accumulator, fill, lane_count, two_pass
@@ -28,7 +37,7 @@ class Walker:
         self.middles: dict[str, str] = {}
         self.buffers: list[tuple[str, DType]] = []
         self.rows: dict[Value, str] = {}
-        self.length = shop.emitter.index(shop.kernel.axes[1].extent)
+        self.length = self._length()
         self.item = self._open_items()
         self.plan: Plan = plan_walks(nest.kernel, shop, frozenset(nest.r))
 
@@ -39,13 +48,18 @@ class Walker:
         if self.plan.outer:
             self._store_outer()
         self.shop.emitter.region = self.shop.root
-        setup, scratch = self._scratch()
+        setup, _ = self._scratch(self.length)
         lines = (*setup, *c_lines(self.shop.root))
-        items = self._items()
+        entry = open_entry(self.shop)
+        items, length = self._items(), self._length()
         share = max(1, SHARE // cost(self.nest, self.shop) // self._rows)
-        grain = f"aot_max(1, {share} / ({self.length} + 1))"
-        entry = parallel(self.shop, "run", items, grain, scratch)
-        return HostCode((HostFunction("run", lines),), (entry,))
+        grain = f"aot_max(1, {share} / ({length} + 1))"
+        _, scratch = self._scratch(length)
+        return HostCode((HostFunction("run", lines),), entry_lines(entry, items, grain, scratch))
+
+    def _length(self) -> str:
+        """The length of a row."""
+        return self.shop.emitter.index(self.shop.kernel.axes[1].extent)
 
     # --- items
 
@@ -291,7 +305,7 @@ class Walker:
             loop.append(f"const {C_TYPES[value.dtype]} {name} = {self._place(self.rows[value])};")
             loop.names[value, ()] = name
 
-    def _scratch(self) -> tuple[list[str], str]:
+    def _scratch(self, length: str) -> tuple[list[str], str]:
         """Lines that place the row buffers in the scratch memory, and its size in bytes."""
         setup: list[str] = []
         total = "0"
@@ -299,7 +313,7 @@ class Walker:
             setup.append(
                 f"{C_TYPES[dtype]} *const {name} = ({C_TYPES[dtype]} *)(scratch + {total});"
             )
-            size = f"(size_t)({self.length}) * {self._rows * dtype.itemsize}"
+            size = f"(size_t)({length}) * {self._rows * dtype.itemsize}"
             total = f"{total} + ({size} + 63) / 64 * 64"
         return setup, total.removeprefix("0 + ")
 
