@@ -11,6 +11,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     convolution,
     create,
     gather,
+    histogram,
     index_put,
     join,
     matmul,
