@@ -16,6 +16,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     floats,
     gamma,
     gather,
+    histogram,
     index_put,
     join,
     matmul,
