@@ -27,6 +27,7 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
+    Scatter,
     Sort,
     Value,
     targets,
@@ -34,6 +35,8 @@ from aotpack.ir.nodes import (
 from aotpack.ir.optable import OPS
 from aotpack.ir.ordering import positions_in_order
 from aotpack.ir.reference import Array, cast
+
+_ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 class Precision(Enum):
@@ -210,6 +213,8 @@ class _Machine:
                 self._store(operation, self._reduce(operation))
             case Scan():
                 self._store(operation, self._scan(operation))
+            case Scatter():
+                self._scatter(operation)
             case Sort():
                 self._store(operation, self._sort(operation))
             case Matmul():
@@ -239,6 +244,23 @@ class _Machine:
         if shape and len(np.unique(np.ravel_multi_index(where, shape))) != prod(scope.shape):
             raise IndexOutOfRange(f"{operation.target} is written twice at the same element")
         array[where] = numbers
+
+    def _scatter(self, operation: Scatter) -> None:
+        dtype = self.program.buffers[operation.target].dtype
+        array = self.memory[operation.target] = self.memory[operation.base].copy()
+        scope = self.scope(operation.axes)
+        numbers = self.rounded(self.grid(operation.value, operation.axes), dtype)
+        place = np.zeros(scope.shape, np.int64)
+        inside = np.ones(scope.shape, bool)
+        for part, size in zip(operation.index, array.shape, strict=True):
+            position = self.index(part, scope)
+            inside = inside & (position >= 0) & (position < size)
+            place = place * size + position
+        flat, where = array.reshape(-1), place[inside]
+        if operation.kind == "set":
+            flat[where] = numbers[inside]  # the last of equal positions stays
+        else:
+            _ACCUMULATE[operation.kind].at(flat, where, numbers[inside])
 
     def _states(self, operation: Reduction | Scan, axes: tuple[Axis, ...]) -> list[Array]:
         return [self.grid(arg, axes) for arg in operation.args]

@@ -4,6 +4,7 @@
     operation = Pointwise(target, axes, value, index)        # target[index] = value, for all axes
               | Reduction(targets, axes, inner, kind, args)  # targets[axes] = kind over inner
               | Scan(targets, axes, along, kind, args)       # targets[axes] = kind up to along
+              | Scatter(target, base, axes, index, value, kind)  # base, with value at index
               | Sort(targets, axes, along, value, descending)  # (values, positions) along one axis
               | Matmul(target, batch, m, n, k, lhs, rhs)     # target[batch, m, n] = sum of products
               | Attention(target, ..., query, key, value...) # target[b, h, i, e], softmax over j
@@ -147,6 +148,29 @@ class Scan:
     origin: Origin = Origin()
 
 
+SCATTER_KINDS = ("set", "sum", "prod", "max", "min")
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """``target = base``, then at each point of ``axes`` ``target[index]`` takes ``value`` in.
+
+    ``base`` is a buffer of the target's shape and type, no value: the target may lie in its memory.
+    ``index`` may hold loaded positions; points whose index lies outside the buffer are skipped.
+    Kind "set" replaces the element, of several points by one of their values; the others are
+    commutative monoids that combine it with the values of all its points, in any order. They work
+    on types with 32 or 64 bits, as atomics do: lowering widens. (S:B2, K11; C:F12.)
+    """
+
+    target: str
+    base: str
+    axes: tuple[Axis, ...]
+    index: tuple[Int, ...]
+    value: Value
+    kind: str
+    origin: Origin = Origin()
+
+
 @dataclass(frozen=True, slots=True)
 class Sort:
     """``targets`` = the values in order along ``along``, one of axes, and their int64 positions.
@@ -217,7 +241,7 @@ class Attention:
         return (self.batch, self.head, self.i, self.e)
 
 
-Operation = Union[Pointwise, Reduction, Scan, Sort, Matmul, Attention]
+Operation = Union[Pointwise, Reduction, Scan, Scatter, Sort, Matmul, Attention]
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +310,13 @@ def targets(operation: Operation) -> tuple[str, ...]:
     return (operation.target,)
 
 
+def written(operation: Operation) -> tuple[Int, ...]:
+    """The index at which an operation writes its targets, in its axes."""
+    if isinstance(operation, (Pointwise, Scatter)):
+        return operation.index
+    return tuple(map(Int.of, operation.axes))
+
+
 def all_axes(operation: Operation) -> tuple[Axis, ...]:
     """Every axis of an operation: those of its result, then the inner ones."""
     match operation:
@@ -302,12 +333,13 @@ def all_axes(operation: Operation) -> tuple[Axis, ...]:
 def values(operation: Operation) -> tuple[Value, ...]:
     """The expressions an operation computes with."""
     match operation:
-        case Pointwise():
-            return (operation.value, *_indirect_values(operation.index))
-        case Sort():
-            return (operation.value,)
+        case Pointwise() | Sort():
+            return (operation.value, *_indirect_values(written(operation)))
         case Reduction() | Scan():
             return operation.args
+        case Scatter():
+            places = (IndexValue(part, DType.INT64) for part in operation.index)
+            return (operation.value, *places)
         case Matmul():
             return (operation.lhs, operation.rhs)
         case Attention():
@@ -361,5 +393,6 @@ def loads(operation: Operation) -> tuple[Load, ...]:
 
 
 def reads(operation: Operation) -> tuple[str, ...]:
-    """The buffers an operation reads, each once."""
-    return tuple(dict.fromkeys(load.buffer for load in loads(operation)))
+    """The buffers an operation reads, each once; a scatter's base is one."""
+    base = (operation.base,) if isinstance(operation, Scatter) else ()
+    return tuple(dict.fromkeys((*base, *(load.buffer for load in loads(operation)))))

@@ -25,6 +25,7 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
+    Scatter,
     Sort,
     Value,
     children,
@@ -172,6 +173,8 @@ def _body(operation: Operation, text: Callable[[Value], str]) -> list[str]:
             return [
                 f"{_results(operation)} = scan_{operation.kind}({args}, along {operation.along})"
             ]
+        case Scatter():
+            return _scatter(operation, text)
         case Sort():
             order = ", descending" * operation.descending
             value = text(operation.value)
@@ -182,6 +185,12 @@ def _body(operation: Operation, text: Callable[[Value], str]) -> list[str]:
             return [f"{_results(operation)} = {product}  # factors in {operation.operand}"]
         case Attention():
             return _attention(operation, text)
+
+
+def _scatter(operation: Scatter, text: Callable[[Value], str]) -> list[str]:
+    place, value = element(operation.target, operation.index), text(operation.value)
+    sign = "=" if operation.kind == "set" else f"{operation.kind}="
+    return [f"{place} {sign} {value}  # in {operation.base}"]
 
 
 def _factor(value: Value, text: Callable[[Value], str]) -> str:

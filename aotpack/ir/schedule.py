@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from aotpack.ir.integers import Axis, Int
-from aotpack.ir.nodes import Attention, Matmul, Operation, Program
+from aotpack.ir.nodes import Attention, Matmul, Operation, Program, Scatter
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,12 @@ class Kernel:
         first = self.members[0].operation
         return first if isinstance(first, (Matmul, Attention)) else None
 
+    @property
+    def scatter(self) -> Scatter | None:
+        """The scatter that is this kernel's only member, if it is one."""
+        first = self.members[0].operation
+        return first if isinstance(first, Scatter) else None
+
 
 def in_lines(kernel: Kernel, width: Int) -> Kernel:
     """A pointwise kernel over (y, x): line and place in the line, instead of the flat position."""
@@ -148,7 +154,10 @@ def in_lines(kernel: Kernel, width: Int) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """An intermediate lives from launch ``first`` to ``last`` in the memory of ``storage``."""
+    """An intermediate lives from launch ``first`` to ``last`` in the memory of ``storage``.
+
+    That is itself, another intermediate, or the output or updated tensor it is turned into.
+    """
 
     buffer: str
     storage: str
@@ -162,6 +171,11 @@ class Schedule:
     kernels: tuple[Kernel, ...]
     strides: dict[str, tuple[Int, ...]]  # of every buffer, in elements
     lifetimes: tuple[Lifetime, ...]
+
+    def is_own(self, life: Lifetime) -> bool:
+        """False for an intermediate in the memory of an output or of a tensor that is updated."""
+        updated = (update.name for update in self.program.updates)
+        return life.storage not in (*self.program.outputs, *updated)
 
     def __str__(self) -> str:
         from aotpack.ir.printer import schedule_text

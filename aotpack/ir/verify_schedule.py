@@ -12,7 +12,7 @@ import numpy as np
 from aotpack.ir.access import accesses, contiguous, written_index
 from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Int, Var, product
-from aotpack.ir.nodes import Reduction, all_axes, loads, targets
+from aotpack.ir.nodes import Reduction, Scatter, all_axes, loads, targets
 from aotpack.ir.reference import Array
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import Kernel, Lifetime, Member, Schedule
@@ -196,6 +196,32 @@ def check_shared_storage(schedule: Schedule) -> None:
                 raise InvalidSchedule(schedule, None, f"{life.buffer} does not fit {storage}")
 
 
+def check_scatters(schedule: Schedule) -> None:
+    """A scatter is alone in its kernel, in memory that its base has left to it, laid out alike."""
+    homes = {life.buffer: life.storage for life in schedule.lifetimes}
+    homes |= {name: name for name in schedule.program.outputs}
+    for update in schedule.program.updates:
+        homes |= {update.name: update.name, update.value: update.name}
+    bases: set[str] = set()
+    for kernel, member in _members(schedule):
+        operation = member.operation
+        if not isinstance(operation, Scatter):
+            continue
+        target, base = operation.target, operation.base
+        bases.add(base)
+        readers = [k for k in schedule.kernels if base in k.reads]
+        is_read = any(load.buffer == base for load in loads(operation))
+        if len(kernel.members) > 1 or len(readers) > 1 or is_read:
+            raise InvalidSchedule(schedule, kernel, f"{base} is read beside the scatter into it")
+        is_alike = schedule.strides[target] == schedule.strides[base]
+        if base not in homes or homes[base] != homes[target] or not is_alike:
+            raise InvalidSchedule(schedule, kernel, f"{target} does not lie where {base} does")
+    for life in schedule.lifetimes:
+        if not schedule.is_own(life) and life.buffer not in bases:
+            message = f"{life.buffer} lies in {life.storage}, which is no scatter's"
+            raise InvalidSchedule(schedule, None, message)
+
+
 def check_updates(schedule: Schedule) -> None:
     """Once a tensor is overwritten by its new value, nobody reads the old one."""
     for update in schedule.program.updates:
@@ -230,6 +256,7 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_strides,
     check_lifetimes,
     check_shared_storage,
+    check_scatters,
     check_updates,
     check_variants,
 )
@@ -302,6 +329,9 @@ def _is_dense(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> bool:
 
 def _is_in_place(schedule: Schedule, kernel: Kernel, before: str, after: str) -> bool:
     """True when a kernel reads one buffer only where it writes the other, in elements as wide."""
+    scatter = kernel.scatter
+    if scatter is not None and (scatter.base, scatter.target) == (before, after):
+        return True
     widths = {schedule.program.buffers[name].dtype.itemsize for name in (before, after)}
     touched = list(accesses(kernel))
     read = {a.offset(schedule.strides) for a in touched if a.buffer == before}

@@ -12,7 +12,7 @@ import numpy as np
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.monoids import MONOIDS
-from aotpack.ir.nodes import Load, Origin, Pointwise, Reduction, Scan, Sort, Value
+from aotpack.ir.nodes import Load, Origin, Pointwise, Reduction, Scan, Scatter, Sort, Value
 from aotpack.lower.builder import Builder
 from aotpack.lower.registry import CannotLower
 from aotpack.lower.values import cast, constant
@@ -44,6 +44,10 @@ class Context:
     def result(self, output: int = 0) -> Ref:
         """The tensor the node yields; its dtype and shape are those the graph states."""
         return Ref(self.node.name, output)
+
+    def is_used(self, output: int) -> bool:
+        """True when the model does something with a result of the node."""
+        return self.builder.is_used(self.result(output))
 
     def temporary(self, role: str, dtype: DType, shape: Shape) -> Ref:
         """A new tensor between the operations of this node, named after the node and ``role``."""
@@ -148,6 +152,25 @@ class Context:
         self.builder.append(
             Sort((values, positions), axes, axes[along], element, descending, self.origin)
         )
+
+    def scatter(
+        self,
+        target: Ref,
+        base: Ref,
+        kind: str,
+        over: Shape,
+        place: Callable[[Index], Index],
+        value: Callable[[Index], Value],
+    ) -> None:
+        """Write ``target`` as ``base`` that takes in a value at a place for each point."""
+        if is_empty((*over, *self.shape(target))):
+            self.pointwise(target, lambda index: self.load(base, index))
+            return
+        axes = self.axes("i", over)
+        at = points(axes)
+        stored = cast(value(at), self.dtype(target))
+        names = (self.builder.buffer(target).name, self.builder.buffer(base).name)
+        self.builder.append(Scatter(*names, axes, place(at), stored, kind, self.origin))
 
 
 def is_empty(shape: Shape) -> bool:

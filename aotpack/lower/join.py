@@ -1,5 +1,6 @@
 """Results put together from several tensors, or from one with a rim: cat, stack, pad, diff."""
 
+from aotpack.ir.conditions import inside
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import known_one
 from aotpack.ir.integers import Int, maximum, minimum, total
@@ -7,7 +8,7 @@ from aotpack.ir.nodes import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.pointwise import result_dtype
 from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.values import apply, cast, constant, guarded, inside, position
+from aotpack.lower.values import apply, cast, constant, guarded, position
 from aotpack.lower.view import emit_view, replaced, slice_start, without, wrapped
 from aotpack.stages import Ref
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from aotpack.ir.conditions import inside
 from aotpack.ir.integers import Int, ceil_div, maximum, minimum, product
 from aotpack.ir.nodes import Value
 from aotpack.ir.rewrite import as_index
@@ -10,7 +11,7 @@ from aotpack.lower.convolution import Steps, spread
 from aotpack.lower.pointwise import result_dtype
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.reshape import flatten_index, unflatten_index
-from aotpack.lower.values import apply, constant, guarded, inside, position
+from aotpack.lower.values import apply, constant, guarded, position
 from aotpack.lower.view import emit_view
 from aotpack.stages import Arg, Ref
 

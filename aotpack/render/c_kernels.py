@@ -13,6 +13,7 @@ from aotpack.render.c_loops import HostCode, HostFunction, pointwise_code
 from aotpack.render.c_matmul import matmul_source
 from aotpack.render.c_nest import nest
 from aotpack.render.c_parameters import parameter_lines
+from aotpack.render.c_scatter import scatter_code, scatter_nest
 from aotpack.render.c_walks import walked_code
 from aotpack.render.emitter import Frame
 from aotpack.render.environment import render_template
@@ -59,9 +60,12 @@ def host_context(
         return "kernel_matmul.c.jinja", *matmul_source(schedule, kernel)
     if isinstance(kernel.anchor, Attention):
         return "kernel_attention.c.jinja", *attention_source(schedule, kernel)
-    nested = nest(schedule, kernel)
+    scatter = kernel.scatter
+    nested = nest(schedule, kernel) if scatter is None else scatter_nest(kernel, scatter)
     shop = host_workshop(schedule, nested.kernel, nested.axes)
-    if nested.r:
+    if scatter is not None:
+        code = scatter_code(nested, shop, scatter)
+    elif nested.r:
         code = walked_code(nested, shop, is_columns=tile.along == "x")
     else:
         code = pointwise_code(nested, shop)

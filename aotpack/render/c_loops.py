@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aotpack.ir.access import written_index
 from aotpack.ir.integers import Axis
-from aotpack.ir.nodes import Apply, Load, Pointwise, Reduction, Scan, Value, targets, walk
+from aotpack.ir.nodes import Apply, Load, Pointwise, Reduction, Scan, Scatter, Value, targets, walk
 from aotpack.ir.schedule import Member
 from aotpack.render.c_nest import Nest
 from aotpack.render.c_regions import c_lines, open_loop
@@ -108,7 +108,7 @@ def parallel(shop: Workshop, function: str, items: str, grain: str, scratch: str
 def member_values(member: Member, shop: Workshop) -> tuple[Value, ...]:
     """The bound values a member computes with."""
     operation = member.operation
-    if isinstance(operation, Pointwise):
+    if isinstance(operation, (Pointwise, Scatter)):
         return (shop.bound(member, operation.value),)
     assert isinstance(operation, (Reduction, Scan))
     return tuple(shop.bound(member, value) for value in operation.args)

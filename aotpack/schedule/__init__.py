@@ -4,6 +4,7 @@ The passes run in the order of ``schedule``; each is a file of its own name.
 """
 
 from aotpack.ir.schedule import Schedule
+from aotpack.schedule.bases import copy_bases
 from aotpack.schedule.dead_code import remove_dead_code
 from aotpack.schedule.expand_sorts import expand_sorts
 from aotpack.schedule.fuse import fuse
@@ -25,6 +26,7 @@ __all__ = ["schedule"]
 def schedule(lowered: Lowered) -> Scheduled:
     """Decide everything about kernels but their text."""
     program = remove_dead_code(lowered.program)
+    program = copy_bases(program)
     program = merge_products(program)
     program = realize(program)
     program = recognise_causal_masks(program)

@@ -21,6 +21,7 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
+    Scatter,
     Value,
     loads,
     reads,
@@ -47,6 +48,11 @@ class Group:
         return isinstance(self.members[0].operation, (Matmul, Attention))
 
     @property
+    def is_scatter(self) -> bool:
+        """True for a kernel that nothing joins: what it makes is complete after its launch only."""
+        return isinstance(self.members[0].operation, Scatter)
+
+    @property
     def is_flat(self) -> bool:
         """True for a pointwise kernel: one axis, no reduction yet."""
         return not self.is_template and len(self.axes) == 1
@@ -67,7 +73,7 @@ def start(operation: Operation, program: Program) -> Group:
 
 def join(group: Group, operation: Operation, program: Program) -> Group | None:
     """The group with ``operation`` in it, or None when no rule admits it."""
-    if isinstance(operation, (Matmul, Attention)):
+    if isinstance(operation, (Matmul, Attention, Scatter)) or group.is_scatter:
         return None
     if isinstance(operation, (Reduction, Scan)):
         return _join_reduction(group, operation, program)

@@ -1,7 +1,8 @@
 """Lifetimes of intermediates over the launch order, and which results overwrite a dead operand.
 
 Offsets are not chosen here: the runtime packs the lifetimes once per concrete set of sizes.
-Results have no lifetime: an output is the caller's, a new value lies in what it updates.
+Results have no lifetime: an output is the caller's, a new value lies in what it updates. What a
+scatter makes lies where its base does (``bases.py``).
 """
 
 from aotpack.ir.access import Strides, accesses
@@ -26,6 +27,7 @@ from aotpack.ir.schedule import (
     PointwiseTile,
     ReductionTile,
 )
+from aotpack.schedule.bases import homes
 from aotpack.schedule.layout import buffer_bytes
 
 
@@ -35,6 +37,7 @@ def plan_memory(
     """A lifetime for each stored buffer that is no result, in order of writing."""
     last = {name: position for position, kernel in enumerate(kernels) for name in kernel.reads}
     storage: dict[str, str] = {}
+    in_results = homes(program)
     lifetimes: list[Lifetime] = []
     for position, kernel in enumerate(kernels):
         taken: set[str] = set()
@@ -42,8 +45,13 @@ def plan_memory(
             if name in program.results:
                 continue
             dying = [n for n in kernel.reads if n in storage and last[n] == position]
-            home = _overwritable(name, kernel, dying, program, strides, storage, taken)
-            storage[name] = storage[home] if home else name
+            if name in in_results:
+                storage[name] = in_results[name]
+            elif kernel.scatter is not None:
+                storage[name] = storage[kernel.scatter.base]
+            else:
+                home = _overwritable(name, kernel, dying, program, strides, storage, taken)
+                storage[name] = storage[home] if home else name
             taken.add(storage[name])
             lifetimes.append(Lifetime(name, storage[name], position, last[name]))
     return tuple(lifetimes)

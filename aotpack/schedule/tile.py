@@ -64,6 +64,8 @@ def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Varia
         return matmul_variants(anchor)
     if isinstance(anchor, Attention):
         return attention_variants(anchor)
+    if kernel.scatter is not None:
+        return _pointwise_variants(kernel.axes[0].extent)
     if len(kernel.axes) == 2:
         return _reduction_variants(kernel, program, strides)
     width = line_width(kernel, program, strides)

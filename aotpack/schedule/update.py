@@ -32,6 +32,8 @@ def place_updates(
 def _is_in_place(update: Update, kernels: tuple[Kernel, ...], strides: Strides) -> bool:
     readers = [p for p, kernel in enumerate(kernels) if update.name in kernel.reads]
     writer = next(p for p, kernel in enumerate(kernels) if update.value in kernel.stored)
+    if kernels[writer].scatter is not None:
+        return True  # ``copy_bases`` left it only where it may
     last = max(readers, default=-1)
     if last == writer:
         return may_overwrite(kernels[writer], update.value, update.name, strides)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from aotpack.errors import UnsupportedError
 from aotpack.stages import Arg, GraphNode, Ref, TensorSpec
@@ -21,6 +22,13 @@ _SAME_VALUE = {
     "aten.contiguous.default",
     "aten.detach.default",
     "aten.lift_fresh_copy.default",
+}
+
+
+_BY_STRIDES = {
+    "aten.as_strided.default",
+    "aten.as_strided_copy.default",
+    "aten.as_strided_scatter.default",
 }
 
 
@@ -82,6 +90,8 @@ class OperatorReader:
             raise UnsupportedError("control flow; straight-line operator calls are accepted")
         if schema.is_mutable:
             raise UnsupportedError("it changes its argument in place")
+        if str(node.target) in _BY_STRIDES and not _is_row_major(node.args[0]):
+            raise UnsupportedError("strides are accepted in a contiguous tensor that is no view")
         name = self._unused(node.name)
         self._refs[node] = Ref(name)
         kwargs = {key: value for key, value in node.kwargs.items() if key not in _PLACEMENT}
@@ -164,6 +174,16 @@ def _same_value(node: fx.Node) -> fx.Node | None:
         before, after = source.meta["val"], node.meta["val"]
         return source if before.dtype is after.dtype else None
     return None
+
+
+def _is_row_major(argument: Any) -> bool:
+    """True for a tensor whose elements are all there is in its memory, in row-major order.
+
+    Operators that speak of strides mean that memory, which a packaged model lays out its own way.
+    """
+    value = argument.meta["val"]
+    whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
+    return bool(value.is_contiguous() and statically_known_true(whole))
 
 
 def _operator(node: fx.Node) -> str:

@@ -4,7 +4,7 @@ The user's module is never changed: a copy that shares its weights is put into e
 and run. Sizes are at least 1; a size without an upper bound ends at ``LARGEST_SIZE``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from torch import nn
@@ -29,10 +29,13 @@ def trace(
     version: str,
     dtype: DType | None = None,
     strict: bool = False,
+    whole: Collection[str] | None = None,
 ) -> Traced:
     """Export the module for inference and record what it should compute on the example inputs.
 
     ``dynamic_shapes`` has torch.export's form; ``dtype`` casts weights and floating inputs first.
+    ``whole`` names the operators that lowering takes: all others are taken apart where torch says
+    how. Without it, none is.
     """
     example = (tuple(args), dict(kwargs or {}))
     run: nn.Module
@@ -48,7 +51,8 @@ def trace(
         shapes = specs_by_argument(run, *example, dynamic_shapes)
         program = export(run, *example, shapes, name=name, strict=strict)
         leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)
-    program = decompose(program, name=name)
+    kept = None if whole is None else frozenset(whole)
+    program = decompose(program, name=name, whole=kept)
     graph = build_graph(program, leaves, name=name, version=version)
     return Traced(graph=graph, golden=record_golden(run, program, *example, graph))
 

@@ -69,6 +69,25 @@ def accumulate(state, x):
     return state.mean()
 
 
+def take_rows(state, x):
+    """A cache: rows take the places of others, and all are read."""
+    state.index_copy_(0, torch.tensor([5, 2, 0, 3]), x)
+    return torch.softmax(x @ state.t(), -1) @ state
+
+
+def count_rows(state, x):
+    """Sums at places that depend on what came, some of them at the same."""
+    state.index_add_(0, x.argmax(1), x)
+    state[x.argmin(1)] = 0
+    return state * 2
+
+
+def take_rows_from_old(state, x):
+    old = state.sum(0)
+    state[torch.tensor([1, 4])] = x[:2] + state[:2]
+    return old
+
+
 CASES = {
     "count": (count, torch.zeros((), dtype=torch.int64)),
     "average": (average, torch.zeros(4)),
@@ -76,6 +95,10 @@ CASES = {
     "blend": (blend, torch.zeros(4, 4)),
     "product_of_old": (product_of_old, torch.eye(4)),
     "accumulate": (accumulate, torch.zeros(4, 1)),
+    "take_rows": (take_rows, torch.zeros(6, 4)),
+    "take_rows_bfloat16": (take_rows, torch.zeros(6, 4, dtype=torch.bfloat16)),
+    "count_rows": (count_rows, torch.zeros(6, 4)),
+    "take_rows_from_old": (take_rows_from_old, torch.ones(6, 4)),
     "bfloat16": (average, torch.zeros(4, dtype=torch.bfloat16)),
 }
 

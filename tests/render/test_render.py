@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -12,6 +13,7 @@ from torch.export import Dim
 
 from .models import (
     Attended,
+    Collected,
     ColumnSum,
     Embedded,
     Gelu,
@@ -58,6 +60,12 @@ def test_layer_norm(golden_kernel: Golden) -> None:
 
 def test_embedding(golden_kernel: Golden) -> None:
     golden_kernel(kernel_text(rendered(Embedded(), torch.zeros(4, 8, dtype=torch.int64))))
+
+
+def test_index_add(golden_kernel: Golden) -> None:
+    n = torch.zeros(5, dtype=torch.int64)
+    product = rendered(Collected(), torch.zeros(100, 32), n, torch.zeros(5, 32))
+    golden_kernel(kernel_text(replace(product, kernels=product.kernels[-1:])))
 
 
 def test_cat(golden_kernel: Golden) -> None:

@@ -121,6 +121,14 @@ def test_changes_in_place_become_updates(trace_function):
             "control flow",
         ),
         (
+            lambda self, x: x.t().as_strided((2, 2), (1, 1)),
+            "strides are accepted in a contiguous tensor that is no view",
+        ),
+        (
+            lambda self, x: (x * 2)[1:].as_strided((2, 2), (1, 1)),
+            "strides are accepted in a contiguous tensor that is no view",
+        ),
+        (
             lambda self, x: x.to(torch.complex64).real,
             "an argument has the element type complex64; accepted are bool",
         ),
