@@ -207,4 +207,5 @@ C_TEXTS: Mapping[str, Mapping[str, str]] = {
     **_ROUNDING,
     **_PREDICATES,
     **_BITWISE,
+    "philox": {"int64": "aot_philox({0}, {1})"},
 }

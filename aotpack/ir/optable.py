@@ -14,6 +14,7 @@ import numpy as np
 from aotpack.ir import reference
 from aotpack.ir.dtypes import DType
 from aotpack.ir.fast_texts import FAST_ERF, FAST_GELU, FAST_GELU_TANH, FAST_TANH
+from aotpack.ir.philox import philox
 from aotpack.ir.reference import Array, Reference
 
 _NUMBERS = ("float", "int", "uint")
@@ -352,6 +353,12 @@ def _bitwise() -> list[OpInfo]:
     ]
 
 
+def _random() -> list[OpInfo]:
+    words = "tl.philox({0}, {1}.to(tl.uint32), ({1} >> 32).to(tl.uint32), 0, 0)"
+    text = f"{words}[0].to(tl.int64) | ({words}[1].to(tl.int64) << 32)"
+    return [OpInfo("philox", 2, "same", {"int64": text}, philox)]
+
+
 OPS: dict[str, OpInfo] = {
     info.name: info
     for group in (
@@ -362,6 +369,7 @@ OPS: dict[str, OpInfo] = {
         _logic(),
         _classifications(),
         _bitwise(),
+        _random(),
     )
     for info in group
 }
