@@ -30,16 +30,8 @@ from typing import IO
 import torch
 
 from tools.op_report import write_report
-from tools.op_samples import (
-    DTYPES,
-    Task,
-    Verdict,
-    chosen_numbers,
-    examine,
-    load_everything,
-    sample_inputs,
-    tasks,
-)
+from tools.op_samples import DTYPES, Task, Verdict, chosen_numbers, sample_inputs, tasks
+from tools.op_verdicts import examine, load_everything
 
 PATIENCE = 60.0  # seconds for one attempt
 POLL = 1.0

@@ -187,17 +187,16 @@ def _write_average(
 ) -> None:
     """The sum of what lies in each window and before its end, divided by ``count``."""
     wide = result_dtype(c).accumulator
-    if not c.dtype(self).is_float:
-        raise CannotLower(f"{c.dtype(self)} tensors are not accepted")
+    divide = "div" if wide.is_float else "truncdiv"
     total = c.temporary("sum", wide, c.shape(c.result()))
     dims = len(kernel)
 
     def args(outer: Index, inner: Index) -> tuple[Value, ...]:
         places = tuple(s + r for s, r in zip(starts(outer), inner, strict=True))
-        return (_element(c, self, outer[:-dims], places, ends(outer), 0.0),)
+        return (cast(_element(c, self, outer[:-dims], places, ends(outer), 0), wide),)
 
     def value(index: Index) -> Value:
-        return apply("div", c.load(total, index), position(count(index), wide))
+        return apply(divide, c.load(total, index), position(count(index), wide))
 
     c.reduction((total,), "sum", kernel, args)
     c.pointwise(c.result(), value)

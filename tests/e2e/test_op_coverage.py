@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
-from tools import op_coverage, op_report, op_samples
+from tools import op_coverage, op_law, op_report, op_samples, op_verdicts
 from tools.op_samples import Sample, Task, Verdict
 
 FAKE = Task("fake", "float32")
 
 
 def verdicts(op: str, numbers: list[int]) -> list[Verdict]:
-    return list(op_samples.examine(Task(op, "float32"), numbers, "cpu", lambda samples: None))
+    return list(op_verdicts.examine(Task(op, "float32"), numbers, "cpu", lambda samples: None))
 
 
 def test_samples_that_pass_and_samples_that_are_refused() -> None:
@@ -43,7 +44,7 @@ def sample(eager: torch.Tensor, reference: torch.Tensor) -> Sample:
 )
 def test_wrong_answers_are_noticed(ours: torch.Tensor, words: str) -> None:
     eager = torch.tensor([1.0, 2.0])
-    verdict = op_samples._judged(sample(eager, eager.double()), [ours])
+    verdict = op_law.judged(sample(eager, eager.double()), [ours])
     assert verdict.outcome == "wrong" and words in verdict.words
 
 
@@ -53,9 +54,9 @@ def test_near_misses_are_judged_by_the_worst_draw(off: float, outcome: str) -> N
         return x + (x.abs() < 0.999) * 1e-6 if x.dtype is torch.float32 else x
 
     x = torch.ones(4)
-    one = Sample(0, eager, (x,), op_samples.pytree.tree_structure((x, (), {})), (x,), (x.double(),))
+    one = Sample(0, eager, (x,), pytree.tree_structure((x, (), {})), (x,), (x.double(),))
     missed = Verdict(0, "wrong", "off by little")
-    found = op_samples._redrawn(lambda given: [x + off for x in given[0]], [[x]], 0, one, missed)
+    found = op_law.redrawn(lambda given: [x + off for x in given[0]], [[x]], 0, one, missed)
     assert found.outcome == outcome
 
 

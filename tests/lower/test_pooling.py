@@ -21,6 +21,7 @@ CASES = [
     case("adaptive_max_pool2d.default", floats(2, 6, 4), [3, 4]),
     case("adaptive_max_pool3d.default", floats(1, 1, 5, 4, 3), [2, 3, 1]),
     case("max_pool2d_with_indices.default", ints(1, 2, 5, 4), [3, 3], [2, 2], [1, 1]),
+    case("avg_pool2d.default", ints(1, 6, 7), [3, 3], [2, 2], [1, 1], True, False),
     case("upsample_nearest2d.vec", floats(1, 1, 4, 5), None, [1.3, 2.6]),
     case("upsample_nearest1d.vec", floats(1, 1, 9), None, [0.7]),
     case("upsample_nearest2d.vec", floats(1, 2, 3, 4), None, [2.0, 2.0]),
@@ -36,7 +37,10 @@ def test_yields_what_eager_yields(case: Case) -> None:
 @pytest.mark.parametrize(
     ("refused", "reason"),
     [
-        (case("avg_pool2d.default", ints(1, 4, 4), [2, 2]), "int64 tensors are not accepted"),
+        (
+            case("fractional_max_pool2d.default", floats(1, 4, 4), [2, 2], [2, 2], floats(1, 1, 2)),
+            "no",
+        ),
     ],
     ids=str,
 )

@@ -14,6 +14,7 @@ CASES = [
     case("cumsum.default", floats(4).bfloat16(), 0),
     case("logcumsumexp.default", floats(4, 3), 0),
     case("cummax.default", floats(4, 3), 0),
+    case("cummin.default", floats(4, 3) > 0, 1),
     case("cummin.default", ints(4, 3), 1),
     case("cumsum.default", torch.tensor(2.0), 0),
     case("cumsum.default", ints(4), 0, dtype=torch.int32),
