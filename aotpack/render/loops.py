@@ -26,14 +26,21 @@ from aotpack.render.reductions import block_reduction, block_scan
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
 
+PROGRAM_ID = "tl.program_id(0)"
 LoopTile = PointwiseTile | PlaneTile | ReductionTile
 
 
-def loop_workshop(schedule: Schedule, kernel: Kernel, tile: LoopTile) -> Workshop:
+def loop_workshop(
+    schedule: Schedule, kernel: Kernel, tile: LoopTile, program: str = PROGRAM_ID
+) -> Workshop:
     """What a loop kernel is rendered with; a looped axis has no value outside its loops."""
     looped = isinstance(tile, ReductionTile) and not tile.persistent
     region = Region(frozenset(kernel.axes[:1] if looped else kernel.axes))
-    return Workshop(schedule, kernel, loop_frame(kernel, tile), region)
+    shop = Workshop(schedule, kernel, loop_frame(kernel, tile), region)
+    if isinstance(tile, PointwiseTile):
+        starts = {kernel.axes[0]: f"({program}{shop.index_type}*{tile.x})"}
+        shop.emitter.frame = replace(shop.emitter.frame, starts=starts)
+    return shop
 
 
 def loop_frame(kernel: Kernel, tile: LoopTile) -> Frame:
@@ -64,14 +71,20 @@ def _side(axis: Axis, block: int) -> Side:
     return Side(str(axis.extent), block, bool(block) and not known_multiple(axis.extent, block))
 
 
-def loop_context(schedule: Schedule, kernel: Kernel, tile: LoopTile, shop: Workshop) -> LoopContext:
+def loop_context(
+    schedule: Schedule,
+    kernel: Kernel,
+    tile: LoopTile,
+    shop: Workshop,
+    program: str = PROGRAM_ID,
+) -> LoopContext:
     """Everything the loop template prints, but the name."""
     if isinstance(tile, ReductionTile) and not tile.persistent:
         _emit_looped(kernel, tile, shop)
     else:
         for member in kernel.members:
             _emit_straight(member, kernel, shop)
-    return _context(kernel, tile, shop)
+    return _context(kernel, tile, shop, program)
 
 
 def _emit_straight(member: Member, kernel: Kernel, shop: Workshop) -> None:
@@ -190,7 +203,7 @@ def _store(member: Member, buffer: str, kernel: Kernel, shop: Workshop) -> None:
     shop.emitter.region.append(shop.emitter.store(buffer, offset, value, axes))
 
 
-def _context(kernel: Kernel, tile: LoopTile, shop: Workshop) -> LoopContext:
+def _context(kernel: Kernel, tile: LoopTile, shop: Workshop, program: str) -> LoopContext:
     sides = {axis.name: side for axis, side in _sides(kernel, tile).items()}
     for axis in kernel.axes:
         shop.arguments.use_sizes(axis.extent)
@@ -206,4 +219,5 @@ def _context(kernel: Kernel, tile: LoopTile, shop: Workshop) -> LoopContext:
         is_flat=sum(bool(side.block) for side in sides.values()) == 1,
         persistent=not isinstance(tile, ReductionTile) or tile.persistent,
         lines=tuple(shop.root.lines()),
+        program=program,
     )
