@@ -105,6 +105,8 @@ def _emit_looped(kernel: Kernel, tile: ReductionTile, shop: Workshop) -> None:
         here = [m for m in kernel.members if level[targets(m.operation)[0]] == number]
         walks.append([m for m in here if not m.outer and _works(m, kernel)])
     walked = [_buffers(walk, kernel) for walk in walks]
+    in_order = any(isinstance(member.operation, Scan) for member in kernel.members)
+    held: dict[object, str] | None = None if in_order or len(list(filter(None, walks))) < 2 else {}
     for number, walk in enumerate(walks):
         for member in kernel.members:
             if member.outer and level[targets(member.operation)[0]] == number:
@@ -117,7 +119,7 @@ def _emit_looped(kernel: Kernel, tile: ReductionTile, shop: Workshop) -> None:
             **dict.fromkeys(sorted(walked[number] & after), "last"),
         }
         if walk:
-            _emit_walk(walk, kernel, tile, shop)
+            _emit_walk(walk, kernel, shop, ReductionLoop(shop, tile, held))
         shop.emitter.keep = {}
 
 
@@ -142,11 +144,14 @@ def _buffers(walk: list[Member], kernel: Kernel) -> set[str]:
     return found
 
 
-def _emit_walk(working: list[Member], kernel: Kernel, tile: ReductionTile, shop: Workshop) -> None:
+def _emit_walk(working: list[Member], kernel: Kernel, shop: Workshop, loop: ReductionLoop) -> None:
     """One walk over the inner axis: stores and accumulations; then the reductions' results."""
-    loop = ReductionLoop(shop, tile)
-    for stretch in stretches(kernel.axes[1].extent, tile.r):
+    parts = stretches(kernel.axes[1].extent, loop.tile.r, keep_last=loop.held is not None)
+    keep = shop.emitter.keep
+    for stretch in reversed(parts) if loop.held else parts:  # first what is in registers
         loop.enter(stretch)
+        in_registers = stretch.rest and loop.held is not None
+        shop.emitter.keep = dict.fromkeys(keep, "first") if in_registers else keep
         for member in _with_scans(working, kernel):
             if isinstance(member.operation, Reduction):
                 loop.accumulate(member)
