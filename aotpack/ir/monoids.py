@@ -166,7 +166,7 @@ def _simple_monoids() -> list[Monoid]:
 def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Monoid:
     """The extreme element's position: NaN before numbers; of equals the first, or the latest."""
     sign = ">" if largest else "<"
-    combine_extreme = "combine_max" if largest else "combine_min"
+    extremum = "max" if largest else "min"
     tie = ">" if latest else "<"
 
     def combine(a: States, b: States) -> States:
@@ -194,15 +194,19 @@ def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Mon
             "return tl.where(take, a0, b0), tl.where(take, a1, b1)",
         ),
         finalise_triton=("{0}", "{1}") if with_value else ("{1}",),
-        group_triton=_group(
-            name,
-            f"extreme = tl.reduce(elements, 1, {combine_extreme})",
-            "found = (elements == extreme[:, None]) | (elements != elements)",
-            "place = tl.where(found, tl.arange(0, size)[None, :], size)",
-            "return extreme, first + tl.min(place, 1)",
-        )
-        * (not latest),
-        group_uses=("max" if largest else "min",),
+        group_triton="" if latest else _first_extreme(name, extremum),
+        group_uses=(extremum,),
+    )
+
+
+def _first_extreme(name: str, extremum: str) -> str:
+    """NaN is the extreme wherever it is, and equal to no element: so NaNs count as found."""
+    return _group(
+        name,
+        f"extreme = tl.reduce(elements, 1, combine_{extremum})",
+        "found = (elements == extreme[:, None]) | (elements != elements)",
+        "place = tl.where(found, tl.arange(0, size)[None, :], size)",
+        "return extreme, first + tl.min(place, 1)",
     )
 
 
@@ -305,6 +309,8 @@ MONOIDS: dict[str, Monoid] = {
         *_simple_monoids(),
         _indexed("argmax", largest=True, latest=False, with_value=False),
         _indexed("argmin", largest=False, latest=False, with_value=False),
+        _indexed("first_max", largest=True, latest=False, with_value=True),
+        _indexed("first_min", largest=False, latest=False, with_value=True),
         _indexed("cummax", largest=True, latest=True, with_value=True),
         _indexed("cummin", largest=False, latest=True, with_value=True),
         _welford(),

@@ -49,8 +49,8 @@ def combined_choice(schedule: Schedule, kernels: tuple[Kernel, ...], sources: So
         (variant,) = gpu_variants(kernel)
         tile = variant.tile
         assert isinstance(tile, (PointwiseTile, ReductionTile))
-        shop = loop_workshop(schedule, kernel, tile)
-        member = _member(loop_context(schedule, kernel, tile, shop))
+        shop = loop_workshop(schedule, kernel, tile, PROGRAM)
+        member = _member(loop_context(schedule, kernel, tile, shop, PROGRAM))
         members.setdefault(member.name, member)
         functions |= shop.functions
         calls.append(_Call(member.name, _passed(shop, passed), programs))
@@ -77,7 +77,7 @@ def combined_choice(schedule: Schedule, kernels: tuple[Kernel, ...], sources: So
 def _member(context: LoopContext) -> LoopContext:
     """A loop kernel as a function of its program number, named by its text."""
     parameters = (*context.parameters, PROGRAM)
-    function = replace(context, parameters=parameters, program=PROGRAM, comments=())
+    function = replace(context, parameters=parameters, comments=())
     text = without_comments(render_template("loop_function.py.jinja", function), "triton")
     return replace(function, name=f"{context.name}_{digest(text)}")
 

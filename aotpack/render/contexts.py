@@ -27,7 +27,7 @@ class LoopContext:
     is_flat: bool  # the tile has one dimension
     persistent: bool
     lines: tuple[str, ...]
-    program: str = "tl.program_id(0)"
+    program: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ arithmetic, masks and common subexpressions are settled here; templates only pla
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.facts import known_nonnegative
+from aotpack.ir.facts import known_multiple, known_nonnegative
 from aotpack.ir.integers import (
     Atom,
     Axis,
@@ -32,12 +32,14 @@ class Frame:
     """How kernel axes look in a tile: ``names`` their index tensors, ``masks`` the bound checks.
 
     ``blocks`` are the axes that span dimensions of the tile, with their lengths, in order; any
-    other axis is one number for the whole program.
+    other axis is one number for the whole program. ``starts`` are first indices of blocks that
+    begin at multiples of their length.
     """
 
     names: Mapping[Axis, str]
     masks: Mapping[Axis, str]
     blocks: tuple[tuple[Axis, int], ...]
+    starts: Mapping[Axis, str] = field(default_factory=dict)
 
     def shape(self, needs: frozenset[Axis]) -> str:
         """The shape of something that depends on these axes: ``[16, 1]``."""
@@ -46,6 +48,15 @@ class Frame:
     def spread(self, needs: frozenset[Axis]) -> frozenset[Axis]:
         """Those of the axes that span a dimension."""
         return frozenset(axis for axis, _ in self.blocks if axis in needs)
+
+    def start(self, atom: Atom) -> str | None:
+        """For a quotient that is one number for the whole block: what is to be divided."""
+        if not isinstance(atom, Quotient) or not isinstance(atom.num.atom, Axis):
+            return None
+        axis = atom.num.atom
+        if axis not in self.starts or not known_multiple(atom.den, dict(self.blocks)[axis]):
+            return None
+        return self.starts[axis]
 
 
 class Emitter:
@@ -201,7 +212,7 @@ class Emitter:
 
     def _division(self, atom: Quotient | Remainder) -> str:
         """Both languages' divisions round towards zero: right for numerators >= 0 alone (C:D3)."""
-        num, den = self._operand(atom.num), self._operand(atom.den)
+        num, den = self.frame.start(atom) or self._operand(atom.num), self._operand(atom.den)
         quotient, rest = self.dialect.quotient, self.dialect.remainder(num, den)
         if known_nonnegative(atom.num):
             return quotient(num, den) if isinstance(atom, Quotient) else rest
@@ -244,11 +255,15 @@ class Emitter:
     def index_needs(self, expression: Int) -> frozenset[Axis]:
         """The kernel axes an integer depends on."""
         found: set[Axis] = set()
-        for leaf in expression.leaves():
-            if isinstance(leaf, Axis):
-                found.add(leaf)
-            elif isinstance(leaf, Indirect):
-                found |= self.needs(leaf.value)
+        for atom in expression.atoms():
+            if isinstance(atom, Axis):
+                found.add(atom)
+            elif isinstance(atom, Indirect):
+                found |= self.needs(atom.value)
+            elif isinstance(atom, Extremum):
+                found |= self.index_needs(atom.a) | self.index_needs(atom.b)
+            elif isinstance(atom, (Quotient, Remainder)) and self.frame.start(atom) is None:
+                found |= self.index_needs(atom.num) | self.index_needs(atom.den)
         return frozenset(found)
 
     def masks(self, needs: frozenset[Axis]) -> list[str]:

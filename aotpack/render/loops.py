@@ -27,14 +27,21 @@ from aotpack.render.regions import Region
 from aotpack.render.scatter import scatter_line
 from aotpack.render.workshop import Workshop
 
+PROGRAM_ID = "tl.program_id(0)"
 LoopTile = PointwiseTile | PlaneTile | ReductionTile
 
 
-def loop_workshop(schedule: Schedule, kernel: Kernel, tile: LoopTile) -> Workshop:
+def loop_workshop(
+    schedule: Schedule, kernel: Kernel, tile: LoopTile, program: str = PROGRAM_ID
+) -> Workshop:
     """What a loop kernel is rendered with; a looped axis has no value outside its loops."""
     looped = isinstance(tile, ReductionTile) and not tile.persistent
     region = Region(frozenset(kernel.axes[:1] if looped else kernel.axes))
-    return Workshop(schedule, kernel, loop_frame(kernel, tile), region)
+    shop = Workshop(schedule, kernel, loop_frame(kernel, tile), region)
+    if isinstance(tile, PointwiseTile):
+        starts = {kernel.axes[0]: f"({program}{shop.index_type}*{tile.x})"}
+        shop.emitter.frame = replace(shop.emitter.frame, starts=starts)
+    return shop
 
 
 def loop_frame(kernel: Kernel, tile: LoopTile) -> Frame:
@@ -65,14 +72,20 @@ def _side(axis: Axis, block: int) -> Side:
     return Side(str(axis.extent), block, bool(block) and not known_multiple(axis.extent, block))
 
 
-def loop_context(schedule: Schedule, kernel: Kernel, tile: LoopTile, shop: Workshop) -> LoopContext:
+def loop_context(
+    schedule: Schedule,
+    kernel: Kernel,
+    tile: LoopTile,
+    shop: Workshop,
+    program: str = PROGRAM_ID,
+) -> LoopContext:
     """Everything the loop template prints, but the name."""
     if isinstance(tile, ReductionTile) and not tile.persistent:
         _emit_looped(kernel, tile, shop)
     else:
         for member in kernel.members:
             _emit_straight(member, kernel, shop)
-    return _context(kernel, tile, shop)
+    return _context(kernel, tile, shop, program)
 
 
 def _emit_straight(member: Member, kernel: Kernel, shop: Workshop) -> None:
@@ -96,6 +109,8 @@ def _emit_looped(kernel: Kernel, tile: ReductionTile, shop: Workshop) -> None:
         here = [m for m in kernel.members if level[targets(m.operation)[0]] == number]
         walks.append([m for m in here if not m.outer and _works(m, kernel)])
     walked = [_buffers(walk, kernel) for walk in walks]
+    in_order = any(isinstance(member.operation, Scan) for member in kernel.members)
+    held: dict[object, str] | None = None if in_order or len(list(filter(None, walks))) < 2 else {}
     for number, walk in enumerate(walks):
         for member in kernel.members:
             if member.outer and level[targets(member.operation)[0]] == number:
@@ -108,7 +123,7 @@ def _emit_looped(kernel: Kernel, tile: ReductionTile, shop: Workshop) -> None:
             **dict.fromkeys(sorted(walked[number] & after), "last"),
         }
         if walk:
-            _emit_walk(walk, kernel, tile, shop)
+            _emit_walk(walk, kernel, shop, ReductionLoop(shop, tile, held))
         shop.emitter.keep = {}
 
 
@@ -133,11 +148,14 @@ def _buffers(walk: list[Member], kernel: Kernel) -> set[str]:
     return found
 
 
-def _emit_walk(working: list[Member], kernel: Kernel, tile: ReductionTile, shop: Workshop) -> None:
+def _emit_walk(working: list[Member], kernel: Kernel, shop: Workshop, loop: ReductionLoop) -> None:
     """One walk over the inner axis: stores and accumulations; then the reductions' results."""
-    loop = ReductionLoop(shop, tile)
-    for stretch in stretches(kernel.axes[1].extent, tile.r):
+    parts = stretches(kernel.axes[1].extent, loop.tile.r, keep_last=loop.held is not None)
+    keep = shop.emitter.keep
+    for stretch in reversed(parts) if loop.held else parts:  # first what is in registers
         loop.enter(stretch)
+        in_registers = stretch.rest and loop.held is not None
+        shop.emitter.keep = dict.fromkeys(keep, "first") if in_registers else keep
         for member in _with_scans(working, kernel):
             if isinstance(member.operation, Reduction):
                 loop.accumulate(member)
@@ -194,7 +212,7 @@ def _store(member: Member, buffer: str, kernel: Kernel, shop: Workshop) -> None:
     shop.emitter.region.append(shop.emitter.store(buffer, offset, value, axes))
 
 
-def _context(kernel: Kernel, tile: LoopTile, shop: Workshop) -> LoopContext:
+def _context(kernel: Kernel, tile: LoopTile, shop: Workshop, program: str) -> LoopContext:
     sides = {axis.name: side for axis, side in _sides(kernel, tile).items()}
     for axis in kernel.axes:
         shop.arguments.use_sizes(axis.extent)
@@ -210,4 +228,5 @@ def _context(kernel: Kernel, tile: LoopTile, shop: Workshop) -> LoopContext:
         is_flat=sum(bool(side.block) for side in sides.values()) == 1,
         persistent=not isinstance(tile, ReductionTile) or tile.persistent,
         lines=tuple(shop.root.lines()),
+        program=program,
     )

@@ -1,7 +1,8 @@
 """Any monoid over a loop of blocks: accumulators, lane by lane, and scans that are carried over.
 
-A walk over the inner axis is a loop over whole blocks, without masks, and one block for the rest
-(C:G4, G12, C: section 2.2).
+A walk over the inner axis is a loop over whole blocks, without masks, and straight code for the
+last block, which later walks find in registers (C:G4, G12, C: section 2.2). Where scans need the
+order of a row, the last block is a loop of one step.
 """
 
 from dataclasses import dataclass, field, replace
@@ -28,19 +29,22 @@ from aotpack.render.workshop import Workshop
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Blocks from ``start`` to ``stop``; the last reaches over the end if ``masked``."""
+    """Blocks from ``start`` to ``stop``; the one block of a ``rest`` may reach over the end."""
 
     start: Int
     stop: Int
-    masked: bool
+    rest: bool
 
 
-def stretches(extent: Int, block: int) -> tuple[Stretch, ...]:
-    """The whole blocks of an axis, and its rest, where there may be some."""
-    if known_multiple(extent, block):
-        return (Stretch(Int.of(0), extent, masked=False),)
-    whole = extent // block * block
-    both = (Stretch(Int.of(0), whole, masked=False), Stretch(whole, extent, masked=True))
+def stretches(extent: Int, block: int, *, keep_last: bool) -> tuple[Stretch, ...]:
+    """The whole blocks of an axis, and its rest, where there may be some.
+
+    ``keep_last``: there is always a rest, the last whole block if need be.
+    """
+    if not keep_last and known_multiple(extent, block):
+        return (Stretch(Int.of(0), extent, rest=False),)
+    whole = (extent - (1 if keep_last else 0)) // block * block
+    both = (Stretch(Int.of(0), whole, rest=False), Stretch(whole, extent, rest=True))
     return tuple(part for part in both if not known_equal(part.start, part.stop))
 
 
@@ -50,6 +54,7 @@ class ReductionLoop:
 
     shop: Workshop
     tile: ReductionTile
+    held: dict[object, str] | None  # what is known of the last block; None: walk in order
     frame: Frame = field(init=False)
     region: Region = field(init=False)
     names: dict[str, list[str]] = field(default_factory=dict)  # by the first target of a member
@@ -59,20 +64,43 @@ class ReductionLoop:
         self.frame = self.shop.emitter.frame
 
     def enter(self, stretch: Stretch) -> None:
-        """Open the loop over a stretch of blocks."""
-        shop, r, block = self.shop, self.shop.kernel.axes[1], self.tile.r
-        ends = f"{shop.emitter.index(stretch.start)}, {shop.emitter.index(stretch.stop)}, {block}"
-        steps = f"range({ends})"
-        if self.tile.unroll > 1 and not stretch.masked:
-            steps = f"tl.range({ends}, loop_unroll_factor={self.tile.unroll})"
-        self.region = shop.root.open(f"for r_start in {steps}:", frozenset((r,)))
-        shape = "[None, :]" if last_axis(shop) else ""
-        self.region.append(f"r = (r_start + tl.arange(0, {block})){shape}{shop.index_type}")
-        if stretch.masked:
-            self.region.append(f"r_mask = r < {shop.emitter.index(r.extent)}")
+        """Open the loop over a stretch of blocks, or go to the last block."""
+        shop, r = self.shop, self.shop.kernel.axes[1]
         masks = {axis: mask for axis, mask in self.frame.masks.items() if axis is not r}
+        start, stop = map(shop.emitter.index, (stretch.start, stretch.stop))
+        if stretch.rest and self.held is not None:
+            is_new = not self.held
+            self.region = shop.root.open(None, frozenset((r,)), self.held)
+            if is_new:
+                self._place("rest", start, self._reaches_over(stretch))
+            self.held[r] = "rest"  # from now on it is known
+            names = {**self.frame.names, r: "rest"}
+            if self._reaches_over(stretch):
+                masks = {a: "rest_mask" if a is r else m for a, m in self.frame.masks.items()}
+        else:
+            names = dict(self.frame.names)
+            ends = f"{start}, {stop}, {self.tile.r}"
+            steps = f"range({ends})"
+            if self.tile.unroll > 1 and not stretch.rest:
+                steps = f"tl.range({ends}, loop_unroll_factor={self.tile.unroll})"
+            self.region = shop.root.open(f"for r_start in {steps}:", frozenset((r,)))
+            self._place("r", "r_start", stretch.rest)
+            if stretch.rest:
+                masks = dict(self.frame.masks)
         shop.emitter.region = self.region
-        shop.emitter.frame = self.frame if stretch.masked else replace(self.frame, masks=masks)
+        shop.emitter.frame = replace(self.frame, names=names, masks=masks)
+
+    def _reaches_over(self, stretch: Stretch) -> bool:
+        return not known_multiple(stretch.stop, self.tile.r)
+
+    def _place(self, name: str, start: str, masked: bool) -> None:
+        """The lines that name the indices of a block, and its mask."""
+        shop, r = self.shop, self.shop.kernel.axes[1]
+        shape = "[None, :]" if last_axis(shop) else ""
+        index = f"({start} + tl.arange(0, {self.tile.r})){shape}{shop.index_type}"
+        self.region.append(f"{name} = {index}")
+        if masked:
+            self.region.append(f"{name}_mask = {name} < {shop.emitter.index(r.extent)}")
 
     def leave(self) -> None:
         """Close it; what comes next is outside."""
@@ -87,7 +115,8 @@ class ReductionLoop:
         shop, monoid = self.shop, MONOIDS[operation.kind]
         mask = shop.emitter.frame.masks.get(shop.kernel.axes[1])
         if self._in_groups(monoid):
-            states = self._rest(member, monoid) if mask else self._grouped(member, monoid)
+            whole = mask is None and shop.emitter.frame.names[shop.kernel.axes[1]] == "r"
+            states = self._grouped(member, monoid) if whole else self._rest(member, monoid)
             mask, shape = None, f"[{self.tile.r // self.tile.group}]"
         else:
             states, shape = block_states(shop, member, monoid, masked=False), tile_shape(shop)
@@ -119,7 +148,7 @@ class ReductionLoop:
         return names
 
     def _rest(self, member: Member, monoid: Monoid) -> list[str]:
-        """The states of groups in the block that reaches over the end."""
+        """The states of groups in the last block, which may reach over the end."""
         shop, shape = self.shop, f"[{self.tile.r // self.tile.group}, {self.tile.group}]"
         states = block_states(shop, member, monoid)
         rows = [named(shop, f"tl.reshape({state}, {shape})") for state in states]

@@ -91,8 +91,7 @@ def _position(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) ->
     found = Apply("add", (before, inside), DType.INT64)
     values = _piece(extreme, first, buffers)
     return [
-        replace(first, targets=(extreme,), kind=whole.kind.removeprefix("arg")),
-        replace(first, targets=(place,)),
+        replace(first, targets=(extreme, place), kind=whole.kind.replace("arg", "first_")),
         replace(whole, targets=(winner,), inner=(part,), args=(values,)),
         Pointwise(target, whole.axes, found, index, whole.origin),
     ]

@@ -32,7 +32,8 @@ MANY_ROWS = 4096  # from here on two rows a program hide each other's latency
 LONGEST_PAIR = 2048  # elements of a row, of which two fit the registers of a few warps
 VECTOR_BYTES = 16  # of the widest load
 SHARES_L2 = 128 * 1024  # bytes of a row, of which L2 holds two for each multiprocessor
-HELD_ELEMENTS = 48  # in float32 registers, of 64 that each of 1024 threads has
+HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
+FEW_ROWS = 132  # up to here they all run at once, and a row takes as long as its threads need
 SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
 
 
@@ -107,7 +108,8 @@ def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> t
 
 def _row_variants(rows: Int, r: int) -> tuple[Variant, ...]:
     """About a thousand elements a warp. With many rows two of them share a program (measured)."""
-    few = ReductionTile(max(1, 512 // r), r, persistent=True, num_warps=_row_warps(r))
+    warps = _row_warps(r) if typical(rows) > FEW_ROWS else min(16, max(1, r // 256))
+    few = ReductionTile(max(1, 512 // r), r, persistent=True, num_warps=warps)
     many = ReductionTile(max(2, 2048 // r), r, persistent=True, num_warps=2 * _row_warps(r))
     low, high = bounds(rows)
     small, large = (Variant(tile, *ANY_ARCH, rows, None) for tile in (few, many))

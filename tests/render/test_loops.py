@@ -85,6 +85,19 @@ def test_neighbours_are_combined_before_they_meet_the_accumulators() -> None:
     assert "acc" in text and "tl.full([512], 0.0, tl.float32)" in text
 
 
+def scaled(length: int) -> str:
+    """Rows by a number each."""
+    w = Writer()
+    x, y = w.input("x", ROWS, length), w.input("y", ROWS)
+    value = w.pointwise("z", [ROWS, length], lambda i, j: apply("mul", load(x, i, j), load(y, i)))
+    return text_of(w.program(value))
+
+
+def test_what_a_block_shares_is_loaded_once() -> None:
+    assert "(tl.program_id(0)*1024) // 2048" in scaled(2048)
+    assert "x // 1000" in scaled(1000)  # a block may reach into the next row
+
+
 @pytest.mark.parametrize(("length", "masked"), [(1024, False), (1000, True)])
 def test_a_row_is_masked_unless_the_block_is_the_row(length: int, masked: bool) -> None:
     assert ("r_mask" in shares(length)) is masked
