@@ -89,6 +89,7 @@ def test_an_unknown_kernel_is_refused(wheel: Path, capsys: pytest.CaptureFixture
     assert code == 2 and "has no kernel 'nothing'; it has " in error
 
 
+@pytest.mark.row("S:inv45")
 def test_verify_in_the_interpreter(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(wheel), "--device", "interpreter"]) == 0
     printed = capsys.readouterr().out

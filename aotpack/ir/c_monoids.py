@@ -80,6 +80,8 @@ C_MONOIDS: Mapping[str, CMonoid] = {
     "xor_sum": _simple("a0 ^ b0"),
     "argmax": _indexed(largest=True, latest=False, with_value=False),
     "argmin": _indexed(largest=False, latest=False, with_value=False),
+    "first_max": _indexed(largest=True, latest=False, with_value=True),
+    "first_min": _indexed(largest=False, latest=False, with_value=True),
     "cummax": _indexed(largest=True, latest=True, with_value=True),
     "cummin": _indexed(largest=False, latest=True, with_value=True),
     "welford": CMonoid(

@@ -136,6 +136,13 @@ _TRANSCENDENTAL = {
             " atanh lgamma"
         ).split()
     },
+    "gelu": {
+        "float": "{0} * ({type})0.5 * (aot_erf_{dtype}({0} * ({type})0.7071067811865476) + 1)"
+    },
+    "gelu_tanh": {
+        "float": "{0} * ({type})0.5 * (aot_tanh_{dtype}(({0} + {0} * {0} * {0} * ({type})0.044715)"
+        " * ({type})0.7978845608028654) + 1)"
+    },
     "rsqrt": {"float32": "1.0f / sqrtf({0})", "float64": "1.0 / sqrt({0})"},
     "atan2": {"float32": "atan2f({0}, {1})", "float64": "atan2({0}, {1})"},
     "pow": {"float32": "powf({0}, {1})", "float64": "pow({0}, {1})"},
@@ -200,4 +207,5 @@ C_TEXTS: Mapping[str, Mapping[str, str]] = {
     **_ROUNDING,
     **_PREDICATES,
     **_BITWISE,
+    "philox": {"int64": "aot_philox({0}, {1})"},
 }

@@ -170,11 +170,6 @@ class Scatter:
     kind: str
     origin: Origin = Origin()
 
-    @property
-    def places(self) -> tuple[Value, ...]:
-        """The index as values."""
-        return tuple(IndexValue(part, DType.INT64) for part in self.index)
-
 
 @dataclass(frozen=True, slots=True)
 class Sort:
@@ -338,14 +333,13 @@ def all_axes(operation: Operation) -> tuple[Axis, ...]:
 def values(operation: Operation) -> tuple[Value, ...]:
     """The expressions an operation computes with."""
     match operation:
-        case Pointwise():
-            return (operation.value, *_indirect_values(operation.index))
-        case Sort():
-            return (operation.value,)
+        case Pointwise() | Sort():
+            return (operation.value, *_indirect_values(written(operation)))
         case Reduction() | Scan():
             return operation.args
         case Scatter():
-            return (operation.value, *operation.places)
+            places = (IndexValue(part, DType.INT64) for part in operation.index)
+            return (operation.value, *places)
         case Matmul():
             return (operation.lhs, operation.rhs)
         case Attention():

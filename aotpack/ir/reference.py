@@ -143,6 +143,11 @@ def _lgamma(x: float) -> float:
 
 
 erf: Reference = _elementwise(math.erf)
+erfc: Reference = _elementwise(math.erfc)
+gelu: Reference = _wide(lambda x: 0.5 * x * erfc(x * -math.sqrt(0.5)))
+gelu_tanh: Reference = _wide(
+    lambda x: x / (1.0 + np.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+)
 
 LIBRARY: Mapping[str, Reference] = {
     "expm1": np.expm1,
@@ -150,7 +155,7 @@ LIBRARY: Mapping[str, Reference] = {
     "log2": np.log2,
     "log10": np.log10,
     "log1p": np.log1p,
-    "erfc": _elementwise(math.erfc),
+    "erfc": erfc,
     "lgamma": _elementwise(_lgamma),
     "sin": np.sin,
     "cos": np.cos,

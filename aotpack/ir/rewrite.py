@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.fold import fold
 from aotpack.ir.integers import Indirect, Int, Number
 from aotpack.ir.nodes import (
@@ -93,11 +94,10 @@ def map_values(operation: Operation, change: Callable[[Value], Value]) -> Operat
     """The operation with each of its values replaced; the same object if none changes."""
     match operation:
         case Pointwise():
-            index = tuple(_changed(part, change) for part in operation.index)
+            index = _rewritten(operation.index, change)
             new: Operation = replace(operation, value=change(operation.value), index=index)
         case Scatter():
-            pairs = zip(operation.places, operation.index, strict=True)
-            index = tuple(as_index(change(place), part) for place, part in pairs)
+            index = _rewritten(operation.index, change)
             new = replace(operation, value=change(operation.value), index=index)
         case Sort():
             new = replace(operation, value=change(operation.value))
@@ -117,10 +117,6 @@ def map_values(operation: Operation, change: Callable[[Value], Value]) -> Operat
     return operation if new == operation else new
 
 
-def _changed(index: Int, change: Callable[[Value], Value]) -> Int:
-    """An index with the values inside it replaced."""
-
-    def leaf(atom: Any) -> Int | None:
-        return as_index(change(atom.value), atom.extent) if isinstance(atom, Indirect) else None
-
-    return index.map_leaves(leaf)
+def _rewritten(index: tuple[Int, ...], change: Callable[[Value], Value]) -> tuple[Int, ...]:
+    """The index with the values inside it replaced."""
+    return tuple(as_index(change(IndexValue(part, DType.INT64)), part) for part in index)

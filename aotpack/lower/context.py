@@ -49,6 +49,10 @@ class Context:
         """True when the model does something with a result of the node."""
         return self.builder.is_used(self.result(output))
 
+    def producer(self, ref: Ref) -> GraphNode | None:
+        """The node that yields a tensor; None for inputs, weights and temporaries."""
+        return self.builder.producer(ref)
+
     def temporary(self, role: str, dtype: DType, shape: Shape) -> Ref:
         """A new tensor between the operations of this node, named after the node and ``role``."""
         return self.builder.temporary(f"{self.node.name}_{role}", dtype, shape)

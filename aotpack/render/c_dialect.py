@@ -18,7 +18,7 @@ class CDialect:
         return c_literal(constant.value, constant.dtype)
 
     def apply(
-        self, op: str, args: Sequence[str], operand: DType, result: DType, *, fast: bool
+        self, op: str, args: Sequence[str], operand: DType, result: DType, ends_in: DType | None
     ) -> str:
         """The text of the C table; the functions are quick enough for either precision."""
         return c_text(op, args, operand, result)
@@ -44,13 +44,15 @@ class CDialect:
         """The element."""
         return f"{pointer}[{offset}]"
 
-    def load(self, address: str, conditions: Sequence[str], dtype: DType) -> str:
+    def load(self, address: str, conditions: Sequence[str], dtype: DType, keep: str = "") -> str:
         """The element, read only where the conditions hold."""
         if not conditions:
             return address
         return f"{' & '.join(conditions)} ? {address} : 0"
 
-    def store(self, address: str, value: str, conditions: Sequence[str], dtype: DType) -> str:
+    def store(
+        self, address: str, value: str, conditions: Sequence[str], dtype: DType, keep: str = ""
+    ) -> str:
         """An assignment, only where the conditions hold."""
         guard = f"if ({' & '.join(conditions)}) " if conditions else ""
         return f"{guard}{address} = {self.stored(value, dtype)};"

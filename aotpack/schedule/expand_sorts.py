@@ -31,6 +31,7 @@ from aotpack.ir.nodes import (
     Pointwise,
     Program,
     Reduction,
+    Scatter,
     Sort,
     Value,
     loads,
@@ -60,7 +61,8 @@ def expand_sorts(program: Program) -> Program:
 def _kept(sort: Sort, program: Program) -> Int:
     """How many elements of a sorted row are read; more where that is not known."""
     size, dim = sort.along.extent, sort.axes.index(sort.along)
-    if set(sort.targets) & set(program.outputs):
+    bases = {o.base for o in program.operations if isinstance(o, Scatter)}
+    if set(sort.targets) & {*program.results, *bases}:
         return size
     read = [
         load.index[dim]

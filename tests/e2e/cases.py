@@ -127,6 +127,17 @@ POINTWISE = [
         calls=(lambda: drawn((t(3), t(3))),),
     ),
     fn("scalar", lambda x: x * 2 + 1, t()),
+    fn(
+        "side_by_side",
+        lambda x, y, z, v: (
+            x.softmax(-1).cumsum(0),
+            (y + 1, y.sum()),
+            z.sigmoid() * z,
+            F.layer_norm(v, (7,)) + z[0, 0],
+            v.argmax(0),
+        ),
+        *(t(3, 40), t(5, dtype=I64), t(2, 300, dtype=BF16), t(6, 7)),
+    ),
     fn("size_one", lambda x: (x + 1).softmax(-1), t(1, 1)),
     fn("size_zero", lambda x: (x * 2, x.sum(), x.sum(1), x.reshape(0, 3).t() + 1), t(3, 0)),
     fn(

@@ -156,6 +156,7 @@ CASES = [
 ]
 
 
+@pytest.mark.row("S:B1")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_yields_what_eager_yields(case: Case) -> None:
     case.check()

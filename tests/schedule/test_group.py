@@ -18,6 +18,7 @@ from .programs import BOOL, F32, I64, Writer, apply, load, schedule_of
 B = Var("b", 1, 16)
 
 
+@pytest.mark.row("C:A2", "C:A3", "C:A4", "C:A9", "C:inv2")
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.data())
 def test_digits_are_the_inverse_of_linear(sizes: list[int], data: st.DataObject) -> None:
     axes = tuple(Axis(f"i{k}", Int.of(size)) for k, size in enumerate(sizes))
@@ -27,12 +28,14 @@ def test_digits_are_the_inverse_of_linear(sizes: list[int], data: st.DataObject)
     assert int(linear(axes, point)) == position
 
 
+@pytest.mark.row("C:A4", "C:A6", "C:A10", "C:inv2")
 def test_linear_of_digits_is_the_position_itself() -> None:
     axes = (Axis("i", Int.of(B)), Axis("j", Int.of(6)), Axis("k", Int.of(4)))
     x = Int.of(Axis("x", product(axis.extent for axis in axes)))
     assert linear(axes, digits(axes, x)) is x
 
 
+@pytest.mark.row("S:A14")
 def test_no_point_has_zeros_for_digits() -> None:
     axes = (Axis("i", Int.of(3)), Axis("j", Int.of(0)))
     assert all(int(digit) == 0 for digit in digits(axes, Int.of(Axis("x", Int.of(0)))).values())
@@ -48,6 +51,7 @@ def joined(program: Program) -> Group | None:
     return group
 
 
+@pytest.mark.row("S:M9", "S:Q3", "C:B5")
 def test_pointwise_joins_a_row_it_reads() -> None:
     w = Writer((B,))
     x = w.input("x", B, 8)
@@ -57,6 +61,7 @@ def test_pointwise_joins_a_row_it_reads() -> None:
     assert group is not None and len(group.members) == 2 and not group.members[1].outer
 
 
+@pytest.mark.row("S:M9", "C:B5", "C:B12")
 def test_once_a_row_joins_as_outer() -> None:
     w = Writer((B,))
     x = w.input("x", B, 8)
@@ -66,6 +71,7 @@ def test_once_a_row_joins_as_outer() -> None:
     assert group is not None and group.members[1].outer
 
 
+@pytest.mark.row("S:M12", "C:B4")
 def test_flat_kernel_takes_the_axes_of_a_reduction() -> None:
     w = Writer((B,))
     x = w.input("x", B, 8)
@@ -75,6 +81,7 @@ def test_flat_kernel_takes_the_axes_of_a_reduction() -> None:
     assert group is not None and [axis.name for axis in group.axes] == ["x", "r"]
 
 
+@pytest.mark.row("S:M6", "S:M12", "C:B4")
 def test_middle_reduction_renumbers_the_flat_kernel() -> None:
     w = Writer((B,))
     x = w.input("x", 3, 8, 5)
@@ -117,6 +124,7 @@ def refused_template(w: Writer) -> None:
     w.matmul("y", 8, 8, 8, t, weight)
 
 
+@pytest.mark.row("S:M1", "S:M11", "S:M12", "S:inv21")
 @pytest.mark.parametrize(
     "write",
     [
@@ -134,6 +142,7 @@ def test_refuses(write: object) -> None:
     assert joined(w.program()) is None
 
 
+@pytest.mark.row("S:M12", "S:inv22", "C:inv3")
 @pytest.mark.parametrize(
     "index", [lambda i, r: (i // 2, r), lambda i, r: (i, r % 2), lambda i, r: (7 - i, r)]
 )
@@ -144,6 +153,7 @@ def test_renumbering_must_meet_each_point_once(index: Callable[..., tuple[Int, I
     assert joined(w.program(t, total)) is None
 
 
+@pytest.mark.row("S:M12", "S:Q3")
 def test_binding_must_meet_each_point_once() -> None:
     w = Writer()
     t = w.pointwise("t", [8, 4], lambda i, j: apply("exp", load(w.input("x", 8, 4), i, j)))

@@ -24,6 +24,7 @@ class Record:
 torch.export.register_dataclass(Record, serialized_type_name="test_tree.Record")
 
 
+@pytest.mark.row("S:D1", "S:H13")
 @pytest.mark.parametrize(
     ("forward", "tree"),
     [
@@ -69,6 +70,7 @@ def test_arguments(trace_function):
     assert [spec.name for spec in signature.inputs] == ["xs_0", "xs_1", "y_a"]
 
 
+@pytest.mark.row("S:I6")
 @pytest.mark.parametrize(
     ("forward", "message"),
     [
