@@ -1,4 +1,4 @@
-"""Scatters: kernels of their own, in their base's memory or in a copy's."""
+"""Scatters: kernels of their own, in their base's memory or in a copy's (S:B2, K11)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -127,6 +127,7 @@ MAKERS = [dying, returned, given, weight, output, read_later, twice_a_base, read
 MAKERS += [state, state_read_before, state_made_anew]
 
 
+@pytest.mark.row("S:B2")
 @pytest.mark.parametrize("make", MAKERS, ids=lambda f: f.__name__)
 def test_computes_the_same(make: Callable[[Writer], Program]) -> None:
     program = make(Writer())
@@ -139,6 +140,7 @@ def storages(schedule: Schedule) -> dict[str, str]:
     return {life.buffer: life.storage for life in schedule.lifetimes}
 
 
+@pytest.mark.row("S:K11")
 def test_works_in_place_where_the_base_dies() -> None:
     schedule = schedule_of(dying(Writer()))
     assert names(schedule) == ["mul", "scatter", "scatter", "linear"]
