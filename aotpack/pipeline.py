@@ -16,7 +16,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.verify import verify
 from aotpack.ir.verify_schedule import verify_schedule
 from aotpack.knobs import read_knobs
-from aotpack.lower import lower
+from aotpack.lower import LOWERINGS, lower
 from aotpack.precompile import check_host, precompile
 from aotpack.precompile.interpreter import InterpreterDevice
 from aotpack.progress import Quiet, Reporter
@@ -86,6 +86,7 @@ def to_traced(source: Source, between: Between) -> Traced:
             version=source.version,
             dtype=source.dtype,
             strict=source.strict,
+            whole=LOWERINGS,
         ),
     )
 

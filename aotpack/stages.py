@@ -54,7 +54,7 @@ class Signature:
 
     ``sizes`` are the dynamic dimensions with their ranges; ``args``/``kwargs`` describe what
     forward takes, leaves in the order of ``inputs``; ``result`` what it returns, leaves in the
-    order of ``outputs``.
+    order of ``outputs``; ``updates`` are the inputs and weights it changes in place.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Signature:
     args: Tree
     kwargs: Tree
     result: Tree
+    updates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +89,16 @@ class Weight:
 class Golden:
     """Recorded inputs and outputs, so that a package can test itself (accuracy law).
 
-    ``inputs`` and ``outputs`` are (name, dtype, shape, bytes). Outputs are the float64 reference
-    rounded to float32 (integer and bool outputs as they are). ``eager_errors`` holds, per output,
-    the largest absolute difference between eager and the float64 reference.
+    ``inputs``, ``outputs`` and ``updates`` (what the first call leaves in the tensors it changes)
+    are (name, dtype, shape, bytes). Outputs are the float64 reference rounded to float32 (integer
+    and bool outputs as they are). ``eager_errors`` holds, per output and then per update, the
+    largest absolute difference between eager and the float64 reference.
     """
 
     inputs: tuple[tuple[str, DType, tuple[int, ...], bytes], ...]
     outputs: tuple[tuple[str, DType, tuple[int, ...], bytes], ...]
     eager_errors: tuple[float, ...]
+    updates: tuple[tuple[str, DType, tuple[int, ...], bytes], ...] = ()
 
 
 # --- Traced -------------------------------------------------------------------------------------
@@ -141,12 +144,16 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A straight-line tensor program in torch's operators, free of torch objects."""
+    """A straight-line tensor program in torch's operators, free of torch objects.
+
+    ``updates`` are the inputs and weights forward changes in place, with their new values.
+    """
 
     signature: Signature
     weights: tuple[Weight, ...]
     nodes: tuple[GraphNode, ...]
     outputs: tuple[Ref, ...]
+    updates: tuple[tuple[str, Ref], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +175,7 @@ class Traced:
             results = ", ".join(map(str, node.results))
             place = f"  # {node.source}" if node.source else ""
             lines.append(f"{results} = {node.op}({', '.join(shown)}){place}")
+        lines += [f"update {name} = {_arg_text(value)}" for name, value in graph.updates]
         lines.append("return " + ", ".join(map(_arg_text, graph.outputs)))
         return "\n".join(lines) + "\n"
 

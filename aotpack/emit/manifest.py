@@ -42,6 +42,7 @@ def manifest_text(
         "args": _tree(signature.args),
         "kwargs": _tree(signature.kwargs),
         "result": _tree(signature.result),
+        "updates": list(signature.updates),
         "weights": [_weight(weight) for weight in rendered.weights],
         "weights_mode": weights,
         "weights_sha256": weights_sha256,

@@ -88,8 +88,8 @@ def constants_content(rendered: Rendered) -> Content:
 
 
 def golden_content(golden: Golden) -> Content:
-    """The golden data: tensors called inputs/NAME and outputs/NAME."""
-    sides = (("inputs", golden.inputs), ("outputs", golden.outputs))
+    """The golden data: tensors called inputs/NAME, outputs/NAME and updates/NAME."""
+    sides = (("inputs", golden.inputs), ("outputs", golden.outputs), ("updates", golden.updates))
     return safetensors(
         "golden.safetensors",
         [

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from aotpack.ir.integers import Axis, Int, Number, Quotient, Remainder, total
-from aotpack.ir.nodes import Pointwise, loads, targets
+from aotpack.ir.nodes import loads, targets, written
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import Kernel, Member
 
@@ -59,10 +59,8 @@ def accesses(kernel: Kernel) -> Iterator[Access]:
 
 def written_index(member: Member) -> tuple[Int, ...]:
     """The index a member writes at, in kernel axes."""
-    operation = member.operation
-    plain = operation.index if isinstance(operation, Pointwise) else map(Int.of, operation.axes)
     rewrite = Rewriter(dict(member.binding))
-    return tuple(rewrite.index(part) for part in plain)
+    return tuple(rewrite.index(part) for part in written(member.operation))
 
 
 def slope(offset: Int, axis: Axis) -> int | None:

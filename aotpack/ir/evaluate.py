@@ -27,11 +27,16 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
+    Scatter,
+    Sort,
     Value,
     targets,
 )
 from aotpack.ir.optable import OPS
+from aotpack.ir.ordering import positions_in_order
 from aotpack.ir.reference import Array, cast
+
+_ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 class Precision(Enum):
@@ -52,7 +57,9 @@ def evaluate(
     sizes: Mapping[str, int],
     precision: Precision = Precision.EXACT,
 ) -> dict[str, Array]:
-    """The outputs by name. bfloat16 buffers are given and returned as float32 arrays.
+    """The outputs, and the new values of what is updated, by name.
+
+    bfloat16 buffers are given and returned as float32 arrays.
 
     ``weights`` are those that are not packed of others; what the program does not use is ignored.
     """
@@ -64,7 +71,8 @@ def evaluate(
     with np.errstate(all="ignore"):
         for operation in program.operations:
             machine.run(operation)
-    return {name: machine.memory[name] for name in program.outputs}
+    updated = {update.name: machine.memory[update.value] for update in program.updates}
+    return {name: machine.memory[name] for name in program.outputs} | updated
 
 
 def round_bfloat16(array: Array) -> Array:
@@ -205,6 +213,10 @@ class _Machine:
                 self._store(operation, self._reduce(operation))
             case Scan():
                 self._store(operation, self._scan(operation))
+            case Scatter():
+                self._scatter(operation)
+            case Sort():
+                self._store(operation, self._sort(operation))
             case Matmul():
                 self._store(operation, (self._matmul(operation),))
             case Attention():
@@ -232,6 +244,23 @@ class _Machine:
         if shape and len(np.unique(np.ravel_multi_index(where, shape))) != prod(scope.shape):
             raise IndexOutOfRange(f"{operation.target} is written twice at the same element")
         array[where] = numbers
+
+    def _scatter(self, operation: Scatter) -> None:
+        dtype = self.program.buffers[operation.target].dtype
+        array = self.memory[operation.target] = self.memory[operation.base].copy()
+        scope = self.scope(operation.axes)
+        numbers = self.rounded(self.grid(operation.value, operation.axes), dtype)
+        place = np.zeros(scope.shape, np.int64)
+        inside = np.ones(scope.shape, bool)
+        for part, size in zip(operation.index, array.shape, strict=True):
+            position = self.index(part, scope)
+            inside = inside & (position >= 0) & (position < size)
+            place = place * size + position
+        flat, where = array.reshape(-1), place[inside]
+        if operation.kind == "set":
+            flat[where] = numbers[inside]  # the last of equal positions stays
+        else:
+            _ACCUMULATE[operation.kind].at(flat, where, numbers[inside])
 
     def _states(self, operation: Reduction | Scan, axes: tuple[Axis, ...]) -> list[Array]:
         return [self.grid(arg, axes) for arg in operation.args]
@@ -264,6 +293,13 @@ class _Machine:
         if columns:
             states = tuple(np.stack(parts, -1) for parts in zip(*columns, strict=True))
         return tuple(np.moveaxis(part, -1, position) for part in monoid.finalise(states))
+
+    def _sort(self, operation: Sort) -> States:
+        dtype = self.program.buffers[operation.targets[0]].dtype
+        elements = self.rounded(self.grid(operation.value, operation.axes), dtype)
+        along = operation.axes.index(operation.along)
+        order = positions_in_order(elements, along, descending=operation.descending)
+        return np.take_along_axis(elements, order, along), order
 
     def _factor(self, value: Value, axes: tuple[Axis, ...], operand: DType) -> Array:
         """A factor of a product, rounded to ``operand`` and then widened."""

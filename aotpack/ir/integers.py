@@ -86,9 +86,13 @@ class Indirect(metaclass=Interned):
 
     value: Any
     extent: Int
+    text: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", f"{{{self.value}}}")
 
     def __str__(self) -> str:
-        return f"{{{self.value}}}"
+        return self.text
 
 
 Atom = Union[Var, Axis, Quotient, Remainder, Extremum, Indirect]

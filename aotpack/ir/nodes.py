@@ -1,9 +1,11 @@
 """The loop IR. A Program is a straight line of operations over buffers, each written once (SSA).
 
-    program   = inputs weights operation* outputs
+    program   = inputs weights operation* outputs updates
     operation = Pointwise(target, axes, value, index)        # target[index] = value, for all axes
               | Reduction(targets, axes, inner, kind, args)  # targets[axes] = kind over inner
               | Scan(targets, axes, along, kind, args)       # targets[axes] = kind up to along
+              | Scatter(target, base, axes, index, value, kind)  # base, with value at index
+              | Sort(targets, axes, along, value, descending)  # (values, positions) along one axis
               | Matmul(target, batch, m, n, k, lhs, rhs)     # target[batch, m, n] = sum of products
               | Attention(target, ..., query, key, value...) # target[b, h, i, e], softmax over j
     value     = Const | IndexValue(Int) | Load(buffer, Int*) | Apply(op, value*)
@@ -111,7 +113,8 @@ class Origin:
 class Pointwise:
     """``target[index] = value`` for every point of ``axes``; each writes an element of its own.
 
-    ``index`` is usually the axes themselves. Elements no point writes are undefined.
+    ``index`` is usually the axes themselves; it may be read from memory where that keeps the points
+    apart. Elements no point writes are undefined.
     """
 
     target: str
@@ -142,6 +145,44 @@ class Scan:
     along: Axis
     kind: str
     args: tuple[Value, ...]
+    origin: Origin = Origin()
+
+
+SCATTER_KINDS = ("set", "sum", "prod", "max", "min")
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """``target = base``, then at each point of ``axes`` ``target[index]`` takes ``value`` in.
+
+    ``base`` is a buffer of the target's shape and type, no value: the target may lie in its memory.
+    ``index`` may hold loaded positions; points whose index lies outside the buffer are skipped.
+    Kind "set" replaces the element, of several points by one of their values; the others are
+    commutative monoids that combine it with the values of all its points, in any order. They work
+    on types with 32 or 64 bits, as atomics do: lowering widens. (S:B2, K11; C:F12.)
+    """
+
+    target: str
+    base: str
+    axes: tuple[Axis, ...]
+    index: tuple[Int, ...]
+    value: Value
+    kind: str
+    origin: Origin = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """``targets`` = the values in order along ``along``, one of axes, and their int64 positions.
+
+    NaN is the largest, -0.0 and 0.0 are equal, and equal values keep their order (S:B21).
+    """
+
+    targets: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    along: Axis
+    value: Value
+    descending: bool
     origin: Origin = Origin()
 
 
@@ -200,7 +241,7 @@ class Attention:
         return (self.batch, self.head, self.i, self.e)
 
 
-Operation = Union[Pointwise, Reduction, Scan, Matmul, Attention]
+Operation = Union[Pointwise, Reduction, Scan, Scatter, Sort, Matmul, Attention]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +265,18 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
+class Update:
+    """The input or weight called ``name`` has the value of the buffer ``value`` after a run.
+
+    So a change in place is a new version of the tensor; operations read the version they mean.
+    (S:D8, L9 by SSA, section 3 point 1.)
+    """
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """Operations in execution order. Every buffer but inputs and weights has exactly one writer.
 
@@ -237,6 +290,12 @@ class Program:
     operations: tuple[Operation, ...]
     outputs: tuple[str, ...]
     packed: tuple[Packed, ...] = ()
+    updates: tuple[Update, ...] = ()
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """What a run is for: the outputs, and the new values of what it changes."""
+        return (*self.outputs, *(update.value for update in self.updates))
 
     def __str__(self) -> str:
         from aotpack.ir.printer import program_text
@@ -246,9 +305,16 @@ class Program:
 
 def targets(operation: Operation) -> tuple[str, ...]:
     """The buffers an operation writes."""
-    if isinstance(operation, (Reduction, Scan)):
+    if isinstance(operation, (Reduction, Scan, Sort)):
         return operation.targets
     return (operation.target,)
+
+
+def written(operation: Operation) -> tuple[Int, ...]:
+    """The index at which an operation writes its targets, in its axes."""
+    if isinstance(operation, (Pointwise, Scatter)):
+        return operation.index
+    return tuple(map(Int.of, operation.axes))
 
 
 def all_axes(operation: Operation) -> tuple[Axis, ...]:
@@ -267,20 +333,18 @@ def all_axes(operation: Operation) -> tuple[Axis, ...]:
 def values(operation: Operation) -> tuple[Value, ...]:
     """The expressions an operation computes with."""
     match operation:
-        case Pointwise():
-            return (operation.value,)
+        case Pointwise() | Sort():
+            return (operation.value, *_indirect_values(written(operation)))
         case Reduction() | Scan():
             return operation.args
+        case Scatter():
+            places = (IndexValue(part, DType.INT64) for part in operation.index)
+            return (operation.value, *places)
         case Matmul():
             return (operation.lhs, operation.rhs)
         case Attention():
-            slots = (
-                operation.query,
-                operation.key,
-                operation.value,
-                operation.bias,
-                operation.mask,
-            )
+            o = operation
+            slots = (o.query, o.key, o.value, o.bias, o.mask)
             return tuple(slot for slot in slots if slot is not None)
 
 
@@ -324,5 +388,6 @@ def loads(operation: Operation) -> tuple[Load, ...]:
 
 
 def reads(operation: Operation) -> tuple[str, ...]:
-    """The buffers an operation reads, each once."""
-    return tuple(dict.fromkeys(load.buffer for load in loads(operation)))
+    """The buffers an operation reads, each once; a scatter's base is one."""
+    base = (operation.base,) if isinstance(operation, Scatter) else ()
+    return tuple(dict.fromkeys((*base, *(load.buffer for load in loads(operation)))))

@@ -14,6 +14,7 @@ import numpy as np
 from aotpack.ir import reference
 from aotpack.ir.dtypes import DType
 from aotpack.ir.fast_texts import FAST_ERF, FAST_GELU, FAST_GELU_TANH, FAST_TANH
+from aotpack.ir.philox import philox
 from aotpack.ir.reference import Array, Reference
 
 _NUMBERS = ("float", "int", "uint")
@@ -214,7 +215,7 @@ def _transcendental() -> list[OpInfo]:
     ]
     ulps = {"expm1": 2, "log": 1, "log2": 1, "log10": 2, "log1p": 1, "erfc": 4, "tan": 4, "sin": 2}
     ulps |= {"cos": 2, "asin": 2, "acos": 2, "atan": 2, "sinh": 3, "cosh": 2, "asinh": 3}
-    ulps |= {"acosh": 4, "atanh": 3}
+    ulps |= {"acosh": 4, "atanh": 3, "lgamma": 6}
     library = [
         _float(name, f"libdevice.{name}({{0}})", reference.LIBRARY[name], ulp)
         for name, ulp in ulps.items()
@@ -352,6 +353,12 @@ def _bitwise() -> list[OpInfo]:
     ]
 
 
+def _random() -> list[OpInfo]:
+    words = "tl.philox({0}, {1}.to(tl.uint32), ({1} >> 32).to(tl.uint32), 0, 0)"
+    text = f"{words}[0].to(tl.int64) | ({words}[1].to(tl.int64) << 32)"
+    return [OpInfo("philox", 2, "same", {"int64": text}, philox)]
+
+
 OPS: dict[str, OpInfo] = {
     info.name: info
     for group in (
@@ -362,6 +369,7 @@ OPS: dict[str, OpInfo] = {
         _logic(),
         _classifications(),
         _bitwise(),
+        _random(),
     )
     for info in group
 }

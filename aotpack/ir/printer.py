@@ -5,6 +5,7 @@ as ``str(value)`` does it, distinct values have distinct texts, which orders ind
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
 from typing import TypeAlias
 
 from aotpack.ir.dtypes import DType
@@ -24,6 +25,8 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
+    Scatter,
+    Sort,
     Value,
     children,
     targets,
@@ -34,6 +37,7 @@ from aotpack.ir.schedule import Kernel, Schedule, Variant
 
 _Names: TypeAlias = Mapping[Value, str]
 _INDENT = "    "
+_LONGEST_PART = 600  # values repeat their parts: written out, the text could grow without bound
 _CHOICE, _UNARY, _ATOM = 0, 11, 12
 _INFIX = {  # symbol and how tightly it binds; comparisons do not chain
     "logical_or": ("or", 1),
@@ -64,8 +68,14 @@ _NATURAL = (DType.BOOL, DType.INT64, DType.FLOAT32)  # literals of these need no
 
 
 def value_text(value: Value) -> str:
-    """One expression, nothing shared."""
-    return _text(value, {})
+    """One expression, nothing shared. A long part is a digest of its text."""
+    done: dict[Value, tuple[str, int]] = {}
+    for part in walk((value,)):
+        text, binds = _one(part, done)
+        if len(text) > _LONGEST_PART:
+            text, binds = f"#{sha256(text.encode()).hexdigest()[:16]}", _ATOM
+        done[part] = text, binds
+    return done[value][0]
 
 
 def _text(value: Value, names: _Names) -> str:
@@ -163,12 +173,24 @@ def _body(operation: Operation, text: Callable[[Value], str]) -> list[str]:
             return [
                 f"{_results(operation)} = scan_{operation.kind}({args}, along {operation.along})"
             ]
+        case Scatter():
+            return _scatter(operation, text)
+        case Sort():
+            order = ", descending" * operation.descending
+            value = text(operation.value)
+            return [f"{_results(operation)} = sort({value}, along {operation.along}{order})"]
         case Matmul():
             factors = f"{_factor(operation.lhs, text)} * {_factor(operation.rhs, text)}"
             product = f"sum({factors} for {_ranges((operation.k,))})"
             return [f"{_results(operation)} = {product}  # factors in {operation.operand}"]
         case Attention():
             return _attention(operation, text)
+
+
+def _scatter(operation: Scatter, text: Callable[[Value], str]) -> list[str]:
+    place, value = element(operation.target, operation.index), text(operation.value)
+    sign = "=" if operation.kind == "set" else f"{operation.kind}="
+    return [f"{place} {sign} {value}  # in {operation.base}"]
 
 
 def _factor(value: Value, text: Callable[[Value], str]) -> str:
@@ -220,7 +242,12 @@ def program_text(program: Program, notes: Mapping[int, str] | None = None) -> st
         lines.append(operation_text(operation))
         if notes and position in notes:
             lines.append(f"^^^ {notes[position]}")
-    return "\n".join([*lines, "", f"return {', '.join(program.outputs)}"]) + "\n"
+    return "\n".join([*lines, "", *_ending(program)]) + "\n"
+
+
+def _ending(program: Program) -> list[str]:
+    updates = [f"update {update.name} = {update.value}" for update in program.updates]
+    return [*updates, f"return {', '.join(program.outputs)}"]
 
 
 def _declared(buffers: Mapping[str, Buffer], name: str) -> str:
@@ -236,7 +263,7 @@ def schedule_text(schedule: Schedule) -> str:
         lines.append(
             f"memory {life.buffer} in {life.storage}: launches {life.first} to {life.last}"
         )
-    return "\n".join([*lines, f"return {', '.join(schedule.program.outputs)}"]) + "\n"
+    return "\n".join([*lines, *_ending(schedule.program)]) + "\n"
 
 
 def _kernel(kernel: Kernel) -> list[str]:

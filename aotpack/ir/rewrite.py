@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.fold import fold
 from aotpack.ir.integers import Indirect, Int, Number
 from aotpack.ir.nodes import (
@@ -16,7 +17,10 @@ from aotpack.ir.nodes import (
     Matmul,
     Operation,
     Pointwise,
+    Scatter,
+    Sort,
     Value,
+    walk,
 )
 
 
@@ -37,10 +41,13 @@ class Rewriter:
         self._done: dict[Value, Value] = {}
 
     def __call__(self, value: Value) -> Value:
-        found = self._done.get(value)
-        if found is None:
-            found = self._done[value] = self._rewrite(value)
-        return found
+        if value not in self._done:
+            for part in walk(
+                (value,)
+            ):  # bottom-up: values may be nested deeper than Python's stack
+                if part not in self._done:
+                    self._done[part] = self._rewrite(part)
+        return self._done[value]
 
     def index(self, expression: Int) -> Int:
         """The integer with axes replaced and the values inside it rewritten."""
@@ -87,7 +94,13 @@ def map_values(operation: Operation, change: Callable[[Value], Value]) -> Operat
     """The operation with each of its values replaced; the same object if none changes."""
     match operation:
         case Pointwise():
-            new: Operation = replace(operation, value=change(operation.value))
+            index = _rewritten(operation.index, change)
+            new: Operation = replace(operation, value=change(operation.value), index=index)
+        case Scatter():
+            index = _rewritten(operation.index, change)
+            new = replace(operation, value=change(operation.value), index=index)
+        case Sort():
+            new = replace(operation, value=change(operation.value))
         case Matmul():
             new = replace(operation, lhs=change(operation.lhs), rhs=change(operation.rhs))
         case Attention():
@@ -102,3 +115,8 @@ def map_values(operation: Operation, change: Callable[[Value], Value]) -> Operat
         case _:
             new = replace(operation, args=tuple(map(change, operation.args)))
     return operation if new == operation else new
+
+
+def _rewritten(index: tuple[Int, ...], change: Callable[[Value], Value]) -> tuple[Int, ...]:
+    """The index with the values inside it replaced."""
+    return tuple(as_index(change(IndexValue(part, DType.INT64)), part) for part in index)

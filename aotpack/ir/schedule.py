@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from aotpack.ir.integers import Axis, Int, ceil_div
-from aotpack.ir.nodes import Attention, Matmul, Operation, Program
+from aotpack.ir.nodes import Attention, Matmul, Operation, Program, Scatter
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,13 @@ class AttentionTile:
 
 @dataclass(frozen=True, slots=True)
 class HostTile:
-    """Loops over host memory; ``along`` is the inner loop of a reduction: "r" or "x"."""
+    """Loops over host memory; ``along`` is the inner loop of a reduction: "r" or "x".
+
+    ``few`` is the axis of a product, "m" or "n", that has few points: then it is dot products.
+    """
 
     along: str = "r"
+    few: str = ""
     num_warps: int = 1
     num_stages: int = 1
 
@@ -137,6 +141,12 @@ class Kernel:
         first = self.members[0].operation
         return first if isinstance(first, (Matmul, Attention)) else None
 
+    @property
+    def scatter(self) -> Scatter | None:
+        """The scatter that is this kernel's only member, if it is one."""
+        first = self.members[0].operation
+        return first if isinstance(first, Scatter) else None
+
 
 def launches(kernels: tuple[Kernel, ...]) -> tuple[tuple[Kernel, ...], ...]:
     """The kernels of each launch."""
@@ -177,7 +187,10 @@ def in_lines(kernel: Kernel, width: Int) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """An intermediate lives from launch ``first`` to ``last`` in the memory of ``storage``."""
+    """An intermediate lives from launch ``first`` to ``last`` in the memory of ``storage``.
+
+    That is itself, another intermediate, or the output or updated tensor it is turned into.
+    """
 
     buffer: str
     storage: str
@@ -191,6 +204,11 @@ class Schedule:
     kernels: tuple[Kernel, ...]
     strides: dict[str, tuple[Int, ...]]  # of every buffer, in elements
     lifetimes: tuple[Lifetime, ...]
+
+    def is_own(self, life: Lifetime) -> bool:
+        """False for an intermediate in the memory of an output or of a tensor that is updated."""
+        updated = (update.name for update in self.program.updates)
+        return life.storage not in (*self.program.outputs, *updated)
 
     def __str__(self) -> str:
         from aotpack.ir.printer import schedule_text

@@ -5,14 +5,12 @@ Each raises InvalidProgram: a defect of aotpack, never of the user's model.
 
 from collections.abc import Callable, Iterator
 
-from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import known_le, known_lt
-from aotpack.ir.integers import Axis, Indirect, Int, Var, total
+from aotpack.ir.integers import Axis, Int, Var, total
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
-    Apply,
+    SCATTER_KINDS,
     Attention,
-    Const,
     Guarded,
     IndexValue,
     Load,
@@ -22,16 +20,19 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
+    Scatter,
+    Sort,
     Value,
     all_axes,
     children,
-    loads,
+    reads,
     targets,
     values,
     walk,
+    written,
 )
-from aotpack.ir.optable import OPS
 from aotpack.ir.printer import program_text
+from aotpack.ir.value_types import result_types, type_complaint
 
 
 class InvalidProgram(Exception):
@@ -56,11 +57,11 @@ def check_declared(program: Program) -> None:
     for name, buffer in program.buffers.items():
         if name != buffer.name:
             raise InvalidProgram(program, None, f"buffer {buffer} is declared as {name}")
-    for name in (*program.inputs, *program.weights, *program.outputs):
+    for name in (*program.inputs, *program.weights, *program.results):
         if name not in program.buffers:
             raise InvalidProgram(program, None, f"buffer {name} is not declared")
     for position, operation in enumerate(program.operations):
-        for name in (*targets(operation), *(load.buffer for load in loads(operation))):
+        for name in (*targets(operation), *reads(operation)):
             if name not in program.buffers:
                 raise InvalidProgram(program, position, f"buffer {name} is not declared")
 
@@ -84,9 +85,9 @@ def check_defined_before_use(program: Program) -> None:
     """An operation reads only what stands before it."""
     defined = {*program.inputs, *program.weights}
     for position, operation in enumerate(program.operations):
-        for load in loads(operation):
-            if load.buffer not in defined:
-                message = f"{load} is read before {load.buffer} is written"
+        for name in reads(operation):
+            if name not in defined:
+                message = f"{name} is read before it is written"
                 raise InvalidProgram(program, position, message)
         defined.update(targets(operation))
 
@@ -103,6 +104,22 @@ def check_packed(program: Program) -> None:
         same = all((p.dtype, p.shape[1:]) == (whole.dtype, whole.shape[1:]) for p in parts)
         if not same or length is not whole.shape[0]:
             raise InvalidProgram(program, None, f"{whole} is not {', '.join(map(str, parts))}")
+
+
+def check_updates(program: Program) -> None:
+    """What is updated is an input or an unpacked weight; its new value is written for it alone."""
+    given = {*program.inputs, *program.weights} - {p.name for p in program.packed}
+    given -= {part for packed in program.packed for part in packed.parts}
+    written = {name for operation in program.operations for name in targets(operation)}
+    if len({*program.results}) < len(program.results):
+        raise InvalidProgram(program, None, "a buffer is two results")
+    for update in program.updates:
+        if update.name not in given or update.value not in written:
+            raise InvalidProgram(program, None, f"{update.name} cannot become {update.value}")
+        given.remove(update.name)
+        before, after = program.buffers[update.name], program.buffers[update.value]
+        if (before.dtype, before.shape) != (after.dtype, after.shape):
+            raise InvalidProgram(program, None, f"{before} cannot become {after}")
 
 
 # --- axes and indices --------------------------------------------------------------------------
@@ -133,10 +150,11 @@ def check_axes_used(program: Program) -> None:
 
 
 def check_scan_axis(program: Program) -> None:
-    """A scan runs along one of its axes."""
+    """A scan or sort runs along one of its axes."""
     for position, operation in enumerate(program.operations):
-        if isinstance(operation, Scan) and operation.along not in operation.axes:
-            raise InvalidProgram(program, position, f"{operation.along} is no axis of the scan")
+        if isinstance(operation, (Scan, Sort)) and operation.along not in operation.axes:
+            kind = type(operation).__name__.lower()
+            raise InvalidProgram(program, position, f"{operation.along} is no axis of the {kind}")
 
 
 def check_index_rank(program: Program) -> None:
@@ -165,7 +183,7 @@ def check_index_bounds(program: Program) -> None:
 def check_target_shape(program: Program) -> None:
     """The axes of a reduction, scan or template have the extents of what it writes."""
     for position, operation in enumerate(program.operations):
-        if isinstance(operation, Pointwise):
+        if isinstance(operation, (Pointwise, Scatter)):
             continue
         for name in targets(operation):
             buffer = program.buffers[name]
@@ -188,7 +206,7 @@ def check_compute_types(program: Program) -> None:
 def check_value_types(program: Program) -> None:
     """Loads, constants, guards and operators have the types their parts say."""
     for position, value in _all_values(program):
-        message = _complaint(program, value)
+        message = type_complaint(program.buffers, value)
         if message:
             raise InvalidProgram(program, position, message)
 
@@ -209,10 +227,24 @@ def check_monoids(program: Program) -> None:
             raise InvalidProgram(program, position, message)
 
 
+def check_scatters(program: Program) -> None:
+    """A scatter's base is like its target, and its kind works on their type."""
+    for position, operation in enumerate(program.operations):
+        if not isinstance(operation, Scatter):
+            continue
+        target, base = (program.buffers[name] for name in (operation.target, operation.base))
+        if (target.dtype, target.shape) != (base.dtype, base.shape):
+            raise InvalidProgram(program, position, f"{target} is no version of {base}")
+        kind, dtype = operation.kind, target.dtype
+        is_atomic = dtype.itemsize >= 4 and MONOIDS.get(kind) and MONOIDS[kind].accepts(dtype)
+        if kind not in SCATTER_KINDS or (kind != "set" and not is_atomic):
+            raise InvalidProgram(program, position, f"{kind} does not scatter into {dtype}")
+
+
 def check_stored_types(program: Program) -> None:
     """What is stored has the compute type of the buffer."""
     for position, operation in enumerate(program.operations):
-        for name, dtype in zip(targets(operation), _result_types(operation), strict=True):
+        for name, dtype in zip(targets(operation), result_types(operation), strict=True):
             buffer = program.buffers[name]
             if buffer.dtype.compute is not dtype.compute:
                 raise InvalidProgram(program, position, f"{dtype} is stored into {buffer}")
@@ -223,6 +255,7 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
     check_single_writer,
     check_defined_before_use,
     check_packed,
+    check_updates,
     check_axis_names,
     check_axes_used,
     check_scan_axis,
@@ -232,6 +265,7 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
     check_compute_types,
     check_value_types,
     check_monoids,
+    check_scatters,
     check_stored_types,
 )
 
@@ -294,79 +328,12 @@ def _accesses(
             stack += (value.condition, value.otherwise)
         else:
             stack += children(value)
-    for name in targets(operation):
-        yield (
-            name,
-            (
-                operation.index
-                if isinstance(operation, Pointwise)
-                else tuple(map(Int.of, operation.axes))
-            ),
-        )
+    if not (unguarded and isinstance(operation, Scatter)):
+        for name in targets(operation):
+            yield name, written(operation)
 
 
 def _all_values(program: Program) -> Iterator[tuple[int, Value]]:
     for position, operation in enumerate(program.operations):
         for value in walk(values(operation)):
             yield position, value
-
-
-def _complaint(program: Program, value: Value) -> str | None:
-    """What is wrong with the types of one node."""
-    indices: tuple[Int, ...] = ()
-    match value:
-        case Const():
-            expected = bool if value.dtype is DType.BOOL else float if value.dtype.is_float else int
-            if type(value.value) is not expected:
-                return f"the constant {value.value!r} is not a {value.dtype}"
-        case IndexValue():
-            indices = (value.index,)
-            if not value.dtype.is_integer:
-                return f"{value} is an integer of type {value.dtype}"
-        case Load():
-            indices = value.index
-            buffer = program.buffers[value.buffer]
-            if value.dtype is not buffer.dtype.compute:
-                return f"{value} of {buffer} is loaded as {value.dtype}"
-        case Guarded():
-            if value.condition.dtype is not DType.BOOL:
-                return f"the condition {value.condition} is {value.condition.dtype}"
-            if not value.dtype is value.value.dtype is value.otherwise.dtype:
-                return f"{value} chooses between {value.value.dtype} and {value.otherwise.dtype}"
-        case Apply():
-            return _operator_complaint(value)
-    for leaf in (leaf for index in indices for leaf in index.leaves()):
-        if isinstance(leaf, Indirect) and not leaf.value.dtype.is_integer:
-            return f"{leaf} is an index of type {leaf.value.dtype}"
-    return None
-
-
-def _operator_complaint(value: Apply) -> str | None:
-    info = OPS.get(value.op)
-    if info is None:
-        return f"there is no operator {value.op}"
-    if len(value.args) != info.arity:
-        return f"{value} has {len(value.args)} operands, {value.op} takes {info.arity}"
-    operands = value.args
-    if value.op == "where":
-        if operands[0].dtype is not DType.BOOL:
-            return f"the condition {operands[0]} is {operands[0].dtype}"
-        operands = operands[1:]
-    found = {operand.dtype: None for operand in operands}
-    if len(found) > 1:
-        return f"{value} mixes {' and '.join(map(str, found))}"
-    (dtype,) = found
-    if not info.accepts(dtype):
-        return f"{value.op} is not defined on {dtype}"
-    expected = {"same": dtype, "bool": DType.BOOL, "given": value.dtype}[info.result]
-    return None if value.dtype is expected else f"{value} is {expected}, not {value.dtype}"
-
-
-def _result_types(operation: Operation) -> tuple[DType, ...]:
-    match operation:
-        case Pointwise():
-            return (operation.value.dtype,)
-        case Reduction() | Scan():
-            return MONOIDS[operation.kind].result_dtypes(operation.args[0].dtype)
-        case Matmul() | Attention():
-            return (operation.operand.accumulator,)

@@ -12,7 +12,7 @@ import numpy as np
 from aotpack.ir.access import accesses, contiguous, written_index
 from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Int, Var, product
-from aotpack.ir.nodes import Reduction, all_axes, loads, targets
+from aotpack.ir.nodes import Reduction, Scatter, all_axes, loads, targets
 from aotpack.ir.reference import Array
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import (
@@ -85,9 +85,9 @@ def check_joined(schedule: Schedule) -> None:
 
 
 def check_stored_once(schedule: Schedule) -> None:
-    """Each output is stored by exactly one kernel, any other buffer by at most one."""
+    """Each result is stored by exactly one kernel, any other buffer by at most one."""
     stored = [name for kernel in schedule.kernels for name in kernel.stored]
-    for name in {*stored, *schedule.program.outputs}:
+    for name in {*stored, *schedule.program.results}:
         times = stored.count(name)
         if times != 1:
             raise InvalidSchedule(schedule, None, f"{name} is stored by {times} kernels")
@@ -180,7 +180,7 @@ def check_registers(schedule: Schedule) -> None:
 def check_strides(schedule: Schedule) -> None:
     """The elements of a buffer lie without gaps, those of inputs, weights and outputs row-major."""
     program = schedule.program
-    fixed = {*program.inputs, *program.weights, *program.outputs}
+    fixed = {*program.inputs, *program.weights, *program.results}
     for name, buffer in program.buffers.items():
         strides = schedule.strides.get(name)
         if strides is None or not _is_dense(buffer.shape, strides):
@@ -191,14 +191,14 @@ def check_strides(schedule: Schedule) -> None:
 
 
 def check_lifetimes(schedule: Schedule) -> None:
-    """What is stored and no output lives from its launch to the last launch that reads it."""
+    """What is stored and no result lives from its launch to the last launch that reads it."""
     lives = {life.buffer: life for life in schedule.lifetimes}
     if len(lives) < len(schedule.lifetimes):
         raise InvalidSchedule(schedule, None, "a buffer has two lifetimes")
     steps = enumerate(launches(schedule.kernels))
     for position, kernel in ((step, k) for step, together in steps for k in together):
         for name in kernel.stored:
-            if name in schedule.program.outputs:
+            if name in schedule.program.results:
                 continue
             if name not in lives or lives[name].first != position:
                 message = f"{name} is stored at launch {position}, where it does not begin to live"
@@ -220,13 +220,55 @@ def check_shared_storage(schedule: Schedule) -> None:
             if before.last > after.first or before.first == after.first:
                 message = f"{before.buffer} and {after.buffer} live in {storage} at once"
                 raise InvalidSchedule(schedule, kernel, message)
+            names = (before.buffer, after.buffer)
             meet = before.last == after.first
-            if meet and (others or not _is_in_place(schedule, kernel, before, after)):
+            if meet and (others or not _is_in_place(schedule, kernel, *names)):
                 message = f"{after.buffer} overwrites other elements of {before.buffer}"
                 raise InvalidSchedule(schedule, kernel, message)
         for life in lives:
             if not known_equal(_bytes(schedule, life.buffer), _bytes(schedule, storage)):
                 raise InvalidSchedule(schedule, None, f"{life.buffer} does not fit {storage}")
+
+
+def check_scatters(schedule: Schedule) -> None:
+    """A scatter is alone in its kernel, in memory that its base has left to it, laid out alike."""
+    homes = {life.buffer: life.storage for life in schedule.lifetimes}
+    homes |= {name: name for name in schedule.program.outputs}
+    for update in schedule.program.updates:
+        homes |= {update.name: update.name, update.value: update.name}
+    bases: set[str] = set()
+    for kernel, member in _members(schedule):
+        operation = member.operation
+        if not isinstance(operation, Scatter):
+            continue
+        target, base = operation.target, operation.base
+        bases.add(base)
+        readers = [k for k in schedule.kernels if base in k.reads]
+        is_read = any(load.buffer == base for load in loads(operation))
+        if len(kernel.members) > 1 or len(readers) > 1 or is_read:
+            raise InvalidSchedule(schedule, kernel, f"{base} is read beside the scatter into it")
+        is_alike = schedule.strides[target] == schedule.strides[base]
+        if base not in homes or homes[base] != homes[target] or not is_alike:
+            raise InvalidSchedule(schedule, kernel, f"{target} does not lie where {base} does")
+    for life in schedule.lifetimes:
+        if not schedule.is_own(life) and life.buffer not in bases:
+            message = f"{life.buffer} lies in {life.storage}, which is no scatter's"
+            raise InvalidSchedule(schedule, None, message)
+
+
+def check_updates(schedule: Schedule) -> None:
+    """Once a tensor is overwritten by its new value, nobody reads the old one."""
+    together = enumerate(launches(schedule.kernels))
+    steps = [(step, kernel) for step, kernels in together for kernel in kernels]
+    for update in schedule.program.updates:
+        name, value = update.name, update.value
+        writing, writer = next((step, k) for step, k in steps if value in k.stored)
+        for step, kernel in steps:
+            if name not in kernel.reads or step < writing:
+                continue
+            if kernel is not writer or not _is_in_place(schedule, kernel, name, value):
+                message = f"{name} is read after {value} has overwritten it"
+                raise InvalidSchedule(schedule, kernel, message)
 
 
 def check_variants(schedule: Schedule) -> None:
@@ -252,6 +294,8 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_strides,
     check_lifetimes,
     check_shared_storage,
+    check_scatters,
+    check_updates,
     check_variants,
 )
 
@@ -321,13 +365,15 @@ def _is_dense(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> bool:
     return len(strides) == len(shape)
 
 
-def _is_in_place(schedule: Schedule, kernel: Kernel, before: Lifetime, after: Lifetime) -> bool:
+def _is_in_place(schedule: Schedule, kernel: Kernel, before: str, after: str) -> bool:
     """True when a kernel reads one buffer only where it writes the other, in elements as wide."""
-    buffers = schedule.program.buffers
-    widths = {buffers[life.buffer].dtype.itemsize for life in (before, after)}
+    scatter = kernel.scatter
+    if scatter is not None and (scatter.base, scatter.target) == (before, after):
+        return True
+    widths = {schedule.program.buffers[name].dtype.itemsize for name in (before, after)}
     touched = list(accesses(kernel))
-    read = {a.offset(schedule.strides) for a in touched if a.buffer == before.buffer}
-    written = {a.offset(schedule.strides) for a in touched if a.buffer == after.buffer}
+    read = {a.offset(schedule.strides) for a in touched if a.buffer == before}
+    written = {a.offset(schedule.strides) for a in touched if a.buffer == after}
     return read == written and len(widths) == 1
 
 

@@ -1,9 +1,11 @@
 """The program under construction: buffers under unique names, operations in order."""
 
+from collections.abc import Iterator
+
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Int
-from aotpack.ir.nodes import Buffer, Load, Operation, Origin, Pointwise, Program
-from aotpack.stages import Graph, GraphNode, Ref
+from aotpack.ir.nodes import Buffer, Load, Operation, Origin, Pointwise, Program, Update, targets
+from aotpack.stages import Arg, Graph, GraphNode, Ref
 
 
 class Builder:
@@ -14,12 +16,23 @@ class Builder:
         self._buffers: dict[str, Buffer] = {}
         self._names: dict[Ref, str] = {}
         self._operations: list[Operation] = []
+        self._used = {*graph.outputs, *(value for _, value in graph.updates)}
+        for node in graph.nodes:
+            self._used.update(_refs((*node.args, *(value for _, value in node.kwargs))))
         self._reserved = {node.name for node in graph.nodes if len(node.results) == 1}
         for spec in graph.signature.inputs:
             self._declare(Ref(spec.name), spec.name, spec.dtype, spec.shape)
         for weight in graph.weights:
             shape = tuple(map(Int.of, weight.shape))
             self._declare(Ref(weight.name), weight.name, weight.dtype, shape)
+
+    def is_used(self, ref: Ref) -> bool:
+        """True when a node takes this tensor, or the model returns it or keeps it."""
+        return ref in self._used
+
+    def producer(self, ref: Ref) -> GraphNode | None:
+        """The node that yields a tensor, if one does."""
+        return next((node for node in self._graph.nodes if node.name == ref.name), None)
 
     def declare_results(self, node: GraphNode) -> None:
         """Make the buffers a node's results go to: ``split`` or ``split_out0``, ``split_out1``."""
@@ -50,20 +63,29 @@ class Builder:
         self._operations.append(operation)
 
     def finish(self) -> Program:
-        """The program; each output is a buffer of its own, written by an operation."""
+        """The program; each output and each new value is a buffer of its own, that is written."""
         signature = self._graph.signature
         inputs = tuple(spec.name for spec in signature.inputs)
         weights = tuple(weight.name for weight in self._graph.weights)
         taken = {*inputs, *weights}
-        outputs: list[str] = []
-        for ref in self._graph.outputs:
-            name = self._names[ref]
-            if name in taken:
-                name = self._copy(ref)
-            taken.add(name)
-            outputs.append(name)
+        values = {name: self._own(value, taken) for name, value in self._graph.updates}
+        outputs = tuple(self._own(ref, taken) for ref in self._graph.outputs)
+        updates = tuple(Update(name, value) for name, value in values.items())
         operations = tuple(self._operations)
-        return Program(signature.sizes, self._buffers, inputs, weights, operations, tuple(outputs))
+        written = {name for operation in operations for name in targets(operation)}
+        known = {*inputs, *weights, *written}  # without results that nothing uses or writes
+        buffers = {name: buffer for name, buffer in self._buffers.items() if name in known}
+        return Program(
+            signature.sizes, buffers, inputs, weights, operations, outputs, updates=updates
+        )
+
+    def _own(self, ref: Ref, taken: set[str]) -> str:
+        """A buffer for this result alone."""
+        name = self._names[ref]
+        if name in taken:
+            name = self._copy(ref)
+        taken.add(name)
+        return name
 
     def _copy(self, ref: Ref) -> str:
         """An input, a weight or an earlier output returned as it is becomes a copy."""
@@ -85,3 +107,12 @@ class Builder:
             number += 1
             found = f"{name}_{number}"
         return found
+
+
+def _refs(arg: Arg) -> Iterator[Ref]:
+    """The tensors in an argument."""
+    if isinstance(arg, Ref):
+        yield arg
+    elif isinstance(arg, tuple):
+        for part in arg:
+            yield from _refs(part)

@@ -12,7 +12,7 @@ import numpy as np
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.monoids import MONOIDS
-from aotpack.ir.nodes import Load, Origin, Pointwise, Reduction, Scan, Value
+from aotpack.ir.nodes import Load, Origin, Pointwise, Reduction, Scan, Scatter, Sort, Value
 from aotpack.lower.builder import Builder
 from aotpack.lower.registry import CannotLower
 from aotpack.lower.values import cast, constant
@@ -44,6 +44,14 @@ class Context:
     def result(self, output: int = 0) -> Ref:
         """The tensor the node yields; its dtype and shape are those the graph states."""
         return Ref(self.node.name, output)
+
+    def is_used(self, output: int) -> bool:
+        """True when the model does something with a result of the node."""
+        return self.builder.is_used(self.result(output))
+
+    def producer(self, ref: Ref) -> GraphNode | None:
+        """The node that yields a tensor; None for inputs, weights and temporaries."""
+        return self.builder.producer(ref)
 
     def temporary(self, role: str, dtype: DType, shape: Shape) -> Ref:
         """A new tensor between the operations of this node, named after the node and ``role``."""
@@ -133,6 +141,40 @@ class Context:
         value = (arg(points(axes)),)
         names = tuple(self.builder.buffer(target).name for target in targets)
         self.builder.append(Scan(names, axes, axes[dim], kind, value, self.origin))
+
+    def scatter(
+        self,
+        target: Ref,
+        base: Ref,
+        kind: str,
+        over: Shape,
+        place: Callable[[Index], Index],
+        value: Callable[[Index], Value],
+    ) -> None:
+        """Write ``target`` as ``base`` that takes in a value at a place for each point."""
+        if is_empty((*over, *self.shape(target))):
+            self.pointwise(target, lambda index: self.load(base, index))
+            return
+        axes = self.axes("i", over)
+        at = points(axes)
+        stored = cast(value(at), self.dtype(target))
+        names = (self.builder.buffer(target).name, self.builder.buffer(base).name)
+        self.builder.append(Scatter(*names, axes, place(at), stored, kind, self.origin))
+
+    def sort(self, targets: tuple[Ref, Ref], source: Ref, dim: int, *, descending: bool) -> None:
+        """Write a tensor's elements in order along one dimension, and their positions."""
+        shape = self.shape(source)
+        along = self.dim(source, dim)
+        if is_empty(shape) or not shape or shape[along].constant == 1:
+            self.pointwise(targets[0], lambda index: self.load(source, index))
+            self.pointwise(targets[1], lambda index: constant(0, DType.INT64))
+            return
+        axes = self.axes("i", shape)
+        values, positions = (self.builder.buffer(target).name for target in targets)
+        element = self.load(source, points(axes))
+        self.builder.append(
+            Sort((values, positions), axes, axes[along], element, descending, self.origin)
+        )
 
 
 def is_empty(shape: Shape) -> bool:

@@ -1,5 +1,6 @@
 """Results put together from several tensors, or from one with a rim: cat, stack, pad, diff."""
 
+from aotpack.ir.conditions import inside
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import known_one
 from aotpack.ir.integers import Int, maximum, minimum, total
@@ -7,7 +8,7 @@ from aotpack.ir.nodes import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.pointwise import result_dtype
 from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.values import apply, cast, constant, guarded, inside, position
+from aotpack.lower.values import apply, cast, constant, guarded, position
 from aotpack.lower.view import emit_view, replaced, slice_start, without, wrapped
 from aotpack.stages import Ref
 
@@ -173,6 +174,9 @@ def diff(
     append: Ref | None = None,
 ) -> None:
     """``n`` differences of neighbours along a dimension, after joining what stands at the ends."""
+    if n == 0:  # then what stands at the ends does not count
+        c.pointwise(c.result(), lambda index: c.load(self, index))
+        return
     along = c.dim(self, dim)
     current = self
     parts = [ref for ref in (prepend, self, append) if ref is not None]
@@ -186,8 +190,6 @@ def diff(
         target = c.result() if last else c.temporary(f"step{step}", c.dtype(self), shape)
         _write_difference(c, target, current, along)
         current = target
-    if n == 0:
-        c.pointwise(c.result(), lambda index: c.load(current, index))
 
 
 def _write_difference(c: Context, target: Ref, source: Ref, dim: int) -> None:

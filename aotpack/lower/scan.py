@@ -1,5 +1,6 @@
 """Running reductions along one dimension."""
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.nodes import Value
 from aotpack.lower.context import Context, Index
 from aotpack.lower.pointwise import result_dtype
@@ -48,7 +49,15 @@ def _register_extreme(kind: str) -> None:
             c.pointwise(targets[0], lambda index: c.load(self, index))
             c.pointwise(targets[1], lambda index: position(0))
             return
-        c.scan(targets, kind, c.dim(self, dim), lambda index: c.load(self, index))
+        if c.dtype(self) is not DType.BOOL:
+            c.scan(targets, kind, c.dim(self, dim), lambda index: c.load(self, index))
+            return
+        number = c.temporary("number", DType.INT32, c.shape(self))
+        along = c.dim(self, dim)
+        c.scan(
+            (number, targets[1]), kind, along, lambda index: cast(c.load(self, index), DType.INT32)
+        )
+        c.pointwise(targets[0], lambda index: c.load(number, index))
 
 
 _register_extreme("cummax")

@@ -6,7 +6,7 @@ import struct
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import known_le, known_lt
 from aotpack.ir.fold import fold
-from aotpack.ir.integers import Int, Number
+from aotpack.ir.integers import Indirect, Int, Number
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Value
 from aotpack.ir.optable import OPS
 from aotpack.ir.rewrite import as_index
@@ -91,16 +91,6 @@ def position(index: Number, dtype: DType = DType.INT64) -> Value:
     return constant(Int.of(index), dtype)
 
 
-def inside(index: Int, low: Number, high: Number) -> list[Value]:
-    """The conditions for ``low <= index < high`` that are not known to hold."""
-    conditions = []
-    if not known_le(low, index):
-        conditions.append(apply("ge", position(index), position(low)))
-    if not known_lt(index, high):
-        conditions.append(apply("lt", position(index), position(high)))
-    return conditions
-
-
 def index_from(value: Value, size: Int) -> Int:
     """A value as an index into a dimension: negative ones count from the end.
 
@@ -114,3 +104,17 @@ def index_from(value: Value, size: Int) -> Int:
     wrapped = where(apply("lt", wide, 0), apply("add", wide, position(size)), wide)
     bounded = apply("maximum", apply("minimum", wrapped, position(size - 1)), 0)
     return as_index(bounded, size)
+
+
+def target_from(value: Value, size: Int) -> Int:
+    """A value as a position to write at: negative ones count from the end.
+
+    What is out of range even so (eager raises) becomes ``size``: a scatter skips it.
+    """
+    wide = cast(value, DType.INT64)
+    found = index_from(wide, size)
+    if not any(isinstance(leaf, Indirect) for leaf in found.leaves()):
+        return found
+    wrapped = where(apply("lt", wide, 0), apply("add", wide, position(size)), wide)
+    outside = apply("logical_or", apply("lt", wrapped, 0), apply("ge", wrapped, position(size)))
+    return as_index(where(outside, position(size), wrapped), size + 1)

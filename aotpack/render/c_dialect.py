@@ -54,10 +54,12 @@ class CDialect:
         self, address: str, value: str, conditions: Sequence[str], dtype: DType, keep: str = ""
     ) -> str:
         """An assignment, only where the conditions hold."""
-        if dtype.compute is not dtype:
-            value = f"aot_{dtype}_of_float({value})"
         guard = f"if ({' & '.join(conditions)}) " if conditions else ""
-        return f"{guard}{address} = {value};"
+        return f"{guard}{address} = {self.stored(value, dtype)};"
+
+    def stored(self, value: str, dtype: DType) -> str:
+        """A value as it lies in memory."""
+        return value if dtype.compute is dtype else f"aot_{dtype}_of_float({value})"
 
     def where(self, condition: str, value: str, otherwise: str) -> str:
         """A choice."""

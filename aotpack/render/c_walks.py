@@ -7,13 +7,25 @@ lane is a row of its own. What a later walk needs again and is dear to compute l
 from aotpack.ir.c_texts import C_TYPES
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis
-from aotpack.ir.nodes import Reduction, Scan, Value, targets
+from aotpack.ir.monoids import MONOIDS
+from aotpack.ir.nodes import Load, Reduction, Scan, Value, targets
 from aotpack.ir.schedule import Member
-from aotpack.render.c_loops import SHARE, HostCode, HostFunction, cost, decode, parallel, stores
+from aotpack.render.c_loops import (
+    SHARE,
+    HostCode,
+    HostFunction,
+    cost,
+    decode,
+    end_streams,
+    loop_stores,
+    parallel,
+    stores,
+)
 from aotpack.render.c_nest import Nest
 from aotpack.render.c_plan import Plan, Walk, plan_walks
 from aotpack.render.c_reductions import Accumulator, fill, lane_count, two_pass
 from aotpack.render.c_regions import Loop, c_lines, open_loop
+from aotpack.render.c_window import Window, limit_texts, window
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
 
@@ -28,6 +40,7 @@ class Walker:
         self.middles: dict[str, str] = {}
         self.buffers: list[tuple[str, DType]] = []
         self.rows: dict[Value, str] = {}
+        self.streaming: Loop | None = None  # the loop of the last walk
         self.length = shop.emitter.index(shop.kernel.axes[1].extent)
         self.item = self._open_items()
         self.plan: Plan = plan_walks(nest.kernel, shop, frozenset(nest.r))
@@ -39,6 +52,8 @@ class Walker:
         if self.plan.outer:
             self._store_outer()
         self.shop.emitter.region = self.shop.root
+        if self.streaming is not None:
+            end_streams(self.streaming, self.shop)
         setup, scratch = self._scratch()
         lines = (*setup, *c_lines(self.shop.root))
         items = self._items()
@@ -94,19 +109,44 @@ class Walker:
         for accumulator in made:
             for line in accumulator.declare(lanes):
                 self.item.append(line)
-        loop = self._open_loops(lanes if made else 0)
+        guarded = self._guarded(walk, firsts)
+        loop = self._open_loops(lanes if made else 0, found=guarded)
         self._use_rows(walk, loop)
         for member, accumulator in firsts:
-            loop.items += accumulator.add(self.lane, self._element(member), self._position())
+            element = self.shop.emitter.value(guarded.value) if guarded else self._element(member)
+            loop.items += accumulator.add(self.lane, element, self._position())
         for member, accumulator in seconds:
             loop.items += self._add_second(member, accumulator)
         self._keep_rows(walk, loop)
-        loop.items += stores(walk.stored, self.nest, self.shop)
+        self._store(walk, loop, made)
         self._close_loops()
         for member, accumulator in firsts:
             self._finish_first(member, accumulator, lanes)
         for member, accumulator in seconds:
             self._finish_second(member, accumulator, lanes)
+
+    def _guarded(self, walk: Walk, firsts: list[tuple[Member, Accumulator]]) -> Window | None:
+        """Columns of a walk that alone count: elsewhere its only element changes nothing."""
+        if not self.is_columns or len(firsts) != 1:
+            return None
+        if walk.seconds or walk.stored or walk.kept or walk.used:
+            return None
+        ((member, accumulator),) = firsts
+        assert isinstance(member.operation, Reduction)
+        value: Value | str | None = self.shop.bound(member, member.operation.args[0])
+        while isinstance(value, Load):
+            value = self.shop.resolve(value)
+        identities = MONOIDS[accumulator.kind].identities(accumulator.dtype)
+        if value is None or isinstance(value, str) or len(identities) != 1:
+            return None
+        return window(value, self.nest.x[-1], identities[0])
+
+    def _store(self, walk: Walk, loop: Loop, made: list[Accumulator]) -> None:
+        if made or self.is_columns:
+            loop.stores += stores(walk.stored, self.nest, self.shop)
+        else:
+            loop_stores(loop, walk.stored, self.nest, self.shop)
+            self.streaming = loop
 
     @property
     def lane(self) -> str:
@@ -117,7 +157,9 @@ class Walker:
             return COLUMNS
         return lane_count(accumulators, self.nest.r[-1].extent.constant)
 
-    def _open_loops(self, lanes: int, *, is_vector: bool = True) -> Loop:
+    def _open_loops(
+        self, lanes: int, *, is_vector: bool = True, found: Window | None = None
+    ) -> Loop:
         """The loops over r (and the lanes), innermost last; the emitter writes into that."""
         emitter, r = self.shop.emitter, self.nest.r
         region: Region = self.item
@@ -125,7 +167,7 @@ class Walker:
         for digit in outer:
             region = open_loop(region, frozenset((digit,)), digit.name, emitter.index(digit.extent))
         if self.is_columns:
-            loop = self._open_lanes(region)
+            loop = self._open_lanes(region, found)
         else:
             digit = r[-1]
             loop = open_loop(
@@ -139,11 +181,18 @@ class Walker:
         emitter.region = loop
         return loop
 
-    def _open_lanes(self, region: Region) -> Loop:
-        """A loop over rows side by side."""
-        digit = self.nest.x[-1]
-        loop = open_loop(region, frozenset((digit,)), "lane", "count", is_vector=True)
-        loop.append(f"const int64_t {digit.name} = start + lane;")
+    def _open_lanes(self, region: Region, found: Window | None = None) -> Loop:
+        """A loop over rows side by side, or over those in a window."""
+        digit, emitter = self.nest.x[-1], self.shop.emitter
+        first, end = "start", "start + count"
+        if found is not None:
+            emitter.region = region
+            first, end = limit_texts(emitter, found, first, end)
+            region.append(f"const int64_t low = {first};")
+            region.append(f"const int64_t high = {end};")
+            first, end = "low", "high"
+        loop = open_loop(region, frozenset((digit,)), digit.name, end, start=first, is_vector=True)
+        loop.append(f"const int64_t lane = {digit.name} - start;")
         return loop
 
     def _close_loops(self) -> None:
@@ -309,10 +358,11 @@ class Walker:
         shop = self.shop
         if not self.is_columns:
             shop.emitter.region = self.item
-            self.item.items += stores(self.plan.outer, self.nest, shop)
+            for store in stores(self.plan.outer, self.nest, shop):
+                self.item.append(f"{store.address} = {store.value};")
             return
         shop.emitter.region = loop = self._open_lanes(self.item)
-        loop.items += stores(self.plan.outer, self.nest, shop)
+        loop.stores += stores(self.plan.outer, self.nest, shop)
         self._close_loops()
 
 

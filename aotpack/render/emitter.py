@@ -6,7 +6,7 @@ arithmetic, masks and common subexpressions are settled here; templates only pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aotpack.ir.dtypes import DType
@@ -272,12 +272,20 @@ class Emitter:
 
     # --- stores
 
-    def store(self, buffer: str, offset: Int, value: str, axes: frozenset[Axis]) -> str:
-        """The statement that writes one element for each point of ``axes``."""
+    def store(
+        self,
+        buffer: str,
+        offset: Int,
+        value: str,
+        axes: frozenset[Axis],
+        conditions: Sequence[str] = (),
+    ) -> str:
+        """The statement that writes an element for each point of ``axes`` where conditions hold."""
         address = self.dialect.address(self.arguments.pointer(buffer), self.index(offset))
         address = self._broadcast(address, self.index_needs(offset), axes)
+        conditions = [*self.masks(axes), *conditions]
         keep, dtype = self.keep.get(buffer, ""), self.arguments.dtype(buffer)
-        return self.dialect.store(address, value, self.masks(axes), dtype, keep)
+        return self.dialect.store(address, value, conditions, dtype, keep)
 
     def _broadcast(self, text: str, have: frozenset[Axis], want: frozenset[Axis]) -> str:
         """Stretch a tile that depends on some axes over those it is needed for."""

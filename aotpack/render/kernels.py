@@ -23,6 +23,7 @@ from aotpack.ir.schedule import (
 )
 from aotpack.render.attention import attention_context, attention_frame
 from aotpack.render.c_contexts import AttentionContext as HostAttentionContext
+from aotpack.render.c_contexts import FewContext
 from aotpack.render.c_contexts import MatmulContext as HostMatmulContext
 from aotpack.render.c_kernels import HostContext, host_context
 from aotpack.render.combined import combined_choice
@@ -43,6 +44,7 @@ Context: TypeAlias = (
     | AttentionContext
     | HostContext
     | HostMatmulContext
+    | FewContext
     | HostAttentionContext
 )
 

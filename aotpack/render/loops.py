@@ -10,7 +10,7 @@ from dataclasses import replace
 from aotpack.ir.access import written_index
 from aotpack.ir.facts import known_multiple
 from aotpack.ir.integers import Axis
-from aotpack.ir.nodes import Pointwise, Reduction, Scan, loads, reads, targets
+from aotpack.ir.nodes import Pointwise, Reduction, Scan, Scatter, loads, reads, targets
 from aotpack.ir.schedule import (
     Kernel,
     Member,
@@ -24,6 +24,7 @@ from aotpack.render.emitter import Frame
 from aotpack.render.reduction_loops import ReductionLoop, stretches
 from aotpack.render.reductions import block_reduction, block_scan
 from aotpack.render.regions import Region
+from aotpack.render.scatter import scatter_line
 from aotpack.render.workshop import Workshop
 
 PROGRAM_ID = "tl.program_id(0)"
@@ -93,6 +94,9 @@ def _emit_straight(member: Member, kernel: Kernel, shop: Workshop) -> None:
         shop.define(member, block_reduction(shop, member))
     elif isinstance(operation, Scan):
         shop.define(member, block_scan(shop, member))
+    elif isinstance(operation, Scatter):
+        shop.emitter.region.append(scatter_line(shop, member, operation))
+        return
     for name in targets(operation):
         if name in kernel.stored:
             _store(member, name, kernel, shop)

@@ -48,6 +48,8 @@ def _storages(schedule: Schedule) -> list[tuple[str, Int, int, int]]:
     """(name, bytes, first launch, last launch) for each storage; in-place results extend it."""
     spans: dict[str, tuple[int, int]] = {}
     for lifetime in schedule.lifetimes:
+        if not schedule.is_own(lifetime):
+            continue
         first, last = spans.get(lifetime.storage, (lifetime.first, lifetime.last))
         spans[lifetime.storage] = (min(first, lifetime.first), max(last, lifetime.last))
     buffers = schedule.program.buffers
@@ -66,10 +68,11 @@ def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
     program: Program = schedule.program
     names = {name: name for name in (*program.inputs, *program.weights)}
     names |= {packed.name: packed.parts[0] for packed in program.packed}
-    names |= {lifetime.buffer: lifetime.storage for lifetime in schedule.lifetimes}
     given = zip(program.outputs, signature.outputs, strict=True)
-    names |= {name: output.name for name, output in given}
-    return names
+    outputs = {name: output.name for name, output in given}
+    names |= {life.buffer: outputs.get(life.storage, life.storage) for life in schedule.lifetimes}
+    names |= outputs
+    return names | {update.value: names[update.name] for update in program.updates}
 
 
 def _launches(

@@ -18,13 +18,14 @@ class DeviceArray:
     Its contents are ready once the work on its stream is done; both protocols take care of that.
     """
 
-    __slots__ = ("__weakref__", "_device", "_stream", "address", "dtype", "shape")
+    __slots__ = ("__weakref__", "_device", "_owner", "_stream", "address", "dtype", "shape")
 
     def __init__(
         self, device: Device, shape: tuple[int, ...], dtype: DType, stream: int = 0
     ) -> None:
         self.shape, self.dtype = shape, dtype
         self._device, self._stream = device, stream
+        self._owner: Any = None
         self.address = 0
         if self.nbytes:
             self.address = device.alloc(self.nbytes)
@@ -46,6 +47,16 @@ class DeviceArray:
             source = np.asarray(stored, order="C")
             device.copy_in(made.address, source.ctypes.data, made.nbytes, 0)
             device.synchronize(0)
+        return made
+
+    @classmethod
+    def over(
+        cls, device: Device, address: int, shape: tuple[int, ...], dtype: DType, owner: Any
+    ) -> "DeviceArray":
+        """Memory that belongs to ``owner``, which is kept alive."""
+        made = cls.__new__(cls)
+        made.shape, made.dtype, made.address = shape, dtype, address
+        made._device, made._stream, made._owner = device, 0, owner
         return made
 
     def numpy(self) -> Array:

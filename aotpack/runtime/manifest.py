@@ -53,11 +53,13 @@ class Signature:
     args: Tree
     kwargs: Tree
     result: Tree
+    updates: tuple[str, ...]  # the inputs and weights a call changes in place
 
     def __str__(self) -> str:
         takes, gives = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
         where = "".join(f"\n  {size}" for size in self.sizes)
-        return f"{self.name}({takes}) -> {gives}{where}"
+        changes = f"\n  changes {', '.join(self.updates)}" if self.updates else ""
+        return f"{self.name}({takes}) -> {gives}{where}{changes}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,7 @@ def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
         read_tree(data["args"]),
         read_tree(data["kwargs"]),
         read_tree(data["result"]),
+        tuple(data["updates"]),
     )
     return Manifest(
         folder,

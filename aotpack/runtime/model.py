@@ -14,7 +14,9 @@ from typing import Any
 
 from .arena import Arena, ArenaPool
 from .binding import Binder
+from .changes import byte_sizes, changed_inputs, check_apart, check_writable, copy_back
 from .device import Device, active
+from .device_array import DeviceArray
 from .dtypes import present
 from .errors import AotpackError, ArgumentError
 from .frameworks import Framework, Frameworks, Reading
@@ -60,17 +62,18 @@ class Model:
         self.signature: Signature = parts.manifest.signature
         self.targets: tuple[str, ...] = parts.manifest.targets
         self.target: str = parts.target
-        self.state: dict[str, Any] = {}
         self.manifest = parts.manifest
         self.device: Device = parts.device
         self._parts = parts
         self._stream = parts.stream
         self._binder = Binder(self.signature)
         self._frameworks = Frameworks(parts.device, parts.stream)
-        self._weights = Weights(self.signature.name, parts.device, parts.manifest.weights)
-        self._pool: ArenaPool[Prepared] = ArenaPool(
-            self.signature.name, parts.device, parts.concurrency
-        )
+        name, updates = self.signature.name, self.signature.updates
+        self._weights = Weights(name, parts.device, parts.manifest.weights, updates)
+        self._changed = changed_inputs(self.signature)
+        has_state = len(updates) > len(self._changed)
+        limit = 1 if has_state else parts.concurrency  # calls that change it go one by one
+        self._pool: ArenaPool[Prepared] = ArenaPool(name, parts.device, limit)
         self._checked: dict[tuple[Any, ...], _Checked] = {}
         self._is_single = self.signature.result.kind == "leaf"
         self._release = weakref.finalize(self, _release, self._pool, self._weights, self.device)
@@ -83,6 +86,21 @@ class Model:
     def memory(self) -> int:
         """Peak device bytes of one call at the largest sizes: weights and intermediates."""
         return self._weights.total + self.manifest.peak_bytes
+
+    @property
+    def state(self) -> dict[str, DeviceArray]:
+        """The buffers that calls change, by name: the model's own memory, after all calls so far.
+
+        Writing there (through DLPack) changes what the next call starts from.
+        """
+        with active(self.device), self._pool.idle():
+            self.device.synchronize(None)
+            return {
+                weight.name: DeviceArray.over(
+                    self.device, address, weight.shape, weight.dtype, self
+                )
+                for weight, address in self._weights.state()
+            }
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The model's result, in the caller's framework and on the caller's stream.
@@ -140,6 +158,10 @@ class Model:
         ]
         key = tuple([reading[1] for reading in readings])
         checked = self._checked.get(key) or self._check(key, found)
+        if self._changed:
+            for index in self._changed:
+                check_writable(self.signature, index, leaves[index])
+            check_apart(self.signature, self._changed, readings, checked.input_bytes)
         arena = self._pool.take(stream)
         try:
             return self._issue(arena, checked, readings, caller, stream)
@@ -168,6 +190,8 @@ class Model:
             copied = self._stage_outputs(arena, prepared, addresses, len(readings))
             prepared.store(addresses)
             prepared.issue(stream)
+            if self._changed:
+                self._return_changes(checked, readings, addresses, stream)
         finally:
             arena.end(stream)
         results = [value for value, _ in outputs]
@@ -179,10 +203,7 @@ class Model:
         seen = [framework.seen(facts) for framework, facts in zip(found, key, strict=True)]
         sizes = check_call(self.signature, seen, self.device.place)
         uploads = frozenset(i for i, one in enumerate(seen) if one.place != self.device.place)
-        input_bytes = tuple(
-            math.prod(one.shape) * tensor.dtype.itemsize
-            for one, tensor in zip(seen, self.signature.inputs, strict=True)
-        )
+        input_bytes = byte_sizes(self.signature, [one.shape for one in seen])
         checked = _Checked(tuple(sizes.values()), uploads, input_bytes)
         if len(self._checked) >= CHECKED_KEPT:
             self._checked.clear()
@@ -208,6 +229,17 @@ class Model:
                 copy = self.device.copy_in if is_upload else self.device.copy
                 copy(target, addresses[index], size, stream)
                 addresses[index] = target
+
+    def _return_changes(
+        self, checked: _Checked, readings: Sequence[Reading], addresses: list[int], stream: int
+    ) -> None:
+        """Copy changed arguments that were staged back to the caller's memory."""
+        copies = [
+            (index in checked.uploads, (origin, addresses[index], checked.input_bytes[index]))
+            for index in self._changed
+            if (origin := readings[index][0]) != addresses[index]
+        ]
+        copy_back(self.device, copies, stream)
 
     def _stage_outputs(
         self, arena: Arena[Prepared], prepared: Prepared, addresses: list[int], first: int

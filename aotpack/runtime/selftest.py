@@ -5,7 +5,7 @@ plus one unit of the output type at the reference's scale; integers and bools mu
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -15,10 +15,10 @@ import numpy as np
 
 from .audit import watch
 from .device import Device
-from .dtypes import Array, DType, widen
+from .dtypes import Array, DType, present, widen
 from .errors import VerifyError
 from .loading import load
-from .manifest import Manifest
+from .manifest import Manifest, Signature
 from .model import Model
 from .safetensors import Stored, read_safetensors
 from .trees import flatten, unflatten
@@ -29,10 +29,11 @@ _CHUNK = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One output against its reference."""
+    """One output against its reference, and how far from it eager was at the build."""
 
     name: str
     error: float
+    eager: float
     bound: float
 
     @property
@@ -41,7 +42,10 @@ class Check:
 
     def __str__(self) -> str:
         verdict = "ok" if self.is_passed else "WRONG"
-        return f"{self.name}: largest error {self.error:.3g}, allowed {self.bound:.3g}: {verdict}"
+        return (
+            f"{self.name}: largest error {self.error:.3g}, eager's {self.eager:.3g}, "
+            f"allowed {self.bound:.3g}: {verdict}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +78,26 @@ def verify(
 
 
 def check_golden(model: Model) -> tuple[Check, ...]:
-    """The model's outputs on the golden inputs against the recorded reference."""
+    """Outputs on the golden inputs, and what the call changed, against the reference."""
+    signature = model.signature
     golden = read_safetensors(model.manifest.folder / "golden.safetensors")
-    args, kwargs = golden_arguments(model.manifest, golden)
+    given = {spec.name: np.array(golden[f"inputs/{spec.name}"].data) for spec in signature.inputs}
+    args, kwargs = _arranged(signature, list(given.values()))
     results: list[Any] = []
-    flatten(model.signature.result, model(*args, **kwargs), "the result", results)
+    flatten(signature.result, model(*args, **kwargs), "the result", results)
+    dtypes = {t.name: t.dtype for t in signature.inputs}
+    dtypes |= {weight.name: weight.dtype for weight in model.manifest.weights}
+    state = model.state
+    found = [
+        (f"outputs/{spec.name}", result, spec.dtype)
+        for spec, result in zip(signature.outputs, results, strict=True)
+    ]
+    for name in signature.updates:
+        left = present(given[name], dtypes[name]) if name in given else state[name].numpy()
+        found.append((f"updates/{name}", left, dtypes[name]))
     return tuple(
-        compare(spec.name, result, golden[f"outputs/{spec.name}"].data, spec.dtype, eager_error)
-        for spec, result, eager_error in zip(
-            model.signature.outputs, results, model.manifest.eager_errors, strict=True
-        )
+        compare(key.partition("/")[2], array, golden[key].data, dtype, eager_error)
+        for (key, array, dtype), eager_error in zip(found, model.manifest.eager_errors, strict=True)
     )
 
 
@@ -95,26 +109,35 @@ def golden_arguments(
     """The recorded arguments as the model takes them; ``convert`` makes each of a Stored."""
     stored = [golden[f"inputs/{spec.name}"] for spec in manifest.signature.inputs]
     leaves = [convert(one) if convert else one.data for one in stored]
-    count = manifest.signature.args.leaves
-    args = unflatten(manifest.signature.args, leaves[:count])
-    kwargs = unflatten(manifest.signature.kwargs, leaves[count:])
+    return _arranged(manifest.signature, leaves)
+
+
+def _arranged(
+    signature: Signature, leaves: Sequence[Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Leaves in the order of the inputs as args and kwargs."""
+    count = signature.args.leaves
+    args = unflatten(signature.args, leaves[:count])
+    kwargs = unflatten(signature.kwargs, leaves[count:])
     return tuple(args), dict(kwargs)
 
 
 def compare(name: str, found: Array, reference: Array, dtype: DType, eager_error: float) -> Check:
     """The accuracy law for one output."""
     if found.shape != reference.shape:
-        return Check(f"{name} of shape {found.shape} for {reference.shape}", np.inf, 0.0)
+        return Check(
+            f"{name} of shape {found.shape} for {reference.shape}", np.inf, eager_error, 0.0
+        )
     if dtype.eps == 0:
-        return Check(name, float(np.count_nonzero(found != reference)), 0.0)
+        return Check(name, float(np.count_nonzero(found != reference)), eager_error, 0.0)
     wide, wanted = _wide(found), _wide(reference)
     finite = np.isfinite(wanted)
     if not np.array_equal(wide[~finite], wanted[~finite], equal_nan=True):
-        return Check(f"{name} (infinities and NaNs)", np.inf, 0.0)
+        return Check(f"{name} (infinities and NaNs)", np.inf, eager_error, 0.0)
     error = np.abs(wide[finite] - wanted[finite]).max(initial=0.0)
     scale = np.abs(wanted[finite]).max(initial=0.0)
     bound = 1.5 * eager_error + dtype.eps * float(scale)
-    return Check(name, float(error) if np.isfinite(error) else np.inf, bound)
+    return Check(name, float(error) if np.isfinite(error) else np.inf, eager_error, bound)
 
 
 def check_weights(manifest: Manifest, given: Path | None) -> None:

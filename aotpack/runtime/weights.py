@@ -28,8 +28,11 @@ class _Source(NamedTuple):
 class Weights:
     """Where each weight lies on the device, and which ones have been bound."""
 
-    def __init__(self, model: str, device: Device, weights: Sequence[Weight]) -> None:
+    def __init__(
+        self, model: str, device: Device, weights: Sequence[Weight], updates: Sequence[str]
+    ) -> None:
         self._model, self._device, self._weights = model, device, tuple(weights)
+        self._updates = frozenset(updates)
         self._by_name = {
             name: weight for weight in weights for name in (weight.name, *weight.names)
         }
@@ -77,6 +80,12 @@ class Weights:
         self._device.synchronize(None)
         self._bound.update(sources)
 
+    def state(self) -> Iterator[tuple[Weight, int]]:
+        """The weights that calls change, with their addresses; all must have been bound."""
+        changed = [weight for weight in self._weights if weight.name in self._updates]
+        addresses = self.addresses() if changed else {}
+        yield from ((weight, addresses[weight.name]) for weight in changed)
+
     def free(self) -> None:
         """Give the device memory back."""
         if self._address:
@@ -98,7 +107,9 @@ class Weights:
             self._mapped.pop(weight.name, None)
 
     def _is_usable(self, group: Sequence[Weight], sources: Mapping[str, _Source]) -> bool:
-        """True for tensors of a file that kernels can read where they lie."""
+        """True for tensors of a file that kernels only read, and can where they lie."""
+        if any(weight.name in self._updates for weight in group):
+            return False
         address = sources[group[0].name].address
         for weight in group:
             source = sources[weight.name]

@@ -4,8 +4,10 @@ The passes run in the order of ``schedule``; each is a file of its own name.
 """
 
 from aotpack.ir.schedule import Schedule
+from aotpack.schedule.bases import copy_bases
 from aotpack.schedule.combo import combine
 from aotpack.schedule.dead_code import remove_dead_code
+from aotpack.schedule.expand_sorts import expand_sorts
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.layout import choose_strides
 from aotpack.schedule.mask import recognise_causal_masks
@@ -16,6 +18,7 @@ from aotpack.schedule.order import order
 from aotpack.schedule.realize import realize
 from aotpack.schedule.split_reduction import split_reductions
 from aotpack.schedule.tile import choose_tiles
+from aotpack.schedule.update import place_updates
 from aotpack.stages import Lowered, Scheduled
 
 __all__ = ["schedule"]
@@ -24,15 +27,19 @@ __all__ = ["schedule"]
 def schedule(lowered: Lowered) -> Scheduled:
     """Decide everything about kernels but their text."""
     program = remove_dead_code(lowered.program)
+    program = copy_bases(program)
     program = merge_products(program)
     program = realize(program)
     program = recognise_causal_masks(program)
     program = merge_softmax_sums(program)
+    program = expand_sorts(program)
     program = split_reductions(program)
     program = remove_dead_code(program)
     kernels = order(fuse(program), program)
     strides = choose_strides(program, kernels)
-    kernels = combine(choose_tiles(program, kernels, strides))
+    kernels = choose_tiles(program, kernels, strides)
+    program, kernels, strides = place_updates(program, kernels, strides)
+    kernels = combine(kernels, program.updates)
     lifetimes = plan_memory(program, kernels, strides)
     result = Schedule(program, kernels, strides, lifetimes)
     weights = in_memory_order(lowered.weights, program.packed)

@@ -9,6 +9,7 @@ own tiles and becomes a function; programs of the launch are numbered through.
 from dataclasses import replace
 
 from aotpack.ir.integers import product
+from aotpack.ir.nodes import Update
 from aotpack.ir.schedule import Kernel, PointwiseTile, ReductionTile, gpu_variants
 
 MOST_POINTS = 264 * 1024  # of a member: about what an H200 computes at once
@@ -17,12 +18,20 @@ MOST_BUFFERS = 250  # parameters of one kernel
 NUM_WARPS = 4  # of every member
 
 
-def combine(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
-    """The kernels with those that share a launch behind each other; order is kept otherwise."""
+def combine(kernels: tuple[Kernel, ...], updates: tuple[Update, ...]) -> tuple[Kernel, ...]:
+    """The kernels with those that share a launch behind each other; order is kept otherwise.
+
+    What overwrites an updated tensor stays in a later launch than what reads its old value.
+    """
     slots: list[list[Kernel]] = []
     made: dict[str, int] = {}
+    last_read: dict[str, int] = {}
+    overwritten = {update.value: update.name for update in updates}
     for kernel in kernels:
-        earliest = 1 + max((made[name] for name in kernel.reads if name in made), default=-1)
+        before = [made[name] for name in kernel.reads if name in made]
+        old = (overwritten[name] for name in kernel.stored if name in overwritten)
+        before += [last_read[name] for name in old if name in last_read]
+        earliest = 1 + max(before, default=-1)
         slot = len(slots)
         if _is_small(kernel):
             open_slots = range(earliest, len(slots))
@@ -31,6 +40,8 @@ def combine(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
             slots.append([])
         slots[slot].append(kernel)
         made |= dict.fromkeys(kernel.stored, slot)
+        for name in kernel.reads:
+            last_read[name] = max(slot, last_read.get(name, slot))
     return tuple(kernel for slot in slots for kernel in _together(slot))
 
 
@@ -43,6 +54,8 @@ def _is_small(kernel: Kernel) -> bool:
     """True for a loop kernel of one tile, without a loop, of few points whose number is known."""
     variants = gpu_variants(kernel)
     tile = variants[0].tile
+    if kernel.scatter is not None:
+        return False
     if len(variants) > 1 or not isinstance(tile, (PointwiseTile, ReductionTile)):
         return False
     if tile.num_warps > NUM_WARPS or (isinstance(tile, ReductionTile) and not tile.persistent):

@@ -7,7 +7,7 @@ from aotpack.ir.nodes import Operation, Program, reads, targets
 
 def remove_dead_code(program: Program) -> Program:
     """The program without operations that do not reach an output (S:L15); same object if none."""
-    needed = set(program.outputs)
+    needed = set(program.results)
     kept: list[Operation] = []
     for operation in reversed(program.operations):
         if needed.intersection(targets(operation)):

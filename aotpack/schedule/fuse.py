@@ -8,6 +8,9 @@ Greedy, in program order: each operation joins the kernel with which it shares m
 rule of ``schedule/group.py`` binds its axes to the kernel's and no cycle arises (S:M, C:B1-B8).
 """
 
+from collections import Counter
+from collections.abc import Iterable
+
 from aotpack.ir.facts import typical
 from aotpack.ir.integers import product
 from aotpack.ir.nodes import Operation, Program, reads, targets
@@ -18,29 +21,55 @@ from aotpack.schedule.naming import kernel_name
 MAX_MEMBERS = 64
 
 
+class Groups:
+    """The kernels in the making, and which of them write and read a buffer."""
+
+    def __init__(self) -> None:
+        self.members: list[Group] = []
+        self.writer: dict[str, int] = {}
+        self._touching: dict[str, dict[int, None]] = {}
+
+    def put(self, position: int, group: Group) -> None:
+        """Add a group behind the last, or replace one by what it becomes."""
+        self.members[position : position + 1] = [group]
+        self.writer.update(dict.fromkeys(group.written, position))
+        for name in (*group.written, *group.read):
+            self._touching.setdefault(name, {})[position] = None
+
+    def shared(self, names: Iterable[str]) -> dict[int, list[str]]:
+        """For each group that touches any of these buffers, which."""
+        found: dict[int, list[str]] = {}
+        for name in names:
+            for position in self._touching.get(name, ()):
+                found.setdefault(position, []).append(name)
+        return found
+
+
 def fuse(program: Program) -> tuple[Kernel, ...]:
     """One kernel for each group of operations, in the order their first members appear."""
-    groups: list[Group] = []
+    groups = Groups()
     for operation in program.operations:
         found = _best_group(operation, groups, program)
         if found is None:
-            groups.append(start(operation, program))
+            groups.put(len(groups.members), start(operation, program))
         else:
-            position, joined = found
-            groups[position] = joined
-    return tuple(_kernel(group, program, groups) for group in groups)
+            groups.put(*found)
+    readers = Counter(name for group in groups.members for name in group.read)
+    return tuple(_kernel(group, program, readers) for group in groups.members)
 
 
-def _best_group(
-    operation: Operation, groups: list[Group], program: Program
-) -> tuple[int, Group] | None:
-    """The group that saves most memory traffic by taking ``operation``, and what it becomes."""
-    scored = [(_shared_bytes(operation, group, program), p) for p, group in enumerate(groups)]
-    for score, position in sorted(scored, key=lambda item: (-item[0], -item[1])):
-        group = groups[position]
-        if score == 0:
-            return None
-        if len(group.members) >= MAX_MEMBERS or _closes_cycle(operation, position, groups):
+def _best_group(operation: Operation, groups: Groups, program: Program) -> tuple[int, Group] | None:
+    """The group that saves most memory traffic by taking ``operation``, and what it becomes.
+
+    A group scores with the typical bytes of the buffers that both touch, and are not empty.
+    """
+    common = groups.shared(reads(operation)).items()
+    scores = {p: sum(_bytes(name, program) for name in names) for p, names in common}
+    for position in sorted(scores, key=lambda p: (-scores[p], -p)):
+        group = groups.members[position]
+        if scores[position] == 0 or len(group.members) >= MAX_MEMBERS:
+            continue
+        if _closes_cycle(operation, position, groups):
             continue
         joined = join(group, operation, program)
         if joined is not None:
@@ -48,40 +77,34 @@ def _best_group(
     return None
 
 
-def _shared_bytes(operation: Operation, group: Group, program: Program) -> int:
-    """Typical bytes of the buffers both touch: reads of what the group writes, and common reads."""
-    mine = set(reads(operation))
-    common = [name for name in mine if name in group.written or name in group.read]
-    return sum(_bytes(name, program) for name in sorted(common))
-
-
 def _bytes(name: str, program: Program) -> int:
     buffer = program.buffers[name]
     return typical(product(buffer.shape)) * buffer.dtype.itemsize
 
 
-def _closes_cycle(operation: Operation, position: int, groups: list[Group]) -> bool:
+def _closes_cycle(operation: Operation, position: int, groups: Groups) -> bool:
     """True when something ``operation`` needs from elsewhere depends on the group it would join."""
-    target = groups[position]
+    target = groups.members[position]
     pending = [name for name in reads(operation) if name not in target.written]
-    writers = {name: group for group in groups for name in group.written}
     seen: set[int] = set()
     while pending:
-        group = writers.get(pending.pop())
-        if group is None or group.number in seen:
+        writer = groups.writer.get(pending.pop())
+        if writer is None or writer in seen:
             continue
-        if group is target:
+        if writer == position:
             return True
-        seen.add(group.number)
-        pending += group.read
+        seen.add(writer)
+        pending += groups.members[writer].read
     return False
 
 
-def _kernel(group: Group, program: Program, groups: list[Group]) -> Kernel:
+def _kernel(group: Group, program: Program, readers: Counter[str]) -> Kernel:
     """Close a group: name it and find which of its results anyone outside reads."""
-    outside = {name for other in groups if other is not group for name in other.read}
-    outside |= set(program.outputs)
+    results = set(program.results)
     stored = tuple(
-        name for member in group.members for name in targets(member.operation) if name in outside
+        name
+        for member in group.members
+        for name in targets(member.operation)
+        if name in results or readers[name] > (name in group.read)
     )
     return Kernel(kernel_name(group.members), group.axes, group.members, stored, group.read)

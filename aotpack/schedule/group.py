@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from aotpack.ir.access import written_index
 from aotpack.ir.facts import known_equal
-from aotpack.ir.integers import Axis, Int, product
+from aotpack.ir.integers import Axis, Indirect, Int, product
 from aotpack.ir.nodes import (
     Attention,
     Load,
@@ -21,6 +21,7 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
+    Scatter,
     Value,
     loads,
     reads,
@@ -47,6 +48,11 @@ class Group:
         return isinstance(self.members[0].operation, (Matmul, Attention))
 
     @property
+    def is_scatter(self) -> bool:
+        """True for a kernel that nothing joins: what it makes is complete after its launch only."""
+        return isinstance(self.members[0].operation, Scatter)
+
+    @property
     def is_flat(self) -> bool:
         """True for a pointwise kernel: one axis, no reduction yet."""
         return not self.is_template and len(self.axes) == 1
@@ -67,7 +73,7 @@ def start(operation: Operation, program: Program) -> Group:
 
 def join(group: Group, operation: Operation, program: Program) -> Group | None:
     """The group with ``operation`` in it, or None when no rule admits it."""
-    if isinstance(operation, (Matmul, Attention)):
+    if isinstance(operation, (Matmul, Attention, Scatter)) or group.is_scatter:
         return None
     if isinstance(operation, (Reduction, Scan)):
         return _join_reduction(group, operation, program)
@@ -255,8 +261,11 @@ def _solve(
     """Solve ``load.index == written`` for the operation's axes, each dimension a mixed radix.
 
     A dimension must be read whole, else points would be met twice or never. Axes the load does not
-    mention take the kernel axes the written index does not, in order.
+    mention take the kernel axes the written index does not, in order. Where an element went by what
+    was read from memory (a sort), nobody knows its point.
     """
+    if any(isinstance(leaf, Indirect) for position in written for leaf in position.leaves()):
+        return None
     binding: dict[Axis, Int] = {}
     for part, position, size in zip(load.index, written, shape, strict=True):
         radix = _mixed_radix(part)

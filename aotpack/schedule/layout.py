@@ -1,8 +1,8 @@
 """Choose the order of dimensions in memory of each intermediate, by how its readers walk over it.
 
-Inputs, weights and outputs are contiguous by contract. A buffer that its readers see transposed
-(attention output read as [b, s, h*d]) is written that way, so no transpose is ever run
-(S: simplification 4).
+Inputs, weights and outputs are contiguous by contract, and with them what scatters overwrite. A
+buffer that its readers see transposed (attention output read as [b, s, h*d]) is written that way,
+so no transpose is ever run (S: simplification 4).
 """
 
 from itertools import permutations
@@ -10,7 +10,7 @@ from itertools import permutations
 from aotpack.ir.access import Access, accesses, contiguous, digit_count, slope
 from aotpack.ir.facts import typical
 from aotpack.ir.integers import Int, product
-from aotpack.ir.nodes import Buffer, Program
+from aotpack.ir.nodes import Buffer, Program, Scatter
 from aotpack.ir.schedule import Kernel
 
 MAX_RANK = 5  # beyond, only the order of the operation itself is considered
@@ -18,7 +18,10 @@ MAX_RANK = 5  # beyond, only the order of the operation itself is considered
 
 def choose_strides(program: Program, kernels: tuple[Kernel, ...]) -> dict[str, tuple[Int, ...]]:
     """Strides in elements for every buffer that is in memory."""
-    fixed = {*program.inputs, *program.weights, *program.outputs}
+    fixed = {*program.inputs, *program.weights, *program.results}
+    for operation in program.operations:
+        if isinstance(operation, Scatter):
+            fixed |= {operation.base, operation.target}
     uses: dict[str, list[Access]] = {}
     for kernel in kernels:
         for access in accesses(kernel):

@@ -1,6 +1,8 @@
 """Lifetimes of intermediates over the launch order, and which results overwrite a dead operand.
 
 Offsets are not chosen here: the runtime packs the lifetimes once per concrete set of sizes.
+Results have no lifetime: an output is the caller's, a new value lies in what it updates. What a
+scatter makes lies where its base does (``bases.py``).
 """
 
 from aotpack.ir.access import Strides, accesses
@@ -26,27 +28,34 @@ from aotpack.ir.schedule import (
     ReductionTile,
     launches,
 )
+from aotpack.schedule.bases import homes
 from aotpack.schedule.layout import buffer_bytes
 
 
 def plan_memory(
     program: Program, kernels: tuple[Kernel, ...], strides: Strides
 ) -> tuple[Lifetime, ...]:
-    """A lifetime for each stored buffer that is not an output, in order of writing."""
+    """A lifetime for each stored buffer that is no result, in order of writing."""
     steps = list(enumerate(launches(kernels)))
     last = {name: step for step, together in steps for k in together for name in k.reads}
     storage: dict[str, str] = {}
+    in_results = homes(program)
     lifetimes: list[Lifetime] = []
     for step, together in steps:
         taken: set[str] = set()
         for kernel, name in ((k, name) for k in together for name in k.stored):
-            if name in program.outputs:
+            if name in program.results:
                 continue
             dying = [n for n in kernel.reads if n in storage and last[n] == step]
             if len(together) > 1:
                 dying = []  # kernels that run at once may read it later than this one writes
-            home = _overwritable(name, kernel, dying, program, strides, storage, taken)
-            storage[name] = storage[home] if home else name
+            if name in in_results:
+                storage[name] = in_results[name]
+            elif kernel.scatter is not None:
+                storage[name] = storage[kernel.scatter.base]
+            else:
+                home = _overwritable(name, kernel, dying, program, strides, storage, taken)
+                storage[name] = storage[home] if home else name
             taken.add(storage[name])
             lifetimes.append(Lifetime(name, storage[name], step, last[name]))
     return tuple(lifetimes)
@@ -62,22 +71,26 @@ def _overwritable(
     taken: set[str],
 ) -> str | None:
     """A dying operand as large that each program reads only where it then writes ``name``."""
-    if not _reads_once(kernel) or _is_shared(kernel, name):
-        return None
-    touched = list(accesses(kernel))
-    stores = {a.offset(strides) for a in touched if a.is_store and a.buffer == name}
-    written = _position(kernel, name)
     for other in dying:
-        if _guards(kernel, other) or _last_read(kernel, other) > written:
-            continue
         a, b = program.buffers[name], program.buffers[other]
         if a.dtype.itemsize != b.dtype.itemsize or storage[other] in taken:
             continue
         if not known_equal(buffer_bytes(a), buffer_bytes(b)):
             continue
-        if {x.offset(strides) for x in touched if x.buffer == other} == stores:
+        if may_overwrite(kernel, name, other, strides):
             return other
     return None
+
+
+def may_overwrite(kernel: Kernel, name: str, other: str, strides: Strides) -> bool:
+    """True when each program of a kernel reads ``other`` only where it then writes ``name``."""
+    if not _reads_once(kernel) or _is_shared(kernel, name):
+        return False
+    if _guards(kernel, other) or not _is_read_in_time(kernel, name, other):
+        return False
+    touched = list(accesses(kernel))
+    stores = {a.offset(strides) for a in touched if a.is_store and a.buffer == name}
+    return {a.offset(strides) for a in touched if a.buffer == other} == stores
 
 
 def _reads_once(kernel: Kernel) -> bool:
@@ -94,18 +107,31 @@ def _position(kernel: Kernel, name: str) -> int:
     return next(p for p, m in enumerate(kernel.members) if name in targets(m.operation))
 
 
+def _is_read_in_time(kernel: Kernel, name: str, other: str) -> bool:
+    """True when nothing is loaded from ``other`` after ``name`` is stored.
+
+    A kernel of one axis has one region, in which an element is loaded once, at its first use.
+    """
+    written = _position(kernel, name)
+    if len(kernel.axes) == 1 and other in reads(kernel.members[written].operation):
+        return True
+    return _last_read(kernel, other) <= written
+
+
 def _last_read(kernel: Kernel, name: str) -> int:
     """The number of the last member that reads a buffer, itself or through what it recomputes.
 
-    A pointwise member is computed where it is first used, which may be long after its own place.
+    A pointwise member that is not stored is computed where it is first used, which may be long
+    after its own place; one that is stored has been computed when it is stored.
     """
     readers: set[str] = {name}
     last = 0
     for position, member in enumerate(kernel.members):
         if readers.intersection(reads(member.operation)):
             last = position
-            if isinstance(member.operation, Pointwise):
-                readers.add(member.operation.target)
+            operation = member.operation
+            if isinstance(operation, Pointwise) and operation.target not in kernel.stored:
+                readers.add(operation.target)
     return last
 
 

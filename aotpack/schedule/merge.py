@@ -81,7 +81,7 @@ def _linears(program: Program) -> Iterator[Linear]:
         for load in loads(operation):
             users.setdefault(load.buffer, []).append(operation)
     for operation in program.operations:
-        if not isinstance(operation, Matmul) or operation.target in program.outputs:
+        if not isinstance(operation, Matmul) or operation.target in program.results:
             continue
         readers = users.get(operation.target, [])
         if len(readers) == 1 and isinstance(readers[0], Pointwise):
@@ -102,6 +102,8 @@ def _linear(product: Matmul, finish: Pointwise, program: Program) -> Linear | No
         return None
     names = [rhs.buffer, *([bias] if bias else [])]
     if not all(_is_placeable(program.buffers[name]) for name in names):
+        return None
+    if any(update.name in names for update in program.updates):
         return None
     if not known_equal(program.buffers[rhs.buffer].shape[0], finish.axes[-1].extent):
         return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from aotpack.ir.nodes import Attention, Matmul, Operation, Pointwise, Reduction
+from aotpack.ir.nodes import Attention, Matmul, Operation, Pointwise, Reduction, Scatter
 from aotpack.ir.schedule import Member
 
 MAX_LENGTH = 56
@@ -10,6 +10,12 @@ SKIPPED = frozenset(
     "view reshape permute transpose t unsqueeze squeeze expand slice select to clone contiguous "
     "dropout alias detach arange full ones zeros new_ones flatten split chunk unbind "
     "_to_copy".split()
+)
+FALLBACKS = (
+    (Matmul, "matmul"),
+    (Attention, "attention"),
+    (Reduction, "reduce"),
+    (Scatter, "scatter"),
 )
 SHORT = {"scaled_dot_product_attention": "attention", "_softmax": "softmax"}
 
@@ -36,7 +42,7 @@ def _word(op: str) -> str:
 
 
 def _fallback(operations: list[Operation]) -> str:
-    for kind, name in ((Matmul, "matmul"), (Attention, "attention"), (Reduction, "reduce")):
+    for kind, name in FALLBACKS:
         if any(isinstance(operation, kind) for operation in operations):
             return name
     return "copy"

@@ -1,6 +1,6 @@
-"""Launch order: dependences first, otherwise as the user wrote it (S:L16)."""
+"""Launch order: dependences first, otherwise as the user wrote it (S:L9, L16)."""
 
-from aotpack.ir.nodes import Program, targets
+from aotpack.ir.nodes import Program, Update, targets
 from aotpack.ir.schedule import Kernel
 
 
@@ -8,6 +8,8 @@ def order(kernels: tuple[Kernel, ...], program: Program) -> tuple[Kernel, ...]:
     """A topological order, stable with respect to the first operation of each kernel."""
     writer = {name: position for position, kernel in enumerate(kernels) for name in kernel.stored}
     waiting = [{writer[name] for name in kernel.reads if name in writer} for kernel in kernels]
+    for update in program.updates:
+        _let_old_value_be_read(update, writer[update.value], kernels, waiting)
     position_of = {
         name: position
         for position, operation in enumerate(program.operations)
@@ -22,6 +24,27 @@ def order(kernels: tuple[Kernel, ...], program: Program) -> tuple[Kernel, ...]:
     for position in sorted(range(len(kernels)), key=rank.__getitem__):
         _place(position, kernels, waiting, done, result)
     return tuple(result)
+
+
+def _let_old_value_be_read(
+    update: Update, overwriting: int, kernels: tuple[Kernel, ...], waiting: list[set[int]]
+) -> None:
+    """What reads a tensor before its update goes first, unless it needs the new value too."""
+    for position, kernel in enumerate(kernels):
+        if update.name in kernel.reads and not _needs(position, overwriting, waiting):
+            waiting[overwriting].add(position)
+
+
+def _needs(position: int, other: int, waiting: list[set[int]]) -> bool:
+    """True when a kernel is ``other`` or waits for it, at whatever distance."""
+    pending, seen = [position], {position}
+    while pending:
+        here = pending.pop()
+        if here == other:
+            return True
+        pending += waiting[here] - seen
+        seen |= waiting[here]
+    return False
 
 
 def _place(

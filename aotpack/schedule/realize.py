@@ -23,6 +23,7 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
+    Scatter,
     Value,
     loads,
     targets,
@@ -41,14 +42,15 @@ IDENTITIES = {"sum": 0, "any": False, "all": True}
 
 
 def realize(program: Program) -> Program:
-    """Inline what is cheaper to recompute than to store. Reductions and templates always store."""
+    """Inline what is cheaper to recompute than to store. What a scatter overwrites is stored."""
     users = _users(program)
+    stored = {o.base for o in program.operations if isinstance(o, Scatter)} | {*program.results}
     inlined: dict[str, Pointwise] = {}
     operations: list[Operation] = []
     for operation in program.operations:
         operation = _inline_reads(operation, inlined)
         operation = _simplify(operation)
-        if isinstance(operation, Pointwise) and _is_inlinable(operation, program, users):
+        if isinstance(operation, Pointwise) and _is_inlinable(operation, program, users, stored):
             inlined[operation.target] = operation
         else:
             operations.append(operation)
@@ -83,10 +85,10 @@ def _inline_reads(operation: Operation, inlined: dict[str, Pointwise]) -> Operat
 
 
 def _is_inlinable(
-    operation: Pointwise, program: Program, users: dict[str, list[Operation]]
+    operation: Pointwise, program: Program, users: dict[str, list[Operation]], stored: set[str]
 ) -> bool:
-    """Stored: outputs, partial writes, and what templates or several readers would recompute."""
-    if operation.target in program.outputs or operation.index != own_index(operation.axes):
+    """Not results, bases, partial writes, and what templates or several readers would recompute."""
+    if operation.target in stored or operation.index != own_index(operation.axes):
         return False
     if is_view(operation.value):
         return True

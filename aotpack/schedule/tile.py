@@ -12,7 +12,6 @@ from aotpack.ir.integers import Axis, Int
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Attention, Matmul, Program, Reduction, Scan, reads, targets
 from aotpack.ir.schedule import (
-    HostTile,
     Kernel,
     PlaneTile,
     PointwiseTile,
@@ -20,13 +19,13 @@ from aotpack.ir.schedule import (
     Variant,
 )
 from aotpack.schedule.attention_tiles import attention_variants
+from aotpack.schedule.host_tiles import host_variants, is_window
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
 from aotpack.schedule.plane import line_width
 from aotpack.schedule.split_reduction import COLUMNS_TOGETHER
 
 ANY_ARCH = (1, 10_000)
-HOST_ARCH = (0, 0)
 MAX_PERSISTENT = 16384  # elements of a row held in registers
 MAX_READ_ONCE = 4096  # likewise, where nothing but its reduction needs it
 MANY_ROWS = 4096  # from here on two rows a program hide each other's latency
@@ -46,7 +45,7 @@ def choose_tiles(
         replace(
             kernel,
             variants=(
-                _host_variant(kernel, program, strides),
+                *host_variants(kernel, strides, is_across=_is_across(kernel, program, strides)),
                 *(
                     replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low))
                     for variant in _variants(kernel, program, strides)
@@ -57,12 +56,12 @@ def choose_tiles(
     )
 
 
-def _host_variant(kernel: Kernel, program: Program, strides: Strides) -> Variant:
-    """Neighbours in memory go into one vector; a scan walks its row in order."""
-    along = "r"
-    if kernel.anchor is None and len(kernel.axes) == 2 and not _has_scan(kernel):
-        along = "x" if _walks_along(kernel, program, strides) is kernel.axes[0] else "r"
-    return Variant(HostTile(along), *HOST_ARCH, Int.of(1), None)
+def _is_across(kernel: Kernel, program: Program, strides: Strides) -> bool:
+    """True when a processor's lanes are rows of a reduction; a scan walks its row in order."""
+    if kernel.anchor is not None or len(kernel.axes) != 2 or _has_scan(kernel):
+        return False
+    x, _ = kernel.axes
+    return is_window(kernel, strides) or _walks_along(kernel, program, strides) is x
 
 
 def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
@@ -71,6 +70,8 @@ def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Varia
         return matmul_variants(anchor)
     if isinstance(anchor, Attention):
         return attention_variants(anchor)
+    if kernel.scatter is not None:
+        return _pointwise_variants(kernel.axes[0].extent)
     if len(kernel.axes) == 2:
         return _reduction_variants(kernel, program, strides)
     width = line_width(kernel, program, strides)

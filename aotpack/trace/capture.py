@@ -1,7 +1,7 @@
 """nn.Module -> ExportedProgram: a private copy in eval mode, torch.export, functionalisation.
 
-``decompose`` runs with an empty table: torch removes mutation and composite wrappers but keeps
-linear, convolution, normalisation, attention, softmax, gelu and their like whole.
+``decompose`` removes mutation, and takes apart what lowering does not know: linear, convolution,
+normalisation, attention, softmax, gelu and their like stay whole.
 """
 
 import copy
@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError
 from aotpack.ir.dtypes import DType
+from aotpack.trace.decompositions import decompositions
 from aotpack.trace.source import is_user_file, shown_path
 
 _Example = tuple[tuple[Any, ...], dict[str, Any]]
@@ -111,14 +112,29 @@ def _distinct(module: nn.Module, example: _Example) -> _Example:
     return distinct
 
 
-def decompose(program: ExportedProgram, *, name: str) -> ExportedProgram:
-    """The same program without mutation, its large operators whole."""
+def decompose(
+    program: ExportedProgram, *, name: str, whole: frozenset[str] | None = None
+) -> ExportedProgram:
+    """The same program without mutation; operators that ``whole`` does not name are taken apart."""
+    table = {} if whole is None else dict(decompositions(whole))
     try:
         with _quiet_inference():
-            functional: ExportedProgram = program.run_decompositions({})
+            functional: ExportedProgram = program.run_decompositions(table)
     except Exception as error:
-        raise TraceError(f"functionalising {name}: {_condensed(error)}") from error
+        shared = _views_of_one_memory(program)
+        hint = f" ({' and '.join(shared)} share memory; give each its own)" if shared else ""
+        raise TraceError(f"functionalising {name}: {_condensed(error)}{hint}") from error
     return functional
+
+
+def _views_of_one_memory(program: ExportedProgram) -> list[str]:
+    """Weights that are different views of one storage: one must not be changed in place."""
+    by_storage: dict[int, dict[tuple[object, ...], str]] = {}
+    for name, tensor in program.state_dict.items():
+        layout = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+        views = by_storage.setdefault(tensor.untyped_storage().data_ptr(), {})
+        views.setdefault(layout, name)
+    return next((list(views.values()) for views in by_storage.values() if len(views) > 1), [])
 
 
 @contextmanager

@@ -11,13 +11,15 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, TensorArgument
+from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError
 from aotpack.ir.dtypes import DType
-from aotpack.stages import Golden, Signature
+from aotpack.stages import Golden, Graph
 from aotpack.trace.capture import torch_dtype
+from aotpack.trace.changes import CHANGES, kept, named_tensors
+from aotpack.trace.graph import is_returned
 from aotpack.trace.weights import bytes_of, dtype_of, weight_tensor
 
 _BITCAST = torch.ops.aten.view.dtype
@@ -28,21 +30,27 @@ def record_golden(
     program: ExportedProgram,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    signature: Signature,
+    graph: Graph,
 ) -> Golden:
-    """Inputs and reference outputs as bytes, and how far eager is from the reference."""
+    """Inputs and reference results as bytes, and how far eager is from the reference."""
+    args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
+    signature, changed = graph.signature, [name for name, _ in graph.updates]
     example = _in_program_order(program, args, kwargs)
     tensors = [leaf for leaf in example if isinstance(leaf, torch.Tensor)]
-    named = zip((spec.name for spec in signature.inputs), tensors, strict=True)
-    inputs = tuple(_recorded(name, tensor) for name, tensor in named)
-    with torch.no_grad():
+    given = dict(zip((spec.name for spec in signature.inputs), tensors, strict=True))
+    inputs = tuple(_recorded(name, tensor) for name, tensor in given.items())
+    held = {**named_tensors(run), **given}
+    with torch.no_grad(), kept(held[name] for name in changed):
         reference = _reference(program, example)
         eager = _eager(run, args, kwargs, signature.name)
-    outputs, errors = [], []
-    for spec, exact, result in zip(signature.outputs, reference, eager, strict=True):
+        eager = [result.clone() for result in (*eager, *(held[name] for name in changed))]
+    names = [*(spec.name for spec in signature.outputs), *changed]
+    results, errors = [], []
+    for name, exact, result in zip(names, reference, eager, strict=True):
         errors.append(_largest_difference(result, exact))
-        outputs.append(_recorded(spec.name, _rounded(exact, spec.dtype)))
-    return Golden(inputs=inputs, outputs=tuple(outputs), eager_errors=tuple(errors))
+        results.append(_recorded(name, _rounded(exact, dtype_of(result.dtype, name))))
+    count = len(signature.outputs)
+    return Golden(inputs, tuple(results[:count]), tuple(errors), tuple(results[count:]))
 
 
 def _in_program_order(
@@ -69,7 +77,7 @@ def _eager(
 
 
 def _reference(program: ExportedProgram, example: Sequence[Any]) -> list[torch.Tensor]:
-    """The tensor outputs of the graph, every float in float64."""
+    """What the graph returns, then its new values of what it changes; every float in float64."""
     user = iter(example)
     flat = [
         next(user)
@@ -79,9 +87,10 @@ def _reference(program: ExportedProgram, example: Sequence[Any]) -> list[torch.T
     ]
     with _double_default():
         outputs = _Reference(program.graph_module).run(*flat)
-    kinds = program.graph_signature.output_specs
-    pairs = zip(outputs, kinds, strict=True)
-    return [_widen(value) for value, spec in pairs if isinstance(spec.arg, TensorArgument)]
+    pairs = list(zip(outputs, program.graph_signature.output_specs, strict=True))
+    returned = [value for value, spec in pairs if is_returned(spec)]
+    changed = [value for value, spec in pairs if spec.kind in CHANGES]
+    return [_widen(value) for value in (*returned, *changed)]
 
 
 class _Reference(fx.Interpreter):

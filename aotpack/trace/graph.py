@@ -1,7 +1,7 @@
 """ExportedProgram -> ``stages.Graph``: straight-line operator calls, free of torch objects.
 
-Size arithmetic, assertions, device and layout arguments, copies and unused nodes vanish. State that
-the model changes, control flow and sizes that depend on data are refused.
+Size arithmetic, assertions, device and layout arguments, copies and unused nodes vanish. What
+forward changes in place becomes an update. Control flow and sizes that depend on data are refused.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from torch import fx
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
+from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
 
 from aotpack.errors import TraceError, UnsupportedError
-from aotpack.stages import Graph, Ref, Signature, TensorSpec, Tree
+from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Tree
+from aotpack.trace.changes import updates_of
 from aotpack.trace.dynamic import LeafSpec
 from aotpack.trace.guards import check_guards
 from aotpack.trace.operators import OperatorReader
@@ -21,18 +22,12 @@ from aotpack.trace.sizes import Sizes, find_sizes
 from aotpack.trace.tree import children_of, leaf_of, tree_of
 from aotpack.trace.weights import collect_weights, dtype_of
 
-_CHANGES = {
-    OutputKind.BUFFER_MUTATION: "buffer",
-    OutputKind.PARAMETER_MUTATION: "parameter",
-    OutputKind.USER_INPUT_MUTATION: "input",
-}
-
 
 def build_graph(
     program: ExportedProgram, leaves: Sequence[LeafSpec], *, name: str, version: str
 ) -> Graph:
     """The program in our own terms; ``leaves`` are the dynamic specs of its inputs, or nothing."""
-    _check_pure(name, program)
+    _check_objects(name, program)
     placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     values = [(s.arg.name, placeholders[s.arg.name].meta.get("val")) for s in _user_inputs(program)]
     sizes = find_sizes(program, values, leaves)
@@ -44,11 +39,16 @@ def build_graph(
     refs = {placeholders[p]: Ref(weight) for p, weight in weights.by_placeholder.items()}
     refs |= {placeholders[p]: Ref(spec.name) for p, spec in inputs.items()}
     reader = OperatorReader(name, sizes, refs)
-    results = _outputs(name, program)
-    nodes = reader.read(results)
+    results = _outputs(program)
+    updates = updates_of(name, program, weights, inputs)
+    if not results and not updates:
+        raise TraceError(
+            f"tracing {name}: forward returns no tensor; return what should be computed"
+        )
+    nodes = reader.read([*results, *updates.values()])
     outputs = tuple(map(reader.ref, results))
-    used = {ref.name for ref in outputs}
-    used |= {ref.name for node in nodes for ref in _refs((*node.args, *node.kwargs))}
+    changes = tuple((target, reader.ref(node)) for target, node in updates.items())
+    named = {*inputs, *weights.tensors}
     args, kwargs = _input_trees(program)
     signature = Signature(
         name=name,
@@ -56,29 +56,26 @@ def build_graph(
         sizes=tuple(sizes.variables.values()),
         inputs=tuple(inputs.values()),
         outputs=tuple(
-            _spec(_output_name(i, {*inputs, *weights.tensors}), n.meta["val"], sizes)
-            for i, n in enumerate(results)
+            _spec(_output_name(i, named), n.meta["val"], sizes) for i, n in enumerate(results)
         ),
         args=args,
         kwargs=kwargs,
         result=_result_tree(program),
+        updates=tuple(updates),
     )
+    used = {*updates, *_used((*outputs, *(ref for _, ref in changes)), nodes)}
     kept = tuple(weights.weight(weight) for weight in weights.tensors if weight in used)
-    return Graph(signature=signature, weights=kept, nodes=nodes, outputs=outputs)
+    return Graph(signature, kept, nodes, outputs, changes)
 
 
-def _check_pure(name: str, program: ExportedProgram) -> None:
-    """Refuse what changes between calls, naming each thing once."""
-    changed = [
-        f"the {_CHANGES[spec.kind]} {spec.target}"
-        for spec in program.graph_signature.output_specs
-        if spec.kind in _CHANGES
-    ]
-    if changed:
-        raise UnsupportedError(
-            f"tracing {name}: forward changes {', '.join(changed)} in place; a packaged model "
-            "keeps no state between calls. Return the new value as an output instead."
-        )
+def _used(results: Sequence[Ref], nodes: Sequence[GraphNode]) -> set[str]:
+    """The names of all that nodes take and that comes out."""
+    given = (ref for node in nodes for ref in _refs((*node.args, *node.kwargs)))
+    return {ref.name for ref in (*results, *given)}
+
+
+def _check_objects(name: str, program: ExportedProgram) -> None:
+    """Refuse inputs that are neither tensors nor Python values."""
     objects = [
         spec.arg.name
         for spec in program.graph_signature.input_specs
@@ -116,16 +113,16 @@ def _spec(name: str, value: torch.Tensor, sizes: Sizes) -> TensorSpec:
     )
 
 
-def _outputs(name: str, program: ExportedProgram) -> list[fx.Node]:
+def _outputs(program: ExportedProgram) -> list[fx.Node]:
     """The tensor nodes that forward returns, in order."""
     (output,) = (node for node in program.graph.nodes if node.op == "output")
     pairs = zip(output.args[0], program.graph_signature.output_specs, strict=True)
-    nodes = [node for node, spec in pairs if isinstance(spec.arg, TensorArgument)]
-    if not nodes:
-        raise TraceError(
-            f"tracing {name}: forward returns no tensor; return what should be computed"
-        )
-    return nodes
+    return [node for node, spec in pairs if is_returned(spec)]
+
+
+def is_returned(spec: OutputSpec) -> bool:
+    """True for a tensor that forward returns, not for the new value of one it changes."""
+    return spec.kind is OutputKind.USER_OUTPUT and isinstance(spec.arg, TensorArgument)
 
 
 def _output_name(number: int, taken: Collection[str]) -> str:
@@ -143,7 +140,8 @@ def _input_trees(program: ExportedProgram) -> tuple[Tree, Tree]:
 
 
 def _result_tree(program: ExportedProgram) -> Tree:
-    leaves = [leaf_of(spec.arg, "result") for spec in program.graph_signature.output_specs]
+    specs = program.graph_signature.output_specs
+    leaves = [leaf_of(s.arg, "result") for s in specs if s.kind is OutputKind.USER_OUTPUT]
     return tree_of(program.call_spec.out_spec, iter(leaves), "result")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from aotpack.errors import UnsupportedError
 from aotpack.stages import Arg, GraphNode, Ref, TensorSpec
@@ -24,8 +25,15 @@ _SAME_VALUE = {
 }
 
 
+_BY_STRIDES = {
+    "aten.as_strided.default",
+    "aten.as_strided_copy.default",
+    "aten.as_strided_scatter.default",
+}
+
+
 class OperatorReader:
-    """Reads the calls that outputs depend on; ``refs`` are the known inputs and weights."""
+    """Reads the calls that results depend on; ``refs`` are the known inputs and weights."""
 
     def __init__(self, model: str, sizes: Sizes, refs: Mapping[fx.Node, Ref]) -> None:
         self._model = model
@@ -34,10 +42,10 @@ class OperatorReader:
         self._names = {ref.name for ref in refs.values()}
         self._problems: list[str] = []
 
-    def read(self, outputs: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
-        """The calls in order, unused ones left out; ``outputs`` is not empty."""
-        live = _live(outputs)
-        nodes = [self._read(node) for node in outputs[0].graph.nodes if node in live]
+    def read(self, results: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
+        """The calls in order, those ``results`` do not need left out; there is a result."""
+        live = _live(results)
+        nodes = [self._read(node) for node in results[0].graph.nodes if node in live]
         if self._problems:
             raise UnsupportedError(
                 f"tracing {self._model}: these cannot be packaged:\n  "
@@ -82,6 +90,8 @@ class OperatorReader:
             raise UnsupportedError("control flow; straight-line operator calls are accepted")
         if schema.is_mutable:
             raise UnsupportedError("it changes its argument in place")
+        if str(node.target) in _BY_STRIDES and not _is_row_major(node.args[0]):
+            raise UnsupportedError("strides are accepted in a contiguous tensor that is no view")
         name = self._unused(node.name)
         self._refs[node] = Ref(name)
         kwargs = {key: value for key, value in node.kwargs.items() if key not in _PLACEMENT}
@@ -135,10 +145,10 @@ class OperatorReader:
         return name
 
 
-def _live(outputs: Sequence[fx.Node]) -> set[fx.Node]:
-    """The nodes outputs depend on through tensors; numbers computed from sizes are not followed."""
+def _live(results: Sequence[fx.Node]) -> set[fx.Node]:
+    """The nodes results depend on through tensors; numbers computed from sizes are not followed."""
     live: set[fx.Node] = set()
-    waiting = list(outputs)
+    waiting = list(results)
     while waiting:
         node = waiting.pop()
         if node in live or _is_number(node):
@@ -164,6 +174,16 @@ def _same_value(node: fx.Node) -> fx.Node | None:
         before, after = source.meta["val"], node.meta["val"]
         return source if before.dtype is after.dtype else None
     return None
+
+
+def _is_row_major(argument: Any) -> bool:
+    """True for a tensor whose elements are all there is in its memory, in row-major order.
+
+    Operators that speak of strides mean that memory, which a packaged model lays out its own way.
+    """
+    value = argument.meta["val"]
+    whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
+    return bool(value.is_contiguous() and statically_known_true(whole))
 
 
 def _operator(node: fx.Node) -> str:

@@ -4,9 +4,10 @@ The user's module is never changed: a copy that shares its weights is put into e
 and run. Sizes are at least 1; a size without an upper bound ends at ``LARGEST_SIZE``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+import torch
 from torch import nn
 from torch.export import ExportedProgram
 
@@ -17,6 +18,7 @@ from aotpack.trace.capture import cast_floats, decompose, evaluation_copy, expor
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
 from aotpack.trace.golden import record_golden
 from aotpack.trace.graph import build_graph
+from aotpack.trace.random import EXAMPLE_SEED, SEED, check_drawn, draws, seeded
 
 
 def trace(
@@ -29,10 +31,13 @@ def trace(
     version: str,
     dtype: DType | None = None,
     strict: bool = False,
+    whole: Collection[str] | None = None,
 ) -> Traced:
     """Export the module for inference and record what it should compute on the example inputs.
 
     ``dynamic_shapes`` has torch.export's form; ``dtype`` casts weights and floating inputs first.
+    ``whole`` names the operators that lowering takes: all others are taken apart where torch says
+    how. Without it, none is.
     """
     example = (tuple(args), dict(kwargs or {}))
     run: nn.Module
@@ -47,10 +52,17 @@ def trace(
             example = cast_floats(example, dtype)
         shapes = specs_by_argument(run, *example, dynamic_shapes)
         program = export(run, *example, shapes, name=name, strict=strict)
+        if draws(program):
+            run = seeded(run, name)
+            example = (example[0], {**example[1], SEED: torch.tensor(EXAMPLE_SEED)})
+            shapes = specs_by_argument(run, *example, shapes)
+            program = export(run, *example, shapes, name=name, strict=strict)
         leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)
-    program = decompose(program, name=name)
+    kept = None if whole is None else frozenset(whole)
+    program = decompose(program, name=name, whole=kept)
+    check_drawn(program, name)
     graph = build_graph(program, leaves, name=name, version=version)
-    return Traced(graph=graph, golden=record_golden(run, program, *example, graph.signature))
+    return Traced(graph=graph, golden=record_golden(run, program, *example, graph))
 
 
 def _refuse_changes(name: str, dynamic_shapes: Any, dtype: DType | None) -> None:

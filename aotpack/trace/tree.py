@@ -23,6 +23,8 @@ def tree_of(spec: pytree.TreeSpec, leaves: Iterator[Tree], what: str) -> Tree:
     children = tuple(tree_of(child, leaves, what) for child in children_of(spec))
     if spec.type in _SEQUENCES:
         return Tree(_SEQUENCES[spec.type], children)
+    if spec.type.__module__ == "torch.return_types":  # what torch.sort and its like give
+        return Tree("tuple", children)
     keys = _keys(spec)
     if len(keys) < len(children):
         raise TraceError(

@@ -27,6 +27,10 @@ class Weights:
     names: Mapping[str, tuple[str, ...]]
     constants: frozenset[str]
 
+    def name_of(self, target: str) -> str:
+        """The name of the weight that is called ``target``, too."""
+        return next(name for name, all_ in self.names.items() if target in all_)
+
     def weight(self, name: str) -> Weight:
         """The named weight with its bytes."""
         tensor = self.tensors[name]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotpack.ir.integers import Axis, Int
+from aotpack.ir.integers import Axis, Indirect, Int
 from aotpack.ir.nodes import (
     Attention,
     Guarded,
@@ -15,6 +15,7 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
+    Scatter,
     Value,
 )
 from aotpack.ir.printer import operation_text, program_text, value_text
@@ -138,7 +139,11 @@ def test_templates(golden_ir: Callable[[str], None]) -> None:
     total = Reduction(("t",), (), (m, n), "sum", (load("z", m, n),))
     q, kv = load("x", ROW, J), load("x", K, J)
     attention = Attention("a", ROW, ROW, ROW, K, J, J, q, kv, kv, 0.125, True, None, N, F32)
-    golden_ir("\n\n".join(map(operation_text, (matmul, scan, total, attention))) + "\n")
+    place = (Int.of(Indirect(N, Int.of(S))), Int.of(J))
+    replaced = Scatter("b", "y", (ROW, J), place, X, "set")
+    added = Scatter("c", "b", (ROW, J), place, SUM, "sum")
+    operations = (matmul, scan, total, attention, replaced, added)
+    golden_ir("\n\n".join(map(operation_text, operations)) + "\n")
 
 
 def test_schedules(golden_ir: Callable[[str], None]) -> None:

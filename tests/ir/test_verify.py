@@ -21,6 +21,7 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
+    Scatter,
     Value,
 )
 from aotpack.ir.verify import CHECKS, InvalidProgram, verify
@@ -67,6 +68,16 @@ M, N = Axis("m", Int.of(S)), Axis("n", Int.of(8))
 GOOD = Matmul("out", (), M, N, J, load("y", M, J), load("h", N, J), BF16)
 
 
+FOUND = Indirect(load("n", ROW, dtype=I64), Int.of(S))
+INTO_Y = Scatter("out", "y", (ROW, J), (Int.of(FOUND), Int.of(J)), X, "set")
+
+
+def into_16_bits(kind: str) -> Program:
+    legal = ending(replace(INTO_Y, base="h", kind=kind))
+    return replace(legal, buffers={**legal.buffers, "out": buffer("out", BF16, S, 8)})
+
+
+@pytest.mark.row("S:A4", "S:B1", "S:B3", "S:B19")
 @pytest.mark.parametrize(
     "legal",
     [
@@ -78,6 +89,9 @@ GOOD = Matmul("out", (), M, N, J, load("y", M, J), load("h", N, J), BF16)
         ending(GOOD),
         ending(Scan(("out",), (ROW, J), J, "sum", (X,))),
         ending(Pointwise("out", (ROW, J), X, (Int.of(ROW), 7 - Int.of(J)))),
+        ending(INTO_Y),
+        into_16_bits("set"),
+        ending(replace(INTO_Y, kind="sum", index=(Int.of(ROW) + S, Int.of(J) - 8))),
     ],
 )
 def test_legal_programs_pass(legal: Program) -> None:
@@ -90,6 +104,7 @@ SIXTEEN = Load("h", (Int.of(ROW), Int.of(J)), BF16)
 SHORT = Axis("j", Int.of(7))
 
 
+@pytest.mark.row("S:A2", "S:A4", "S:inv1", "S:inv2")
 @pytest.mark.parametrize(
     ("illegal", "complaint"),
     [
@@ -99,7 +114,7 @@ SHORT = Axis("j", Int.of(7))
         (ending(over("y", (ROW, J), X)), "y already has its value"),
         (ending(over("x", (ROW, J), X)), "x already has its value"),
         (replace(storing(X), operations=(FIRST,)), "nothing writes out"),
-        (storing(load("out", ROW, J)), r"out\[i, j\] is read before out is written"),
+        (storing(load("out", ROW, J)), "out is read before it is written"),
         (ending(over("out", (ROW, LONG), X)), "the name i stands for two things"),
         (ending(over("out", (ROW, Axis("s", Int.of(8))), X)), "the name s stands for two"),
         (storing(load("x", ROW, K)), "k uses the axis k < 4"),
@@ -133,6 +148,16 @@ SHORT = Axis("j", Int.of(7))
         (ending(Scan(("out",), (ROW, J), J, "sum", (X, X))), "sum takes 1 values and gives 1"),
         (ending(Scan(("out",), (ROW, J), J, "any", (X,))), "any is not defined on float32"),
         (storing(index(ROW, I32)), "int32 is stored into out: float32"),
+        (ending(replace(INTO_Y, base="z")), "buffer z is not declared"),
+        (ending(replace(INTO_Y, base="out")), "out is read before it is written"),
+        (ending(replace(INTO_Y, base="h")), "out: float32.* is no version of h: bfloat16"),
+        (ending(replace(INTO_Y, base="n")), "is no version of n: int64"),
+        (ending(replace(INTO_Y, index=(Int.of(ROW),))), "out.i. has 1 indices"),
+        (ending(replace(INTO_Y, index=(Int.of(K), Int.of(J)))), "k uses the axis k < 4"),
+        (ending(replace(INTO_Y, kind="argmax")), "argmax does not scatter into float32"),
+        (ending(replace(INTO_Y, kind="any")), "any does not scatter into float32"),
+        (into_16_bits("sum"), "sum does not scatter into bfloat16"),
+        (ending(replace(INTO_Y, value=index(ROW))), "int64 is stored into out: float32"),
     ],
 )
 def test_broken_invariant_is_named_under_its_operation(illegal: Program, complaint: str) -> None:

@@ -187,6 +187,20 @@ def limited_variant() -> Schedule:
     return with_kernel(rows(), "t", limited)
 
 
+@pytest.mark.row(
+    "S:G7",
+    "S:M11",
+    "S:inv2",
+    "S:inv3",
+    "S:inv4",
+    "S:inv5",
+    "S:inv22",
+    "S:inv32",
+    "S:inv37",
+    "S:inv38",
+    "C:inv3",
+    "C:inv6",
+)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -223,6 +237,7 @@ def test_refuses(make: Callable[[], Schedule], message: str) -> None:
         verify_schedule(make())
 
 
+@pytest.mark.row("S:M12", "C:inv3")
 def test_refuses_fewer_points_than_the_kernel_has() -> None:
     def shorter(member: Member) -> Member:
         operation = member.operation

@@ -63,6 +63,11 @@ class Embedded(nn.Module):
         return self.table(ids) * 2
 
 
+class Collected(nn.Module):
+    def forward(self, x: torch.Tensor, n: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.index_add(0, n, y)
+
+
 class Joined(nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.cat([x, y], 1) + 1

@@ -25,6 +25,7 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
+    Scatter,
     Value,
     targets,
 )
@@ -147,6 +148,26 @@ class Writer:
         )
         return made
 
+    def scatter(
+        self,
+        name: str,
+        base: Buffer,
+        over: Sequence[Size],
+        index: Callable[..., Sequence[Number]],
+        value: Callable[..., Value],
+        *,
+        kind: str = "sum",
+    ) -> Buffer:
+        """``index`` and ``value`` are functions of the points of ``over``."""
+        made = self.buffer(name, base.shape, base.dtype)
+        axes = tuple(Axis(f"i{k}", Int.of(size)) for k, size in enumerate(over))
+        at = tuple(map(Int.of, axes))
+        place = tuple(map(Int.of, index(*at)))
+        self.operations.append(
+            Scatter(name, base.name, axes, place, value(*at), kind, origin(name, "scatter"))
+        )
+        return made
+
     def program(self, *outputs: Buffer) -> Program:
         return Program(
             self.sizes,
@@ -260,6 +281,8 @@ def _in_kernel_axes(
         own = kernel.anchor.axes if kernel.anchor else kernel.axes
         axes = kernel.axes[:1] if member.outer else own
         return (replace(moved, axes=axes, index=index),)
+    if isinstance(moved, Scatter):
+        return (replace(moved, axes=kernel.axes),)
     assert isinstance(moved, (Reduction, Scan))
     x, r = kernel.axes
     axes = (x, r) if isinstance(moved, Scan) else (x,)

@@ -44,6 +44,7 @@ def chain(width: int = 8, last: Callable[..., object] | None = None) -> Program:
     return w.program(z)
 
 
+@pytest.mark.row("S:O1", "S:K3", "S:L26", "C:F25")
 def test_result_overwrites_a_dying_operand() -> None:
     schedule = schedule_of(chain())
     assert_lifetimes_hold(schedule)
@@ -114,6 +115,7 @@ def row_values(w: Writer) -> Program:
     return w.program(w.matmul("o", 8, 8, 1, t, weight))
 
 
+@pytest.mark.row("S:O1", "S:K3", "S:K10", "S:inv38", "C:F11")
 @pytest.mark.parametrize(
     "make",
     [shifted, still_read, other_type, looped_rows, computed_late, row_values],
@@ -125,6 +127,7 @@ def test_refuses_to_overwrite(make: Callable[[Writer], Program]) -> None:
     assert all(life.storage == life.buffer for life in schedule.lifetimes if life.buffer == "t")
 
 
+@pytest.mark.row("S:O3")
 def test_inputs_weights_and_outputs_have_no_lifetime() -> None:
     schedule = schedule_of(chain())
     program = schedule.program

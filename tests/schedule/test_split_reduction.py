@@ -40,6 +40,7 @@ def numbers(count: int, length: int, *, columns: bool = False) -> Array:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
+@pytest.mark.row("S:B9", "S:B11", "S:inv27")
 @pytest.mark.parametrize("length", [LONG, UNEVEN])
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("kind", ["sum", "max", "logsumexp", "argmin"])
@@ -87,6 +88,7 @@ def test_exponential_sums_shrink_to_the_common_maximum(length: int) -> None:
         np.testing.assert_allclose(*(values[name] for values in found), rtol=1e-5)
 
 
+@pytest.mark.row("S:B9")
 @pytest.mark.parametrize(
     ("kind", "count", "length"),
     [

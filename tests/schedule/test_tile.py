@@ -63,6 +63,7 @@ def test_a_dynamic_row_is_persistent_up_to_its_largest() -> None:
     assert isinstance(tile, ReductionTile) and tile.persistent and tile.r == 64
 
 
+@pytest.mark.row("S:B11", "S:K7", "C:B19", "C:H12")
 def test_columns_take_neighbours_together() -> None:
     for tile in tiles(columns(1024, 300)):
         assert isinstance(tile, ReductionTile) and tile.x >= 16
@@ -75,6 +76,7 @@ class Sums(nn.Module):
         return x.cumsum(1)
 
 
+@pytest.mark.row("S:B20")
 @pytest.mark.parametrize(("length", "persistent"), [(0, True), (5, False)])
 def test_scans_of_long_rows_are_looped(length: int, persistent: bool) -> None:
     (kernel,) = scheduled(Sums(), torch.zeros(2, MAX_PERSISTENT + length)).schedule.kernels
@@ -101,6 +103,7 @@ def product() -> Program:
     return w.program(w.matmul("y", B, 64, 64, x, weight))
 
 
+@pytest.mark.row("S:G3", "S:G4", "S:G7", "S:L22", "C:B15")
 @pytest.mark.parametrize(
     "program",
     [rows(B, 100), columns(B, 100), pointwise(B, 100_000), product()],
@@ -114,6 +117,7 @@ def test_some_variant_takes_any_size_on_any_architecture(program: Program) -> No
             assert all(v.at_most is not None for v in suited[:-1])
 
 
+@pytest.mark.row("S:G1", "S:K5")
 def test_products_have_tiles_of_their_own() -> None:
     assert all(isinstance(tile, MatmulTile) for tile in tiles(product()))
 

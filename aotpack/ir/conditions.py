@@ -1,0 +1,34 @@
+"""Conditions on indices, as values: those of them that the ranges do not decide."""
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.facts import known_le, known_lt
+from aotpack.ir.fold import fold
+from aotpack.ir.integers import Int, Number
+from aotpack.ir.nodes import Apply, Const, IndexValue, Value
+
+
+def inside(index: Int, low: Number, high: Number) -> list[Value]:
+    """The conditions for ``low <= index < high`` that are not known to hold."""
+    conditions = []
+    if not known_le(low, index):
+        conditions.append(_compared("ge", index, low))
+    if not known_lt(index, high):
+        conditions.append(_compared("lt", index, high))
+    return conditions
+
+
+def within(index: tuple[Int, ...], shape: tuple[Int, ...]) -> list[Value]:
+    """The conditions for an index to lie in a buffer that are not known to hold."""
+    pairs = zip(index, shape, strict=True)
+    return [condition for part, size in pairs for condition in inside(part, 0, size)]
+
+
+def _compared(op: str, a: Number, b: Number) -> Value:
+    return fold(Apply(op, (_value(a), _value(b)), DType.BOOL))
+
+
+def _value(number: Number) -> Value:
+    index = Int.of(number)
+    if index.constant is not None:
+        return Const(index.constant, DType.INT64)
+    return IndexValue(index, DType.INT64)

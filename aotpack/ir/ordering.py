@@ -1,0 +1,74 @@
+"""Torch's order of values: NaN is the largest, -0.0 equals 0.0; and searches in sorted rows."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.fold import fold
+from aotpack.ir.integers import Int, Number
+from aotpack.ir.nodes import Apply, Const, IndexValue, Value
+from aotpack.ir.reference import Array
+from aotpack.ir.rewrite import as_index
+
+
+def comes_first(a: Value, b: Value, *, descending: bool = False) -> Value:
+    """A bool value: whether ``a`` stands before ``b``; false both ways where they are equal."""
+    if descending:
+        a, b = b, a
+    less = truth("lt", a, b)
+    if not a.dtype.is_float:
+        return less
+    only_b = truth("logical_and", truth("isnan", b), truth("eq", a, a))
+    return truth("logical_or", less, only_b)
+
+
+def search(low: Value, high: Value, longest: int, is_counted: Callable[[Value], Value]) -> Value:
+    """The int64 place in [low, high] where a halving search ends; ``high - low <= longest``.
+
+    It goes on after each place that is counted, before any other: where counted places come first,
+    it ends behind the last of them. ``is_counted`` may be asked about ``high``, without effect.
+    """
+    for _ in range(longest.bit_length()):
+        middle = int64("shift_right", int64("add", low, high), whole(1))
+        is_open = truth("lt", low, high)
+        counted = is_counted(middle)
+        after, before = truth("logical_and", is_open, counted), truth("logical_not", counted)
+        before = truth("logical_and", is_open, before)
+        low, high = (
+            int64("where", after, int64("add", middle, whole(1)), low),
+            int64("where", before, middle, high),
+        )
+    return low
+
+
+def place_in(place: Value, size: Int) -> Int:
+    """A place that is not negative as an index of ``size`` elements; the last when beyond."""
+    return as_index(int64("minimum", place, whole(size - 1)), size)
+
+
+def whole(number: Number) -> Value:
+    """An integer as an int64 value."""
+    index = Int.of(number)
+    if index.constant is not None:
+        return Const(index.constant, DType.INT64)
+    return IndexValue(index, DType.INT64)
+
+
+def int64(op: str, *args: Value) -> Value:
+    """An operator that gives an int64."""
+    return fold(Apply(op, args, DType.INT64))
+
+
+def truth(op: str, *args: Value) -> Value:
+    """An operator that gives a bool."""
+    return fold(Apply(op, args, DType.BOOL))
+
+
+def positions_in_order(elements: Array, along: int, *, descending: bool) -> Array:
+    """What each place of the sorted elements held before, equal ones in their order."""
+    last = np.moveaxis(elements, along, -1)
+    _, ranks = np.unique(last, return_inverse=True)  # NaN is the largest and equals itself
+    keys = ranks.reshape(last.shape)
+    order = np.argsort(-keys if descending else keys, axis=-1, kind="stable")
+    return np.moveaxis(order, -1, along).astype(np.int64)

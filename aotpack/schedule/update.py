@@ -1,0 +1,69 @@
+"""New values of inputs and weights: written in place where nobody misses the old one (S:D8, D9).
+
+A kernel may write an update straight into the tensor it updates when every kernel that reads the
+old value was launched before it, or reads, itself, only what the same program then overwrites.
+Any other new value has memory of its own, and a copy at the end.
+"""
+
+from dataclasses import replace
+
+from aotpack.ir.access import Strides, contiguous
+from aotpack.ir.integers import Axis, Int
+from aotpack.ir.nodes import Buffer, Load, Origin, Pointwise, Program, Update
+from aotpack.ir.schedule import Kernel
+from aotpack.schedule.group import start
+from aotpack.schedule.memory import may_overwrite
+from aotpack.schedule.naming import kernel_name
+from aotpack.schedule.tile import choose_tiles
+
+
+def place_updates(
+    program: Program, kernels: tuple[Kernel, ...], strides: dict[str, tuple[Int, ...]]
+) -> tuple[Program, tuple[Kernel, ...], dict[str, tuple[Int, ...]]]:
+    """The same with a copy for each new value that cannot be written where it belongs."""
+    for update in program.updates:
+        if not _is_in_place(update, kernels, strides):
+            program, copy = _with_copy(program, update)
+            strides = strides | {copy.target: contiguous(program.buffers[copy.target].shape)}
+            kernels = (*kernels, *choose_tiles(program, (_kernel(copy, program),), strides))
+    return program, kernels, strides
+
+
+def _is_in_place(update: Update, kernels: tuple[Kernel, ...], strides: Strides) -> bool:
+    readers = [p for p, kernel in enumerate(kernels) if update.name in kernel.reads]
+    writer = next(p for p, kernel in enumerate(kernels) if update.value in kernel.stored)
+    if kernels[writer].scatter is not None:
+        return True  # ``copy_bases`` left it only where it may
+    last = max(readers, default=-1)
+    if last == writer:
+        return may_overwrite(kernels[writer], update.value, update.name, strides)
+    return last < writer
+
+
+def _with_copy(program: Program, update: Update) -> tuple[Program, Pointwise]:
+    """The program where the update takes its value from a copy of what it was."""
+    source = program.buffers[update.value]
+    name = f"{source.name}_copy"
+    while name in program.buffers:
+        name += "_"
+    sizes = {size.name for size in program.sizes}
+    names = [f"i{k}" for k in range(len(source.shape))]
+    free = [axis + "_" * (axis in sizes) for axis in names]
+    axes = tuple(map(Axis, free, source.shape))
+    index = tuple(map(Int.of, axes))
+    value = Load(source.name, index, source.dtype.compute)
+    copy = Pointwise(name, axes, value, index, Origin((name,), ("copy",)))
+    changed = replace(
+        program,
+        buffers=program.buffers | {name: Buffer(name, source.dtype, source.shape)},
+        operations=(*program.operations, copy),
+        updates=tuple(replace(u, value=name) if u is update else u for u in program.updates),
+    )
+    return changed, copy
+
+
+def _kernel(operation: Pointwise, program: Program) -> Kernel:
+    """A kernel of one operation, whose result is stored."""
+    group = start(operation, program)
+    name = kernel_name(group.members)
+    return Kernel(name, group.axes, group.members, (operation.target,), group.read)

@@ -1,0 +1,1 @@
+"""Real architectures at tiny sizes."""

@@ -1,0 +1,77 @@
+"""Every architecture of the table, static and dynamic, is as near to float64 as eager is."""
+
+import copy
+from collections.abc import Iterator, Sequence
+
+import pytest
+import torch
+import transformers
+from torch.export import Dim
+
+import aotpack
+
+from .table import ARCHITECTURES, HIGHEST, Architecture, Sizes
+
+EXAMPLE = {"b": 3, "s": 11}
+CALLS = (EXAMPLE, {"b": 1, "s": 32}, {"b": 5, "s": 1}, {"b": 2, "s": 17})
+EPS = torch.finfo(torch.float32).eps
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _silent() -> Iterator[None]:
+    before = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
+    yield
+    transformers.logging.set_verbosity(before)
+
+
+def check(
+    architecture: Architecture, calls: Sequence[Sizes], *, dynamic: bool, target: str = "cpu"
+) -> None:
+    """The accuracy law over all calls: at most 1.5 times eager's error and a unit at the scale."""
+    module = architecture.make()
+    example = architecture.inputs(EXAMPLE)
+    dims = {name: Dim(name, min=1, max=HIGHEST[name]) for name in architecture.sizes}
+    shapes = tuple({d: dims[n] for d, n in each.items()} for each in architecture.dynamic)
+    model = aotpack.compile(
+        module,
+        example,
+        dynamic_shapes={"args": shapes} if dynamic else None,
+        target=target,
+    )
+    device = "cpu" if target == "cpu" else "cuda"
+    wide = copy.deepcopy(module).double()
+    ours = eager = scale = 0.0
+    for sizes in calls:
+        args = architecture.inputs(sizes)
+        with torch.no_grad():
+            exact = wide(*(x.double() if x.is_floating_point() else x for x in args))
+            theirs = module(*args)
+        found = model(*(x.to(device) for x in args)).cpu()
+        assert found.shape == exact.shape and bool(found.isfinite().all())
+        ours = max(ours, float((found - exact).abs().max()))
+        eager = max(eager, float((theirs - exact).abs().max()))
+        scale = max(scale, float(exact.abs().max()))
+    assert ours <= 1.5 * eager + EPS * scale
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_dynamic(name: str) -> None:
+    architecture = ARCHITECTURES[name]
+    check(architecture, CALLS, dynamic=True)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_static(name: str) -> None:
+    check(ARCHITECTURES[name], (EXAMPLE,), dynamic=False)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_gpu(name: str) -> None:
+    check(ARCHITECTURES[name], CALLS, dynamic=True, target="native")
+
+
+def test_the_table_names_each_family_once() -> None:
+    assert len(ARCHITECTURES) == 47
+    assert all(name == entry.name for name, entry in ARCHITECTURES.items())

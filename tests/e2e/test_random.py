@@ -1,0 +1,66 @@
+"""Random models: the same seed gives every oracle the same numbers, a different one others."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from aotpack.emit import write_package
+from aotpack.runtime import load
+from aotpack.runtime.errors import ArgumentError
+from aotpack.runtime.selftest import check_golden
+from aotpack.target import CPU, INTERPRETER
+from aotpack.trace.random import seeded
+
+from .oracle import agree, compile_all
+
+BOTH = (INTERPRETER, CPU)
+
+
+class Drawing(nn.Module):
+    """Draws of each kind beside arithmetic; their types are given, so that widening keeps them."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        noise = torch.randn(x.shape[0], 5, dtype=torch.float32)
+        kept = torch.rand(x.shape, dtype=torch.float32) < 0.5
+        picked = torch.randint(0, x.shape[1], (4,))
+        order = torch.randperm(6)
+        wide = torch.rand(3, dtype=torch.float64)
+        return noise * 0.1, torch.where(kept, x * 2, x), x[:, picked], order, wide
+
+
+def seed_of(number: int) -> dict[str, torch.Tensor]:
+    return {"seed": torch.tensor(number)}
+
+
+def test_all_oracles_draw_alike() -> None:
+    torch.manual_seed(0)
+    args = (torch.randn(3, 7),)
+    compiled = compile_all(seeded(Drawing(), "m"), args, seed_of(0), targets=BOTH)
+    for seed in (0, 1, -1, 2**63 - 1, -(2**63)):
+        agree(compiled, args, seed_of(seed))
+
+
+def test_dynamic_sizes_and_the_packages_own_test(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    sizes = {"x": {0: Dim("n", min=1, max=64)}}
+    compiled = compile_all(Drawing(), (torch.randn(3, 7),), dynamic_shapes=sizes, targets=BOTH)
+    eager = seeded(Drawing(), "m")
+    write_package(compiled.precompiled, tmp_path)
+    with load(tmp_path, "cpu") as packaged:
+        assert all(check.is_passed for check in check_golden(packaged))
+    for model in compiled.models.values():
+        for rows in (1, 64):
+            x = torch.randn(rows, 7)
+            ours, theirs = model(x, **seed_of(rows)), eager(x, **seed_of(rows))
+            torch.testing.assert_close(ours, theirs)
+            assert not torch.equal(model(x, **seed_of(5))[0], ours[0])
+
+
+def test_a_call_without_a_seed_is_refused() -> None:
+    compiled = compile_all(Drawing(), (torch.randn(3, 7),), targets=(CPU,))
+    with pytest.raises(ArgumentError, match="argument 'seed' is missing"):
+        compiled.models["cpu"](torch.randn(3, 7))

@@ -1,0 +1,116 @@
+"""Sorting in whole models: every oracle gives eager's order, elements and positions alike."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from aotpack.target import CPU, INTERPRETER
+
+from .oracle import agree, compile_all
+
+NAN, INF = float("nan"), float("inf")
+ODD_FLOATS = torch.tensor([NAN, -INF, INF, 0.0, -0.0, NAN, 1.5, -2.0, 1.5])
+ODD_INTEGERS = torch.tensor([2**63 - 1, -(2**63), 0, -1, 7, 7, 2**62])
+SHORT = (0, 1, 2, 3, 127, 128, 129)
+BOTH = (INTERPRETER, CPU)
+
+
+class Sorted(nn.Module):
+    """Every input in both orders along its last dimension."""
+
+    def forward(self, *rows: torch.Tensor) -> Any:
+        ordered = [torch.sort(x, stable=True, descending=d) for x in rows for d in (False, True)]
+        return [part for pair in ordered for part in pair]
+
+
+class Function(nn.Module):
+    """A function of some tensors."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: torch.Tensor) -> Any:
+        return self.function(*args)
+
+
+def drawn(dtype: torch.dtype, n: int) -> torch.Tensor:
+    """Two rows with ties; odd numbers of the type among them where they fit."""
+    rows = torch.randint(-9, 9, (2, n)).to(dtype)
+    odd = ODD_FLOATS if dtype.is_floating_point else ODD_INTEGERS
+    if n > len(odd) and dtype in (torch.int64, torch.float32, torch.float64, torch.bfloat16):
+        rows[0, torch.randperm(n)[: len(odd)]] = odd.to(dtype)
+    return rows
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.float32,
+        torch.bfloat16,
+        torch.float64,
+        torch.int64,
+        torch.uint8,
+        torch.bool,
+    ],
+    ids=str,
+)
+def test_short_rows(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    rows = tuple(drawn(dtype, n) for n in SHORT)
+    agree(compile_all(Sorted(), rows, targets=BOTH), rows)
+
+
+@pytest.mark.parametrize(("dtype", "n"), [(torch.float32, 5000), (torch.int64, 1025)], ids=str)
+def test_long_rows_are_merged(dtype: torch.dtype, n: int) -> None:
+    torch.manual_seed(0)
+    rows = (drawn(dtype, n),)
+    agree(compile_all(Sorted(), rows, targets=(CPU,)), rows)
+
+
+def test_merges_of_dynamic_rows() -> None:
+    torch.manual_seed(0)
+    module = Function(lambda x: [*torch.sort(x, stable=True), x.topk(1).values])
+    example = (drawn(torch.float32, 300),)
+    sizes = {"args": ({1: Dim("n", min=1, max=600)},)}
+    compiled = compile_all(module, example, dynamic_shapes=sizes, targets=(CPU,))
+    for n in (1, 2, 255, 256, 257, 512, 513, 600):
+        agree(compiled, (drawn(torch.float32, n),))
+    interpreted = compile_all(module, example, dynamic_shapes=sizes)
+    agree(interpreted, (drawn(torch.float32, 257),))
+
+
+def test_columns_and_fused_neighbours() -> None:
+    torch.manual_seed(0)
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> Any:
+        values, positions = torch.sort(x * 2 + y, dim=0, stable=True)
+        top = (x + y).softmax(1).topk(2)
+        return values.cumsum(0), positions + 1, top.values / top.values.sum(1, True), top.indices
+
+    args = (torch.randn(6, 5), torch.randn(6, 5))
+    agree(compile_all(Function(function), args, targets=BOTH), args)
+
+
+def test_topk_of_a_long_row_keeps_few() -> None:
+    torch.manual_seed(0)
+    args = (torch.randperm(3000).float().view(2, 1500),)
+    compiled = compile_all(Function(lambda x: [*x.topk(5)]), args, targets=(CPU,))
+    agree(compiled, args)
+    shapes = [b.shape for b in compiled.scheduled.schedule.program.buffers.values()]
+    assert max(int(shape[1]) for shape in shapes if len(shape) > 1) == 1536  # runs, then 5 of each
+
+
+def test_order_statistics_and_searches() -> None:
+    torch.manual_seed(0)
+
+    def function(x: torch.Tensor, edges: torch.Tensor) -> Any:
+        places = torch.searchsorted(edges, x, right=True)
+        members = torch.isin(places, torch.tensor([1, 3]))
+        return [*x.median(1), *x.kthvalue(2, 1), x.nanmedian(), x.mode(0).values, places, members]
+
+    args = (torch.randn(4, 9), torch.randn(6).sort().values)
+    agree(compile_all(Function(function), args, targets=BOTH), args)

@@ -1,0 +1,206 @@
+"""Tensors a model changes in place: calls in a row leave what eager leaves (S:D8, D9, H14)."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import aotpack
+from aotpack.emit import write_package
+from aotpack.errors import TraceError
+from aotpack.ir.nodes import targets
+from aotpack.lower import lower
+from aotpack.pipeline import Between, Source, to_precompiled, to_traced
+from aotpack.precompile.interpreter import InterpreterDevice
+from aotpack.runtime import load
+from aotpack.runtime.selftest import check_golden
+from aotpack.schedule import schedule
+from aotpack.target import parse_targets
+
+TARGETS = ("cpu", "interpreter")
+
+
+class Stateful(nn.Module):
+    """A buffer ``state`` of the given shape, changed by ``step(state, x)``."""
+
+    def __init__(self, step: Any, state: torch.Tensor, persistent: bool = True) -> None:
+        super().__init__()
+        self.register_buffer("state", state, persistent)
+        self.step = step
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.step(self.state, x)
+
+
+def count(state, x):
+    state.add_(1)
+    return x * state
+
+
+def average(state, x):
+    state.mul_(0.9).add_(0.1 * x.mean(0))
+    return x - state
+
+
+def shift(state, x):
+    """Each element moves to a place another reads: this cannot be written in place."""
+    state.copy_(torch.cat([state[1:], x[:1]]))
+    return state.sum(0)
+
+
+def blend(state, x):
+    old = state.clone()
+    state.copy_(torch.where(x > 0, x, state))
+    return old, state
+
+
+def product_of_old(state, x):
+    """The old value is read by a product that is launched after the new one is known."""
+    y = x @ state
+    state.add_(x.sum())
+    return y
+
+
+def accumulate(state, x):
+    state.add_(x.exp().sum(-1, keepdim=True))
+    return state.mean()
+
+
+def take_rows(state, x):
+    """A cache: rows take the places of others, and all are read."""
+    state.index_copy_(0, torch.tensor([5, 2, 0, 3]), x)
+    return torch.softmax(x @ state.t(), -1) @ state
+
+
+def count_rows(state, x):
+    """Sums at places that depend on what came, some of them at the same."""
+    state.index_add_(0, x.argmax(1), x)
+    state[x.argmin(1)] = 0
+    return state * 2
+
+
+def take_rows_from_old(state, x):
+    old = state.sum(0)
+    state[torch.tensor([1, 4])] = x[:2] + state[:2]
+    return old
+
+
+CASES = {
+    "count": (count, torch.zeros((), dtype=torch.int64)),
+    "average": (average, torch.zeros(4)),
+    "shift": (shift, torch.zeros(5, 4)),
+    "blend": (blend, torch.zeros(4, 4)),
+    "product_of_old": (product_of_old, torch.eye(4)),
+    "accumulate": (accumulate, torch.zeros(4, 1)),
+    "take_rows": (take_rows, torch.zeros(6, 4)),
+    "take_rows_bfloat16": (take_rows, torch.zeros(6, 4, dtype=torch.bfloat16)),
+    "count_rows": (count_rows, torch.zeros(6, 4)),
+    "take_rows_from_old": (take_rows_from_old, torch.ones(6, 4)),
+    "bfloat16": (average, torch.zeros(4, dtype=torch.bfloat16)),
+}
+
+
+@pytest.mark.row("S:D8", "S:D9", "S:H14", "S:inv11")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", CASES)
+def test_state_goes_on_from_call_to_call(name: str, target: str) -> None:
+    step, state = CASES[name]
+    module = Stateful(step, state.clone())
+    xs = [torch.randn(4, 4, dtype=_float(state), generator=_seed(k)) for k in range(3)]
+    packaged = aotpack.compile(module, (xs[0],), target=target)
+    eager = copy.deepcopy(module)
+    eps = torch.finfo(xs[0].dtype).eps
+    for x in xs:
+        torch.testing.assert_close(packaged(x), eager(x), rtol=4 * eps, atol=4 * eps)
+        left = torch.from_dlpack(packaged.state["state"])
+        torch.testing.assert_close(left, eager.state, rtol=4 * eps, atol=4 * eps)
+    assert torch.equal(module.state, state), "the user's module is as it was"
+
+
+def _float(state: torch.Tensor) -> torch.dtype:
+    return state.dtype if state.is_floating_point() else torch.float32
+
+
+def _seed(number: int) -> torch.Generator:
+    return torch.Generator().manual_seed(number)
+
+
+@pytest.mark.row("S:L12", "S:H14")
+@pytest.mark.parametrize("target", TARGETS)
+def test_inputs_are_changed_where_they_lie(target: str) -> None:
+    class Model(nn.Module):
+        def forward(self, x, cache):
+            cache.mul_(2).add_(x)
+            return cache.sum()
+
+    given = torch.randn(3, 4), torch.randn(3, 4)
+    packaged = aotpack.compile(Model(), given, target=target)
+    assert packaged.state == {}
+    for make in (torch.clone, lambda t: t.numpy().copy()):
+        mine, theirs = make(given[1]), given[1].clone()
+        for _ in range(2):
+            found, wanted = packaged(make(given[0]), mine), Model()(given[0], theirs)
+            torch.testing.assert_close(torch.as_tensor(found), wanted)
+            torch.testing.assert_close(torch.as_tensor(mine), theirs)
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_golden_data_holds_what_the_first_call_leaves(tmp_path: Any, persistent: bool) -> None:
+    module = Stateful(average, torch.ones(4), persistent)
+    source = Source(module, (torch.randn(4, 4),))
+    write_package(to_precompiled(source, parse_targets("interpreter"), Between()), tmp_path)
+    with load(tmp_path, InterpreterDevice()) as model:
+        first = check_golden(model)
+        assert [check.name for check in first] == ["output0", "state"]
+        assert all(check.is_passed for check in first)
+        assert not all(check.is_passed for check in check_golden(model)), "the state has moved on"
+        model.bind_weights({"state": np.ones(4, np.float32)}, strict=False)
+        assert all(check.is_passed for check in check_golden(model))
+
+
+def test_state_may_be_written_by_its_owner() -> None:
+    packaged = aotpack.compile(
+        Stateful(count, torch.zeros((), dtype=torch.int64)), (torch.ones(2),), target="cpu"
+    )
+    packaged(torch.ones(2))
+    torch.from_dlpack(packaged.state["state"]).fill_(41)
+    assert torch.equal(packaged(torch.ones(2)), torch.full((2,), 42.0))
+
+
+@pytest.mark.row("S:D8")
+@pytest.mark.parametrize(
+    ("name", "copies"),
+    [("count", 0), ("blend", 0), ("product_of_old", 0), ("shift", 1)],
+)
+def test_no_hidden_copies(name: str, copies: int) -> None:
+    step, state = CASES[name]
+    traced = to_traced(Source(Stateful(step, state.clone()), (torch.randn(4, 4),)), Between())
+    made = schedule(lower(traced)).schedule
+    (update,) = made.program.updates
+    kernels = [k for k in made.kernels if any(_is_copy(k, m, update.value) for m in k.members)]
+    assert len(kernels) == copies
+
+
+def _is_copy(kernel: Any, member: Any, value: str) -> bool:
+    return targets(member.operation) == (value,) and kernel.name == "copy"
+
+
+class Shared(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        whole = torch.zeros(4, 4)
+        self.register_buffer("whole", whole)
+        self.register_buffer("row", whole[0])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.row.add_(x)
+        return self.whole.sum() + x
+
+
+@pytest.mark.row("S:L7", "S:inv15")
+def test_refuses_a_change_that_shows_elsewhere() -> None:
+    with pytest.raises(TraceError, match="whole and row share memory; give each its own"):
+        aotpack.compile(Shared(), (torch.randn(4),), target="cpu")

@@ -1,0 +1,29 @@
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def scatter_sum(pointer, offset, value, mask):
+    address = pointer + tl.where(mask, offset, 0)
+    tl.atomic_add(address, value, mask=mask, sem="relaxed")
+
+
+@triton.jit
+def index_add_ab3d7f5c(y_ptr, n_ptr, out_ptr):
+    x = (tl.program_id(0)*256 + tl.arange(0, 256))
+    x_mask = x < 160
+    t1 = tl.load(y_ptr + x, mask=x_mask, other=0)
+    i2 = x // 32
+    t3 = tl.load(n_ptr + i2, mask=x_mask, other=0)
+    t4 = t3 < tl.full([], 0, tl.int64)
+    t5 = t3 + tl.full([], 100, tl.int64)
+    t6 = tl.where(t4, t5, t3)
+    t7 = t6 < tl.full([], 0, tl.int64)
+    t8 = t6 >= tl.full([], 100, tl.int64)
+    t9 = t7 | t8
+    t10 = tl.where(t9, tl.full([], 100, tl.int64), t6)
+    t11 = tl.cast(t10, tl.int64)
+    t12 = t11 < tl.full([], 100, tl.int64)
+    i13 = x % 32
+    scatter_sum(out_ptr, i13 + 32*t10, t1, x_mask & t12)

@@ -1,0 +1,176 @@
+"""PyTorch's operator database: the samples its own tests use, and what eager answers."""
+
+from __future__ import annotations
+
+import random
+import sys
+import types
+import unittest
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "int64": torch.int64,
+    "bool": torch.bool,
+}
+REASON_LENGTH = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One operator, by its name in the database and its variant, with one element type."""
+
+    op: str
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.op} {self.dtype}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a sample: "passed", "refused", "wrong", "crash", "hang" or "invalid".
+
+    A sample that eager itself refuses, or that has no tensor among its results, is invalid.
+    """
+
+    sample: int
+    outcome: str
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A call by its tensors, in order, and everything else."""
+
+    number: int
+    op: Callable[..., Any]
+    leaves: tuple[Any, ...]
+    spec: Any
+    eager: tuple[Any, ...]
+    reference: tuple[Any, ...]
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+
+    def call(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The operator on other tensors of the same types and shapes."""
+        given = iter(tensors)
+        leaves = [next(given) if isinstance(x, torch.Tensor) else x for x in self.leaves]
+        input_, args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        return self.op(input_, *args, **kwargs)
+
+
+# --- the database ------------------------------------------------------------------------------
+
+
+@cache
+def database() -> dict[str, Any]:
+    """The operators by name; a variant is named behind a dot."""
+    try:
+        import expecttest  # noqa: F401
+    except ImportError:  # torch's test code asks for a class of it that no sample needs
+        stub = types.ModuleType("expecttest")
+        stub.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+        sys.modules["expecttest"] = stub
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal.common_methods_invocations import op_db
+    return {".".join(filter(None, (op.name, op.variant_test_name))): op for op in op_db}
+
+
+def tasks() -> list[Task]:
+    """Every operator with every one of our types that it supports."""
+    return [
+        Task(name, dtype)
+        for name, op in database().items()
+        for dtype, torch_dtype in DTYPES.items()
+        if torch_dtype in op.supported_dtypes("cpu")
+    ]
+
+
+def sample_inputs(task: Task) -> list[Any]:
+    """The samples of the database, the same ones each time."""
+    torch.manual_seed(0)
+    np.random.seed(0)
+    random.seed(0)
+    made = database()[task.op].sample_inputs("cpu", DTYPES[task.dtype], requires_grad=False)
+    return list(made)
+
+
+def chosen_numbers(count: int, limit: int) -> list[int]:
+    """All sample numbers, or ``limit`` of them spread evenly."""
+    if not limit or count <= limit:
+        return list(range(count))
+    return sorted({number * count // limit for number in range(limit)})
+
+
+# --- eager -------------------------------------------------------------------------------------
+
+
+def prepare(task: Task, number: int, raw: Any) -> Sample | Verdict:
+    """The sample with what eager says, or why it cannot be one."""
+    op = database()[task.op].op
+    leaves, spec = pytree.tree_flatten((raw.input, raw.args, raw.kwargs))
+    if any(isinstance(leaf, torch.Tensor) and not _is_plain(leaf) for leaf in leaves):
+        return Verdict(number, "invalid", "a tensor that is not dense")
+    bare = Sample(number, op, tuple(leaves), spec, (), ())
+    try:
+        eager = pytree.tree_leaves(bare.call([x.clone() for x in bare.tensors]))
+    except Exception as error:
+        return Verdict(number, "invalid", f"eager: {first_line(error)}")
+    if not any(isinstance(leaf, torch.Tensor) for leaf in eager):
+        return Verdict(number, "invalid", "no tensor among the results")
+    return Sample(number, op, bare.leaves, spec, tuple(eager), reference_of(bare, eager))
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_nested and type(tensor) is torch.Tensor
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as a package takes it."""
+    return tensor.detach().clone(memory_format=torch.contiguous_format)
+
+
+def reference_of(sample: Sample, eager: list[Any]) -> tuple[Any, ...]:
+    """The results in float64 where the operator has that, else eager's."""
+    wide = tuple(_widened(leaf) for leaf in sample.leaves)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        bare = Sample(sample.number, sample.op, wide, sample.spec, (), ())
+        results = pytree.tree_leaves(bare.call([x.clone() for x in bare.tensors]))
+    except Exception:
+        return tuple(eager)
+    finally:
+        torch.set_default_dtype(before)
+    alike = len(results) == len(eager) and all(
+        getattr(a, "shape", None) == getattr(b, "shape", None)
+        for a, b in zip(results, eager, strict=True)
+    )
+    return tuple(results if alike else eager)
+
+
+def _widened(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
+        return leaf.double()
+    if isinstance(leaf, torch.dtype) and leaf.is_floating_point:
+        return torch.float64
+    return leaf
+
+
+def first_line(error: Exception) -> str:
+    lines = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"[:REASON_LENGTH]
