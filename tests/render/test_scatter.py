@@ -47,6 +47,7 @@ def copied(dim: int, *shape: int, targets: tuple[Target, ...] = H100) -> str:
     return last_text(rendered(Copied(dim), x, n, v, targets=targets))
 
 
+@pytest.mark.row("S:B2", "C:F12")
 @pytest.mark.parametrize(
     ("kind", "dtype", "instruction"),
     [
