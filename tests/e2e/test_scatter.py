@@ -125,7 +125,7 @@ CASES = [
 ]
 
 
-@pytest.mark.row("S:B2", "S:inv23")
+@pytest.mark.row("S:B2", "S:H17", "S:H18", "S:inv23", "C:F12")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_targets_agree(case: Case) -> None:
     torch.manual_seed(0)
@@ -146,7 +146,7 @@ class Beyond(nn.Module):
         return x.index_put((i,), v), total, x.scatter_reduce(0, i, v, "prod"), x[i]
 
 
-@pytest.mark.row("C:inv5")
+@pytest.mark.row("C:inv5", "C:F14")
 def test_places_out_of_range_are_skipped() -> None:
     x, v = torch.arange(5.0), torch.tensor([10.0, 20.0, 30.0, 40.0])
     legal = torch.tensor([0, 1, 2, 3])

@@ -98,12 +98,13 @@ CASES = [
 ]
 
 
-@pytest.mark.row("S:H17", "S:H18")
+@pytest.mark.row("S:B2", "S:H17", "S:H18", "C:F12")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_yields_what_eager_yields(case: Case) -> None:
     case.check()
 
 
+@pytest.mark.row("S:H18")
 @pytest.mark.parametrize(
     ("refused", "reason"),
     [
