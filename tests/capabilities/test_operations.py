@@ -261,6 +261,9 @@ REFUSED = [
         marks=pytest.mark.row("S:H19", "S:H20"),
     ),
     pytest.param(
+        lambda x: torch.special.zeta(x, x), "zeta.*no lowering", marks=pytest.mark.row("S:H12")
+    ),
+    pytest.param(
         lambda x: x.to(torch.float8_e4m3fn).float(),
         "float8_e4m3fn; accepted are",
         marks=pytest.mark.row("C:D6", "C:D7"),
