@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.philox import philox
 
+Example = tuple[tuple[Any, ...], dict[str, Any]]
 SEED = "seed"
 EXAMPLE_SEED = 0
 _LONGEST_STREAM = 2**40
@@ -59,6 +60,11 @@ def _draws_nothing(node: torch.fx.Node) -> bool:
     if "dropout_p" in given:
         return bool(given["dropout_p"] == 0)
     return given.get("train") is False or given.get("training") is False
+
+
+def with_example_seed(example: Example) -> Example:
+    """The example of a model that draws: with a seed."""
+    return example[0], {**example[1], SEED: torch.tensor(EXAMPLE_SEED)}
 
 
 def seeded(module: nn.Module, name: str) -> nn.Module:
