@@ -89,6 +89,7 @@ def test_an_unknown_kernel_is_refused(wheel: Path, capsys: pytest.CaptureFixture
     assert code == 2 and "has no kernel 'nothing'; it has " in error
 
 
+@pytest.mark.row("S:inv45")
 def test_verify_in_the_interpreter(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(wheel), "--device", "interpreter"]) == 0
     printed = capsys.readouterr().out
@@ -149,6 +150,16 @@ def test_doctor_names_versions_and_targets(capsys: pytest.CaptureFixture[str]) -
     assert main(["doctor"]) == 0
     printed = capsys.readouterr().out
     assert "triton" in printed and "ptxas" in printed and "sm_120, cpu, interpreter" in printed
+
+
+def test_doctor_without_a_c_compiler_leaves_out_the_target_cpu(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AOTPACK_CC", "no-such-compiler")
+    assert main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    assert "none, so not the target cpu: compiling for cpu: no C compiler was found" in printed
+    assert "sm_120, interpreter" in printed
 
 
 @pytest.mark.parametrize(

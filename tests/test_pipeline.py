@@ -81,6 +81,7 @@ def test_every_stage_is_dumped_and_timed(model: nn.Module, tmp_path: Path) -> No
     assert all(path.read_text() for path in (tmp_path / "dump").iterdir())
 
 
+@pytest.mark.row("S:inv8", "S:inv43")
 def test_two_builds_in_two_folders_give_the_same_bytes(
     model: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,12 +1,13 @@
 """Models and chains on processors: eager, torch.compile and aotpack's wheel, side by side.
 
-    python tools/bench_cpu.py [bert_1x128 resnet18_1 layer_norm softmax gelu] [--threads N]
+    python tools/bench_cpu.py [bert_1x128 resnet18_1 layer_norm softmax gelu rows_1 ...]
 
-Every mode of a case runs in a process of its own: its peak memory is what that process held at
-most during the first calls, less what it held before and pages of mapped files (weights that
-are read when they are first needed; the other modes hold theirs from the start). Modes take turns
-over several rounds, so that a drift of the machine touches all alike; a figure is the median of all
-calls. Inputs are random, in float32.
+Every mode of a case runs in a process of its own, and one more builds aotpack's package: peak
+memory is what the process held at most during the first calls, less what it held before and pages
+of mapped files (weights that are read when they are first needed; the other modes hold theirs from
+the start). torch.compile needs a C++ compiler; what it does before its first result is not counted.
+Modes take turns over several rounds, so that a drift of the machine touches all alike; a figure is
+the median of all calls. Inputs are random, in float32 unless a case's name says otherwise.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -85,12 +87,27 @@ def chain(kind: str) -> Case:
     return Chain().eval(), (torch.randn(4096, 1024), torch.randn(4096, 1024))
 
 
+def rows(count: int, kind: str) -> Case:
+    """A few rows through 16 linears, with more weights (256 MiB in float32) than caches hold."""
+    import torch
+    from torch import nn
+
+    dtype = getattr(torch, kind)
+    pairs = [(nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024)) for _ in range(8)]
+    module = nn.Sequential(*(layer for pair in pairs for layer in pair))
+    return module.to(dtype).eval(), (torch.randn(count, 1024).to(dtype),)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "bert_1x128": bert,
     "resnet18_1": resnet18,
     "layer_norm": lambda: chain("layer_norm"),
     "softmax": lambda: chain("softmax"),
     "gelu": lambda: chain("gelu"),
+    "rows_1": lambda: rows(1, "float32"),
+    "rows_4": lambda: rows(4, "float32"),
+    "rows_1_bf16": lambda: rows(1, "bfloat16"),
+    "rows_4_bf16": lambda: rows(4, "bfloat16"),
 }
 
 
@@ -101,7 +118,11 @@ def main() -> None:
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.build:
+        _build(args.cases[0], args.build)
+        return
     if args.worker:
         _work(args.cases[0], args.worker, args.threads)
         return
@@ -167,10 +188,9 @@ def _work(case: str, mode: str, threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
-    torch.manual_seed(0)
-    module, args = CASES[case]()
+    module, args = _case(case)
     with torch.no_grad():
-        call = _callable(mode, module, args)
+        call = _callable(mode, case, module, args)
         peak = _peak_of(lambda: call(*args))
         for _ in range(3):
             call(*args)
@@ -179,7 +199,25 @@ def _work(case: str, mode: str, threads: int) -> None:
             print(json.dumps(_times(lambda: call(*args))), flush=True)
 
 
-def _callable(mode: str, module: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
+def _case(case: str) -> Case:
+    """The same module and inputs in every process."""
+    import torch
+
+    torch.manual_seed(0)
+    return CASES[case]()
+
+
+def _build(case: str, folder: Path) -> None:
+    """Build a case's package into a folder."""
+    from aotpack.emit import write_package
+    from aotpack.pipeline import Between, Source, to_precompiled
+    from aotpack.target import CPU
+
+    module, args = _case(case)
+    write_package(to_precompiled(Source(module, args), (CPU,), Between()), folder)
+
+
+def _callable(mode: str, case: str, module: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
     import torch
 
     if mode == "eager":
@@ -188,9 +226,11 @@ def _callable(mode: str, module: Any, args: tuple[Any, ...]) -> Callable[..., An
         compiled = torch.compile(module)
         compiled(*args)
         return compiled
-    import aotpack
+    from aotpack.runtime import load
 
-    return aotpack.compile(module, args, target="cpu")
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, __file__, case, "--build", folder], check=True)
+        return load(folder, "cpu")
 
 
 def _peak_of(call: Callable[[], object]) -> int:

@@ -1,26 +1,31 @@
 """Memory-bound kernels beside a copy of the same bytes and torch.compile, in one run.
 
-    python tools/bench_kernels.py [--columns 4096,768,...] [--dtype bfloat16] [--patterns ...]
+    python tools/bench_kernels.py [--columns 4096,768,...] [--rows N] [--dtype bfloat16]
+                                  [--patterns ...] [--alone] [--many]
 
-Rows are chosen so that a tensor has 128 MB, far beyond L2; inputs are random. A figure is the
-median GPU time of a call by events; a percentage is (bytes that must move / time) against the
-copy's. Needs a GPU.
+Inputs are random, of 128 MB a tensor unless ``--rows`` is given, and taken in turn from several
+sets, so that nothing is in L2 when it is read and every run pays for what the one before it left
+to write back. A figure is the median GPU time of a call in a replayed graph of calls; a percentage
+is (bytes that must move / time) against the copy's. ``--many`` times 100 independent small
+operators instead, as a call. ``--alone`` leaves torch.compile out. Needs a GPU.
 """
 
 import argparse
 import copy
 import statistics
+import time
 from collections.abc import Callable
 
 import torch
 from torch import nn
 from torch.nn.functional import gelu, layer_norm, log_softmax, rms_norm, silu, softmax
-from triton.testing import do_bench
 
 import aotpack
 
 TENSOR_BYTES = 128 * 2**20
+ALL_SETS_BYTES = 512 * 2**20  # many times L2
 Tensors = tuple[torch.Tensor, ...]
+Call = Callable[..., object]
 
 
 class Pattern(nn.Module):
@@ -36,17 +41,31 @@ class Pattern(nn.Module):
     def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
         return self.function(*tensors)
 
-    def inputs(self, rows: int, columns: int, dtype: torch.dtype) -> Tensors:
+    def inputs(self, rows: int, columns: int, dtype: torch.dtype, device: str) -> Tensors:
         """``reads`` matrices, then ``vectors`` of one row."""
-        matrices = [torch.randn(rows, columns, dtype=dtype) for _ in range(self.reads)]
-        return (*matrices, *[torch.randn(columns, dtype=dtype) for _ in range(self.vectors)])
+        shapes = [(rows, columns)] * self.reads + [(columns,)] * self.vectors
+        return tuple(torch.randn(shape, dtype=dtype, device=device) for shape in shapes)
 
 
 class TransposeAdd(Pattern):
     """The second matrix is read across its rows."""
 
-    def inputs(self, rows: int, columns: int, dtype: torch.dtype) -> Tensors:
-        return torch.randn(rows, columns, dtype=dtype), torch.randn(columns, rows, dtype=dtype)
+    def inputs(self, rows: int, columns: int, dtype: torch.dtype, device: str) -> Tensors:
+        shapes = ((rows, columns), (columns, rows))
+        return tuple(torch.randn(shape, dtype=dtype, device=device) for shape in shapes)
+
+
+class Many(nn.Module):
+    """100 operators that have nothing to do with each other."""
+
+    def forward(self, *xs: torch.Tensor) -> Tensors:
+        forms: list[Callable[[torch.Tensor], torch.Tensor]] = [
+            lambda x: gelu(x) + 1,
+            lambda x: softmax(x, -1),
+            lambda x: x * x.sigmoid(),
+            lambda x: layer_norm(x, (x.shape[-1],)),
+        ]
+        return tuple(forms[number % 4](x) for number, x in enumerate(xs))
 
 
 def rms_norm_residual(x: torch.Tensor, r: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -62,51 +81,113 @@ PATTERNS: dict[str, Pattern] = {
     "column_sum": Pattern(lambda x: x.sum(0), 1, 0, 0),
     "transpose_add": TransposeAdd(lambda x, y: x + y.t(), 2, 1, 0),
     "log_softmax": Pattern(lambda x: log_softmax(x, -1), 1, 1, 0),
+    "row_sum": Pattern(lambda x: x.sum(1), 1, 0, 0),
+    "argmax": Pattern(lambda x: x.argmax(1), 1, 0, 0),
 }
+USUAL = tuple(PATTERNS)[:8]
 
 
-def microseconds(call: Callable[..., object], args: Tensors) -> float:
-    times = [do_bench(lambda: call(*args), warmup=10, rep=40, return_mode="median") for _ in "123"]
+def microseconds(call: Call, sets: list[Tensors], *, graph: bool = True) -> float:
+    """The GPU time of a call, all sets in turn; ``graph`` takes the host's time out."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for args in sets * 2:
+            call(*args)
+        stream.synchronize()
+
+        def once() -> None:
+            for args in sets:
+                call(*args)
+
+        if graph:
+            captured = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(captured, stream=stream, capture_error_mode="relaxed"):
+                once()
+            once = captured.replay
+        times = []
+        for _ in range(12):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record(stream)
+            once()
+            end.record(stream)
+            end.synchronize()
+            times.append(start.elapsed_time(end) / len(sets))
     return statistics.median(times) * 1e3
 
 
-def bench(name: str, columns: int, dtype: torch.dtype) -> tuple[float, float]:
-    """(share of the copy's bandwidth, speed against torch.compile)."""
+def bench(name: str, rows: int, columns: int, dtype: torch.dtype, *, alone: bool) -> float:
+    """Print a line; the speed against torch.compile, or 1 without it."""
     pattern = PATTERNS[name]
-    rows = TENSOR_BYTES // (columns * dtype.itemsize)
-    host = pattern.inputs(rows, columns, dtype)
-    ours = aotpack.compile(pattern, host, target="native")
-    args = tuple(tensor.cuda() for tensor in host)
-    torch._dynamo.reset()
-    theirs = torch.compile(copy.deepcopy(pattern))
-    target = torch.empty_like(args[0])
-    times = [microseconds(call, args) for call in (ours, theirs, lambda *_: target.copy_(args[0]))]
+    count = max(2, ALL_SETS_BYTES // (rows * columns * dtype.itemsize * pattern.reads))
+    sets = [pattern.inputs(rows, columns, dtype, "cuda") for _ in range(count)]
+    args = sets[0]
+    ours = aotpack.compile(pattern, tuple(tensor.cpu() for tensor in args), target="native")
+    targets = [torch.empty_like(args[0]) for _ in sets]
+    copies = [(given[0], target) for given, target in zip(sets, targets, strict=True)]
+    copied = microseconds(lambda x, target: target.copy_(x), copies, graph=False)
+    exact = pattern(*[a.double() for a in args])
+    wrong = (ours(*args).double() - exact).abs().max().item()
+    eager = (pattern(*args).double() - exact).abs().max().item()
     needed = (pattern.reads + pattern.writes) / 2
-    share, gain = times[2] * needed / times[0], times[1] / times[0]
-    wrong = (ours(*args).double() - pattern(*[a.double() for a in args])).abs().max().item()
-    eager = (pattern(*args).double() - pattern(*[a.double() for a in args])).abs().max().item()
-    print(
-        f"{name:18} [{rows},{columns}] {str(dtype)[6:]:9}"
-        f"  ours {times[0]:7.1f} us {share:6.1%} of copy"
-        f"  compile {times[1]:7.1f} us  {gain:5.2f}x  error {wrong / max(eager, 1e-30):.2f}x eager",
-        flush=True,
-    )
-    return share, gain
+    time_of_ours = microseconds(ours, sets)
+    share = copied * needed / time_of_ours
+    line = f"{name:18} [{rows},{columns}] {str(dtype)[6:]:9} ours {time_of_ours:7.1f} us"
+    line += f" {share:6.1%} of copy  error {wrong:.2g}, eager's {eager:.2g}"
+    gain = 1.0
+    if not alone:
+        torch._dynamo.reset()
+        theirs = microseconds(torch.compile(copy.deepcopy(pattern)), sets)
+        gain = theirs / time_of_ours
+        line += f"  compile {theirs:7.1f} us {gain:5.2f}x"
+    print(line, flush=True)
+    return gain
+
+
+def bench_many() -> None:
+    """Median time of a call until its results are there, and of the GPU."""
+    xs = tuple(torch.randn(16, 256 + 8 * number) for number in range(100))
+    args = tuple(x.cuda() for x in xs)
+    calls = {
+        "aotpack": aotpack.compile(Many(), xs, target="native"),
+        "compile": torch.compile(Many()),
+        "eager": Many(),
+    }
+    for name, call in calls.items():
+        for _ in range(3):
+            call(*args)
+        times = []
+        for _ in range(50):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            call(*args)
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - start)
+        wall = statistics.median(times) * 1e6
+        gpu = microseconds(call, [args])
+        print(f"100 small operators: {name:8} {wall:8.1f} us a call, {gpu:7.1f} us of the GPU")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--patterns", default=",".join(PATTERNS))
+    parser.add_argument("--patterns", default=",".join(USUAL))
     parser.add_argument("--columns", default="4096")
+    parser.add_argument("--rows", type=int)
     parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--alone", action="store_true")
+    parser.add_argument("--many", action="store_true")
     given = parser.parse_args()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
-    gains = [
-        bench(name, int(columns), getattr(torch, given.dtype))[1]
-        for columns in given.columns.split(",")
-        for name in given.patterns.split(",")
-    ]
-    print(f"geomean against torch.compile: {statistics.geometric_mean(gains):.2f}x")
+    if given.many:
+        bench_many()
+        return
+    gains = []
+    for dtype in (getattr(torch, name) for name in given.dtype.split(",")):
+        for columns in map(int, given.columns.split(",")):
+            rows = given.rows or TENSOR_BYTES // (columns * dtype.itemsize)
+            for name in given.patterns.split(","):
+                gains.append(bench(name, rows, columns, dtype, alone=given.alone))
+    if not given.alone:
+        print(f"geomean against torch.compile: {statistics.geometric_mean(gains):.2f}x")
 
 
 if __name__ == "__main__":

@@ -84,7 +84,8 @@ def _odd(kernel: Kernel, rng: random.Random) -> Variant:
             looped = looped and rng.random() < 0.7
             r = rng.choice((2, 4, 16)) if looped else tile.r
             if tile.persistent or looped:
-                tile = replace(tile, x=rng.choice((1, 2, 8)), r=r, persistent=not looped)
+                x, group = rng.choice(((1, 1), (1, 2), (2, 1), (8, 1)))
+                tile = replace(tile, x=x, r=r, persistent=not looped, group=group)
         case MatmulTile():
             tile = replace(tile, m=rng.choice((16, 32)), n=rng.choice((16, 32)), k=16)
         case AttentionTile():

@@ -192,6 +192,22 @@ def _indexed(m: Draw) -> Any:
     return f"{x.name}[{':, ' * d}{index}]", (x, i)
 
 
+def _scattered(texts: Sequence[str]) -> Rule:
+    """Rows of ``{x}`` go to the places ``{i}`` they were read from, some of them several times."""
+
+    def rule(m: Draw) -> Any:
+        x = m.pick(lambda k: k.tensor.dim() > 0 and all(k.tensor.shape) and _is_number(k))
+        i = m.pick(lambda k: k.tensor.dtype is torch.int64 and k.exact and k.tensor.dim() == 1)
+        if x is None or i is None:
+            return None
+        d = m.rng.randrange(x.tensor.dim())
+        index = f"({i.name} % {x.name}.shape[{d}])"
+        rows = f"{x.name}.index_select({d}, {index})"
+        return m.rng.choice(texts).format(x=x.name, d=d, i=index, rows=rows), (x, i)
+
+    return rule
+
+
 def _flattened(m: Draw) -> Any:
     x = m.pick(lambda k: k.tensor.dim() >= 2)
     if x is None:
@@ -332,6 +348,12 @@ SMOOTH_PAIRS = ("{x} / ({y}.abs() + 1)", "torch.minimum({x}, {y}) * 0.3")
 EXACT_PAIRS = ("torch.lerp({x}, {y}, 0.3)", "torch.fmod({x}, {y}.abs() + 1)")
 COMPARISONS = ("{x} < {y}", "{x} >= {y}", "{x} != {y}")
 DIVISIONS = ("torch.div({x}, {y}.abs() + 1, rounding_mode='floor')", "{x} % ({y}.abs() + 1)")
+ADDED = ("{x}.index_add({d}, {i}, {rows})", "({x} * 2).index_add({d}, {i}, {rows}, alpha=3)")
+PLACED = (
+    "torch.ones_like({x}).index_copy({d}, {i}, {rows} + 1)",
+    "({x} + 1).index_fill({d}, {i}, 3)",
+    "({x} - 1).index_reduce({d}, {i}, {rows}, 'amax')",
+)
 LOGIC = ("torch.logical_and({x}, {y})", "torch.logical_xor({x}, {y})")
 BITS = ("{x} & {y}", "{x} | {y}", "{x} ^ {y}")
 
@@ -363,6 +385,8 @@ _TABLE: tuple[tuple[int, bool, Rule], ...] = (
     (1, False, _attention),
     (2, False, _normed),
     (2, True, _indexed),
+    (1, False, _scattered(ADDED)),
+    (1, True, _scattered(PLACED)),
     (2, True, _flattened),
     (1, True, _split),
     (1, True, _squeezed),

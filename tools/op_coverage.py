@@ -30,18 +30,11 @@ from typing import IO
 import torch
 
 from tools.op_report import write_report
-from tools.op_samples import (
-    DTYPES,
-    Task,
-    Verdict,
-    chosen_numbers,
-    examine,
-    load_everything,
-    sample_inputs,
-    tasks,
-)
+from tools.op_samples import DTYPES, Task, Verdict, chosen_numbers, sample_inputs, tasks
+from tools.op_verdicts import examine, load_everything
 
 PATIENCE = 60.0  # seconds for one attempt
+POLL = 1.0
 
 
 @dataclass(slots=True)
@@ -67,6 +60,7 @@ class Pool:
         self._out = out
         self._selector = selectors.DefaultSelector()
         self._runs: dict[int, Run] = {}
+        self._looked = time.monotonic()
 
     def run(self, waiting: Sequence[Task]) -> None:
         """Examine all tasks, so many at once as there are jobs."""
@@ -74,7 +68,7 @@ class Pool:
         while queue or self._runs:
             while queue and len(self._runs) < self._options.jobs:
                 self._start(queue.pop(), None, {})
-            for key, _ in self._selector.select(timeout=1.0):
+            for key, _ in self._selector.select(timeout=POLL):
                 self._read(key.fd)
             self._stop_late()
             done = total - len(queue) - len(self._runs)
@@ -118,7 +112,12 @@ class Pool:
             run.verdicts[verdict.sample] = verdict
 
     def _stop_late(self) -> None:
+        """Kill what is late; time in which this process itself stood still does not count."""
         now = time.monotonic()
+        paused = now - self._looked if now - self._looked > 10 * POLL else 0.0
+        self._looked = now
+        for run in self._runs.values():
+            run.deadline += paused
         for fd, run in list(self._runs.items()):
             if now > run.deadline:
                 os.killpg(run.pid, signal.SIGKILL)
@@ -147,6 +146,9 @@ class Pool:
         counts: dict[str, int] = {}
         for verdict in run.verdicts.values():
             counts[verdict.outcome] = counts.get(verdict.outcome, 0) + 1
+        redrawn = [v for v in run.verdicts.values() if v.outcome == "passed" and v.words]
+        if redrawn:
+            counts["redrawn"] = len(redrawn)
         failures = [
             asdict(verdict)
             for _, verdict in sorted(run.verdicts.items())

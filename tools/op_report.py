@@ -139,7 +139,10 @@ def _page(rows: list[Row], counted: list[Row]) -> Iterable[str]:
         "cpu and compares them with eager under the accuracy law. The columns count samples."
     )
     yield ""
-    yield f"**{_share(total)}** of the samples that count pass."
+    yield (
+        f"**{_share(total)}** of the samples that count pass; {total['redrawn']} of them only when "
+        "the law is held of the worst errors of nine draws near the sample, ours and eager's."
+    )
     yield ""
     yield from _families(counted)
     yield "## Families that do not count"

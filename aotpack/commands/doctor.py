@@ -9,18 +9,19 @@ from pathlib import Path
 
 from aotpack.errors import AotpackError
 from aotpack.knobs import read_knobs
-from aotpack.target import INTERPRETER, SUPPORTED_ARCHES, device_arch
+from aotpack.target import CPU, INTERPRETER, SUPPORTED_ARCHES, device_arch
 
 _BUILD_PACKAGES = ("torch", "triton", "jinja2", "safetensors", "setuptools", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact; ``missing`` says what to do when it stands in the way of a build."""
+    """One fact; ``missing`` says what to do when it stands in the way of every build."""
 
     name: str
     value: str
     missing: str = ""
+    targets: tuple[str, ...] = ()  # that can be built because of it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +41,8 @@ def run(options: argparse.Namespace) -> int:
     for finding in findings:
         print(f"{finding.name:12} {finding.value}")
     missing = [finding.missing for finding in findings if finding.missing]
-    targets = ", ".join([*(f"sm_{arch}" for arch in SUPPORTED_ARCHES), "cpu", str(INTERPRETER)])
-    print(f"{'can build':12} {'nothing' if missing else targets}")
+    targets = [*(target for finding in findings for target in finding.targets), str(INTERPRETER)]
+    print(f"{'can build':12} {'nothing' if missing else ', '.join(targets)}")
     for text in missing:
         print(f"missing: {text}")
     return 1 if missing else 0
@@ -64,17 +65,20 @@ def _assemblers() -> Finding:
         found = {name: text for name, text in compiler_versions().items() if name != "triton"}
     except AotpackError as error:
         return Finding("ptxas", "does not run", str(error))
-    return Finding("ptxas", ", ".join(sorted(set(found.values()))))
+    targets = tuple(f"sm_{arch}" for arch in SUPPORTED_ARCHES)
+    return Finding("ptxas", ", ".join(sorted(set(found.values()))), targets=targets)
 
 
 def _c_compiler() -> Finding:
     """Only the target cpu needs it: its absence is stated, not complained about."""
     try:
-        from aotpack.precompile.host import find_compiler  # triton may be absent
+        from aotpack.precompile.host import check_host, find_compiler  # triton may be absent
     except ImportError:
         return Finding("c compiler", "not looked for: triton is missing")
     try:
-        return Finding("c compiler", find_compiler(read_knobs().compiler).version)
+        check_host(None)
+        named = find_compiler(read_knobs().compiler)
+        return Finding("c compiler", named.version, targets=(str(CPU),))
     except AotpackError as error:
         return Finding("c compiler", f"none, so not the target cpu: {error}")
 

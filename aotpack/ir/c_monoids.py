@@ -27,7 +27,8 @@ class CMonoid:
     """Texts for one monoid. ``lift`` uses ``{0}`` (the element) and ``{index}`` (int64).
 
     ``combine`` gives the new states from the states ``a0``... and ``b0``..., after ``locals``;
-    ``finalise`` uses ``{0}``... for the states. ``{type}`` and ``{dtype}`` are as in the op table.
+    ``finalise`` uses ``{0}``... for the states. ``{type}`` and ``{dtype}`` are as in the op table,
+    and ``{state}`` is the name of the first state's type.
     """
 
     lift: tuple[str, ...]
@@ -70,8 +71,8 @@ def _exponential_sum(*finalise: str) -> CMonoid:
 
 
 C_MONOIDS: Mapping[str, CMonoid] = {
-    "sum": _simple("a0 + b0"),
-    "prod": _simple("a0 * b0"),
+    "sum": _simple("aot_add_{state}(a0, b0)"),
+    "prod": _simple("aot_mul_{state}(a0, b0)"),
     "max": _simple("(a0 > b0) | (a0 != a0) ? a0 : b0"),
     "min": _simple("(a0 < b0) | (a0 != a0) ? a0 : b0"),
     "any": _simple("a0 | b0"),
@@ -79,6 +80,8 @@ C_MONOIDS: Mapping[str, CMonoid] = {
     "xor_sum": _simple("a0 ^ b0"),
     "argmax": _indexed(largest=True, latest=False, with_value=False),
     "argmin": _indexed(largest=False, latest=False, with_value=False),
+    "first_max": _indexed(largest=True, latest=False, with_value=True),
+    "first_min": _indexed(largest=False, latest=False, with_value=True),
     "cummax": _indexed(largest=True, latest=True, with_value=True),
     "cummin": _indexed(largest=False, latest=True, with_value=True),
     "welford": CMonoid(

@@ -2,7 +2,7 @@
 
 Texts have ``{0}``, ``{1}``, ``{2}`` for operands (names or literals), ``{type}`` for the C type of
 the operands, ``{unsigned}`` for its unsigned twin, ``{dtype}`` for its name in the functions of
-``templates/math.h.jinja``, and ``{bits}`` for its width. No text traps, whatever the operands are.
+``templates/math.h.jinja``, and ``{bits}`` for its width. No text traps or is undefined.
 """
 
 from collections.abc import Mapping, Sequence
@@ -83,15 +83,15 @@ _OUTSIDE = "(({1} < 0) | ({1} >= {bits}))"
 _SHIFTED = "({unsigned}){0} << ({1} & ({bits} - 1))"
 
 _ARITHMETIC = {
-    "add": _on(_NUMBERS, "{0} + {1}"),
-    "sub": _on(_NUMBERS, "{0} - {1}"),
-    "mul": _on(_NUMBERS, "{0} * {1}"),
-    "square": _on(_NUMBERS, "{0} * {0}"),
-    "neg": _on(_NUMBERS, "-{0}"),
+    "add": {"float": "{0} + {1}", **_on(_INTEGERS, "aot_add_{dtype}({0}, {1})")},
+    "sub": {"float": "{0} - {1}", **_on(_INTEGERS, "aot_sub_{dtype}({0}, {1})")},
+    "mul": {"float": "{0} * {1}", **_on(_INTEGERS, "aot_mul_{dtype}({0}, {1})")},
+    "square": {"float": "{0} * {0}", **_on(_INTEGERS, "aot_mul_{dtype}({0}, {0})")},
+    "neg": {"float": "-{0}", **_on(_INTEGERS, "aot_sub_{dtype}(0, {0})")},
     "abs": {
         "float32": "fabsf({0})",
         "float64": "fabs({0})",
-        "int": "{0} < 0 ? -{0} : {0}",
+        "int": "{0} < 0 ? aot_sub_{dtype}(0, {0}) : {0}",
         "uint": "{0}",
     },
     "div": _on(("float",), "{0} / {1}"),
@@ -133,8 +133,15 @@ _TRANSCENDENTAL = {
         name: _library(name)
         for name in (
             "sqrt expm1 log2 log10 log1p erfc sin cos tan asin acos atan sinh cosh asinh acosh"
-            " atanh"
+            " atanh lgamma"
         ).split()
+    },
+    "gelu": {
+        "float": "{0} * ({type})0.5 * (aot_erf_{dtype}({0} * ({type})0.7071067811865476) + 1)"
+    },
+    "gelu_tanh": {
+        "float": "{0} * ({type})0.5 * (aot_tanh_{dtype}(({0} + {0} * {0} * {0} * ({type})0.044715)"
+        " * ({type})0.7978845608028654) + 1)"
     },
     "rsqrt": {"float32": "1.0f / sqrtf({0})", "float64": "1.0 / sqrt({0})"},
     "atan2": {"float32": "atan2f({0}, {1})", "float64": "atan2({0}, {1})"},

@@ -29,7 +29,9 @@ class Monoid:
     ``combine_triton`` is the source of ``combine_<name>(a0, ..., b0, ...)``, a jit function for
     blocks and for single pairs;
     ``block_triton`` reduces a block along ``{axis}`` better than ``tl.reduce``, for kinds of type
-    it is there for.
+    it is there for. ``group_triton`` is the source of ``group_<name>(elements, first, size)``: the
+    states of the rows of a tile of ``size`` columns with less work than lifting each element;
+    ``first`` is the position of each row's first element. It may call ``group_uses``' combinations.
     """
 
     name: str
@@ -43,6 +45,8 @@ class Monoid:
     combine_triton: str
     finalise_triton: tuple[str, ...]
     block_triton: Mapping[str, str] = field(default_factory=dict)
+    group_triton: str = ""
+    group_uses: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ("float", "int", "uint")
     inputs: int = 1
 
@@ -55,6 +59,11 @@ class Monoid:
     def combine_name(self) -> str:
         """The name of the jit function in ``combine_triton``."""
         return f"combine_{self.name}"
+
+    @property
+    def group_name(self) -> str:
+        """The name of the jit function in ``group_triton``."""
+        return f"group_{self.name}"
 
     def accepts(self, dtype: DType) -> bool:
         """True when elements may have this type."""
@@ -95,8 +104,16 @@ def _number(value: Number | str, dtype: DType) -> Number:
 
 
 def _source(name: str, parameters: str, *lines: str) -> str:
+    return _function(f"combine_{name}", parameters, *lines)
+
+
+def _group(name: str, *lines: str) -> str:
+    return _function(f"group_{name}", "elements, first, size: tl.constexpr", *lines)
+
+
+def _function(name: str, parameters: str, *lines: str) -> str:
     body = "".join(f"    {line}\n" for line in lines)
-    return f"@triton.jit\ndef combine_{name}({parameters}):\n{body}"
+    return f"@triton.jit\ndef {name}({parameters}):\n{body}"
 
 
 def _simple(
@@ -149,6 +166,7 @@ def _simple_monoids() -> list[Monoid]:
 def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Monoid:
     """The extreme element's position: NaN before numbers; of equals the first, or the latest."""
     sign = ">" if largest else "<"
+    extremum = "max" if largest else "min"
     tie = ">" if latest else "<"
 
     def combine(a: States, b: States) -> States:
@@ -176,6 +194,19 @@ def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Mon
             "return tl.where(take, a0, b0), tl.where(take, a1, b1)",
         ),
         finalise_triton=("{0}", "{1}") if with_value else ("{1}",),
+        group_triton="" if latest else _first_extreme(name, extremum),
+        group_uses=(extremum,),
+    )
+
+
+def _first_extreme(name: str, extremum: str) -> str:
+    """NaN is the extreme wherever it is, and equal to no element: so NaNs count as found."""
+    return _group(
+        name,
+        f"extreme = tl.reduce(elements, 1, combine_{extremum})",
+        "found = (elements == extreme[:, None]) | (elements != elements)",
+        "place = tl.where(found, tl.arange(0, size)[None, :], size)",
+        "return extreme, first + tl.min(place, 1)",
     )
 
 
@@ -206,6 +237,13 @@ def _welford() -> Monoid:
             "return a0 + delta * share, a1 + b1 + delta * delta * a2 * share, weight",
         ),
         finalise_triton=("{0}", "{1}"),
+        group_triton=_group(
+            "welford",
+            "mean = tl.sum(elements, 1) * (1.0 / size)",
+            "rest = elements - mean[:, None]",
+            "weight = tl.full(mean.shape, size, mean.dtype)",
+            "return mean, tl.sum(rest * rest, 1), weight",
+        ),
         kinds=("float",),
     )
 
@@ -254,6 +292,13 @@ def _exponential_sum(name: str) -> Monoid:
             if is_pair
             else ("{0} + libdevice.log({1})",)
         ),
+        group_triton=_group(
+            name,
+            "top = tl.reduce(elements, 1, combine_max)",
+            'base = tl.where(tl.abs(top) == float("inf"), 0.0, top)',
+            "return top, tl.sum(tl.exp(elements - base[:, None]), 1)",
+        ),
+        group_uses=("max",),
         kinds=("float",),
     )
 
@@ -264,6 +309,8 @@ MONOIDS: dict[str, Monoid] = {
         *_simple_monoids(),
         _indexed("argmax", largest=True, latest=False, with_value=False),
         _indexed("argmin", largest=False, latest=False, with_value=False),
+        _indexed("first_max", largest=True, latest=False, with_value=True),
+        _indexed("first_min", largest=False, latest=False, with_value=True),
         _indexed("cummax", largest=True, latest=True, with_value=True),
         _indexed("cummin", largest=False, latest=True, with_value=True),
         _welford(),

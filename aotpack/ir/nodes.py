@@ -343,13 +343,8 @@ def values(operation: Operation) -> tuple[Value, ...]:
         case Matmul():
             return (operation.lhs, operation.rhs)
         case Attention():
-            slots = (
-                operation.query,
-                operation.key,
-                operation.value,
-                operation.bias,
-                operation.mask,
-            )
+            o = operation
+            slots = (o.query, o.key, o.value, o.bias, o.mask)
             return tuple(slot for slot in slots if slot is not None)
 
 

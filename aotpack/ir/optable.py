@@ -13,6 +13,7 @@ import numpy as np
 
 from aotpack.ir import reference
 from aotpack.ir.dtypes import DType
+from aotpack.ir.fast_texts import FAST_ERF, FAST_GELU, FAST_GELU_TANH, FAST_TANH
 from aotpack.ir.philox import philox
 from aotpack.ir.reference import Array, Reference
 
@@ -28,8 +29,10 @@ class OpInfo:
 
     ``result``: "same" as the operands, "bool", or "given" by the node. ``texts`` is keyed by the
     operand's dtype or kind of dtype; a missing key means that the operator has no such form.
-    ``fast_texts`` are cheaper and within ``FAST_ULP`` of float16's last place: good enough where
-    the result ends up in 16 bits. ``ulp`` bounds the error of ``texts`` in the type's last place.
+    ``fast_texts`` are cheaper forms for float32 operands by the 16-bit type all results end up in:
+    within ``FAST_ULP`` of that type's last place. bfloat16 takes float16's where it has no own.
+    ``ulp`` bounds the error of ``texts`` in the last place of the result, or of the operand where
+    that is larger (``of_operand``: the operand times a share that is rounded near 1).
     """
 
     name: str
@@ -38,8 +41,9 @@ class OpInfo:
     texts: Mapping[str, str]
     reference: Reference
     ulp: float = 0
-    fast_texts: Mapping[str, str] = field(default_factory=dict)
+    fast_texts: Mapping[DType, str] = field(default_factory=dict)
     commutative: bool = False
+    of_operand: bool = False
 
     def accepts(self, dtype: DType) -> bool:
         """True when operands may have this type."""
@@ -51,11 +55,21 @@ class OpInfo:
             return reference.cast(np.asarray(self.reference(*operands)), dtype)
 
     def triton(
-        self, operands: Sequence[str], operand: DType, dtype: DType, *, fast: bool = False
+        self,
+        operands: Sequence[str],
+        operand: DType,
+        dtype: DType,
+        *,
+        ends_in: DType | None = None,
     ) -> str:
-        """Triton text for operands of type ``operand`` (where: its arms) giving ``dtype``."""
-        text = _choose(self.fast_texts, operand) if fast else None
-        text = text or _choose(self.texts, operand)
+        """Triton text for operands of type ``operand`` (where: its arms) giving ``dtype``.
+
+        ``ends_in`` is the 16-bit type that everything computed from it is rounded to, if any.
+        """
+        text = _choose(self.texts, operand)
+        if ends_in is not None and operand is DType.FLOAT32:
+            coarsest = self.fast_texts.get(DType.FLOAT16, text)
+            text = self.fast_texts.get(ends_in, coarsest)
         if text is None:
             raise TypeError(f"operator {self.name} has no form for {operand}")
         if self.name == "cast" and dtype is DType.UINT8 and operand.is_float:
@@ -107,7 +121,7 @@ def _same(
 def _divisions() -> list[OpInfo]:
     divide = {"float32": "tl.div_rn({0}, {1})", "float64": "{0} / {1}"}
     invert = {"float32": "tl.div_rn(1.0, {0})", "float64": "1.0 / {0}"}
-    fast_divide, fast_invert = {"float32": "{0} / {1}"}, {"float32": "1.0 / {0}"}
+    fast_divide, fast_invert = {DType.FLOAT16: "{0} / {1}"}, {DType.FLOAT16: "1.0 / {0}"}
     return [
         OpInfo("div", 2, "same", divide, reference.div, 0.5, fast_divide),
         OpInfo("reciprocal", 1, "same", invert, reference.reciprocal, 0.5, fast_invert),
@@ -170,21 +184,10 @@ def _selections() -> list[OpInfo]:
 def _float(
     name: str, text: str, meaning: Reference, ulp: float, fast: str | None = None, arity: int = 1
 ) -> OpInfo:
-    fast_texts = {"float32": fast} if fast else {}
+    fast_texts = {DType.FLOAT16: fast} if fast else {}
     return OpInfo(name, arity, "same", {"float": text}, meaning, ulp, fast_texts)
 
 
-_FAST_ERF = (  # 1 - 2**(-|x| * polynomial), error 2e-8; two terms of the series near zero
-    "tl.where(tl.abs({0}) < 0.1, {0} * (1.1283792 - 0.37612639 * {0} * {0}), "
-    "tl.where({0} < 0.0, -1.0, 1.0) * (1.0 - tl.exp2(-tl.abs({0}) * (1.6279086"
-    " + tl.abs({0}) * (0.91841638 + tl.abs({0}) * (0.1484816 + tl.abs({0}) * (-0.028253649"
-    " + tl.abs({0}) * (0.00077457930 + tl.abs({0}) * (0.0014894811 + tl.abs({0}) * (-0.00044552289"
-    " + tl.abs({0}) * 0.000045360866))))))))))"
-)
-_FAST_TANH = (
-    "tl.where(tl.abs({0}) < 0.1, {0} * (1.0 - {0} * {0} * 0.33333334), "
-    "1.0 - 2.0 / (tl.exp({0} * 2.0) + 1.0))"
-)
 _SIGMOID = "(1.0 + libdevice.exp({0} * -1.0))"
 
 
@@ -194,11 +197,11 @@ def _transcendental() -> list[OpInfo]:
     graded = [
         _float("exp", "libdevice.exp({0})", reference.exp, 2, "tl.exp({0})"),
         _float("exp2", "libdevice.exp2({0})", reference.exp2, 2, "tl.exp2({0})"),
-        _float("erf", "tl.erf({0})", reference.erf, 2, _FAST_ERF),
-        _float("tanh", "libdevice.tanh({0})", reference.tanh, 2, _FAST_TANH),
+        _float("erf", "tl.erf({0})", reference.erf, 2, FAST_ERF),
+        _float("tanh", "libdevice.tanh({0})", reference.tanh, 2, FAST_TANH),
         _float("rsqrt", "tl.rsqrt({0})", reference.rsqrt, 2),
         OpInfo(
-            "sqrt", 1, "same", root, reference.sqrt, 0.5, fast_texts={"float32": "tl.sqrt({0})"}
+            "sqrt", 1, "same", root, reference.sqrt, 0.5, fast_texts={DType.FLOAT16: "tl.sqrt({0})"}
         ),
         OpInfo(
             "sigmoid",
@@ -207,12 +210,12 @@ def _transcendental() -> list[OpInfo]:
             sigmoid,
             reference.sigmoid,
             3,
-            fast_texts={"float32": "1.0 / (1.0 + tl.exp({0} * -1.0))"},
+            fast_texts={DType.FLOAT16: "1.0 / (1.0 + tl.exp({0} * -1.0))"},
         ),
     ]
     ulps = {"expm1": 2, "log": 1, "log2": 1, "log10": 2, "log1p": 1, "erfc": 4, "tan": 4, "sin": 2}
     ulps |= {"cos": 2, "asin": 2, "acos": 2, "atan": 2, "sinh": 3, "cosh": 2, "asinh": 3}
-    ulps |= {"acosh": 4, "atanh": 3}
+    ulps |= {"acosh": 4, "atanh": 3, "lgamma": 6}
     library = [
         _float(name, f"libdevice.{name}({{0}})", reference.LIBRARY[name], ulp)
         for name, ulp in ulps.items()
@@ -221,7 +224,23 @@ def _transcendental() -> list[OpInfo]:
         _float("atan2", "libdevice.atan2({0}, {1})", reference.atan2, 3, arity=2),
         _float("pow", "libdevice.pow({0}, {1})", reference.power, 9, arity=2),
     ]
-    return graded + library + binary
+    return graded + _gelus() + library + binary
+
+
+def _gelus() -> list[OpInfo]:
+    """The operand times the normal distribution's share below it; by erf, by tanh."""
+    erf = "{0} * 0.5 * (tl.erf({0} * 0.7071067811865476) + 1.0)"
+    growth = "{0} * (-1.5957691216057308 - 0.07135481627260025 * {0} * {0})"
+    tanh = {
+        "float32": f"tl.div_rn({{0}}, 1.0 + libdevice.exp({growth}))",
+        "float64": f"{{0}} / (1.0 + libdevice.exp({growth}))",
+    }
+    return [
+        OpInfo("gelu", 1, "same", {"float": erf}, reference.gelu, 2, FAST_GELU, of_operand=True),
+        OpInfo(
+            "gelu_tanh", 1, "same", tanh, reference.gelu_tanh, 2, FAST_GELU_TANH, of_operand=True
+        ),
+    ]
 
 
 def _rounding() -> list[OpInfo]:

@@ -268,6 +268,7 @@ def schedule_text(schedule: Schedule) -> str:
 
 def _kernel(kernel: Kernel) -> list[str]:
     lines = [f"kernel {kernel.name} over {_ranges(kernel.axes) or 'one point'}"]
+    lines[0] += ", in the launch of the one before" if kernel.joins else ""
     lines.append(f"{_INDENT}reads {', '.join(kernel.reads)}; stores {', '.join(kernel.stored)}")
     lines += [f"{_INDENT}{_variant(variant)}" for variant in kernel.variants]
     for member in kernel.members:

@@ -136,7 +136,18 @@ def _elementwise(function: Callable[[float], float]) -> Reference:
     return _wide(np.vectorize(function, otypes=[np.float64]))
 
 
+def _lgamma(x: float) -> float:
+    """Infinite at its poles, where Python raises."""
+    pole = x <= 0 and x == math.floor(x)
+    return math.inf if pole or math.isinf(x) else math.lgamma(x)
+
+
 erf: Reference = _elementwise(math.erf)
+erfc: Reference = _elementwise(math.erfc)
+gelu: Reference = _wide(lambda x: 0.5 * x * erfc(x * -math.sqrt(0.5)))
+gelu_tanh: Reference = _wide(
+    lambda x: x / (1.0 + np.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+)
 
 LIBRARY: Mapping[str, Reference] = {
     "expm1": np.expm1,
@@ -144,7 +155,8 @@ LIBRARY: Mapping[str, Reference] = {
     "log2": np.log2,
     "log10": np.log10,
     "log1p": np.log1p,
-    "erfc": _elementwise(math.erfc),
+    "erfc": erfc,
+    "lgamma": _elementwise(_lgamma),
     "sin": np.sin,
     "cos": np.cos,
     "tan": np.tan,

@@ -7,7 +7,7 @@ operation is bound to them: its axes are expressions in the kernel's axes (C:A9)
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from aotpack.ir.integers import Axis, Int
+from aotpack.ir.integers import Axis, Int, ceil_div
 from aotpack.ir.nodes import Attention, Matmul, Operation, Program, Scatter
 
 
@@ -48,13 +48,19 @@ class PlaneTile:
 
 @dataclass(frozen=True, slots=True)
 class ReductionTile:
-    """``x`` rows by ``r`` columns a block; ``persistent`` when ``r`` covers a row (C:B16)."""
+    """``x`` rows by ``r`` columns a block; ``persistent`` when ``r`` covers a row (C:B16).
+
+    A loop over blocks runs ``unroll`` steps at once. ``group`` neighbours along a row, which one
+    thread loads together, are combined before they meet what came before them.
+    """
 
     x: int
     r: int
     persistent: bool
     num_warps: int
     num_stages: int = 1
+    unroll: int = 1
+    group: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +88,13 @@ class AttentionTile:
 
 @dataclass(frozen=True, slots=True)
 class HostTile:
-    """Loops over host memory; ``along`` is the inner loop of a reduction: "r" or "x"."""
+    """Loops over host memory; ``along`` is the inner loop of a reduction: "r" or "x".
+
+    ``few`` is the axis of a product, "m" or "n", that has few points: then it is dot products.
+    """
 
     along: str = "r"
+    few: str = ""
     num_warps: int = 1
     num_stages: int = 1
 
@@ -114,6 +124,7 @@ class Kernel:
     """One launch. ``axes`` are (x,) or (x, r) for loops, the anchor's own axes for templates.
 
     ``stored`` are the buffers written to memory; other targets of members stay in registers.
+    A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
     """
 
     name: str
@@ -122,6 +133,7 @@ class Kernel:
     stored: tuple[str, ...]
     reads: tuple[str, ...]
     variants: tuple[Variant, ...] = ()
+    joins: bool = False
 
     @property
     def anchor(self) -> Matmul | Attention | None:
@@ -134,6 +146,27 @@ class Kernel:
         """The scatter that is this kernel's only member, if it is one."""
         first = self.members[0].operation
         return first if isinstance(first, Scatter) else None
+
+
+def launches(kernels: tuple[Kernel, ...]) -> tuple[tuple[Kernel, ...], ...]:
+    """The kernels of each launch."""
+    found: list[tuple[Kernel, ...]] = []
+    for kernel in kernels:
+        if kernel.joins:
+            found[-1] += (kernel,)
+        else:
+            found.append((kernel,))
+    return tuple(found)
+
+
+def gpu_variants(kernel: Kernel) -> tuple[Variant, ...]:
+    """The variants that some GPU may take."""
+    return tuple(variant for variant in kernel.variants if variant.arch_high > 0)
+
+
+def block_count(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> Int:
+    """The number of programs of a loop kernel."""
+    return ceil_div(kernel.axes[0].extent, tile.x)
 
 
 def in_lines(kernel: Kernel, width: Int) -> Kernel:

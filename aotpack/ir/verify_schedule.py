@@ -15,7 +15,17 @@ from aotpack.ir.integers import Axis, Int, Var, product
 from aotpack.ir.nodes import Reduction, Scatter, all_axes, loads, targets
 from aotpack.ir.reference import Array
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.schedule import Kernel, Lifetime, Member, Schedule
+from aotpack.ir.schedule import (
+    Kernel,
+    Lifetime,
+    Member,
+    PointwiseTile,
+    ReductionTile,
+    Schedule,
+    block_count,
+    gpu_variants,
+    launches,
+)
 from aotpack.ir.verify import verify
 
 SAMPLED_POINTS = 4096  # of each member, when its points are compared
@@ -42,14 +52,36 @@ def verify_schedule(schedule: Schedule) -> None:
 def check_kernel_order(schedule: Schedule) -> None:
     """A kernel reads inputs, weights, and what kernels before it stored."""
     known = {*schedule.program.inputs, *schedule.program.weights}
-    for kernel in schedule.kernels:
-        for access in accesses(kernel):
-            if not access.is_store and access.buffer not in {*known, *kernel.stored}:
-                message = f"{access.buffer} is read before it is stored"
+    for together in launches(schedule.kernels):
+        for kernel in together:
+            for access in accesses(kernel):
+                if access.is_store:
+                    continue
+                if access.buffer not in {*known, *kernel.stored}:
+                    message = f"{access.buffer} is read before it is stored"
+                    raise InvalidSchedule(schedule, kernel, message)
+                if access.buffer not in kernel.reads:
+                    message = f"{access.buffer} is not among its reads"
+                    raise InvalidSchedule(schedule, kernel, message)
+        known.update(name for kernel in together for name in kernel.stored)
+
+
+def check_joined(schedule: Schedule) -> None:
+    """Kernels of one launch have one GPU tile each, as many warps, and numbers of programs."""
+    for together in launches(schedule.kernels):
+        if len(together) == 1:
+            continue
+        warps = {variant.tile.num_warps for k in together for variant in gpu_variants(k)}
+        for kernel in together:
+            tiles = [variant.tile for variant in gpu_variants(kernel)]
+            counts = [
+                block_count(kernel, tile).constant
+                for tile in tiles
+                if isinstance(tile, (PointwiseTile, ReductionTile))
+            ]
+            if len(tiles) != 1 or counts in ([], [None]) or len(warps) > 1:
+                message = f"the tiles {_list(tiles)} do not share a launch"
                 raise InvalidSchedule(schedule, kernel, message)
-            if not access.is_store and access.buffer not in kernel.reads:
-                raise InvalidSchedule(schedule, kernel, f"{access.buffer} is not among its reads")
-        known.update(kernel.stored)
 
 
 def check_stored_once(schedule: Schedule) -> None:
@@ -163,7 +195,8 @@ def check_lifetimes(schedule: Schedule) -> None:
     lives = {life.buffer: life for life in schedule.lifetimes}
     if len(lives) < len(schedule.lifetimes):
         raise InvalidSchedule(schedule, None, "a buffer has two lifetimes")
-    for position, kernel in enumerate(schedule.kernels):
+    steps = enumerate(launches(schedule.kernels))
+    for position, kernel in ((step, k) for step, together in steps for k in together):
         for name in kernel.stored:
             if name in schedule.program.results:
                 continue
@@ -183,12 +216,13 @@ def check_shared_storage(schedule: Schedule) -> None:
         by_storage.setdefault(life.storage, []).append(life)
     for storage, lives in by_storage.items():
         for before, after in pairwise(lives):
-            kernel = schedule.kernels[after.first]
+            kernel, *others = launches(schedule.kernels)[after.first]
             if before.last > after.first or before.first == after.first:
                 message = f"{before.buffer} and {after.buffer} live in {storage} at once"
                 raise InvalidSchedule(schedule, kernel, message)
             names = (before.buffer, after.buffer)
-            if before.last == after.first and not _is_in_place(schedule, kernel, *names):
+            meet = before.last == after.first
+            if meet and (others or not _is_in_place(schedule, kernel, *names)):
                 message = f"{after.buffer} overwrites other elements of {before.buffer}"
                 raise InvalidSchedule(schedule, kernel, message)
         for life in lives:
@@ -224,13 +258,16 @@ def check_scatters(schedule: Schedule) -> None:
 
 def check_updates(schedule: Schedule) -> None:
     """Once a tensor is overwritten by its new value, nobody reads the old one."""
+    together = enumerate(launches(schedule.kernels))
+    steps = [(step, kernel) for step, kernels in together for kernel in kernels]
     for update in schedule.program.updates:
-        writer = next(p for p, k in enumerate(schedule.kernels) if update.value in k.stored)
-        for position, kernel in enumerate(schedule.kernels):
-            if update.name not in kernel.reads or position < writer:
+        name, value = update.name, update.value
+        writing, writer = next((step, k) for step, k in steps if value in k.stored)
+        for step, kernel in steps:
+            if name not in kernel.reads or step < writing:
                 continue
-            if position > writer or not _is_in_place(schedule, kernel, update.name, update.value):
-                message = f"{update.name} is read after {update.value} has overwritten it"
+            if kernel is not writer or not _is_in_place(schedule, kernel, name, value):
+                message = f"{name} is read after {value} has overwritten it"
                 raise InvalidSchedule(schedule, kernel, message)
 
 
@@ -248,6 +285,7 @@ def check_variants(schedule: Schedule) -> None:
 
 CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_kernel_order,
+    check_joined,
     check_stored_once,
     check_operations,
     check_binding_axes,

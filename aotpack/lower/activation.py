@@ -4,7 +4,6 @@ Each function maps values to a value; ``elementwise`` loads its first arguments,
 the result's compute type, and passes the rest as they are.
 """
 
-import math
 from collections.abc import Callable
 
 from aotpack.ir.integers import Int
@@ -50,16 +49,7 @@ def _tensor(arg: object) -> Ref | Scalar:
 
 @elementwise("aten.gelu.default")
 def gelu(x: Value, *, approximate: str = "none") -> Value:
-    if approximate == "tanh":
-        cube = apply("mul", apply("mul", x, x), x)
-        inner = apply("mul", apply("add", x, apply("mul", cube, 0.044715)), math.sqrt(2 / math.pi))
-        return _half_of(x, apply("tanh", inner))
-    return _half_of(x, apply("erf", apply("mul", x, math.sqrt(0.5))))
-
-
-def _half_of(x: Value, share: Value) -> Value:
-    """``x / 2 * (1 + share)``."""
-    return apply("mul", apply("mul", x, 0.5), apply("add", share, 1.0))
+    return apply("gelu_tanh" if approximate == "tanh" else "gelu", x)
 
 
 @elementwise("aten.silu.default")

@@ -1,8 +1,13 @@
-"""Rows collected in bags, and values counted in bins: embedding_bag, histc."""
+"""Rows of a table collected in bags: embedding_bag.
 
-from collections.abc import Callable
+Bags of one size are a reduction. Others begin where offsets say, which are data: each place in the
+list of rows finds its bag by counting the offsets up to it, and its row is scattered there.
+"""
+
+from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Value
 from aotpack.lower.context import Context, Index, Scalar, Shape, is_empty
@@ -13,6 +18,38 @@ from aotpack.lower.view import wrapped
 from aotpack.stages import Ref
 
 SUM, MEAN, MAX = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The listed rows of a table, each with a factor; ``padding`` is a row that is in no bag."""
+
+    c: Context
+    table: Ref
+    indices: Ref
+    factors: Ref | None
+    padding: Int | None
+
+    @property
+    def wide(self) -> DType:
+        """The type in which rows are combined."""
+        return self.c.dtype(self.table).compute
+
+    def element(self, place: Int, column: Int) -> Value:
+        """One element of the row at a place of the list."""
+        c = self.c
+        entry = index_from(c.load(self.indices, (place,)), c.shape(self.table)[0])
+        element = c.load(self.table, (entry, column))
+        if self.factors is None:
+            return element
+        return apply("mul", element, cast(c.load(self.factors, (place,)), self.wide))
+
+    def or_padding(self, place: Int, value: Value, otherwise: Value) -> Value:
+        """A value, or another one for a place that is padding."""
+        if self.padding is None:
+            return value
+        entry = cast(self.c.load(self.indices, (place,)), DType.INT64)
+        return where(apply("ne", entry, position(self.padding)), value, otherwise)
 
 
 @lowering("aten.embedding_bag.default", "aten.embedding_bag.padding_idx")
@@ -32,38 +69,15 @@ def embedding_bag(
     padding = None if padding_idx is None else wrapped(padding_idx, c.shape(weight)[0])
     if any(map(c.is_used, range(1, len(c.node.results)))):
         raise CannotLower("only its first result is accepted; the others are for training")
-    shape = c.shape(c.result())
-    if is_empty((*shape, *c.shape(indices))):
+    if is_empty((*c.shape(c.result()), *c.shape(indices))):
         c.pointwise(c.result(), lambda index: constant(0, c.dtype(c.result())))
         return
-    rows, wide = c.shape(weight)[0], c.dtype(weight).compute
-    bag = _bags(c, indices, offsets, shape[0], padding)
-
-    def row(point: Index) -> Value:
-        entry = index_from(c.load(indices, point[:1]), rows)
-        element = c.load(weight, (entry, point[1]))
-        if per_sample_weights is None:
-            return element
-        return apply("mul", element, cast(c.load(per_sample_weights, point[:1]), wide))
-
-    spots = Points((c.shape(indices)[0], shape[1]), lambda point: (bag(point), point[1]))
-    if mode == SUM:
-        zeros = _filled(c, "zeros", c.dtype(c.result()), shape, 0)
-        take_in(c, c.result(), zeros, "sum", spots, row)
-        return
-    start = _filled(c, "start", wide, shape, float("-inf") if mode == MAX else 0)
-    total = c.temporary("total", wide, shape)
-    take_in(c, total, start, "max" if mode == MAX else "sum", spots, row)
-    sizes = Points(spots.over[:1], lambda point: (bag(point),))
-    size = count_hits(c, sizes, shape[:1])
-
-    def finished(index: Index) -> Value:
-        members, whole = c.load(size, index[:1]), c.load(total, index)
-        if mode == MAX:
-            return where(apply("gt", members, 0), whole, 0.0)
-        return apply("div", whole, apply("maximum", cast(members, wide), 1))
-
-    c.pointwise(c.result(), finished)
+    rows = _Rows(c, weight, indices, per_sample_weights, padding)
+    size = _equal_size(c, indices, offsets)
+    if size is None:
+        _scatter_rows(rows, offsets, mode)
+    else:
+        _reduce_rows(rows, size, mode)
 
 
 @lowering("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default")
@@ -85,24 +99,89 @@ def bare_embedding_bag(
     embedding_bag(c, weight, indices, offsets, *options)
 
 
-def _bags(
-    c: Context, indices: Ref, offsets: Ref, count: Int, padding: Int | None
-) -> Callable[[Index], Int]:
-    """The bag of each place: how many offsets are up to it, less one; padding is in none."""
+def _finish(rows: _Rows, mode: int, total: Ref, size: Ref) -> None:
+    """The result, from the sum or maximum and the number of rows: empty bags are 0."""
+    c = rows.c
+
+    def value(index: Index) -> Value:
+        members, whole = c.load(size, index[:1]), c.load(total, index)
+        if mode == MAX:
+            return where(apply("gt", members, 0), whole, 0.0)
+        return apply("div", whole, apply("maximum", cast(members, rows.wide), 1))
+
+    c.pointwise(c.result(), value)
+
+
+# --- bags of one size ---------------------------------------------------------------------------
+
+
+def _equal_size(c: Context, indices: Ref, offsets: Ref) -> Int | None:
+    """The size of every bag, where the offsets are known to be its multiples."""
+    made = c.producer(offsets)
+    if made is None or made.op != "aten.arange.start_step" or len(made.args) < 3:
+        return None
+    start, _, step = made.args[:3]
+    if start not in (0, Int.of(0)) or not isinstance(step, (int, Int)):
+        return None
+    count = c.shape(c.result())[0]
+    return Int.of(step) if known_equal(count * step, c.shape(indices)[0]) else None
+
+
+def _reduce_rows(rows: _Rows, size: Int, mode: int) -> None:
+    c, wide, shape = rows.c, rows.wide, rows.c.shape(rows.c.result())
+    fill = constant(float("-inf") if mode == MAX else 0, wide)
+    one, none = constant(1, DType.INT32), constant(0, DType.INT32)
+
+    def element(outer: Index, inner: Index) -> tuple[Value, ...]:
+        place = outer[0] * size + inner[0]
+        return (rows.or_padding(place, rows.element(place, outer[1]), fill),)
+
+    def member(outer: Index, inner: Index) -> tuple[Value, ...]:
+        return (rows.or_padding(outer[0] * size + inner[0], one, none),)
+
+    total = c.temporary("total", wide, shape)
+    c.reduction((total,), "max" if mode == MAX else "sum", (size,), element)
+    if mode == SUM:
+        c.pointwise(c.result(), lambda index: c.load(total, index))
+        return
+    count = c.temporary("size", DType.INT32, shape[:1])
+    c.reduction((count,), "sum", (size,), member)
+    _finish(rows, mode, total, count)
+
+
+# --- bags between offsets -----------------------------------------------------------------------
+
+
+def _scatter_rows(rows: _Rows, offsets: Ref, mode: int) -> None:
+    c, shape = rows.c, rows.c.shape(rows.c.result())
+    number = _bag_numbers(c, rows.indices, offsets)
+
+    def bag(place: Int) -> Int:
+        found = apply("sub", c.load(number, (place,)), 1)
+        return target_from(rows.or_padding(place, found, position(shape[0])), shape[0])
+
+    length = c.shape(rows.indices)[0]
+    points = Points((length, shape[1]), lambda point: (bag(point[0]), point[1]))
+    if mode == SUM:
+        zeros = _filled(c, "zeros", c.dtype(c.result()), shape, 0)
+        take_in(c, c.result(), zeros, "sum", points, lambda point: rows.element(*point))
+        return
+    start = _filled(c, "start", rows.wide, shape, float("-inf") if mode == MAX else 0)
+    total = c.temporary("total", rows.wide, shape)
+    kind = "max" if mode == MAX else "sum"
+    take_in(c, total, start, kind, points, lambda point: rows.element(*point))
+    sizes = Points((length,), lambda point: (bag(point[0]),))
+    _finish(rows, mode, total, count_hits(c, sizes, shape[:1]))
+
+
+def _bag_numbers(c: Context, indices: Ref, offsets: Ref) -> Ref:
+    """For each place of the list, how many offsets are up to it."""
     length = c.shape(indices)[0]
     starts = Points(c.shape(offsets), lambda point: (target_from(c.load(offsets, point), length),))
     begun = count_hits(c, starts, (length,))
     number = c.temporary("bag", DType.INT64, (length,))
     c.scan((number,), "sum", 0, lambda place: cast(c.load(begun, place), DType.INT64))
-
-    def bag(point: Index) -> Int:
-        found = apply("sub", c.load(number, point[:1]), 1)
-        if padding is not None:
-            entry = cast(c.load(indices, point[:1]), DType.INT64)
-            found = where(apply("eq", entry, position(padding)), position(count), found)
-        return target_from(found, count)
-
-    return bag
+    return number
 
 
 def _filled(c: Context, role: str, dtype: DType, shape: Shape, number: Scalar) -> Ref:
@@ -110,42 +189,3 @@ def _filled(c: Context, role: str, dtype: DType, shape: Shape, number: Scalar) -
     filled = c.temporary(role, dtype, shape)
     c.pointwise(filled, lambda index: constant(number, dtype))
     return filled
-
-
-# --- bins ---------------------------------------------------------------------------------------
-
-
-@lowering("aten.histc.default")
-def histc(c: Context, self: Ref, bins: int = 100, min: Scalar = 0, max: Scalar = 0) -> None:
-    """Counts in equal bins over [min, max]; between the extreme elements if both are equal."""
-    dtype = c.dtype(self).compute
-    if not dtype.is_float:
-        raise CannotLower(f"{dtype} tensors are not accepted")
-    if is_empty(c.shape(self)):
-        c.pointwise(c.result(), lambda index: constant(0, dtype))
-        return
-    low, high = _range(c, self, min, max)
-
-    def place(point: Index) -> Index:
-        x = c.load(self, point)
-        scaled = apply("mul", apply("sub", x, low), bins)
-        number = cast(apply("div", scaled, apply("sub", high, low)), DType.INT64)
-        inside = apply("logical_and", apply("ge", x, low), apply("le", x, high))
-        return (target_from(where(inside, apply("minimum", number, bins - 1), bins), Int.of(bins)),)
-
-    counts = count_hits(c, Points(c.shape(self), place), (Int.of(bins),))
-    c.pointwise(c.result(), lambda index: cast(c.load(counts, index), dtype))
-
-
-def _range(c: Context, self: Ref, low: Scalar, high: Scalar) -> tuple[Value, Value]:
-    dtype = c.dtype(self).compute
-    if low != high:
-        return constant(low, dtype), constant(high, dtype)
-    extremes = []
-    for kind in ("min", "max"):
-        extreme = c.temporary(kind, dtype, ())
-        c.reduction((extreme,), kind, c.shape(self), lambda _, inner: (c.load(self, inner),))
-        extremes.append(c.load(extreme, ()))
-    first, last = extremes
-    is_one = apply("eq", first, last)
-    return where(is_one, apply("sub", first, 1), first), where(is_one, apply("add", last, 1), last)

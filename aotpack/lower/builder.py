@@ -16,7 +16,7 @@ class Builder:
         self._buffers: dict[str, Buffer] = {}
         self._names: dict[Ref, str] = {}
         self._operations: list[Operation] = []
-        self._used = set(graph.outputs)
+        self._used = {*graph.outputs, *(value for _, value in graph.updates)}
         for node in graph.nodes:
             self._used.update(_refs((*node.args, *(value for _, value in node.kwargs))))
         self._reserved = {node.name for node in graph.nodes if len(node.results) == 1}
@@ -27,8 +27,12 @@ class Builder:
             self._declare(Ref(weight.name), weight.name, weight.dtype, shape)
 
     def is_used(self, ref: Ref) -> bool:
-        """True when a node takes this tensor, or the model returns it."""
+        """True when a node takes this tensor, or the model returns it or keeps it."""
         return ref in self._used
+
+    def producer(self, ref: Ref) -> GraphNode | None:
+        """The node that yields a tensor, if one does."""
+        return next((node for node in self._graph.nodes if node.name == ref.name), None)
 
     def declare_results(self, node: GraphNode) -> None:
         """Make the buffers a node's results go to: ``split`` or ``split_out0``, ``split_out1``."""

@@ -49,6 +49,10 @@ class Context:
         """True when the model does something with a result of the node."""
         return self.builder.is_used(self.result(output))
 
+    def producer(self, ref: Ref) -> GraphNode | None:
+        """The node that yields a tensor; None for inputs, weights and temporaries."""
+        return self.builder.producer(ref)
+
     def temporary(self, role: str, dtype: DType, shape: Shape) -> Ref:
         """A new tensor between the operations of this node, named after the node and ``role``."""
         return self.builder.temporary(f"{self.node.name}_{role}", dtype, shape)
@@ -138,21 +142,6 @@ class Context:
         names = tuple(self.builder.buffer(target).name for target in targets)
         self.builder.append(Scan(names, axes, axes[dim], kind, value, self.origin))
 
-    def sort(self, targets: tuple[Ref, Ref], source: Ref, dim: int, *, descending: bool) -> None:
-        """Write a tensor's elements in order along one dimension, and their positions."""
-        shape = self.shape(source)
-        along = self.dim(source, dim)
-        if is_empty(shape) or not shape or shape[along].constant == 1:
-            self.pointwise(targets[0], lambda index: self.load(source, index))
-            self.pointwise(targets[1], lambda index: constant(0, DType.INT64))
-            return
-        axes = self.axes("i", shape)
-        values, positions = (self.builder.buffer(target).name for target in targets)
-        element = self.load(source, points(axes))
-        self.builder.append(
-            Sort((values, positions), axes, axes[along], element, descending, self.origin)
-        )
-
     def scatter(
         self,
         target: Ref,
@@ -171,6 +160,21 @@ class Context:
         stored = cast(value(at), self.dtype(target))
         names = (self.builder.buffer(target).name, self.builder.buffer(base).name)
         self.builder.append(Scatter(*names, axes, place(at), stored, kind, self.origin))
+
+    def sort(self, targets: tuple[Ref, Ref], source: Ref, dim: int, *, descending: bool) -> None:
+        """Write a tensor's elements in order along one dimension, and their positions."""
+        shape = self.shape(source)
+        along = self.dim(source, dim)
+        if is_empty(shape) or not shape or shape[along].constant == 1:
+            self.pointwise(targets[0], lambda index: self.load(source, index))
+            self.pointwise(targets[1], lambda index: constant(0, DType.INT64))
+            return
+        axes = self.axes("i", shape)
+        values, positions = (self.builder.buffer(target).name for target in targets)
+        element = self.load(source, points(axes))
+        self.builder.append(
+            Sort((values, positions), axes, axes[along], element, descending, self.origin)
+        )
 
 
 def is_empty(shape: Shape) -> bool:

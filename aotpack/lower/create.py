@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Value
 from aotpack.lower.context import Context, Index, Scalar
@@ -82,10 +83,16 @@ def arange_step(
 
 @lowering("aten.linspace.default")
 def linspace(c: Context, start: Scalar, end: Scalar, steps: Scalar, *, dtype: Arg = None) -> None:
-    """Counted from the nearer end, as torch does, so that both ends are exact."""
-    common = result_dtype(c)
-    if not common.is_float or isinstance(start, Int) or isinstance(end, Int):
-        raise CannotLower("the ends must be numbers and the result a float type")
+    """Counted from the nearer end, as torch does, so that both ends are exact.
+
+    Integers are cut from float64.
+    """
+    result = result_dtype(c)
+    common = result if result.is_float else DType.FLOAT64
+    if isinstance(start, Int) or isinstance(end, Int):
+        raise CannotLower("the ends must be numbers, not sizes")
+    if not result.is_float:
+        start, end = int(start), int(end)
     count = c.shape(c.result())[0]
 
     def value(index: Index) -> Value:
@@ -96,7 +103,8 @@ def linspace(c: Context, start: Scalar, end: Scalar, steps: Scalar, *, dtype: Ar
         low = apply("add", apply("mul", position(index[0], common), step), start)
         left = position(count - 1 - index[0], common)
         high = apply("sub", constant(end, common), apply("mul", left, step))
-        return where(apply("lt", position(index[0]), position(count // 2)), low, high)
+        near = apply("lt", position(index[0]), position(count // 2))
+        return cast(where(near, low, high), result)
 
     c.pointwise(c.result(), value)
 

@@ -28,7 +28,7 @@ def embedding(
     emit_view(c, weight, mapped)
 
 
-@lowering("aten.gather.default", "aten.take_along_dim.default")
+@lowering("aten.gather.default")
 def gather(c: Context, self: Ref, dim: int, index: Ref, *, sparse_grad: bool = False) -> None:
     along = c.dim(self, dim)
     size = c.shape(self)[along] if c.rank(self) else Int.of(1)
@@ -42,13 +42,16 @@ def gather(c: Context, self: Ref, dim: int, index: Ref, *, sparse_grad: bool = F
 
 @lowering("aten.index_select.default")
 def index_select(c: Context, self: Ref, dim: int, index: Ref) -> None:
+    """Of a tensor without dimensions there is one element to select."""
+    if not c.rank(self):
+        emit_view(c, self, lambda place: ())
+        return
     along = c.dim(self, dim)
     size = c.shape(self)[along]
 
     def mapped(place: Index) -> Index:
-        return replaced(
-            place, along, index_from(c.broadcast(index, place[along : along + 1]), size)
-        )
+        entry = index_from(c.broadcast(index, place[along : along + 1]), size)
+        return replaced(place, along, entry)
 
     emit_view(c, self, mapped)
 

@@ -174,6 +174,9 @@ def diff(
     append: Ref | None = None,
 ) -> None:
     """``n`` differences of neighbours along a dimension, after joining what stands at the ends."""
+    if n == 0:  # then what stands at the ends does not count
+        c.pointwise(c.result(), lambda index: c.load(self, index))
+        return
     along = c.dim(self, dim)
     current = self
     parts = [ref for ref in (prepend, self, append) if ref is not None]
@@ -187,8 +190,6 @@ def diff(
         target = c.result() if last else c.temporary(f"step{step}", c.dtype(self), shape)
         _write_difference(c, target, current, along)
         current = target
-    if n == 0:
-        c.pointwise(c.result(), lambda index: c.load(current, index))
 
 
 def _write_difference(c: Context, target: Ref, source: Ref, dim: int) -> None:

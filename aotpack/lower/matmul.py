@@ -11,7 +11,7 @@ from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Matmul, Value
 from aotpack.lower.context import Context, Index, Scalar, is_empty, points
 from aotpack.lower.pointwise import result_dtype
-from aotpack.lower.registry import CannotLower, lowering
+from aotpack.lower.registry import lowering
 from aotpack.lower.reshape import flatten_index, unflatten_index
 from aotpack.lower.values import apply, cast
 from aotpack.stages import Ref
@@ -90,11 +90,9 @@ def mm(c: Context, self: Ref, mat2: Ref) -> None:
     _rows_times(c, self, depth, lambda batch, k, n: c.load(mat2, (k, n)), None)
 
 
-@lowering("aten.mv.default", "aten.dot.default", "aten.vdot.default", "aten.inner.default")
+@lowering("aten.mv.default", "aten.dot.default", "aten.vdot.default")
 def _dot(c: Context, self: Ref, other: Ref) -> None:
     """``sum over k of self[..., k] * other[k]``."""
-    if c.rank(other) != 1:
-        raise CannotLower("the second factor must be a vector")
     _vector_product(
         c,
         c.shape(other)[0],
@@ -138,12 +136,11 @@ def matmul(c: Context, self: Ref, other: Ref) -> None:
         )
     elif c.rank(other) == 2:
         mm(c, self, other)
+    elif _stores(c.dtype(self), result_dtype(c)):
+        _batched(c, self, other, c.result())
     else:
-        _batched(c, self, other, c.result() if _direct(c, self) else None)
-
-
-def _direct(c: Context, self: Ref) -> bool:
-    return _stores(c.dtype(self), result_dtype(c))
+        wide = _batched(c, self, other, None)
+        c.pointwise(c.result(), lambda index: c.load(wide, index))
 
 
 def _batched(c: Context, self: Ref, other: Ref, target: Ref | None) -> Ref:
@@ -159,8 +156,6 @@ def _batched(c: Context, self: Ref, other: Ref, target: Ref | None) -> Ref:
         return c.broadcast(other, (*batch, k, n))
 
     emit_product(c, into, operand, c.shape(self)[-1], left, right)
-    if target is None and not operand.is_float:
-        c.pointwise(c.result(), lambda index: c.load(into, index))
     return into
 
 
@@ -169,10 +164,11 @@ def addmm(
     c: Context, self: Ref, mat1: Ref, mat2: Ref, *, beta: Scalar = 1, alpha: Scalar = 1
 ) -> None:
     """``beta * self + alpha * mat1 @ mat2``; ``self`` is not read where beta is 0."""
-    operand = c.dtype(mat1)
-    if not operand.is_float:
-        raise CannotLower(f"{operand} factors are not accepted")
-    total = _product_for_sum(c, mat1, mat2)
+    _write_sum(c, self, _product_for_sum(c, mat1, mat2), beta, alpha)
+
+
+def _write_sum(c: Context, self: Ref, total: Ref, beta: Scalar, alpha: Scalar) -> None:
+    """``beta * self + alpha * total``; integers wrap to the result's type at the end."""
 
     def value(index: Index) -> Value:
         scaled = c.load(total, index)
@@ -190,11 +186,71 @@ def _product_for_sum(c: Context, mat1: Ref, mat2: Ref) -> Ref:
         return _batched(c, mat1, mat2, None)
     total = c.temporary("product", c.dtype(mat1).accumulator, c.shape(c.result()))
 
+    wide = c.dtype(mat1).accumulator
+
     def term(outer: Index, inner: Index) -> tuple[Value, ...]:
-        return (apply("mul", c.load(mat1, (*outer, *inner)), c.load(mat2, inner)),)
+        left, right = c.load(mat1, (*outer, *inner)), c.load(mat2, inner)
+        return (apply("mul", cast(left, wide), cast(right, wide)),)
 
     c.reduction((total,), "sum", (c.shape(mat2)[0],), term)
     return total
+
+
+@lowering("aten.addbmm.default")
+def addbmm(
+    c: Context, self: Ref, batch1: Ref, batch2: Ref, *, beta: Scalar = 1, alpha: Scalar = 1
+) -> None:
+    """``beta * self + alpha * sum over b of batch1[b] @ batch2[b]``: one product, b and k deep."""
+    batches, _, depth = c.shape(batch1)
+    operand = c.dtype(batch1)
+    total = c.temporary("product", operand.accumulator, c.shape(c.result()))
+
+    def left(batch: Index, m: Int, k: Int) -> Value:
+        b, rest = unflatten_index(k, (batches, depth))
+        return c.load(batch1, (b, m, rest))
+
+    def right(batch: Index, k: Int, n: Int) -> Value:
+        b, rest = unflatten_index(k, (batches, depth))
+        return c.load(batch2, (b, rest, n))
+
+    emit_product(c, total, operand, batches * depth, left, right)
+    _write_sum(c, self, total, beta, alpha)
+
+
+@lowering("aten._trilinear.default")
+def trilinear(
+    c: Context,
+    i1: Ref,
+    i2: Ref,
+    i3: Ref,
+    expand1: tuple[int, ...],
+    expand2: tuple[int, ...],
+    expand3: tuple[int, ...],
+    sumdim: tuple[int, ...],
+    unroll_dim: int = 1,
+) -> None:
+    """The product of three tensors, each with new dimensions at its ``expand``, summed."""
+    factors = tuple(zip((i1, i2, i3), (expand1, expand2, expand3), strict=True))
+    rank = c.rank(i1) + len(expand1)
+    sizes = [Int.of(1)] * rank
+    for ref, expand in factors:
+        own = [dim for dim in range(rank) if dim not in expand]
+        for dim, size in zip(own, c.shape(ref), strict=True):
+            sizes[dim] = size if sizes[dim].constant == 1 else sizes[dim]
+    wide = result_dtype(c).accumulator
+
+    def term(outer: Index, inner: Index) -> tuple[Value, ...]:
+        rest, over = iter(outer), iter(inner)
+        place = [next(over) if dim in sumdim else next(rest) for dim in range(rank)]
+        values = [
+            cast(c.load(ref, tuple(i for d, i in enumerate(place) if d not in expand)), wide)
+            for ref, expand in factors
+        ]
+        return (apply("mul", apply("mul", values[0], values[1]), values[2]),)
+
+    total = c.temporary("sum", wide, c.shape(c.result()))
+    c.reduction((total,), "sum", tuple(sizes[dim] for dim in sorted(sumdim)), term)
+    c.pointwise(c.result(), lambda index: c.load(total, index))
 
 
 @lowering("aten.outer.default", "aten.ger.default")

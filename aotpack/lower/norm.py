@@ -147,6 +147,25 @@ def group_norm(
 
     c.reduction((mean, m2), "welford", reduced.inner, element)
     c.pointwise(c.result(), value)
+    if len(c.node.results) == 3:
+        c.pointwise(c.result(1), lambda index: c.load(mean, index))
+        c.pointwise(c.result(2), lambda index: _inverse_deviation(c, m2, index, reduced, eps))
+
+
+@lowering("aten.native_group_norm.default")
+def native_group_norm(
+    c: Context,
+    input: Ref,
+    weight: Ref | None,
+    bias: Ref | None,
+    n: Scalar,
+    channels: Scalar,
+    positions: Scalar,
+    group: int,
+    eps: float,
+) -> None:
+    """Also yields mean and inverse deviation, [items, groups]."""
+    group_norm(c, input, group, weight, bias, eps)
 
 
 @lowering("aten.instance_norm.default")

@@ -11,8 +11,8 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.nodes import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.promotion import Operand, number_type, result_type
-from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.values import apply, constant, rounded
+from aotpack.lower.registry import lowering
+from aotpack.lower.values import apply, constant, rounded, where
 from aotpack.stages import Arg, Ref
 
 
@@ -138,9 +138,15 @@ for _name, _entry in BINARY.items():
     lowering(*(f"aten.{_name}.{overload}" for overload in OVERLOADS))(_handler)
 
 
+_KEEP_TRUTH = ("sign",)
+
+
 def _unary(op: str) -> Callable[[Context, Ref], None]:
     def handler(c: Context, self: Ref) -> None:
         common = result_dtype(c)
+        if common is DType.BOOL and op in _KEEP_TRUTH:
+            c.pointwise(c.result(), lambda index: c.load(self, index))
+            return
         c.pointwise(c.result(), lambda index: apply(op, c.operand(self, index, common)))
 
     return handler
@@ -231,9 +237,6 @@ def div(
 @lowering("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")
 def power(c: Context, self: Ref | Scalar, exponent: Ref | Scalar) -> None:
     common = result_dtype(c)
-    whole = isinstance(exponent, int) and 0 <= exponent <= 64
-    if not common.is_float and not whole:
-        raise CannotLower("an integer power needs a constant exponent in [0, 64]")
 
     def value(index: Index) -> Value:
         base = c.operand(self, index, common)
@@ -241,9 +244,24 @@ def power(c: Context, self: Ref | Scalar, exponent: Ref | Scalar) -> None:
             short = constant_power(base, exponent)
             if short is not None:
                 return short
-        return apply("pow", base, c.operand(exponent, index, common))
+        power = c.operand(exponent, index, common)
+        return apply("pow", base, power) if common.is_float else _integer_power(base, power)
 
     c.pointwise(c.result(), value)
+
+
+def _integer_power(base: Value, exponent: Value) -> Value:
+    """By squaring, one step for each bit; a negative power of anything but 1 and -1 is 0."""
+    result, square, rest = constant(1, base.dtype), base, exponent
+    for _ in range(base.dtype.facts.bits - (base.dtype.facts.kind == "int")):
+        odd = apply("ne", apply("bitwise_and", rest, 1), 0)
+        result = where(odd, apply("mul", result, square), result)
+        square = apply("mul", square, square)
+        rest = apply("shift_right", rest, 1)
+    unit = apply("eq", apply("mul", base, base), 1)
+    inverse = where(apply("eq", apply("bitwise_and", exponent, 1), 0), 1, base)
+    negative = where(apply("logical_and", unit, apply("le", apply("abs", base), 1)), inverse, 0)
+    return where(apply("lt", exponent, 0), negative, result)
 
 
 def constant_power(base: Value, exponent: float) -> Value | None:

@@ -22,8 +22,13 @@ def diagonal(c: Context, self: Ref, offset: int = 0, dim1: int = 0, dim2: int = 
 
 @lowering("aten.unfold.default", "aten.unfold_copy.default")
 def unfold(c: Context, self: Ref, dimension: int, size: int, step: int) -> None:
+    """A tensor without dimensions counts as one of a single element."""
     along = c.dim(self, dimension)
-    emit_view(c, self, lambda index: replaced(index[:-1], along, index[along] * step + index[-1]))
+
+    def mapped(index: Index) -> Index:
+        return replaced(index[:-1], along, index[along] * step + index[-1])
+
+    emit_view(c, self, mapped if c.rank(self) else lambda index: ())
 
 
 @lowering("aten.flip.default")

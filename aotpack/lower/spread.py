@@ -5,11 +5,11 @@ import math
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Value
-from aotpack.lower.context import Context, Index, Scalar, Shape
+from aotpack.lower.context import Context, Index, Scalar, Shape, is_empty
 from aotpack.lower.pointwise import constant_power, result_dtype
 from aotpack.lower.reduction import Dims, Element, Reduced, count_of, finished, over
 from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.values import apply, cast
+from aotpack.lower.values import apply, cast, constant
 from aotpack.stages import Arg, Ref
 
 
@@ -37,7 +37,9 @@ def _variance(
 
     c.pointwise(c.result(), value)
     if with_mean:
-        c.pointwise(c.result(1), lambda index: c.load(mean_ref, index))
+        nothing = constant(math.nan, c.dtype(mean_ref))
+        is_defined = not is_empty(reduced.inner)
+        c.pointwise(c.result(1), lambda i: c.load(mean_ref, i) if is_defined else nothing)
 
 
 def _register_spread(name: str, *, root: bool, with_mean: bool) -> None:
@@ -85,11 +87,11 @@ def vector_norm(
     common = result_dtype(c)
     if isinstance(ord, Int):
         raise CannotLower(f"the order {ord} of the norm is not a constant")
-    kind, element, finish = _norm_parts(float(ord))
+    kind, element, finish = norm_parts(float(ord))
     finished(c, kind, self, reduced, lambda x: element(cast(x, common)), finish)
 
 
-def _norm_parts(order: float) -> tuple[str, Element, Element]:
+def norm_parts(order: float) -> tuple[str, Element, Element]:
     """The monoid, what it is over, and what is done to its result."""
 
     def size(x: Value) -> Value:

@@ -11,6 +11,13 @@ from triton.runtime.interpreter import TensorHandle, interpreter_semantic
 
 Block = NDArray[Any]
 
+
+def _lgamma(x: float) -> float:
+    """Infinite at its poles, where Python raises."""
+    pole = x <= 0 and x == math.floor(x)
+    return math.inf if pole or math.isinf(x) else math.lgamma(x)
+
+
 # Results of the argument's type. Python's math stands in where numpy lacks a function.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
@@ -33,6 +40,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "expm1": np.expm1,
     "floor": np.floor,
     "fmod": np.fmod,
+    "lgamma": np.frompyfunc(_lgamma, 1, 1),
     "log": np.log,
     "log10": np.log10,
     "log1p": np.log1p,

@@ -12,13 +12,13 @@ __all__ = ["render"]
 def render(scheduled: Scheduled, targets: tuple[Target, ...]) -> Rendered:
     """Render the variants that some target can pick."""
     schedule = scheduled.schedule
-    kernels, launches = render_kernels(schedule, targets)
+    kernels, steps = render_kernels(schedule, targets)
     return Rendered(
         scheduled.signature,
         scheduled.weights,
         scheduled.golden,
         kernels,
-        render_wrapper(scheduled.signature, schedule, launches, targets),
+        render_wrapper(scheduled.signature, schedule, steps, targets),
         peak_bytes(schedule),
         host_file(f"{scheduled.signature.name} {scheduled.signature.version}", kernels),
     )

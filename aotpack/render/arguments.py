@@ -52,6 +52,11 @@ class Arguments:
         """The size parameters, in the order of the signature."""
         return tuple(size for size in self._program.sizes if size in self._sizes)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is passed: buffers, then sizes, in the order of the parameters."""
+        return (*self.buffers, *(size.name for size in self.sizes))
+
     def parameters(self) -> tuple[KernelArg, ...]:
         """The kernel's parameters in order."""
         pointers = [

@@ -35,6 +35,9 @@ def attention_source(schedule: Schedule, kernel: Kernel) -> tuple[AttentionConte
     ]
     logits = _logits(shop, o)
     batch = batch_lines(shop, heads)
+    # Distances from the maximum are scaled rather than logits: they are small, or do not matter.
+    late = o.bias is None and o.mask is None and o.scale > 0
+    scale = c_literal(o.scale, DType.FLOAT32)
     extents = [extent_text(shop, axis.extent) for axis in (o.i, o.j, o.d, o.e)]
     batches = extent_text(shop, o.batch.extent * o.head.extent)
     context = AttentionContext(
@@ -50,13 +53,22 @@ def attention_source(schedule: Schedule, kernel: Kernel) -> tuple[AttentionConte
         query=slots[0],
         key=slots[1],
         value=slots[2],
-        scale=c_literal(o.scale, DType.FLOAT32),
+        product=_times("row[j - j_first]", "" if late else scale),
         causal=o.causal,
         logits=logits,
-        weight=_rounded("aot_exp_float32(row[at] - base)", o.operand),
+        weight=_rounded(_exponential("row[at] - base", scale if late else ""), o.operand),
+        kept=_exponential("before - base", scale if late else ""),
         store=store,
     )
     return context, shop
+
+
+def _times(text: str, factor: str) -> str:
+    return f"{text} * {factor}" if factor else text
+
+
+def _exponential(distance: str, factor: str) -> str:
+    return f"aot_exp_float32({_times(f'({distance})', factor)})"
 
 
 def _nest(shop: Workshop, o: Attention, axes: tuple[Axis, Axis]) -> Nest:

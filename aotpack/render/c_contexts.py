@@ -49,6 +49,32 @@ class MatmulContext:
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a factor: how they are copied, and where they lie if that is as good."""
+
+    copied: Walk
+    direct: Walk  # lines, the first element as ``value`` ("" if there is none), ``width`` apart
+    kind: str  # the type they have where they are multiplied: "float32" or "bfloat16"
+
+
+@dataclass(frozen=True, slots=True)
+class FewContext:
+    """A product with few rows ``s``: dot products with every column ``v``."""
+
+    name: str
+    comments: tuple[str, ...]
+    parameters: tuple[str, ...]
+    batch: tuple[tuple[str, str], ...]
+    batch_extent: str
+    v_extent: str
+    s_extent: str
+    k_extent: str
+    few: Rows
+    many: Rows
+    store: Walk
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
     """Two loops: lines before both, in the outer, in the inner, and the value there."""
 
@@ -74,8 +100,9 @@ class AttentionContext:
     query: Slot
     key: Slot
     value: Slot
-    scale: str
+    product: str
     causal: bool
     logits: Slot
     weight: str
+    kept: str
     store: Slot

@@ -18,7 +18,7 @@ class CDialect:
         return c_literal(constant.value, constant.dtype)
 
     def apply(
-        self, op: str, args: Sequence[str], operand: DType, result: DType, *, fast: bool
+        self, op: str, args: Sequence[str], operand: DType, result: DType, ends_in: DType | None
     ) -> str:
         """The text of the C table; the functions are quick enough for either precision."""
         return c_text(op, args, operand, result)
@@ -44,18 +44,22 @@ class CDialect:
         """The element."""
         return f"{pointer}[{offset}]"
 
-    def load(self, address: str, conditions: Sequence[str], dtype: DType) -> str:
+    def load(self, address: str, conditions: Sequence[str], dtype: DType, keep: str = "") -> str:
         """The element, read only where the conditions hold."""
         if not conditions:
             return address
         return f"{' & '.join(conditions)} ? {address} : 0"
 
-    def store(self, address: str, value: str, conditions: Sequence[str], dtype: DType) -> str:
+    def store(
+        self, address: str, value: str, conditions: Sequence[str], dtype: DType, keep: str = ""
+    ) -> str:
         """An assignment, only where the conditions hold."""
-        if dtype.compute is not dtype:
-            value = f"aot_{dtype}_of_float({value})"
         guard = f"if ({' & '.join(conditions)}) " if conditions else ""
-        return f"{guard}{address} = {value};"
+        return f"{guard}{address} = {self.stored(value, dtype)};"
+
+    def stored(self, value: str, dtype: DType) -> str:
+        """A value as it lies in memory."""
+        return value if dtype.compute is dtype else f"aot_{dtype}_of_float({value})"
 
     def where(self, condition: str, value: str, otherwise: str) -> str:
         """A choice."""

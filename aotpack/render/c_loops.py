@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aotpack.ir.access import written_index
-from aotpack.ir.integers import Axis
+from aotpack.ir.access import slope, written_index
+from aotpack.ir.c_texts import C_STORED
+from aotpack.ir.facts import bounds
+from aotpack.ir.integers import Axis, Indirect, Int, product, total
 from aotpack.ir.nodes import Apply, Load, Pointwise, Reduction, Scan, Scatter, Value, targets, walk
-from aotpack.ir.schedule import Member
+from aotpack.ir.schedule import Kernel, Member
+from aotpack.render.c_dialect import C
 from aotpack.render.c_nest import Nest
-from aotpack.render.c_regions import c_lines, open_loop
-from aotpack.render.emitter import Emitter
+from aotpack.render.c_regions import STREAMED, Loop, Store, c_lines, open_loop
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
 
@@ -20,6 +22,7 @@ CHEAP = frozenset(
     " trunc round sign signbit shift_left shift_right".split()
 )
 EXPENSIVE = 8  # in cheap operations
+LEAST_STREAMED = 4 << 20  # bytes that a kernel touches; fewer fit any machine's caches
 SHARE = 65536  # cheap operations that are worth waking a thread for
 
 
@@ -40,8 +43,10 @@ class HostCode:
 
 
 def pointwise_code(nest: Nest, shop: Workshop) -> HostCode:
-    """Every point of ``x``, in runs of its last digit."""
+    """Every point of ``x``, in runs of its last digit. Items are blocks of points."""
     digit = nest.x[-1]
+    points = shop.emitter.index(shop.kernel.axes[0].extent)
+    blocks = (f"first *= {STREAMED};", f"last = aot_min(last * {STREAMED}, {points});")
     run = shop.root.open("for (int64_t run = first; run < last;)", frozenset(nest.x[:-1]))
     decode(nest.x, "run", run, shop, last_name="start")
     length = shop.emitter.index(digit.extent)
@@ -49,20 +54,14 @@ def pointwise_code(nest: Nest, shop: Workshop) -> HostCode:
     run.append(f"const int64_t stop = {rest};")
     loop = open_loop(run, frozenset((digit,)), digit.name, "stop", start="start", is_vector=True)
     shop.emitter.region = loop
-    loop.items += stores(nest.kernel.members, nest, shop)
+    loop_stores(loop, nest.kernel.members, nest, shop)
     run.close()
     run.append("run += stop - start;")
-    lines = tuple(c_lines(shop.root))
-    entry = entry_emitter(shop)
-    points = entry.index(shop.kernel.axes[0].extent)
-    grain = max(1, SHARE // cost(nest, shop))
-    run_all = (*entry.region.lines(), parallel(shop, "run", points, str(grain)))
-    return HostCode((HostFunction("run", lines),), run_all)
-
-
-def entry_emitter(shop: Workshop) -> Emitter:
-    """An emitter for a kernel's entry, which knows no names of the functions."""
-    return shop.emitter_in(shop.emitter.frame, Region(frozenset()))
+    end_streams(loop, shop)
+    lines = (*blocks, *c_lines(shop.root))
+    items = f"({points} + {STREAMED - 1}) / {STREAMED}"
+    grain = max(1, SHARE // cost(nest, shop) // STREAMED)
+    return HostCode((HostFunction("run", lines),), (parallel(shop, "run", items, str(grain)),))
 
 
 def decode(
@@ -81,8 +80,8 @@ def decode(
         below.append(extent)
 
 
-def stores(members: Sequence[Member], nest: Nest, shop: Workshop) -> list[str]:
-    """Store what the members make. All values come first: a store may overwrite an operand."""
+def stores(members: Sequence[Member], nest: Nest, shop: Workshop) -> list[Store]:
+    """Stores of what the members make. All values come first: a store may overwrite an operand."""
     emitter = shop.emitter
     pending: list[tuple[str, str, Member]] = []
     for member in members:
@@ -95,9 +94,52 @@ def stores(members: Sequence[Member], nest: Nest, shop: Workshop) -> list[str]:
                 )
                 pending.append((name, value, member))
     return [
-        emitter.store(name, shop.offset_of(name, written_index(member)), value, frozenset())
+        _store(name, value, shop.offset_of(name, written_index(member)), shop)
         for name, value, member in pending
     ]
+
+
+def _store(name: str, value: str, offset: Int, shop: Workshop) -> Store:
+    dtype = shop.arguments.dtype(name)
+    address = C.address(shop.arguments.pointer(name), shop.emitter.index(offset))
+    return Store(address, C.stored(value, dtype), C_STORED[dtype])
+
+
+def loop_stores(loop: Loop, members: Sequence[Member], nest: Nest, shop: Workshop) -> None:
+    """End a loop over the last axis by stores; past the caches, if that is worth it."""
+    loop.stores += stores(members, nest, shop)
+    touched = _touched_bytes(nest.kernel, shop)
+    if (
+        loop.stores
+        and bounds(touched)[1] >= LEAST_STREAMED
+        and _are_neighbours(members, nest, shop)
+    ):
+        loop.streams = "streams"
+        shop.root.append(f"const bool streams = aot_streams(call, {shop.emitter.index(touched)});")
+
+
+def end_streams(loop: Loop, shop: Workshop) -> None:
+    """At the end of a function: let other threads see what was streamed."""
+    shop.root.close()
+    if loop.streams:
+        shop.root.append("if (streams) aot_end_stream();")
+
+
+def _touched_bytes(kernel: Kernel, shop: Workshop) -> Int:
+    buffers = [shop.schedule.program.buffers[name] for name in (*kernel.reads, *kernel.stored)]
+    return total(product(buffer.shape) * buffer.dtype.itemsize for buffer in buffers)
+
+
+def _are_neighbours(members: Sequence[Member], nest: Nest, shop: Workshop) -> bool:
+    """True when steps of the last axis store side by side."""
+    offsets = [
+        shop.offset_of(name, written_index(member))
+        for member in members
+        for name in targets(member.operation)
+        if name in nest.kernel.stored
+    ]
+    jumps = any(isinstance(leaf, Indirect) for offset in offsets for leaf in offset.leaves())
+    return not jumps and all(slope(offset, nest.axes[-1]) == 1 for offset in offsets)
 
 
 def parallel(shop: Workshop, function: str, items: str, grain: str, scratch: str = "0") -> str:

@@ -4,13 +4,12 @@ Which factor is packed, and along which axis results are stored, follows from ho
 stores lie in memory: convolutions pack their windows, linears the narrower of their factors.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from aotpack.ir.access import Strides, dot, slope, written_index
+from aotpack.ir.access import Strides, slope
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, product
-from aotpack.ir.nodes import Load, Matmul, Pointwise, targets
+from aotpack.ir.nodes import Load, Matmul
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import Kernel, Schedule
 from aotpack.render.c_contexts import MatmulContext, Walk
@@ -24,11 +23,11 @@ from aotpack.render.c_levels import (
     tile_workshop,
     walk_of,
 )
-from aotpack.render.c_sides import Side, choose_sides, count_along, epilogue_indices, row_stride
-from aotpack.render.c_split import Split, indices, split
-from aotpack.render.c_window import Window, window
+from aotpack.render.c_sides import Side, choose_sides, count_along, epilogue_indices
+from aotpack.render.c_slots import axis_levels, axis_names, copied_rows, direct_rows, stored
+from aotpack.render.c_split import indices, split
+from aotpack.render.c_window import limit_texts, window
 from aotpack.render.emitter import Frame
-from aotpack.render.epilogue import batch_names
 from aotpack.render.workshop import Workshop
 
 
@@ -40,12 +39,14 @@ def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Wo
     v, s = plan.packed.axis, plan.rows.axis
     inner, outer = (v, s) if plan.panel_is_inner else (s, v)
     columns = split(inner, epilogue_indices(kernel, schedule.strides))
-    names = _names(anchor, {outer: "s" if outer is s else "v"}, columns, "v" if inner is v else "s")
+    names = axis_names(
+        anchor, {outer: "s" if outer is s else "v"}, columns, "v" if inner is v else "s"
+    )
     shop = tile_workshop(schedule, kernel, columns, names)
-    store = _store(shop, anchor, outer, columns, names)
+    store = stored(shop, anchor, outer, columns, names)
     pack, depth_inner = _pack(shop, anchor, plan.packed, schedule.strides)
-    rows = _rows(shop, anchor, plan.rows)
-    direct = _direct(shop, anchor, plan.rows, schedule.strides)
+    rows = copied_rows(shop, anchor, plan.rows)
+    direct = direct_rows(shop, anchor, plan.rows, DType.FLOAT32)
     batch = batch_lines(shop, anchor.batch)
     batches = product(axis.extent for axis in anchor.batch)
     extents = [extent_text(shop, e) for e in (batches, v.extent, s.extent, anchor.k.extent)]
@@ -70,57 +71,24 @@ def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Wo
     return context, shop
 
 
-def _names(
-    anchor: Matmul, others: Mapping[Axis, str], parts: Split, letter: str
-) -> dict[Axis, str]:
-    names = batch_names(anchor.batch) | dict(others)
-    if parts.row is None:
-        return names | {parts.column: letter}
-    return names | {parts.row: f"{letter}_row", parts.column: f"{letter}_column"}
-
-
-def _levels(anchor: Matmul, outer: Axis, parts: Split) -> tuple[tuple[Axis, ...], ...]:
-    rows = () if parts.row is None else (parts.row,)
-    return (anchor.batch, (outer,), rows, (parts.column,))
-
-
-def _store(
-    shop: Workshop, anchor: Matmul, outer: Axis, columns: Split, names: Mapping[Axis, str]
-) -> Walk:
-    """What members make of a sum, and its stores."""
-    shop.results[anchor.target] = "sum"
-    nest = Nest(shop, Frame(names, {}, ()), _levels(anchor, outer, columns))
-    emitter = nest.emitter
-    for member in shop.kernel.members:
-        for name in targets(member.operation):
-            if name not in shop.kernel.stored:
-                continue
-            value = "sum"
-            if isinstance(member.operation, Pointwise):
-                value = emitter.value(shop.bound(member, member.operation.value))
-            offset = shop.offset_of(name, written_index(member))
-            emitter.region.append(emitter.store(name, offset, value, frozenset(names)))
-    return walk_of(nest, shop, "v" if names[columns.column].startswith("v") else "s", columns, "")
-
-
 def _pack(shop: Workshop, anchor: Matmul, side: Side, strides: Strides) -> tuple[Walk, bool]:
     """How the packed factor is read, and whether along the depth first."""
     parts = split(side.axis, indices((side.value,)))
-    names = _names(anchor, {anchor.k: "k"}, parts, "v")
+    names = axis_names(anchor, {anchor.k: "k"}, parts, "v")
     value = Rewriter(parts.parts)(side.value)
     depth_inner = count_along(value, anchor.k, strides) > count_along(value, parts.column, strides)
     rows = () if parts.row is None else (parts.row,)
     levels = (
         (anchor.batch, (), (*rows, parts.column), (anchor.k,))
         if depth_inner
-        else _levels(anchor, anchor.k, parts)
+        else axis_levels(anchor, anchor.k, parts)
     )
     nest = Nest(shop, Frame(names, {}, ()), levels)
     found = None if depth_inner else window(value, parts.column)
     if found is None:
         text = factor_text(nest.emitter, value, anchor.operand)
         return walk_of(nest, shop, "v", parts, text), depth_inner
-    limits = _limits(nest, found)
+    limits = limit_texts(nest.emitter, found, "column_first", "column_end")
     inside = found.value
     copied = isinstance(inside, Load) and _is_copied(inside, parts.column, anchor, shop)
     if copied:
@@ -137,39 +105,3 @@ def _is_copied(load: Load, axis: Axis, anchor: Matmul, shop: Workshop) -> bool:
     """True for float32 elements that lie side by side along an axis."""
     plain = shop.arguments.dtype(load.buffer) is DType.FLOAT32
     return plain and anchor.operand is DType.FLOAT32 and slope(shop.offset(load), axis) == 1
-
-
-def _limits(nest: Nest, found: Window) -> tuple[str, str]:
-    """The first column of a row that is inside, and the one after the last."""
-    emitter = nest.emitter
-    low, high = "column_first", "column_end"
-    for limit in found.limits:
-        reach = emitter.index(limit.bound - limit.start)
-        edge = reach if limit.step == 1 else f"aot_ceil_div({reach}, {limit.step})"
-        low = low if limit.is_upper else f"aot_max({low}, {edge})"
-        high = f"aot_min({high}, {edge})" if limit.is_upper else high
-    conditions = [emitter.value(condition) for condition in found.conditions]
-    return low, f"{' & '.join(conditions)} ? {high} : column_first" if conditions else high
-
-
-def _rows(shop: Workshop, anchor: Matmul, side: Side) -> Walk:
-    """How rows are copied that cannot be multiplied where they lie."""
-    names = batch_names(anchor.batch) | {side.axis: "s", anchor.k: "k"}
-    parts = Split(anchor.k, None, anchor.k, None)
-    nest = Nest(shop, Frame(names, {}, ()), _levels(anchor, side.axis, parts))
-    return walk_of(nest, shop, "k", parts, factor_text(nest.emitter, side.value, anchor.operand))
-
-
-def _direct(shop: Workshop, anchor: Matmul, side: Side, strides: Strides) -> Walk:
-    """The first element of rows that can; ``width`` is their distance, no value if they cannot."""
-    step = row_stride(side, anchor, strides)
-    names = batch_names(anchor.batch) | {side.axis: "s", anchor.k: "k_first"}
-    nest = Nest(shop, Frame(names, {}, ()), (anchor.batch, (side.axis, anchor.k), (), ()))
-    if step is None:
-        return Walk("", "", "", "", (), (), (), (), "")
-    assert isinstance(side.value, Load)
-    offset = nest.emitter.index(dot(side.value.index, strides[side.value.buffer]))
-    stride = nest.emitter.index(step)
-    address = C.address(shop.arguments.pointer(side.value.buffer), offset)
-    lines = tuple(line for level in range(5) for line in nest.lines(level))
-    return Walk("", "", "", stride, (), (), (), lines, address)

@@ -8,6 +8,7 @@ from aotpack.ir.c_texts import C_TYPES
 from aotpack.ir.dtypes import DType
 from aotpack.ir.monoids import MONOIDS
 from aotpack.render.c_dialect import c_literal
+from aotpack.render.c_regions import SIMD
 
 LANES, WIDE_LANES = 32, 16  # of states up to 32 bits, and of wider ones
 
@@ -47,16 +48,14 @@ class Accumulator:
 
     def join(self, lanes: int) -> list[str]:
         """Combine all lanes into the first, pair by pair."""
-        if lanes == 1:
-            return []
-        pair = self.combine("lane", [f"{name}[lane + step]" for name in self.names])
-        return [
-            f"for (int step = {lanes // 2}; step > 0; step /= 2) {{",
-            "    for (int lane = 0; lane < step; lane++) {",
-            *(f"        {line}" for line in pair),
-            "    }",
-            "}",
-        ]
+        lines: list[str] = []
+        step = lanes // 2
+        while step > 0:
+            pair = self.combine("lane", [f"{name}[lane + {step}]" for name in self.names])
+            lines += [SIMD, f"for (int lane = 0; lane < {step}; lane++) {{"]
+            lines += [*(f"    {line}" for line in pair), "}"]
+            step //= 2
+        return lines
 
     def finalise(self, states: Sequence[str]) -> list[str]:
         """The results of states."""
@@ -75,7 +74,7 @@ class Accumulator:
         return ["{", *(f"    {line}" for line in lines), "}"]
 
     def _text(self, text: str, *operands: str, index: str = "") -> str:
-        return fill(text, self.dtype, *operands, index=index)
+        return fill(text, self.dtype, *operands, index=index, state=str(self.types[0]))
 
 
 def two_pass(kind: str) -> TwoPass | None:
@@ -92,6 +91,6 @@ def lane_count(accumulators: Sequence[Accumulator], extent: int | None) -> int:
     return lanes
 
 
-def fill(text: str, dtype: DType, *operands: str, index: str = "", count: str = "") -> str:
-    """A text of the monoid table with its operands."""
-    return text.format(*operands, index=index, count=count, type=C_TYPES[dtype], dtype=str(dtype))
+def fill(text: str, dtype: DType, *operands: str, **others: str) -> str:
+    """A text of the monoid table with its operands, and with what else it names."""
+    return text.format(*operands, type=C_TYPES[dtype], dtype=str(dtype), **others)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aotpack.ir.integers import Axis
 from aotpack.render.regions import INDENT, Region
 
 SIMD = "#pragma omp simd"
+STREAMED = 64  # iterations whose results are stored together past the caches
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """``address = value;`` for a value of the C type ``kind``."""
+
+    address: str
+    value: str
+    kind: str
 
 
 @dataclass(slots=True)
@@ -16,7 +26,8 @@ class Loop(Region):
     """A loop of ``variable`` from ``start`` to ``stop``; ``is_vector``: iterations are independent.
 
     With ``lanes`` it runs in blocks of so many iterations, each with its number in ``lane``; what
-    is left goes to the first lanes.
+    is left goes to the first lanes. ``stores`` end the body; where the condition ``streams`` holds
+    they go past the caches in blocks, for which neighbouring iterations store neighbours.
     """
 
     variable: str = ""
@@ -24,6 +35,8 @@ class Loop(Region):
     stop: str = ""
     is_vector: bool = False
     lanes: int = 0
+    stores: list[Store] = field(default_factory=list)
+    streams: str = ""
 
 
 def open_loop(
@@ -52,28 +65,72 @@ def c_lines(region: Region, depth: int = 0) -> Iterator[str]:
         if isinstance(item, str):
             yield pad + item
         elif isinstance(item, Loop):
-            yield from _lane_loop(item, depth) if item.lanes else _plain_loop(item, depth)
+            yield from _any_loop(item, depth)
         else:
             yield f"{pad}{item.header} {{"
             yield from c_lines(item, depth + 1)
             yield pad + "}"
 
 
-def _plain_loop(loop: Loop, depth: int) -> Iterator[str]:
+def _any_loop(loop: Loop, depth: int) -> Iterator[str]:
+    if loop.lanes:
+        return _lane_loop(loop, depth)
+    return _stream_loop(loop, depth) if loop.streams else _plain_loop(loop, loop.start, depth)
+
+
+def _body(loop: Loop, depth: int) -> Iterator[str]:
+    yield from c_lines(loop, depth)
+    yield from (f"{INDENT * depth}{store.address} = {store.value};" for store in loop.stores)
+
+
+def _plain_loop(loop: Loop, start: str, depth: int) -> Iterator[str]:
     pad = INDENT * depth
     if loop.is_vector:
         yield pad + SIMD
     v = loop.variable
-    yield f"{pad}for (int64_t {v} = {loop.start}; {v} < {loop.stop}; {v}++) {{"
-    yield from c_lines(loop, depth + 1)
+    yield f"{pad}for (int64_t {v} = {start}; {v} < {loop.stop}; {v}++) {{"
+    yield from _body(loop, depth + 1)
     yield pad + "}"
+
+
+def _stream_loop(loop: Loop, depth: int) -> Iterator[str]:
+    """Blocks of results that are whole cache lines, then the rest."""
+    pad, inner = INDENT * depth, INDENT * (depth + 1)
+    v, block = loop.variable, f"{loop.variable}_block"
+    aligned = " & ".join(f"aot_is_aligned(&{store.address})" for store in loop.stores)
+    yield f"{pad}int64_t {block} = {loop.start};"
+    yield f"{pad}if ({loop.streams}) {{"
+    yield f"{inner}const int64_t {v} = {block};"
+    yield f"{inner}const int64_t block_end = {aligned} ? {loop.stop} : {block};"
+    yield f"{inner}for (; {block} + {STREAMED} <= block_end; {block} += {STREAMED}) {{"
+    yield from _streamed_block(loop, depth + 2)
+    yield f"{inner}}}"
+    yield f"{pad}}}"
+    yield from _plain_loop(loop, block, depth)
+
+
+def _streamed_block(loop: Loop, depth: int) -> Iterator[str]:
+    pad, inner = INDENT * depth, INDENT * (depth + 1)
+    held = [f"held{number}" for number in range(len(loop.stores))]
+    for name, store in zip(held, loop.stores, strict=True):
+        yield f"{pad}_Alignas(AOT_LINE) {store.kind} {name}[{STREAMED}];"
+    yield pad + SIMD
+    yield f"{pad}for (int lane = 0; lane < {STREAMED}; lane++) {{"
+    yield f"{inner}const int64_t {loop.variable} = {loop.variable}_block + lane;"
+    yield from c_lines(loop, depth + 1)
+    for name, store in zip(held, loop.stores, strict=True):
+        yield f"{inner}{name}[lane] = {store.value};"
+    yield f"{pad}}}"
+    yield f"{pad}const int64_t {loop.variable} = {loop.variable}_block;"
+    for name, store in zip(held, loop.stores, strict=True):
+        yield f"{pad}aot_stream(&{store.address}, {name}, sizeof {name});"
 
 
 def _lane_loop(loop: Loop, depth: int) -> Iterator[str]:
     """Whole blocks, then the rest."""
     pad, inner = INDENT * depth, INDENT * (depth + 1)
     v, block = loop.variable, f"{loop.variable}_block"
-    body = list(c_lines(loop, depth + 2))
+    body = list(_body(loop, depth + 2))
     yield f"{pad}{{"
     yield f"{inner}int64_t {block} = {loop.start};"
     yield f"{inner}for (; {block} + {loop.lanes} <= {loop.stop}; {block} += {loop.lanes}) {{"

@@ -138,7 +138,7 @@ def _emit(region: Region, member: Member, shop: Workshop, operation: Scatter) ->
     else:
         place = shop.dialect.address(emitter.arguments.pointer(buffer.name), emitter.index(offset))
         (text,) = C_MONOIDS[operation.kind].combine
-        combined = fill(text, buffer.dtype)
+        combined = fill(text, buffer.dtype, state=str(buffer.dtype))
         given = f"const {C_TYPES[buffer.dtype]} a0 = {place}, b0 = {value};"
         guard = f"if ({' & '.join(conditions)}) " if conditions else ""
         line = f"{guard}{{ {given} {place} = {combined}; }}"

@@ -39,15 +39,15 @@ def choose_sides(schedule: Schedule, kernel: Kernel, anchor: Matmul) -> Plan:
         Plan(packed, rows, _runs_along(kernel, schedule.strides, packed.axis, rows.axis))
         for packed, rows in ((left, right), (right, left))
     ]
-    return min(plans, key=lambda plan: _cost(plan, anchor, schedule.strides))
+    return min(plans, key=lambda plan: _cost(plan, anchor, schedule))
 
 
-def _cost(plan: Plan, anchor: Matmul, strides: Strides) -> int:
+def _cost(plan: Plan, anchor: Matmul, schedule: Schedule) -> int:
     v, s = (typical(side.axis.extent) for side in (plan.packed, plan.rows))
     k = typical(anchor.k.extent)
     multiply = _padded(v, PANEL) * _padded(s, HEIGHT) * k // PANEL
-    pack = v * k * _pack_cost(plan.packed, anchor, strides)
-    rows = s * k * -(-v // BLOCK) * _rows_cost(plan.rows, anchor, strides)
+    pack = v * k * _pack_cost(plan.packed, anchor, schedule.strides)
+    rows = s * k * -(-v // BLOCK) * _rows_cost(plan.rows, anchor, schedule)
     turn = 0 if plan.panel_is_inner else v * s
     return multiply + pack + rows + turn
 
@@ -60,11 +60,11 @@ def _pack_cost(side: Side, anchor: Matmul, strides: Strides) -> int:
     return min(_copy_cost(value, axis, strides) for axis in axes)
 
 
-def _rows_cost(side: Side, anchor: Matmul, strides: Strides) -> int:
+def _rows_cost(side: Side, anchor: Matmul, schedule: Schedule) -> int:
     """What an element costs to copy into rows, or to read where it lies."""
-    if row_stride(side, anchor, strides):
+    if row_stride(side, anchor, schedule, DType.FLOAT32):
         return 0
-    return _copy_cost(side.value, anchor.k, strides)
+    return _copy_cost(side.value, anchor.k, schedule.strides)
 
 
 def _copy_cost(value: Value, axis: Axis, strides: Strides) -> int:
@@ -101,12 +101,17 @@ def epilogue_indices(kernel: Kernel, strides: Strides) -> list[Int]:
     ]
 
 
-def row_stride(side: Side, anchor: Matmul, strides: Strides) -> Int | None:
-    """The distance of rows that can be multiplied where they lie: float32, 1 along the depth."""
+def row_stride(side: Side, anchor: Matmul, schedule: Schedule, stored: DType) -> Int | None:
+    """The distance of rows that can be multiplied where they lie, if they are stored as that type.
+
+    Their elements are 1 apart along the depth, and multiplied as they are.
+    """
     load = side.value
-    if not isinstance(load, Load) or anchor.operand is not DType.FLOAT32:
+    if not isinstance(load, Load) or schedule.program.buffers[load.buffer].dtype is not stored:
         return None
-    offset = dot(load.index, strides[load.buffer])
+    if anchor.operand not in (stored, DType.FLOAT32):
+        return None
+    offset = dot(load.index, schedule.strides[load.buffer])
     if slope(offset, anchor.k) != 1:
         return None
     step = offset.substitute({side.axis: Int.of(side.axis) + 1}) - offset

@@ -7,7 +7,8 @@ lane is a row of its own. What a later walk needs again and is dear to compute l
 from aotpack.ir.c_texts import C_TYPES
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis
-from aotpack.ir.nodes import Reduction, Scan, Value, targets
+from aotpack.ir.monoids import MONOIDS
+from aotpack.ir.nodes import Load, Reduction, Scan, Value, targets
 from aotpack.ir.schedule import Member
 from aotpack.render.c_loops import (
     SHARE,
@@ -15,7 +16,8 @@ from aotpack.render.c_loops import (
     HostFunction,
     cost,
     decode,
-    entry_emitter,
+    end_streams,
+    loop_stores,
     parallel,
     stores,
 )
@@ -23,7 +25,7 @@ from aotpack.render.c_nest import Nest
 from aotpack.render.c_plan import Plan, Walk, plan_walks
 from aotpack.render.c_reductions import Accumulator, fill, lane_count, two_pass
 from aotpack.render.c_regions import Loop, c_lines, open_loop
-from aotpack.render.emitter import Emitter
+from aotpack.render.c_window import Window, limit_texts, window
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
 
@@ -38,6 +40,7 @@ class Walker:
         self.middles: dict[str, str] = {}
         self.buffers: list[tuple[str, DType]] = []
         self.rows: dict[Value, str] = {}
+        self.streaming: Loop | None = None  # the loop of the last walk
         self.length = shop.emitter.index(shop.kernel.axes[1].extent)
         self.item = self._open_items()
         self.plan: Plan = plan_walks(nest.kernel, shop, frozenset(nest.r))
@@ -49,19 +52,15 @@ class Walker:
         if self.plan.outer:
             self._store_outer()
         self.shop.emitter.region = self.shop.root
-        setup, _ = self._scratch(self.length)
+        if self.streaming is not None:
+            end_streams(self.streaming, self.shop)
+        setup, scratch = self._scratch()
         lines = (*setup, *c_lines(self.shop.root))
-        return HostCode((HostFunction("run", lines),), self._entry())
-
-    def _entry(self) -> tuple[str, ...]:
-        """The lines that run the function over all items."""
-        emitter = entry_emitter(self.shop)
-        length = emitter.index(self.shop.kernel.axes[1].extent)
-        _, scratch = self._scratch(length)
-        items = self._items(emitter)
+        items = self._items()
         share = max(1, SHARE // cost(self.nest, self.shop) // self._rows)
-        grain = f"aot_max(1, {share} / ({length} + 1))"
-        return (*emitter.region.lines(), parallel(self.shop, "run", items, grain, scratch))
+        grain = f"aot_max(1, {share} / ({self.length} + 1))"
+        entry = parallel(self.shop, "run", items, grain, scratch)
+        return HostCode((HostFunction("run", lines),), (entry,))
 
     # --- items
 
@@ -69,15 +68,15 @@ class Walker:
     def _rows(self) -> int:
         return COLUMNS if self.is_columns else 1
 
-    def _items(self, emitter: Emitter) -> str:
-        x = self.nest.x
+    def _items(self) -> str:
+        emitter, x = self.shop.emitter, self.nest.x
         if not self.is_columns:
             return emitter.index(self.shop.kernel.axes[0].extent)
         outer = "".join(f"({emitter.index(digit.extent)})*" for digit in x[:-1])
-        return f"{outer}{self._blocks(emitter)}"
+        return f"{outer}{self._blocks()}"
 
-    def _blocks(self, emitter: Emitter) -> str:
-        return f"(({emitter.index(self.nest.x[-1].extent)} + {COLUMNS - 1}) / {COLUMNS})"
+    def _blocks(self) -> str:
+        return f"(({self.shop.emitter.index(self.nest.x[-1].extent)} + {COLUMNS - 1}) / {COLUMNS})"
 
     def _open_items(self) -> Region:
         """The loop over rows, or over blocks of rows."""
@@ -89,11 +88,9 @@ class Walker:
             return region
         region = open_items(shop.root, header, frozenset(x[:-1]))
         if len(x) > 1:
-            blocks = self._blocks(shop.emitter)
-            decode(x[:-1], f"item / {blocks}", region, shop)
-            region.append(f"const int64_t start = item % {blocks} * {COLUMNS};")
-        else:
-            region.append(f"const int64_t start = item * {COLUMNS};")
+            decode(x[:-1], f"item / {self._blocks()}", region, shop)
+        start = f"item % {self._blocks()} * {COLUMNS}" if len(x) > 1 else f"item * {COLUMNS}"
+        region.append(f"const int64_t start = {start};")
         length = shop.emitter.index(x[-1].extent)
         region.append(f"const int count = (int)aot_min({COLUMNS}, {length} - start);")
         return region
@@ -112,19 +109,44 @@ class Walker:
         for accumulator in made:
             for line in accumulator.declare(lanes):
                 self.item.append(line)
-        loop = self._open_loops(lanes if made else 0)
+        guarded = self._guarded(walk, firsts)
+        loop = self._open_loops(lanes if made else 0, found=guarded)
         self._use_rows(walk, loop)
         for member, accumulator in firsts:
-            loop.items += accumulator.add(self.lane, self._element(member), self._position())
+            element = self.shop.emitter.value(guarded.value) if guarded else self._element(member)
+            loop.items += accumulator.add(self.lane, element, self._position())
         for member, accumulator in seconds:
             loop.items += self._add_second(member, accumulator)
         self._keep_rows(walk, loop)
-        loop.items += stores(walk.stored, self.nest, self.shop)
+        self._store(walk, loop, made)
         self._close_loops()
         for member, accumulator in firsts:
             self._finish_first(member, accumulator, lanes)
         for member, accumulator in seconds:
             self._finish_second(member, accumulator, lanes)
+
+    def _guarded(self, walk: Walk, firsts: list[tuple[Member, Accumulator]]) -> Window | None:
+        """Columns of a walk that alone count: elsewhere its only element changes nothing."""
+        if not self.is_columns or len(firsts) != 1:
+            return None
+        if walk.seconds or walk.stored or walk.kept or walk.used:
+            return None
+        ((member, accumulator),) = firsts
+        assert isinstance(member.operation, Reduction)
+        value: Value | str | None = self.shop.bound(member, member.operation.args[0])
+        while isinstance(value, Load):
+            value = self.shop.resolve(value)
+        identities = MONOIDS[accumulator.kind].identities(accumulator.dtype)
+        if value is None or isinstance(value, str) or len(identities) != 1:
+            return None
+        return window(value, self.nest.x[-1], identities[0])
+
+    def _store(self, walk: Walk, loop: Loop, made: list[Accumulator]) -> None:
+        if made or self.is_columns:
+            loop.stores += stores(walk.stored, self.nest, self.shop)
+        else:
+            loop_stores(loop, walk.stored, self.nest, self.shop)
+            self.streaming = loop
 
     @property
     def lane(self) -> str:
@@ -135,7 +157,9 @@ class Walker:
             return COLUMNS
         return lane_count(accumulators, self.nest.r[-1].extent.constant)
 
-    def _open_loops(self, lanes: int, *, is_vector: bool = True) -> Loop:
+    def _open_loops(
+        self, lanes: int, *, is_vector: bool = True, found: Window | None = None
+    ) -> Loop:
         """The loops over r (and the lanes), innermost last; the emitter writes into that."""
         emitter, r = self.shop.emitter, self.nest.r
         region: Region = self.item
@@ -143,7 +167,7 @@ class Walker:
         for digit in outer:
             region = open_loop(region, frozenset((digit,)), digit.name, emitter.index(digit.extent))
         if self.is_columns:
-            loop = self._open_lanes(region)
+            loop = self._open_lanes(region, found)
         else:
             digit = r[-1]
             loop = open_loop(
@@ -157,11 +181,18 @@ class Walker:
         emitter.region = loop
         return loop
 
-    def _open_lanes(self, region: Region) -> Loop:
-        """A loop over rows side by side."""
-        digit = self.nest.x[-1]
-        loop = open_loop(region, frozenset((digit,)), "lane", "count", is_vector=True)
-        loop.append(f"const int64_t {digit.name} = start + lane;")
+    def _open_lanes(self, region: Region, found: Window | None = None) -> Loop:
+        """A loop over rows side by side, or over those in a window."""
+        digit, emitter = self.nest.x[-1], self.shop.emitter
+        first, end = "start", "start + count"
+        if found is not None:
+            emitter.region = region
+            first, end = limit_texts(emitter, found, first, end)
+            region.append(f"const int64_t low = {first};")
+            region.append(f"const int64_t high = {end};")
+            first, end = "low", "high"
+        loop = open_loop(region, frozenset((digit,)), digit.name, end, start=first, is_vector=True)
+        loop.append(f"const int64_t lane = {digit.name} - start;")
         return loop
 
     def _close_loops(self) -> None:
@@ -309,7 +340,7 @@ class Walker:
             loop.append(f"const {C_TYPES[value.dtype]} {name} = {self._place(self.rows[value])};")
             loop.names[value, ()] = name
 
-    def _scratch(self, length: str) -> tuple[list[str], str]:
+    def _scratch(self) -> tuple[list[str], str]:
         """Lines that place the row buffers in the scratch memory, and its size in bytes."""
         setup: list[str] = []
         total = "0"
@@ -317,7 +348,7 @@ class Walker:
             setup.append(
                 f"{C_TYPES[dtype]} *const {name} = ({C_TYPES[dtype]} *)(scratch + {total});"
             )
-            size = f"(size_t)({length}) * {self._rows * dtype.itemsize}"
+            size = f"(size_t)({self.length}) * {self._rows * dtype.itemsize}"
             total = f"{total} + ({size} + 63) / 64 * 64"
         return setup, total.removeprefix("0 + ")
 
@@ -327,10 +358,11 @@ class Walker:
         shop = self.shop
         if not self.is_columns:
             shop.emitter.region = self.item
-            self.item.items += stores(self.plan.outer, self.nest, shop)
+            for store in stores(self.plan.outer, self.nest, shop):
+                self.item.append(f"{store.address} = {store.value};")
             return
         shop.emitter.region = loop = self._open_lanes(self.item)
-        loop.items += stores(self.plan.outer, self.nest, shop)
+        loop.stores += stores(self.plan.outer, self.nest, shop)
         self._close_loops()
 
 

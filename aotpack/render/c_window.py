@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from aotpack.ir.access import slope
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Value
+from aotpack.render.emitter import Emitter
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +25,16 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """``value`` where all limits hold and so do ``conditions``, free of the axis; else 0."""
+    """``value`` where all limits hold and so do ``conditions``, free of the axis."""
 
     value: Value
     limits: tuple[Limit, ...]
     conditions: tuple[Value, ...]
 
 
-def window(value: Value, axis: Axis) -> Window | None:
+def window(value: Value, axis: Axis, otherwise: bool | int | float = 0) -> Window | None:
     """A guarded value in this form; None for any other."""
-    if not isinstance(value, Guarded) or not _is_zero(value.otherwise):
+    if not isinstance(value, Guarded) or not _is(value.otherwise, otherwise):
         return None
     limits: list[Limit] = []
     conditions: list[Value] = []
@@ -49,6 +50,18 @@ def window(value: Value, axis: Axis) -> Window | None:
         else:
             limits.append(_limit(condition, index, step, axis))
     return Window(value.value, tuple(limits), tuple(conditions))
+
+
+def limit_texts(emitter: Emitter, found: Window, first: str, end: str) -> tuple[str, str]:
+    """Where inside of [first, end) the window begins, and where it ends."""
+    low, high = first, end
+    for limit in found.limits:
+        reach = emitter.index(limit.bound - limit.start)
+        edge = reach if limit.step == 1 else f"aot_ceil_div({reach}, {limit.step})"
+        low = low if limit.is_upper else f"aot_max({low}, {edge})"
+        high = f"aot_min({high}, {edge})" if limit.is_upper else high
+    conditions = [emitter.value(condition) for condition in found.conditions]
+    return low, f"{' & '.join(conditions)} ? {high} : {first}" if conditions else high
 
 
 def _limit(condition: Value, index: Int, step: int, axis: Axis) -> Limit:
@@ -80,5 +93,5 @@ def _index(value: Value) -> Int | None:
     return Int.of(int(value.value)) if isinstance(value, Const) else None
 
 
-def _is_zero(value: Value) -> bool:
-    return isinstance(value, Const) and value.value == 0
+def _is(value: Value, number: bool | int | float) -> bool:
+    return isinstance(value, Const) and value.value == number

@@ -27,6 +27,18 @@ class LoopContext:
     is_flat: bool  # the tile has one dimension
     persistent: bool
     lines: tuple[str, ...]
+    program: str
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedContext:
+    """Several loop kernels as functions, and the lines by which a program finds its own."""
+
+    name: str
+    functions: tuple[str, ...]
+    members: tuple[LoopContext, ...]
+    parameters: tuple[str, ...]
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +114,14 @@ class AttentionContext:
 
 @dataclass(frozen=True, slots=True)
 class LaunchContext:
-    """One launch: ``choices`` are (condition, Launch expression), the last without a condition."""
+    """One launch: ``choices`` are (condition, Launch expression), the last without a condition.
+
+    The expressions of ``several`` are tuples of launches.
+    """
 
     comment: str
     choices: tuple[tuple[str, str], ...]
+    several: bool = False
 
 
 @dataclass(frozen=True, slots=True)

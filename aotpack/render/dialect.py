@@ -17,7 +17,7 @@ class Dialect(Protocol):
         """A number of exactly its type."""
 
     def apply(
-        self, op: str, args: Sequence[str], operand: DType, result: DType, *, fast: bool
+        self, op: str, args: Sequence[str], operand: DType, result: DType, ends_in: DType | None
     ) -> str:
         """An operator of the op table on operands of type ``operand``."""
 
@@ -36,10 +36,16 @@ class Dialect(Protocol):
     def address(self, pointer: str, offset: str) -> str:
         """The place of an element."""
 
-    def load(self, address: str, conditions: Sequence[str], dtype: DType) -> str:
-        """The element as it is stored; untouched, and 0, where a condition does not hold."""
+    def load(self, address: str, conditions: Sequence[str], dtype: DType, keep: str = "") -> str:
+        """The element as it is stored; untouched, and 0, where a condition does not hold.
 
-    def store(self, address: str, value: str, conditions: Sequence[str], dtype: DType) -> str:
+        ``keep`` is "last" for what is read again soon, "first" for what is not read again: the
+        order in which caches may evict it.
+        """
+
+    def store(
+        self, address: str, value: str, conditions: Sequence[str], dtype: DType, keep: str = ""
+    ) -> str:
         """The line that writes a value of the compute type to an element of ``dtype``."""
 
     def where(self, condition: str, value: str, otherwise: str) -> str:

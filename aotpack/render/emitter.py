@@ -7,10 +7,10 @@ arithmetic, masks and common subexpressions are settled here; templates only pla
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.facts import known_nonnegative
+from aotpack.ir.facts import known_multiple, known_nonnegative
 from aotpack.ir.integers import (
     Atom,
     Axis,
@@ -32,12 +32,14 @@ class Frame:
     """How kernel axes look in a tile: ``names`` their index tensors, ``masks`` the bound checks.
 
     ``blocks`` are the axes that span dimensions of the tile, with their lengths, in order; any
-    other axis is one number for the whole program.
+    other axis is one number for the whole program. ``starts`` are first indices of blocks that
+    begin at multiples of their length.
     """
 
     names: Mapping[Axis, str]
     masks: Mapping[Axis, str]
     blocks: tuple[tuple[Axis, int], ...]
+    starts: Mapping[Axis, str] = field(default_factory=dict)
 
     def shape(self, needs: frozenset[Axis]) -> str:
         """The shape of something that depends on these axes: ``[16, 1]``."""
@@ -47,13 +49,23 @@ class Frame:
         """Those of the axes that span a dimension."""
         return frozenset(axis for axis, _ in self.blocks if axis in needs)
 
+    def start(self, atom: Atom) -> str | None:
+        """For a quotient that is one number for the whole block: what is to be divided."""
+        if not isinstance(atom, Quotient) or not isinstance(atom.num.atom, Axis):
+            return None
+        axis = atom.num.atom
+        if axis not in self.starts or not known_multiple(atom.den, dict(self.blocks)[axis]):
+            return None
+        return self.starts[axis]
+
 
 class Emitter:
     """Writes the lines that compute values in a frame, into regions.
 
     ``offset`` gives the element offset of a load; ``resolve`` the value or the name that stands for
-    a load of something the kernel itself made, None for memory. ``fast`` picks the cheaper forms of
-    the op table, right where every result is rounded to 16 bits, but not for ``exact`` values.
+    a load of something the kernel itself made, None for memory. ``ends_in`` is the 16-bit type all
+    results are rounded to, if any: then the op table's cheaper forms do, but for ``exact`` values.
+    ``keep`` says of buffers in what order caches may evict what is read or written (C:F7).
     """
 
     def __init__(
@@ -66,7 +78,7 @@ class Emitter:
         fresh: Callable[[str], str],
         dialect: Dialect,
         *,
-        fast: bool,
+        ends_in: DType | None,
         exact: Collection[Value] = (),
     ) -> None:
         self.frame = frame
@@ -78,8 +90,9 @@ class Emitter:
         self._guard_needs: frozenset[Axis] = frozenset()
         self.fresh = fresh
         self.dialect = dialect
-        self._fast = fast
+        self._ends_in = ends_in
         self._exact = exact
+        self.keep: Mapping[str, str] = {}
         self._needs: dict[Value, frozenset[Axis]] = {}
 
     # --- values
@@ -107,8 +120,8 @@ class Emitter:
             case Apply():
                 args = tuple(self.value(arg) for arg in value.args)
                 operand = value.args[-1].dtype
-                fast = self._fast and value not in self._exact
-                return self.dialect.apply(value.op, args, operand, value.dtype, fast=fast)
+                ends_in = None if value in self._exact else self._ends_in
+                return self.dialect.apply(value.op, args, operand, value.dtype, ends_in)
             case Guarded():
                 return self._guarded(value)
             case Const():
@@ -131,7 +144,8 @@ class Emitter:
         conditions = [*self.masks(needs), *self._guards]
         if conditions:
             address = self._broadcast(address, needs, needs | self._guard_needs)
-        return self.dialect.load(address, conditions, self.arguments.dtype(load.buffer))
+        keep = self.keep.get(load.buffer, "")
+        return self.dialect.load(address, conditions, self.arguments.dtype(load.buffer), keep)
 
     def operand(self, value: Value, dtype: DType, inner: Axis) -> str:
         """A tile for a matrix product: rounded to ``dtype``, zero past the end of ``inner``."""
@@ -198,7 +212,7 @@ class Emitter:
 
     def _division(self, atom: Quotient | Remainder) -> str:
         """Both languages' divisions round towards zero: right for numerators >= 0 alone (C:D3)."""
-        num, den = self._operand(atom.num), self._operand(atom.den)
+        num, den = self.frame.start(atom) or self._operand(atom.num), self._operand(atom.den)
         quotient, rest = self.dialect.quotient, self.dialect.remainder(num, den)
         if known_nonnegative(atom.num):
             return quotient(num, den) if isinstance(atom, Quotient) else rest
@@ -241,11 +255,15 @@ class Emitter:
     def index_needs(self, expression: Int) -> frozenset[Axis]:
         """The kernel axes an integer depends on."""
         found: set[Axis] = set()
-        for leaf in expression.leaves():
-            if isinstance(leaf, Axis):
-                found.add(leaf)
-            elif isinstance(leaf, Indirect):
-                found |= self.needs(leaf.value)
+        for atom in expression.atoms():
+            if isinstance(atom, Axis):
+                found.add(atom)
+            elif isinstance(atom, Indirect):
+                found |= self.needs(atom.value)
+            elif isinstance(atom, Extremum):
+                found |= self.index_needs(atom.a) | self.index_needs(atom.b)
+            elif isinstance(atom, (Quotient, Remainder)) and self.frame.start(atom) is None:
+                found |= self.index_needs(atom.num) | self.index_needs(atom.den)
         return frozenset(found)
 
     def masks(self, needs: frozenset[Axis]) -> list[str]:
@@ -266,7 +284,8 @@ class Emitter:
         address = self.dialect.address(self.arguments.pointer(buffer), self.index(offset))
         address = self._broadcast(address, self.index_needs(offset), axes)
         conditions = [*self.masks(axes), *conditions]
-        return self.dialect.store(address, value, conditions, self.arguments.dtype(buffer))
+        keep, dtype = self.keep.get(buffer, ""), self.arguments.dtype(buffer)
+        return self.dialect.store(address, value, conditions, dtype, keep)
 
     def _broadcast(self, text: str, have: frozenset[Axis], want: frozenset[Axis]) -> str:
         """Stretch a tile that depends on some axes over those it is needed for."""

@@ -1,11 +1,10 @@
-"""Each kernel's variants as sources; equal text (comments aside) is one source with one name."""
+"""Each launch's variants as sources."""
 
-import re
-from dataclasses import dataclass, replace
-from hashlib import sha256
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
-from aotpack.ir.integers import Axis, Int, ceil_div, product
+from aotpack.ir.integers import Int, ceil_div, product
 from aotpack.ir.nodes import Attention, Matmul
 from aotpack.ir.schedule import (
     AttentionTile,
@@ -18,18 +17,23 @@ from aotpack.ir.schedule import (
     Schedule,
     Tile,
     Variant,
+    block_count,
     in_lines,
+    launches,
 )
 from aotpack.render.attention import attention_context, attention_frame
 from aotpack.render.c_contexts import AttentionContext as HostAttentionContext
+from aotpack.render.c_contexts import FewContext
 from aotpack.render.c_contexts import MatmulContext as HostMatmulContext
 from aotpack.render.c_kernels import HostContext, host_context
+from aotpack.render.combined import combined_choice
 from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
 from aotpack.render.emitter import Frame
 from aotpack.render.environment import render_template
-from aotpack.render.loops import LoopTile, loop_context, loop_frame
+from aotpack.render.loops import loop_context, loop_workshop
 from aotpack.render.matmul import matmul_context, output_frame
 from aotpack.render.regions import Region
+from aotpack.render.sources import Alternatives, Choice, Sources
 from aotpack.render.workshop import Workshop
 from aotpack.stages import KernelSource
 from aotpack.target import Target
@@ -40,69 +44,52 @@ Context: TypeAlias = (
     | AttentionContext
     | HostContext
     | HostMatmulContext
+    | FewContext
     | HostAttentionContext
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A variant a launch may take: when, which kernel, how many programs, with which arguments."""
-
-    variant: Variant
-    kernel: str
-    programs: Int
-    arguments: tuple[str, ...]  # buffers, then sizes, in the order of the source's parameters
-
-
 def render_kernels(
     schedule: Schedule, targets: tuple[Target, ...]
-) -> tuple[tuple[KernelSource, ...], tuple[tuple[Choice, ...], ...]]:
-    """All sources, and for each kernel of the schedule its choices for the given targets."""
-    known: dict[str, KernelSource] = {}
-    choices = tuple(
-        tuple(
-            _choice(schedule, kernel, variant, known)
+) -> tuple[tuple[KernelSource, ...], tuple[Alternatives, ...]]:
+    """All sources, and for each launch of the schedule its choices for the given targets."""
+    sources = Sources()
+    found = tuple(_alternatives(schedule, k, targets, sources) for k in launches(schedule.kernels))
+    return tuple(sources.known.values()), found
+
+
+def _alternatives(
+    schedule: Schedule, kernels: tuple[Kernel, ...], targets: tuple[Target, ...], sources: Sources
+) -> Alternatives:
+    """One kernel's variants; or several kernels as one, and on a processor one by one."""
+
+    def suited(kernel: Kernel, fits: Callable[[Target], bool]) -> tuple[Choice, ...]:
+        return tuple(
+            _choice(schedule, kernel, variant, sources)
             for variant in kernel.variants
-            if any(variant.arch_low <= target.arch <= variant.arch_high for target in targets)
+            if any(fits(t) and variant.arch_low <= t.arch <= variant.arch_high for t in targets)
         )
-        for kernel in schedule.kernels
-    )
-    return tuple(known.values()), choices
+
+    if len(kernels) == 1:
+        return Alternatives(kernels, suited(kernels[0], lambda target: True))
+    separate = (suited(kernel, lambda target: target.arch == 0) for kernel in kernels)
+    hosted = tuple(choice for choices in separate for choice in choices)
+    if all(target.arch == 0 for target in targets):
+        return Alternatives(kernels, (), hosted)
+    return Alternatives(kernels, (combined_choice(schedule, kernels, sources),), hosted)
 
 
-def _also_for(source: KernelSource, arches: tuple[int, int]) -> KernelSource:
-    """The source, for one more range of architectures."""
-    return replace(source, arches=tuple(sorted({*source.arches, arches})))
-
-
-def _choice(
-    schedule: Schedule, kernel: Kernel, variant: Variant, known: dict[str, KernelSource]
-) -> Choice:
+def _choice(schedule: Schedule, kernel: Kernel, variant: Variant, sources: Sources) -> Choice:
     tile = variant.tile
     template, context, shop = _context(schedule, kernel, tile)
-    text = render_template(template, context)
-    parameters = shop.arguments.parameters()
-    types = " ".join(str(parameter.dtype) for parameter in parameters)
-    language = "c" if isinstance(tile, HostTile) else "triton"
-    shown = _without_comments(text, language)
-    identity = f"{shown} {types} {tile.num_warps} {tile.num_stages}"
-    digest = sha256(identity.encode()).hexdigest()[:8]
-    arches = (variant.arch_low, variant.arch_high)
-    if digest in known:
-        known[digest] = _also_for(known[digest], arches)
-    else:
-        name = f"{kernel.name}_{digest}"
-        known[digest] = KernelSource(
-            name,
-            render_template(template, _named(context, name)),
-            parameters,
-            tile.num_warps,
-            tile.num_stages,
-            (arches,),
-            language,
-        )
-    arguments = (*shop.arguments.buffers, *(size.name for size in shop.arguments.sizes))
-    return Choice(variant, known[digest].name, _programs(kernel, tile), arguments)
+    name = sources.add(
+        kernel.name,
+        lambda name: render_template(template, _named(context, name)),
+        shop.arguments.parameters(),
+        variant,
+        "c" if isinstance(tile, HostTile) else "triton",
+    )
+    return Choice(variant, name, _programs(kernel, tile), shop.arguments.names)
 
 
 def _named(context: Context, name: str) -> Context:
@@ -120,25 +107,12 @@ def _context(schedule: Schedule, kernel: Kernel, tile: Tile) -> tuple[str, Conte
         return "kernel_attention.py.jinja", attention_context(schedule, kernel, tile, shop), shop
     if isinstance(tile, PlaneTile):
         kernel = in_lines(kernel, tile.width)
-    shop = _workshop(schedule, kernel, loop_frame(kernel, tile), _straight_axes(kernel, tile))
+    shop = loop_workshop(schedule, kernel, tile)
     return "kernel_loop.py.jinja", loop_context(schedule, kernel, tile, shop), shop
 
 
-def _workshop(
-    schedule: Schedule, kernel: Kernel, frame: Frame, axes: frozenset[Axis] | None = None
-) -> Workshop:
-    return Workshop(schedule, kernel, frame, Region(axes or frozenset(frame.names)))
-
-
-def _straight_axes(kernel: Kernel, tile: LoopTile) -> frozenset[Axis]:
-    """The axes that have values outside loops."""
-    looped = isinstance(tile, ReductionTile) and not tile.persistent
-    return frozenset(kernel.axes[:1] if looped else kernel.axes)
-
-
-def _without_comments(text: str, language: str) -> str:
-    mark = "//" if language == "c" else "#"
-    return re.sub(rf"^\s*{mark}.*\n", "", text, flags=re.MULTILINE)
+def _workshop(schedule: Schedule, kernel: Kernel, frame: Frame) -> Workshop:
+    return Workshop(schedule, kernel, frame, Region(frozenset(frame.names)))
 
 
 def _programs(kernel: Kernel, tile: Tile) -> Int:
@@ -155,4 +129,4 @@ def _programs(kernel: Kernel, tile: Tile) -> Int:
         lines = kernel.axes[0].extent // tile.width
         return ceil_div(lines, tile.y) * ceil_div(tile.width, tile.x)
     assert isinstance(tile, (PointwiseTile, ReductionTile))
-    return ceil_div(kernel.axes[0].extent, tile.x)
+    return block_count(kernel, tile)

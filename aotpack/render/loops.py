@@ -21,11 +21,27 @@ from aotpack.ir.schedule import (
 )
 from aotpack.render.contexts import LoopContext, Side
 from aotpack.render.emitter import Frame
-from aotpack.render.reductions import block_reduction, block_scan, start_loop
+from aotpack.render.reduction_loops import ReductionLoop, stretches
+from aotpack.render.reductions import block_reduction, block_scan
+from aotpack.render.regions import Region
 from aotpack.render.scatter import scatter_line
 from aotpack.render.workshop import Workshop
 
+PROGRAM_ID = "tl.program_id(0)"
 LoopTile = PointwiseTile | PlaneTile | ReductionTile
+
+
+def loop_workshop(
+    schedule: Schedule, kernel: Kernel, tile: LoopTile, program: str = PROGRAM_ID
+) -> Workshop:
+    """What a loop kernel is rendered with; a looped axis has no value outside its loops."""
+    looped = isinstance(tile, ReductionTile) and not tile.persistent
+    region = Region(frozenset(kernel.axes[:1] if looped else kernel.axes))
+    shop = Workshop(schedule, kernel, loop_frame(kernel, tile), region)
+    if isinstance(tile, PointwiseTile):
+        starts = {kernel.axes[0]: f"({program}{shop.index_type}*{tile.x})"}
+        shop.emitter.frame = replace(shop.emitter.frame, starts=starts)
+    return shop
 
 
 def loop_frame(kernel: Kernel, tile: LoopTile) -> Frame:
@@ -56,14 +72,20 @@ def _side(axis: Axis, block: int) -> Side:
     return Side(str(axis.extent), block, bool(block) and not known_multiple(axis.extent, block))
 
 
-def loop_context(schedule: Schedule, kernel: Kernel, tile: LoopTile, shop: Workshop) -> LoopContext:
+def loop_context(
+    schedule: Schedule,
+    kernel: Kernel,
+    tile: LoopTile,
+    shop: Workshop,
+    program: str = PROGRAM_ID,
+) -> LoopContext:
     """Everything the loop template prints, but the name."""
     if isinstance(tile, ReductionTile) and not tile.persistent:
-        _emit_looped(kernel, shop)
+        _emit_looped(kernel, tile, shop)
     else:
         for member in kernel.members:
             _emit_straight(member, kernel, shop)
-    return _context(kernel, tile, shop)
+    return _context(kernel, tile, shop, program)
 
 
 def _emit_straight(member: Member, kernel: Kernel, shop: Workshop) -> None:
@@ -80,36 +102,70 @@ def _emit_straight(member: Member, kernel: Kernel, shop: Workshop) -> None:
             _store(member, name, kernel, shop)
 
 
-def _emit_looped(kernel: Kernel, shop: Workshop) -> None:
+def _emit_looped(kernel: Kernel, tile: ReductionTile, shop: Workshop) -> None:
     level = _levels(kernel)
-    last = max(level.values())
-    for number in range(last + 1):
+    walks: list[list[Member]] = []
+    for number in range(max(level.values()) + 1):
         here = [m for m in kernel.members if level[targets(m.operation)[0]] == number]
-        for member in here:
-            if member.outer:
+        walks.append([m for m in here if not m.outer and _works(m, kernel)])
+    walked = [_buffers(walk, kernel) for walk in walks]
+    in_order = any(isinstance(member.operation, Scan) for member in kernel.members)
+    held: dict[object, str] | None = None if in_order or len(list(filter(None, walks))) < 2 else {}
+    for number, walk in enumerate(walks):
+        for member in kernel.members:
+            if member.outer and level[targets(member.operation)[0]] == number:
                 _emit_straight(member, kernel, shop)
-        _emit_loop([m for m in here if not m.outer], kernel, shop)
+        before = set().union(*walked[:number])
+        after = set().union(*walked[number + 1 :])
+        shop.emitter.keep = {
+            **dict.fromkeys(kernel.stored if before else (), "first"),
+            **dict.fromkeys(sorted(walked[number] & before), "first"),
+            **dict.fromkeys(sorted(walked[number] & after), "last"),
+        }
+        if walk:
+            _emit_walk(walk, kernel, shop, ReductionLoop(shop, tile, held))
+        shop.emitter.keep = {}
 
 
-def _emit_loop(members: list[Member], kernel: Kernel, shop: Workshop) -> None:
+def _works(member: Member, kernel: Kernel) -> bool:
+    """True for a member that a walk is made for; others are computed where they are needed."""
+    stored = set(targets(member.operation)) & set(kernel.stored)
+    return isinstance(member.operation, Reduction) or bool(stored)
+
+
+def _buffers(walk: list[Member], kernel: Kernel) -> set[str]:
+    """What a walk reads from memory, itself and to compute pointwise members and scans again."""
+    makers = {name: m.operation for m in kernel.members for name in targets(m.operation)}
+    found: set[str] = set()
+    pending = [name for member in walk for name in reads(member.operation)]
+    while pending:
+        name = pending.pop()
+        maker = makers.get(name)
+        if maker is None:
+            found.add(name)
+        elif not isinstance(maker, Reduction):
+            pending += reads(maker)
+    return found
+
+
+def _emit_walk(working: list[Member], kernel: Kernel, shop: Workshop, loop: ReductionLoop) -> None:
     """One walk over the inner axis: stores and accumulations; then the reductions' results."""
-    working = [
-        m
-        for m in members
-        if isinstance(m.operation, Reduction) or set(targets(m.operation)) & set(kernel.stored)
-    ]
-    if not working:
-        return
-    loop = start_loop(shop, kernel.axes[1])
-    for member in _with_scans(working, kernel):
-        if isinstance(member.operation, Reduction):
-            loop.accumulate(member)
-            continue
-        if isinstance(member.operation, Scan):
-            shop.define(member, loop.scan(member))
-        for name in targets(member.operation):
-            if member in working and name in kernel.stored:
-                _store(member, name, kernel, shop)
+    parts = stretches(kernel.axes[1].extent, loop.tile.r, keep_last=loop.held is not None)
+    keep = shop.emitter.keep
+    for stretch in reversed(parts) if loop.held else parts:  # first what is in registers
+        loop.enter(stretch)
+        in_registers = stretch.rest and loop.held is not None
+        shop.emitter.keep = dict.fromkeys(keep, "first") if in_registers else keep
+        for member in _with_scans(working, kernel):
+            if isinstance(member.operation, Reduction):
+                loop.accumulate(member)
+                continue
+            if isinstance(member.operation, Scan):
+                shop.define(member, loop.scan(member))
+            for name in targets(member.operation):
+                if member in working and name in kernel.stored:
+                    _store(member, name, kernel, shop)
+        loop.leave()
     for member, names in loop.finish():
         shop.define(member, names)
         for name in targets(member.operation):
@@ -156,7 +212,7 @@ def _store(member: Member, buffer: str, kernel: Kernel, shop: Workshop) -> None:
     shop.emitter.region.append(shop.emitter.store(buffer, offset, value, axes))
 
 
-def _context(kernel: Kernel, tile: LoopTile, shop: Workshop) -> LoopContext:
+def _context(kernel: Kernel, tile: LoopTile, shop: Workshop, program: str) -> LoopContext:
     sides = {axis.name: side for axis, side in _sides(kernel, tile).items()}
     for axis in kernel.axes:
         shop.arguments.use_sizes(axis.extent)
@@ -172,4 +228,5 @@ def _context(kernel: Kernel, tile: LoopTile, shop: Workshop) -> LoopContext:
         is_flat=sum(bool(side.block) for side in sides.values()) == 1,
         persistent=not isinstance(tile, ReductionTile) or tile.persistent,
         lines=tuple(shop.root.lines()),
+        program=program,
     )

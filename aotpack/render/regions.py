@@ -16,7 +16,11 @@ INDENT = "    "
 
 @dataclass(slots=True)
 class Region:
-    """Lines and inner regions in order. ``header`` is the loop statement, None without a loop."""
+    """Lines and inner regions in order. ``header`` is the loop statement, None without a loop.
+
+    An inner region without a loop is straight code in which axes have a value that they have not
+    around it.
+    """
 
     axes: frozenset[Axis]
     header: str | None = None
@@ -33,9 +37,11 @@ class Region:
             self.items.insert(self.open_at, line)
             self.open_at += 1
 
-    def open(self, header: str, axes: frozenset[Axis]) -> Region:
-        """Start a loop at this point."""
-        inner = Region(self.axes | axes, header, self)
+    def open(
+        self, header: str | None, axes: frozenset[Axis], names: dict[object, str] | None = None
+    ) -> Region:
+        """Start an inner region at this point; ``names`` are those that it knows already."""
+        inner = Region(self.axes | axes, header, self, names={} if names is None else names)
         self.open_at = len(self.items)
         self.items.append(inner)
         return inner
@@ -61,6 +67,8 @@ class Region:
         for item in self.items:
             if isinstance(item, str):
                 yield INDENT * depth + item
+            elif item.header is None:
+                yield from item.lines(depth)
             elif item.items:
                 yield f"{INDENT * depth}{item.header}"
                 yield from item.lines(depth + 1)

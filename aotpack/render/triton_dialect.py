@@ -25,10 +25,10 @@ class TritonDialect:
         return f"tl.full([], {text}, {constant.dtype.facts.triton})"
 
     def apply(
-        self, op: str, args: Sequence[str], operand: DType, result: DType, *, fast: bool
+        self, op: str, args: Sequence[str], operand: DType, result: DType, ends_in: DType | None
     ) -> str:
         """The text of the op table."""
-        return OPS[op].triton(args, operand, result, fast=fast)
+        return OPS[op].triton(args, operand, result, ends_in=ends_in)
 
     def cast(self, text: str, source: DType, target: DType) -> str:
         """``text.to(...)``."""
@@ -50,18 +50,19 @@ class TritonDialect:
         """A tile of pointers."""
         return f"{pointer} + {offset}"
 
-    def load(self, address: str, conditions: Sequence[str], dtype: DType) -> str:
+    def load(self, address: str, conditions: Sequence[str], dtype: DType, keep: str = "") -> str:
         """``tl.load``, with a mask if there are conditions."""
-        if not conditions:
-            return f"tl.load({address})"
-        return f"tl.load({address}, mask={' & '.join(conditions)}, other=0)"
+        mask = f", mask={' & '.join(conditions)}, other=0" if conditions else ""
+        return f"tl.load({address}{mask}{_eviction(keep)})"
 
-    def store(self, address: str, value: str, conditions: Sequence[str], dtype: DType) -> str:
+    def store(
+        self, address: str, value: str, conditions: Sequence[str], dtype: DType, keep: str = ""
+    ) -> str:
         """``tl.store``, with a mask if there are conditions."""
         mask = f", mask={' & '.join(conditions)}" if conditions else ""
         if dtype.compute is not dtype and value.isidentifier():  # Triton casts plain numbers
             value = self.cast(value, dtype.compute, dtype)
-        return f"tl.store({address}, {value}{mask})"
+        return f"tl.store({address}, {value}{mask}{_eviction(keep)})"
 
     def where(self, condition: str, value: str, otherwise: str) -> str:
         """``tl.where``."""
@@ -90,6 +91,10 @@ class TritonDialect:
     def broadcast(self, text: str, shape: str) -> str:
         """``tl.broadcast_to``."""
         return f"tl.broadcast_to({text}, {shape})"
+
+
+def _eviction(keep: str) -> str:
+    return f', eviction_policy="evict_{keep}"' if keep else ""
 
 
 TRITON = TritonDialect()

@@ -69,10 +69,15 @@ class Workshop:
 
     def emitter_in(self, frame: Frame, region: Region) -> Emitter:
         """An emitter for another tile of the same kernel."""
-        stored = [self.schedule.program.buffers[name].dtype for name in self.kernel.stored]
-        fast = all(dtype in (DType.FLOAT16, DType.BFLOAT16) for dtype in stored)
         ports = (self.arguments, self.offset, self.resolve, self.fresh, self.dialect)
-        return Emitter(frame, region, *ports, fast=fast, exact=self._exact)
+        return Emitter(frame, region, *ports, ends_in=self._ends_in(), exact=self._exact)
+
+    def _ends_in(self) -> DType | None:
+        """The finest 16-bit type that results are rounded to; None if some keep more."""
+        stored = {self.schedule.program.buffers[name].dtype for name in self.kernel.stored}
+        if not stored <= {DType.FLOAT16, DType.BFLOAT16}:
+            return None
+        return DType.FLOAT16 if DType.FLOAT16 in stored else DType.BFLOAT16
 
     def _decisive(self) -> frozenset[Value]:
         """The values that a jump is computed from: there the last place makes a whole step."""

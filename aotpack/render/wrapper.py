@@ -5,30 +5,30 @@ from collections.abc import Iterable
 from aotpack.ir.facts import bounds
 from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import Kernel, Schedule
+from aotpack.ir.schedule import Kernel, Schedule, launches
 from aotpack.render.contexts import LaunchContext, WrapperContext
 from aotpack.render.environment import render_template
-from aotpack.render.kernels import Choice
+from aotpack.render.sources import Alternatives, Choice
 from aotpack.stages import Signature
 from aotpack.target import Target
 
 ALIGNMENT = 256  # bytes, of every intermediate
 
-Launches = tuple[tuple[Choice, ...], ...]
-
 
 def render_wrapper(
-    signature: Signature, schedule: Schedule, launches: Launches, targets: tuple[Target, ...]
+    signature: Signature,
+    schedule: Schedule,
+    steps: tuple[Alternatives, ...],
+    targets: tuple[Target, ...],
 ) -> str:
     """The text of ``wrapper.py``."""
     names = _tensor_names(signature, schedule)
-    pairs = zip(schedule.kernels, launches, strict=True)
     context = WrapperContext(
-        title=f"{signature.name} {signature.version}: {len(launches)} launches",
+        title=f"{signature.name} {signature.version}: {len(steps)} launches",
         parameters=tuple(size.name for size in signature.sizes),
         buffers=_buffers(schedule),
         outputs=tuple(_tuple(spec.shape) for spec in signature.outputs),
-        launches=tuple(_launch(k, choices, names, targets) for k, choices in pairs),
+        launches=tuple(launch for step in steps for launch in _launches(step, names, targets)),
     )
     return render_template("wrapper.py.jinja", context)
 
@@ -36,7 +36,7 @@ def render_wrapper(
 def peak_bytes(schedule: Schedule) -> int:
     """Bytes of intermediates alive at once at the largest admitted sizes."""
     spans = [(_largest(text), first, last) for _, text, first, last in _storages(schedule)]
-    times = range(len(schedule.kernels))
+    times = range(len(launches(schedule.kernels)))
     return max((sum(n for n, a, b in spans if a <= t <= b) for t in times), default=0)
 
 
@@ -75,23 +75,41 @@ def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
     return names | {update.value: names[update.name] for update in program.updates}
 
 
-def _launch(
-    kernel: Kernel, choices: tuple[Choice, ...], names: dict[str, str], targets: tuple[Target, ...]
-) -> LaunchContext:
-    sources = [s for member in kernel.members for s in member.operation.origin.sources]
-    return LaunchContext(
-        comment=sources[-1] if sources else kernel.name,
-        choices=tuple(_rendered_choice(c, choices, names, targets) for c in choices),
-    )
+def _launches(
+    step: Alternatives, names: dict[str, str], targets: tuple[Target, ...]
+) -> tuple[LaunchContext, ...]:
+    """One launch; of kernels that share it on GPUs alone, one each where no GPU is meant."""
+    together = tuple(_rendered_choice(c, step.choices, names, targets) for c in step.choices)
+    if not step.separate:
+        return (LaunchContext(_comment(step.kernels), together),)
+    if not step.choices:
+        pairs = zip(step.kernels, step.separate, strict=True)
+        return tuple(
+            LaunchContext(_comment((kernel,)), (("", _text(choice, names)),))
+            for kernel, choice in pairs
+        )
+    gpu = ("arch > 0", _tuple(text for _, text in together))
+    host = ("", _tuple(_text(choice, names) for choice in step.separate))
+    return (LaunchContext(_comment(step.kernels), (gpu, host), several=True),)
+
+
+def _comment(kernels: tuple[Kernel, ...]) -> str:
+    """The last source line behind the kernels; without one, the name of the first."""
+    sources = [s for k in kernels for member in k.members for s in member.operation.origin.sources]
+    return sources[-1] if sources else kernels[0].name
+
+
+def _text(choice: Choice, names: dict[str, str]) -> str:
+    """The Launch expression."""
+    arguments = [repr(names[a]) if a in names else a for a in choice.arguments]
+    return f'Launch("{choice.kernel}", ({choice.programs}, 1, 1), {_tuple(arguments)})'
 
 
 def _rendered_choice(
     choice: Choice, choices: tuple[Choice, ...], names: dict[str, str], targets: tuple[Target, ...]
 ) -> tuple[str, str]:
     """(condition, the Launch expression); the last choice needs no condition."""
-    arguments = [repr(names[a]) if a in names else a for a in choice.arguments]
-    launch = f'Launch("{choice.kernel}", ({choice.programs}, 1, 1), {_tuple(arguments)})'
-    return "" if choice is choices[-1] else _condition(choice, targets), launch
+    return "" if choice is choices[-1] else _condition(choice, targets), _text(choice, names)
 
 
 def _condition(choice: Choice, targets: tuple[Target, ...]) -> str:

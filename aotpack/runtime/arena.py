@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from .device import Device
 from .errors import AotpackError
+from .fork import tell_of_forks
 
 PlanT = TypeVar("PlanT")
 PLANS_KEPT = 64
@@ -99,7 +100,15 @@ class ArenaPool(Generic[PlanT]):
         self._changed = threading.Condition(threading.Lock())
         self._free: list[Arena[PlanT]] = []
         self._made = 0
+        self._idlers = 0  # threads that want no call in flight: new calls let them go first
         self._is_closed = False
+        tell_of_forks(self)
+
+    def forked(self) -> None:
+        """In a child process the other threads' calls never end: their arenas are lost."""
+        self._changed = threading.Condition(threading.Lock())
+        self._made = len(self._free)
+        self._idlers = 0
 
     def take(self, stream: int) -> Arena[PlanT]:
         """An arena, best the one whose last call was on the same stream."""
@@ -109,16 +118,20 @@ class ArenaPool(Generic[PlanT]):
                     raise AotpackError(
                         f"calling {self._model}: the model was closed. Load it again."
                     )
-                for position in range(len(self._free) - 1, -1, -1):
-                    if self._free[position].stream == stream:
-                        return self._free.pop(position)
-                if self._made < self._limit:
-                    arena: Arena[PlanT] = Arena(self._device)
-                    self._made += 1
+                arena = None if self._idlers else self._available(stream)
+                if arena is not None:
                     return arena
-                if self._free:
-                    return self._free.pop(0)
                 self._changed.wait()
+
+    def _available(self, stream: int) -> Arena[PlanT] | None:
+        for position in range(len(self._free) - 1, -1, -1):
+            if self._free[position].stream == stream:
+                return self._free.pop(position)
+        if self._made < self._limit:
+            arena: Arena[PlanT] = Arena(self._device)
+            self._made += 1
+            return arena
+        return self._free.pop(0) if self._free else None
 
     def give(self, arena: Arena[PlanT]) -> None:
         """End a call."""
@@ -130,10 +143,14 @@ class ArenaPool(Generic[PlanT]):
     def idle(self) -> Iterator[None]:
         """Inside the block no call is in flight and none begins."""
         with self._changed:
-            while len(self._free) < self._made:
-                self._changed.wait()
-            yield
-            self._changed.notify_all()
+            self._idlers += 1
+            try:
+                while len(self._free) < self._made:
+                    self._changed.wait()
+                yield
+            finally:
+                self._idlers -= 1
+                self._changed.notify_all()
 
     def forget(self) -> None:
         """Drop the plans of all arenas; only inside ``idle``."""

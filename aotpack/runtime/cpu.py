@@ -9,19 +9,22 @@ import mmap
 import os
 import platform
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from .device import Step
 from .errors import DeviceError
+from .fork import tell_of_forks
 from .manifest import Binary, Kernel, Manifest
 
 CPU_TARGET = "cpu"
 PLAN_ARCH = 0
 MOST_THREADS = 256
 _PAGE = 2 << 20
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_COMMON_CACHE = 32 << 20
+_PATIENCE, _HASTE = 200_000, 2_000  # pauses of some 25 ns
 _FLAGS = {
     "x86-64": (),
     "x86-64-v2": ("cx16", "popcnt", "ssse3", "sse4_1", "sse4_2"),
@@ -47,7 +50,6 @@ class CpuDevice:
         self._library: ctypes.CDLL | None = None
         self._team: _Team | None = None
         self._memory: dict[int, mmap.mmap] = {}
-        self._lock = threading.Lock()
 
     def select(self, targets: Sequence[str]) -> tuple[str, int]:
         """The package's code for processors, if it runs on this one."""
@@ -66,21 +68,19 @@ class CpuDevice:
         return
 
     def alloc(self, size: int) -> int:
-        """Whole pages: they cost nothing until they are written."""
+        """Whole pages: they cost nothing until they are written, and a forked child has its own."""
         try:
-            block = mmap.mmap(-1, max(1, size))
+            block = mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError, ValueError) as error:
             raise DeviceError(f"allocating {size:,} bytes on cpu: {error}") from None
         if size >= _PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
             block.madvise(mmap.MADV_HUGEPAGE)
         address = ctypes.addressof(ctypes.c_char.from_buffer(block))
-        with self._lock:
-            self._memory[address] = block
+        self._memory[address] = block
         return address
 
     def free(self, address: int) -> None:
-        with self._lock:
-            del self._memory[address]
+        del self._memory[address]
 
     def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
         ctypes.memmove(target, source, size)
@@ -160,6 +160,7 @@ class _Team:
         self.pool = ctypes.c_void_p(library.aot_open(workers))
         if not self.pool:
             raise DeviceError("loading on cpu: no memory is left for the team of threads")
+        library.aot_tune(self.pool, _spins(workers), cache_bytes())
         self._threads = [
             threading.Thread(
                 target=library.aot_work,
@@ -171,7 +172,7 @@ class _Team:
         ]
         for thread in self._threads:
             thread.start()
-        _teams.add(self)
+        tell_of_forks(self)
 
     def close(self) -> None:
         """End the threads; a second close does nothing."""
@@ -188,17 +189,6 @@ class _Team:
         self._threads = []
         if self.pool:
             self._library.aot_forked(self.pool)
-
-
-_teams: "weakref.WeakSet[_Team]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for team in list(_teams):
-        team.forked()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def default_threads() -> int:
@@ -219,6 +209,25 @@ def _quota() -> int:
         return MOST_THREADS
 
 
+def _spins(workers: int) -> int:
+    """How often a thread looks for work before it sleeps: waking it can take a millisecond.
+
+    A few milliseconds, unless a waiting thread would keep another from its processor.
+    """
+    return _PATIENCE if workers < len(os.sched_getaffinity(0)) else _HASTE
+
+
+def cache_bytes() -> int:
+    """The size of the largest cache; a common one where the system does not tell."""
+    sizes = [_COMMON_CACHE]
+    for file in _CACHES.glob("index*/size"):
+        try:
+            sizes.append(int(file.read_text().strip().removesuffix("K")) << 10)
+        except (OSError, ValueError):
+            continue
+    return max(sizes[1:] or sizes)
+
+
 def _nothing(stream: int) -> None:
     """A plan without steps."""
 
@@ -233,6 +242,8 @@ def _open(path: Path) -> ctypes.CDLL:
         ) from None
     library.aot_open.restype = ctypes.c_void_p
     library.aot_open.argtypes = (ctypes.c_uint32,)
+    library.aot_tune.restype = None
+    library.aot_tune.argtypes = (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int64)
     library.aot_work.restype = None
     library.aot_work.argtypes = (ctypes.c_void_p, ctypes.c_uint32)
     for function in (library.aot_stop, library.aot_close, library.aot_forked):

@@ -1,7 +1,7 @@
 """``load``: from a package's folder to a Model on a device."""
 
+import itertools
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
@@ -21,7 +21,7 @@ from .prepare import Loaded
 from .weights import weights_file
 
 CONSTANTS = "constants.safetensors"
-_importing = threading.Lock()
+_numbers = itertools.count()
 
 
 def load(
@@ -145,17 +145,16 @@ def _plan_function(manifest: Manifest) -> Callable[..., Plan]:
     """``plan`` of the package's wrapper, whose ``._runtime`` is this very runtime."""
     read_checked(manifest.folder, "wrapper.py", manifest.wrapper_sha256)
     path = manifest.folder / "wrapper.py"
-    name = "_aotpack_package"
+    name = f"_aotpack_package_{next(_numbers)}"
     package = ModuleType(name)
     package.__path__ = []
     loader = _Loader(f"{name}.wrapper", str(path))
     wrapper = module_from_spec(ModuleSpec(loader.name, loader, origin=str(path)))
-    with _importing:
-        sys.modules[name] = package
-        sys.modules[f"{name}._runtime"] = sys.modules[__package__]
-        try:
-            loader.exec_module(wrapper)
-        finally:
-            del sys.modules[name], sys.modules[f"{name}._runtime"]
+    sys.modules[name] = package
+    sys.modules[f"{name}._runtime"] = sys.modules[__package__]
+    try:
+        loader.exec_module(wrapper)
+    finally:
+        del sys.modules[name], sys.modules[f"{name}._runtime"]
     plan: Callable[..., Plan] = wrapper.plan
     return plan

@@ -29,10 +29,11 @@ _CHUNK = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One output against its reference."""
+    """One output against its reference, and how far from it eager was at the build."""
 
     name: str
     error: float
+    eager: float
     bound: float
 
     @property
@@ -41,7 +42,10 @@ class Check:
 
     def __str__(self) -> str:
         verdict = "ok" if self.is_passed else "WRONG"
-        return f"{self.name}: largest error {self.error:.3g}, allowed {self.bound:.3g}: {verdict}"
+        return (
+            f"{self.name}: largest error {self.error:.3g}, eager's {self.eager:.3g}, "
+            f"allowed {self.bound:.3g}: {verdict}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +125,19 @@ def _arranged(
 def compare(name: str, found: Array, reference: Array, dtype: DType, eager_error: float) -> Check:
     """The accuracy law for one output."""
     if found.shape != reference.shape:
-        return Check(f"{name} of shape {found.shape} for {reference.shape}", np.inf, 0.0)
+        return Check(
+            f"{name} of shape {found.shape} for {reference.shape}", np.inf, eager_error, 0.0
+        )
     if dtype.eps == 0:
-        return Check(name, float(np.count_nonzero(found != reference)), 0.0)
+        return Check(name, float(np.count_nonzero(found != reference)), eager_error, 0.0)
     wide, wanted = _wide(found), _wide(reference)
     finite = np.isfinite(wanted)
     if not np.array_equal(wide[~finite], wanted[~finite], equal_nan=True):
-        return Check(f"{name} (infinities and NaNs)", np.inf, 0.0)
+        return Check(f"{name} (infinities and NaNs)", np.inf, eager_error, 0.0)
     error = np.abs(wide[finite] - wanted[finite]).max(initial=0.0)
     scale = np.abs(wanted[finite]).max(initial=0.0)
     bound = 1.5 * eager_error + dtype.eps * float(scale)
-    return Check(name, float(error) if np.isfinite(error) else np.inf, bound)
+    return Check(name, float(error) if np.isfinite(error) else np.inf, eager_error, bound)
 
 
 def check_weights(manifest: Manifest, given: Path | None) -> None:

@@ -5,6 +5,7 @@ The passes run in the order of ``schedule``; each is a file of its own name.
 
 from aotpack.ir.schedule import Schedule
 from aotpack.schedule.bases import copy_bases
+from aotpack.schedule.combo import combine
 from aotpack.schedule.dead_code import remove_dead_code
 from aotpack.schedule.expand_sorts import expand_sorts
 from aotpack.schedule.fuse import fuse
@@ -38,6 +39,7 @@ def schedule(lowered: Lowered) -> Scheduled:
     strides = choose_strides(program, kernels)
     kernels = choose_tiles(program, kernels, strides)
     program, kernels, strides = place_updates(program, kernels, strides)
+    kernels = combine(kernels, program.updates)
     lifetimes = plan_memory(program, kernels, strides)
     result = Schedule(program, kernels, strides, lifetimes)
     weights = in_memory_order(lowered.weights, program.packed)

@@ -26,6 +26,7 @@ from aotpack.ir.schedule import (
     PlaneTile,
     PointwiseTile,
     ReductionTile,
+    launches,
 )
 from aotpack.schedule.bases import homes
 from aotpack.schedule.layout import buffer_bytes
@@ -35,16 +36,19 @@ def plan_memory(
     program: Program, kernels: tuple[Kernel, ...], strides: Strides
 ) -> tuple[Lifetime, ...]:
     """A lifetime for each stored buffer that is no result, in order of writing."""
-    last = {name: position for position, kernel in enumerate(kernels) for name in kernel.reads}
+    steps = list(enumerate(launches(kernels)))
+    last = {name: step for step, together in steps for k in together for name in k.reads}
     storage: dict[str, str] = {}
     in_results = homes(program)
     lifetimes: list[Lifetime] = []
-    for position, kernel in enumerate(kernels):
+    for step, together in steps:
         taken: set[str] = set()
-        for name in kernel.stored:
+        for kernel, name in ((k, name) for k in together for name in k.stored):
             if name in program.results:
                 continue
-            dying = [n for n in kernel.reads if n in storage and last[n] == position]
+            dying = [n for n in kernel.reads if n in storage and last[n] == step]
+            if len(together) > 1:
+                dying = []  # kernels that run at once may read it later than this one writes
             if name in in_results:
                 storage[name] = in_results[name]
             elif kernel.scatter is not None:
@@ -53,7 +57,7 @@ def plan_memory(
                 home = _overwritable(name, kernel, dying, program, strides, storage, taken)
                 storage[name] = storage[home] if home else name
             taken.add(storage[name])
-            lifetimes.append(Lifetime(name, storage[name], position, last[name]))
+            lifetimes.append(Lifetime(name, storage[name], step, last[name]))
     return tuple(lifetimes)
 
 

@@ -3,37 +3,43 @@
     y[i] = sum over k of x[i, k]    ->    p[s, i] = sum over j of x[i, s*J + j]
                                           y[i] = sum over s of p[s, i]
 
-Both halves are ordinary reductions, so they fuse and render like any other. Splits are exact: the
-number of parts divides the length. Arg reductions are left whole.
+Both halves are ordinary reductions, so they fuse and render like any other. Where no number of
+equal parts is near the one wanted, the last part is shorter: there the identity stands for what is
+missing. How parts of a kind merge is in ``merge_parts.py``.
 """
 
 from dataclasses import replace
 from math import isqrt
 
 from aotpack.ir.access import contiguous, dot, local_slope
-from aotpack.ir.facts import typical
-from aotpack.ir.integers import Axis, Int, product
+from aotpack.ir.dtypes import DType
+from aotpack.ir.facts import bounds, typical
+from aotpack.ir.integers import LARGEST_SIZE, Axis, Int, ceil_div, product
+from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
     Apply,
     Buffer,
     Const,
-    Load,
+    Guarded,
+    IndexValue,
     Operation,
-    Pointwise,
     Program,
     Reduction,
+    Value,
     loads,
 )
 from aotpack.ir.rewrite import Rewriter
 from aotpack.schedule.group import digits
+from aotpack.schedule.merge_parts import MERGES, NEEDS_EQUAL_PARTS
 
-SAME_TWICE = frozenset("sum prod max min any all xor_sum logsumexp".split())  # kind of kind is kind
 ENOUGH_ROWS = 132  # one for each multiprocessor of an H200 reads at full speed
-PROGRAMS = 1056  # eight for each multiprocessor of an H200
-COLUMNS_TOGETHER = 128  # neighbouring results a program makes when it walks down columns
+ROW_PROGRAMS = 2112  # sixteen for each multiprocessor of an H200, of four warps
+COLUMN_PROGRAMS = 1056  # eight: those that run at once
+COLUMNS_TOGETHER = 64  # neighbouring results a program makes when it walks down columns
 WORTH_A_LAUNCH = 2**20  # elements; the second kernel costs about what reading these does
 LONGEST_ROW = 16384  # up to here a row stays in registers and is not split
 SHORTEST_ROW_PART, SHORTEST_COLUMN_PART = 4096, 128
+ALIGNED = 8  # elements: parts of rows begin where whole vectors do
 
 
 def split_reductions(program: Program) -> Program:
@@ -41,9 +47,9 @@ def split_reductions(program: Program) -> Program:
     buffers = dict(program.buffers)
     operations: list[Operation] = []
     for operation in program.operations:
-        parts = _parts(operation, program) if isinstance(operation, Reduction) else 1
-        if parts > 1 and isinstance(operation, Reduction):
-            operations += _split(operation, parts, buffers)
+        step = _step(operation, program) if isinstance(operation, Reduction) else None
+        if step is not None and isinstance(operation, Reduction):
+            operations += _split(operation, step, buffers)
         else:
             operations.append(operation)
     if len(operations) == len(program.operations):
@@ -51,22 +57,31 @@ def split_reductions(program: Program) -> Program:
     return replace(program, operations=tuple(operations), buffers=buffers)
 
 
-def _parts(operation: Reduction, program: Program) -> int:
-    """The number of parts, 1 to leave it whole."""
+def _step(operation: Reduction, program: Program) -> int | None:
+    """The length of a part, None to leave the reduction whole."""
     length = product(axis.extent for axis in operation.inner).constant
-    if length is None or operation.kind not in SAME_TWICE | {"welford"}:
-        return 1
+    if length is None or operation.kind not in MERGES:
+        return None
     results = typical(product(axis.extent for axis in operation.axes))
     if length * results < WORTH_A_LAUNCH:
-        return 1
-    if _walks_down_columns(operation, program):
+        return None
+    down = _walks_down_columns(operation, program)
+    if down:
         programs, shortest = -(-results // COLUMNS_TOGETHER), SHORTEST_COLUMN_PART
     elif results >= ENOUGH_ROWS:
-        return 1
+        return None
     else:
         programs, shortest = results, max(SHORTEST_ROW_PART, LONGEST_ROW if results > 1 else 0)
-    wanted = min(PROGRAMS // max(1, programs), length // shortest)
-    return _divisor_near(length, wanted) if wanted > 1 else 1
+    most = COLUMN_PROGRAMS if down else ROW_PROGRAMS
+    wanted = min(most // max(1, programs), length // shortest)
+    if wanted <= 1:
+        return None
+    aligned = 1 if down or length % ALIGNED else ALIGNED
+    equal = _divisor_near(length // aligned, wanted)
+    if equal > 1:
+        return length // equal
+    rounded = -(-length // wanted // aligned) * aligned
+    return None if operation.kind in NEEDS_EQUAL_PARTS else rounded
 
 
 def _walks_down_columns(operation: Reduction, program: Program) -> bool:
@@ -89,40 +104,20 @@ def _divisor_near(length: int, wanted: int) -> int:
     return min(near, key=lambda d: (abs(d - wanted), d), default=1)
 
 
-def _split(operation: Reduction, parts: int, buffers: dict[str, Buffer]) -> list[Operation]:
-    part = Axis("part", Int.of(parts))
-    step = Axis("step", product(a.extent for a in operation.inner) // parts)
-    position = digits(operation.inner, Int.of(part) * step.extent + Int.of(step))
-    args = tuple(map(Rewriter(position), operation.args))
-    dtype = args[0].dtype
-    names = tuple(f"{target}_part" for target in operation.targets)
-    shape = (part.extent, *(axis.extent for axis in operation.axes))
-    for name in names:
-        buffers[name] = Buffer(name, dtype, shape)
-    first = replace(
-        operation, targets=names, axes=(part, *operation.axes), inner=(step,), args=args
-    )
-    pieces = [Load(name, tuple(map(Int.of, first.axes)), dtype) for name in names]
-    if operation.kind in SAME_TWICE:
-        return [first, replace(operation, inner=(part,), args=tuple(pieces))]
-    return [first, *_merge_welford(operation, part, step, pieces, buffers)]
+def _split(operation: Reduction, length: int, buffers: dict[str, Buffer]) -> list[Operation]:
+    whole = product(axis.extent for axis in operation.inner)
+    part, step = Axis("part", ceil_div(whole, length)), Axis("step", Int.of(length))
+    position = Int.of(part) * length + Int.of(step)
+    args = tuple(map(Rewriter(digits(operation.inner, position)), operation.args))
+    if int(whole) % length:
+        args = tuple(_within(position, whole, value, operation.kind) for value in args)
+    first = replace(operation, axes=(part, *operation.axes), inner=(step,), args=args)
+    return MERGES[operation.kind](operation, first, buffers)
 
 
-def _merge_welford(
-    operation: Reduction, part: Axis, step: Axis, pieces: list[Load], buffers: dict[str, Buffer]
-) -> list[Operation]:
-    """Parts are equally long: means average, and their spread adds to the squares (Chan et al.)."""
-    mean, squares = operation.targets
-    dtype, shape = pieces[0].dtype, tuple(axis.extent for axis in operation.axes)
-    spread, within = f"{squares}_between", f"{squares}_within"
-    for name in (spread, within):
-        buffers[name] = Buffer(name, dtype, shape)
-    index = tuple(map(Int.of, operation.axes))
-    count = Const(float(int(step.extent)), dtype)
-    between = Apply("mul", (Load(spread, index, dtype), count), dtype)
-    total = Apply("add", (Load(within, index, dtype), between), dtype)
-    return [
-        replace(operation, targets=(mean, spread), inner=(part,), args=(pieces[0],)),
-        replace(operation, targets=(within,), inner=(part,), kind="sum", args=(pieces[1],)),
-        Pointwise(squares, operation.axes, total, index, operation.origin),
-    ]
+def _within(position: Int, whole: Int, value: Value, kind: str) -> Guarded:
+    """The value before the end, and after it one that changes nothing."""
+    dtype = DType.INT32 if bounds(position)[1] <= LARGEST_SIZE else DType.INT64
+    inside = Apply("lt", (IndexValue(position, dtype), Const(int(whole), dtype)), DType.BOOL)
+    nothing = Const(MONOIDS[kind].identities(value.dtype)[0], value.dtype)
+    return Guarded(inside, value, nothing, value.dtype)

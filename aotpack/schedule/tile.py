@@ -9,9 +9,9 @@ from dataclasses import replace
 from aotpack.ir.access import Strides, accesses, local_slope
 from aotpack.ir.facts import bounds, typical
 from aotpack.ir.integers import Axis, Int
-from aotpack.ir.nodes import Attention, Matmul, Program, Scan
+from aotpack.ir.monoids import MONOIDS
+from aotpack.ir.nodes import Attention, Matmul, Program, Reduction, Scan, reads, targets
 from aotpack.ir.schedule import (
-    HostTile,
     Kernel,
     PlaneTile,
     PointwiseTile,
@@ -19,15 +19,21 @@ from aotpack.ir.schedule import (
     Variant,
 )
 from aotpack.schedule.attention_tiles import attention_variants
+from aotpack.schedule.host_tiles import host_variants, is_window
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
 from aotpack.schedule.plane import line_width
+from aotpack.schedule.split_reduction import COLUMNS_TOGETHER
 
 ANY_ARCH = (1, 10_000)
-HOST_ARCH = (0, 0)
 MAX_PERSISTENT = 16384  # elements of a row held in registers
+MAX_READ_ONCE = 4096  # likewise, where nothing but its reduction needs it
 MANY_ROWS = 4096  # from here on two rows a program hide each other's latency
 LONGEST_PAIR = 2048  # elements of a row, of which two fit the registers of a few warps
+VECTOR_BYTES = 16  # of the widest load
+SHARES_L2 = 128 * 1024  # bytes of a row, of which L2 holds two for each multiprocessor
+HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
+FEW_ROWS = 132  # up to here they all run at once, and a row takes as long as its threads need
 SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
 
 
@@ -39,7 +45,7 @@ def choose_tiles(
         replace(
             kernel,
             variants=(
-                _host_variant(kernel, program, strides),
+                *host_variants(kernel, strides, is_across=_is_across(kernel, program, strides)),
                 *(
                     replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low))
                     for variant in _variants(kernel, program, strides)
@@ -50,12 +56,12 @@ def choose_tiles(
     )
 
 
-def _host_variant(kernel: Kernel, program: Program, strides: Strides) -> Variant:
-    """Neighbours in memory go into one vector; a scan walks its row in order."""
-    along = "r"
-    if kernel.anchor is None and len(kernel.axes) == 2 and not _has_scan(kernel):
-        along = "x" if _walks_along(kernel, program, strides) is kernel.axes[0] else "r"
-    return Variant(HostTile(along), *HOST_ARCH, Int.of(1), None)
+def _is_across(kernel: Kernel, program: Program, strides: Strides) -> bool:
+    """True when a processor's lanes are rows of a reduction; a scan walks its row in order."""
+    if kernel.anchor is not None or len(kernel.axes) != 2 or _has_scan(kernel):
+        return False
+    x, _ = kernel.axes
+    return is_window(kernel, strides) or _walks_along(kernel, program, strides) is x
 
 
 def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
@@ -86,19 +92,24 @@ def _pointwise_variants(numel: Int) -> tuple[Variant, ...]:
 def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
     x, r = kernel.axes
     longest = bounds(r.extent)[1]
-    persistent = longest <= MAX_PERSISTENT
+    once = not _reads_again(kernel) and not _has_scan(kernel)
+    persistent = longest <= (MAX_READ_ONCE if once else MAX_PERSISTENT)
     if _walks_along(kernel, program, strides) is x:
-        tile = _column_tile(int(longest), persistent, _power_of_two(typical(x.extent)))
+        columns = _power_of_two(typical(x.extent))
+        tile = _column_tile(int(longest), columns, _states(kernel))
     elif persistent:
         return _row_variants(x.extent, _power_of_two(int(longest)))
-    else:
+    elif _has_scan(kernel):
         tile = ReductionTile(1, 4096, persistent=False, num_warps=8)
+    else:
+        tile = _long_row_tile(kernel, program, strides)
     return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
 
 
 def _row_variants(rows: Int, r: int) -> tuple[Variant, ...]:
     """About a thousand elements a warp. With many rows two of them share a program (measured)."""
-    few = ReductionTile(max(1, 512 // r), r, persistent=True, num_warps=_row_warps(r))
+    warps = _row_warps(r) if typical(rows) > FEW_ROWS else min(16, max(1, r // 256))
+    few = ReductionTile(max(1, 512 // r), r, persistent=True, num_warps=warps)
     many = ReductionTile(max(2, 2048 // r), r, persistent=True, num_warps=2 * _row_warps(r))
     low, high = bounds(rows)
     small, large = (Variant(tile, *ANY_ARCH, rows, None) for tile in (few, many))
@@ -111,14 +122,60 @@ def _row_warps(r: int) -> int:
     return min(16, max(1, r // 1024))
 
 
-def _column_tile(longest: int, persistent: bool, columns: int) -> ReductionTile:
+def _long_row_tile(kernel: Kernel, program: Program, strides: Strides) -> ReductionTile:
+    """Blocks of a row that is not kept in registers (measured on an H200).
+
+    Read once: many small programs with several loads under way. Read again: few rows at a time, so
+    that they are still in L2 then; longer rows take larger blocks, whose registers leave room for
+    one program on a multiprocessor.
+    """
+    r = kernel.axes[1]
+    along = {
+        access.buffer
+        for access in accesses(kernel)
+        if not access.is_store and local_slope(access.offset(strides), r) == 1
+    }
+    width = max((program.buffers[name].dtype.itemsize for name in along), default=4)
+    group = max(1, VECTOR_BYTES // width)
+    if not _reads_again(kernel):
+        return ReductionTile(1, 2048, persistent=False, num_warps=4, unroll=4, group=group)
+    elements = group
+    if typical(r.extent) * width > SHARES_L2:
+        elements = max(group, _power_of_two(HELD_ELEMENTS // max(1, len(along)) + 1) // 2)
+    return ReductionTile(1, 1024 * elements, persistent=False, num_warps=32, group=group)
+
+
+def _reads_again(kernel: Kernel) -> bool:
+    """True when a row is needed again after its reduction."""
+    reduced = {
+        name
+        for member in kernel.members
+        if isinstance(member.operation, Reduction)
+        for name in targets(member.operation)
+    }
+    return any(
+        reduced.intersection(reads(member.operation))
+        for member in kernel.members
+        if not member.outer
+    )
+
+
+def _states(kernel: Kernel) -> int:
+    """The accumulators of a kernel, for each lane."""
+    operations = (member.operation for member in kernel.members)
+    return sum(len(MONOIDS[o.kind].states) for o in operations if isinstance(o, Reduction))
+
+
+def _column_tile(longest: int, columns: int, states: int) -> ReductionTile:
     """Neighbouring columns a program, so that a warp reads whole cache lines."""
     r = _power_of_two(longest)
-    if persistent and r <= 64:
+    if r <= 64:
         return ReductionTile(max(16, 2048 // r), r, persistent=True, num_warps=4)
-    if persistent and r <= 256:
+    if r <= 256:
         return ReductionTile(16, r, persistent=True, num_warps=8)
-    return ReductionTile(min(128, max(16, columns)), 32, persistent=False, num_warps=8)
+    x = min(COLUMNS_TOGETHER, max(16, columns))
+    unroll = max(1, 4 // max(1, states))
+    return ReductionTile(x, 2048 // x, persistent=False, num_warps=4, unroll=unroll)
 
 
 def _walks_along(kernel: Kernel, program: Program, strides: Strides) -> Axis:

@@ -7,6 +7,11 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
+NOT_TAKEN_APART = frozenset(
+    {"aten.complex.default", "aten.polar.default"}  # by writes into a new tensor: not functional
+    | {"aten.igamma.default", "aten.igammac.default", "aten.special_zeta.default"}  # by themselves
+)
+
 
 @cache
 def decompositions(whole: frozenset[str]) -> Mapping[Any, Callable[..., Any]]:
@@ -16,4 +21,5 @@ def decompositions(whole: frozenset[str]) -> Mapping[Any, Callable[..., Any]]:
     """
     exported: Any = torch.export.default_decompositions()
     known = {**decomposition_table, **dict(exported.items())}
-    return {operator: made for operator, made in known.items() if str(operator) not in whole}
+    kept = whole | NOT_TAKEN_APART
+    return {operator: made for operator, made in known.items() if str(operator) not in kept}

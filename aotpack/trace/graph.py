@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
 
 from aotpack.errors import TraceError, UnsupportedError
-from aotpack.stages import Graph, Ref, Signature, TensorSpec, Tree
+from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Tree
 from aotpack.trace.changes import updates_of
 from aotpack.trace.dynamic import LeafSpec
 from aotpack.trace.guards import check_guards
@@ -48,8 +48,7 @@ def build_graph(
     nodes = reader.read([*results, *updates.values()])
     outputs = tuple(map(reader.ref, results))
     changes = tuple((target, reader.ref(node)) for target, node in updates.items())
-    used = {ref.name for ref in outputs} | {ref.name for _, ref in changes} | {*updates}
-    used |= {ref.name for node in nodes for ref in _refs((*node.args, *node.kwargs))}
+    named = {*inputs, *weights.tensors}
     args, kwargs = _input_trees(program)
     signature = Signature(
         name=name,
@@ -57,16 +56,22 @@ def build_graph(
         sizes=tuple(sizes.variables.values()),
         inputs=tuple(inputs.values()),
         outputs=tuple(
-            _spec(_output_name(i, {*inputs, *weights.tensors}), n.meta["val"], sizes)
-            for i, n in enumerate(results)
+            _spec(_output_name(i, named), n.meta["val"], sizes) for i, n in enumerate(results)
         ),
         args=args,
         kwargs=kwargs,
         result=_result_tree(program),
         updates=tuple(updates),
     )
+    used = {*updates, *_used((*outputs, *(ref for _, ref in changes)), nodes)}
     kept = tuple(weights.weight(weight) for weight in weights.tensors if weight in used)
     return Graph(signature, kept, nodes, outputs, changes)
+
+
+def _used(results: Sequence[Ref], nodes: Sequence[GraphNode]) -> set[str]:
+    """The names of all that nodes take and that comes out."""
+    given = (ref for node in nodes for ref in _refs((*node.args, *node.kwargs)))
+    return {ref.name for ref in (*results, *given)}
 
 
 def _check_objects(name: str, program: ExportedProgram) -> None:

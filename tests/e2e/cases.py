@@ -127,6 +127,17 @@ POINTWISE = [
         calls=(lambda: drawn((t(3), t(3))),),
     ),
     fn("scalar", lambda x: x * 2 + 1, t()),
+    fn(
+        "side_by_side",
+        lambda x, y, z, v: (
+            x.softmax(-1).cumsum(0),
+            (y + 1, y.sum()),
+            z.sigmoid() * z,
+            F.layer_norm(v, (7,)) + z[0, 0],
+            v.argmax(0),
+        ),
+        *(t(3, 40), t(5, dtype=I64), t(2, 300, dtype=BF16), t(6, 7)),
+    ),
     fn("size_one", lambda x: (x + 1).softmax(-1), t(1, 1)),
     fn("size_zero", lambda x: (x * 2, x.sum(), x.sum(1), x.reshape(0, 3).t() + 1), t(3, 0)),
     fn(
@@ -200,6 +211,16 @@ PRODUCTS = [
     Case("mlp", mlp, lambda: drawn((t(5, 12),))),
     Case("mlp_bfloat16", lambda: mlp().to(BF16), lambda: drawn((t(5, 12, dtype=BF16),))),
     Case("mlp_float64", lambda: mlp().double(), lambda: drawn((t(5, 12, dtype=F64),))),
+    Case("mlp_one_row", mlp, lambda: drawn((t(1, 12),))),
+    Case("residual_one_row", Residual, lambda: drawn((t(1, 1, 16),))),
+    fn(
+        "one_row",
+        lambda x, w, b, y: (F.gelu(F.linear(x, w, b)) * y[0] + y, (x @ w.t()).softmax(-1)),
+        t(1, 33),
+        t(17, 33),
+        t(17),
+        t(1, 17),
+    ),
     Case("glu", Glu, lambda: drawn((t(2, 3, 10),))),
     Case("residual", Residual, lambda: drawn((t(2, 3, 16),))),
     fn("linear_no_bias", lambda x, w: F.linear(x, w), t(2, 3, 7), t(5, 7)),
@@ -269,4 +290,53 @@ DYNAMIC = [
     ),
     dyn("gpt2", Gpt2, TOKENS, *[(ids(b, s),) for b, s in ((2, 3), (1, 1), (3, 7))]),
 ]
-CASES = [*POINTWISE, *REDUCTIONS, *VIEWS, *PRODUCTS, *DYNAMIC]
+H, W = Dim("h", min=8, max=24), Dim("w", min=8, max=24)
+
+
+def layers(name: str, make: Callable[[], nn.Module]) -> Case:
+    """Layers on images whose height and width are dynamic: the sizes of results are divisions."""
+    calls = [(t(2, 4, h, w),) for h, w in ((9, 11), (8, 8), (24, 23))]
+    return dyn(name, make, {"input": {2: H, 3: W}}, *calls)
+
+
+def strided(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    x = x[::2, ::3]
+    scans = x.exp().cumsum(1), x.cummax(1)[1], x.cumsum(0)
+    return *scans, x.softmax(0) + x.softmax(1), torch.relu(x @ x.t()), x.argmax(0), x.sum()
+
+
+IMAGES = [
+    fn("conv1d", lambda x, w: F.conv1d(x, w, stride=2, groups=2), t(2, 4, 9), t(6, 2, 3)),
+    fn("conv2d", lambda x, w: F.conv2d(x, w, dilation=2, padding=1), t(2, 3, 7, 5), t(4, 3, 3, 2)),
+    fn("conv3d", lambda x, w: F.conv3d(x, w, padding=1), t(1, 2, 3, 4, 3), t(3, 2, 3, 3, 3)),
+    fn(
+        "conv_transposed",
+        lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1),
+        t(1, 3, 4, 3),
+        t(3, 2, 3, 3),
+    ),
+    layers(
+        "dynamic_network",
+        lambda: nn.Sequential(
+            nn.Conv2d(4, 6, 3, stride=2, padding=1),
+            nn.BatchNorm2d(6),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(6, 5, 1),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(5, 3),
+        ),
+    ),
+    layers("dynamic_depthwise", lambda: nn.Conv2d(4, 4, 3, groups=4, stride=2, padding=1)),
+    layers("dynamic_max_pool", lambda: nn.MaxPool2d(3, 2, 1)),
+    layers("dynamic_avg_pool", lambda: nn.AvgPool2d(3, 2, 1, count_include_pad=False)),
+    layers("dynamic_adaptive", lambda: nn.AdaptiveAvgPool2d(3)),
+    dyn(
+        "dynamic_strided",
+        lambda: Function(strided, 1),
+        {"x": {0: Dim("b", min=4, max=17), 1: Dim("s", min=6, max=90)}},
+        *[(t(*s),) for s in ((5, 8), (4, 6), (17, 90))],
+    ),
+]
+CASES = [*POINTWISE, *REDUCTIONS, *VIEWS, *PRODUCTS, *DYNAMIC, *IMAGES]

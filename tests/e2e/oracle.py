@@ -1,7 +1,7 @@
-"""The three oracles: eager with a float64 bound, the evaluator, and Triton's interpreter.
+"""The oracles: eager with a float64 bound, the evaluator, Triton's interpreter, C kernels.
 
 A model is traced once. Its lowered and its scheduled program are evaluated, its rendered kernels
-are interpreted through the same runtime as a wheel's, and each answer must obey the accuracy law.
+run through the same runtime as a wheel's, and each answer must obey the accuracy law.
 """
 
 import copy
@@ -27,9 +27,10 @@ from aotpack.pipeline import Between, Source
 from aotpack.precompile.interpreter import InterpreterDevice
 from aotpack.runtime import Model, load
 from aotpack.stages import Lowered, Precompiled, Scheduled, Signature, Weight
-from aotpack.target import INTERPRETER, Target
+from aotpack.target import CPU, INTERPRETER, Target
 
 Arrays = Mapping[str, np.ndarray]
+TARGETS = (INTERPRETER, CPU)
 FLOAT64_FACTOR = 16  # there is no wider reference: float64 answers may differ in a few last places
 EVALUATOR_SLACK = 8  # the evaluator is about meaning: it sums in an order of its own
 
@@ -73,7 +74,7 @@ def compile_all(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
-    targets: tuple[Target, ...] = (INTERPRETER,),
+    targets: tuple[Target, ...] = TARGETS,
 ) -> Compiled:
     """What ``pipeline.compile`` does for each target, with the products kept."""
     keep = Keep()

@@ -1,4 +1,4 @@
-"""Small models: the evaluator, before and after scheduling, and the interpreter obey the law."""
+"""Small models: the evaluator, before and after scheduling, and every target obey the law."""
 
 import pytest
 import torch

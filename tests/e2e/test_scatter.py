@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim
 
 from aotpack.target import CPU, INTERPRETER
 
@@ -51,6 +52,14 @@ def in_place(x: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> tuple[torch.T
 def cached(k: torch.Tensor, at: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     """A cache of keys takes new ones in, and is read."""
     return torch.softmax(k.index_copy(2, at, new).sum(-1), -1)
+
+
+def halves(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Lengths that kernels must divide for, before any loop."""
+    even = x[::2]
+    counts = torch.zeros_like(x[:2]).index_add(0, (even[:, 0] > 0).long(), even.exp())
+    grown = even.index_add(0, torch.zeros(2, dtype=torch.int64), x[:2])
+    return counts, grown, even.relu().cumsum(0), even.sum(0)
 
 
 CASES = [
@@ -101,6 +110,12 @@ CASES = [
     fn("masked", lambda x, s: x.masked_scatter(x > 0, s).sum(1), t(7, 5), t(35)),
     fn("cache", cached, t(2, 3, 8, 4), torch.tensor([5, 6]), t(2, 3, 2, 4)),
     fn("many_threads", lambda x, i, v: x.index_add(0, i, v), t(20, 3000), OFTEN, t(9, 3000)),
+    dyn(
+        "dynamic_halves",
+        lambda: Function(halves, 1),
+        {"x": {0: Dim("s", min=4, max=64)}},
+        *[(t(n, 5),) for n in (9, 4, 10)],
+    ),
     dyn(
         "dynamic",
         lambda: Function(lambda x, i, v: x.index_add(0, i, v) + x.sum(0), 3),

@@ -103,6 +103,7 @@ CASES = {
 }
 
 
+@pytest.mark.row("S:D8", "S:D9", "S:H14", "S:inv11")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", CASES)
 def test_state_goes_on_from_call_to_call(name: str, target: str) -> None:
@@ -111,10 +112,11 @@ def test_state_goes_on_from_call_to_call(name: str, target: str) -> None:
     xs = [torch.randn(4, 4, dtype=_float(state), generator=_seed(k)) for k in range(3)]
     packaged = aotpack.compile(module, (xs[0],), target=target)
     eager = copy.deepcopy(module)
+    eps = torch.finfo(xs[0].dtype).eps
     for x in xs:
-        torch.testing.assert_close(packaged(x), eager(x))
+        torch.testing.assert_close(packaged(x), eager(x), rtol=4 * eps, atol=4 * eps)
         left = torch.from_dlpack(packaged.state["state"])
-        torch.testing.assert_close(left, eager.state)
+        torch.testing.assert_close(left, eager.state, rtol=4 * eps, atol=4 * eps)
     assert torch.equal(module.state, state), "the user's module is as it was"
 
 
@@ -126,6 +128,7 @@ def _seed(number: int) -> torch.Generator:
     return torch.Generator().manual_seed(number)
 
 
+@pytest.mark.row("S:L12", "S:H14")
 @pytest.mark.parametrize("target", TARGETS)
 def test_inputs_are_changed_where_they_lie(target: str) -> None:
     class Model(nn.Module):
@@ -167,6 +170,7 @@ def test_state_may_be_written_by_its_owner() -> None:
     assert torch.equal(packaged(torch.ones(2)), torch.full((2,), 42.0))
 
 
+@pytest.mark.row("S:D8")
 @pytest.mark.parametrize(
     ("name", "copies"),
     [("count", 0), ("blend", 0), ("product_of_old", 0), ("shift", 1)],
@@ -196,6 +200,7 @@ class Shared(nn.Module):
         return self.whole.sum() + x
 
 
+@pytest.mark.row("S:L7", "S:inv15")
 def test_refuses_a_change_that_shows_elsewhere() -> None:
     with pytest.raises(TraceError, match="whole and row share memory; give each its own"):
         aotpack.compile(Shared(), (torch.randn(4),), target="cpu")

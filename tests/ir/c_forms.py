@@ -21,7 +21,7 @@ LANES = (1, 16)
 
 def is_supported(form: forms.Form) -> bool:
     """The C table has no graded forms."""
-    return not form.fast
+    return form.ends_in is None
 
 
 def function_name(form: forms.Form) -> str:

@@ -124,6 +124,7 @@ def test_wide_precision_keeps_every_digit() -> None:
     np.testing.assert_array_equal(wide, X.astype(np.float64) * 0.1)
 
 
+@pytest.mark.row("S:B3")
 @pytest.mark.parametrize(
     ("kind", "meaning"),
     [
@@ -143,6 +144,7 @@ def test_reductions_agree_with_torch(
     np.testing.assert_allclose(found, meaning(torch.from_numpy(X)), rtol=1e-6)
 
 
+@pytest.mark.row("S:B15", "S:B17")
 def test_welford_gives_mean_and_squared_differences() -> None:
     operation = Reduction(("mean", "m2"), (ROW,), (J,), "welford", (load("x", ROW, J),))
     mean, m2 = outputs(operation, [buffer("mean", F32, S), buffer("m2", F32, S)])
@@ -155,12 +157,14 @@ def test_reduction_of_everything_counts_positions_in_order() -> None:
     assert outputs(operation, [buffer("out", I64)])[0] == X.argmax()
 
 
+@pytest.mark.row("S:A14", "S:B6")
 def test_reduction_of_nothing_is_the_identity() -> None:
     none = Axis("none", Int.of(0))
     operation = Reduction(("out",), (ROW,), (none,), "sum", (load("x", ROW, none),))
     np.testing.assert_array_equal(outputs(operation, [buffer("out", F32, S)])[0], np.zeros(ROWS))
 
 
+@pytest.mark.row("S:B19", "S:inv31")
 @pytest.mark.parametrize("kind", ["sum", "prod"])
 def test_scans_agree_with_numpy(kind: str) -> None:
     operation = Scan(("out",), (ROW, J), ROW, kind, (load("x", ROW, J),))
@@ -169,6 +173,7 @@ def test_scans_agree_with_numpy(kind: str) -> None:
     np.testing.assert_allclose(found, want, rtol=1e-5)
 
 
+@pytest.mark.row("S:B19", "S:inv31")
 def test_running_maximum_agrees_with_torch() -> None:
     operation = Scan(("top", "where"), (ROW, J), J, "cummax", (load("x", ROW, J),))
     top, where = outputs(operation, [buffer("top", F32, S, 8), buffer("where", I64, S, 8)])

@@ -19,6 +19,7 @@ from tests.ir.integer_strategies import DIVISORS, FLAT, PAIRS, POINTS, ROW, J, K
 i, j, k, flat, s, t = map(Int.of, (ROW, J, K, FLAT, S, T))
 
 
+@pytest.mark.row("S:A8", "C:A8", "C:D11")
 @settings(max_examples=250, deadline=None)
 @given(PAIRS)
 def test_bounds_hold_everywhere(pair: Pair) -> None:
@@ -27,6 +28,7 @@ def test_bounds_hold_everywhere(pair: Pair) -> None:
         assert low <= pair.direct(point) <= high, point
 
 
+@pytest.mark.row("S:A8")
 @settings(max_examples=150, deadline=None)
 @given(PAIRS, PAIRS)
 def test_known_relations_hold_everywhere(a: Pair, b: Pair) -> None:
@@ -36,6 +38,7 @@ def test_known_relations_hold_everywhere(a: Pair, b: Pair) -> None:
     assert not known_equal(a.built, b.built) or all(x == y for x, y in relations)
 
 
+@pytest.mark.row("S:A12")
 @settings(max_examples=80, deadline=None)
 @given(PAIRS, DIVISORS)
 def test_known_multiples_hold_everywhere(a: Pair, factor: Pair) -> None:
@@ -43,6 +46,7 @@ def test_known_multiples_hold_everywhere(a: Pair, factor: Pair) -> None:
         assert all(a.direct(point) % factor.built.constant == 0 for point in POINTS)
 
 
+@pytest.mark.row("S:A8", "S:A12")
 @pytest.mark.parametrize(
     "known",
     [
@@ -69,5 +73,6 @@ def test_the_obvious_is_known(known: bool) -> None:
     assert known
 
 
+@pytest.mark.row("S:A15", "C:H8", "C:L11")
 def test_typical_size_is_the_geometric_middle() -> None:
     assert typical(Int.of(Var("b", 1, 64)) * 2) == 16

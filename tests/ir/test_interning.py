@@ -2,11 +2,14 @@
 
 import gc
 
+import pytest
+
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interning import Interned
 from aotpack.ir.nodes import Apply, Const
 
 
+@pytest.mark.row("S:A5", "S:T12")
 def test_equal_nodes_are_one_object() -> None:
     one = Const(1.0, DType.FLOAT32)
     assert Const(1.0, DType.FLOAT32) is one

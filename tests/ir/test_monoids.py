@@ -23,6 +23,7 @@ def reduced(monoid: Monoid, tile: Array) -> States:
     return monoid.finalise(states)
 
 
+@pytest.mark.row("S:B4", "C:G5", "C:G6", "C:G8", "C:G14", "C:inv18")
 @pytest.mark.parametrize(
     ("monoid", "dtype", "block"),
     REDUCTIONS,
@@ -42,6 +43,7 @@ def test_triton_text_gives_what_numpy_gives(
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-5)
 
 
+@pytest.mark.row("S:B4", "C:G11")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(
     ("name", "meaning"),
@@ -61,6 +63,7 @@ def test_values_are_numpy_s(name: str, meaning: object) -> None:
     np.testing.assert_allclose(reduced(MONOIDS[name], tile)[0], meaning(tile), rtol=1e-12)
 
 
+@pytest.mark.row("S:B4", "C:G8", "C:inv19")
 def test_nan_wins_every_order_reduction() -> None:
     tile = np.array([[1.0, np.nan, np.inf, np.nan]])
     assert np.isnan(reduced(MONOIDS["max"], tile)[0]).all()
@@ -68,6 +71,7 @@ def test_nan_wins_every_order_reduction() -> None:
     assert reduced(MONOIDS["argmin"], tile)[0] == 1
 
 
+@pytest.mark.row("S:B4", "C:G8", "C:inv19")
 def test_ties_take_the_first_index_and_running_extremes_the_latest() -> None:
     tile = np.array([[2.0, 7.0, 7.0, 1.0, 1.0]])
     assert reduced(MONOIDS["argmax"], tile)[0] == 1
@@ -76,6 +80,7 @@ def test_ties_take_the_first_index_and_running_extremes_the_latest() -> None:
     assert reduced(MONOIDS["cummin"], tile)[1] == 4
 
 
+@pytest.mark.row("S:B5", "C:G7")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("monoid", MONOIDS.values(), ids=lambda monoid: monoid.name)
 def test_identity_changes_nothing(monoid: Monoid) -> None:

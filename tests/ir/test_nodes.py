@@ -1,5 +1,7 @@
 """Walking values, and what operations read and write."""
 
+import pytest
+
 from aotpack.ir.integers import Indirect, Int
 from aotpack.ir.nodes import (
     Attention,
@@ -20,6 +22,7 @@ SHARED = apply("exp", X)
 ROOT = apply("add", SHARED, apply("mul", SHARED, number(2.0)))
 
 
+@pytest.mark.row("S:A5", "S:A6")
 def test_walk_visits_each_value_once_children_first() -> None:
     order = walk((ROOT,))
     assert len(order) == len(set(order)) == 5
@@ -33,6 +36,7 @@ def test_walk_of_a_deep_expression_does_not_recurse() -> None:
     assert len(walk((value,))) == 5001
 
 
+@pytest.mark.row("S:F6", "S:L13")
 def test_values_inside_indices_are_children() -> None:
     ids = load("ids", J, dtype=I64)
     gathered = load("table", Indirect(ids, Int.of(9)))
@@ -40,6 +44,7 @@ def test_values_inside_indices_are_children() -> None:
     assert reads(over("out", (J,), gathered)) == ("ids", "table")
 
 
+@pytest.mark.row("S:A2", "S:F6")
 def test_values_and_targets_of_operations() -> None:
     welford = Reduction(("mean", "m2"), (ROW,), (J,), "welford", (load("x", ROW, J),))
     assert targets(welford) == ("mean", "m2")
@@ -51,10 +56,12 @@ def test_values_and_targets_of_operations() -> None:
     assert values(attention) == (q, kv, kv, kv)
 
 
+@pytest.mark.row("S:A3")
 def test_origins_add_up() -> None:
     both = Origin(("a",), ("add",), ("m.py:1: x",)) + Origin(("b",), ("add",), ("m.py:1: x",))
     assert both == Origin(("a", "b"), ("add", "add"), ("m.py:1: x",))
 
 
+@pytest.mark.row("S:E1")
 def test_buffer_prints_its_type_and_shape() -> None:
     assert str(buffer("x", F32, 2, Int.of(ROW) + 1)) == "x: float32[2, i + 1]"

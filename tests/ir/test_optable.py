@@ -51,9 +51,12 @@ def error_bound(form: forms.Form, want: Array) -> Array:
     own = np.dtype(form.result.facts.numpy)
     with np.errstate(all="ignore"):
         rounded = want.astype(own)
+        if form.info.of_operand:
+            rounded = np.maximum(np.abs(rounded), np.abs(forms.operands(form.operand)[0]))
         unit = np.abs(np.spacing(np.where(np.isfinite(rounded), rounded, 1)).astype(np.float64))
-        if form.fast:
-            return np.maximum(np.abs(want) * 2.0**-10, 2.0**-24) * FAST_ULP
+        if form.ends_in is not None:
+            place = 2.0 ** (-7 if form.ends_in is DType.BFLOAT16 else -10)
+            return np.maximum(np.abs(want) * place, 2.0**-24) * FAST_ULP
     return unit * (form.info.ulp + 0.5) + np.finfo(own).tiny
 
 
@@ -131,7 +134,13 @@ def test_operand_type_without_a_form_is_refused() -> None:
 
 
 def test_fast_text_is_the_exact_one_where_there_is_no_faster() -> None:
-    for fast in (False, True):
-        assert OPS["add"].triton(("a", "b"), DType.FLOAT32, DType.FLOAT32, fast=fast) == "a + b"
-    text = OPS["exp"].triton(("a",), DType.FLOAT32, DType.FLOAT32, fast=True)
-    assert text == "tl.exp(a)"
+    for ends_in in (None, DType.FLOAT16):
+        text = OPS["add"].triton(("a", "b"), DType.FLOAT32, DType.FLOAT32, ends_in=ends_in)
+        assert text == "a + b"
+    for ends_in in (DType.FLOAT16, DType.BFLOAT16):
+        text = OPS["exp"].triton(("a",), DType.FLOAT32, DType.FLOAT32, ends_in=ends_in)
+        assert text == "tl.exp(a)"
+
+
+def test_fast_text_is_for_float32_alone() -> None:
+    assert "erf" in OPS["gelu"].triton(("a",), DType.FLOAT64, DType.FLOAT64, ends_in=DType.BFLOAT16)

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from aotpack.ir.integers import Indirect, Int
 from aotpack.ir.nodes import Const, Load, Matmul, Reduction, Value
 from aotpack.ir.rewrite import Rewriter, as_index, map_values
@@ -10,6 +12,7 @@ from tests.ir.programs import F32, I64, ROW, J, K, apply, index, load, over
 VALUE = apply("mul", apply("exp", load("x", ROW, J)), load("y", Int.of(J) * 2))
 
 
+@pytest.mark.row("S:A10", "S:P12")
 def test_axes_are_substituted_in_loads_and_index_values() -> None:
     moved = Rewriter({J: Int.of(K) + 1})(VALUE)
     k = Int.of(K)
@@ -17,6 +20,7 @@ def test_axes_are_substituted_in_loads_and_index_values() -> None:
     assert Rewriter({J: 3})(index(Int.of(J) + 1)) is Const(4, I64)
 
 
+@pytest.mark.row("S:T17")
 def test_nothing_to_replace_gives_the_same_object() -> None:
     assert Rewriter({})(VALUE) is VALUE
     assert Rewriter({K: 0})(VALUE) is VALUE

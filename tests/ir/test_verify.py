@@ -77,6 +77,7 @@ def into_16_bits(kind: str) -> Program:
     return replace(legal, buffers={**legal.buffers, "out": buffer("out", BF16, S, 8)})
 
 
+@pytest.mark.row("S:A4", "S:B1", "S:B3", "S:B19")
 @pytest.mark.parametrize(
     "legal",
     [
@@ -103,6 +104,7 @@ SIXTEEN = Load("h", (Int.of(ROW), Int.of(J)), BF16)
 SHORT = Axis("j", Int.of(7))
 
 
+@pytest.mark.row("S:A2", "S:A4", "S:inv1", "S:inv2")
 @pytest.mark.parametrize(
     ("illegal", "complaint"),
     [

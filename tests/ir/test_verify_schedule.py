@@ -66,6 +66,22 @@ def rebound(change: Callable[[Axis, Int], Int | Axis]) -> Schedule:
     return with_member(rows(), "t", moved)
 
 
+def joined(name: str) -> Schedule:
+    """The kernel that makes ``name`` in the launch of the one before it."""
+    return with_kernel(rows(), name, lambda kernel: replace(kernel, joins=True))
+
+
+def unlike_tiles() -> Schedule:
+    """A product that reads nothing of the kernel before it, in that one's launch."""
+    w = Writer()
+    x, w1 = w.input("x", 8, 8), w.weight("w1", 8, 8)
+    product = w.matmul("y", 8, 8, 8, x, w1)
+    map = w.pointwise("z", [8, 8], lambda i, j: apply("exp", load(x, 7 - i, j)))
+    schedule = schedule_of(w.program(product, map))
+    first, second = schedule.kernels
+    return replace(schedule, kernels=(first, replace(second, joins=True)))
+
+
 def out_of_order() -> Schedule:
     schedule = rows()
     return replace(schedule, kernels=schedule.kernels[::-1])
@@ -171,10 +187,26 @@ def limited_variant() -> Schedule:
     return with_kernel(rows(), "t", limited)
 
 
+@pytest.mark.row(
+    "S:G7",
+    "S:M11",
+    "S:inv2",
+    "S:inv3",
+    "S:inv4",
+    "S:inv5",
+    "S:inv22",
+    "S:inv32",
+    "S:inv37",
+    "S:inv38",
+    "C:inv3",
+    "C:inv6",
+)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (out_of_order, "is read before it is stored"),
+        (lambda: joined("t"), "y is read before it is stored"),
+        (unlike_tiles, r"the tiles .*MatmulTile.* do not share a launch"),
         (undeclared_read, "y is not among its reads"),
         (twice_stored, "is stored by 2 kernels"),
         (output_not_stored, "last is stored by 0 kernels"),
@@ -205,6 +237,7 @@ def test_refuses(make: Callable[[], Schedule], message: str) -> None:
         verify_schedule(make())
 
 
+@pytest.mark.row("S:M12", "C:inv3")
 def test_refuses_fewer_points_than_the_kernel_has() -> None:
     def shorter(member: Member) -> Member:
         operation = member.operation

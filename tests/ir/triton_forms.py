@@ -39,16 +39,16 @@ class Form:
     info: OpInfo
     operand: DType
     result: DType
-    fast: bool = False
+    ends_in: DType | None = None
 
     @property
     def text(self) -> str:
         names = ("c", "x", "y") if self.info.name == "where" else ("x", "y")
         names = names[: self.info.arity]
-        return self.info.triton(names, self.operand, self.result, fast=self.fast)
+        return self.info.triton(names, self.operand, self.result, ends_in=self.ends_in)
 
     def __str__(self) -> str:
-        return f"{self.info.name}({self.operand}) -> {self.result}{' fast' * self.fast}"
+        return f"{self.info.name}({self.operand}) -> {self.ends_in or self.result}"
 
 
 def forms(operand: DType) -> list[Form]:
@@ -62,8 +62,8 @@ def forms(operand: DType) -> list[Form]:
             continue
         result = DType.BOOL if info.result == "bool" else operand
         found.append(Form(info, operand, result))
-        if str(operand) in info.fast_texts:
-            found.append(Form(info, operand, result, fast=True))
+        if operand is DType.FLOAT32:
+            found += [Form(info, operand, result, ends_in) for ends_in in info.fast_texts]
     return found
 
 

@@ -36,6 +36,15 @@ def bag(**options: object) -> Function:
     return function
 
 
+def pairs(**options: object) -> Function:
+    """Bags of two, given as a matrix."""
+
+    def function(table: torch.Tensor, ids: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        return F.embedding_bag(ids, table, **options) * 2  # type: ignore[arg-type]
+
+    return function
+
+
 def bare(table: torch.Tensor, ids: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
     return torch.ops.aten._embedding_bag_forward_only(table, ids, starts, mode=1)[0]
 
@@ -57,6 +66,10 @@ def weighted(table: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> t
         (bag(mode="max", padding_idx=-5), (TABLE, IDS, STARTS)),
         (bare, (TABLE, IDS, STARTS)),
         (weighted, (TABLE, PAIRS, floats(4, 2))),
+        (pairs(mode="mean"), (TABLE, PAIRS, STARTS)),
+        (pairs(mode="mean", padding_idx=3), (TABLE, PAIRS, STARTS)),
+        (pairs(mode="max", padding_idx=2), (TABLE, PAIRS, STARTS)),
+        (pairs(mode="max"), (TABLE.half(), PAIRS, STARTS)),
     ],
 )
 def test_bags(function: Function, args: tuple[torch.Tensor, ...]) -> None:

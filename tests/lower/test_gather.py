@@ -13,6 +13,7 @@ CASES = [
     case("gather.default", floats(4, 5), 1, ids(5, 4, 2)),
     case("gather.default", floats(4, 5), 0, ids(4, 2, 3)),
     case("index_select.default", floats(4, 5), 1, torch.tensor([1, 1, 3])),
+    case("index_select.default", floats(), 0, torch.tensor([0])),
     case("take.default", floats(3, 4), torch.tensor([[1, 11]])),
     case("index.Tensor", floats(4, 5), [POSITIONS]),
     case("index.Tensor", floats(4, 5, 6), [None, POSITIONS, POSITIONS]),

@@ -26,6 +26,7 @@ CASES = [
     case("slice_scatter.default", floats(6, 2), floats(2, 2), 0, -3, -1),
     case("select_scatter.default", floats(3, 4), floats(3), 1, -1),
     case("diff.default", floats(3, 7)),
+    case("diff.default", floats(3, 7), 0, -1, floats(3, 1), floats(3, 1)),
     case("diff.default", floats(3, 7), 2),
     case("diff.default", ints(3, 7), 1, -1, ints(3, 1)),
     case("diff.default", floats(3, 7), 1, 0, floats(1, 7), floats(2, 7)),

@@ -137,6 +137,7 @@ def _check_language_model(module: nn.Module, *, masked: bool) -> Program:
     return check_traced(traced, module, inputs(3, 7), inputs(2, 5))
 
 
+@pytest.mark.row("S:H12")
 def test_unsupported_operators_are_refused_with_their_line() -> None:
     module = Function(lambda x: torch.lgamma(x) + torch.erfinv(x))
     traced = trace(module, (floats(3),), {}, name="m", version="1")

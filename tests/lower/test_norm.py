@@ -23,6 +23,7 @@ CASES = [
     case("rms_norm.default", (floats(2, 8) * 0.001).half(), [8]),
     case("group_norm.default", floats(2, 6, 3, 2), 3, floats(6), floats(6)),
     case("group_norm.default", floats(2, 6), 2),
+    case("native_group_norm.default", floats(2, 6, 3), floats(6), floats(6), 2, 6, 3, 3, 1e-5),
     case(
         "batch_norm.default",
         floats(2, 3, 4),

@@ -3,7 +3,7 @@
 import pytest
 
 from aotpack.errors import UnsupportedError
-from tests.lower.oracle import Case, case, floats
+from tests.lower.oracle import Case, case, floats, ints
 
 CASES = [
     case("max_pool2d.default", floats(1, 2, 6, 7), [2, 2]),
@@ -17,6 +17,13 @@ CASES = [
     case("adaptive_avg_pool2d.default", floats(1, 2, 7, 5), [3, 2]),
     case("adaptive_avg_pool2d.default", floats(1, 2, 6, 4), [3, 2]),
     case("adaptive_avg_pool1d.default", floats(2, 7), [2]),
+    case("adaptive_max_pool2d.default", floats(1, 2, 7, 5), [3, 2]),
+    case("adaptive_max_pool2d.default", floats(2, 6, 4), [3, 4]),
+    case("adaptive_max_pool3d.default", floats(1, 1, 5, 4, 3), [2, 3, 1]),
+    case("max_pool2d_with_indices.default", ints(1, 2, 5, 4), [3, 3], [2, 2], [1, 1]),
+    case("avg_pool2d.default", ints(1, 6, 7), [3, 3], [2, 2], [1, 1], True, False),
+    case("upsample_nearest2d.vec", floats(1, 1, 4, 5), None, [1.3, 2.6]),
+    case("upsample_nearest1d.vec", floats(1, 1, 9), None, [0.7]),
     case("upsample_nearest2d.vec", floats(1, 2, 3, 4), None, [2.0, 2.0]),
     case("upsample_nearest2d.vec", floats(1, 2, 3, 4), [5, 7], None),
 ]
@@ -30,7 +37,10 @@ def test_yields_what_eager_yields(case: Case) -> None:
 @pytest.mark.parametrize(
     ("refused", "reason"),
     [
-        (case("upsample_nearest2d.vec", floats(1, 1, 4, 4), None, [1.3, 1.3]), "not whole numbers"),
+        (
+            case("fractional_max_pool2d.default", floats(1, 4, 4), [2, 2], [2, 2], floats(1, 1, 2)),
+            "no",
+        ),
     ],
     ids=str,
 )

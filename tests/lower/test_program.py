@@ -22,6 +22,7 @@ def weight(name: str, *shape: int) -> Weight:
     return Weight(name, (name,), DType.FLOAT32, shape, memoryview(b""))
 
 
+@pytest.mark.row("S:A3", "S:A5", "S:L2")
 def test_linear_reads_as_a_person_would_write_it() -> None:
     b = Int.of(BATCH)
     source = Source("model.py", 3, "return self.fc(x)")
@@ -66,6 +67,7 @@ def test_two_dimensional_product_needs_no_second_operation() -> None:
     assert operation.target == "mm"
 
 
+@pytest.mark.row("S:A3")
 def test_origin_names_node_operator_and_line() -> None:
     call = node(
         "relu", "aten.relu.default", (Ref("x"),), spec("y", 3), Source("m.py", 1, "relu(x)")
@@ -77,12 +79,14 @@ def test_origin_names_node_operator_and_line() -> None:
     assert operation.origin.sources == ("m.py:1: relu(x)",)
 
 
+@pytest.mark.row("S:E2", "S:inv36")
 def test_an_input_returned_as_it_is_becomes_a_copy() -> None:
     program = lower(traced([], (spec("x", 3),), (Ref("x"), Ref("x")))).program
     verify(program)
     assert program.outputs == ("x_copy", "x_copy_1")
 
 
+@pytest.mark.row("S:D1")
 def test_a_tensor_returned_twice_is_written_twice() -> None:
     call = node("relu", "aten.relu.default", (Ref("x"),), spec("y", 3))
     program = lower(traced([call], (spec("x", 3),), (Ref("relu"), Ref("relu")))).program
@@ -107,6 +111,7 @@ def test_a_size_named_like_an_axis_is_no_axis() -> None:
     verify(lower(traced([call], (spec("x", Int.of(size)),), (Ref("relu"),), (size,))).program)
 
 
+@pytest.mark.row("S:H1", "S:H10", "S:H11", "S:H12", "S:P2")
 def test_all_refusals_are_listed_at_once() -> None:
     def refused(name: str, op: str, line: int) -> GraphNode:
         return node(name, op, (Ref("x"),), spec(name, 3), Source("m.py", line, f"y = {name}(x)"))

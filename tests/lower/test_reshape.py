@@ -18,6 +18,7 @@ def mapped(shape: tuple[Int | int, ...], source: tuple[Int | int, ...]) -> str:
     return ", ".join(map(str, reshape_index(index, sizes, tuple(map(Int.of, source)))))
 
 
+@pytest.mark.row("S:C6", "S:C7")
 @pytest.mark.parametrize(("shape", "source"), list(itertools.product(SHAPES, SHAPES)))
 def test_reads_the_element_numpy_reads(shape: tuple[int, ...], source: tuple[int, ...]) -> None:
     data = np.arange(24).reshape(source)
@@ -29,6 +30,7 @@ def test_reads_the_element_numpy_reads(shape: tuple[int, ...], source: tuple[int
         assert data[tuple(i.evaluate(values) for i in found)] == data.reshape(shape)[point]
 
 
+@pytest.mark.row("S:C7")
 @pytest.mark.parametrize(
     ("shape", "source", "text"),
     [

@@ -14,6 +14,7 @@ CASES = [
     case("cumsum.default", floats(4).bfloat16(), 0),
     case("logcumsumexp.default", floats(4, 3), 0),
     case("cummax.default", floats(4, 3), 0),
+    case("cummin.default", floats(4, 3) > 0, 1),
     case("cummin.default", ints(4, 3), 1),
     case("cumsum.default", torch.tensor(2.0), 0),
     case("cummax.default", floats(3, 7) > 0, 1),
@@ -39,6 +40,7 @@ CASES = [
 ]
 
 
+@pytest.mark.row("S:B19")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_yields_what_eager_yields(case: Case) -> None:
     case.check()

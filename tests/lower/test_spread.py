@@ -14,6 +14,7 @@ CASES = [
     *(case(f"{op}.correction", floats(3, 7).bfloat16(), [1]) for op in SPREADS),
     *(case(f"{op}.correction", floats(3, 1), [1]) for op in SPREADS),
     *(case(f"{op}.dim", floats(3, 7), [1], False) for op in SPREADS),
+    *(case(f"{op}.correction", floats(3, 0), [1]) for op in SPREADS),
     *(case(f"{op}.default", floats(7)) for op in SPREADS),
     *(case("linalg_vector_norm.default", floats(3, 4), order, [1]) for order in ORDERS),
     case("linalg_vector_norm.default", floats(3, 4)),

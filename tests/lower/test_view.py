@@ -50,11 +50,13 @@ CASES = [
 ]
 
 
+@pytest.mark.row("S:C1")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_yields_what_eager_yields(case: Case) -> None:
     case.check()
 
 
+@pytest.mark.row("S:C8", "S:C9")
 @pytest.mark.parametrize(
     ("refused", "reason"),
     [

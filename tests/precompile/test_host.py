@@ -2,17 +2,29 @@
 
 import ctypes
 import platform
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from aotpack.emit.tags import platform_tag
 from aotpack.errors import CompileError, UsageError
 from aotpack.ir.dtypes import DType
+from aotpack.pipeline import Between, Source, to_rendered
 from aotpack.precompile import host
 from aotpack.precompile.cache import KernelCache
-from aotpack.precompile.host import check_host, compile_host, find_compiler, host_build
+from aotpack.precompile.host import (
+    check_host,
+    compile_host,
+    find_compiler,
+    host_build,
+    host_flags,
+)
 from aotpack.precompile.shared_object import read_needs
 from aotpack.stages import KernelArg, KernelSource
+from aotpack.target import CPU
+from tests.render.test_c_templates import CASES, Table
 
 EXPORTED = '__attribute__((visibility("default")))'
 TEXT = f"#include <math.h>\n{EXPORTED} double f(double x) {{ return exp(x); }}\n"
@@ -102,3 +114,34 @@ def test_code_for_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     with pytest.raises(UsageError, match="this machine is riscv64; accepted: x86_64, aarch64"):
         host_build(None)
+
+
+def text_for(machine: str) -> str:
+    """What a compiler for ``machine`` sees of every template, without the system's headers."""
+    table = Table(CASES).eval()
+    args = tuple(arg for case in CASES for arg in case.args)
+    text = to_rendered(Source(table, args), (CPU,), Between()).host_file
+    own = "\n".join(line for line in text.splitlines() if not line.startswith("#include"))
+    macros = {"x86_64": ("-D__x86_64__",), "aarch64": ("-D__aarch64__",)}[machine]
+    hidden = ["-undef", "-nostdinc", *macros]
+    command = [*find_compiler(None).command, "-E", "-P", *hidden, "-x", "c", "-"]
+    done = subprocess.run(command, input=own, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+INTEL = re.compile(r"__builtin_ia32_\w+|__builtin_cpu_\w+|_mm\d*_\w+|avx\w*|prefer-vector-width")
+
+
+def test_code_for_aarch64_has_nothing_of_intel_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = text_for("aarch64")
+    assert INTEL.findall(text) == [] and '__asm__ volatile("yield")' in text
+    assert "aot_matmul_base1" in text
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert host_flags(host_build(None).arch)[-1] == "-march=armv8-a"
+    assert platform_tag(host_build("armv8.2-a")) == "linux_aarch64"
+
+
+def test_code_for_x86_has_both() -> None:
+    assert {"__builtin_ia32_pause", "__builtin_cpu_supports", "avx512f"} <= set(
+        INTEL.findall(text_for("x86_64"))
+    )

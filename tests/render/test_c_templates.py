@@ -71,6 +71,18 @@ def product(m: int, n: int, k: int, *batch: int) -> Case:
     return Case(f"product-{batch}{m}x{n}x{k}", module, (floats(*batch, m, k), floats(*batch, k, n)))
 
 
+def few_products(m: int, n: int, k: int, *batch: int) -> Case:
+    """Products of rows with rows."""
+    module = Call(lambda a, b: a @ b.transpose(-1, -2))
+    return Case(f"rows-{batch}{m}x{n}x{k}", module, (floats(*batch, m, k), floats(*batch, n, k)))
+
+
+def widened(m: int, n: int, k: int) -> Case:
+    """Factors of a wider type than they are stored in."""
+    args = floats(m, k).bfloat16(), floats(n, k).bfloat16()
+    return Case(f"widened-{m}x{n}x{k}", Call(lambda a, b: a.float() @ b.float().t()), args)
+
+
 def conv(dims: int, items: int, size: tuple[int, ...], **options: object) -> Case:
     """A convolution with batch norm, a residual and relu, all of which its kernel must take."""
     kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d), (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -81,6 +93,13 @@ def conv(dims: int, items: int, size: tuple[int, ...], **options: object) -> Cas
     image = floats(items, made.in_channels, *size)
     text = "-".join(f"{key}{value}" for key, value in options.items())
     return Case(f"conv{dims}d-{items}-{text}", nn.Sequential(made, norm, nn.ReLU()), (image,))
+
+
+def pool(kind: str, size: tuple[int, ...], *sizes: int, **options: object) -> Case:
+    """Pooling: windows that reach over borders, and rows longer than a block of lanes."""
+    module = getattr(nn, kind)(*sizes, **options)
+    text = "-".join(f"{key}{value}" for key, value in options.items())
+    return Case(f"{kind}-{sizes}-{text}-{size[-1]}", module, (floats(*size),))
 
 
 def heads(
@@ -109,6 +128,11 @@ def heads(
 CASES = [
     *(linear(*sizes) for sizes in ((1, 1, 1), (1, 7, 13), (97, 131, 61), (13, 33, 517))),
     *(linear(65, 30, 100, dtype) for dtype in (torch.bfloat16, torch.float16)),
+    *(linear(*sizes) for sizes in ((1, 67, 1100), (16, 5, 90), (200, 3, 50), (7, 35, 2048))),
+    linear(5, 37, 2100, torch.bfloat16),
+    linear(3, 33, 40, torch.float16),
+    few_products(5, 33, 40, 2, 3),
+    *(widened(m, 35, 50) for m in (3, 40)),
     *(product(*sizes) for sizes in ((3, 5, 2), (200, 300, 129), (17, 23, 19, 3), (1, 31, 7, 2, 3))),
     conv(2, 1, (9, 11), in_channels=3, out_channels=5, kernel_size=3, padding=1),
     conv(2, 2, (9, 7), in_channels=4, out_channels=6, kernel_size=3, stride=2, padding=1, groups=2),
@@ -116,6 +140,13 @@ CASES = [
     conv(2, 1, (5, 5), in_channels=5, out_channels=3, kernel_size=1, stride=2),
     conv(1, 2, (17,), in_channels=6, out_channels=9, kernel_size=2, groups=3),
     conv(3, 1, (5, 4, 7), in_channels=3, out_channels=4, kernel_size=3, padding=1),
+    pool("MaxPool2d", (1, 3, 9, 11), 3, 2, 1),
+    pool("MaxPool2d", (2, 2, 5, 131), 3, 1, 1, dilation=2, ceil_mode=True),
+    pool("MaxPool2d", (1, 1, 4, 4), 2, padding=1),
+    pool("MaxPool1d", (2, 3, 5), 5, 1, 2),
+    pool("AvgPool2d", (1, 2, 7, 150), 3, 2, 1),
+    pool("AvgPool2d", (1, 2, 7, 9), 3, 1, 1, count_include_pad=False),
+    pool("AvgPool3d", (1, 2, 4, 5, 67), 2, 1),
     heads(1, 2, 128, 128, 64),
     heads(2, 3, 7, 13, 5),
     heads(1, 1, 1, 1, 1),

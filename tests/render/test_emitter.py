@@ -41,7 +41,7 @@ class Bench:
             resolve=lambda load: None,
             fresh=lambda prefix: f"{prefix}{next(names)}",
             dialect=TritonDialect(),
-            fast=False,
+            ends_in=None,
         )
 
     def _offset(self, load: Load) -> Int:
@@ -94,6 +94,7 @@ def test_a_load_is_masked_by_the_axes_it_depends_on() -> None:
     assert "mask" not in second and second.endswith(".to(tl.float32)")
 
 
+@pytest.mark.row("S:P12", "C:F10")
 def test_equal_values_are_computed_once() -> None:
     bench = Bench()
     x = bench.load("x", Int.of(X), Int.of(R))

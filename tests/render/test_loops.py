@@ -1,5 +1,7 @@
 """Walks over rows: in registers or in loops; masks only where a block may reach over the end."""
 
+import re
+
 import pytest
 
 from aotpack.ir.nodes import Program
@@ -53,8 +55,47 @@ def test_rows_that_fit_are_straight_code() -> None:
 
 
 def test_longer_rows_are_loops_and_are_read_again_after_one() -> None:
-    assert total(50021).count("for r_start in range(0, 50021, 4096):") == 1
-    assert shares(50021).count("for r_start in range(0, 50021, 4096):") == 2
+    whole = "in tl.range(0, 49152, 2048, loop_unroll_factor=4):"
+    assert total(50021).count(f"for r_start {whole}") == 1
+    assert total(50021).count("for r_start in range(49152, 50021, 2048):") == 1
+    assert shares(50021).count("for r_start in range(0, 32768, 32768):") == 2
+
+
+def test_what_is_read_again_stays_in_caches_until_then() -> None:
+    first, again, rest, done = re.findall(r"tl.load\(x_ptr.*", shares(50021))
+    assert all('eviction_policy="evict_last"' in line for line in (first, again))
+    assert all('eviction_policy="evict_first"' in line for line in (rest, done))
+    assert "eviction_policy" not in total(50021)
+
+
+def spread(length: int) -> str:
+    """Each row's mean and squares."""
+    w = Writer()
+    x = w.input("x", ROWS, length)
+    return text_of(
+        w.program(
+            *w.reductions(("m", "s"), [ROWS], [length], lambda i, r: load(x, i, r), kind="welford")
+        )
+    )
+
+
+def test_neighbours_are_combined_before_they_meet_the_accumulators() -> None:
+    text = spread(50021)
+    assert "group_welford(tl.reshape(t1, [512, 4])" in text
+    assert "acc" in text and "tl.full([512], 0.0, tl.float32)" in text
+
+
+def scaled(length: int) -> str:
+    """Rows by a number each."""
+    w = Writer()
+    x, y = w.input("x", ROWS, length), w.input("y", ROWS)
+    value = w.pointwise("z", [ROWS, length], lambda i, j: apply("mul", load(x, i, j), load(y, i)))
+    return text_of(w.program(value))
+
+
+def test_what_a_block_shares_is_loaded_once() -> None:
+    assert "(tl.program_id(0)*1024) // 2048" in scaled(2048)
+    assert "x // 1000" in scaled(1000)  # a block may reach into the next row
 
 
 @pytest.mark.parametrize(("length", "masked"), [(1024, False), (1000, True)])
@@ -65,6 +106,7 @@ def test_a_row_is_masked_unless_the_block_is_the_row(length: int, masked: bool) 
 @pytest.mark.parametrize(("length", "masked"), [(4096 * 20, False), (50021, True)])
 def test_a_loop_is_masked_unless_the_block_divides_the_row(length: int, masked: bool) -> None:
     assert ("r_mask" in total(length)) is masked
+    assert total(length).count("mask=") == masked  # the rest alone
 
 
 @pytest.mark.parametrize(("count", "masked"), [(512, False), (500, True)])

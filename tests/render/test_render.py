@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 from torch.export import Dim
@@ -68,16 +69,19 @@ def test_index_add(golden_kernel: Golden) -> None:
     golden_kernel(kernel_text(replace(product, kernels=product.kernels[-1:])))
 
 
+@pytest.mark.row("S:H4", "S:H6")
 def test_cat(golden_kernel: Golden) -> None:
     golden_kernel(kernel_text(rendered(Joined(), torch.zeros(4, 3), torch.zeros(4, 5))))
 
 
+@pytest.mark.row("S:G1", "S:G2", "C:I1")
 def test_linear_relu(golden_kernel: Golden) -> None:
     x = torch.zeros(128, 256, dtype=BF16)
     product = rendered(Projection(256, 512).to(BF16), x)
     golden_kernel(kernel_text(product))
 
 
+@pytest.mark.row("S:G1")
 def test_attention(golden_kernel: Golden) -> None:
     x = torch.zeros(1, 2, 100, 64, dtype=BF16)
     golden_kernel(kernel_text(rendered(Attended(), x, x, x)))
@@ -95,6 +99,7 @@ print(hashlib.sha256(text.encode()).hexdigest())
 """
 
 
+@pytest.mark.row("S:inv8", "S:L14", "C:inv24")
 def test_no_hash_seed_changes_the_text() -> None:
     def digest(seed: str) -> str:
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONWARNINGS": "ignore"}
@@ -107,6 +112,7 @@ def test_no_hash_seed_changes_the_text() -> None:
     assert digest("1") == digest("2") != ""
 
 
+@pytest.mark.row("S:inv8", "C:inv24")
 def test_two_renders_are_equal_and_another_model_differs() -> None:
     def text(width: int) -> str:
         torch.manual_seed(0)
@@ -115,6 +121,7 @@ def test_two_renders_are_equal_and_another_model_differs() -> None:
     assert text(16) == text(16) != text(24)
 
 
+@pytest.mark.row("S:I1", "S:I2", "C:H16")
 def test_equal_layers_share_a_kernel_and_unequal_ones_do_not() -> None:
     """The first layer of three is another text: its left factor is called after the input."""
     x = torch.zeros(2, 16)
@@ -134,6 +141,6 @@ class Turned(nn.Module):
 
 
 def test_equal_text_over_other_types_is_another_kernel() -> None:
-    floats, integers = torch.zeros(8, 4), torch.zeros(8, 4, dtype=torch.int64)
+    floats, integers = torch.zeros(512, 1024), torch.zeros(512, 1024, dtype=torch.int64)
     assert len(rendered(Turned(), floats, floats).kernels) == 1
     assert len(rendered(Turned(), floats, integers).kernels) == 2

@@ -28,6 +28,7 @@ def two_layers() -> Rendered:
     return rendered(model, torch.zeros(3, 16), dynamic_shapes=ROWS)
 
 
+@pytest.mark.row("S:P1", "S:E4", "C:H4", "C:H15", "C:inv26")
 def test_plan_names_kernels_tensors_and_sizes() -> None:
     product = two_layers()
     for b in (1, 3, 64):
@@ -42,6 +43,7 @@ def test_plan_names_kernels_tensors_and_sizes() -> None:
             assert all(count >= 1 for count in launch.grid)
 
 
+@pytest.mark.row("S:D10", "S:O2", "S:O3", "S:O6")
 def test_buffers_are_the_intermediates_in_bytes() -> None:
     plan = plan_of(two_layers())(90, 5)
     names = {arg for launch in plan.launches for arg in launch.args if isinstance(arg, str)}
@@ -50,6 +52,7 @@ def test_buffers_are_the_intermediates_in_bytes() -> None:
     assert all(0 <= buffer.first <= buffer.last < len(plan.launches) for buffer in plan.buffers)
 
 
+@pytest.mark.row("S:E2")
 def test_weights_and_inputs_go_by_their_own_names() -> None:
     x = torch.zeros(4, 64)
     plan = plan_of(rendered(Normed(64), x, x))(90)
@@ -57,6 +60,7 @@ def test_weights_and_inputs_go_by_their_own_names() -> None:
     assert {"x", "y", "norm.weight", "norm.bias", "output0"} == set(launch.args)
 
 
+@pytest.mark.row("S:inv39")
 def test_peak_holds_what_is_alive_at_the_largest_sizes() -> None:
     product = two_layers()
     sizes = [sum(-(-b.size // 256) * 256 for b in plan_of(product)(90, n).buffers) for n in (1, 64)]

@@ -4,7 +4,6 @@ import os
 import platform
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +18,9 @@ from aotpack.emit import write_package
 from aotpack.pipeline import Between, Source
 from aotpack.runtime import Model, cpu, load
 from aotpack.runtime.cpu import CpuDevice, default_threads
-from aotpack.runtime.errors import ArgumentError, DeviceError
+from aotpack.runtime.errors import DeviceError
 from aotpack.runtime.manifest import Host, read_manifest
 from aotpack.target import CPU
-
-THREADS, CALLS = 32, 1000
 
 
 @pytest.fixture(scope="module")
@@ -43,29 +40,6 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model(package: Path) -> Iterator[Model]:
     with load(package, CpuDevice(read_manifest(package), threads=4)) as loaded:
         yield loaded
-
-
-def test_calls_from_many_threads_are_right_beside_wrong_ones(model: Model) -> None:
-    inputs = [np.random.default_rng(n).normal(size=(1 + n, 512)).astype("f") for n in range(8)]
-    wanted = [model(x) for x in inputs]
-    wrong = np.zeros((3, 511), np.float32)
-    faults: list[str] = []
-
-    def work(number: int) -> None:
-        for call in range(CALLS):
-            pick = (number + call) % len(inputs)
-            if not np.array_equal(model(inputs[pick]), wanted[pick]):
-                faults.append(f"thread {number}, call {call}")
-            if call % 100 == 0:
-                with pytest.raises(ArgumentError, match="has size 511 in dimension 1"):
-                    model(wrong)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert faults == []
 
 
 def test_the_number_of_threads_changes_no_bit(package: Path) -> None:
@@ -165,6 +139,48 @@ def test_a_library_the_system_refuses_is_an_error_in_words(tmp_path: Path) -> No
 def test_memory_that_is_not_there_is_an_error_in_words(package: Path) -> None:
     with pytest.raises(DeviceError, match="allocating .* bytes on cpu"):
         CpuDevice(read_manifest(package), threads=1).alloc(1 << 62)
+
+
+def test_large_results_that_go_past_the_caches_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes with and without a rest, rows that are aligned and rows that are not."""
+
+    class Chains(nn.Module):
+        def forward(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return tuple(f(x) for x in args for f in (torch.relu, softmax))
+
+    def softmax(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, -1)
+
+    args = (torch.randn(1100, 1024), torch.randn(1050, 1023), torch.randn(3, 420_000).half())
+    source = Source(Chains(), args, name="chains")
+    write_package(pipeline.to_precompiled(source, (CPU,), Between()), tmp_path)
+    assert "aot_stream(&" in (tmp_path / "kernels/source/kernels.c").read_text()
+    results = []
+    for size in (0, 1 << 40):
+        monkeypatch.setattr(cpu, "cache_bytes", lambda size=size: size)
+        with load(tmp_path, CpuDevice(read_manifest(tmp_path), threads=3)) as model:
+            results.append(model(*args))
+    for streamed, plain, eager in zip(*results, Chains()(*args), strict=True):
+        assert torch.equal(streamed, plain)
+        torch.testing.assert_close(streamed, eager)
+
+
+def test_the_largest_cache_is_read_from_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "_CACHES", tmp_path)
+    assert cpu.cache_bytes() == 32 << 20
+    for number, text in enumerate(("48K", "1024K", "odd")):
+        (tmp_path / f"index{number}").mkdir()
+        (tmp_path / f"index{number}" / "size").write_text(f"{text}\n")
+    assert cpu.cache_bytes() == 1 << 20
+
+
+def test_threads_that_outnumber_processors_sleep_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
+    assert cpu._spins(1) > cpu._spins(2) > 0
 
 
 def test_the_environment_bounds_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ class _Driver(ModuleType):
         return (0, self.count)
 
 
+@pytest.mark.row("S:P4", "C:inv30")
 @pytest.mark.parametrize(
     ("driver", "device", "message"),
     [
@@ -45,6 +46,7 @@ def test_machines_that_cannot_run(
         load(package, device)
 
 
+@pytest.mark.row("S:P4")
 def test_no_driver(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent() -> None:
         raise OSError("libcuda.so.1: cannot open shared object file")

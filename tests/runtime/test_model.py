@@ -54,6 +54,7 @@ def test_numpy_is_used_in_place_on_a_host_device(package: Path) -> None:
         np.testing.assert_array_equal(model(X, X), X * 4)
 
 
+@pytest.mark.row("S:A12", "C:H7", "C:inv25")
 def test_unaligned_tensors_are_staged(package: Path) -> None:
     with load(package, FakeDevice((1, 0))) as model:
         base = torch.arange(13, dtype=torch.float32)
@@ -62,6 +63,7 @@ def test_unaligned_tensors_are_staged(package: Path) -> None:
         torch.testing.assert_close(model(x, x), x * 4)
 
 
+@pytest.mark.row("S:O4", "S:O5")
 def test_no_allocation_in_the_steady_state(model: Model, device: FakeDevice) -> None:
     model(X, X)
     before = device.allocations
@@ -76,6 +78,7 @@ def test_larger_sizes_grow_the_arena_and_smaller_still_work(model: Model) -> Non
         np.testing.assert_array_equal(model(x, x), x * 4)
 
 
+@pytest.mark.row("S:A14", "S:H3", "C:inv27")
 def test_size_zero_launches_nothing(model: Model, device: FakeDevice) -> None:
     empty = np.ones((2, 0), np.float32)
     assert model(empty, empty).shape == (2, 0)
@@ -92,6 +95,7 @@ def test_out_of_memory_leaves_the_model_usable(package: Path) -> None:
         np.testing.assert_array_equal(model(X, X), X * 4)
 
 
+@pytest.mark.row("S:D1", "S:H13")
 def test_structured_arguments_and_results(tmp_path: Path, device: FakeDevice) -> None:
     args = Tree("tuple", (Tree("dict", (LEAF, Tree("list", (LEAF,))), ("x", "rest")),))
     result = Tree("object", (LEAF, Tree("none")), ("logits", "loss"))
@@ -106,6 +110,7 @@ def test_structured_arguments_and_results(tmp_path: Path, device: FakeDevice) ->
             model({"x": X})
 
 
+@pytest.mark.row("S:I6", "S:E4")
 def test_constants_of_the_trace_must_be_repeated(tmp_path: Path, device: FakeDevice) -> None:
     args = Tree("tuple", (LEAF, LEAF, Tree("constant", value=True)))
     with load(write_demo(tmp_path / "demo", args=args), device) as model:
@@ -114,6 +119,7 @@ def test_constants_of_the_trace_must_be_repeated(tmp_path: Path, device: FakeDev
             model(X, X, False)
 
 
+@pytest.mark.row("S:H27", "S:H26")
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [
@@ -136,6 +142,7 @@ def test_guards(model: Model, device: FakeDevice, x: object, y: object, message:
     assert device.launches == []
 
 
+@pytest.mark.row("S:D2", "S:H27")
 def test_noncontiguous_tensors_are_refused(package: Path) -> None:
     with load(package, FakeDevice((1, 0))) as model:
         x = torch.ones(3, 2).T
@@ -197,6 +204,7 @@ def test_stream_override(package: Path, device: FakeDevice) -> None:
         load(package, device, stream="fast")
 
 
+@pytest.mark.row("S:inv39")
 def test_close_gives_all_memory_back(package: Path, device: FakeDevice) -> None:
     model = load(package, device)
     model(X, X)

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ buffer_lists = st.lists(
 )
 
 
+@pytest.mark.row("S:O4", "S:O5", "S:inv40")
 @settings(max_examples=150, deadline=None)
 @given(buffer_lists)
 def test_buffers_alive_together_never_overlap(buffers: list[Buffer]) -> None:
@@ -22,6 +24,7 @@ def test_buffers_alive_together_never_overlap(buffers: list[Buffer]) -> None:
                 assert start + a.size <= other or other + b.size <= start
 
 
+@pytest.mark.row("S:O5")
 def test_a_transformer_layer_needs_no_more_than_what_is_alive() -> None:
     sizes = [("norm", 1, 0, 1), ("qkv", 3, 1, 2), ("heads", 1, 2, 3), ("sum", 1, 3, 6)]
     sizes += [("norm2", 1, 4, 5), ("wide", 4, 5, 6), ("out", 1, 6, 7)]

@@ -18,7 +18,9 @@ from .packages import WRAPPER, write_demo
 def test_a_right_package_passes(package: Path, device: FakeDevice) -> None:
     report = verify(package, device)
     assert report.is_passed
-    assert "output0: largest error 0, allowed" in str(report) and "no file written" in str(report)
+    assert "output0: largest error 0, eager's 1e-06, allowed" in str(
+        report
+    ) and "no file written" in str(report)
 
 
 def test_a_wrong_answer_fails(tmp_path: Path, device: FakeDevice) -> None:
@@ -44,6 +46,8 @@ def test_the_accuracy_law() -> None:
     assert not compare("y", np.array([1.0, -8.0, 0.0]), reference, dtype, 0.01).is_passed
     assert not compare("y", np.array([np.nan, -8.0, np.inf]), reference, dtype, 0.01).is_passed
     assert not compare("y", near[:2], reference, dtype, 0.01).is_passed
+    words = str(compare("y", far, reference, dtype, 0.01))
+    assert words == "y: largest error 0.09, eager's 0.01, allowed 0.0775: WRONG"
     exact = np.array([1, 2])
     assert compare("i", exact, exact, DTYPES["int64"], 0.0).is_passed
     assert not compare("i", exact, exact + 1, DTYPES["int64"], 0.0).is_passed

@@ -102,13 +102,29 @@ class Writer:
         value: Callable[..., Value],
         *,
         kind: str = "sum",
+        dtype: DType = F32,
     ) -> Buffer:
         """``value`` takes the outer, then the inner indices."""
-        made = self.buffer(name, shape)
-        axes = tuple(Axis(f"i{k}", size) for k, size in enumerate(made.shape))
+        (made,) = self.reductions((name,), shape, inner, value, kind=kind, dtype=dtype)
+        return made
+
+    def reductions(
+        self,
+        names: Sequence[str],
+        shape: Sequence[Size],
+        inner: Sequence[Size],
+        value: Callable[..., Value],
+        *,
+        kind: str,
+        dtype: DType = F32,
+    ) -> tuple[Buffer, ...]:
+        """As ``reduction``, for a kind with several results."""
+        made = tuple(self.buffer(name, shape, dtype) for name in names)
+        axes = tuple(Axis(f"i{k}", size) for k, size in enumerate(made[0].shape))
         within = tuple(Axis(f"r{k}", Int.of(size)) for k, size in enumerate(inner))
         arg = value(*map(Int.of, (*axes, *within)))
-        self.operations.append(Reduction((name,), axes, within, kind, (arg,), origin(name, kind)))
+        named = origin(names[0], kind)
+        self.operations.append(Reduction(tuple(names), axes, within, kind, (arg,), named))
         return made
 
     def matmul(

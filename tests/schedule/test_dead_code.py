@@ -1,10 +1,13 @@
 """Dead code: what no output needs is gone."""
 
+import pytest
+
 from aotpack.schedule.dead_code import remove_dead_code
 
 from .programs import Writer, apply, load
 
 
+@pytest.mark.row("S:L15", "S:inv17")
 def test_drops_what_no_output_reads() -> None:
     w = Writer()
     x = w.input("x", 4)
@@ -25,6 +28,7 @@ def test_keeps_unread_inputs_and_weights() -> None:
     assert {unread.name, weight.name} <= set(program.buffers)
 
 
+@pytest.mark.row("S:inv18")
 def test_nothing_dead_is_the_same_object() -> None:
     w = Writer()
     x = w.input("x", 4)

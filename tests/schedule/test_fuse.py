@@ -98,6 +98,22 @@ def cycle() -> Program:
     return w.program(t, y)
 
 
+@pytest.mark.row(
+    "S:L21",
+    "S:M6",
+    "S:M9",
+    "S:M13",
+    "S:M14",
+    "S:T15",
+    "S:inv10",
+    "C:B2",
+    "C:B3",
+    "C:B4",
+    "C:B5",
+    "C:I4",
+    "S:Q4",
+    "S:H29",
+)
 @pytest.mark.parametrize(
     ("make", "kernels"),
     [
@@ -121,18 +137,21 @@ def test_kernels(make: Callable[[], Program], kernels: int) -> None:
         assert_same(program, replayed(schedule), sizes)
 
 
+@pytest.mark.row("S:L5", "S:M17", "S:inv3")
 def test_every_operation_is_in_one_kernel() -> None:
     program = realize(cycle())
     members = [member.operation for kernel in fuse(program) for member in kernel.members]
     assert sorted(map(str, members)) == sorted(map(str, program.operations))
 
 
+@pytest.mark.row("S:K8", "S:K9", "S:O7")
 def test_a_kernel_stores_what_others_read_and_nothing_else() -> None:
     (kernel,) = fuse(realize(softmax()))
     assert kernel.stored == ("y",)
     assert kernel.reads == ("x",)
 
 
+@pytest.mark.row("S:M8", "S:inv24")
 def test_a_kernel_has_a_limit() -> None:
     w = Writer()
     x = w.input("x", 8)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,13 +10,15 @@ from hypothesis import strategies as st
 
 from aotpack.ir.integers import Axis, Int, Var, product
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Program
+from aotpack.ir.verify_schedule import InvalidSchedule, verify_schedule
 from aotpack.schedule.group import Group, digits, join, linear, start
 
-from .programs import BOOL, F32, I64, Writer, apply, load
+from .programs import BOOL, F32, I64, Writer, apply, load, schedule_of
 
 B = Var("b", 1, 16)
 
 
+@pytest.mark.row("C:A2", "C:A3", "C:A4", "C:A9", "C:inv2")
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.data())
 def test_digits_are_the_inverse_of_linear(sizes: list[int], data: st.DataObject) -> None:
     axes = tuple(Axis(f"i{k}", Int.of(size)) for k, size in enumerate(sizes))
@@ -25,12 +28,14 @@ def test_digits_are_the_inverse_of_linear(sizes: list[int], data: st.DataObject)
     assert int(linear(axes, point)) == position
 
 
+@pytest.mark.row("C:A4", "C:A6", "C:A10", "C:inv2")
 def test_linear_of_digits_is_the_position_itself() -> None:
     axes = (Axis("i", Int.of(B)), Axis("j", Int.of(6)), Axis("k", Int.of(4)))
     x = Int.of(Axis("x", product(axis.extent for axis in axes)))
     assert linear(axes, digits(axes, x)) is x
 
 
+@pytest.mark.row("S:A14")
 def test_no_point_has_zeros_for_digits() -> None:
     axes = (Axis("i", Int.of(3)), Axis("j", Int.of(0)))
     assert all(int(digit) == 0 for digit in digits(axes, Int.of(Axis("x", Int.of(0)))).values())
@@ -46,6 +51,7 @@ def joined(program: Program) -> Group | None:
     return group
 
 
+@pytest.mark.row("S:M9", "S:Q3", "C:B5")
 def test_pointwise_joins_a_row_it_reads() -> None:
     w = Writer((B,))
     x = w.input("x", B, 8)
@@ -55,6 +61,7 @@ def test_pointwise_joins_a_row_it_reads() -> None:
     assert group is not None and len(group.members) == 2 and not group.members[1].outer
 
 
+@pytest.mark.row("S:M9", "C:B5", "C:B12")
 def test_once_a_row_joins_as_outer() -> None:
     w = Writer((B,))
     x = w.input("x", B, 8)
@@ -64,6 +71,7 @@ def test_once_a_row_joins_as_outer() -> None:
     assert group is not None and group.members[1].outer
 
 
+@pytest.mark.row("S:M12", "C:B4")
 def test_flat_kernel_takes_the_axes_of_a_reduction() -> None:
     w = Writer((B,))
     x = w.input("x", B, 8)
@@ -73,6 +81,7 @@ def test_flat_kernel_takes_the_axes_of_a_reduction() -> None:
     assert group is not None and [axis.name for axis in group.axes] == ["x", "r"]
 
 
+@pytest.mark.row("S:M6", "S:M12", "C:B4")
 def test_middle_reduction_renumbers_the_flat_kernel() -> None:
     w = Writer((B,))
     x = w.input("x", 3, 8, 5)
@@ -115,6 +124,7 @@ def refused_template(w: Writer) -> None:
     w.matmul("y", 8, 8, 8, t, weight)
 
 
+@pytest.mark.row("S:M1", "S:M11", "S:M12", "S:inv21")
 @pytest.mark.parametrize(
     "write",
     [
@@ -132,6 +142,7 @@ def test_refuses(write: object) -> None:
     assert joined(w.program()) is None
 
 
+@pytest.mark.row("S:M12", "S:inv22", "C:inv3")
 @pytest.mark.parametrize(
     "index", [lambda i, r: (i // 2, r), lambda i, r: (i, r % 2), lambda i, r: (7 - i, r)]
 )
@@ -142,6 +153,7 @@ def test_renumbering_must_meet_each_point_once(index: Callable[..., tuple[Int, I
     assert joined(w.program(t, total)) is None
 
 
+@pytest.mark.row("S:M12", "S:Q3")
 def test_binding_must_meet_each_point_once() -> None:
     w = Writer()
     t = w.pointwise("t", [8, 4], lambda i, j: apply("exp", load(w.input("x", 8, 4), i, j)))
@@ -153,3 +165,47 @@ def test_binding_must_meet_each_point_once() -> None:
 
     y = w.pointwise("y", [4, 8], padded)
     assert joined(w.program(t, y)) is None
+
+
+def product_and_epilogue(rows: int, row: int | None) -> Program:
+    """A product of some rows; what follows reads all of it, or always the row ``row`` of it."""
+    w = Writer(())
+    x, weight, other = w.input("x", rows, 8), w.weight("w", 6, 8), w.input("other", rows, 6)
+    y = w.matmul("y", rows, 6, 8, x, weight)
+    z = w.pointwise(
+        "z",
+        [rows, 6],
+        lambda i, j: apply("add", load(y, i if row is None else row, j), load(other, i, j)),
+    )
+    return w.program(z)
+
+
+@pytest.mark.parametrize("row", [None, 0])
+def test_a_product_of_one_row_takes_its_epilogue_however_the_row_is_named(row: int | None) -> None:
+    program = product_and_epilogue(1, row)
+    group = joined(program)
+    assert group is not None and len(group.members) == 2
+    schedule = schedule_of(program)
+    verify_schedule(schedule)
+    assert len(schedule.kernels) == 1
+
+
+def test_a_row_among_several_is_in_another_program_s_registers() -> None:
+    assert joined(product_and_epilogue(2, None)) is not None
+    program = product_and_epilogue(2, 0)
+    assert joined(program) is None
+    verify_schedule(schedule_of(program))
+    schedule = schedule_of(product_and_epilogue(2, None))
+    (kernel,) = schedule.kernels
+    product, epilogue = kernel.members
+    epilogue = replace(epilogue, operation=program.operations[-1])
+    wrong = replace(kernel, members=(product, epilogue))
+    with pytest.raises(InvalidSchedule, match=r"z reads y\[0, .*, which another program may have"):
+        verify_schedule(replace(schedule, program=program, kernels=(wrong,)))
+
+
+def test_a_reduction_of_the_only_row_is_not_an_epilogue() -> None:
+    w = Writer(())
+    y = w.matmul("y", 1, 6, 8, w.input("x", 1, 8), w.weight("w", 6, 8))
+    total = w.reduction("total", [1], [6], lambda i, r: load(y, i, r))
+    assert joined(w.program(total)) is None

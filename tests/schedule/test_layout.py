@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ def offsets(shape: tuple[int, ...], strides: tuple[Int, ...]) -> list[int]:
     return [int(np.dot(point, steps)) for point in itertools.product(*map(range, shape))]
 
 
+@pytest.mark.row("S:A9", "S:D3")
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
 def test_permuted_strides_cover_every_element_once(sizes: list[int], data: st.DataObject) -> None:
     dims = data.draw(st.permutations(range(len(sizes))))
@@ -27,6 +29,7 @@ def test_permuted_strides_cover_every_element_once(sizes: list[int], data: st.Da
     assert sorted(offsets(tuple(sizes), strides)) == list(range(int(np.prod(sizes))))
 
 
+@pytest.mark.row("S:D3")
 def test_contiguous_is_the_order_of_dimensions() -> None:
     strides = contiguous(tuple(map(Int.of, (2, 3, 4))))
     assert offsets((2, 3, 4), strides) == list(range(24))
@@ -53,17 +56,20 @@ def attention(*, as_output: bool) -> Schedule:
     return schedule_of(w.program(z, out) if as_output else w.program(z))
 
 
+@pytest.mark.row("S:D4", "S:D16", "S:D17", "S:F3")
 def test_what_readers_see_transposed_is_written_so() -> None:
     schedule = attention(as_output=False)
     assert strides(schedule, "out")[1:] == [8, 16, 1]
     assert len(schedule.kernels) == 2
 
 
+@pytest.mark.row("S:D14", "S:inv36", "S:inv44", "S:H8")
 def test_outputs_are_contiguous_however_they_are_read() -> None:
     schedule = attention(as_output=True)
     assert strides(schedule, "out") == [256, 128, 8, 1]
 
 
+@pytest.mark.row("S:D14")
 def test_inputs_and_weights_are_contiguous() -> None:
     w = Writer()
     x = w.input("x", 3, 4, 5)

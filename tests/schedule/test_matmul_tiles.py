@@ -33,6 +33,7 @@ def chosen(variants: tuple[Variant, ...], arch: int, rows: int) -> MatmulTile:
     return tile
 
 
+@pytest.mark.row("S:G4", "S:N6")
 @pytest.mark.parametrize("operand", [F32, F16, BF16], ids=str)
 @pytest.mark.parametrize("arch", ARCHES)
 def test_every_size_has_a_tile_that_fits(arch: int, operand: DType) -> None:
@@ -44,6 +45,7 @@ def test_every_size_has_a_tile_that_fits(arch: int, operand: DType) -> None:
         assert stages <= SHARED_BYTES.get(arch, 101_376)
 
 
+@pytest.mark.row("S:G3", "S:N6")
 def test_few_rows_take_flat_tiles_and_many_rows_tall_ones() -> None:
     variants = matmul_variants(product(B, 4096, 4096, BF16))
     few, many = chosen(variants, 90, 1), chosen(variants, 90, 8192)

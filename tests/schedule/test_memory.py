@@ -7,7 +7,7 @@ import pytest
 
 from aotpack.ir.integers import Var
 from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import Schedule
+from aotpack.ir.schedule import Schedule, launches
 
 from .programs import BF16, Writer, apply, load, schedule_of
 
@@ -18,7 +18,8 @@ def assert_lifetimes_hold(schedule: Schedule) -> None:
     """Nothing is read after its life; a storage has one living buffer, taken over at a launch."""
     lives = {life.buffer: life for life in schedule.lifetimes}
     assert len(lives) == len(schedule.lifetimes)
-    for position, kernel in enumerate(schedule.kernels):
+    steps = enumerate(launches(schedule.kernels))
+    for position, kernel in ((step, kernel) for step, together in steps for kernel in together):
         for name in kernel.reads:
             if name in lives:
                 assert lives[name].first < position <= lives[name].last, name
@@ -43,6 +44,7 @@ def chain(width: int = 8, last: Callable[..., object] | None = None) -> Program:
     return w.program(z)
 
 
+@pytest.mark.row("S:O1", "S:K3", "S:L26", "C:F25")
 def test_result_overwrites_a_dying_operand() -> None:
     schedule = schedule_of(chain())
     assert_lifetimes_hold(schedule)
@@ -113,6 +115,7 @@ def row_values(w: Writer) -> Program:
     return w.program(w.matmul("o", 8, 8, 1, t, weight))
 
 
+@pytest.mark.row("S:O1", "S:K3", "S:K10", "S:inv38", "C:F11")
 @pytest.mark.parametrize(
     "make",
     [shifted, still_read, other_type, looped_rows, computed_late, row_values],
@@ -124,6 +127,7 @@ def test_refuses_to_overwrite(make: Callable[[Writer], Program]) -> None:
     assert all(life.storage == life.buffer for life in schedule.lifetimes if life.buffer == "t")
 
 
+@pytest.mark.row("S:O3")
 def test_inputs_weights_and_outputs_have_no_lifetime() -> None:
     schedule = schedule_of(chain())
     program = schedule.program

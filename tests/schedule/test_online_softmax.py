@@ -38,12 +38,14 @@ def kinds(program: Program) -> list[str]:
     return [op.kind for op in program.operations if isinstance(op, Reduction)]
 
 
+@pytest.mark.row("S:B16", "C:G21")
 def test_joins_the_pair_of_a_long_row() -> None:
     merged = merge_softmax_sums(pair(LONGEST_ROW + 1))
     assert kinds(merged) == ["softmax"]
     assert merged.operations[0].targets == ("top", "total")  # type: ignore[union-attr]
 
 
+@pytest.mark.row("S:B16", "C:G21")
 def test_the_meaning_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(online_softmax, "LONGEST_ROW", 4)
     program = pair(9)
@@ -51,6 +53,7 @@ def test_the_meaning_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_same(program, merge_softmax_sums(program))
 
 
+@pytest.mark.row("S:B16")
 @pytest.mark.parametrize(
     "program",
     [

@@ -1,5 +1,6 @@
 """Launch order: topological, and otherwise the user's."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ def assert_topological(kernels: tuple[Kernel, ...], program: Program) -> None:
     assert set(program.outputs) <= ready
 
 
+@pytest.mark.row("S:K4", "S:L1", "S:L4", "S:L10", "S:L14", "S:inv2")
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(0, 3)), max_size=12))
 def test_order_is_topological(steps: list[tuple[int, int, int]]) -> None:
@@ -47,6 +49,7 @@ def _step(w: Writer, name: str, a: Buffer, b: Buffer, kind: int) -> Buffer:
     return w.pointwise(name, [4, 4], lambda i, j: apply("add", load(sums, j), load(b, i, j)))
 
 
+@pytest.mark.row("S:L14")
 def test_independent_kernels_keep_the_users_order() -> None:
     w = Writer()
     xs = [w.input(f"x{n}", 8 + n) for n in range(3)]

@@ -1,5 +1,7 @@
 """What is stored and what is inlined; the meaning stays."""
 
+import pytest
+
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Indirect, Int
 from aotpack.ir.nodes import Buffer, Const, Program, Value, targets
@@ -22,6 +24,7 @@ def chain(w: Writer, op: str, readers: int) -> list[Buffer]:
     ]
 
 
+@pytest.mark.row("S:E9")
 def test_single_reader_takes_it_in() -> None:
     w = Writer()
     program = w.program(*chain(w, "exp", 1))
@@ -29,11 +32,13 @@ def test_single_reader_takes_it_in() -> None:
     assert_same(realize(program), program)
 
 
+@pytest.mark.row("S:E9")
 def test_cheap_is_recomputed_by_several_readers() -> None:
     w = Writer()
     assert stored(w.program(*chain(w, "neg", 3))) == ["y0", "y1", "y2"]
 
 
+@pytest.mark.row("S:E6", "S:E9", "S:K2")
 def test_expensive_is_stored_for_several_readers() -> None:
     w = Writer()
     program = w.program(*chain(w, "exp", 2))
@@ -41,6 +46,7 @@ def test_expensive_is_stored_for_several_readers() -> None:
     assert_same(realize(program), program)
 
 
+@pytest.mark.row("S:E9")
 def test_expensive_is_stored_for_a_reader_that_broadcasts() -> None:
     w = Writer()
     x = w.input("x", 4)
@@ -49,6 +55,7 @@ def test_expensive_is_stored_for_a_reader_that_broadcasts() -> None:
     assert stored(w.program(y)) == ["t", "y"]
 
 
+@pytest.mark.row("S:A1", "S:A10", "S:C1")
 def test_view_of_a_view_is_one_index() -> None:
     w = Writer()
     x = w.input("x", 3, 4)
@@ -60,6 +67,7 @@ def test_view_of_a_view_is_one_index() -> None:
     assert_same(realize(program), program)
 
 
+@pytest.mark.row("S:E10", "S:K12")
 def test_output_is_never_inlined() -> None:
     w = Writer()
     x = w.input("x", 4)
@@ -68,6 +76,7 @@ def test_output_is_never_inlined() -> None:
     assert stored(w.program(t, y)) == ["t", "y"]
 
 
+@pytest.mark.row("S:D11", "S:E10", "S:K16")
 def test_operand_arithmetic_is_stored_but_views_are_not() -> None:
     w = Writer()
     x, weight = w.input("x", 8, 4), w.weight("w", 6, 4)
@@ -77,6 +86,7 @@ def test_operand_arithmetic_is_stored_but_views_are_not() -> None:
     assert stored(w.program(y)) == ["act", "y"]
 
 
+@pytest.mark.row("S:E7")
 def test_gather_is_stored_for_several_readers() -> None:
     def gathered(i: Int, j: Int) -> Value:
         return load(table, Int.of(Indirect(load(ids, i), Int.of(9))), j)
@@ -103,6 +113,7 @@ def test_sum_of_zeros_is_a_constant_but_of_ones_a_reduction() -> None:
     assert type(operation).__name__ == "Reduction"
 
 
+@pytest.mark.row("S:A3")
 def test_origins_of_what_was_inlined_are_kept() -> None:
     w = Writer()
     program = w.program(*chain(w, "exp", 1))

@@ -98,6 +98,7 @@ LAYER = [
 ]
 
 
+@pytest.mark.row("S:M9", "C:I1")
 @pytest.mark.parametrize(
     ("module", "launches"),
     [
@@ -122,6 +123,7 @@ def test_one_kernel(module: nn.Module, launches: list[str]) -> None:
     _check(found)
 
 
+@pytest.mark.row("S:M9", "S:G1")
 def test_bert_layer_is_seven_launches() -> None:
     found = scheduled(Layer(), torch.randn(2, 5, 64)).schedule
     assert names(found) == LAYER
@@ -134,6 +136,7 @@ def test_widths_with_gaps_cost_a_launch_for_each_projection() -> None:
     assert len(names(found)) == len(LAYER) + 2
 
 
+@pytest.mark.row("S:H3", "S:D12")
 def test_no_kernel_only_moves_data() -> None:
     found = scheduled(Layer(), torch.randn(2, 5, 64)).schedule
     assert not [kernel.name for kernel in found.kernels if _only_moves(kernel)]

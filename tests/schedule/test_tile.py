@@ -14,7 +14,7 @@ from aotpack.ir.schedule import (
     ReductionTile,
     Tile,
 )
-from aotpack.schedule.tile import MAX_PERSISTENT
+from aotpack.schedule.tile import MAX_PERSISTENT, MAX_READ_ONCE
 
 from .programs import Size, Writer, apply, load, schedule_of, scheduled
 
@@ -38,17 +38,24 @@ def tiles(program: Program) -> list[Tile]:
     return [v.tile for v in kernel.variants if not isinstance(v.tile, HostTile)]
 
 
-@pytest.mark.parametrize("length", [1, 7, 1000, MAX_PERSISTENT])
+@pytest.mark.parametrize("length", [1, 7, 1000, MAX_READ_ONCE])
 def test_rows_that_fit_are_persistent(length: int) -> None:
     for tile in tiles(rows(8, length)):
         assert isinstance(tile, ReductionTile)
         assert tile.persistent and tile.r >= length and tile.r & (tile.r - 1) == 0
 
 
-@pytest.mark.parametrize("length", [MAX_PERSISTENT + 1, 1_000_003])
+@pytest.mark.parametrize("length", [MAX_READ_ONCE + 1, 100_003])
 def test_longer_rows_are_looped(length: int) -> None:
     for tile in tiles(rows(8, length)):
         assert isinstance(tile, ReductionTile) and not tile.persistent
+
+
+@pytest.mark.parametrize(("length", "persistent"), [(0, True), (5, False)])
+def test_rows_that_are_read_again_are_kept_longer(length: int, persistent: bool) -> None:
+    (kernel,) = scheduled(nn.Softmax(-1), torch.zeros(2, MAX_PERSISTENT + length)).schedule.kernels
+    tiles = [v.tile for v in kernel.variants if not isinstance(v.tile, HostTile)]
+    assert all(isinstance(t, ReductionTile) and t.persistent is persistent for t in tiles)
 
 
 def test_a_dynamic_row_is_persistent_up_to_its_largest() -> None:
@@ -56,6 +63,7 @@ def test_a_dynamic_row_is_persistent_up_to_its_largest() -> None:
     assert isinstance(tile, ReductionTile) and tile.persistent and tile.r == 64
 
 
+@pytest.mark.row("S:B11", "S:K7", "C:B19", "C:H12")
 def test_columns_take_neighbours_together() -> None:
     for tile in tiles(columns(1024, 300)):
         assert isinstance(tile, ReductionTile) and tile.x >= 16
@@ -68,6 +76,7 @@ class Sums(nn.Module):
         return x.cumsum(1)
 
 
+@pytest.mark.row("S:B20")
 @pytest.mark.parametrize(("length", "persistent"), [(0, True), (5, False)])
 def test_scans_of_long_rows_are_looped(length: int, persistent: bool) -> None:
     (kernel,) = scheduled(Sums(), torch.zeros(2, MAX_PERSISTENT + length)).schedule.kernels
@@ -94,6 +103,7 @@ def product() -> Program:
     return w.program(w.matmul("y", B, 64, 64, x, weight))
 
 
+@pytest.mark.row("S:G3", "S:G4", "S:G7", "S:L22", "C:B15")
 @pytest.mark.parametrize(
     "program",
     [rows(B, 100), columns(B, 100), pointwise(B, 100_000), product()],
@@ -107,6 +117,7 @@ def test_some_variant_takes_any_size_on_any_architecture(program: Program) -> No
             assert all(v.at_most is not None for v in suited[:-1])
 
 
+@pytest.mark.row("S:G1", "S:K5")
 def test_products_have_tiles_of_their_own() -> None:
     assert all(isinstance(tile, MatmulTile) for tile in tiles(product()))
 

@@ -34,6 +34,7 @@ def values(schedule: Schedule) -> list[str]:
     return [update.value for update in schedule.program.updates]
 
 
+@pytest.mark.row("S:D8", "S:M10")
 def test_pointwise_change_is_written_in_place() -> None:
     w = Writer((B,))
     x, s = w.input("x", B, 8), w.weight("s", B, 8)
@@ -42,6 +43,7 @@ def test_pointwise_change_is_written_in_place() -> None:
     assert values(schedule) == ["t"] and len(schedule.kernels) == 1 and not schedule.lifetimes
 
 
+@pytest.mark.row("S:A1", "S:D9", "S:L9", "S:T16")
 def test_readers_of_the_old_value_go_first() -> None:
     """The product reads s, and is written after the change in the program."""
     w = Writer((B,))
@@ -54,6 +56,7 @@ def test_readers_of_the_old_value_go_first() -> None:
     assert order == ["y", "t"]
 
 
+@pytest.mark.row("S:D9", "S:K10")
 def test_shifted_reads_need_a_copy() -> None:
     w = Writer()
     s = w.input("s", 8)
@@ -64,6 +67,7 @@ def test_shifted_reads_need_a_copy() -> None:
     assert [life.buffer for life in schedule.lifetimes] == ["t"]
 
 
+@pytest.mark.row("S:L9")
 def test_tensors_that_change_places_need_a_copy() -> None:
     w = Writer()
     a, b = w.input("a", 8), w.input("b", 8)
@@ -93,6 +97,7 @@ def in_place() -> Schedule:
     return scheduled(updating(w, {"s": t}, y))
 
 
+@pytest.mark.row("S:L9", "S:inv37")
 def test_refuses_a_read_of_what_was_overwritten() -> None:
     schedule = in_place()
     turned = replace(schedule, kernels=schedule.kernels[::-1])
@@ -100,6 +105,7 @@ def test_refuses_a_read_of_what_was_overwritten() -> None:
         verify_schedule(turned)
 
 
+@pytest.mark.row("S:D8")
 @pytest.mark.parametrize(
     ("update", "message"),
     [

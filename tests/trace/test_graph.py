@@ -11,6 +11,7 @@ from aotpack.stages import Ref
 X = torch.randn(2, 4)
 
 
+@pytest.mark.row("S:H24")
 @pytest.mark.parametrize(
     ("forward", "ops"),
     [
@@ -63,6 +64,7 @@ def test_arguments(trace_function):
     assert node.kwargs == (("dtype", DType.FLOAT64),)
 
 
+@pytest.mark.row("S:H13")
 def test_several_results(trace_function):
     graph = trace_function(lambda self, x: x.topk(2)[1], X).graph
     assert [spec.name for spec in graph.nodes[0].results] == ["topk", "topk.1"]
@@ -99,6 +101,7 @@ class Counter(nn.Module):
         return x * self.steps
 
 
+@pytest.mark.row("S:H14")
 def test_changes_in_place_become_updates(trace_function):
     def forward(self, x):
         x.mul_(2)
@@ -113,6 +116,7 @@ def test_changes_in_place_become_updates(trace_function):
     assert len(graph.outputs) == len(graph.signature.outputs) == 1
 
 
+@pytest.mark.row("S:I3", "S:H19")
 @pytest.mark.parametrize(
     ("forward", "message"),
     [
@@ -144,6 +148,7 @@ class Unsupported(nn.Module):
         return x.nonzero(), x.to(torch.complex64)
 
 
+@pytest.mark.row("S:A13")
 def test_every_problem_is_listed(trace_function):
     with pytest.raises(UnsupportedError) as caught:
         trace_function(lambda self, x: self.a(x), X, modules={"a": Unsupported()})
@@ -160,6 +165,7 @@ def test_refuses_no_result(trace_function):
         trace_function(lambda self, x: 3, X)
 
 
+@pytest.mark.row("S:H19", "S:H20")
 def test_refuses_a_complex_input(trace_function):
     with pytest.raises(UnsupportedError, match="the tensor x has the element type complex64"):
         trace_function(lambda self, x: x.real, X.to(torch.complex64))

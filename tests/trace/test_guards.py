@@ -9,6 +9,7 @@ from aotpack.errors import TraceError
 AUTO = {0: Dim.AUTO}
 
 
+@pytest.mark.row("S:T13", "S:A8")
 def test_equal_sizes_are_one_size(trace_function):
     traced = trace_function(
         lambda self, xs, y: xs[0] + xs[1] * y,
@@ -19,6 +20,7 @@ def test_equal_sizes_are_one_size(trace_function):
     assert len(traced.graph.signature.sizes) == 1
 
 
+@pytest.mark.row("S:T13", "S:H26")
 @pytest.mark.parametrize(
     ("forward", "spec", "message"),
     [

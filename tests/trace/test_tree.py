@@ -24,6 +24,7 @@ class Record:
 torch.export.register_dataclass(Record, serialized_type_name="test_tree.Record")
 
 
+@pytest.mark.row("S:D1", "S:H13")
 @pytest.mark.parametrize(
     ("forward", "tree"),
     [
@@ -37,6 +38,7 @@ torch.export.register_dataclass(Record, serialized_type_name="test_tree.Record")
             Tree("dict", (LEAF, Tree("constant", value=3)), ("a", "n")),
         ),
         (lambda self, x: OrderedDict(b=x + 1), Tree("dict", (LEAF,), ("b",))),
+        (lambda self, x: torch.max(x, 0), Tree("tuple", (LEAF, LEAF))),
         (lambda self, x: Point(x + 1, x), Tree("object", (LEAF, LEAF), ("u", "v"))),
         (
             lambda self, x: Record(x + 1),
@@ -68,6 +70,7 @@ def test_arguments(trace_function):
     assert [spec.name for spec in signature.inputs] == ["xs_0", "xs_1", "y_a"]
 
 
+@pytest.mark.row("S:I6")
 @pytest.mark.parametrize(
     ("forward", "message"),
     [

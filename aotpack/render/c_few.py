@@ -1,0 +1,55 @@
+"""Products with few rows in C: bound by reading the other factor, so it is read once, in order."""
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.integers import product
+from aotpack.ir.nodes import Matmul
+from aotpack.ir.schedule import Kernel, Schedule
+from aotpack.render.c_contexts import FewContext, Rows
+from aotpack.render.c_levels import batch_lines, extent_text, setup_lines, tile_workshop
+from aotpack.render.c_sides import Side, epilogue_indices
+from aotpack.render.c_slots import axis_names, copied_rows, direct_rows, stored
+from aotpack.render.c_split import split
+from aotpack.render.workshop import Workshop
+
+
+def few_source(schedule: Schedule, kernel: Kernel, few: str) -> tuple[FewContext, Workshop]:
+    """Everything the template prints, and the workshop that knows the kernel's arguments.
+
+    ``few`` is "m" or "n", the axis with few points.
+    """
+    anchor = kernel.anchor
+    assert isinstance(anchor, Matmul)
+    left, right = Side(anchor.lhs, anchor.m), Side(anchor.rhs, anchor.n)
+    rows, columns = (left, right) if few == "m" else (right, left)
+    parts = split(columns.axis, epilogue_indices(kernel, schedule.strides))
+    names = axis_names(anchor, {rows.axis: "s"}, parts, "v")
+    shop = tile_workshop(schedule, kernel, parts, names)
+    store = stored(shop, anchor, rows.axis, parts, names)
+    one = _rows(shop, anchor, rows, (DType.FLOAT32,))
+    other = _rows(shop, anchor, columns, (DType.FLOAT32, DType.BFLOAT16))
+    batches = product(axis.extent for axis in anchor.batch)
+    batch = batch_lines(shop, anchor.batch)
+    extents = (batches, columns.axis.extent, rows.axis.extent, anchor.k.extent)
+    texts = [extent_text(shop, extent) for extent in extents]
+    context = FewContext(
+        name=kernel.name,
+        comments=shop.comments,
+        parameters=setup_lines(shop, kernel.stored),
+        batch=batch,
+        batch_extent=texts[0],
+        v_extent=texts[1],
+        s_extent=texts[2],
+        k_extent=texts[3],
+        few=one,
+        many=other,
+        store=store,
+    )
+    return context, shop
+
+
+def _rows(shop: Workshop, anchor: Matmul, side: Side, kinds: tuple[DType, ...]) -> Rows:
+    """Rows where they lie if they are stored as one of these types; else float32 copies."""
+    copied = copied_rows(shop, anchor, side)
+    found = [(direct_rows(shop, anchor, side, kind), str(kind)) for kind in kinds]
+    direct, kind = next((one for one in found if one[0].value), (found[0][0], str(DType.FLOAT32)))
+    return Rows(copied, direct, kind)

@@ -1,0 +1,75 @@
+"""The slots of products in C: rows as they lie or copied, and what members make of the sums."""
+
+from collections.abc import Mapping
+
+from aotpack.ir.access import written_index
+from aotpack.ir.dtypes import DType
+from aotpack.ir.integers import Axis
+from aotpack.ir.nodes import Load, Matmul, Pointwise, targets
+from aotpack.render.c_contexts import Walk
+from aotpack.render.c_dialect import C
+from aotpack.render.c_levels import Nest, factor_text, walk_of
+from aotpack.render.c_sides import Side, row_stride
+from aotpack.render.c_split import Split
+from aotpack.render.emitter import Frame
+from aotpack.render.epilogue import batch_names
+from aotpack.render.workshop import Workshop
+
+
+def axis_names(
+    anchor: Matmul, others: Mapping[Axis, str], parts: Split, letter: str
+) -> dict[Axis, str]:
+    names = batch_names(anchor.batch) | dict(others)
+    if parts.row is None:
+        return names | {parts.column: letter}
+    return names | {parts.row: f"{letter}_row", parts.column: f"{letter}_column"}
+
+
+def axis_levels(anchor: Matmul, outer: Axis, parts: Split) -> tuple[tuple[Axis, ...], ...]:
+    rows = () if parts.row is None else (parts.row,)
+    return (anchor.batch, (outer,), rows, (parts.column,))
+
+
+def stored(
+    shop: Workshop, anchor: Matmul, outer: Axis, columns: Split, names: Mapping[Axis, str]
+) -> Walk:
+    """What members make of a sum, and its stores."""
+    shop.results[anchor.target] = "sum"
+    nest = Nest(shop, Frame(names, {}, ()), axis_levels(anchor, outer, columns))
+    emitter = nest.emitter
+    for member in shop.kernel.members:
+        for name in targets(member.operation):
+            if name not in shop.kernel.stored:
+                continue
+            value = "sum"
+            if isinstance(member.operation, Pointwise):
+                value = emitter.value(shop.bound(member, member.operation.value))
+            offset = shop.offset_of(name, written_index(member))
+            emitter.region.append(emitter.store(name, offset, value, frozenset(names)))
+    return walk_of(nest, shop, "v" if names[columns.column].startswith("v") else "s", columns, "")
+
+
+def copied_rows(shop: Workshop, anchor: Matmul, side: Side) -> Walk:
+    """How rows are copied that cannot be multiplied where they lie."""
+    names = batch_names(anchor.batch) | {side.axis: "s", anchor.k: "k"}
+    parts = Split(anchor.k, None, anchor.k, None)
+    nest = Nest(shop, Frame(names, {}, ()), axis_levels(anchor, side.axis, parts))
+    return walk_of(nest, shop, "k", parts, factor_text(nest.emitter, side.value, anchor.operand))
+
+
+def direct_rows(shop: Workshop, anchor: Matmul, side: Side, stored: DType) -> Walk:
+    """The first element of rows that can, if they are stored so; ``width`` is their distance.
+
+    There is no value if they cannot.
+    """
+    step = row_stride(side, anchor, shop.schedule, stored)
+    names = batch_names(anchor.batch) | {side.axis: "s", anchor.k: "k_first"}
+    nest = Nest(shop, Frame(names, {}, ()), (anchor.batch, (side.axis, anchor.k), (), ()))
+    if step is None:
+        return Walk("", "", "", "", (), (), (), (), "")
+    assert isinstance(side.value, Load)
+    offset = nest.emitter.index(shop.offset(side.value))
+    stride = nest.emitter.index(step)
+    address = C.address(shop.arguments.pointer(side.value.buffer), offset)
+    lines = tuple(line for level in range(5) for line in nest.lines(level))
+    return Walk("", "", "", stride, (), (), (), lines, address)

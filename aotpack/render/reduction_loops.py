@@ -1,0 +1,200 @@
+"""Any monoid over a loop of blocks: accumulators, lane by lane, and scans that are carried over.
+
+A walk over the inner axis is a loop over whole blocks, without masks, and straight code for the
+last block, which later walks find in registers (C:G4, G12, C: section 2.2). Where scans need the
+order of a row, the last block is a loop of one step.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from aotpack.ir.facts import known_equal, known_multiple
+from aotpack.ir.integers import Int
+from aotpack.ir.monoids import MONOIDS, Monoid
+from aotpack.ir.nodes import Reduction, Scan
+from aotpack.ir.schedule import Member, ReductionTile
+from aotpack.render.emitter import Frame
+from aotpack.render.reductions import (
+    along,
+    block_states,
+    finish,
+    last_axis,
+    named,
+    reduced,
+    spanning,
+    tile_shape,
+)
+from aotpack.render.regions import Region
+from aotpack.render.workshop import Workshop
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Blocks from ``start`` to ``stop``; the one block of a ``rest`` may reach over the end."""
+
+    start: Int
+    stop: Int
+    rest: bool
+
+
+def stretches(extent: Int, block: int, *, keep_last: bool) -> tuple[Stretch, ...]:
+    """The whole blocks of an axis, and its rest, where there may be some.
+
+    ``keep_last``: there is always a rest, the last whole block if need be.
+    """
+    if not keep_last and known_multiple(extent, block):
+        return (Stretch(Int.of(0), extent, rest=False),)
+    whole = (extent - (1 if keep_last else 0)) // block * block
+    both = (Stretch(Int.of(0), whole, rest=False), Stretch(whole, extent, rest=True))
+    return tuple(part for part in both if not known_equal(part.start, part.stop))
+
+
+@dataclass(slots=True)
+class ReductionLoop:
+    """Walks over the inner axis with the accumulators of reductions and the states of scans."""
+
+    shop: Workshop
+    tile: ReductionTile
+    held: dict[object, str] | None  # what is known of the last block; None: walk in order
+    frame: Frame = field(init=False)
+    region: Region = field(init=False)
+    names: dict[str, list[str]] = field(default_factory=dict)  # by the first target of a member
+    pending: dict[str, Member] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.frame = self.shop.emitter.frame
+
+    def enter(self, stretch: Stretch) -> None:
+        """Open the loop over a stretch of blocks, or go to the last block."""
+        shop, r = self.shop, self.shop.kernel.axes[1]
+        masks = {axis: mask for axis, mask in self.frame.masks.items() if axis is not r}
+        start, stop = map(shop.emitter.index, (stretch.start, stretch.stop))
+        if stretch.rest and self.held is not None:
+            is_new = not self.held
+            self.region = shop.root.open(None, frozenset((r,)), self.held)
+            if is_new:
+                self._place("rest", start, self._reaches_over(stretch))
+            self.held[r] = "rest"  # from now on it is known
+            names = {**self.frame.names, r: "rest"}
+            if self._reaches_over(stretch):
+                masks = {a: "rest_mask" if a is r else m for a, m in self.frame.masks.items()}
+        else:
+            names = dict(self.frame.names)
+            ends = f"{start}, {stop}, {self.tile.r}"
+            steps = f"range({ends})"
+            if self.tile.unroll > 1 and not stretch.rest:
+                steps = f"tl.range({ends}, loop_unroll_factor={self.tile.unroll})"
+            self.region = shop.root.open(f"for r_start in {steps}:", frozenset((r,)))
+            self._place("r", "r_start", stretch.rest)
+            if stretch.rest:
+                masks = dict(self.frame.masks)
+        shop.emitter.region = self.region
+        shop.emitter.frame = replace(self.frame, names=names, masks=masks)
+
+    def _reaches_over(self, stretch: Stretch) -> bool:
+        return not known_multiple(stretch.stop, self.tile.r)
+
+    def _place(self, name: str, start: str, masked: bool) -> None:
+        """The lines that name the indices of a block, and its mask."""
+        shop, r = self.shop, self.shop.kernel.axes[1]
+        shape = "[None, :]" if last_axis(shop) else ""
+        index = f"({start} + tl.arange(0, {self.tile.r})){shape}{shop.index_type}"
+        self.region.append(f"{name} = {index}")
+        if masked:
+            self.region.append(f"{name}_mask = {name} < {shop.emitter.index(r.extent)}")
+
+    def leave(self) -> None:
+        """Close it; what comes next is outside."""
+        self.shop.root.close()
+        self.shop.emitter.region = self.shop.root
+        self.shop.emitter.frame = self.frame
+
+    def accumulate(self, member: Member) -> None:
+        """Combine this block into the member's accumulators, lane by lane."""
+        operation = member.operation
+        assert isinstance(operation, Reduction)
+        shop, monoid = self.shop, MONOIDS[operation.kind]
+        mask = shop.emitter.frame.masks.get(shop.kernel.axes[1])
+        if self._in_groups(monoid):
+            whole = mask is None and shop.emitter.frame.names[shop.kernel.axes[1]] == "r"
+            states = self._grouped(member, monoid) if whole else self._rest(member, monoid)
+            mask, shape = None, f"[{self.tile.r // self.tile.group}]"
+        else:
+            states, shape = block_states(shop, member, monoid, masked=False), tile_shape(shop)
+        names = self._start(member, "acc", shape)
+        combined = self._combine(monoid, names, states)
+        for name, new in zip(names, combined, strict=True):
+            self.region.append(f"{name} = " + (f"tl.where({mask}, {new}, {name})" if mask else new))
+        self.pending[operation.targets[0]] = member
+
+    def _in_groups(self, monoid: Monoid) -> bool:
+        return self.tile.group > 1 and bool(monoid.group_triton) and not last_axis(self.shop)
+
+    def _grouped(self, member: Member, monoid: Monoid) -> list[str]:
+        """The states of groups of neighbours in a whole block."""
+        operation, shop, emitter = member.operation, self.shop, self.shop.emitter
+        assert isinstance(operation, Reduction)
+        (value,) = operation.args
+        bound = shop.bound(member, value)
+        element = spanning(shop, emitter.value(bound), emitter.needs(bound), value.dtype)
+        count, size = self.tile.r // self.tile.group, self.tile.group
+        for used in monoid.group_uses:
+            shop.functions[MONOIDS[used].combine_name] = MONOIDS[used].combine_triton
+        shop.functions[monoid.group_name] = monoid.group_triton
+        shop.functions[monoid.combine_name] = monoid.combine_triton
+        names = [shop.fresh("t") for _ in monoid.states]
+        first = f"(r_start + tl.arange(0, {count})*{size}).to(tl.int64)"
+        call = f"{monoid.group_name}(tl.reshape({element}, [{count}, {size}]), {first}, {size})"
+        self.region.append(f"{', '.join(names)} = {call}")
+        return names
+
+    def _rest(self, member: Member, monoid: Monoid) -> list[str]:
+        """The states of groups in the last block, which may reach over the end."""
+        shop, shape = self.shop, f"[{self.tile.r // self.tile.group}, {self.tile.group}]"
+        states = block_states(shop, member, monoid)
+        rows = [named(shop, f"tl.reshape({state}, {shape})") for state in states]
+        return along(shop, monoid, "tl.reduce", rows, 1)
+
+    def scan(self, member: Member) -> list[str]:
+        """Scan this block; the state of all blocks before it is carried over."""
+        operation = member.operation
+        assert isinstance(operation, Scan)
+        shop, monoid, axis = self.shop, MONOIDS[operation.kind], last_axis(self.shop)
+        states = block_states(shop, member, monoid)
+        row = shop.emitter.frame.shape(frozenset(shop.kernel.axes[:1])) if axis else "[]"
+        carried = self._start(member, "carry", row)
+        scanned = along(shop, monoid, "tl.associative_scan", states, axis)
+        before = [f"tl.broadcast_to({name}, {tile_shape(shop)})" for name in carried]
+        names = self._combine(monoid, before, scanned)
+        totals = reduced(shop, monoid, states)
+        call = f"{monoid.combine_name}({', '.join([*carried, *totals])})"
+        self.region.append(f"{', '.join(carried)} = {call}")
+        return [named(shop, text.format(*names)) for text in monoid.finalise_triton]
+
+    def _start(self, member: Member, prefix: str, shape: str) -> list[str]:
+        """The names of a member's states; before the first loop they are the identity."""
+        operation, shop = member.operation, self.shop
+        assert isinstance(operation, (Reduction, Scan))
+        key = operation.targets[0]
+        if key not in self.names:
+            monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
+            self.names[key] = [shop.fresh(prefix) for _ in monoid.states]
+            kinds = zip(monoid.identity_triton(dtype), monoid.state_dtypes(dtype), strict=True)
+            for name, (identity, kind) in zip(self.names[key], kinds, strict=True):
+                shop.root.append(f"{name} = tl.full({shape}, {identity}, {kind.facts.triton})")
+        return self.names[key]
+
+    def _combine(self, monoid: Monoid, a: list[str], b: list[str]) -> list[str]:
+        self.shop.functions[monoid.combine_name] = monoid.combine_triton
+        names = [self.shop.fresh("t") for _ in a]
+        self.region.append(f"{', '.join(names)} = {monoid.combine_name}({', '.join([*a, *b])})")
+        return names
+
+    def finish(self) -> list[tuple[Member, list[str]]]:
+        """Reduce the accumulators across lanes."""
+        done = []
+        for key, member in self.pending.items():
+            operation = member.operation
+            assert isinstance(operation, Reduction)
+            monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
+            done.append((member, finish(self.shop, monoid, dtype, self.names[key])))
+        return done

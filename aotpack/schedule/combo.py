@@ -1,0 +1,83 @@
+"""Let small kernels that do not wait for each other share a launch (C:J; C: section 2.6).
+
+    launch a; launch b (reads a); launch c        ->        launch a and c; launch b
+
+A small kernel takes longer to launch than to run. Sharing changes no kernel: each member keeps its
+own tiles and becomes a function; programs of the launch are numbered through.
+"""
+
+from dataclasses import replace
+
+from aotpack.ir.integers import product
+from aotpack.ir.nodes import Update
+from aotpack.ir.schedule import Kernel, PointwiseTile, ReductionTile, gpu_variants
+
+MOST_POINTS = 264 * 1024  # of a member: about what an H200 computes at once
+MOST_MEMBERS = 64
+MOST_BUFFERS = 250  # parameters of one kernel
+NUM_WARPS = 4  # of every member
+
+
+def combine(kernels: tuple[Kernel, ...], updates: tuple[Update, ...]) -> tuple[Kernel, ...]:
+    """The kernels with those that share a launch behind each other; order is kept otherwise.
+
+    What overwrites an updated tensor stays in a later launch than what reads its old value.
+    """
+    slots: list[list[Kernel]] = []
+    made: dict[str, int] = {}
+    last_read: dict[str, int] = {}
+    overwritten = {update.value: update.name for update in updates}
+    for kernel in kernels:
+        before = [made[name] for name in kernel.reads if name in made]
+        old = (overwritten[name] for name in kernel.stored if name in overwritten)
+        before += [last_read[name] for name in old if name in last_read]
+        earliest = 1 + max(before, default=-1)
+        slot = len(slots)
+        if _is_small(kernel):
+            open_slots = range(earliest, len(slots))
+            slot = next((n for n in open_slots if _has_room(slots[n], kernel)), slot)
+        if slot == len(slots):
+            slots.append([])
+        slots[slot].append(kernel)
+        made |= dict.fromkeys(kernel.stored, slot)
+        for name in kernel.reads:
+            last_read[name] = max(slot, last_read.get(name, slot))
+    return tuple(kernel for slot in slots for kernel in _together(slot))
+
+
+def _has_room(slot: list[Kernel], kernel: Kernel) -> bool:
+    touched = {name for member in (*slot, kernel) for name in (*member.reads, *member.stored)}
+    return _is_small(slot[0]) and len(slot) < MOST_MEMBERS and len(touched) <= MOST_BUFFERS
+
+
+def _is_small(kernel: Kernel) -> bool:
+    """True for a loop kernel of one tile, without a loop, of few points whose number is known."""
+    variants = gpu_variants(kernel)
+    tile = variants[0].tile
+    if kernel.scatter is not None:
+        return False
+    if len(variants) > 1 or not isinstance(tile, (PointwiseTile, ReductionTile)):
+        return False
+    if tile.num_warps > NUM_WARPS or (isinstance(tile, ReductionTile) and not tile.persistent):
+        return False
+    points = product(axis.extent for axis in kernel.axes).constant
+    return points is not None and 0 < points <= MOST_POINTS
+
+
+def _together(slot: list[Kernel]) -> list[Kernel]:
+    """The members of a launch, all with the same number of warps."""
+    if len(slot) == 1:
+        return slot
+    return [
+        replace(
+            kernel,
+            joins=number > 0,
+            variants=tuple(
+                replace(variant, tile=replace(variant.tile, num_warps=NUM_WARPS))
+                if variant in gpu_variants(kernel)
+                else variant
+                for variant in kernel.variants
+            ),
+        )
+        for number, kernel in enumerate(slot)
+    ]

@@ -1,0 +1,48 @@
+"""Variants of kernels for processors: what lies side by side goes into one vector."""
+
+from aotpack.ir.access import Strides, accesses, dot, local_slope, slope
+from aotpack.ir.facts import bounds
+from aotpack.ir.integers import Axis, Int
+from aotpack.ir.nodes import Load, Matmul, Value, walk
+from aotpack.ir.schedule import HostTile, Kernel, Variant
+
+HOST_ARCH = (0, 0)
+FEW = 16  # rows of a product up to which dot products are quicker than packing (docs/benchmarks.md)
+LONGEST_WINDOW = 64  # elements that lanes need not share
+WIDEST_STEP = 3  # elements between neighbouring windows
+
+
+def host_variants(kernel: Kernel, strides: Strides, *, is_across: bool) -> tuple[Variant, ...]:
+    """The variants of a kernel; ``is_across``: its bytes are contiguous across its rows."""
+    if isinstance(kernel.anchor, Matmul):
+        return _product_variants(kernel.anchor, strides)
+    return (Variant(HostTile("x" if is_across else "r"), *HOST_ARCH, Int.of(1), None),)
+
+
+def _product_variants(anchor: Matmul, strides: Strides) -> tuple[Variant, ...]:
+    """Dot products for few rows or columns, if the other factor is read along its depth."""
+    packed = Variant(HostTile(), *HOST_ARCH, Int.of(1), None)
+    for few, axis, other in (("m", anchor.m, anchor.rhs), ("n", anchor.n, anchor.lhs)):
+        low, high = bounds(axis.extent)
+        if low > FEW or not _runs_along(other, anchor.k, strides):
+            continue
+        if high <= FEW:
+            return (Variant(HostTile(few=few), *HOST_ARCH, axis.extent, None),)
+        return (Variant(HostTile(few=few), *HOST_ARCH, axis.extent, FEW), packed)
+    return (packed,)
+
+
+def _runs_along(value: Value, axis: Axis, strides: Strides) -> bool:
+    """True when every load that depends on an axis walks through memory along it."""
+    loads = [part for part in walk((value,)) if isinstance(part, Load)]
+    steps = [slope(dot(load.index, strides[load.buffer]), axis) for load in loads]
+    return 1 in steps and all(step in (0, 1) for step in steps)
+
+
+def is_window(kernel: Kernel, strides: Strides) -> bool:
+    """True for short rows that overlap their neighbours, such as those of pooling."""
+    x, r = kernel.axes
+    if bounds(r.extent)[1] > LONGEST_WINDOW:
+        return False
+    steps = [local_slope(access.offset(strides), x) for access in accesses(kernel)]
+    return 1 in steps and all(step is not None and 0 <= step <= WIDEST_STEP for step in steps)

@@ -1,0 +1,119 @@
+"""Memory-bound kernels at their default tiles keep everything in registers (C: inv. 26).
+
+Sizes are those of the goals (DESIGN 6), written without data: the binaries' own headers are read.
+"""
+
+from collections import Counter
+
+import pytest
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.integers import Int
+from aotpack.ir.nodes import Buffer, Load, Program, Value
+from aotpack.precompile import precompile
+from aotpack.render import render
+from aotpack.schedule import schedule
+from aotpack.stages import Precompiled
+from aotpack.target import Target
+from tests.schedule.programs import BF16, F32, I64, Writer, apply, load, lowered
+
+TARGETS = [Target("cuda", arch) for arch in (80, 90, 100, 120)]
+ROWS = 4096
+
+
+def layer_norm(w: Writer, name: str, columns: int, dtype: DType) -> list[Buffer]:
+    shape = (ROWS, columns)
+    x = w.input(f"{name}_x", *shape, dtype=dtype)
+    scale, shift = (w.weight(f"{name}_{n}", columns, dtype=dtype) for n in "ws")
+    pair = (f"{name}_mean", f"{name}_squares")
+    w.reductions(pair, [ROWS], [columns], lambda i, r: load(x, i, r), kind="welford")
+
+    def value(i: Int, j: Int) -> Value:
+        mean, squares = (Load(part, (i,), F32) for part in pair)
+        root = apply("rsqrt", apply("add", apply("mul", squares, 1 / columns), 1e-5))
+        normal = apply("mul", apply("sub", load(x, i, j), mean), root)
+        return apply("add", apply("mul", normal, load(scale, j)), load(shift, j))
+
+    return [w.pointwise(name, shape, value, dtype=dtype)]
+
+
+def log_softmax(w: Writer, name: str, columns: int, dtype: DType) -> list[Buffer]:
+    shape = (ROWS, columns)
+    x = w.input(f"{name}_x", *shape, dtype=dtype)
+    top = w.reduction(f"{name}_top", [ROWS], [columns], lambda i, r: load(x, i, r), kind="max")
+    total = w.reduction(
+        f"{name}_sum",
+        [ROWS],
+        [columns],
+        lambda i, r: apply("exp", apply("sub", load(x, i, r), load(top, i))),
+    )
+
+    def value(i: Int, j: Int) -> Value:
+        return apply("sub", apply("sub", load(x, i, j), load(top, i)), apply("log", load(total, i)))
+
+    return [w.pointwise(name, shape, value, dtype=dtype)]
+
+
+def bias_gelu(w: Writer, name: str, columns: int, dtype: DType) -> list[Buffer]:
+    x, bias = w.input(f"{name}_x", ROWS, columns, dtype=dtype), w.weight(f"{name}_b", columns)
+    shape = (ROWS, columns)
+
+    def value(i: Int, j: Int) -> Value:
+        return apply("gelu", apply("add", load(x, i, j), load(bias, j)))
+
+    return [w.pointwise(name, shape, value, dtype=dtype)]
+
+
+def totals(w: Writer, name: str, columns: int, dtype: DType) -> list[Buffer]:
+    """Sums of columns, and of one long row the position of the maximum."""
+    x = w.input(f"{name}_x", 4 * ROWS, columns, dtype=dtype)
+    row = w.input(f"{name}_row", 1, ROWS * columns, dtype=dtype)
+    return [
+        w.reduction(f"{name}_sum", [columns], [4 * ROWS], lambda i, r: load(x, r, i)),
+        w.reduction(
+            name, [1], [ROWS * columns], lambda i, r: load(row, i, r), kind="argmax", dtype=I64
+        ),
+    ]
+
+
+PATTERNS = [
+    (layer_norm, 4096, BF16),
+    (layer_norm, 128256, BF16),
+    (layer_norm, 128256, F32),
+    (log_softmax, 5120, F32),
+    (log_softmax, 32000, BF16),
+    (log_softmax, 128256, F32),
+    (bias_gelu, 4096, F32),
+    (totals, 4096, BF16),
+    (totals, 1024, F32),
+]
+
+
+def program() -> Program:
+    """All patterns side by side."""
+    w = Writer()
+    made = [
+        buffer
+        for pattern, columns, dtype in PATTERNS
+        for buffer in pattern(w, f"{pattern.__name__}_{columns}_{dtype}", columns, dtype)
+    ]
+    return w.program(*made)
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Precompiled:
+    product = render(schedule(lowered(program())), tuple(TARGETS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AOTPACK_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return precompile(product, TARGETS, jobs=2)
+
+
+def test_nothing_is_spilled(compiled: Precompiled) -> None:
+    spilled = [(b.target, b.kernel, b.spills) for b in compiled.binaries if b.spills]
+    assert spilled == []
+
+
+def test_every_pattern_is_there_for_every_target(compiled: Precompiled) -> None:
+    counts = Counter(binary.target for binary in compiled.binaries)
+    assert set(counts) == {str(target) for target in TARGETS}
+    assert min(counts.values()) >= len(PATTERNS)

@@ -1,0 +1,62 @@
+"""Variants for processors: dot products for few rows, lanes across the windows of pooling."""
+
+import pytest
+import torch
+from torch import nn
+
+from aotpack.ir.integers import Int, Var
+from aotpack.ir.schedule import HostTile, Variant
+from aotpack.schedule.host_tiles import FEW, HOST_ARCH
+
+from .programs import Size, Writer, schedule_of, scheduled
+
+B = Var("b", 1, 64)
+
+
+def host_variants(m: Size, n: int, *, weight_rows: bool = True) -> list[Variant]:
+    """Those of ``x @ w.T``, or of ``x @ w``."""
+    w = Writer((B,))
+    shape = (n, 96) if weight_rows else (96, n)
+    x, weight = w.input("x", m, 96), w.weight("w", *shape)
+    product = w.matmul("y", m, n, 96, x, weight, by_rows=weight_rows)
+    (kernel,) = schedule_of(w.program(product)).kernels
+    return [v for v in kernel.variants if (v.arch_low, v.arch_high) == HOST_ARCH]
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "few"), [(1, 768, "m"), (FEW, 768, "m"), (300, FEW, "n"), (3, 5, "m")]
+)
+def test_few_rows_become_dot_products(m: int, n: int, few: str) -> None:
+    (variant,) = host_variants(m, n)
+    assert variant.tile == HostTile(few=few) and variant.at_most is None
+
+
+def test_a_dynamic_number_of_rows_decides_when_called() -> None:
+    few, packed = host_variants(B, 768)
+    assert few.tile == HostTile(few="m") and (few.measure, few.at_most) == (Int.of(B), FEW)
+    assert packed.tile == HostTile() and packed.at_most is None
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "weight_rows"), [(FEW + 1, FEW + 1, True), (1, 768, False)], ids=["many", "columns"]
+)
+def test_other_products_are_packed(m: int, n: int, weight_rows: bool) -> None:
+    (variant,) = host_variants(m, n, weight_rows=weight_rows)
+    assert variant.tile == HostTile()
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "along"),
+    [
+        (nn.MaxPool2d(3, 2, 1), (1, 8, 32, 32), "x"),
+        (nn.AdaptiveAvgPool2d(1), (1, 8, 7, 7), "r"),
+        (nn.MaxPool2d(4), (1, 8, 32, 32), "r"),
+    ],
+    ids=["windows", "whole-planes", "wide-steps"],
+)
+def test_windows_that_overlap_lie_across_lanes(
+    module: nn.Module, shape: tuple[int, ...], along: str
+) -> None:
+    kernels = scheduled(module, torch.randn(shape)).schedule.kernels
+    tiles = [v.tile for k in kernels if len(k.axes) == 2 for v in k.variants]
+    assert [tile.along for tile in tiles if isinstance(tile, HostTile)] == [along]

@@ -1,0 +1,156 @@
+"""Many samples of one operator in one module, compiled and called, and a verdict on each.
+
+Each sample has a call of its own in the module, so that tracing, compiling and loading are paid
+once for many; when the module as a whole cannot be built, each sample is tried alone.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+import aotpack
+from aotpack import pipeline
+from aotpack.errors import AotpackError
+from aotpack.target import Target
+from tools.op_law import INEXACT, judged, redrawn
+from tools.op_samples import (
+    REASON_LENGTH,
+    Sample,
+    Task,
+    Verdict,
+    database,
+    dense,
+    first_line,
+    prepare,
+    sample_inputs,
+)
+
+LARGEST_GROUP = 16
+_OWN_LINE = re.compile(r"\s+\(op_(samples|verdicts)\.py:.*")
+
+
+class Calls(nn.Module):
+    """Calls the operator on each sample, with tensors from the list at the same place.
+
+    One more list has a tensor that nobody reads: results are torch's even of calls without tensors.
+    """
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        super().__init__()
+        self.samples = list(samples)
+
+    def forward(self, given: list[list[torch.Tensor]]) -> list[Any]:
+        return [sample.call(given[place]) for place, sample in enumerate(self.samples)]
+
+
+def _example(samples: Sequence[Sample]) -> tuple[list[list[torch.Tensor]]]:
+    return ([*(sample.tensors for sample in samples), [torch.zeros(1)]],)
+
+
+def load_everything(target: str) -> None:
+    """Import what building a package needs, so that forked processes have it."""
+    database()
+    source = pipeline.Source(nn.ReLU(), (torch.ones(2, 3),))
+    with _quiet():
+        pipeline.to_rendered(source, (Target.parse(target),), pipeline.Between())
+
+
+def examine(
+    task: Task, numbers: Sequence[int], target: str, tell: Callable[[Sequence[int]], None]
+) -> Iterator[Verdict]:
+    """A verdict for each numbered sample; ``tell`` hears what is about to be tried."""
+    raw = sample_inputs(task)
+    samples = []
+    for number in numbers:
+        tell([number])
+        made = prepare(task, number, raw[number])
+        if isinstance(made, Verdict):
+            yield made
+        else:
+            samples.append(made)
+    for start in range(0, len(samples), LARGEST_GROUP):
+        yield from _examine_group(samples[start : start + LARGEST_GROUP], target, tell)
+
+
+def _examine_group(
+    samples: list[Sample], target: str, tell: Callable[[Sequence[int]], None]
+) -> Iterator[Verdict]:
+    """All in one module; when that fails, those that can be rendered, and then each alone."""
+    together = _verdicts(samples, target, tell)
+    if together is None:
+        fit = []
+        for sample in samples:
+            refusal = _refusal(sample, target, tell)
+            if refusal is None:
+                fit.append(sample)
+            else:
+                yield refusal
+        together = _verdicts(fit, target, tell) if len(fit) < len(samples) else None
+        if together is None:
+            for sample in fit:
+                yield from _verdicts([sample], target, tell) or ()
+            return
+    yield from together
+
+
+def _refusal(sample: Sample, target: str, tell: Callable[[Sequence[int]], None]) -> Verdict | None:
+    """Why the sample alone cannot be rendered, if so."""
+    tell([sample.number])
+    source = pipeline.Source(Calls([sample]), _example([sample]))
+    try:
+        with _quiet():
+            pipeline.to_rendered(source, (Target.parse(target),), pipeline.Between())
+    except Exception as error:
+        return _failure(sample, error)
+    return None
+
+
+def _verdicts(
+    samples: list[Sample], target: str, tell: Callable[[Sequence[int]], None]
+) -> list[Verdict] | None:
+    """What compiling and calling all samples together says; None if several together fail."""
+    if not samples:
+        return []
+    tell([sample.number for sample in samples])
+    example = _example(samples)
+    try:
+        with _quiet():
+            model = aotpack.compile(Calls(samples), example, target=target)
+            found = model(*pytree.tree_map(dense, example))
+    except Exception as error:
+        return [_failure(samples[0], error)] if len(samples) == 1 else None
+    verdicts = []
+    for place, (sample, result) in enumerate(zip(samples, found, strict=True)):
+        verdict = judged(sample, result)
+        if verdict.words.startswith(INEXACT):
+            verdict = redrawn(model, example[0], place, sample, verdict)
+        verdicts.append(verdict)
+    return verdicts
+
+
+def _failure(sample: Sample, error: Exception) -> Verdict:
+    if isinstance(error, AotpackError):
+        return Verdict(sample.number, "refused", _reason(error))
+    return Verdict(sample.number, "crash", f"{type(error).__name__}: {first_line(error)}")
+
+
+def _reason(error: AotpackError) -> str:
+    """The first line of the message, or where that announces a list, the list's first entry."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    first = lines[1] if len(lines) > 1 and lines[0].endswith(":") else lines[0]
+    return _OWN_LINE.sub("", first)[:REASON_LENGTH]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
