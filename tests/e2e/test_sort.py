@@ -46,6 +46,7 @@ def drawn(dtype: torch.dtype, n: int) -> torch.Tensor:
     return rows
 
 
+@pytest.mark.row("S:B21", "C:G16", "S:inv31", "C:inv22")
 @pytest.mark.parametrize(
     "dtype",
     [
@@ -104,6 +105,7 @@ def test_topk_of_a_long_row_keeps_few() -> None:
     assert max(int(shape[1]) for shape in shapes if len(shape) > 1) == 1536  # runs, then 5 of each
 
 
+@pytest.mark.row("C:F16")
 def test_order_statistics_and_searches() -> None:
     torch.manual_seed(0)
 

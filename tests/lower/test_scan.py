@@ -40,7 +40,7 @@ CASES = [
 ]
 
 
-@pytest.mark.row("S:B19")
+@pytest.mark.row("S:B19", "C:D8")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_yields_what_eager_yields(case: Case) -> None:
     case.check()
