@@ -111,10 +111,11 @@ class _Draws(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        given = kwargs or {}
         handler = _HANDLERS.get(func)
-        if handler is None:
-            return func(*args, **(kwargs or {}))
-        return handler(self, *args, **(kwargs or {}))
+        if handler is None or given.get("out") is not None:
+            return func(*args, **given)
+        return handler(self, *args, **given)
 
     def bits(self, size: Sequence[Any]) -> torch.Tensor:
         """The next stream: 64 random bits for each element."""

@@ -106,9 +106,21 @@ def test_what_cannot_be_drawn_is_refused() -> None:
     module = Drawing(lambda x: F.dropout2d(x.view(1, 2, 2, 2), 0.5, training=True))
     with pytest.raises(UnsupportedError, match=r"cannot be drawn from a seed; accepted are .*rand"):
         trace(module, (torch.ones(8),), {}, name="m", version="1")
+    module = Drawing(lambda x: torch.rand(8, out=torch.empty(8)) + x)
+    with pytest.raises(UnsupportedError, match=r"aten.rand.* cannot be drawn"):
+        trace(module, (torch.ones(8),), {}, name="m", version="1")
     program = torch.export.export(Drawing(torch.rand_like), (torch.ones(3),))
     with pytest.raises(UnsupportedError, match=r"aten.rand_like.default cannot be drawn"):
         trace(program, (torch.ones(3),), {}, name="m", version="1")
+
+
+def test_layers_that_drop_nothing_in_eval_mode_need_no_seed() -> None:
+    layers: list[nn.Module] = [nn.Dropout(0.5), nn.TransformerEncoderLayer(8, 2, 8, 0.1)]
+    for layer in layers:
+        traced = trace(layer, (torch.ones(2, 3, 8),), {}, name="m", version="1")
+        assert len(traced.graph.signature.inputs) == 1
+    traced = trace(nn.LSTM(8, 8, 2, dropout=0.1), (torch.ones(2, 3, 8),), {}, name="m", version="1")
+    assert len(traced.graph.signature.inputs) == 1
 
 
 class Seeded(nn.Module):
