@@ -60,6 +60,7 @@ def test_the_build_leaves_one_wheel(wheel: Path) -> None:
     assert [path.name for path in wheel.parent.iterdir()] == [wheel.name]
 
 
+@pytest.mark.row("C:L5")
 def test_inspect_prints_facts_and_kernels(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(wheel)]) == 0
     printed = capsys.readouterr().out
@@ -68,6 +69,7 @@ def test_inspect_prints_facts_and_kernels(wheel: Path, capsys: pytest.CaptureFix
     assert "target  kernel" in printed and "\nsm_90   " in printed
 
 
+@pytest.mark.row("C:B21", "C:I2")
 def test_inspect_prints_json_and_source(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(wheel), "--json"]) == 0
     kernels = json.loads(capsys.readouterr().out)["kernels"]

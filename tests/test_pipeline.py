@@ -81,7 +81,7 @@ def test_every_stage_is_dumped_and_timed(model: nn.Module, tmp_path: Path) -> No
     assert all(path.read_text() for path in (tmp_path / "dump").iterdir())
 
 
-@pytest.mark.row("S:inv8", "S:inv43")
+@pytest.mark.row("S:inv8", "S:inv43", "C:L7")
 def test_two_builds_in_two_folders_give_the_same_bytes(
     model: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +111,7 @@ def launched(rendered: Rendered, arch: int, *sizes: int) -> set[str]:
     return {launch.kernel for launch in namespace["plan"](arch, *sizes).launches}
 
 
+@pytest.mark.row("C:B14", "C:B15", "C:H14", "C:inv26")
 @pytest.mark.parametrize("arch", [*SUPPORTED_ARCHES, PLAN_ARCH])
 def test_every_launch_has_its_binary_on_every_target(model: nn.Module, arch: int) -> None:
     shapes = {"x": {0: torch.export.Dim("batch", min=1, max=4096)}}

@@ -6,7 +6,7 @@ from aotpack.ir.nodes import Value
 from aotpack.lower.context import Context, Index, Scalar, Shape
 from aotpack.lower.reduction import Reduced, count_of, over
 from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.spread import statistics
+from aotpack.lower.spread import mean_at, statistics
 from aotpack.lower.values import apply, cast, constant
 from aotpack.stages import Ref
 
@@ -55,7 +55,7 @@ def native_layer_norm(
         return _affine(c, scaled, weight, bias, index)
 
     c.pointwise(c.result(), value)
-    c.pointwise(c.result(1), lambda index: c.load(mean, index))
+    c.pointwise(c.result(1), lambda index: mean_at(c, mean, index))
     c.pointwise(c.result(2), lambda index: _inverse_deviation(c, m2, index, reduced, eps))
 
 
@@ -148,7 +148,7 @@ def group_norm(
     c.reduction((mean, m2), "welford", reduced.inner, element)
     c.pointwise(c.result(), value)
     if len(c.node.results) == 3:
-        c.pointwise(c.result(1), lambda index: c.load(mean, index))
+        c.pointwise(c.result(1), lambda index: mean_at(c, mean, index))
         c.pointwise(c.result(2), lambda index: _inverse_deviation(c, m2, index, reduced, eps))
 
 

@@ -25,6 +25,12 @@ def statistics(c: Context, self: Ref, reduced: Reduced, shape: Shape) -> tuple[R
     return targets
 
 
+def mean_at(c: Context, mean: Ref, index: Index) -> Value:
+    """A mean as eager returns it: NaN where it is infinite."""
+    found = c.load(mean, index)
+    return apply("add", found, apply("sub", found, found))
+
+
 def _variance(
     c: Context, self: Ref, reduced: Reduced, correction: float, *, root: bool, with_mean: bool
 ) -> None:
@@ -39,7 +45,7 @@ def _variance(
     if with_mean:
         nothing = constant(math.nan, c.dtype(mean_ref))
         is_defined = not is_empty(reduced.inner)
-        c.pointwise(c.result(1), lambda i: c.load(mean_ref, i) if is_defined else nothing)
+        c.pointwise(c.result(1), lambda i: mean_at(c, mean_ref, i) if is_defined else nothing)
 
 
 def _register_spread(name: str, *, root: bool, with_mean: bool) -> None:

@@ -18,7 +18,7 @@ SEEDS = range(60)
 F32, I32, BF16 = torch.float32, torch.int32, torch.bfloat16
 
 
-@pytest.mark.row("S:M20", "S:Q6", "S:inv10", "S:inv20", "S:inv37")
+@pytest.mark.row("S:M20", "S:Q6", "S:inv10", "S:inv20", "S:inv37", "C:inv8", "C:inv12")
 @pytest.mark.parametrize("first", SEEDS[::12])
 def test_random_models(first: int) -> None:
     """Every second model gets small blocks and many parts."""

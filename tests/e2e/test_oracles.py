@@ -7,6 +7,7 @@ from .cases import CASES, Case
 from .oracle import accuracy_complaint, agree, compile_all
 
 
+@pytest.mark.row("C:inv8", "C:inv13", "C:inv19", "C:inv21", "C:inv29", "C:I1")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_oracles_agree(case: Case) -> None:
     torch.manual_seed(0)

@@ -92,6 +92,7 @@ CASES = {
 }
 
 
+@pytest.mark.row("C:B6", "C:def1", "C:G15")
 @pytest.mark.parametrize("target", ["interpreter", "cpu"])
 @pytest.mark.parametrize("function", CASES, ids=lambda function: function.__name__)
 def test_agrees_with_eager(function: Callable[..., Tensors], target: str) -> None:

@@ -125,6 +125,7 @@ CASES = [
 ]
 
 
+@pytest.mark.row("S:B2", "S:H17", "S:H18", "S:inv23", "C:F12")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_targets_agree(case: Case) -> None:
     torch.manual_seed(0)
@@ -136,22 +137,24 @@ def test_targets_agree(case: Case) -> None:
 
 
 class Beyond(nn.Module):
-    """Writes at places that eager refuses."""
+    """Writes, and reads, at places that eager refuses."""
 
     def forward(
         self, x: torch.Tensor, i: torch.Tensor, v: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         total = x.index_put((i,), v, accumulate=True)
-        return x.index_put((i,), v), total, x.scatter_reduce(0, i, v, "prod")
+        return x.index_put((i,), v), total, x.scatter_reduce(0, i, v, "prod"), x[i]
 
 
+@pytest.mark.row("C:inv5", "C:F14")
 def test_places_out_of_range_are_skipped() -> None:
     x, v = torch.arange(5.0), torch.tensor([10.0, 20.0, 30.0, 40.0])
     legal = torch.tensor([0, 1, 2, 3])
     compiled = compile_all(Beyond(), (x, legal, v), targets=(INTERPRETER, CPU))
     places = torch.tensor([5, 1, -6, 2**40])
     for model in compiled.models.values():
-        replaced, total, product = model(x, places, v)
+        replaced, total, product, read = model(x, places, v)
+        assert read.tolist() == [4, 1, 0, 4]
         assert replaced.tolist() == [0, 20, 2, 3, 4]
         assert total.tolist() == [0, 21, 2, 3, 4]
         assert product.tolist() == [0, 20, 2, 3, 4]

@@ -46,6 +46,7 @@ def drawn(dtype: torch.dtype, n: int) -> torch.Tensor:
     return rows
 
 
+@pytest.mark.row("S:B21", "C:G16", "S:inv31", "C:inv22")
 @pytest.mark.parametrize(
     "dtype",
     [
@@ -104,13 +105,15 @@ def test_topk_of_a_long_row_keeps_few() -> None:
     assert max(int(shape[1]) for shape in shapes if len(shape) > 1) == 1536  # runs, then 5 of each
 
 
+@pytest.mark.row("C:F16")
 def test_order_statistics_and_searches() -> None:
     torch.manual_seed(0)
 
     def function(x: torch.Tensor, edges: torch.Tensor) -> Any:
         places = torch.searchsorted(edges, x, right=True)
         members = torch.isin(places, torch.tensor([1, 3]))
-        return [*x.median(1), *x.kthvalue(2, 1), x.nanmedian(), x.mode(0).values, places, members]
+        middle = [*x.median(1), *x.kthvalue(2, 1), x.nanmedian(), x.quantile(0.3, dim=1)]
+        return [*middle, x.mode(0).values, places, members, *(x > 0).cummax(1)]
 
     args = (torch.randn(4, 9), torch.randn(6).sort().values)
     agree(compile_all(Function(function), args, targets=BOTH), args)

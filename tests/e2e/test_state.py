@@ -128,7 +128,7 @@ def _seed(number: int) -> torch.Generator:
     return torch.Generator().manual_seed(number)
 
 
-@pytest.mark.row("S:L12", "S:H14")
+@pytest.mark.row("S:L12", "S:H14", "C:H5")
 @pytest.mark.parametrize("target", TARGETS)
 def test_inputs_are_changed_where_they_lie(target: str) -> None:
     class Model(nn.Module):

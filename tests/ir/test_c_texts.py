@@ -47,6 +47,7 @@ def mismatches(form: forms.Form, found: Array) -> list[str]:
     return [f"{form} of {x[n]!r}, {y[n]!r}: {found[n]!r}, not {want[n]!r}" for n in bad[:4]]
 
 
+@pytest.mark.row("C:inv15")
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_text_computes_the_reference(form: forms.Form, library: ctypes.CDLL) -> None:
     assert mismatches(form, c_forms.computed(library, form)) == []
@@ -94,6 +95,7 @@ def test_operand_type_without_a_form_is_refused() -> None:
         c_text("exp", ("x",), DType.INT32, DType.INT32)
 
 
+@pytest.mark.row("C:E19", "C:inv15")
 @pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16], ids=str)
 def test_sixteen_bit_floats_convert_as_eager_does(dtype: DType, tmp_path: Path) -> None:
     import torch

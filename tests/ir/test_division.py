@@ -10,6 +10,7 @@ from tests.ir.integer_strategies import DIVISORS, FLAT, PAIRS, POINTS, ROW, J, K
 i, j, k, flat, s, t = map(Int.of, (ROW, J, K, FLAT, S, T))
 
 
+@pytest.mark.row("C:A2", "C:A8")
 @settings(max_examples=150, deadline=None)
 @given(PAIRS, DIVISORS)
 def test_quotient_and_remainder_make_the_number(pair: Pair, divisor: Pair) -> None:
@@ -19,6 +20,7 @@ def test_quotient_and_remainder_make_the_number(pair: Pair, divisor: Pair) -> No
         assert remainder.evaluate(point) == pair.direct(point) % divisor.direct(point)
 
 
+@pytest.mark.row("C:A6")
 @settings(max_examples=80, deadline=None)
 @given(PAIRS, DIVISORS)
 def test_digits_join_to_the_number(pair: Pair, divisor: Pair) -> None:
@@ -27,12 +29,14 @@ def test_digits_join_to_the_number(pair: Pair, divisor: Pair) -> None:
         assert joined.evaluate(point) == pair.direct(point)
 
 
+@pytest.mark.row("S:A10", "S:F4", "C:A6")
 def test_reshape_there_and_back_vanishes() -> None:
     x = Int.of(Axis("x", s * 12 * 64))
     digits = (x // 768, x // 64 % 12, x % 64)
     assert digits[0] * 768 + digits[1] * 64 + digits[2] is x
 
 
+@pytest.mark.row("C:A2")
 def test_split_of_a_joined_index_gives_its_digits() -> None:
     flat = (i * t + j) * 6 + k
     assert flat // (t * 6) is i

@@ -117,6 +117,7 @@ def test_bfloat16_rounds_to_nearest_even() -> None:
     np.testing.assert_array_equal(found, torch.from_numpy(X).bfloat16().float().numpy())
 
 
+@pytest.mark.row("C:D6")
 def test_wide_precision_keeps_every_digit() -> None:
     value = apply("mul", load("x", ROW, J), number(0.1))
     operation = over("out", (ROW, J), value)
@@ -236,6 +237,7 @@ def test_index_out_of_range_names_buffer_and_index() -> None:
         pointwise(load("x", Int.of(ROW) + 1, J))
 
 
+@pytest.mark.row("C:E23")
 def test_guard_keeps_loads_inside() -> None:
     inside = apply("ge", index(ROW), number(1, I64), dtype=BOOL)
     padded = Guarded(inside, load("x", Int.of(ROW) - 1, J), number(9.0), F32)

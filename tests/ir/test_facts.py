@@ -46,7 +46,7 @@ def test_known_multiples_hold_everywhere(a: Pair, factor: Pair) -> None:
         assert all(a.direct(point) % factor.built.constant == 0 for point in POINTS)
 
 
-@pytest.mark.row("S:A8", "S:A12")
+@pytest.mark.row("S:A8", "S:A12", "C:D5", "C:D11")
 @pytest.mark.parametrize(
     "known",
     [

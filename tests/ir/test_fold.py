@@ -104,6 +104,7 @@ def test_rule_applies_and_keeps_every_bit(value: Value, want: Value) -> None:
     assert same_bits(computed(value), computed(want))
 
 
+@pytest.mark.row("C:def6")
 @pytest.mark.parametrize(
     "value",
     [
@@ -126,6 +127,7 @@ def test_rule_that_would_change_a_bit_does_not_apply(value: Value) -> None:
     assert fold(value) is value
 
 
+@pytest.mark.row("C:inv16")
 @pytest.mark.parametrize("info", OPS.values(), ids=lambda info: info.name)
 def test_constants_fold_to_what_the_evaluator_computes(info: object) -> None:
     info = OPS[info.name]  # type: ignore[attr-defined]

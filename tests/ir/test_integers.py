@@ -21,6 +21,7 @@ from aotpack.ir.nodes import Load
 from tests.ir.integer_strategies import DIVISORS, FLAT, PAIRS, POINTS, ROW, J, K, Pair, S, T
 
 
+@pytest.mark.row("C:A5", "C:A8", "C:inv1")
 @settings(max_examples=250, deadline=None)
 @given(PAIRS)
 def test_simplified_expression_equals_direct_evaluation(pair: Pair) -> None:
@@ -64,6 +65,7 @@ def test_equal_polynomials_are_one_object(a: Pair, b: Pair) -> None:
 i, j, k, flat, s, t = map(Int.of, (ROW, J, K, FLAT, S, T))
 
 
+@pytest.mark.row("C:A5", "C:A6", "C:A7", "C:A8")
 @pytest.mark.parametrize(
     ("found", "want"),
     [

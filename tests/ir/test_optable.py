@@ -80,11 +80,30 @@ def mismatches(
     return [f"{form} of {x[n]!r}, {y[n]!r}: {found[n]!r}, not {want[n]!r}" for n in bad[:4]]
 
 
+@pytest.mark.row(
+    "C:inv15",
+    "C:E1",
+    "C:E3",
+    "C:E5",
+    "C:E8",
+    "C:E9",
+    "C:E10",
+    "C:E11",
+    "C:E12",
+    "C:E13",
+    "C:E14",
+    "C:E15",
+    "C:E16",
+    "C:E17",
+    "C:E19",
+    "C:E28",
+)
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_text_computes_the_reference(form: forms.Form, interpreted: Mapping[str, Array]) -> None:
     assert mismatches(form, interpreted) == []
 
 
+@pytest.mark.row("C:inv15")
 @pytest.mark.gpu
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_text_computes_the_reference_on_gpu(

@@ -104,7 +104,7 @@ SIXTEEN = Load("h", (Int.of(ROW), Int.of(J)), BF16)
 SHORT = Axis("j", Int.of(7))
 
 
-@pytest.mark.row("S:A2", "S:A4", "S:inv1", "S:inv2")
+@pytest.mark.row("S:A2", "S:A4", "S:inv1", "S:inv2", "C:D6", "C:D10", "C:inv17", "C:inv6")
 @pytest.mark.parametrize(
     ("illegal", "complaint"),
     [

@@ -14,12 +14,14 @@ TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 PAIRS = [(POINTS.to(dtype), POINTS.to(dtype).roll(shift)) for dtype in TYPES for shift in (0, 1, 5)]
 
 
+@pytest.mark.row("C:E4")
 @pytest.mark.parametrize(("x", "y"), PAIRS, ids=str)
 def test_next_number_is_exact(x: torch.Tensor, y: torch.Tensor) -> None:
     (ours,), (eager,) = call("aten.nextafter.default", x, y)
     assert torch.equal(ours.to(x.dtype).nan_to_num(7), eager.nan_to_num(7))
 
 
+@pytest.mark.row("C:E18")
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_mantissa_and_exponent_are_exact(dtype: torch.dtype) -> None:
     x = POINTS.to(dtype)

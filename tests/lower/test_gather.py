@@ -24,6 +24,7 @@ CASES = [
 ]
 
 
+@pytest.mark.row("C:F15", "C:inv5")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_yields_what_eager_yields(case: Case) -> None:
     case.check()

@@ -45,7 +45,7 @@ CASES = [
 ]
 
 
-@pytest.mark.row("S:B3")
+@pytest.mark.row("S:B3", "C:D8", "C:inv21")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_yields_what_eager_yields(case: Case) -> None:
     case.check()

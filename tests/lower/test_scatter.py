@@ -1,4 +1,7 @@
-"""Scatters: positions that are written; of several writers one stays, or all are combined."""
+"""Scatters: positions that are written; of several writers one stays, or all are combined (S:B2).
+
+Also what torch falls back to its own kernels for: scatter_reduce, index_put (S:H17, H18).
+"""
 
 import numpy as np
 import pytest
@@ -95,11 +98,13 @@ CASES = [
 ]
 
 
+@pytest.mark.row("S:B2", "S:H17", "S:H18", "C:F12")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_yields_what_eager_yields(case: Case) -> None:
     case.check()
 
 
+@pytest.mark.row("S:H18")
 @pytest.mark.parametrize(
     ("refused", "reason"),
     [

@@ -47,11 +47,13 @@ CASES = [
 ]
 
 
+@pytest.mark.row("C:E27", "C:E4")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_yields_what_eager_yields(case: Case) -> None:
     case.check()
 
 
+@pytest.mark.row("S:H12")
 @pytest.mark.parametrize(
     ("refused", "reason"),
     [

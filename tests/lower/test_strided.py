@@ -13,6 +13,7 @@ F32 = DType.FLOAT32
 X = floats(4, 6)
 
 
+@pytest.mark.row("S:C8", "S:D15")
 @pytest.mark.parametrize(
     "case",
     [

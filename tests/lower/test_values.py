@@ -26,11 +26,13 @@ def test_integer_constants_wrap() -> None:
     assert constant(-1, DType.UINT8) is Const(255, DType.UINT8)
 
 
+@pytest.mark.row("C:F14", "C:D11")
 def test_an_index_known_to_be_inside_is_used_as_it_is() -> None:
     i = Int.of(Axis("i0", Int.of(4)))
     assert index_from(position(i), Int.of(4)) is i
 
 
+@pytest.mark.row("C:F14", "C:F15", "C:inv5", "C:L6")
 def test_other_indices_are_wrapped_and_bounded() -> None:
     load = Load("ids", (Int.of(0),), DType.INT64)
     shown = str(index_from(load, Int.of(10)))

@@ -39,6 +39,7 @@ def cubin(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (folder / "k.cubin").read_bytes()
 
 
+@pytest.mark.row("C:L5")
 def test_registers_and_local_memory_are_read(cubin: bytes) -> None:
     resources = read_resources(cubin, "k")
     assert resources.local_bytes == 256

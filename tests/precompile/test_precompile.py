@@ -34,6 +34,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.row("C:L8", "C:B14")
 def test_every_kernel_is_compiled_for_every_target_it_is_meant_for() -> None:
     stage = rendered(kernel("b"), kernel("a", arches=((90, 99),)))
     product = precompile(stage, [SM80, SM90, INTERPRETER], jobs=2)
@@ -57,6 +58,7 @@ def test_the_interpreter_gets_the_text() -> None:
     assert product.compilers == {}
 
 
+@pytest.mark.row("C:L8")
 def test_a_second_build_compiles_nothing(cache: Path) -> None:
     stage, first, second = rendered(kernel("a")), Counter(), Counter()
     one = precompile(stage, [SM90], progress=first)
@@ -97,6 +99,7 @@ def test_a_compiler_failure_names_kernel_target_cause_and_a_command(
     assert again.returncode != 0 and "no_such_name" in again.stderr
 
 
+@pytest.mark.row("C:L5")
 def test_too_much_shared_memory_is_refused_at_build_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

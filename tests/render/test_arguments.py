@@ -39,6 +39,7 @@ def test_name_says_the_role(buffer: str, name: str) -> None:
     assert arguments().pointer(buffer) == name
 
 
+@pytest.mark.row("C:def9")
 def test_second_of_a_role_gets_a_number_and_a_buffer_keeps_its_name() -> None:
     made = arguments()
     assert made.pointer("layer_norm_12") == "layer_norm_ptr"
@@ -47,6 +48,7 @@ def test_second_of_a_role_gets_a_number_and_a_buffer_keeps_its_name() -> None:
     assert made.buffers == ("layer_norm_12", "layer_norm_7")
 
 
+@pytest.mark.row("C:A12", "C:H4")
 def test_sizes_come_last_in_the_order_of_the_signature() -> None:
     made = arguments()
     made.use_sizes(Int.of(S) * 2)
@@ -56,6 +58,7 @@ def test_sizes_come_last_in_the_order_of_the_signature() -> None:
     assert made.sizes == (B, S)
 
 
+@pytest.mark.row("C:D2", "C:H6")
 def test_sizes_are_as_wide_as_the_offsets() -> None:
     for wide in (False, True):
         made = arguments(wide=wide)
@@ -64,6 +67,7 @@ def test_sizes_are_as_wide_as_the_offsets() -> None:
         assert (size.dtype is I64) is wide
 
 
+@pytest.mark.row("C:D7", "C:H6")
 def test_pointers_have_the_type_in_memory() -> None:
     made = arguments()
     made.pointer("encoder.layer.3.dense.weight")

@@ -60,6 +60,7 @@ class Bench:
         return list(self.root.lines())
 
 
+@pytest.mark.row("C:D9", "C:inv16")
 @pytest.mark.parametrize(
     ("constant", "text"),
     [
@@ -75,17 +76,20 @@ def test_literal(constant: Const, text: str) -> None:
     assert TritonDialect().literal(constant) == text
 
 
+@pytest.mark.row("C:D3")
 def test_division_rounds_down_for_any_numerator() -> None:
     assert Bench().lines(IndexValue(Int.of(R) // 7, I64))[0] == "i1 = r // 7"
     below = Bench().lines(IndexValue((Int.of(R) - 50) // Int.of(S), I64))
     assert any(" % s + s) % s) // s" in line for line in below)
 
 
+@pytest.mark.row("C:A11", "C:A13", "C:D5")
 def test_sizes_that_are_not_simple_are_named() -> None:
     lines = Bench().lines(IndexValue(minimum(Int.of(X) * 2, Int.of(S)), I64))
     assert lines[0] == "i1 = tl.minimum(2*x, s)" or lines[0] == "i1 = tl.minimum(s, 2*x)"
 
 
+@pytest.mark.row("C:F1", "C:F9")
 def test_a_load_is_masked_by_the_axes_it_depends_on() -> None:
     bench = Bench()
     both, along = bench.load("x", Int.of(X), Int.of(R)), bench.load("bias", Int.of(R))
@@ -102,6 +106,7 @@ def test_equal_values_are_computed_once() -> None:
     assert sum("exp" in line for line in lines) == 1
 
 
+@pytest.mark.row("C:A13", "C:F6")
 def test_what_a_loop_does_not_change_goes_before_it() -> None:
     bench = Bench(looped=True)
     once = Apply("exp", (bench.load("x", Int.of(X), Int.of(3)),), F32)
@@ -111,6 +116,7 @@ def test_what_a_loop_does_not_change_goes_before_it() -> None:
     assert not any("exp" in line for line in lines[header:])
 
 
+@pytest.mark.row("C:E23", "C:F6")
 def test_a_guarded_load_stays_with_its_condition() -> None:
     """It does not depend on r itself, but the guard does: not before the loop."""
     bench = Bench(looped=True)
@@ -121,6 +127,7 @@ def test_a_guarded_load_stays_with_its_condition() -> None:
     assert any("tl.load" in line and "x_mask & t" in line for line in lines)
 
 
+@pytest.mark.row("C:A14", "C:F2")
 def test_an_indirect_index_is_loaded_first() -> None:
     bench = Bench()
     row = Int.of(Indirect(bench.load("ids", Int.of(X)), Int.of(S)))
@@ -129,6 +136,7 @@ def test_an_indirect_index_is_loaded_first() -> None:
     assert "64*t1" in second
 
 
+@pytest.mark.row("C:A15", "C:F3")
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -50,10 +50,12 @@ def text_of(program: Program) -> str:
     return kernel_text(rendered_program(program))
 
 
+@pytest.mark.row("C:G3")
 def test_rows_that_fit_are_straight_code() -> None:
     assert "for " not in shares(5000)
 
 
+@pytest.mark.row("C:B8", "C:B9", "C:G4", "C:G13", "C:def10")
 def test_longer_rows_are_loops_and_are_read_again_after_one() -> None:
     whole = "in tl.range(0, 49152, 2048, loop_unroll_factor=4):"
     assert total(50021).count(f"for r_start {whole}") == 1
@@ -98,22 +100,26 @@ def test_what_a_block_shares_is_loaded_once() -> None:
     assert "x // 1000" in scaled(1000)  # a block may reach into the next row
 
 
+@pytest.mark.row("C:F4", "C:inv11")
 @pytest.mark.parametrize(("length", "masked"), [(1024, False), (1000, True)])
 def test_a_row_is_masked_unless_the_block_is_the_row(length: int, masked: bool) -> None:
     assert ("r_mask" in shares(length)) is masked
 
 
+@pytest.mark.row("C:F4", "C:inv11", "C:def11")
 @pytest.mark.parametrize(("length", "masked"), [(4096 * 20, False), (50021, True)])
 def test_a_loop_is_masked_unless_the_block_divides_the_row(length: int, masked: bool) -> None:
     assert ("r_mask" in total(length)) is masked
     assert total(length).count("mask=") == masked  # the rest alone
 
 
+@pytest.mark.row("C:F4", "C:inv11", "C:def11")
 @pytest.mark.parametrize(("count", "masked"), [(512, False), (500, True)])
 def test_columns_are_masked_unless_the_block_divides_them(count: int, masked: bool) -> None:
     assert ("x_mask" in columns(count)) is masked
 
 
+@pytest.mark.row("C:F4", "C:inv11", "C:def11")
 @pytest.mark.parametrize(("count", "masked"), [(2048, False), (2000, True)])
 def test_points_are_masked_unless_the_block_divides_them(count: int, masked: bool) -> None:
     assert ("x_mask" in points(count)) is masked

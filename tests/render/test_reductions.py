@@ -1,5 +1,6 @@
 """Reductions as text."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -11,6 +12,7 @@ class Below(nn.Module):
         return (x - x.amax(1, keepdim=True)).float()
 
 
+@pytest.mark.row("C:D8", "C:inv21")
 def test_narrow_integers_stay_narrow() -> None:
     (kernel,) = rendered(Below(), torch.zeros(4, 8, dtype=torch.int8)).kernels
     assert "tl.max(" in kernel.text and ".to(tl.int8)" in kernel.text

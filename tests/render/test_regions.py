@@ -1,5 +1,7 @@
 """Lines go to the outermost region in which all they need has a value."""
 
+import pytest
+
 from aotpack.ir.integers import Axis, Int
 from aotpack.render.regions import Region
 
@@ -11,6 +13,7 @@ def nest() -> tuple[Region, Region]:
     return root, root.open("for r in range(8):", frozenset((R,)))
 
 
+@pytest.mark.row("C:F6", "C:G12")
 def test_home_is_the_outermost_region_that_has_the_axes() -> None:
     root, loop = nest()
     assert loop.home(frozenset((X,))) is root
@@ -18,6 +21,7 @@ def test_home_is_the_outermost_region_that_has_the_axes() -> None:
     assert loop.home(frozenset((X, R))) is loop
 
 
+@pytest.mark.row("C:B9", "C:G12")
 def test_lines_of_the_root_go_before_an_open_loop_and_after_a_closed_one() -> None:
     root, loop = nest()
     loop.append("inside")
@@ -42,6 +46,7 @@ def test_names_are_found_outwards_only() -> None:
     assert (root.find("a"), root.find("b")) == ("t1", None)
 
 
+@pytest.mark.row("C:B11")
 def test_an_empty_loop_prints_nothing() -> None:
     root, _ = nest()
     assert list(root.lines()) == []

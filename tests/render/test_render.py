@@ -32,28 +32,34 @@ ROOT = Path(__file__).parents[2]
 Golden = Callable[[str], None]
 
 
+@pytest.mark.row("C:H1", "C:H17")
 def test_gelu(golden_kernel: Golden) -> None:
     golden_kernel(kernel_text(rendered(Gelu(), torch.zeros(5, 7), torch.zeros(7, dtype=BF16))))
 
 
+@pytest.mark.row("C:G3", "C:H17")
 def test_softmax(golden_kernel: Golden) -> None:
     golden_kernel(kernel_text(rendered(Softmax(), torch.zeros(64, 1000))))
 
 
+@pytest.mark.row("C:A12", "C:G17")
 def test_softmax_dynamic(golden_kernel: Golden) -> None:
     axes = {0: Dim("b", min=1, max=64), 1: Dim("s", min=1, max=512)}
     product = rendered(Softmax(), torch.zeros(4, 6), dynamic_shapes={"x": axes})
     golden_kernel(kernel_text(product))
 
 
+@pytest.mark.row("C:G4", "C:H3")
 def test_looped_sum(golden_kernel: Golden) -> None:
     golden_kernel(kernel_text(rendered(Total(), torch.zeros(3, 50_021))))
 
 
+@pytest.mark.row("C:C7")
 def test_column_sum(golden_kernel: Golden) -> None:
     golden_kernel(kernel_text(rendered(ColumnSum(), torch.zeros(61, 512))))
 
 
+@pytest.mark.row("C:G10", "C:inv17")
 def test_layer_norm(golden_kernel: Golden) -> None:
     x = torch.zeros(8, 768, dtype=BF16)
     golden_kernel(kernel_text(rendered(Normed(768).to(BF16), x, x)))
@@ -74,7 +80,7 @@ def test_cat(golden_kernel: Golden) -> None:
     golden_kernel(kernel_text(rendered(Joined(), torch.zeros(4, 3), torch.zeros(4, 5))))
 
 
-@pytest.mark.row("S:G1", "S:G2", "C:I1")
+@pytest.mark.row("S:G1", "S:G2", "C:I1", "C:I4", "C:inv29")
 def test_linear_relu(golden_kernel: Golden) -> None:
     x = torch.zeros(128, 256, dtype=BF16)
     product = rendered(Projection(256, 512).to(BF16), x)
@@ -140,6 +146,7 @@ class Turned(nn.Module):
         return x_1.t().contiguous(), x_2.t().contiguous()
 
 
+@pytest.mark.row("C:H16")
 def test_equal_text_over_other_types_is_another_kernel() -> None:
     floats, integers = torch.zeros(512, 1024), torch.zeros(512, 1024, dtype=torch.int64)
     assert len(rendered(Turned(), floats, floats).kernels) == 1

@@ -1,4 +1,4 @@
-"""How scatters are written: which instruction in Triton, and what threads share in C."""
+"""How scatters are written: the instruction in Triton (C:F12), and what threads share in C."""
 
 import pytest
 import torch
@@ -47,6 +47,7 @@ def copied(dim: int, *shape: int, targets: tuple[Target, ...] = H100) -> str:
     return last_text(rendered(Copied(dim), x, n, v, targets=targets))
 
 
+@pytest.mark.row("S:B2", "C:F12")
 @pytest.mark.parametrize(
     ("kind", "dtype", "instruction"),
     [

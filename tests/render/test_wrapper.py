@@ -28,7 +28,7 @@ def two_layers() -> Rendered:
     return rendered(model, torch.zeros(3, 16), dynamic_shapes=ROWS)
 
 
-@pytest.mark.row("S:P1", "S:E4", "C:H4", "C:H15", "C:inv26")
+@pytest.mark.row("S:P1", "S:E4", "C:H4", "C:H15", "C:inv26", "C:H14", "C:I3")
 def test_plan_names_kernels_tensors_and_sizes() -> None:
     product = two_layers()
     for b in (1, 3, 64):

@@ -35,6 +35,7 @@ def numbers() -> np.ndarray[Any, Any]:
     return np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
+@pytest.mark.row("C:H5")
 @pytest.mark.parametrize("place", [(2, 0), (1, 0)])
 @pytest.mark.parametrize("shifted", [False, True])
 def test_change_arrives_at_the_caller(tmp_path: Path, place: Any, shifted: bool) -> None:

@@ -42,6 +42,7 @@ def model(package: Path) -> Iterator[Model]:
         yield loaded
 
 
+@pytest.mark.row("C:L7")
 def test_the_number_of_threads_changes_no_bit(package: Path) -> None:
     x = np.random.default_rng(0).normal(size=(200, 512)).astype(np.float32)
     results = []

@@ -77,6 +77,7 @@ def test_the_newest_target_that_runs(gpu: tuple[int, int], targets: list[str], c
     assert _gpu(gpu).select(targets)[0] == chosen
 
 
+@pytest.mark.row("C:inv30")
 @pytest.mark.parametrize(
     ("gpu", "targets"),
     [

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import aotpack.runtime
 
 BLOCKED = ("torch", "triton", "jinja2", "sympy", "aotpack", "cuda", "safetensors", "setuptools")
@@ -29,6 +31,7 @@ def _copy(folder: Path) -> Path:
     return Path(shutil.copytree(source, folder / "copied_runtime"))
 
 
+@pytest.mark.row("C:inv30")
 def test_the_folder_imports_alone(tmp_path: Path) -> None:
     _copy(tmp_path)
     done = _run(tmp_path)

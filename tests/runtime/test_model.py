@@ -224,6 +224,7 @@ def test_a_dropped_model_gives_all_memory_back(package: Path, device: FakeDevice
     assert device.blocks == {} and device.is_closed
 
 
+@pytest.mark.row("C:inv26")
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -113,6 +113,7 @@ def cycle() -> Program:
     "C:I4",
     "S:Q4",
     "S:H29",
+    "C:inv8",
 )
 @pytest.mark.parametrize(
     ("make", "kernels"),

@@ -33,7 +33,7 @@ def chosen(variants: tuple[Variant, ...], arch: int, rows: int) -> MatmulTile:
     return tile
 
 
-@pytest.mark.row("S:G4", "S:N6")
+@pytest.mark.row("S:G4", "S:N6", "C:H9")
 @pytest.mark.parametrize("operand", [F32, F16, BF16], ids=str)
 @pytest.mark.parametrize("arch", ARCHES)
 def test_every_size_has_a_tile_that_fits(arch: int, operand: DType) -> None:

@@ -115,7 +115,7 @@ def row_values(w: Writer) -> Program:
     return w.program(w.matmul("o", 8, 8, 1, t, weight))
 
 
-@pytest.mark.row("S:O1", "S:K3", "S:K10", "S:inv38", "C:F11")
+@pytest.mark.row("S:O1", "S:K3", "S:K10", "S:inv38", "C:F11", "C:def2", "C:inv13")
 @pytest.mark.parametrize(
     "make",
     [shifted, still_read, other_type, looped_rows, computed_late, row_values],

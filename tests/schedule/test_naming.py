@@ -17,6 +17,7 @@ def member(*ops: str) -> Member:
     return Member(operation, ((axis, Int.of(axis)),), outer=False)
 
 
+@pytest.mark.row("C:H16", "C:L9")
 @pytest.mark.parametrize(
     ("members", "name"),
     [

@@ -20,7 +20,7 @@ def kernel_tile(rows: int, columns: int, *, transposed: bool) -> object:
     return kernel.variants[-1].tile
 
 
-@pytest.mark.row("S:D17", "S:F3", "C:C1", "C:C2", "C:C3", "C:inv9")
+@pytest.mark.row("S:D17", "S:F3", "C:C1", "C:C2", "C:C3", "C:inv9", "C:L1", "C:A14")
 @pytest.mark.parametrize(("rows", "columns"), [(64, 64), (1000, 300), (17, 4096)])
 def test_a_transposed_operand_gets_a_plane(rows: int, columns: int) -> None:
     assert isinstance(kernel_tile(rows, columns, transposed=True), PlaneTile)

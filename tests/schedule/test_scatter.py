@@ -1,4 +1,4 @@
-"""Scatters: kernels of their own, in their base's memory or in a copy's."""
+"""Scatters: kernels of their own, in their base's memory or in a copy's (S:B2, K11)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -127,6 +127,7 @@ MAKERS = [dying, returned, given, weight, output, read_later, twice_a_base, read
 MAKERS += [state, state_read_before, state_made_anew]
 
 
+@pytest.mark.row("S:B2", "S:K11")
 @pytest.mark.parametrize("make", MAKERS, ids=lambda f: f.__name__)
 def test_computes_the_same(make: Callable[[Writer], Program]) -> None:
     program = make(Writer())
@@ -139,6 +140,7 @@ def storages(schedule: Schedule) -> dict[str, str]:
     return {life.buffer: life.storage for life in schedule.lifetimes}
 
 
+@pytest.mark.row("S:B2", "S:H17")
 def test_works_in_place_where_the_base_dies() -> None:
     schedule = schedule_of(dying(Writer()))
     assert names(schedule) == ["mul", "scatter", "scatter", "linear"]
@@ -206,6 +208,7 @@ def test_a_copy_takes_no_name_that_is_taken() -> None:
     assert "t_base_" in schedule_of(program).program.buffers
 
 
+@pytest.mark.row("S:K11", "S:inv23")
 def test_is_a_flat_kernel_of_its_own_that_inlines_its_value() -> None:
     w = Writer()
     y = doubled(w, "y", w.input("x", ROWS, COLUMNS))
@@ -250,6 +253,7 @@ def turned() -> Schedule:
     return replace(schedule, strides=strides)
 
 
+@pytest.mark.row("S:inv23")
 @pytest.mark.parametrize(
     ("make", "message"),
     [

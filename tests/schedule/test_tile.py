@@ -38,6 +38,7 @@ def tiles(program: Program) -> list[Tile]:
     return [v.tile for v in kernel.variants if not isinstance(v.tile, HostTile)]
 
 
+@pytest.mark.row("C:B16", "C:H13", "C:L2")
 @pytest.mark.parametrize("length", [1, 7, 1000, MAX_READ_ONCE])
 def test_rows_that_fit_are_persistent(length: int) -> None:
     for tile in tiles(rows(8, length)):
@@ -45,6 +46,7 @@ def test_rows_that_fit_are_persistent(length: int) -> None:
         assert tile.persistent and tile.r >= length and tile.r & (tile.r - 1) == 0
 
 
+@pytest.mark.row("C:B16", "C:L2")
 @pytest.mark.parametrize("length", [MAX_READ_ONCE + 1, 100_003])
 def test_longer_rows_are_looped(length: int) -> None:
     for tile in tiles(rows(8, length)):
@@ -58,12 +60,13 @@ def test_rows_that_are_read_again_are_kept_longer(length: int, persistent: bool)
     assert all(isinstance(t, ReductionTile) and t.persistent is persistent for t in tiles)
 
 
+@pytest.mark.row("C:B16", "C:G17")
 def test_a_dynamic_row_is_persistent_up_to_its_largest() -> None:
     (tile, *_) = tiles(rows(8, B))
     assert isinstance(tile, ReductionTile) and tile.persistent and tile.r == 64
 
 
-@pytest.mark.row("S:B11", "S:K7", "C:B19", "C:H12")
+@pytest.mark.row("S:B11", "S:K7", "C:B19", "C:H12", "C:H9", "C:H10", "C:def10")
 def test_columns_take_neighbours_together() -> None:
     for tile in tiles(columns(1024, 300)):
         assert isinstance(tile, ReductionTile) and tile.x >= 16
@@ -90,6 +93,7 @@ def pointwise(*shape: Size) -> Program:
     return w.program(w.pointwise("y", shape, lambda *i: apply("exp", load(x, *i))))
 
 
+@pytest.mark.row("C:H8", "C:H9", "C:H11")
 def test_pointwise_blocks_grow_with_the_size() -> None:
     ((small,), (large,)) = tiles(pointwise(100)), tiles(pointwise(10_000_000))
     assert isinstance(small, PointwiseTile) and isinstance(large, PointwiseTile)
@@ -117,7 +121,7 @@ def test_some_variant_takes_any_size_on_any_architecture(program: Program) -> No
             assert all(v.at_most is not None for v in suited[:-1])
 
 
-@pytest.mark.row("S:G1", "S:K5")
+@pytest.mark.row("S:G1", "S:K5", "C:H9")
 def test_products_have_tiles_of_their_own() -> None:
     assert all(isinstance(tile, MatmulTile) for tile in tiles(product()))
 
