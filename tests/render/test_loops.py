@@ -63,6 +63,7 @@ def test_longer_rows_are_loops_and_are_read_again_after_one() -> None:
     assert shares(50021).count("for r_start in range(0, 32768, 32768):") == 2
 
 
+@pytest.mark.row("C:F7", "C:def2")
 def test_what_is_read_again_stays_in_caches_until_then() -> None:
     first, again, rest, done = re.findall(r"tl.load\(x_ptr.*", shares(50021))
     assert all('eviction_policy="evict_last"' in line for line in (first, again))
@@ -95,6 +96,7 @@ def scaled(length: int) -> str:
     return text_of(w.program(value))
 
 
+@pytest.mark.row("C:A14", "C:F6")
 def test_what_a_block_shares_is_loaded_once() -> None:
     assert "(tl.program_id(0)*1024) // 2048" in scaled(2048)
     assert "x // 1000" in scaled(1000)  # a block may reach into the next row
