@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 import aotpack
 from aotpack import pipeline
-from aotpack.errors import AotpackError
+from aotpack.errors import AotpackError, CompileError
 from aotpack.target import Target
 from tools.op_law import INEXACT, judged, redrawn
 from tools.op_samples import (
@@ -137,7 +137,7 @@ def _verdicts(
 
 
 def _failure(sample: Sample, error: Exception) -> Verdict:
-    if isinstance(error, AotpackError):
+    if isinstance(error, AotpackError) and not isinstance(error, CompileError):
         return Verdict(sample.number, "refused", _reason(error))
     return Verdict(sample.number, "crash", f"{type(error).__name__}: {first_line(error)}")
 

@@ -136,10 +136,27 @@ def _elementwise(function: Callable[[float], float]) -> Reference:
     return _wide(np.vectorize(function, otypes=[np.float64]))
 
 
+def _zeta(k: int) -> float:
+    """The sum of ``n**-k``: a hundred terms and Euler and Maclaurin's rest."""
+    n = 100.0
+    rest = n ** (1 - k) / (k - 1) + n**-k / 2 + k * n ** (-k - 1) / 12
+    rest -= k * (k + 1) * (k + 2) * n ** (-k - 3) / 720
+    return math.fsum((*(float(m) ** -k for m in range(1, 100)), rest))
+
+
+_ZETA = tuple(_zeta(k) for k in range(2, 60))
+_EULER = 0.5772156649015329
+
+
 def _lgamma(x: float) -> float:
-    """Infinite at its poles, where Python raises."""
-    pole = x <= 0 and x == math.floor(x)
-    return math.inf if pole or math.isinf(x) else math.lgamma(x)
+    """Infinite at its poles, where Python raises; by a series around its zeros at 1 and 2."""
+    if (x <= 0 and x == math.floor(x)) or math.isinf(x):
+        return math.inf
+    if not 0.5 <= x <= 2.5:
+        return math.lgamma(x)
+    z = x - 1 if x <= 1.5 else x - 2
+    terms = [zeta * (-z) ** k / k for k, zeta in enumerate(_ZETA, 2)]
+    return math.fsum([*terms, -_EULER * z, 0.0 if x <= 1.5 else math.log1p(z)])
 
 
 erf: Reference = _elementwise(math.erf)

@@ -52,12 +52,10 @@ def _register_extreme(kind: str) -> None:
         if c.dtype(self) is not DType.BOOL:
             c.scan(targets, kind, c.dim(self, dim), lambda index: c.load(self, index))
             return
-        number = c.temporary("number", DType.INT32, c.shape(self))
-        along = c.dim(self, dim)
-        c.scan(
-            (number, targets[1]), kind, along, lambda index: cast(c.load(self, index), DType.INT32)
-        )
-        c.pointwise(targets[0], lambda index: c.load(number, index))
+        numbers = c.temporary("numbers", DType.INT32, c.shape(self))
+        along, both = c.dim(self, dim), (numbers, targets[1])
+        c.scan(both, kind, along, lambda index: cast(c.load(self, index), DType.INT32))
+        c.pointwise(targets[0], lambda index: cast(c.load(numbers, index), DType.BOOL))
 
 
 _register_extreme("cummax")

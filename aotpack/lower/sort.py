@@ -14,7 +14,7 @@ from aotpack.lower.reduction import Reduced, over, reduce_to
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, cast, constant, position, where
-from aotpack.stages import Arg, Ref
+from aotpack.stages import Ref
 
 
 @lowering("aten.sort.default", "aten.sort.dim")
@@ -228,16 +228,3 @@ def mode(c: Context, self: Ref, dim: int = -1, keepdim: bool = False) -> None:
 def _previous(place: Int, size: Int) -> Int:
     """The place before, 0 for the first."""
     return as_index(apply("maximum", position(place - 1), 0), size)
-
-
-for _operator in (
-    "aten.nonzero.default",
-    "aten.unique_consecutive.default",
-    "aten.unique_dim.default",
-    "aten._unique2.default",
-    "aten.masked_select.default",
-):
-
-    @lowering(_operator)
-    def _refuse(c: Context, *_: Arg, **__: Arg) -> None:
-        raise CannotLower("the size of its result depends on data; fixed sizes are accepted")

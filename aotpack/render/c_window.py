@@ -39,7 +39,7 @@ def window(value: Value, axis: Axis, otherwise: bool | int | float = 0) -> Windo
     limits: list[Limit] = []
     conditions: list[Value] = []
     for condition in _conjuncts(value.condition):
-        index = _compared(condition)
+        index = _compared(condition, axis)
         if index is None:
             return None
         step = slope(index, axis)
@@ -79,12 +79,12 @@ def _conjuncts(condition: Value) -> Iterator[Value]:
         yield condition
 
 
-def _compared(condition: Value) -> Int | None:
-    """The left side of ``index >= bound`` or ``index < bound``."""
+def _compared(condition: Value, axis: Axis) -> Int | None:
+    """The left side of ``index >= bound`` or ``index < bound``; no bound may move with the axis."""
     if not isinstance(condition, Apply) or condition.op not in ("ge", "lt"):
         return None
     left, right = map(_index, condition.args)
-    return None if right is None else left
+    return None if right is None or slope(right, axis) != 0 else left
 
 
 def _index(value: Value) -> Int | None:

@@ -16,6 +16,7 @@ MOST_POINTS = 264 * 1024  # of a member: about what an H200 computes at once
 MOST_MEMBERS = 64
 MOST_BUFFERS = 250  # parameters of one kernel
 NUM_WARPS = 4  # of every member
+LARGEST_TILE = 4096  # elements: 32 in each thread
 
 
 def combine(kernels: tuple[Kernel, ...], updates: tuple[Update, ...]) -> tuple[Kernel, ...]:
@@ -58,7 +59,9 @@ def _is_small(kernel: Kernel) -> bool:
         return False
     if len(variants) > 1 or not isinstance(tile, (PointwiseTile, ReductionTile)):
         return False
-    if tile.num_warps > NUM_WARPS or (isinstance(tile, ReductionTile) and not tile.persistent):
+    if isinstance(tile, ReductionTile) and not (
+        tile.persistent and tile.x * tile.r <= LARGEST_TILE
+    ):
         return False
     points = product(axis.extent for axis in kernel.axes).constant
     return points is not None and 0 < points <= MOST_POINTS

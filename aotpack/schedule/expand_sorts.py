@@ -26,6 +26,7 @@ from aotpack.ir.nodes import (
     Buffer,
     Const,
     Guarded,
+    IndexValue,
     Load,
     Operation,
     Pointwise,
@@ -41,7 +42,8 @@ from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.schedule.realize import is_view
 
 LONGEST_COUNTED = 512  # elements of a row
-RUN = 256  # elements of the first runs of a longer row
+RUN = 128  # elements of the first runs of a longer row
+_RANK = DType.INT32  # of places within a run
 
 
 def expand_sorts(program: Program) -> Program:
@@ -130,15 +132,18 @@ class _Sorting:
         here, there = start + Int.of(i), start + Int.of(j)
         axes = self._axes(*runs, i)
         wins = self._before(
-            element(there), element(here), truth("lt", whole(Int.of(j)), whole(Int.of(i)))
+            element(there),
+            element(here),
+            truth("lt", *(IndexValue(Int.of(axis), _RANK) for axis in (j, i))),
         )
         wins = self._inside(there, self._inside(here, wins))
-        rank = self._temporary("rank", axes)
-        counted = fold(Apply("cast", (wins,), DType.INT64))
+        rank = self._temporary("rank", axes, _RANK)
+        counted = fold(Apply("cast", (wins,), _RANK))
         self.operations.append(Reduction((rank,), axes, (j,), "sum", (counted,), self.sort.origin))
-        found = Load(rank, tuple(map(Int.of, axes)), DType.INT64)
+        found = Load(rank, tuple(map(Int.of, axes)), _RANK)
         beyond = truth("ge", whole(here), whole(self.size))
-        to = start + as_index(int64("where", beyond, whole(Int.of(i)), found), width)
+        own = IndexValue(Int.of(i), _RANK)
+        to = start + as_index(fold(Apply("where", (beyond, own, found), _RANK)), width)
         for name, value in zip(names, (element(here), whole(here)), strict=True):
             self._append(name, axes, self._inside(here, value), self._index(to))
 
@@ -163,7 +168,7 @@ class _Sorting:
         axes = self._axes(k) if is_last else self._axes(pair, k)
         number = Int.of(0) if is_last else Int.of(pair)
         place = self._place(runs, number * 2, Int.of(k))
-        name = self._temporary("place", axes)
+        name = self._temporary("place", axes, DType.INT64)
         self.operations.append(
             Pointwise(name, axes, place, tuple(map(Int.of, axes)), self.sort.origin)
         )
@@ -233,10 +238,10 @@ class _Sorting:
         self.buffers[name] = Buffer(name, self.buffers[target].dtype, self._shape(length))
         return name
 
-    def _temporary(self, role: str, axes: tuple[Axis, ...]) -> str:
+    def _temporary(self, role: str, axes: tuple[Axis, ...], dtype: DType) -> str:
         """A new buffer of integers over some axes."""
         name = self._free(f"{self.sort.targets[0]}_{role}")
-        self.buffers[name] = Buffer(name, DType.INT64, tuple(axis.extent for axis in axes))
+        self.buffers[name] = Buffer(name, dtype, tuple(axis.extent for axis in axes))
         return name
 
     def _free(self, stem: str) -> str:

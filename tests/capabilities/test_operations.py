@@ -214,6 +214,22 @@ def test_a_row_too_long_for_registers_is_scanned_in_a_loop() -> None:
     assert tiles and not any(tile.persistent for tile in tiles)
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case("as_strided.default", ONE, [2], [1]), marks=pytest.mark.row("S:C8")),
+        pytest.param(case("frexp.Tensor", floats(3)), marks=pytest.mark.row("C:E18")),
+        pytest.param(
+            case("bucketize.Tensor", floats(3), torch.ones(2)), marks=pytest.mark.row("C:F16")
+        ),
+        pytest.param(case("special_bessel_j0.default", floats(3)), marks=pytest.mark.row("C:E27")),
+    ],
+    ids=str,
+)
+def test_rare_operators_have_a_form(case: Case) -> None:
+    case.check()
+
+
 REFUSED = [
     pytest.param(
         lambda x: x.view(torch.int32),

@@ -137,13 +137,13 @@ def test_targets_agree(case: Case) -> None:
 
 
 class Beyond(nn.Module):
-    """Writes at places that eager refuses."""
+    """Writes, and reads, at places that eager refuses."""
 
     def forward(
         self, x: torch.Tensor, i: torch.Tensor, v: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         total = x.index_put((i,), v, accumulate=True)
-        return x.index_put((i,), v), total, x.scatter_reduce(0, i, v, "prod")
+        return x.index_put((i,), v), total, x.scatter_reduce(0, i, v, "prod"), x[i]
 
 
 @pytest.mark.row("C:inv5", "C:F14")
@@ -153,7 +153,8 @@ def test_places_out_of_range_are_skipped() -> None:
     compiled = compile_all(Beyond(), (x, legal, v), targets=(INTERPRETER, CPU))
     places = torch.tensor([5, 1, -6, 2**40])
     for model in compiled.models.values():
-        replaced, total, product = model(x, places, v)
+        replaced, total, product, read = model(x, places, v)
+        assert read.tolist() == [4, 1, 0, 4]
         assert replaced.tolist() == [0, 20, 2, 3, 4]
         assert total.tolist() == [0, 21, 2, 3, 4]
         assert product.tolist() == [0, 20, 2, 3, 4]

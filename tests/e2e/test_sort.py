@@ -112,7 +112,8 @@ def test_order_statistics_and_searches() -> None:
     def function(x: torch.Tensor, edges: torch.Tensor) -> Any:
         places = torch.searchsorted(edges, x, right=True)
         members = torch.isin(places, torch.tensor([1, 3]))
-        return [*x.median(1), *x.kthvalue(2, 1), x.nanmedian(), x.mode(0).values, places, members]
+        middle = [*x.median(1), *x.kthvalue(2, 1), x.nanmedian(), x.quantile(0.3, dim=1)]
+        return [*middle, x.mode(0).values, places, members, *(x > 0).cummax(1)]
 
     args = (torch.randn(4, 9), torch.randn(6).sort().values)
     agree(compile_all(Function(function), args, targets=BOTH), args)

@@ -17,6 +17,25 @@ CASES = [
     case("cummin.default", floats(4, 3) > 0, 1),
     case("cummin.default", ints(4, 3), 1),
     case("cumsum.default", torch.tensor(2.0), 0),
+    case("cummax.default", floats(3, 7) > 0, 1),
+    case("cummin.default", floats(3, 7) > 0, 0),
+    case("cummax.default", torch.tensor(True), 0),
+    *(
+        case(f"{name}.default", x, 1)
+        for name in ("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
+        for x in (
+            floats(3, 0),
+            floats(0, 3),
+            floats(3, 1),
+            floats(2, 5).double(),
+            floats(2, 5).half(),
+        )
+    ),
+    *(
+        case(f"{name}.default", ints(2, 5).to(dtype), 1)
+        for name in ("cumsum", "cumprod", "cummax", "cummin")
+        for dtype in (torch.int8, torch.uint8, torch.int16, torch.int32)
+    ),
     case("cumsum.default", ints(4), 0, dtype=torch.int32),
 ]
 

@@ -1,4 +1,7 @@
-"""Scatters: positions that are written; of several writers one stays, or all are combined."""
+"""Scatters: positions that are written; of several writers one stays, or all are combined (S:B2).
+
+Also what torch falls back to its own kernels for: scatter_reduce, index_put (S:H17, H18).
+"""
 
 import numpy as np
 import pytest

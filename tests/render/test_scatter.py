@@ -1,4 +1,4 @@
-"""How scatters are written: which instruction in Triton, and what threads share in C."""
+"""How scatters are written: the instruction in Triton (C:F12), and what threads share in C."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Scatters: kernels of their own, in their base's memory or in a copy's."""
+"""Scatters: kernels of their own, in their base's memory or in a copy's (S:B2, K11)."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,0 +1,88 @@
+"""Rows that are walked in loops, at lengths around a block's, and rows split over programs."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim
+
+from .oracle import agree, compile_all
+
+BF16 = torch.bfloat16
+BLOCK = 8192  # of rows that are read again, at 16 bits
+
+
+class Rows(nn.Module):
+    """What is computed from rows; ``x`` has NaN, infinities and equals in places."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def again(x: torch.Tensor) -> Any:
+    """Each row is needed after its reduction."""
+    return x.softmax(1), F.layer_norm(x, (x.shape[1],))
+
+
+def once(x: torch.Tensor) -> Any:
+    """Nothing but the reductions needs the row."""
+    return x.sum(1), x.amax(1), x.argmax(1), x.argmin(1), x.logsumexp(1)
+
+
+def numbers(rows: int, columns: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    torch.manual_seed(columns)
+    return torch.randn(rows, columns).to(dtype)
+
+
+def spoiled(x: torch.Tensor) -> torch.Tensor:
+    """Ties, NaN and infinities at the edges of groups and blocks."""
+    last = x.shape[1] - 1
+    x[0, [last, last // 2, last // 3]] = 99
+    x[1, [last, last // 2]] = math.nan
+    x[2] = -math.inf
+    x[3, [last // 2, 0]] = math.inf
+    return x
+
+
+@pytest.mark.parametrize(
+    ("columns", "dtype"),
+    [
+        (3 * BLOCK - 1, BF16),
+        (3 * BLOCK, BF16),
+        (3 * BLOCK + 1, torch.float32),
+    ],
+    ids=str,
+)
+def test_rows_that_are_read_again(columns: int, dtype: torch.dtype) -> None:
+    x = numbers(2, columns, dtype)
+    agree(compile_all(Rows(again), (x,)), (x,))
+
+
+@pytest.mark.parametrize("columns", [4097, 8192])
+def test_rows_that_are_read_once(columns: int) -> None:
+    x = spoiled(numbers(4, columns))
+    agree(compile_all(Rows(once), (x,)), (x,))
+
+
+@pytest.mark.parametrize("function", [again, once])
+def test_rows_of_any_length(function: Callable[..., Any]) -> None:
+    shapes = {"x": {1: Dim("n", min=1, max=40_000)}}
+    compiled = compile_all(Rows(function), (numbers(2, 50),), None, shapes)
+    for columns in (1, BLOCK, BLOCK + 1, 20_000):
+        x = numbers(2, columns)
+        agree(compiled, (x,))
+
+
+def test_rows_that_are_split() -> None:
+    x = spoiled(numbers(4, 2**18 + 56))
+    compiled = compile_all(Rows(lambda x: (*once(x), x.log_softmax(1)[:, ::4096])), (x,))
+    assert len(compiled.scheduled.schedule.kernels) > 2
+    agree(compiled, (x,))

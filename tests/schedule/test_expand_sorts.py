@@ -1,0 +1,109 @@
+"""Sorts as counts and merges: the same order, for every length, and no more than is read."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.evaluate import evaluate
+from aotpack.ir.integers import Axis, Int, Var
+from aotpack.ir.nodes import Apply, Buffer, Load, Pointwise, Program, Reduction, Sort, Value
+from aotpack.ir.verify import verify
+from aotpack.schedule.expand_sorts import LONGEST_COUNTED, RUN, expand_sorts
+
+F32, I64 = DType.FLOAT32, DType.INT64
+N = Var("n", 1, 700)
+
+
+def sorting(
+    length: int | Var, *, descending: bool = False, kept: int | None = None, square: bool = False
+) -> Program:
+    """Rows of a 2 x length tensor (or their squares) sorted; ``kept``: only so many are read."""
+    size = Int.of(length)
+    i, j = Axis("i", Int.of(2)), Axis("j", size)
+    here = (Int.of(i), Int.of(j))
+    value: Value = Load("x", here, F32)
+    if square:
+        value = Apply("square", (value,), F32)
+    operations: list[Sort | Pointwise] = [Sort(("v", "p"), (i, j), j, value, descending)]
+    shape = (Int.of(2), size)
+    buffers = {n: Buffer(n, I64 if n == "p" else F32, shape) for n in ("x", "v", "p")}
+    if kept is not None:
+        k = Axis("k", Int.of(kept))
+        first = (Int.of(i), Int.of(k))
+        operations.append(Pointwise("v_top", (i, k), Load("v", first, F32), first))
+        operations.append(Pointwise("p_top", (i, k), Load("p", first, I64), first))
+        for name, dtype in (("v_top", F32), ("p_top", I64)):
+            buffers[name] = Buffer(name, dtype, (Int.of(2), Int.of(kept)))
+    outputs = ("v", "p") if kept is None else ("v_top", "p_top")
+    sizes = (length,) if isinstance(length, Var) else ()
+    return Program(sizes, buffers, ("x",), (), tuple(operations), outputs)
+
+
+def check(program: Program, expanded: Program, x: np.ndarray, **sizes: int) -> None:
+    wanted, found = (evaluate(p, {"x": x}, {}, sizes) for p in (program, expanded))
+    for name in program.outputs:
+        np.testing.assert_array_equal(wanted[name], found[name])
+
+
+def drawn(length: int, seed: int = 0) -> np.ndarray:
+    """Numbers with many ties, a few NaN and infinities."""
+    random = np.random.default_rng(seed)
+    x = random.integers(-4, 5, (2, length)).astype(np.float32)
+    x[random.random(x.shape) < 0.05] = np.nan
+    x[random.random(x.shape) < 0.05] = -np.inf
+    return x
+
+
+LENGTHS = [2, 3, RUN, LONGEST_COUNTED, LONGEST_COUNTED + 1, 4 * RUN + 1, 5 * RUN, 1031]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_agrees_with_the_sort(length: int, descending: bool) -> None:
+    program = sorting(length, descending=descending)
+    expanded = expand_sorts(program)
+    verify(expanded)
+    assert not any(isinstance(operation, Sort) for operation in expanded.operations)
+    check(program, expanded, drawn(length))
+
+
+@pytest.mark.parametrize("kept", [1, 5, RUN - 1, RUN + 1, 400])
+def test_runs_are_no_longer_than_what_is_read(kept: int) -> None:
+    program = sorting(1031, kept=kept)
+    expanded = expand_sorts(program)
+    verify(expanded)
+    assert int(expanded.buffers["v"].shape[1]) == kept
+    check(program, expanded, drawn(1031))
+
+
+DYNAMIC = sorting(N)
+EXPANDED = expand_sorts(DYNAMIC)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(1, 700), st.integers(0, 100))
+def test_every_admitted_length_is_sorted(length: int, seed: int) -> None:
+    check(DYNAMIC, EXPANDED, drawn(length, seed), n=length)
+
+
+def test_a_computed_value_is_stored_first() -> None:
+    program = sorting(7, square=True)
+    expanded = expand_sorts(program)
+    verify(expanded)
+    first, second = expanded.operations[:2]
+    assert isinstance(first, Pointwise) and isinstance(second, Reduction)
+    check(program, expanded, drawn(7))
+
+
+def test_a_program_without_sorts_is_kept() -> None:
+    program = expand_sorts(sorting(4))
+    assert expand_sorts(program) is program
+
+
+def test_order_of_equal_elements_is_kept() -> None:
+    x = np.zeros((2, 1300), np.float32)
+    found = evaluate(expand_sorts(sorting(1300)), {"x": x}, {}, {})["p"]
+    np.testing.assert_array_equal(found, torch.arange(1300).expand(2, -1).numpy())
