@@ -259,6 +259,11 @@ REFUSED = [
         marks=pytest.mark.row("S:H19", "S:H20"),
     ),
     pytest.param(
+        lambda x: [torch.ops.aten._print("here"), x * 2][1],
+        "script objects and effect tokens cannot",
+        marks=pytest.mark.row("S:I5", "S:I6"),
+    ),
+    pytest.param(
         lambda x: torch.special.zeta(x, x), "zeta.*no lowering", marks=pytest.mark.row("S:H12")
     ),
     pytest.param(
