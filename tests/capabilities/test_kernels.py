@@ -193,7 +193,20 @@ def test_scans_carry_over_blocks(kind: str, looped: bool, monkeypatch: pytest.Mo
             np.testing.assert_allclose(found[name], wanted[name], rtol=2e-4)
 
 
-@pytest.mark.row("C:inv28", "C:J1", "C:J2", "C:J11", "C:J13", "C:J17", "S:K13")
+@pytest.mark.row("C:J13", "C:D1", "C:inv4")
+def test_each_member_of_a_launch_has_offsets_of_its_own_width() -> None:
+    """One reads far into a tensor of more than 2**31 elements, the other a few elements."""
+    w = Writer()
+    x, z = w.input("x", 2**31 + 8), w.input("z", 100)
+    far = w.pointwise("far", [100], lambda i: load(x, i * 2**24))
+    near = w.pointwise("near", [100], lambda i: apply("exp", load(z, i)))
+    product = rendered_program(w.program(far, near))
+    (kernel,) = product.kernels
+    wide = [part for part in kernel.text.split("def ")[1:] if "tl.int64" in part]
+    assert len(wide) == 1 and "z_ptr" not in wide[0] and kernel.text.count("def ") == 3
+
+
+@pytest.mark.row("C:inv28", "C:J1", "C:J2", "C:J11", "C:J17", "S:K13")
 def test_kernels_that_share_a_launch_leave_what_each_would_alone() -> None:
     """Maps, rows and columns of sizes beside the blocks, between guards."""
     w = Writer()
