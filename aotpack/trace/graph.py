@@ -2,6 +2,8 @@
 
 Size arithmetic, assertions, device and layout arguments, copies and unused nodes vanish. What
 forward changes in place becomes an update. Control flow and sizes that depend on data are refused.
+
+Rows S:H14, H19, H20, H25, I3, I4, I6.
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -3,6 +3,8 @@
 Such a model is exported with a keyword more, an int64 tensor without dimensions. Equal seeds give
 equal numbers; they are not torch's own, but of the same distributions. The n-th draw of a call
 takes the n-th stream of Philox bits (``ir/philox.py``), whatever the sizes are.
+
+Rows S:H21, C:E25, E24.
 """
 
 import functools

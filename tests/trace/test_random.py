@@ -62,6 +62,7 @@ DISTRIBUTIONS: list[tuple[str, Callable[..., Any], float, float, float, float]] 
 ]
 
 
+@pytest.mark.row("S:H21", "C:E24")
 @pytest.mark.parametrize("row", DISTRIBUTIONS, ids=lambda row: row[0])
 def test_distributions(row: tuple[str, Callable[..., Any], float, float, float, float]) -> None:
     _, function, mean, deviation, low, high = row
@@ -78,6 +79,7 @@ def test_halves_stay_below_one() -> None:
         assert float(drawn(lambda x, dtype=dtype: torch.rand(N, dtype=dtype)).max()) < 1
 
 
+@pytest.mark.row("C:def8")
 def test_streams_differ() -> None:
     pair = drawn(lambda x: torch.stack([torch.rand(N), torch.rand(N)]))
     assert abs(float(torch.corrcoef(pair)[0, 1])) < 0.03
@@ -91,6 +93,7 @@ def test_permutations_and_races_have_no_repeats() -> None:
     assert not bool(((never == 0) | (never == 2)).any())
 
 
+@pytest.mark.row("S:H21", "C:E25")
 def test_a_seed_is_asked_for_only_by_what_draws() -> None:
     function = Drawing(lambda x: F.dropout(x, 0.5, training=False) + 1)
     traced = trace(function, (torch.ones(3),), {}, name="m", version="1")
