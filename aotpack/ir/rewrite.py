@@ -1,4 +1,7 @@
-"""The one rewriting engine: rebuild values bottom-up; the unchanged stays the same object."""
+"""The one rewriting engine: rebuild values bottom-up; the unchanged stays the same object.
+
+Rows S:A10, P12.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -25,19 +28,21 @@ from aotpack.ir.nodes import (
 
 
 class Rewriter:
-    """Applies an index substitution and a rule for loads to values, sharing results.
+    """Applies an index substitution and rules for loads and operators to values, sharing results.
 
     ``axes`` maps axes (or sizes) to integers. ``load`` maps a load, its index already rewritten, to
-    a value, or None to keep it.
+    a value, or None to keep it; ``apply`` an operator on rewritten operands likewise.
     """
 
     def __init__(
         self,
         axes: Mapping[Any, Number],
         load: Callable[[Load], Value | None] | None = None,
+        apply: Callable[[Apply], Value | None] | None = None,
     ) -> None:
         self._axes = axes
         self._load = load
+        self._apply = apply
         self._done: dict[Value, Value] = {}
 
     def __call__(self, value: Value) -> Value:
@@ -75,7 +80,9 @@ class Rewriter:
                 new = self._load(moved) if self._load else None
                 return moved if new is None else new
             case Apply():
-                return fold(Apply(value.op, tuple(map(self, value.args)), value.dtype))
+                made = fold(Apply(value.op, tuple(map(self, value.args)), value.dtype))
+                found = self._apply(made) if self._apply and isinstance(made, Apply) else None
+                return made if found is None else found
             case Guarded():
                 parts = (self(value.condition), self(value.value), self(value.otherwise))
                 return fold(Guarded(*parts, value.dtype))

@@ -1,4 +1,7 @@
-"""The program under construction: buffers under unique names, operations in order."""
+"""The program under construction: buffers under unique names, operations in order.
+
+Rows S:A2, H13.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,7 @@
-"""Results put together from several tensors, or from one with a rim: cat, stack, pad, diff."""
+"""Results put together from several tensors, or from one with a rim: cat, stack, pad, diff.
+
+Rows S:D6, H4, H6.
+"""
 
 from aotpack.ir.conditions import inside
 from aotpack.ir.dtypes import DType

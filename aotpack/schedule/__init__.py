@@ -9,6 +9,7 @@ from aotpack.schedule.combo import combine
 from aotpack.schedule.dead_code import remove_dead_code
 from aotpack.schedule.expand_sorts import expand_sorts
 from aotpack.schedule.fuse import fuse
+from aotpack.schedule.gelu import recognise_gelu
 from aotpack.schedule.layout import choose_strides
 from aotpack.schedule.mask import recognise_causal_masks
 from aotpack.schedule.memory import plan_memory
@@ -30,6 +31,7 @@ def schedule(lowered: Lowered) -> Scheduled:
     program = copy_bases(program)
     program = merge_products(program)
     program = realize(program)
+    program = recognise_gelu(program)
     program = recognise_causal_masks(program)
     program = merge_softmax_sums(program)
     program = expand_sorts(program)

@@ -2,6 +2,8 @@
 
 Pointwise and reduction tiles follow from the access pattern and the sizes (C:B16, C:H11-H13);
 matmul and attention tiles come from ``matmul_tiles.py`` and ``attention_tiles.py``.
+
+Rows S:B8, B20, G7, L22, C:B17, B19, H8-H10, L1, L2.
 """
 
 from dataclasses import replace
@@ -33,6 +35,7 @@ LONGEST_PAIR = 2048  # elements of a row, of which two fit the registers of a fe
 VECTOR_BYTES = 16  # of the widest load
 SHARES_L2 = 128 * 1024  # bytes of a row, of which L2 holds two for each multiprocessor
 HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
+MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
 FEW_ROWS = 132  # up to here they all run at once, and a row takes as long as its threads need
 SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
 
@@ -137,12 +140,15 @@ def _long_row_tile(kernel: Kernel, program: Program, strides: Strides) -> Reduct
     }
     width = max((program.buffers[name].dtype.itemsize for name in along), default=4)
     group = max(1, VECTOR_BYTES // width)
+    many = _states(kernel) > MOST_STATES
     if not _reads_again(kernel):
-        return ReductionTile(1, 2048, persistent=False, num_warps=4, unroll=4, group=group)
+        unroll = 1 if many else 4
+        return ReductionTile(1, 2048, persistent=False, num_warps=4, unroll=unroll, group=group)
     elements = group
     if typical(r.extent) * width > SHARES_L2:
         elements = max(group, _power_of_two(HELD_ELEMENTS // max(1, len(along)) + 1) // 2)
-    return ReductionTile(1, 1024 * elements, persistent=False, num_warps=32, group=group)
+    warps = 16 if many else 32
+    return ReductionTile(1, 32 * warps * elements, persistent=False, num_warps=warps, group=group)
 
 
 def _reads_again(kernel: Kernel) -> bool:

@@ -76,7 +76,25 @@ def totals(w: Writer, name: str, columns: int, dtype: DType) -> list[Buffer]:
     ]
 
 
+def several(w: Writer, name: str, columns: int, dtype: DType) -> list[Buffer]:
+    """Many accumulators over one walk."""
+    x = w.input(f"{name}_x", ROWS, columns, dtype=dtype)
+    kinds = {"sum": F32, "max": F32, "argmax": I64, "argmin": I64, "logsumexp": F32}
+    return [
+        w.reduction(
+            f"{name}_{kind}",
+            [ROWS],
+            [columns],
+            lambda i, r: load(x, i, r),
+            kind=kind,
+            dtype=result,
+        )
+        for kind, result in kinds.items()
+    ]
+
+
 PATTERNS = [
+    (several, 32000, BF16),
     (layer_norm, 4096, BF16),
     (layer_norm, 128256, BF16),
     (layer_norm, 128256, F32),

@@ -60,13 +60,21 @@ def test_longer_rows_are_loops_and_are_read_again_after_one() -> None:
     whole = "in tl.range(0, 49152, 2048, loop_unroll_factor=4):"
     assert total(50021).count(f"for r_start {whole}") == 1
     assert total(50021).count("for r_start in range(49152, 50021, 2048):") == 1
-    assert shares(50021).count("for r_start in range(0, 32768, 32768):") == 2
+    assert shares(50021).count("for r_start in range(0, 49152, 16384):") == 2
 
 
+def test_the_last_block_stays_in_registers_between_walks() -> None:
+    for length in (50021, 4 * 16384):
+        assert shares(length).count("tl.load(x_ptr + rest") == 1
+        assert shares(length).count("tl.store(out_ptr + rest") == 1
+    assert "rest" not in total(50021)  # nothing is read again
+
+
+@pytest.mark.row("C:F7", "C:def2")
 def test_what_is_read_again_stays_in_caches_until_then() -> None:
-    first, again, rest, done = re.findall(r"tl.load\(x_ptr.*", shares(50021))
-    assert all('eviction_policy="evict_last"' in line for line in (first, again))
-    assert all('eviction_policy="evict_first"' in line for line in (rest, done))
+    first, rest, again = re.findall(r"tl.load\(x_ptr.*", shares(50021))
+    assert 'eviction_policy="evict_last"' in first
+    assert all('eviction_policy="evict_first"' in line for line in (rest, again))
     assert "eviction_policy" not in total(50021)
 
 
@@ -95,6 +103,7 @@ def scaled(length: int) -> str:
     return text_of(w.program(value))
 
 
+@pytest.mark.row("C:A14", "C:F6")
 def test_what_a_block_shares_is_loaded_once() -> None:
     assert "(tl.program_id(0)*1024) // 2048" in scaled(2048)
     assert "x // 1000" in scaled(1000)  # a block may reach into the next row
