@@ -125,6 +125,24 @@ def nan_to_num(
     c.pointwise(c.result(), value)
 
 
+EUCLID_STEPS = {8: 12, 16: 23, 32: 46, 64: 92}
+"""How many divisions the numbers of a width can take: neighbours of Fibonacci's take the most."""
+
+
+@elementwise("aten.gcd.default", operands=2)
+def gcd(x: Value, y: Value) -> Value:
+    """Euclid's algorithm for as many steps as it can take; a division by 0 leaves 0."""
+    a, b = apply("abs", x), apply("abs", y)
+    for _ in range(EUCLID_STEPS[x.dtype.facts.bits]):
+        a, b = where(apply("ne", b, 0), b, a), apply("fmod", a, b)
+    return a
+
+
+@elementwise("aten.lcm.default", operands=2)
+def lcm(x: Value, y: Value) -> Value:
+    return apply("abs", apply("mul", apply("truncdiv", x, gcd(x, y)), y))
+
+
 @elementwise("aten.frac.default")
 def frac(x: Value) -> Value:
     return apply("sub", x, apply("trunc", x))
