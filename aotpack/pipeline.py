@@ -86,7 +86,7 @@ def to_traced(source: Source, between: Between) -> Traced:
             version=source.version,
             dtype=source.dtype,
             strict=source.strict,
-            whole=LOWERINGS,
+            whole=frozenset(LOWERINGS),
         ),
     )
 

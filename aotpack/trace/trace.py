@@ -4,7 +4,7 @@ The user's module is never changed: a copy that shares its weights is put into e
 and run. Sizes are at least 1; a size without an upper bound ends at ``LARGEST_SIZE``.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
@@ -30,7 +30,7 @@ def trace(
     version: str,
     dtype: DType | None = None,
     strict: bool = False,
-    whole: Collection[str] | None = None,
+    whole: frozenset[str] | None = None,
 ) -> Traced:
     """Export the module for inference and record what it should compute on the example inputs.
 
@@ -56,8 +56,7 @@ def trace(
             shapes = specs_by_argument(run, *example, shapes)
             program = export(run, *example, shapes, name=name, strict=strict)
         leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)
-    kept = None if whole is None else frozenset(whole)
-    program = decompose(program, name=name, whole=kept)
+    program = decompose(program, name=name, whole=whole)
     check_drawn(program, name)
     graph = build_graph(program, leaves, name=name, version=version)
     return Traced(graph=graph, golden=record_golden(run, program, *example, graph))
