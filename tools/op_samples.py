@@ -34,6 +34,9 @@ EXACT: dict[str, Callable[[float], Any]] = {
 }
 """Functions of which torch's float64 form is off by more than float32's last place."""
 
+FREE = frozenset({"argsort", "kthvalue", "median", "mode", "nanmedian", "sort", "topk"})
+"""Operators whose positions are, as torch documents them, those of any of equal elements."""
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -69,6 +72,7 @@ class Sample:
     eager: tuple[Any, ...]
     reference: tuple[Any, ...]
     exact: Callable[[float], Any] | None = None  # of functions that torch's float64 gets wrong
+    is_free: bool = False  # which of equal elements a position names is not laid down
 
     @property
     def tensors(self) -> list[torch.Tensor]:
@@ -135,7 +139,8 @@ def prepare(task: Task, number: int, raw: Any) -> Sample | Verdict:
     leaves, spec = pytree.tree_flatten((raw.input, raw.args, raw.kwargs))
     if any(isinstance(leaf, torch.Tensor) and not _is_plain(leaf) for leaf in leaves):
         return Verdict(number, "invalid", "a tensor that is not dense")
-    bare = Sample(number, op, tuple(leaves), spec, (), (), EXACT.get(task.op))
+    exact, is_free = EXACT.get(task.op), task.op in FREE
+    bare = Sample(number, op, tuple(leaves), spec, (), (), exact, is_free)
     try:
         eager = pytree.tree_leaves(bare.call([x.clone() for x in bare.tensors]))
     except Exception as error:
