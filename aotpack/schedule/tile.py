@@ -9,7 +9,7 @@ Rows S:B8, B20, G7, L22, C:B17, B19, H8-H10, L1, L2.
 from dataclasses import replace
 
 from aotpack.ir.access import Strides, accesses, local_slope
-from aotpack.ir.facts import bounds, typical
+from aotpack.ir.facts import bounds, known_one, typical
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Attention, Matmul, Program, Reduction, Scan, reads, targets
@@ -64,6 +64,8 @@ def _is_across(kernel: Kernel, program: Program, strides: Strides) -> bool:
     if kernel.anchor is not None or len(kernel.axes) != 2 or _has_scan(kernel):
         return False
     x, _ = kernel.axes
+    if known_one(x.extent):
+        return False  # one row has no neighbour
     return is_window(kernel, strides) or _walks_along(kernel, program, strides) is x
 
 

@@ -85,6 +85,10 @@ def adaptive_windows(m: Model, x: torch.Tensor) -> Tensors:
     return best, places, F.adaptive_avg_pool1d(x, 3)
 
 
+def single_element(m: Model, x: torch.Tensor) -> Tensors:
+    return F.layer_norm(x, (1,)), F.rms_norm(x, (1,))
+
+
 CASES = {
     gathered: (torch.randn(8, 4),),
     padded: (torch.randn(8, 4),),
@@ -95,6 +99,7 @@ CASES = {
     scanned_columns: (torch.randn(300, 20),),
     scanned_rows: (torch.randn(2, 17_001),),
     infinite_softmax: (torch.randn(2, 17_001),),
+    single_element: (torch.randn(1).bfloat16(),),
     adaptive_windows: (torch.randn(3, 4, 4),),
 }
 
