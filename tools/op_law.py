@@ -21,6 +21,8 @@ def judged(sample: Sample, result: Any) -> Verdict:
         return Verdict(sample.number, "wrong", f"{len(ours)} results, not {len(sample.eager)}")
     for mine, eager, reference in zip(ours, sample.eager, sample.reference, strict=True):
         complaint = _complaint(mine, eager, reference)
+        if complaint and sample.is_free and _names_equals(sample.tensors[0], mine, eager):
+            complaint = None
         if complaint:
             return Verdict(sample.number, "wrong", complaint)
     return Verdict(sample.number, "passed")
@@ -35,6 +37,24 @@ def _complaint(mine: Any, eager: Any, reference: Any) -> str | None:
     if mine.shape == eager.shape and torch.equal(mine, eager):
         return None
     return accuracy_complaint(mine, eager, reference)
+
+
+def _names_equals(x: torch.Tensor, mine: Any, eager: Any) -> bool:
+    """True for positions that differ from eager's but name equal elements, each but once."""
+    if eager.dtype is not torch.int64 or mine.shape != eager.shape:
+        return False
+    for dim in range(x.ndim):
+        ours, theirs = mine, eager
+        if ours.ndim < x.ndim:
+            ours, theirs = ours.unsqueeze(dim), theirs.unsqueeze(dim)
+        others = [k for k in range(x.ndim) if k != dim]
+        fits = ours.ndim == x.ndim and all(ours.shape[k] == x.shape[k] for k in others)
+        if not fits or not bool(((ours >= 0) & (ours < x.shape[dim])).all()):
+            continue
+        equal = torch.equal(x.gather(dim, ours), x.gather(dim, theirs))
+        if equal and bool((ours.sort(dim).values.diff(dim=dim) != 0).all()):
+            return True
+    return False
 
 
 def redrawn(

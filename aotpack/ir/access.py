@@ -1,6 +1,8 @@
 """Where kernels touch memory: every load and store as an element offset in the kernel's axes.
 
 The one access representation that layout, tiling and in-place decisions read (S: simplification 3).
+
+Rows S:D3, K1, K7, C:A14.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,7 @@
-"""Conditions on indices, as values: those of them that the ranges do not decide."""
+"""Conditions on indices, as values: those of them that the ranges do not decide.
+
+Rows C:E23.
+"""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import known_le, known_lt

@@ -1,4 +1,7 @@
-"""Hash-consing: structurally equal immutable nodes are one object, so ``is`` compares them."""
+"""Hash-consing: structurally equal immutable nodes are one object, so ``is`` compares them.
+
+Rows S:A5.
+"""
 
 from typing import Any
 from weakref import WeakValueDictionary

@@ -2,6 +2,8 @@
 
 Each part exists twice: as a numpy function, and as Triton text. A schedule (one block, a loop, two
 kernels) needs nothing else to know about a kind, so every schedule works for every kind.
+
+Rows S:B3-B7, B15-B17, C:G5-G9, G11, G14.
 """
 
 from collections.abc import Callable, Mapping

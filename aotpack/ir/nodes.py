@@ -14,6 +14,8 @@ An Int (``ir/integers.py``) may use the axes of its operation, the sizes of the 
 values (``Indirect``). Values are interned: equal values are one object. What makes a program
 illegal is in ``ir/verify.py``; how it prints, in ``ir/printer.py``; what it computes, in
 ``ir/evaluate.py``. (S:A1-A7, S:B, S:C without boxes and closures.)
+
+Rows S:B1, B3, D1, E1, E2, F6, G1, K2, L11-L13, Q4, C:D10, E9, I1.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 One table drives rendering, constant folding, the evaluator and the generated test matrix. Texts
 have ``{0}``, ``{1}``, ``{2}`` for operands (names of temporaries; literals too, but not all),
 ``{type}`` for the Triton type of the result and ``{bits}`` for the width of the operands.
+
+Rows C:E1-E17, E19, E28.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""The one rewriting engine: rebuild values bottom-up; the unchanged stays the same object."""
+"""The one rewriting engine: rebuild values bottom-up; the unchanged stays the same object.
+
+Rows S:A10, P12.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

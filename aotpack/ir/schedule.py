@@ -2,6 +2,8 @@
 
 A Schedule is a list of kernels in launch order. A kernel has a few axes of its own; each member
 operation is bound to them: its axes are expressions in the kernel's axes (C:A9).
+
+Rows S:G3, G4, K5, K6, C:C6, B15.
 """
 
 from dataclasses import dataclass, replace

@@ -1,6 +1,8 @@
 """What makes a Program legal: one ``check_<property>`` for each invariant.
 
 Each raises InvalidProgram: a defect of aotpack, never of the user's model.
+
+Rows S:A4.
 """
 
 from collections.abc import Callable, Iterator

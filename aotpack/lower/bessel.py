@@ -11,8 +11,9 @@ from aotpack.lower import special_series as fitted
 from aotpack.lower.activation import elementwise
 from aotpack.lower.special import INF, NAN, evaluated
 from aotpack.lower.special_series import Series
-from aotpack.lower.values import apply, constant, where
+from aotpack.lower.values import apply, cast, constant, where
 
+WIDE = DType.FLOAT64
 BORDER = 8.0
 MODIFIED_BORDER = 2.0
 
@@ -113,7 +114,7 @@ def scaled_k1(x: Value) -> Value:
     return _k(x, 1, scaled=True)
 
 
-# --- of the first and second kind ---------------------------------------------------------------
+# --- of the first and second kind: in float64, as what oscillates cancels -----------------------
 
 
 def _wave(size: Value, order: int, *, second: bool) -> Value:
@@ -140,6 +141,7 @@ def _wave(size: Value, order: int, *, second: bool) -> Value:
 
 @elementwise("aten.special_bessel_j0.default")
 def j0(x: Value) -> Value:
+    x = cast(x, WIDE)
     size = apply("abs", x)
     near = evaluated(fitted.J0_NEAR, apply("square", size))
     return _with_nan(x, where(apply("lt", size, BORDER), near, _wave(size, 0, second=False)))
@@ -147,6 +149,7 @@ def j0(x: Value) -> Value:
 
 @elementwise("aten.special_bessel_j1.default")
 def j1(x: Value) -> Value:
+    x = cast(x, WIDE)
     size = apply("abs", x)
     near = apply("mul", evaluated(fitted.J1_NEAR, apply("square", size)), size)
     found = where(apply("lt", size, BORDER), near, _wave(size, 1, second=False))
@@ -161,6 +164,7 @@ def _y(x: Value, near: Value, order: int) -> Value:
 
 @elementwise("aten.special_bessel_y0.default")
 def y0(x: Value) -> Value:
+    x = cast(x, WIDE)
     inner = apply("minimum", x, BORDER)
     log = apply("mul", apply("log", inner), 2 / math.pi)
     rest = evaluated(fitted.Y0_NEAR, apply("square", inner))
@@ -169,6 +173,7 @@ def y0(x: Value) -> Value:
 
 @elementwise("aten.special_bessel_y1.default")
 def y1(x: Value) -> Value:
+    x = cast(x, WIDE)
     inner = apply("minimum", x, BORDER)
     log = apply("mul", apply("log", inner), 2 / math.pi)
     rest = apply("mul", evaluated(fitted.Y1_NEAR, apply("square", inner)), inner)

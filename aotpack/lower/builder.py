@@ -1,4 +1,7 @@
-"""The program under construction: buffers under unique names, operations in order."""
+"""The program under construction: buffers under unique names, operations in order.
+
+Rows S:A2, H13.
+"""
 
 from collections.abc import Iterator
 
@@ -6,6 +9,15 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.nodes import Buffer, Load, Operation, Origin, Pointwise, Program, Update, targets
 from aotpack.stages import Arg, Graph, GraphNode, Ref
+
+WRITERS = frozenset(
+    f"aten.{name}"
+    for name in (
+        "slice_scatter.default select_scatter.default index_copy.default index_put.default "
+        "index_fill.int_Scalar index_fill.int_Tensor scatter.src scatter.value"
+    ).split()
+)
+"""Operators whose result is their first argument with some elements replaced."""
 
 
 class Builder:
@@ -16,6 +28,7 @@ class Builder:
         self._buffers: dict[str, Buffer] = {}
         self._names: dict[Ref, str] = {}
         self._operations: list[Operation] = []
+        self._written_in_place = _written_in_place(graph)
         self._used = {*graph.outputs, *(value for _, value in graph.updates)}
         for node in graph.nodes:
             self._used.update(_refs((*node.args, *(value for _, value in node.kwargs))))
@@ -41,6 +54,10 @@ class Builder:
             self._reserved.discard(node.name)
             name = self._unique(node.name if single else f"{node.name}_out{output}")
             self._declare(Ref(node.name, output), name, spec.dtype, spec.shape)
+
+    def is_written_in_place(self, ref: Ref) -> bool:
+        """True for a step from a tensor forward changes to its new value, writing parts of it."""
+        return ref in self._written_in_place
 
     def temporary(self, name: str, dtype: DType, shape: tuple[Int, ...]) -> Ref:
         """Make a buffer no graph node owns."""
@@ -116,3 +133,19 @@ def _refs(arg: Arg) -> Iterator[Ref]:
     elif isinstance(arg, tuple):
         for part in arg:
             yield from _refs(part)
+
+
+def _written_in_place(graph: Graph) -> frozenset[Ref]:
+    """The results of writers alone that lead from a tensor to its update."""
+    nodes = {node.name: node for node in graph.nodes}
+    found: set[Ref] = set()
+    for name, value in graph.updates:
+        chain: list[Ref] = []
+        while value.name in nodes and nodes[value.name].op in WRITERS:
+            chain.append(value)
+            base = nodes[value.name].args[0]
+            assert isinstance(base, Ref)
+            value = base
+        if value.name == name:
+            found.update(chain)
+    return frozenset(found)

@@ -1,4 +1,7 @@
-"""Tensors made from nothing: constants, ranges, the identity matrix."""
+"""Tensors made from nothing: constants, ranges, the identity matrix.
+
+Rows S:C11, E5, A16.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,7 @@
-"""What floats are made of: exponents, neighbours, and comparisons that pass over NaN."""
+"""What floats are made of: exponents, neighbours, and comparisons that pass over NaN.
+
+Rows C:E18, E4.
+"""
 
 import math
 

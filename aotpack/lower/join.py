@@ -1,4 +1,9 @@
-"""Results put together from several tensors, or from one with a rim: cat, stack, pad, diff."""
+"""Results put together from several tensors, or from one with a rim: cat, stack, pad, diff.
+
+Rows S:D6, H4, H6.
+"""
+
+from collections.abc import Callable
 
 from aotpack.ir.conditions import inside
 from aotpack.ir.dtypes import DType
@@ -140,6 +145,9 @@ def slice_scatter(
     along = c.dim(self, dim)
     begin = slice_start(start, c.shape(self)[along])
     count = c.shape(src)[along]
+    if c.builder.is_written_in_place(c.result()):
+        _write_part(c, self, src, lambda at: replaced(at, along, begin + at[along] * step))
+        return
 
     def value(index: Index) -> Value:
         steps = index[along] - begin
@@ -156,12 +164,20 @@ def slice_scatter(
 def select_scatter(c: Context, self: Ref, src: Ref, dim: int, index: Scalar) -> None:
     along = c.dim(self, dim)
     entry = wrapped(index, c.shape(self)[along])
+    if c.builder.is_written_in_place(c.result()):
+        _write_part(c, self, src, lambda at: (*at[:along], entry, *at[along:]))
+        return
 
     def value(place: Index) -> Value:
         part = c.load(src, without(place, along))
         return guarded(inside(place[along], entry, entry + 1), part, c.load(self, place))
 
     c.pointwise(c.result(), value)
+
+
+def _write_part(c: Context, base: Ref, part: Ref, place: Callable[[Index], Index]) -> None:
+    """Replace a part of a tensor that forward changes: only its elements are touched."""
+    c.scatter(c.result(), base, "set", c.shape(part), place, lambda index: c.load(part, index))
 
 
 @lowering("aten.diff.default")

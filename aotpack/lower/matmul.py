@@ -258,6 +258,7 @@ def outer(c: Context, self: Ref, vec2: Ref) -> None:
     def value(index: Index) -> Value:
         common = result_dtype(c)
         left, right = c.load(self, index[:1]), c.load(vec2, index[1:])
-        return apply("mul", cast(left, common), cast(right, common))
+        op = "logical_and" if common is DType.BOOL else "mul"
+        return apply(op, cast(left, common), cast(right, common))
 
     c.pointwise(c.result(), value)

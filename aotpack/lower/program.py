@@ -1,4 +1,7 @@
-"""The table of contents of lowering: one graph node after the other, all refusals at once."""
+"""The table of contents of lowering: one graph node after the other, all refusals at once.
+
+Rows S:A3, H12, P2, H1, H8, H10, H11, C:G22.
+"""
 
 from aotpack.errors import UnsupportedError
 from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its family)

@@ -1,4 +1,7 @@
-"""Reductions over dimensions: a Reduction, and a Pointwise where its result is not yet the end."""
+"""Reductions over dimensions: a Reduction, and a Pointwise where its result is not yet the end.
+
+Rows S:B3, B6, B7.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Which function lowers which operator, and how a graph node's arguments reach its parameters."""
+"""Which function lowers which operator, and how a graph node's arguments reach its parameters.
+
+Rows S:H7, H9, H12.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping

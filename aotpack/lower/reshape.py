@@ -1,4 +1,7 @@
-"""Index maps between shapes with equally many elements, through the row-major position."""
+"""Index maps between shapes with equally many elements, through the row-major position.
+
+Rows S:C6, C7.
+"""
 
 from aotpack.ir.division import exact_quotient
 from aotpack.ir.facts import known_equal, known_le

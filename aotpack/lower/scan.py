@@ -1,4 +1,7 @@
-"""Running reductions along one dimension."""
+"""Running reductions along one dimension.
+
+Rows S:B19.
+"""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.nodes import Value

@@ -1,4 +1,7 @@
-"""Places of values in sorted rows, and membership: searchsorted, bucketize, isin."""
+"""Places of values in sorted rows, and membership: searchsorted, bucketize, isin.
+
+Rows C:F16.
+"""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds

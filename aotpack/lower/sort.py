@@ -1,4 +1,7 @@
-"""Sorted rows and what is read off them: sort, argsort, topk, kthvalue, medians, mode."""
+"""Sorted rows and what is read off them: sort, argsort, topk, kthvalue, medians, mode.
+
+Rows C:G16.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -2,6 +2,8 @@
 
 A series is cut where the compute type holds no more. Sources: Abramowitz and Stegun chapters 6 to
 10 (recurrences, reflections, asymptotic forms); the series are those of tools/fit_series.py.
+
+Rows C:E27.
 """
 
 import math

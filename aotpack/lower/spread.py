@@ -1,4 +1,7 @@
-"""Variances and norms: a reduction, and what is done to its result."""
+"""Variances and norms: a reduction, and what is done to its result.
+
+Rows S:B17.
+"""
 
 import math
 

@@ -1,4 +1,7 @@
-"""Making values: constants, casts, operators. Everything is folded as it is made."""
+"""Making values: constants, casts, operators. Everything is folded as it is made.
+
+Rows C:E21, F14, F15, L6, A7.
+"""
 
 import math
 import struct

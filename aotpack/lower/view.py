@@ -1,4 +1,7 @@
-"""Views: the result's element at an index is the source's element at a mapped index."""
+"""Views: the result's element at an index is the source's element at a mapped index.
+
+Rows S:C1-C6, C8, C9, C10, D13, D15.
+"""
 
 from collections.abc import Callable
 

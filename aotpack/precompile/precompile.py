@@ -1,4 +1,7 @@
-"""Rendered kernels -> binaries: what the cache lacks is compiled, in several processes."""
+"""Rendered kernels -> binaries: what the cache lacks is compiled, in several processes.
+
+Rows C:L8.
+"""
 
 import shlex
 import sys

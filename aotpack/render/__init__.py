@@ -1,4 +1,7 @@
-"""Schedule -> text: one source for each kernel variant, and the wrapper that launches them."""
+"""Schedule -> text: one source for each kernel variant, and the wrapper that launches them.
+
+Rows S:P1, C:B13.
+"""
 
 from aotpack.render.c_kernels import host_file
 from aotpack.render.kernels import render_kernels

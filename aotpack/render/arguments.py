@@ -1,4 +1,7 @@
-"""Kernel parameters: readable pointer names that do not depend on a kernel's place in the model."""
+"""Kernel parameters: readable pointer names that do not depend on a kernel's place in the model.
+
+Rows C:A12, H4-H6, H18.
+"""
 
 import re
 

@@ -5,6 +5,8 @@ if program < 12:
     add(p0, p1, p2, program)
 else:
     mul(p0, p3, p4, program - 12)
+
+Rows C:J7-J11, J13.
 """
 
 from dataclasses import dataclass, replace

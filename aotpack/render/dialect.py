@@ -1,6 +1,8 @@
 """What differs between the languages of kernels: the port that the emitter writes through.
 
 Texts of operands are names or literals; every method gives an expression, or the line it says.
+
+Rows S:P3.
 """
 
 from collections.abc import Sequence

@@ -2,6 +2,8 @@
 
 Used alike by loop kernels and by the load and store slots of templates (C: section 2.10). Index
 arithmetic, masks and common subexpressions are settled here; templates only place the lines.
+
+Rows C:A11, A13, A15, F1-F3, F6, F9, F10.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Shared by templates: pointwise members over the result tile, stores, and batch numbers."""
+"""Shared by templates: pointwise members over the result tile, stores, and batch numbers.
+
+Rows C:I1, I4, S:G2.
+"""
 
 from aotpack.ir.access import written_index
 from aotpack.ir.integers import Axis, Int, operand

@@ -1,4 +1,7 @@
-"""Each launch's variants as sources."""
+"""Each launch's variants as sources.
+
+Rows C:B14, F5, H2, H14, I3.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -3,6 +3,8 @@
 Persistent: the row is in registers, straight code. Looped: a loop for each level of reductions,
 each reading the row again; what a later loop needs from a pointwise member or a scan is recomputed
 in it (C:B8, C:G12-G13).
+
+Rows C:B12, F4, F13, H1, H3, G17.
 """
 
 from dataclasses import replace

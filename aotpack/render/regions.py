@@ -2,6 +2,8 @@
 
 A region knows the kernel axes that have a value in it. What does not depend on a loop's axis is
 placed before the loop, also when first needed inside (loop-invariant code motion; C: section 2.2).
+
+Rows C:B9, B11, G12.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Triton's side of the emitter: tiles, masked loads and stores."""
+"""Triton's side of the emitter: tiles, masked loads and stores.
+
+Rows C:F8, F9.
+"""
 
 import math
 from collections.abc import Sequence

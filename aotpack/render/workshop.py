@@ -1,4 +1,7 @@
-"""What rendering a kernel works with: its emitter, its regions, what its members have made."""
+"""What rendering a kernel works with: its emitter, its regions, what its members have made.
+
+Rows C:D2, A16, L3.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,4 +1,7 @@
-"""The rendered wrapper: launches, intermediates and output shapes, tables of plain expressions."""
+"""The rendered wrapper: launches, intermediates and output shapes, tables of plain expressions.
+
+Rows S:E4, C:H15.
+"""
 
 from collections.abc import Iterable
 

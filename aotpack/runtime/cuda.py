@@ -1,4 +1,7 @@
-"""The port to an NVIDIA GPU, over cuda.bindings; launches are issued by ``cuda_executor``."""
+"""The port to an NVIDIA GPU, over cuda.bindings; launches are issued by ``cuda_executor``.
+
+Rows S:P4.
+"""
 
 import ctypes
 import os

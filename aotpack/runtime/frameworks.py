@@ -2,6 +2,8 @@
 
 torch and cupy are found in ``sys.modules`` and never imported: a caller who has their arrays has
 imported them. A call with the same facts as an earlier one needs no second check.
+
+Rows S:A12.
 """
 
 import sys

@@ -1,6 +1,8 @@
 """Checks a call against the signature before anything is launched, and finds the sizes.
 
 A violation names the argument, the dimension, what came and what is allowed.
+
+Rows S:D2, H27.
 """
 
 from collections.abc import Sequence

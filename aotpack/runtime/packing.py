@@ -1,4 +1,7 @@
-"""Offsets for buffers with lifetimes: buffers that live at the same time never share memory."""
+"""Offsets for buffers with lifetimes: buffers that live at the same time never share memory.
+
+Rows S:O4, O5.
+"""
 
 from bisect import insort
 from collections.abc import Callable, Sequence

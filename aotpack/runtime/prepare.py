@@ -2,6 +2,8 @@
 
 All pointers and integers of a plan live in one array of 64-bit cells. A kernel's parameters point
 to cells, so a call stores each input and output once, however many launches use it.
+
+Rows S:A14.
 """
 
 import ctypes

@@ -4,6 +4,8 @@
 
 A small kernel takes longer to launch than to run. Sharing changes no kernel: each member keeps its
 own tiles and becomes a function; programs of the launch are numbered through.
+
+Rows S:K13, L17, L23, C:B7, J1-J4, J12, J14-J16.
 """
 
 from dataclasses import replace

@@ -6,6 +6,8 @@
 
 Greedy, in program order: each operation joins the kernel with which it shares most bytes, if some
 rule of ``schedule/group.py`` binds its axes to the kernel's and no cycle arises (S:M, C:B1-B8).
+
+Rows S:L2, L5, L20, M1-M5, M8, M13, M14, M17, M20, N5, K8, K9.
 """
 
 from collections import Counter

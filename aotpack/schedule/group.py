@@ -4,6 +4,8 @@ Loop kernels have axes (x,) or (x, r): all outer points flattened, and the reduc
 Template kernels have the axes of their anchor, and pointwise members over its output. An operation
 joins when its axes can be written in the kernel's axes such that whatever it reads from members
 lies in the registers of the same program: read and written index are the same expression.
+
+Rows S:F1, F2, F4, L21, M6, M9, M11, M12, Q3, H29, C:A10, B4, B5, I4.
 """
 
 from collections.abc import Mapping

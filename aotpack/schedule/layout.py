@@ -3,6 +3,8 @@
 Inputs, weights and outputs are contiguous by contract, and with them what scatters overwrite. A
 buffer that its readers see transposed (attention output read as [b, s, h*d]) is written that way,
 so no transpose is ever run (S: simplification 4).
+
+Rows S:A9, A11, D4, D12, D14, D16, F3.
 """
 
 from itertools import permutations

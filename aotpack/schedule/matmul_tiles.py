@@ -4,6 +4,8 @@ The model for sm_90 was fitted to medians on an H200 (89 shapes, docs/benchmarks
 a time for each step of k and for each wave of tiles, and the traffic at 4.3 TB/s times a factor.
 Other architectures take tiles that compile without spills within their shared memory, with scaled
 steps.
+
+Rows S:N6, C:L1.
 """
 
 from collections.abc import Iterable

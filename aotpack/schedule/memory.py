@@ -3,6 +3,8 @@
 Offsets are not chosen here: the runtime packs the lifetimes once per concrete set of sizes.
 Results have no lifetime: an output is the caller's, a new value lies in what it updates. What a
 scatter makes lies where its base does (``bases.py``).
+
+Rows S:D10, K3, K10, L7, L26, O1-O3, O6, O7, C:F11, F25.
 """
 
 from aotpack.ir.access import Strides, accesses

@@ -1,4 +1,7 @@
-"""Kernel names a person recognises: the operators inside, shortest useful form (C:H16)."""
+"""Kernel names a person recognises: the operators inside, shortest useful form (C:H16).
+
+Rows C:L9.
+"""
 
 from collections.abc import Iterable
 

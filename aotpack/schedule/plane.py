@@ -4,6 +4,8 @@
     for y, x: out[y*N + x] = a[y*N + x] + b[x*M + y]        # the same, over lines of N points
 
 One-dimensional blocks would read a cache line of b for every element.
+
+Rows S:D17.
 """
 
 from aotpack.ir.access import Access, Strides, accesses, local_slope

@@ -3,6 +3,8 @@
     t[i] = exp(x[i]);  y[i] = t[i] + 1        ->        y[i] = exp(x[i]) + 1
 
 One pass in program order: when an operation is reached, all it reads is final.
+
+Rows S:A6, D11, E5, E6, H2, H3, K16.
 """
 
 from dataclasses import replace

@@ -6,6 +6,8 @@
 Both halves are ordinary reductions, so they fuse and render like any other. Where no number of
 equal parts is near the one wanted, the last part is shorter: there the identity stands for what is
 missing. How parts of a kind merge is in ``merge_parts.py``.
+
+Rows C:B20.
 """
 
 from dataclasses import replace

@@ -2,6 +2,8 @@
 
 Pointwise and reduction tiles follow from the access pattern and the sizes (C:B16, C:H11-H13);
 matmul and attention tiles come from ``matmul_tiles.py`` and ``attention_tiles.py``.
+
+Rows S:B8, B20, G7, L22, C:B17, B19, H8-H10, L1, L2.
 """
 
 from dataclasses import replace

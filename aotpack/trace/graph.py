@@ -2,6 +2,8 @@
 
 Size arithmetic, assertions, device and layout arguments, copies and unused nodes vanish. What
 forward changes in place becomes an update. Control flow and sizes that depend on data are refused.
+
+Rows S:H14, H19, H20, H25, I3, I4, I6.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -41,10 +43,7 @@ def build_graph(
     reader = OperatorReader(name, sizes, refs)
     results = _outputs(program)
     updates = updates_of(name, program, weights, inputs)
-    if not results and not updates:
-        raise TraceError(
-            f"tracing {name}: forward returns no tensor; return what should be computed"
-        )
+    _check_purpose(name, [*results, *updates.values()])
     nodes = reader.read([*results, *updates.values()])
     outputs = tuple(map(reader.ref, results))
     changes = tuple((target, reader.ref(node)) for target, node in updates.items())
@@ -66,6 +65,13 @@ def build_graph(
     used = {*updates, *_used((*outputs, *(ref for _, ref in changes)), nodes)}
     kept = tuple(weights.weight(weight) for weight in weights.tensors if weight in used)
     return Graph(signature, kept, nodes, outputs, changes)
+
+
+def _check_purpose(name: str, results: Sequence[fx.Node]) -> None:
+    if not results:
+        raise TraceError(
+            f"tracing {name}: forward returns no tensor; return what should be computed"
+        )
 
 
 def _used(results: Sequence[Ref], nodes: Sequence[GraphNode]) -> set[str]:

@@ -3,6 +3,8 @@
 Such a model is exported with a keyword more, an int64 tensor without dimensions. Equal seeds give
 equal numbers; they are not torch's own, but of the same distributions. The n-th draw of a call
 takes the n-th stream of Philox bits (``ir/philox.py``), whatever the sizes are.
+
+Rows S:H21, C:E25, E24.
 """
 
 import functools
@@ -20,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.philox import philox
 
+Example = tuple[tuple[Any, ...], dict[str, Any]]
 SEED = "seed"
 EXAMPLE_SEED = 0
 _LONGEST_STREAM = 2**40
@@ -59,6 +62,11 @@ def _draws_nothing(node: torch.fx.Node) -> bool:
     if "dropout_p" in given:
         return bool(given["dropout_p"] == 0)
     return given.get("train") is False or given.get("training") is False
+
+
+def with_example_seed(example: Example) -> Example:
+    """The example of a model that draws: with a seed."""
+    return example[0], {**example[1], SEED: torch.tensor(EXAMPLE_SEED)}
 
 
 def seeded(module: nn.Module, name: str) -> nn.Module:
@@ -105,10 +113,11 @@ class _Draws(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        given = kwargs or {}
         handler = _HANDLERS.get(func)
-        if handler is None:
-            return func(*args, **(kwargs or {}))
-        return handler(self, *args, **(kwargs or {}))
+        if handler is None or given.get("out") is not None:
+            return func(*args, **given)
+        return handler(self, *args, **given)
 
     def bits(self, size: Sequence[Any]) -> torch.Tensor:
         """The next stream: 64 random bits for each element."""

@@ -2,6 +2,8 @@
 
 Ranges come from the exported program. Sizes start at 1, because export itself assumes that no
 dynamic size is 0; a size without an upper bound ends at ``LARGEST_SIZE`` (2**31 - 1).
+
+Rows S:A13, L8, C:D4.
 """
 
 from collections.abc import Callable, Mapping, Sequence

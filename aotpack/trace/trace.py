@@ -7,7 +7,6 @@ and run. Sizes are at least 1; a size without an upper bound ends at ``LARGEST_S
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import torch
 from torch import nn
 from torch.export import ExportedProgram
 
@@ -18,7 +17,7 @@ from aotpack.trace.capture import cast_floats, decompose, evaluation_copy, expor
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
 from aotpack.trace.golden import record_golden
 from aotpack.trace.graph import build_graph
-from aotpack.trace.random import EXAMPLE_SEED, SEED, check_drawn, draws, seeded
+from aotpack.trace.random import check_drawn, draws, seeded, with_example_seed
 
 
 def trace(
@@ -53,8 +52,7 @@ def trace(
         shapes = specs_by_argument(run, *example, dynamic_shapes)
         program = export(run, *example, shapes, name=name, strict=strict)
         if draws(program):
-            run = seeded(run, name)
-            example = (example[0], {**example[1], SEED: torch.tensor(EXAMPLE_SEED)})
+            run, example = seeded(run, name), with_example_seed(example)
             shapes = specs_by_argument(run, *example, shapes)
             program = export(run, *example, shapes, name=name, strict=strict)
         leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)

@@ -1,4 +1,7 @@
-"""torch pytree specs -> ``stages.Tree``; leaves are given in order, one Tree each."""
+"""torch pytree specs -> ``stages.Tree``; leaves are given in order, one Tree each.
+
+Rows S:H13.
+"""
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator

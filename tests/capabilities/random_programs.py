@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 
 import numpy as np
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from aotpack.ir.evaluate import evaluate
 from aotpack.ir.integers import Var
 from aotpack.ir.nodes import Buffer, Program, Update, targets
-from aotpack.ir.schedule import Kernel, Schedule
+from aotpack.ir.schedule import Kernel, Schedule, launches
 from tests.schedule.programs import Writer, apply, load
 
 Arrays = dict[str, np.ndarray]
@@ -96,12 +97,20 @@ class Machine:
         homes = {life.buffer: life.storage for life in self.schedule.lifetimes}
         homes |= {update.value: update.name for update in program.updates}
         self.memory = {name: (name, array.copy()) for name, array in given.items()}
-        for position, kernel in enumerate(self.schedule.kernels):
-            made = self._launched(kernel, homes)
-            for name, array in made.items():
+        for position, together in enumerate(launches(self.schedule.kernels)):
+            made = [self._launched(kernel, homes) for kernel in together]
+            self._check_apart(together, homes)
+            for name, array in (pair for part in made for pair in part.items()):
                 self.memory[homes.get(name, name)] = (name, array)
             self._end_lives(position)
         return {name: self._read(name, homes) for name in program.results}
+
+    def _check_apart(self, together: tuple[Kernel, ...], homes: Mapping[str, str]) -> None:
+        """Kernels of one launch run in any order: none writes what another touches."""
+        for a, b in permutations(together, 2):
+            written = {homes.get(name, name) for name in a.stored}
+            touched = {homes.get(name, name) for name in (*b.reads, *b.stored)}
+            assert not written & touched, f"{a.name} and {b.name} share {written & touched}"
 
     def _launched(self, kernel: Kernel, homes: Mapping[str, str]) -> Arrays:
         whole = self.schedule.program

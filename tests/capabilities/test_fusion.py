@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from aotpack.ir import integers, nodes, schedule
-from aotpack.ir.integers import Int, Var
+from aotpack.ir.dtypes import DType
+from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Program, targets
 from aotpack.ir.schedule import Kernel, Schedule
-from aotpack.schedule.fuse import _shared_bytes
 from aotpack.schedule.group import join, start
 from tests.e2e.models import Function
-from tests.schedule.programs import BF16, Writer, apply, load, schedule_of, scheduled
+from tests.schedule.programs import BF16, F32, Writer, apply, load, schedule_of, scheduled
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,46 +28,34 @@ def kernel_of(made: Schedule, name: str) -> Kernel:
     raise KeyError(name)
 
 
-def two_readers(wide: int, narrow: int) -> Program:
-    """``z`` reads both ``a`` and ``b``; either kernel could take it."""
+def two_candidates(x_type: DType, t_type: DType, *, whole: bool) -> Program:
+    """``y`` reads what the kernel of ``a`` reads, and what the kernel of ``b`` makes of ``z``."""
     w = Writer()
-    x, y = w.input("x", 8, wide), w.input("y", 8, narrow)
-    a = w.reduction("a", [8], [wide], lambda i, r: load(x, i, r))
-    b = w.reduction("b", [8], [narrow], lambda i, r: load(y, i, r))
-    return w.program(w.pointwise("z", [8], lambda i: apply("add", load(a, i), load(b, i))), a, b)
+    x, z = w.input("x", 8, 64, dtype=x_type), w.input("z", 8, 64)
+    a = w.reduction("a", [8], [64], lambda i, r: load(x, i, r), kind="max")
+    t = w.pointwise("t", [8, 64], lambda i, j: apply("exp", load(z, i, j)), dtype=t_type)
+    b = w.reduction("b", [8], [64], lambda i, r: load(t, i, r))
+    second = (lambda i, j: load(t, i, j)) if whole else (lambda i, j: load(b, i))
+    y = w.pointwise("y", [8, 64], lambda i, j: apply("add", load(x, i, j), second(i, j)))
+    return w.program(a, t, b, y)
 
 
-@pytest.mark.row("S:M2", "S:M3", "S:M5", "S:N5", "S:T5")
-def test_an_operation_joins_the_kernel_with_which_it_shares_most_bytes() -> None:
-    w = Writer()
-    x, y = w.input("x", 4096), w.input("y", 8)
-    a = w.pointwise("a", [4096], lambda i: apply("exp", load(x, i)))
-    b = w.pointwise("b", [8], lambda i: apply("exp", load(y, i)))
-    c = w.pointwise("c", [8], lambda i: apply("add", load(b, i), load(a, i)))
-    program = w.program(a, b, c)
-    groups = [start(operation, program) for operation in program.operations[:2]]
-    shared = [_shared_bytes(program.operations[2], group, program) for group in groups]
-    assert shared == [4096 * 4, 8 * 4]
-    made = schedule_of(program)  # the larger one cannot take it: its points are others
-    assert kernel_of(made, "c") is kernel_of(made, "b")
-
-
-@pytest.mark.row("S:M3")
-def test_of_equal_candidates_the_latest_is_taken() -> None:
-    made = schedule_of(two_readers(64, 48))
-    assert kernel_of(made, "z") is kernel_of(made, "b")
-
-
-@pytest.mark.row("S:T8", "S:M5")
-@pytest.mark.parametrize(("dtype", "size"), [(BF16, 2), (None, 4)])
-def test_shared_traffic_is_in_bytes(dtype: object, size: int) -> None:
-    w = Writer((Var("b", 1, 64),))
-    x = w.input("x", Var("b", 1, 64), 4, **({"dtype": dtype} if dtype else {}))  # type: ignore[arg-type]
-    y = w.pointwise("y", x.shape, lambda i, j: apply("exp", load(x, i, j)))
-    z = w.pointwise("z", x.shape, lambda i, j: apply("neg", load(x, i, j)))
-    program = w.program(y, z)
-    group = start(program.operations[0], program)
-    assert _shared_bytes(program.operations[1], group, program) == 8 * 4 * size  # b is about 8
+@pytest.mark.row("S:M2", "S:M3", "S:M5", "S:N5", "S:T5", "S:T8")
+@pytest.mark.parametrize(
+    ("x_type", "t_type", "whole", "partner"),
+    [
+        (F32, F32, False, "a"),  # 512 elements are more than 8
+        (F32, F32, True, "b"),  # as many: the latest
+        (F32, BF16, True, "a"),  # as many elements, but more bytes
+        (BF16, F32, True, "b"),
+    ],
+)
+def test_an_operation_joins_the_kernel_with_which_it_shares_most_bytes(
+    x_type: DType, t_type: DType, whole: bool, partner: str
+) -> None:
+    made = schedule_of(two_candidates(x_type, t_type, whole=whole))
+    assert kernel_of(made, "y") is kernel_of(made, partner)
+    assert kernel_of(made, "a") is not kernel_of(made, "b")
 
 
 @pytest.mark.row("S:T7", "S:inv19", "S:M4")

@@ -12,10 +12,13 @@ from aotpack.ir.nodes import Program, Update, reads, targets
 from aotpack.ir.schedule import Kernel
 from aotpack.ir.verify import verify
 from aotpack.ir.verify_schedule import verify_schedule
+from aotpack.runtime.packing import ALIGNMENT, live_bytes, pack
 from aotpack.schedule.dead_code import remove_dead_code
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.order import order
 from aotpack.schedule.realize import realize
+from tests.render.models import rendered_program
+from tests.render.test_wrapper import plan_of
 from tests.schedule.programs import Writer, apply, load, schedule_of
 
 from .random_programs import Machine, arrays_of, programs, results_of
@@ -168,3 +171,14 @@ def test_a_change_that_no_output_shows_is_kept() -> None:
     made = schedule_of(program)
     assert any("t" in kernel.stored for kernel in made.kernels)
     assert [update.name for update in made.program.updates] == ["s"]
+
+
+@pytest.mark.row("S:inv39", "S:O5", "S:inv40")
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(programs())
+def test_the_planned_peak_is_what_lives_at_once_at_the_largest_sizes(program: Program) -> None:
+    product = rendered_program(program)
+    plan = plan_of(product)(90, *(size.high for size in program.sizes))
+    assert product.peak_bytes == live_bytes(plan.buffers)
+    offsets, total = pack(plan.buffers)
+    assert live_bytes(plan.buffers) <= total and all(n % ALIGNMENT == 0 for n in offsets)

@@ -7,10 +7,17 @@ import pytest
 import torch
 from torch import nn
 
+from aotpack.ir.dtypes import DType
+from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Pointwise, Reduction, targets
 from aotpack.ir.schedule import HostTile, Kernel, ReductionTile, Schedule
 from aotpack.ir.verify_schedule import verify_schedule
+from aotpack.lower import lower
 from aotpack.pipeline import compile
+from aotpack.schedule import schedule
+from aotpack.stages import Ref, TensorSpec
+from tests.lower.oracle import node
+from tests.lower.oracle import traced as graph_of
 from tests.schedule.programs import scheduled
 
 
@@ -40,8 +47,17 @@ def changed_between(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, tor
     return m, a.sum(1)
 
 
-def schedule_of(function: Callable[..., Any], *shape: int) -> Schedule:
-    made = scheduled(Two(function), torch.zeros(shape), torch.zeros(shape)).schedule
+def schedule_of(rows: int, columns: int, *, both: bool = False) -> Schedule:
+    """What ``row_sums`` becomes, or ``both``; no data is made for it."""
+    shape = (Int.of(rows), Int.of(columns))
+    whole = [TensorSpec(name, DType.FLOAT32, shape) for name in ("a", "b", "add")]
+    sums = TensorSpec("sum_1", DType.FLOAT32, shape[:1])
+    calls = [
+        node("add", "aten.add.Tensor", (Ref("a"), Ref("b")), whole[2]),
+        node("sum_1", "aten.sum.dim_IntList", (Ref("add"), (1,)), sums),
+    ]
+    outputs = (Ref("sum_1"), Ref("add")) if both else (Ref("sum_1"),)
+    made = schedule(lower(graph_of(calls, tuple(whole[:2]), outputs))).schedule
     verify_schedule(made)
     return made
 
@@ -58,7 +74,7 @@ def gpu_tile(kernel: Kernel) -> ReductionTile:
 
 @pytest.mark.row("S:V0", "S:L1", "S:L2", "S:L26")
 def test_one_kernel_reads_both_inputs_and_stores_the_sums() -> None:
-    made = schedule_of(row_sums, 64, 128)
+    made = schedule_of(64, 128)
     (kernel,) = made.kernels
     (operation,) = [member.operation for member in kernel.members]
     assert isinstance(operation, Reduction) and operation.kind == "sum"
@@ -74,7 +90,7 @@ def test_one_kernel_reads_both_inputs_and_stores_the_sums() -> None:
 @pytest.mark.row("S:V1", "S:B8")
 def test_four_columns_are_a_row_in_registers_many_of_them_a_program() -> None:
     """No loop and no lanes lost: 128 rows of four share a program's block."""
-    (kernel,) = schedule_of(row_sums, 64, 4).kernels
+    (kernel,) = schedule_of(64, 4).kernels
     tile = gpu_tile(kernel)
     assert extents(kernel) == [64, 4]
     assert tile.persistent and (tile.x, tile.r) == (128, 4)
@@ -82,7 +98,7 @@ def test_four_columns_are_a_row_in_registers_many_of_them_a_program() -> None:
 
 @pytest.mark.row("S:V2", "S:B9", "S:B10", "S:B12")
 def test_four_long_rows_are_summed_in_two_stages() -> None:
-    made = schedule_of(row_sums, 4, 2**20)
+    made = schedule_of(4, 2**20)
     first, second = made.kernels
     assert extents(first) == [4 * 64, 2**14] and extents(second) == [4, 64]
     assert second.reads == first.stored and second.stored == made.program.outputs
@@ -95,7 +111,7 @@ def test_four_long_rows_are_summed_in_two_stages() -> None:
 
 @pytest.mark.row("S:V3", "S:M9", "S:O7")
 def test_a_sum_that_is_returned_is_stored_by_the_kernel_that_adds_it_up() -> None:
-    made = schedule_of(both, 64, 128)
+    made = schedule_of(64, 128, both=True)
     (kernel,) = made.kernels
     kinds = [type(member.operation) for member in kernel.members]
     assert kinds == [Pointwise, Reduction]
@@ -106,7 +122,9 @@ def test_a_sum_that_is_returned_is_stored_by_the_kernel_that_adds_it_up() -> Non
 
 @pytest.mark.row("S:V4", "S:D8", "S:L9", "S:L11", "S:L12", "S:M10", "S:T11", "S:T15")
 def test_an_input_changed_between_two_readers_changes_in_its_place_in_one_kernel() -> None:
-    made = schedule_of(changed_between, 64, 128)
+    example = torch.zeros(64, 128), torch.zeros(64, 128)
+    made = scheduled(Two(changed_between), *example).schedule
+    verify_schedule(made)
     (kernel,) = made.kernels
     m, new, total = (member.operation for member in kernel.members)
     (update,) = made.program.updates

@@ -126,6 +126,25 @@ POINTWISE = [
         lambda: (torch.ones(3),) * 2,
         calls=(lambda: drawn((t(3), t(3))),),
     ),
+    fn("parts", lambda x: (*torch.frexp(x), torch.nextafter(x, -x), torch.fmax(x, 1 / x)), t(17)),
+    fn(
+        "special",
+        lambda x: (
+            torch.special.i1(x),
+            torch.special.bessel_j0(x),
+            torch.special.ndtri(x.sigmoid()),
+        ),
+        t(23),
+    ),
+    fn("gamma", lambda x: (x.lgamma(), x.abs().digamma(), torch.polygamma(2, x.abs() + 1)), t(23)),
+    fn("integer_powers", lambda x, y: x**y, t(9, dtype=I64), t(9, dtype=I64)),
+    fn(
+        "sampled",
+        lambda x, y: F.grid_sample(x, y, mode="bilinear", align_corners=False),
+        t(1, 2, 5, 4),
+        t(1, 3, 3, 2),
+    ),
+    fn("resized", lambda x: F.interpolate(x, size=(7, 3), mode="bilinear"), t(1, 2, 4, 5)),
     fn("scalar", lambda x: x * 2 + 1, t()),
     fn(
         "side_by_side",

@@ -48,6 +48,15 @@ def test_wrong_answers_are_noticed(ours: torch.Tensor, words: str) -> None:
     assert verdict.outcome == "wrong" and words in verdict.words
 
 
+@pytest.mark.parametrize(
+    ("ours", "outcome"), [([1, 0, 2], "passed"), ([0, 0, 2], "wrong"), ([2, 0, 1], "wrong")]
+)
+def test_positions_may_name_any_of_equal_elements(ours: list[int], outcome: str) -> None:
+    x, order = torch.tensor([1.0, 1.0, 3.0]), torch.tensor([0, 1, 2])
+    one = Sample(0, torch.argsort, (x,), None, (order,), (order,), is_free=True)
+    assert op_law.judged(one, [torch.tensor(ours)]).outcome == outcome
+
+
 @pytest.mark.parametrize(("off", "outcome"), [(1e-6, "passed"), (1e-2, "wrong")])
 def test_near_misses_are_judged_by_the_worst_draw(off: float, outcome: str) -> None:
     def eager(x: torch.Tensor) -> torch.Tensor:

@@ -36,6 +36,7 @@ def seed_of(number: int) -> dict[str, torch.Tensor]:
     return {"seed": torch.tensor(number)}
 
 
+@pytest.mark.row("S:H21", "C:E24", "C:E25")
 def test_all_oracles_draw_alike() -> None:
     torch.manual_seed(0)
     args = (torch.randn(3, 7),)

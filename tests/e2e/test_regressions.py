@@ -79,6 +79,12 @@ def every_other_column(m: Model, x: torch.Tensor) -> Tensors:
     return y, y.sum(0), y.sum(1), y.softmax(1)
 
 
+def adaptive_windows(m: Model, x: torch.Tensor) -> Tensors:
+    """Three windows of two: their ends move with them."""
+    best, places = F.adaptive_max_pool1d(x, 3, return_indices=True)
+    return best, places, F.adaptive_avg_pool1d(x, 3)
+
+
 CASES = {
     gathered: (torch.randn(8, 4),),
     padded: (torch.randn(8, 4),),
@@ -89,6 +95,7 @@ CASES = {
     scanned_columns: (torch.randn(300, 20),),
     scanned_rows: (torch.randn(2, 17_001),),
     infinite_softmax: (torch.randn(2, 17_001),),
+    adaptive_windows: (torch.randn(3, 4, 4),),
 }
 
 

@@ -11,6 +11,7 @@ from torch import nn
 import aotpack
 from aotpack.emit import write_package
 from aotpack.errors import TraceError
+from aotpack.ir.integers import product
 from aotpack.ir.nodes import targets
 from aotpack.lower import lower
 from aotpack.pipeline import Between, Source, to_precompiled, to_traced
@@ -88,7 +89,15 @@ def take_rows_from_old(state, x):
     return old
 
 
+def write_part(state, x):
+    """A key-value cache: one line is replaced, and all are read."""
+    state[1:3] = x[:2] * 2
+    state[-1] = x[3]
+    return x @ state.T
+
+
 CASES = {
+    "write_part": (write_part, torch.zeros(6, 4)),
     "count": (count, torch.zeros((), dtype=torch.int64)),
     "average": (average, torch.zeros(4)),
     "shift": (shift, torch.zeros(5, 4)),
@@ -173,7 +182,7 @@ def test_state_may_be_written_by_its_owner() -> None:
 @pytest.mark.row("S:D8")
 @pytest.mark.parametrize(
     ("name", "copies"),
-    [("count", 0), ("blend", 0), ("product_of_old", 0), ("shift", 1)],
+    [("count", 0), ("write_part", 0), ("blend", 0), ("product_of_old", 0), ("shift", 1)],
 )
 def test_no_hidden_copies(name: str, copies: int) -> None:
     step, state = CASES[name]
@@ -182,6 +191,18 @@ def test_no_hidden_copies(name: str, copies: int) -> None:
     (update,) = made.program.updates
     kernels = [k for k in made.kernels if any(_is_copy(k, m, update.value) for m in k.members)]
     assert len(kernels) == copies
+
+
+def test_only_what_is_replaced_is_written() -> None:
+    step, state = CASES["write_part"]
+    traced = to_traced(Source(Stateful(step, state.clone()), (torch.randn(4, 4),)), Between())
+    made = schedule(lower(traced)).schedule
+    scatters = [kernel.scatter for kernel in made.kernels if kernel.scatter is not None]
+    elements = [product(axis.extent for axis in s.axes).constant for s in scatters]
+    assert elements == [2 * 4, 4] and scatters[0].base == "state"
+    others = [k for k in made.kernels if k.scatter is None]
+    stored = [made.program.buffers[name] for kernel in others for name in kernel.stored]
+    assert all(product(buffer.shape).constant != 6 * 4 for buffer in stored)
 
 
 def _is_copy(kernel: Any, member: Any, value: str) -> bool:

@@ -20,7 +20,7 @@ def test_quotient_and_remainder_make_the_number(pair: Pair, divisor: Pair) -> No
         assert remainder.evaluate(point) == pair.direct(point) % divisor.direct(point)
 
 
-@pytest.mark.row("C:A6")
+@pytest.mark.row("C:A6", "C:A6b")
 @settings(max_examples=80, deadline=None)
 @given(PAIRS, DIVISORS)
 def test_digits_join_to_the_number(pair: Pair, divisor: Pair) -> None:

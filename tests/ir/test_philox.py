@@ -6,6 +6,7 @@ import pytest
 from aotpack.ir.philox import philox
 
 
+@pytest.mark.row("C:E24")
 @pytest.mark.parametrize(
     ("seed", "counter", "words"),
     [(0, 0, (0x6627E8D5, 0xE169C58D))],
@@ -15,6 +16,7 @@ def test_known_answers(seed: int, counter: int, words: tuple[int, int]) -> None:
     assert (found & 0xFFFFFFFF, found >> 32) == words
 
 
+@pytest.mark.row("C:def8")
 def test_every_bit_of_seed_and_counter_counts() -> None:
     bits = np.int64(1) << np.arange(64, dtype=np.int64)
     zero = np.zeros(64, np.int64)

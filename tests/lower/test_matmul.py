@@ -32,6 +32,7 @@ CASES = [
     case("linear.default", floats(2, 3, 4).double(), floats(5, 4).double(), floats(5).double()),
     case("bmm.default", ints(2, 3, 4).int(), ints(2, 4, 5).int()),
     case("outer.default", floats(3), floats(4)),
+    case("outer.default", floats(3) > 0, floats(4) > 0),
     case("addmv.default", floats(3), floats(3, 4), floats(4)),
     case("addbmm.default", floats(3, 5), floats(2, 3, 4), floats(2, 4, 5)),
     case("addbmm.default", ints(3, 5), ints(2, 3, 4), ints(2, 4, 5), beta=2, alpha=3),

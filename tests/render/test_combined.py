@@ -33,6 +33,7 @@ def apart(*widths: int, targets: tuple[Target, ...] = H100) -> Rendered:
     return render(scheduled(Apart(), *[torch.zeros(2, width) for width in widths]), targets)
 
 
+@pytest.mark.row("C:J6", "C:J9", "C:J10", "C:J17", "C:J7")
 def test_programs_are_numbered_through() -> None:
     product = apart(1000, 1000, 1000, 500)
     (kernel,) = product.kernels
@@ -42,6 +43,7 @@ def test_programs_are_numbered_through() -> None:
     assert launch.grid == (16, 1, 1)
 
 
+@pytest.mark.row("C:J10", "C:def9")
 def test_equal_members_are_one_function() -> None:
     text = apart(64, 64, 64, 64, 64, 64, 64).kernels[0].text
     assert len(re.findall(r"^def exp_[0-9a-f]+\(", text, re.MULTILINE)) == 1
@@ -49,6 +51,7 @@ def test_equal_members_are_one_function() -> None:
     assert len(re.findall(r"^def softmax\w+", text, re.MULTILINE)) == 1
 
 
+@pytest.mark.row("C:J4", "C:J14")
 def test_a_tensor_of_several_members_is_passed_once() -> None:
     xs = [torch.zeros(2, width) for width in (64, 65, 66, 67)]
     product = render(scheduled(Scaled(), torch.zeros(1), *xs), H100)
@@ -56,12 +59,14 @@ def test_a_tensor_of_several_members_is_passed_once() -> None:
     assert len(launch.args) == len(set(launch.args)) == 1 + 4 + 4
 
 
+@pytest.mark.row("C:J8")
 def test_processors_run_members_one_by_one() -> None:
     both = plan_of(apart(64, 65, 66, targets=(*H100, CPU)))
     assert len(both(90).launches) == 1
     assert len(both(0).launches) == len(plan_of(apart(64, 65, 66, targets=(CPU,)))(0).launches) == 3
 
 
+@pytest.mark.row("C:inv24")
 @pytest.mark.parametrize("widths", [(64, 65), (64, 65, 66, 67, 68)])
 def test_two_renders_are_equal(widths: tuple[int, ...]) -> None:
     assert apart(*widths).as_text() == apart(*widths).as_text()

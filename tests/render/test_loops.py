@@ -70,6 +70,7 @@ def test_the_last_block_stays_in_registers_between_walks() -> None:
     assert "rest" not in total(50021)  # nothing is read again
 
 
+@pytest.mark.row("C:F7", "C:def2")
 def test_what_is_read_again_stays_in_caches_until_then() -> None:
     first, rest, again = re.findall(r"tl.load\(x_ptr.*", shares(50021))
     assert 'eviction_policy="evict_last"' in first
@@ -102,6 +103,7 @@ def scaled(length: int) -> str:
     return text_of(w.program(value))
 
 
+@pytest.mark.row("C:A14", "C:F6")
 def test_what_a_block_shares_is_loaded_once() -> None:
     assert "(tl.program_id(0)*1024) // 2048" in scaled(2048)
     assert "x // 1000" in scaled(1000)  # a block may reach into the next row

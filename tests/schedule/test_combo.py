@@ -37,11 +37,13 @@ def grouped(schedule: Schedule) -> list[int]:
     return [len(together) for together in launches(schedule.kernels)]
 
 
+@pytest.mark.row("S:K13", "S:L23", "C:J1", "C:J3", "C:B7", "S:L17", "S:T10")
 def test_independent_chains_go_side_by_side() -> None:
     single = grouped(schedule_of(chains(1)))
     assert grouped(schedule_of(chains(5))) == [5 * kernels for kernels in single]
 
 
+@pytest.mark.row("C:J12", "C:J16")
 def test_members_have_as_many_warps() -> None:
     schedule = schedule_of(chains(3))
     tiles = {v.tile.num_warps for k in schedule.kernels for v in k.variants if v.arch_high > 0}
@@ -55,11 +57,13 @@ def test_a_kernel_alone_keeps_its_warps() -> None:
     assert [v.tile.num_warps for v in schedule.kernels[0].variants if v.arch_high > 0] == [1]
 
 
+@pytest.mark.row("C:J4")
 def test_a_launch_has_a_limit_of_members() -> None:
     groups = grouped(schedule_of(chains(MOST_MEMBERS + 3, length=1)))
     assert max(groups) == MOST_MEMBERS
 
 
+@pytest.mark.row("C:J14", "S:inv37")
 def test_intermediates_of_one_launch_share_no_storage() -> None:
     schedule = schedule_of(chains(4, length=3))
     verify_schedule(schedule)
@@ -85,6 +89,7 @@ def pairs(*shape: int | Var) -> Program:
     )
 
 
+@pytest.mark.row("S:K13", "C:J2", "C:J3", "C:J15", "C:L10")
 @pytest.mark.parametrize(
     ("program", "groups"),
     [

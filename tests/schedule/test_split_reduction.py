@@ -40,7 +40,7 @@ def numbers(count: int, length: int, *, columns: bool = False) -> Array:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
-@pytest.mark.row("S:B9", "S:B11", "S:inv27")
+@pytest.mark.row("S:B9", "S:B11", "S:inv27", "S:B12")
 @pytest.mark.parametrize("length", [LONG, UNEVEN])
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("kind", ["sum", "max", "logsumexp", "argmin"])
@@ -51,12 +51,14 @@ def test_halves_agree_with_the_whole(kind: str, columns: bool, length: int) -> N
     )
 
 
+@pytest.mark.row("S:B12", "S:inv27")
 def test_halves_of_a_prime_length_agree() -> None:
     np.testing.assert_allclose(
         *halves(whole("sum", 1, PRIME), numbers(1, PRIME)), rtol=1e-5, atol=1e-2
     )
 
 
+@pytest.mark.row("S:inv27", "C:inv19")
 @pytest.mark.parametrize("length", [LONG, UNEVEN])
 def test_positions_are_the_first_of_equals_and_of_nan(length: int) -> None:
     x = np.zeros((5, length), np.float32)
@@ -71,6 +73,7 @@ def test_positions_are_the_first_of_equals_and_of_nan(length: int) -> None:
     assert second.tolist() == [70_001, 3, 60_000, 0, length - 1] == first.tolist()
 
 
+@pytest.mark.row("S:inv27", "C:G21")
 @pytest.mark.parametrize("length", [LONG, UNEVEN])
 def test_exponential_sums_shrink_to_the_common_maximum(length: int) -> None:
     w = Writer(())

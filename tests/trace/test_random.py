@@ -62,6 +62,7 @@ DISTRIBUTIONS: list[tuple[str, Callable[..., Any], float, float, float, float]] 
 ]
 
 
+@pytest.mark.row("S:H21", "C:E24")
 @pytest.mark.parametrize("row", DISTRIBUTIONS, ids=lambda row: row[0])
 def test_distributions(row: tuple[str, Callable[..., Any], float, float, float, float]) -> None:
     _, function, mean, deviation, low, high = row
@@ -78,6 +79,7 @@ def test_halves_stay_below_one() -> None:
         assert float(drawn(lambda x, dtype=dtype: torch.rand(N, dtype=dtype)).max()) < 1
 
 
+@pytest.mark.row("C:def8")
 def test_streams_differ() -> None:
     pair = drawn(lambda x: torch.stack([torch.rand(N), torch.rand(N)]))
     assert abs(float(torch.corrcoef(pair)[0, 1])) < 0.03
@@ -91,6 +93,7 @@ def test_permutations_and_races_have_no_repeats() -> None:
     assert not bool(((never == 0) | (never == 2)).any())
 
 
+@pytest.mark.row("S:H21", "C:E25")
 def test_a_seed_is_asked_for_only_by_what_draws() -> None:
     function = Drawing(lambda x: F.dropout(x, 0.5, training=False) + 1)
     traced = trace(function, (torch.ones(3),), {}, name="m", version="1")
@@ -106,9 +109,21 @@ def test_what_cannot_be_drawn_is_refused() -> None:
     module = Drawing(lambda x: F.dropout2d(x.view(1, 2, 2, 2), 0.5, training=True))
     with pytest.raises(UnsupportedError, match=r"cannot be drawn from a seed; accepted are .*rand"):
         trace(module, (torch.ones(8),), {}, name="m", version="1")
+    module = Drawing(lambda x: torch.rand(8, out=torch.empty(8)) + x)
+    with pytest.raises(UnsupportedError, match=r"aten.rand.* cannot be drawn"):
+        trace(module, (torch.ones(8),), {}, name="m", version="1")
     program = torch.export.export(Drawing(torch.rand_like), (torch.ones(3),))
     with pytest.raises(UnsupportedError, match=r"aten.rand_like.default cannot be drawn"):
         trace(program, (torch.ones(3),), {}, name="m", version="1")
+
+
+def test_layers_that_drop_nothing_in_eval_mode_need_no_seed() -> None:
+    layers: list[nn.Module] = [nn.Dropout(0.5), nn.TransformerEncoderLayer(8, 2, 8, 0.1)]
+    for layer in layers:
+        traced = trace(layer, (torch.ones(2, 3, 8),), {}, name="m", version="1")
+        assert len(traced.graph.signature.inputs) == 1
+    traced = trace(nn.LSTM(8, 8, 2, dropout=0.1), (torch.ones(2, 3, 8),), {}, name="m", version="1")
+    assert len(traced.graph.signature.inputs) == 1
 
 
 class Seeded(nn.Module):

@@ -54,6 +54,7 @@ def test_keyword_as_a_name(trace_function):
     assert [size.name for size in traced.graph.signature.sizes] == ["lambda_"]
 
 
+@pytest.mark.row("C:D4", "S:A13")
 @pytest.mark.parametrize(
     ("forward", "message"),
     [
