@@ -45,6 +45,7 @@ from tools.fuzz_model import Input, Model, Shell, pruned
 
 SLACK = Tolerance(factor=16, floor=1.0)
 SMALL_NUMBERS = (
+    (split_reduction, "WORTH_A_LAUNCH", 4),
     (split_reduction, "LONGEST_ROW", 3),
     (split_reduction, "SHORTEST_ROW_PART", 2),
     (split_reduction, "SHORTEST_COLUMN_PART", 2),
