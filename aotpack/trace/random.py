@@ -43,11 +43,16 @@ def _bits_shape(seed: torch.Tensor, stream: int, size: Sequence[int]) -> torch.T
 
 
 def draws(program: ExportedProgram) -> tuple[str, ...]:
-    """The operators of a program that draw random numbers by torch's generator, each once."""
+    """The operators that results depend on and that draw by torch's generator, each once."""
+    needed = {program.graph.output_node()}
+    for node in reversed(program.graph.nodes):
+        if node in needed:
+            needed.update(node.all_input_nodes)
     found = [
         str(node.target)
         for node in program.graph.nodes
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        if node in needed
+        and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
         and not _draws_nothing(node)
     ]
     return tuple(dict.fromkeys(found))
