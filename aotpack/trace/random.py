@@ -59,14 +59,12 @@ def draws(program: ExportedProgram) -> tuple[str, ...]:
 
 
 def _draws_nothing(node: torch.fx.Node) -> bool:
-    """True for dropout and attention that drop nothing."""
+    """True for dropout that is off, and for attention: lowering refuses one that drops."""
     schema = getattr(node.target, "_schema", None)
     names = [argument.name for argument in schema.arguments] if schema else []
     given = {a.name: a.default_value for a in schema.arguments} if schema else {}
     given |= dict(zip(names, node.args, strict=False)) | node.kwargs
-    if "dropout_p" in given:
-        return bool(given["dropout_p"] == 0)
-    return given.get("train") is False or given.get("training") is False
+    return "dropout_p" in given or False in (given.get("train"), given.get("training"))
 
 
 def with_example_seed(example: Example) -> Example:
