@@ -45,6 +45,7 @@ from tools.fuzz_model import Input, Model, Shell, pruned
 
 SLACK = Tolerance(factor=16, floor=1.0)
 SMALL_NUMBERS = (
+    (split_reduction, "WORTH_A_LAUNCH", 4),
     (split_reduction, "LONGEST_ROW", 3),
     (split_reduction, "SHORTEST_ROW_PART", 2),
     (split_reduction, "SHORTEST_COLUMN_PART", 2),
@@ -186,6 +187,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--targets", default="interpreter", help="such as interpreter,cpu")
     parser.add_argument("--odd", action="store_true", help="small blocks and many parts")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no more then")
     options = parser.parse_args(arguments)
     targets = parse_targets(options.targets)
     first, end = map(int, options.seeds.split(":"))
@@ -193,6 +195,8 @@ def main(arguments: Sequence[str]) -> int:
     refusals: Counter[str] = Counter()
     start = time.perf_counter()
     for seed in range(first, end):
+        if time.perf_counter() - start > options.seconds:
+            break
         model = make(seed)
         setting = odd_schedules(seed) if options.odd else nullcontext()
         with setting:
@@ -202,7 +206,7 @@ def main(arguments: Sequence[str]) -> int:
             refusals[words] += 1
         if kind in ("wrong", "crash"):
             print(f"seed {seed}: {kind}: {words[:600]}\n{small.inputs}\n{small.source}", flush=True)
-    print(dict(counts), f"{time.perf_counter() - start:.0f} s")
+    print(f"{counts.total()} models:", dict(counts), f"{time.perf_counter() - start:.0f} s")
     for words, count in refusals.most_common():
         print(count, words)
     return 1 if counts["wrong"] or counts["crash"] else 0

@@ -43,25 +43,28 @@ def _bits_shape(seed: torch.Tensor, stream: int, size: Sequence[int]) -> torch.T
 
 
 def draws(program: ExportedProgram) -> tuple[str, ...]:
-    """The operators of a program that draw random numbers by torch's generator, each once."""
+    """The operators that results depend on and that draw by torch's generator, each once."""
+    needed = {program.graph.output_node()}
+    for node in reversed(program.graph.nodes):
+        if node in needed:
+            needed.update(node.all_input_nodes)
     found = [
         str(node.target)
         for node in program.graph.nodes
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        if node in needed
+        and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
         and not _draws_nothing(node)
     ]
     return tuple(dict.fromkeys(found))
 
 
 def _draws_nothing(node: torch.fx.Node) -> bool:
-    """True for dropout and attention that drop nothing."""
+    """True for dropout that is off, and for attention: lowering refuses one that drops."""
     schema = getattr(node.target, "_schema", None)
     names = [argument.name for argument in schema.arguments] if schema else []
     given = {a.name: a.default_value for a in schema.arguments} if schema else {}
     given |= dict(zip(names, node.args, strict=False)) | node.kwargs
-    if "dropout_p" in given:
-        return bool(given["dropout_p"] == 0)
-    return given.get("train") is False or given.get("training") is False
+    return "dropout_p" in given or False in (given.get("train"), given.get("training"))
 
 
 def with_example_seed(example: Example) -> Example:

@@ -12,6 +12,7 @@ import torch
 from aotpack.emit import write_package
 from aotpack.precompile import precompile
 from aotpack.runtime import ArgumentError, DeviceError, Model, load, verify
+from aotpack.runtime.device import active
 from aotpack.runtime.device_array import DeviceArray
 from aotpack.runtime.dtypes import DTYPES
 from aotpack.target import device_arch, parse_targets
@@ -123,6 +124,7 @@ def test_what_is_refused(package: Path, model: Model) -> None:
         model(x, x)
     with pytest.raises(DeviceError, match="loading on cuda:99: this machine shows"):
         load(package, 99)
-    with pytest.raises(DeviceError, match="the GPU has no memory left.*OUT_OF_MEMORY"):
+    no_memory = pytest.raises(DeviceError, match="the GPU has no memory left.*OUT_OF_MEMORY")
+    with active(model.device), no_memory:
         model.device.alloc(1 << 50)
     np.testing.assert_array_equal(model(X, X), X * 4)
