@@ -7,6 +7,7 @@ from aotpack.ir.facts import bounds, typical
 from aotpack.ir.nodes import Attention
 from aotpack.ir.schedule import AttentionTile, Variant
 
+NARROW_HEAD = 32
 WIDE_HEAD = 64  # elements; beyond, registers are the limit
 MANY_QUERIES = 64 * 1024  # over all heads; then larger tiles keep all multiprocessors busy
 SHARED_BYTES = {0: 101_376, 90: 232_448, 110: 101_376}  # of the least of each range from there on
@@ -48,11 +49,13 @@ def _shared_bytes(tile: AttentionTile, anchor: Attention) -> int:
 
 def _measured(anchor: Attention) -> tuple[Variant, ...]:
     """Tiles that do not spill."""
-    wide = max(bounds(anchor.d.extent)[1], bounds(anchor.e.extent)[1]) > WIDE_HEAD
+    head = max(bounds(anchor.d.extent)[1], bounds(anchor.e.extent)[1])
+    wide = head > WIDE_HEAD
     length = anchor.i.extent
     if anchor.operand is DType.FLOAT32:
         old = AttentionTile(32, 32, 4, 1, "bf16x6")
-        new = AttentionTile(32, 64 if not wide else 32, 4, 2, "tf32x3")
+        i, j = (32, 32) if head <= NARROW_HEAD else (16, 32 if wide else 64)
+        new = AttentionTile(i, j, 4, 2, "bf16x6")
         return tuple(
             Variant(tile, low, high, length, None)
             for tile, low, high in ((old, 0, 89), (new, 90, 109), (old, 110, 10_000))

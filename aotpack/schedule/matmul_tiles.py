@@ -69,6 +69,7 @@ _SINGLE_MMA = (
     Cost(MatmulTile(64, 32, 32, 4, 3, "bf16x6"), 1.0, 0.7, 1.4, 0.3),
     Cost(MatmulTile(64, 64, 32, 4, 3, "bf16x6"), 1.0, 1.1, 1.2, 0.25),
 )
+SHORT_SUM = 256  # products: in longer sums their own rounding covers the 22 bits of tf32x3
 FAMILIES = (
     Family(0, 89, 108, _MMA, _SINGLE_MMA),
     Family(90, 109, 132, _WGMMA, _SINGLE_WGMMA),
@@ -99,8 +100,10 @@ def _family_variants(anchor: Matmul, family: Family) -> Iterable[Variant]:
 
 def _cheapest(anchor: Matmul, family: Family, rows: int) -> MatmulTile:
     table = family.single if anchor.operand is DType.FLOAT32 else family.half
-    best = min(table, key=lambda cost: _microseconds(cost, anchor, family, rows))
-    return _fitted(best.tile, typical(anchor.k.extent))
+    tile = min(table, key=lambda cost: _microseconds(cost, anchor, family, rows)).tile
+    if tile.precision == "tf32x3" and bounds(anchor.k.extent)[1] <= SHORT_SUM:
+        tile = replace(tile, precision="bf16x6")
+    return _fitted(tile, typical(anchor.k.extent))
 
 
 def _microseconds(cost: Cost, anchor: Matmul, family: Family, rows: int) -> float:
