@@ -111,6 +111,20 @@ def test_verify_against_another_model_fails(
     assert code == 1 and "failed the checks" in error
 
 
+def test_verify_against_a_model_with_other_inputs_is_refused(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "renamed.py"
+    other.write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Other(nn.Module):\n"
+        "    def forward(self, another):\n        return another + 1\n\n\n"
+        "model, example_inputs = Other(), (torch.zeros(2, 3),)\n"
+    )
+    words = ["verify", str(wheel), "--device", "interpreter", "--against", str(other)]
+    code, error = failed(capsys, *words)
+    assert code == 2 and "its inputs are" in error and "another" in error
+
+
 @pytest.mark.parametrize("keep", [0.5, 0.98])
 def test_a_cut_wheel_is_refused(
     wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], keep: float

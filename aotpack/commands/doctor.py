@@ -102,4 +102,4 @@ def _gpu() -> Finding:
     if arch is not None:
         return Finding("gpu", f"sm_{arch}")
     driver = "no NVIDIA driver" if not Path("/proc/driver/nvidia").exists() else "a driver, no GPU"
-    return Finding("gpu", f"{driver}: can build, cannot run but with --device interpreter")
+    return Finding("gpu", f"{driver}: packages run here on cpu, and for tests in the interpreter")

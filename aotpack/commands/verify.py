@@ -8,7 +8,8 @@ from typing import Any
 from aotpack.commands.model_options import add_trace_options, load_source
 from aotpack.commands.shipped import shipped_runtime
 from aotpack.commands.wheel_file import unpacked
-from aotpack.errors import AotpackError, VerifyError
+from aotpack.errors import AotpackError, UsageError, VerifyError
+from aotpack.stages import Golden
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,5 +61,24 @@ def record_eager(options: argparse.Namespace, package: Path) -> None:
     golden_content(golden).write(package)
     file = package / "manifest.json"
     manifest = json.loads(file.read_bytes())
+    _check_alike(options, golden, manifest)
     manifest["golden"]["eager_errors"] = list(golden.eager_errors)
     file.write_text(json.dumps(manifest))
+
+
+def _check_alike(options: argparse.Namespace, golden: Golden, manifest: dict[str, Any]) -> None:
+    """Refuse a model that takes or returns something else than the wheel."""
+    theirs = {
+        "inputs": [name for name, *_ in golden.inputs],
+        "outputs": [name for name, *_ in golden.outputs],
+        "updates": [name for name, *_ in golden.updates],
+    }
+    ours = {what: [tensor["name"] for tensor in manifest[what]] for what in ("inputs", "outputs")}
+    ours["updates"] = manifest["updates"]
+    for what, names in ours.items():
+        if names != theirs[what]:
+            raise UsageError(
+                f"verifying {options.wheel}: its {what} are {', '.join(names) or 'none'}, those of "
+                f"{options.model} are {', '.join(theirs[what]) or 'none'}; give the model it was "
+                "built of"
+            )

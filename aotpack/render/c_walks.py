@@ -139,7 +139,7 @@ class Walker:
         identities = MONOIDS[accumulator.kind].identities(accumulator.dtype)
         if value is None or isinstance(value, str) or len(identities) != 1:
             return None
-        return window(value, self.nest.x[-1], identities[0])
+        return window(value, self.nest.x[-1], identities[0], self.shop.resolve)
 
     def _store(self, walk: Walk, loop: Loop, made: list[Accumulator]) -> None:
         if made or self.is_columns:

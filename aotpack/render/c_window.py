@@ -4,13 +4,16 @@ for w: y[w] = x[w + k - 1] if 0 <= w + k - 1 < W else 0
 ->  low = max(first, 1 - k), high = min(end, W + 1 - k); zeros, a plain copy, zeros
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from aotpack.ir.access import slope
 from aotpack.ir.integers import Axis, Int
-from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Value
+from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Value, walk
 from aotpack.render.emitter import Emitter
+
+Resolve = Callable[[Load], Value | str | None]
+"""What stands for a load: a value to be computed, a name that holds it, or None for memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +35,19 @@ class Window:
     conditions: tuple[Value, ...]
 
 
-def window(value: Value, axis: Axis, otherwise: bool | int | float = 0) -> Window | None:
-    """A guarded value in this form; None for any other."""
+def window(
+    value: Value,
+    axis: Axis,
+    otherwise: bool | int | float = 0,
+    resolve: Resolve = lambda load: None,
+) -> Window | None:
+    """A guarded value in this form; None for any other.
+
+    What does not move with the axis is read before the loop, whose bounds do not guard it.
+    """
     if not isinstance(value, Guarded) or not _is(value.otherwise, otherwise):
+        return None
+    if not _moves(value.value, axis, resolve):
         return None
     limits: list[Limit] = []
     conditions: list[Value] = []
@@ -50,6 +63,19 @@ def window(value: Value, axis: Axis, otherwise: bool | int | float = 0) -> Windo
         else:
             limits.append(_limit(condition, index, step, axis))
     return Window(value.value, tuple(limits), tuple(conditions))
+
+
+def _moves(value: Value, axis: Axis, resolve: Resolve) -> bool:
+    """True when all memory a value reads, itself or through what it resolves to, is by the axis."""
+    for load in walk((value,)):
+        if not isinstance(load, Load):
+            continue
+        made = resolve(load)
+        if made is None and not any(axis in part.leaves() for part in load.index):
+            return False
+        if made is not None and not isinstance(made, str) and not _moves(made, axis, resolve):
+            return False
+    return True
 
 
 def limit_texts(emitter: Emitter, found: Window, first: str, end: str) -> tuple[str, str]:

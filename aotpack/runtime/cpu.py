@@ -10,6 +10,7 @@ import os
 import platform
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ class CpuDevice:
     place = (1, 0)
 
     def __init__(self, manifest: Manifest, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise DeviceError(f"loading on cpu: threads={threads}; accepted: 1 or more")
         self._manifest = manifest
         self._threads = min(threads or default_threads(), MOST_THREADS)
         self._library: ctypes.CDLL | None = None
@@ -74,7 +77,8 @@ class CpuDevice:
         except (OSError, OverflowError, ValueError) as error:
             raise DeviceError(f"allocating {size:,} bytes on cpu: {error}") from None
         if size >= _PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
-            block.madvise(mmap.MADV_HUGEPAGE)
+            with suppress(OSError):  # a kernel without huge pages does without
+                block.madvise(mmap.MADV_HUGEPAGE)
         address = ctypes.addressof(ctypes.c_char.from_buffer(block))
         self._memory[address] = block
         return address
@@ -161,18 +165,27 @@ class _Team:
         if not self.pool:
             raise DeviceError("loading on cpu: no memory is left for the team of threads")
         library.aot_tune(self.pool, _spins(workers), cache_bytes())
-        self._threads = [
-            threading.Thread(
-                target=library.aot_work,
-                args=(self.pool, number),
-                name=f"aotpack-{number}",
-                daemon=True,
-            )
-            for number in range(workers)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[threading.Thread] = []
+        try:
+            for number in range(workers):
+                self._start(number)
+        except RuntimeError as error:
+            self.close()
+            raise DeviceError(
+                f"loading on cpu: thread {number + 1} of {workers} cannot be started ({error}). "
+                "Allow this process more threads, or set AOTPACK_THREADS."
+            ) from None
         tell_of_forks(self)
+
+    def _start(self, number: int) -> None:
+        thread = threading.Thread(
+            target=self._library.aot_work,
+            args=(self.pool, number),
+            name=f"aotpack-{number}",
+            daemon=True,
+        )
+        thread.start()
+        self._threads.append(thread)
 
     def close(self) -> None:
         """End the threads; a second close does nothing."""

@@ -63,6 +63,13 @@ class DeviceArray:
         """A host copy; bfloat16 comes as ml_dtypes.bfloat16 if that is loaded, else float32."""
         return present(self.stored(), self.dtype)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """What ``numpy.asarray`` gives: a host copy."""
+        if copy is False:
+            raise ValueError("an array of a device comes to the host as a copy")
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
     def stored(self) -> Array:
         """A host copy of the bytes; bfloat16 as uint16 bits."""
         target = np.empty(self.shape, self.dtype.storage)

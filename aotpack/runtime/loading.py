@@ -97,9 +97,13 @@ def _folder(package: str | Path | ModuleType) -> Path:
 def _parts(manifest: Manifest, device: Device, stream: Any, concurrency: int) -> Parts:
     target, arch = device.select(manifest.targets)
     handle = None if stream is None else stream_handle(stream)
-    with active(device):
-        kernels = _load_kernels(manifest, device, target)
     plan = _plan_function(manifest)
+    try:
+        with active(device):
+            kernels = _load_kernels(manifest, device, target)
+    except BaseException:
+        device.close()
+        raise
     return Parts(manifest, device, target, arch, kernels, plan, handle, concurrency)
 
 

@@ -118,6 +118,15 @@ POINTWISE = [
         *[t(9, dtype=torch.bool)] * 2,
     ),
     fn("mixed_types", lambda x, y, z: x * y + z, t(5, dtype=I64), t(5, dtype=F16), t(5)),
+    fn(
+        "windows_of_products",  # one factor does not move along the windows' columns
+        lambda a, x: (
+            F.avg_pool2d(a[:, None] * x, 3, 1, 1),
+            F.pad(a[:, None] * x, (0, 0, 2, 2)).sum(0),
+        ),
+        t(8),
+        t(1, 3, 8, 8),
+    ),
     fn("arange", lambda x: x + torch.arange(6) * torch.arange(5).unsqueeze(1), t(5, 6)),
     fn("casts", lambda x: ((x * 3).long(), x.to(BF16), x.bool(), x.half(), x.double()), t(20)),
     Case(

@@ -13,7 +13,10 @@ from aotpack.render.c_kernels import HostFileContext
 from aotpack.render.environment import render_template
 from tools import sanitize
 
-MODELS = "softmax_middle or embedding or column_sum or attention_mask or matmul_prologue"
+MODELS = (
+    "softmax_middle or embedding or column_sum or attention_mask or matmul_prologue"
+    " or windows_of_products"
+)
 
 
 def test_a_choice_of_models_is_clean() -> None:

@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -193,3 +194,37 @@ def test_the_environment_bounds_the_threads(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("AOTPACK_THREADS", "0")
     monkeypatch.setenv("OMP_NUM_THREADS", "two")
     assert 1 <= default_threads() <= len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_a_team_without_threads_is_refused(package: Path, threads: int) -> None:
+    with pytest.raises(DeviceError, match=f"threads={threads}; accepted: 1 or more"):
+        CpuDevice(read_manifest(package), threads=threads)
+
+
+def _names() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.is_alive()}
+
+
+def test_a_thread_that_cannot_start_ends_the_others(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, before = threading.Thread.start, _names()
+
+    def limited(thread: threading.Thread) -> None:
+        if thread.name == "aotpack-2":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(DeviceError, match="thread 3 of 4 cannot be started"):
+        load(package, CpuDevice(read_manifest(package), threads=5))
+    assert _names() == before
+
+
+def test_kernels_without_huge_pages_do_without(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu.mmap, "MADV_HUGEPAGE", 999_999)
+    device = CpuDevice(read_manifest(package))
+    device.free(device.alloc(1 << 23))

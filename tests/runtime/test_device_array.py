@@ -57,3 +57,12 @@ def test_bfloat16_becomes_float32_for_numpy() -> None:
     bits = torch.tensor([1.5, -2.0], dtype=torch.bfloat16).view(torch.uint16).numpy()
     array = DeviceArray.from_numpy(FakeDevice(), bits, DTYPES["bfloat16"])
     assert array.numpy().tolist() == [1.5, -2.0] and array.numpy().dtype == np.float32
+
+
+def test_numpy_takes_a_copy() -> None:
+    array = DeviceArray.from_numpy(FakeDevice((1, 0)), X, DTYPES["float32"])
+    taken = np.asarray(array)
+    assert taken.dtype == np.float32 and np.array_equal(taken, X)
+    assert np.asarray(array, dtype=np.float64).dtype == np.float64
+    with pytest.raises(ValueError, match="comes to the host as a copy"):
+        array.__array__(copy=False)
