@@ -4,7 +4,7 @@ A build is a ladder of six frozen values, Traced -> Lowered -> Scheduled -> Rend
 Precompiled -> Emitted. Each prints as text (``as_text``) and none imports the stage that made it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -125,6 +125,15 @@ class Ref:
 
 
 Arg: TypeAlias = "Ref | Int | bool | int | float | str | DType | tuple[Arg, ...] | None"
+
+
+def refs_in(arg: "Arg") -> Iterator[Ref]:
+    """The tensors in an argument, in order."""
+    if isinstance(arg, Ref):
+        yield arg
+    elif isinstance(arg, tuple):
+        for part in arg:
+            yield from refs_in(part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,10 @@
 Rows S:A2, H13.
 """
 
-from collections.abc import Iterator
-
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.nodes import Buffer, Load, Operation, Origin, Pointwise, Program, Update, targets
-from aotpack.stages import Arg, Graph, GraphNode, Ref
+from aotpack.stages import Graph, GraphNode, Ref, refs_in
 
 WRITERS = frozenset(
     f"aten.{name}"
@@ -31,7 +29,7 @@ class Builder:
         self._written_in_place = _written_in_place(graph)
         self._used = {*graph.outputs, *(value for _, value in graph.updates)}
         for node in graph.nodes:
-            self._used.update(_refs((*node.args, *(value for _, value in node.kwargs))))
+            self._used.update(refs_in((*node.args, *(value for _, value in node.kwargs))))
         self._reserved = {node.name for node in graph.nodes if len(node.results) == 1}
         for spec in graph.signature.inputs:
             self._declare(Ref(spec.name), spec.name, spec.dtype, spec.shape)
@@ -124,15 +122,6 @@ class Builder:
             number += 1
             found = f"{name}_{number}"
         return found
-
-
-def _refs(arg: Arg) -> Iterator[Ref]:
-    """The tensors in an argument."""
-    if isinstance(arg, Ref):
-        yield arg
-    elif isinstance(arg, tuple):
-        for part in arg:
-            yield from _refs(part)
 
 
 def _written_in_place(graph: Graph) -> frozenset[Ref]:

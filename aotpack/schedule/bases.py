@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from aotpack.ir.integers import Axis, Int
+from aotpack.ir.integers import Axis, Int, Var
 from aotpack.ir.nodes import (
     Buffer,
     Load,
@@ -36,7 +36,8 @@ def copy_bases(program: Program) -> Program:
     operations: list[Operation] = []
     for operation in program.operations:
         if isinstance(operation, Scatter) and not _may_overwrite(operation, uses, kept):
-            copy = _copied(operation.base, f"{operation.target}_base", operation.origin, buffers)
+            name = f"{operation.target}_base"
+            copy = copied(operation.base, name, operation.origin, buffers, program.sizes)
             operations.append(copy)
             operation = replace(operation, base=copy.target)
         operations.append(operation)
@@ -44,7 +45,7 @@ def copy_bases(program: Program) -> Program:
     for update in program.updates:
         if update.name not in in_place and update.value in scatters:
             origin = scatters[update.value].origin
-            copy = _copied(update.value, f"{update.value}_new", origin, buffers)
+            copy = copied(update.value, f"{update.value}_new", origin, buffers, program.sizes)
             operations.append(copy)
             update = replace(update, value=copy.target)
         updates.append(update)
@@ -72,13 +73,17 @@ def _may_overwrite(scatter: Scatter, uses: Mapping[str, int], kept: set[str]) ->
     return not is_read and uses[scatter.base] == 1 and scatter.base not in kept
 
 
-def _copied(source: str, name: str, origin: Origin, buffers: dict[str, Buffer]) -> Pointwise:
-    """A copy of a buffer, declared."""
+def copied(
+    source: str, name: str, origin: Origin, buffers: dict[str, Buffer], sizes: tuple[Var, ...]
+) -> Pointwise:
+    """A copy of a buffer, declared among ``buffers``; no axis is named like a size."""
     buffer = buffers[source]
     while name in buffers:
         name += "_"
     buffers[name] = Buffer(name, buffer.dtype, buffer.shape)
-    axes = tuple(Axis(f"copied{dim}", size) for dim, size in enumerate(buffer.shape))
+    taken = {size.name for size in sizes}
+    names = [f"i{dim}" for dim in range(len(buffer.shape))]
+    axes = tuple(map(Axis, (name + "_" * (name in taken) for name in names), buffer.shape))
     index = tuple(map(Int.of, axes))
     value = Load(source, index, buffer.dtype.compute)
     return Pointwise(name, axes, value, index, Origin(origin.nodes, ("copy",), origin.sources))

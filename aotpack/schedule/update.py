@@ -10,9 +10,10 @@ Rows S:M10.
 from dataclasses import replace
 
 from aotpack.ir.access import Strides, contiguous
-from aotpack.ir.integers import Axis, Int
-from aotpack.ir.nodes import Buffer, Load, Origin, Pointwise, Program, Update
+from aotpack.ir.integers import Int
+from aotpack.ir.nodes import Origin, Pointwise, Program, Update
 from aotpack.ir.schedule import Kernel
+from aotpack.schedule.bases import copied
 from aotpack.schedule.group import start
 from aotpack.schedule.memory import may_overwrite
 from aotpack.schedule.naming import kernel_name
@@ -44,22 +45,13 @@ def _is_in_place(update: Update, kernels: tuple[Kernel, ...], strides: Strides) 
 
 def _with_copy(program: Program, update: Update) -> tuple[Program, Pointwise]:
     """The program where the update takes its value from a copy of what it was."""
-    source = program.buffers[update.value]
-    name = f"{source.name}_copy"
-    while name in program.buffers:
-        name += "_"
-    sizes = {size.name for size in program.sizes}
-    names = [f"i{k}" for k in range(len(source.shape))]
-    free = [axis + "_" * (axis in sizes) for axis in names]
-    axes = tuple(map(Axis, free, source.shape))
-    index = tuple(map(Int.of, axes))
-    value = Load(source.name, index, source.dtype.compute)
-    copy = Pointwise(name, axes, value, index, Origin((name,), ("copy",)))
+    name, buffers = f"{update.value}_copy", dict(program.buffers)
+    copy = copied(update.value, name, Origin((name,)), buffers, program.sizes)
     changed = replace(
         program,
-        buffers=program.buffers | {name: Buffer(name, source.dtype, source.shape)},
+        buffers=buffers,
         operations=(*program.operations, copy),
-        updates=tuple(replace(u, value=name) if u is update else u for u in program.updates),
+        updates=tuple(replace(u, value=copy.target) if u is update else u for u in program.updates),
     )
     return changed, copy
 

@@ -6,7 +6,7 @@ forward changes in place becomes an update. Control flow and sizes that depend o
 Rows S:H14, H19, H20, H25, I3, I4, I6.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
 
 from aotpack.errors import TraceError, UnsupportedError
-from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Tree
+from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Tree, refs_in
 from aotpack.trace.changes import updates_of
 from aotpack.trace.dynamic import LeafSpec
 from aotpack.trace.guards import check_guards
@@ -76,7 +76,9 @@ def _check_purpose(name: str, results: Sequence[fx.Node]) -> None:
 
 def _used(results: Sequence[Ref], nodes: Sequence[GraphNode]) -> set[str]:
     """The names of all that nodes take and that comes out."""
-    given = (ref for node in nodes for ref in _refs((*node.args, *node.kwargs)))
+    given = (
+        ref for node in nodes for ref in refs_in((*node.args, *(arg for _, arg in node.kwargs)))
+    )
     return {ref.name for ref in (*results, *given)}
 
 
@@ -149,11 +151,3 @@ def _result_tree(program: ExportedProgram) -> Tree:
     specs = program.graph_signature.output_specs
     leaves = [leaf_of(s.arg, "result") for s in specs if s.kind is OutputKind.USER_OUTPUT]
     return tree_of(program.call_spec.out_spec, iter(leaves), "result")
-
-
-def _refs(value: Any) -> Iterator[Ref]:
-    if isinstance(value, Ref):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _refs(item)
