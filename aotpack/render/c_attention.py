@@ -1,9 +1,8 @@
 """Attention in C: packed keys and values, tiles of queries, mask and bias through a slot."""
 
-from aotpack.ir.access import written_index
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis
-from aotpack.ir.nodes import Attention, Pointwise, Value, targets
+from aotpack.ir.nodes import Attention, Value
 from aotpack.ir.schedule import Kernel, Schedule
 from aotpack.render.c_contexts import AttentionContext, Slot
 from aotpack.render.c_dialect import C, c_literal
@@ -15,6 +14,7 @@ from aotpack.render.c_levels import (
     setup_lines,
     tile_workshop,
 )
+from aotpack.render.c_slots import store_members
 from aotpack.render.c_split import Split
 from aotpack.render.emitter import Frame
 from aotpack.render.epilogue import batch_names
@@ -103,17 +103,7 @@ def _store(shop: Workshop, o: Attention) -> Slot:
     """What members make of a result, and its stores."""
     shop.results[o.target] = "attended"
     nest = _nest(shop, o, (o.i, o.e))
-    emitter = nest.emitter
-    for member in shop.kernel.members:
-        for name in targets(member.operation):
-            if name not in shop.kernel.stored:
-                continue
-            value = "attended"
-            if isinstance(member.operation, Pointwise):
-                value = emitter.value(shop.bound(member, member.operation.value))
-            offset = shop.offset_of(name, written_index(member))
-            line = emitter.store(name, offset, value, frozenset(emitter.frame.names))
-            emitter.region.append(line)
+    store_members(shop, nest.emitter, "attended")
     return _slot(nest, "")
 
 

@@ -11,7 +11,7 @@ from aotpack.render.c_dialect import C
 from aotpack.render.c_levels import Nest, factor_text, walk_of
 from aotpack.render.c_sides import Side, row_stride
 from aotpack.render.c_split import Split
-from aotpack.render.emitter import Frame
+from aotpack.render.emitter import Emitter, Frame
 from aotpack.render.epilogue import batch_names
 from aotpack.render.workshop import Workshop
 
@@ -36,17 +36,23 @@ def stored(
     """What members make of a sum, and its stores."""
     shop.results[anchor.target] = "sum"
     nest = Nest(shop, Frame(names, {}, ()), axis_levels(anchor, outer, columns))
-    emitter = nest.emitter
+    store_members(shop, nest.emitter, "sum")
+    return walk_of(nest, shop, "v" if names[columns.column].startswith("v") else "s", columns, "")
+
+
+def store_members(shop: Workshop, emitter: Emitter, result: str) -> None:
+    """The stores of a template: its result, and what pointwise members make of it."""
     for member in shop.kernel.members:
         for name in targets(member.operation):
             if name not in shop.kernel.stored:
                 continue
-            value = "sum"
+            value = result
             if isinstance(member.operation, Pointwise):
                 value = emitter.value(shop.bound(member, member.operation.value))
             offset = shop.offset_of(name, written_index(member))
-            emitter.region.append(emitter.store(name, offset, value, frozenset(names)))
-    return walk_of(nest, shop, "v" if names[columns.column].startswith("v") else "s", columns, "")
+            emitter.region.append(
+                emitter.store(name, offset, value, frozenset(emitter.frame.names))
+            )
 
 
 def copied_rows(shop: Workshop, anchor: Matmul, side: Side) -> Walk:
