@@ -34,7 +34,7 @@ from aotpack.ir.nodes import (
 )
 from aotpack.ir.optable import OPS
 from aotpack.ir.ordering import positions_in_order
-from aotpack.ir.reference import Array, cast
+from aotpack.ir.reference import Array, cast, round_bfloat16
 
 _ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -73,13 +73,6 @@ def evaluate(
             machine.run(operation)
     updated = {update.name: machine.memory[update.value] for update in program.updates}
     return {name: machine.memory[name] for name in program.outputs} | updated
-
-
-def round_bfloat16(array: Array) -> Array:
-    """float32 numbers rounded to the nearest bfloat16, ties to even, still as float32."""
-    bits = np.asarray(array, np.float32, order="C").view(np.uint32)
-    rounded = (bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) & np.uint32(0xFFFF0000)
-    return np.where(np.isnan(array), np.float32(np.nan), rounded.view(np.float32))
 
 
 @dataclass(frozen=True, slots=True)

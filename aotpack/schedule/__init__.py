@@ -4,6 +4,7 @@ The passes run in the order of ``schedule``; each is a file of its own name.
 """
 
 from aotpack.ir.schedule import Schedule
+from aotpack.schedule.agree import agree_on_rounding
 from aotpack.schedule.bases import copy_bases
 from aotpack.schedule.combo import combine
 from aotpack.schedule.dead_code import remove_dead_code
@@ -38,6 +39,7 @@ def schedule(lowered: Lowered) -> Scheduled:
     program = split_reductions(program)
     program = remove_dead_code(program)
     kernels = order(fuse(program), program)
+    program, kernels = agree_on_rounding(program, kernels)
     strides = choose_strides(program, kernels)
     kernels = choose_tiles(program, kernels, strides)
     program, kernels, strides = place_updates(program, kernels, strides)

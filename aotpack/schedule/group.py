@@ -160,7 +160,8 @@ def _refine(
 ) -> Group | None:
     """Give a flat group the axes (x, r) of a reduction that reads what it writes, or shares reads.
 
-    Its points are renumbered so that each element is made where the reduction needs it.
+    Its points are renumbered so that each element is made where the reduction needs it. None too
+    where its members' reads of each other are no longer seen to be what was written.
     """
     total = _points(axes)
     (flat,) = group.axes
@@ -173,11 +174,14 @@ def _refine(
         position, outer = Int.of(axes[0]), True
     else:
         return None
-    members = tuple(
-        replace(m, binding=tuple(_rename(dict(m.binding), {flat: position}).items()), outer=outer)
-        for m in group.members
-    )
-    return replace(group, axes=axes, members=members)
+    renumbered = replace(group, axes=axes, members=())
+    for member in group.members:
+        moved = _rename(dict(member.binding), {flat: position})
+        if not _reads_registers(renumbered, member.operation, moved, outer=outer):
+            return None
+        placed = replace(member, binding=tuple(moved.items()), outer=outer)
+        renumbered = replace(renumbered, members=(*renumbered.members, placed))
+    return renumbered
 
 
 def _position_read(
