@@ -247,7 +247,8 @@ def program_text(program: Program, notes: Mapping[int, str] | None = None) -> st
 
 def _ending(program: Program) -> list[str]:
     updates = [f"update {update.name} = {update.value}" for update in program.updates]
-    return [*updates, f"return {', '.join(program.outputs)}"]
+    joined = [f"join {each.name} = {' | '.join(each.parts)}" for each in program.joined]
+    return [*joined, *updates, f"return {', '.join(program.outputs)}"]
 
 
 def _declared(buffers: Mapping[str, Buffer], name: str) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 from aotpack.ir.facts import typical
 from aotpack.ir.integers import product
+from aotpack.ir.joined import sources, wholes
 from aotpack.ir.nodes import Operation, Program, reads, targets
 from aotpack.ir.schedule import Kernel
 from aotpack.schedule.group import Group, join, start
@@ -71,7 +72,7 @@ def _best_group(operation: Operation, groups: Groups, program: Program) -> tuple
         group = groups.members[position]
         if scores[position] == 0 or len(group.members) >= MAX_MEMBERS:
             continue
-        if _closes_cycle(operation, position, groups):
+        if _closes_cycle(operation, position, groups, program):
             continue
         joined = join(group, operation, program)
         if joined is not None:
@@ -84,10 +85,11 @@ def _bytes(name: str, program: Program) -> int:
     return typical(product(buffer.shape)) * buffer.dtype.itemsize
 
 
-def _closes_cycle(operation: Operation, position: int, groups: Groups) -> bool:
+def _closes_cycle(operation: Operation, position: int, groups: Groups, program: Program) -> bool:
     """True when something ``operation`` needs from elsewhere depends on the group it would join."""
     target = groups.members[position]
-    pending = [name for name in reads(operation) if name not in target.written]
+    needed = [name for name in reads(operation) if name not in target.written]
+    pending = [*sources(needed, program)]
     seen: set[int] = set()
     while pending:
         writer = groups.writer.get(pending.pop())
@@ -96,13 +98,13 @@ def _closes_cycle(operation: Operation, position: int, groups: Groups) -> bool:
         if writer == position:
             return True
         seen.add(writer)
-        pending += groups.members[writer].read
+        pending += sources(groups.members[writer].read, program)
     return False
 
 
 def _kernel(group: Group, program: Program, readers: Counter[str]) -> Kernel:
     """Close a group: name it and find which of its results anyone outside reads."""
-    results = set(program.results)
+    results = {*program.results, *wholes(program)}
     stored = tuple(
         name
         for member in group.members
