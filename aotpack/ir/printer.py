@@ -267,6 +267,16 @@ def schedule_text(schedule: Schedule) -> str:
     return "\n".join([*lines, *_ending(schedule.program)]) + "\n"
 
 
+def why_text(schedule: Schedule) -> str:
+    """Why operations that touch the same buffers are in different kernels, one reason each."""
+    lines = [
+        f"{each.buffer} is not in the kernel of {each.other}: {each.reason}"
+        for kernel in schedule.kernels
+        for each in kernel.apart
+    ]
+    return "\n".join([*lines, ""])
+
+
 def _kernel(kernel: Kernel) -> list[str]:
     lines = [f"kernel {kernel.name} over {_ranges(kernel.axes) or 'one point'}"]
     lines[0] += ", in the launch of the one before" if kernel.joins else ""

@@ -121,7 +121,7 @@ def _spared_bytes(
     buffers = program.buffers | {part.target: replace(buffer, name=part.target)}
     wider = replace(program, buffers=buffers)
     for kernel in (makers[name] for name in reads(part) if name in makers):
-        if join(_group(kernel), part, wider) is not None:
+        if isinstance(join(_group(kernel), part, wider), Group):
             return max(1, typical(product(a.extent for a in part.axes)) * buffer.dtype.itemsize)
     return 0
 
