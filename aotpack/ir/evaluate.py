@@ -13,6 +13,7 @@ import numpy as np
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Indirect, Int
+from aotpack.ir.joined import wholes
 from aotpack.ir.monoids import MONOIDS, Monoid, States
 from aotpack.ir.nodes import (
     Apply,
@@ -93,6 +94,8 @@ class _Machine:
         self.sizes = sizes
         self.precision = precision
         self.memory: dict[str, Array] = {}
+        self.wholes = wholes(program)
+        self.written: dict[str, Array] = {}  # which elements of joined buffers
 
     def numpy_type(self, dtype: DType) -> np.dtype[np.generic]:
         if self.precision is Precision.WIDE and dtype.is_float:
@@ -223,9 +226,11 @@ class _Machine:
         buffer = self.program.buffers[operation.target]
         shape = self.shape(buffer.shape)
         numpy_type = self.numpy_type(buffer.dtype)
-        undefined = np.nan if numpy_type.kind == "f" else 0
-        array = np.full(shape, undefined, numpy_type)
-        self.memory[operation.target] = array
+        name = self.wholes.get(operation.target, operation.target)
+        if name not in self.written:
+            undefined = np.nan if numpy_type.kind == "f" else 0
+            self.memory[name] = np.full(shape, undefined, numpy_type)
+            self.written[name] = np.zeros(shape, bool)
         scope = self.scope(operation.axes)
         numbers = self.rounded(self.grid(operation.value, operation.axes), buffer.dtype)
         index = [self.index(part, scope) for part in operation.index]
@@ -234,9 +239,11 @@ class _Machine:
             if bad.any() and 0 not in scope.shape:
                 self._complain("writes", operation.target, operation.index, dimension, part, bad)
         where = tuple(np.broadcast_to(part, scope.shape) for part in index)
-        if shape and len(np.unique(np.ravel_multi_index(where, shape))) != prod(scope.shape):
+        twice = shape and len(np.unique(np.ravel_multi_index(where, shape))) != prod(scope.shape)
+        if twice or self.written[name][where].any():
             raise IndexOutOfRange(f"{operation.target} is written twice at the same element")
-        array[where] = numbers
+        self.memory[name][where] = numbers
+        self.written[name][where] = True
 
     def _scatter(self, operation: Scatter) -> None:
         dtype = self.program.buffers[operation.target].dtype
