@@ -25,6 +25,7 @@ from aotpack.runtime import Model, load
 from aotpack.schedule import schedule
 from aotpack.stages import Emitted, Lowered, Precompiled, Rendered, Scheduled, Traced
 from aotpack.target import CPU, DEFAULT_TARGETS, INTERPRETER, Target, parse_targets
+from aotpack.trace import register_lowering as register_lowering
 from aotpack.trace import trace
 
 Product = TypeVar("Product", Traced, Lowered, Scheduled, Rendered, Precompiled, Emitted)
