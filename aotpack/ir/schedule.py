@@ -112,6 +112,7 @@ class Variant:
 
     Variants of a kernel are tried in order for the arch at hand; the last for each arch has
     ``at_most`` None and takes everything, so a choice always exists (DESIGN: closed set).
+    ``others`` are what else a launch could take there, best guess first: what tuning times.
     """
 
     tile: Tile
@@ -119,6 +120,12 @@ class Variant:
     arch_high: int
     measure: Int
     at_most: int | None
+    others: tuple[Tile, ...] = ()
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """All candidates; the first is the cost model's choice."""
+        return (self.tile, *self.others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from aotpack.ir.schedule import (
     PointwiseTile,
     ReductionTile,
     Schedule,
+    Tile,
     block_count,
     gpu_variants,
     launches,
@@ -283,6 +284,19 @@ def check_variants(schedule: Schedule) -> None:
                 raise InvalidSchedule(schedule, kernel, message)
 
 
+def check_candidates(schedule: Schedule) -> None:
+    """What else a launch could take walks over memory as its first tile does."""
+    for kernel in schedule.kernels:
+        for variant in kernel.variants:
+            if len({_walk_of(tile) for tile in variant.tiles}) > 1:
+                message = f"the tiles {_list(variant.tiles)} are of different kinds"
+                raise InvalidSchedule(schedule, kernel, message)
+
+
+def _walk_of(tile: Tile) -> tuple[type, bool]:
+    return type(tile), isinstance(tile, ReductionTile) and tile.persistent
+
+
 CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_kernel_order,
     check_joined,
@@ -297,6 +311,7 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_scatters,
     check_updates,
     check_variants,
+    check_candidates,
 )
 
 
