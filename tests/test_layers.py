@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted(p for p in (ROOT / "aotpack").rglob("*.py") if "templates" not in p.parts)
-STAGES = {"trace", "lower", "schedule", "render", "precompile", "emit"}
+STAGES = {"trace", "lower", "schedule", "render", "precompile", "emit", "tune"}
 BASE = {"errors", "target", "knobs", "progress", ""}
 ALLOWED = {
     "errors": {"runtime"},
@@ -19,7 +19,8 @@ ALLOWED = {
     "ir": {"errors", "target", "ir"},
     "stages": {"ir", "target"},
     "runtime": {"runtime"},
-    **{stage: BASE | {"ir", "stages", stage} for stage in STAGES - {"precompile", "emit"}},
+    **{stage: BASE | {"ir", "stages", stage} for stage in STAGES},
+    "tune": BASE | {"ir", "stages", "runtime", "tune"},
     "precompile": BASE | {"ir", "stages", "runtime", "precompile"},
     "emit": BASE | {"ir", "stages", "runtime", "emit"},
     "pipeline": BASE | {"ir", "stages", "runtime"} | STAGES,

@@ -51,6 +51,7 @@ def manifest_text(
         "peak_bytes": rendered.peak_bytes,
         "host": _host(precompiled.host),
         "kernels": _kernels(precompiled),
+        "choices": list(rendered.choices),
         "golden": {"eager_errors": list(rendered.golden.eager_errors)},
     }
     return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()

@@ -53,7 +53,8 @@ def precompile(
     compilers = dict(compiler_versions()) if native else {}
     cache = KernelCache(knobs.cache)
     reporter = progress or Quiet()
-    binaries = _compile(requests, compilers, cache, jobs or knobs.jobs, reporter)
+    spare = frozenset(kernel.name for kernel in texts if kernel.is_spare)
+    binaries = _compile(requests, compilers, cache, jobs or knobs.jobs, reporter, spare)
     if INTERPRETER in targets:
         binaries += [_interpreted(kernel) for kernel in texts]
     host = None
@@ -83,8 +84,12 @@ def _compile(
     cache: KernelCache,
     jobs: int,
     progress: Reporter,
+    spare: frozenset[str],
 ) -> list[Binary]:
-    """Binaries from the cache, and those it lacks from the compiler."""
+    """Binaries from the cache, and those it lacks from the compiler.
+
+    A ``spare`` kernel that cannot be compiled is left out.
+    """
     keys = {request: request.key(compilers) for request in requests}
     found = {request: cache.get(key) for request, key in keys.items()}
     binaries = [binary for binary in found.values() if binary is not None]
@@ -93,13 +98,19 @@ def _compile(
     answers = compile_all(missing, jobs)
     try:
         for request, answer in answers:
+            progress.step(f"{request.name} for {request.target}")
+            if request.name in spare and not _is_usable(request, answer):
+                continue
             binary = _accept(request, answer)
             cache.put(keys[request], binary)
             binaries.append(binary)
-            progress.step(f"{request.name} for {request.target}")
     finally:
         answers.close()
     return binaries
+
+
+def _is_usable(request: Request, answer: Binary | str) -> bool:
+    return isinstance(answer, Binary) and answer.shared <= _SHARED_LIMIT[request.arch]
 
 
 def _accept(request: Request, answer: Binary | str) -> Binary:

@@ -32,7 +32,7 @@ def check_call(
         check_rank(signature, tensor, argument)
         check_place(signature, tensor, argument, place)
         check_contiguous(signature, tensor, argument)
-    sizes = _solve(signature, seen)
+    sizes = solve(signature, seen)
     check_ranges(signature, sizes)
     check_dimensions(signature, seen, sizes)
     return {size.name: sizes[size.name] for size in signature.sizes}
@@ -116,7 +116,7 @@ def describe(place: tuple[int, int]) -> str:
     return names.get(kind, "another kind of device")
 
 
-def _solve(signature: Signature, seen: Sequence[Seen]) -> dict[str, int]:
+def solve(signature: Signature, seen: Sequence[Seen]) -> dict[str, int]:
     """Sizes from the dimensions that are a bare name first, then from formulas in one unknown."""
     dimensions = [
         (tensor, dimension, size, found)

@@ -134,6 +134,7 @@ class Manifest:
     kernels: Mapping[str, Kernel]
     eager_errors: tuple[float, ...]
     host: Host | None
+    choices: tuple[str, ...]  # keys of the launches that have several forms
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -217,6 +218,7 @@ def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
         {name: _kernel(name, kernel) for name, kernel in data["kernels"].items()},
         tuple(data["golden"]["eager_errors"]),
         Host(**data["host"]) if data.get("host") else None,
+        tuple(data["choices"]),
     )
 
 

@@ -24,9 +24,7 @@ def host_variants(
     if isinstance(kernel.anchor, Matmul):
         return _product_variants(kernel.anchor, strides)
     tile, other = HostTile("x" if is_across else "r"), HostTile("r" if is_across else "x")
-    return (
-        Variant(tile, *HOST_ARCH, Int.of(1), None, others=(other,) if is_either else ()),
-    )
+    return (Variant(tile, *HOST_ARCH, Int.of(1), None, others=(other,) if is_either else ()),)
 
 
 def _product_variants(anchor: Matmul, strides: Strides) -> tuple[Variant, ...]:
