@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int, Var
+from aotpack.ir.traffic import NO_WORK, Work
 
 if TYPE_CHECKING:
     from aotpack.ir.nodes import Program
@@ -256,6 +257,7 @@ class KernelSource:
     arches: tuple[tuple[int, int], ...] = ((0, 10_000),)
     language: str = "triton"  # or "c": the text is a part of the build's one C file
     is_spare: bool = False  # a candidate; where it does not compile, the package goes without
+    work: Work = NO_WORK  # of the first launch that takes it
 
     def is_for(self, arch: int) -> bool:
         """True when a launch on this compute capability may pick the kernel."""

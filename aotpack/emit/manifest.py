@@ -95,6 +95,8 @@ def _kernels(precompiled: Precompiled) -> dict[str, Any]:
         kernel.name: {
             "args": [{"dtype": str(arg.dtype), "pointer": arg.is_pointer} for arg in kernel.args],
             "source": source_path(kernel),
+            "moved": _size(kernel.work.moved),
+            "flops": _size(kernel.work.flops),
             "binaries": {},
         }
         for kernel in precompiled.rendered.kernels

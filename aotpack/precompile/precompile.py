@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from aotpack.devices import GPUS
 from aotpack.errors import CompileError
 from aotpack.knobs import read_knobs
 from aotpack.precompile.cache import KernelCache
@@ -19,17 +20,6 @@ from aotpack.precompile.request import Request
 from aotpack.progress import Quiet, Reporter
 from aotpack.stages import Binary, HostBuild, KernelSource, Precompiled, Rendered
 from aotpack.target import CPU, INTERPRETER, Target
-
-# Bytes of shared memory a block may take, by compute capability (CUDA programming guide).
-_SHARED_LIMIT = {
-    80: 166_912,
-    86: 101_376,
-    89: 101_376,
-    90: 232_448,
-    100: 232_448,
-    103: 232_448,
-    120: 101_376,
-}
 
 
 def precompile(
@@ -110,7 +100,7 @@ def _compile(
 
 
 def _is_usable(request: Request, answer: Binary | str) -> bool:
-    return isinstance(answer, Binary) and answer.shared <= _SHARED_LIMIT[request.arch]
+    return isinstance(answer, Binary) and answer.shared <= GPUS[request.arch].shared
 
 
 def _accept(request: Request, answer: Binary | str) -> Binary:
@@ -120,7 +110,7 @@ def _accept(request: Request, answer: Binary | str) -> Binary:
             f"compiling the kernel {request.name} for {request.target} failed.\n"
             f"The compiler says:\n{answer}\n{_repeat(request)}"
         )
-    limit = _SHARED_LIMIT[request.arch]
+    limit = GPUS[request.arch].shared
     if answer.shared > limit:
         raise CompileError(
             f"the kernel {request.name} needs {answer.shared} bytes of shared memory and"

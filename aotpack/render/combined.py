@@ -21,6 +21,7 @@ from aotpack.ir.schedule import (
     block_count,
     gpu_variants,
 )
+from aotpack.ir.traffic import NO_WORK, work_of
 from aotpack.render.contexts import CombinedContext, LoopContext
 from aotpack.render.environment import render_template
 from aotpack.render.loops import loop_context, loop_workshop
@@ -75,6 +76,7 @@ def combined_launch(
         own.tile,
         own,
         "triton",
+        sum((work_of(kernel, schedule.program) for kernel in kernels), NO_WORK),
     )
     return Launched(name, Int.of(programs), tuple(text for text, _ in passed))
 

@@ -25,6 +25,7 @@ from aotpack.ir.schedule import (
     in_lines,
     launches,
 )
+from aotpack.ir.traffic import work_of
 from aotpack.render.attention import attention_context, attention_frame
 from aotpack.render.c_contexts import AttentionContext as HostAttentionContext
 from aotpack.render.c_contexts import FewContext
@@ -119,6 +120,7 @@ def _launched(
         tile,
         own,
         "c" if isinstance(tile, HostTile) else "triton",
+        work_of(kernel, schedule.program),
     )
     return Launched(name, _programs(kernel, tile), shop.arguments.names)
 

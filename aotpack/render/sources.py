@@ -10,6 +10,7 @@ from hashlib import sha256
 
 from aotpack.ir.integers import Int
 from aotpack.ir.schedule import Kernel, Tile, Variant
+from aotpack.ir.traffic import Work
 from aotpack.stages import KernelArg, KernelSource
 
 
@@ -65,6 +66,7 @@ class Sources:
         tile: Tile,
         variant: Variant,
         language: str,
+        work: Work,
     ) -> str:
         """The full name of a kernel; ``text`` gives its text under a name."""
         arches = (variant.arch_low, variant.arch_high)
@@ -80,9 +82,16 @@ class Sources:
             )
             return found.name
         full = f"{name}_{key}"
-        warps, stages = tile.num_warps, tile.num_stages
         self.known[key] = KernelSource(
-            full, text(full), parameters, warps, stages, (arches,), language, self.spare
+            name=full,
+            text=text(full),
+            args=parameters,
+            num_warps=tile.num_warps,
+            num_stages=tile.num_stages,
+            arches=(arches,),
+            language=language,
+            is_spare=self.spare,
+            work=work,
         )
         return full
 

@@ -107,6 +107,8 @@ class Kernel:
     name: str
     args: tuple[KernelArg, ...]
     source: str
+    moved: Size  # bytes of a launch, in the model's sizes
+    flops: Size  # of its products
     binaries: Mapping[str, Binary]
 
 
@@ -240,4 +242,4 @@ def _weight(data: Mapping[str, Any]) -> Weight:
 def _kernel(name: str, data: Mapping[str, Any]) -> Kernel:
     args = tuple(KernelArg(DTYPES[arg["dtype"]], arg["pointer"]) for arg in data["args"])
     binaries = {target: Binary(**binary) for target, binary in data["binaries"].items()}
-    return Kernel(name, args, data["source"], binaries)
+    return Kernel(name, args, data["source"], Size(data["moved"]), Size(data["flops"]), binaries)

@@ -1,0 +1,24 @@
+"""The time a launch should take: its bytes over the bandwidth, or its products, and a fixed part.
+
+It is what a kernel is measured against, not what tiles are chosen by: all forms of a launch do the
+same work. Checked against an H200 by ``tools/check_cost_model.py``.
+
+Rows S:N6.
+"""
+
+from aotpack.devices import GPUS
+from aotpack.target import Target
+
+BANDWIDTH_SHARE = 0.9  # of the vendor's figure that a copy reaches
+ARITHMETIC_SHARE = 0.75  # likewise, a large product
+FIXED_MICROSECONDS = 1.5  # a launch in a graph, and the first and last access to memory
+
+
+def estimate(moved: int, flops: int, target: Target) -> float | None:
+    """Microseconds for bytes and operations of products; None for what is no GPU."""
+    gpu = GPUS.get(target.arch)
+    if gpu is None or target.backend != "cuda":
+        return None
+    memory = moved / (gpu.bandwidth * BANDWIDTH_SHARE)
+    products = flops / (gpu.arithmetic * ARITHMETIC_SHARE)
+    return FIXED_MICROSECONDS + 1e6 * max(memory, products)
