@@ -32,10 +32,15 @@ def check_call(
         check_rank(signature, tensor, argument)
         check_place(signature, tensor, argument, place)
         check_contiguous(signature, tensor, argument)
-    sizes = solve(signature, seen)
+    sizes = _solve(signature, seen)
     check_ranges(signature, sizes)
     check_dimensions(signature, seen, sizes)
     return {size.name: sizes[size.name] for size in signature.sizes}
+
+
+def sizes_of(signature: Signature, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    """The model's sizes for inputs of these shapes, which are known to fit."""
+    return _solve(signature, [Seen("numpy", shape, "", (1, 0), True) for shape in shapes])
 
 
 def check_dtype(signature: Signature, tensor: Tensor, argument: Seen) -> None:
@@ -116,7 +121,7 @@ def describe(place: tuple[int, int]) -> str:
     return names.get(kind, "another kind of device")
 
 
-def solve(signature: Signature, seen: Sequence[Seen]) -> dict[str, int]:
+def _solve(signature: Signature, seen: Sequence[Seen]) -> dict[str, int]:
     """Sizes from the dimensions that are a bare name first, then from formulas in one unknown."""
     dimensions = [
         (tensor, dimension, size, found)

@@ -20,7 +20,7 @@ import numpy as np
 from .arena import Arena
 from .device import Device, active
 from .errors import AotpackError, DeviceError
-from .guards import Seen, solve
+from .guards import sizes_of
 from .loading import load
 from .manifest import Manifest
 from .model import Model
@@ -89,8 +89,7 @@ def tune_into(
 def size_sets(manifest: Manifest, golden: Mapping[str, Stored]) -> Iterator[dict[str, int]]:
     """The example's sizes; then, one size at a time, powers of two and the ends of its range."""
     signature = manifest.signature
-    shapes = (golden[f"inputs/{tensor.name}"].shape for tensor in signature.inputs)
-    example = solve(signature, [Seen("numpy", shape, "", (1, 0), True) for shape in shapes])
+    example = sizes_of(signature, [golden[f"inputs/{t.name}"].shape for t in signature.inputs])
     yield example
     for size in signature.sizes:
         powers = (1 << n for n in range(size.high.bit_length()))

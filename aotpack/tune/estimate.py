@@ -6,19 +6,15 @@ same work. Checked against an H200 by ``tools/check_cost_model.py``.
 Rows S:N6.
 """
 
-from aotpack.devices import GPUS
-from aotpack.target import Target
+from aotpack.devices import Gpu
 
 BANDWIDTH_SHARE = 0.9  # of the vendor's figure that a copy reaches
 ARITHMETIC_SHARE = 0.75  # likewise, a large product
 FIXED_MICROSECONDS = 1.5  # a launch in a graph, and the first and last access to memory
 
 
-def estimate(moved: int, flops: int, target: Target) -> float | None:
-    """Microseconds for bytes and operations of products; None for what is no GPU."""
-    gpu = GPUS.get(target.arch)
-    if gpu is None or target.backend != "cuda":
-        return None
+def estimate(moved: int, flops: int, gpu: Gpu) -> float:
+    """Microseconds for bytes of memory and operations of products."""
     memory = moved / (gpu.bandwidth * BANDWIDTH_SHARE)
     products = flops / (gpu.arithmetic * ARITHMETIC_SHARE)
     return FIXED_MICROSECONDS + 1e6 * max(memory, products)
