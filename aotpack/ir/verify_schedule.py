@@ -23,7 +23,6 @@ from aotpack.ir.schedule import (
     PointwiseTile,
     ReductionTile,
     Schedule,
-    Tile,
     block_count,
     gpu_variants,
     launches,
@@ -307,13 +306,9 @@ def check_candidates(schedule: Schedule) -> None:
     """What else a launch could take walks over memory as its first tile does."""
     for kernel in schedule.kernels:
         for variant in kernel.variants:
-            if len({_walk_of(tile) for tile in variant.tiles}) > 1:
+            if len({(type(tile), getattr(tile, "persistent", None)) for tile in variant.tiles}) > 1:
                 message = f"the tiles {_list(variant.tiles)} are of different kinds"
                 raise InvalidSchedule(schedule, kernel, message)
-
-
-def _walk_of(tile: Tile) -> tuple[type, bool]:
-    return type(tile), isinstance(tile, ReductionTile) and tile.persistent
 
 
 CHECKS: tuple[Callable[[Schedule], None], ...] = (
