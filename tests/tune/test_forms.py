@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from aotpack.render import render
-from aotpack.runtime.plan import flat
+from aotpack.runtime.plan import Form, Launch, flat
 from aotpack.runtime.selftest import check_golden
 from aotpack.runtime.tuning import form_name
-from aotpack.stages import Decisions
+from aotpack.stages import Decisions, Rendered
 from aotpack.target import CPU, INTERPRETER, Target
 from aotpack.tune import read_decisions, unused
 from tests.render.models import Gelu
@@ -95,3 +95,29 @@ def test_targets_are_decided_one_by_one() -> None:
     for arch, kernel in zip((80, 90), several.kernels, strict=True):
         (launch,) = plan_of(built)(arch).launches
         assert launch.kernel == kernel.name
+
+
+@pytest.mark.row("S:N4", "C:K4", "C:L10")
+def test_small_kernels_share_a_launch_unless_apart_was_quicker() -> None:
+    module, args, _ = CASES["apart"]
+    product = scheduled(module, *args)
+    targets = (Target("cuda", 90),)
+    together = render(product, targets, Decisions(2))
+    key = next(key for key in together.choices if "more" in key)
+    first, *_ = plan_of(together)(90).launches
+    apart = forms(together)[key][1]
+    assert isinstance(first, Launch) and len(list(flat(apart))) == 2
+    built = render(product, targets, Decisions(1, {("sm_90", key): form_name(apart)}))
+    assert plan_of(built)(90).launches[0] == apart
+
+
+def forms(product: Rendered) -> dict[str, tuple[Form, ...]]:
+    """The forms of each choice of a package for sm_90."""
+    found: dict[str, tuple[Form, ...]] = {}
+
+    def pick(key: str, *some: Form) -> Form:
+        found[key] = some
+        return some[0]
+
+    plan_of(product)(90, pick=pick)
+    return found
