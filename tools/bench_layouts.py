@@ -19,7 +19,7 @@ from torch.nn.functional import gelu, layer_norm, softmax
 import aotpack
 
 Shape = tuple[int, ...]
-LINES, IMAGES = (64, 512, 2048), (64, 256, 56, 56)
+LINES, IMAGES = (32, 512, 2048), (32, 256, 56, 56)
 
 
 class Layout(nn.Module):
@@ -59,14 +59,14 @@ PATTERNS = {
     "permute_021": Layout(lambda x: x.permute(0, 2, 1).contiguous(), LINES),
     "permute_201": Layout(lambda x: x.permute(2, 0, 1).contiguous(), LINES),
     "permute_210": Layout(lambda x: x.permute(2, 1, 0).contiguous(), LINES),
-    "permute_102": Layout(lambda x: x.permute(1, 0, 2).contiguous(), (512, 1024, 96)),
-    "permute_021_small": Layout(lambda x: x.permute(0, 2, 1).contiguous(), (16384, 64, 64)),
-    "permute_021_odd": Layout(lambda x: x.permute(0, 2, 1).contiguous(), (64, 515, 2043)),
-    "permute_0213": Layout(lambda x: x.transpose(1, 2).contiguous(), (64, 512, 16, 128)),
+    "permute_102": Layout(lambda x: x.permute(1, 0, 2).contiguous(), (512, 512, 96)),
+    "permute_021_small": Layout(lambda x: x.permute(0, 2, 1).contiguous(), (8192, 64, 64)),
+    "permute_021_odd": Layout(lambda x: x.permute(0, 2, 1).contiguous(), (32, 515, 2043)),
+    "permute_0213": Layout(lambda x: x.transpose(1, 2).contiguous(), (32, 512, 16, 128)),
     "transpose": Layout(lambda x: x.t().contiguous(), (8192, 8192)),
-    "add_transposed": Layout(lambda x, y: x + y.transpose(1, 2), LINES, (64, 2048, 512)),
+    "add_transposed": Layout(lambda x, y: x + y.transpose(1, 2), LINES, (32, 2048, 512)),
     "to_channels_last": Layout(to_channels_last, IMAGES, (256,)),
-    "to_channels_first": Layout(to_channels_first, (64, 56, 56, 256), (256,)),
+    "to_channels_first": Layout(to_channels_first, (32, 56, 56, 256), (256,)),
     "middle_sum": Layout(lambda x: x.sum(1), LINES),
     "middle_softmax": Layout(lambda x: softmax(x, 1), LINES),
     "centred": Layout(centred, LINES),
