@@ -16,6 +16,7 @@ from aotpack.precompile.compilers import compiler_versions
 from aotpack.precompile.host import compile_host, host_build
 from aotpack.precompile.pool import compile_all
 from aotpack.precompile.request import Request
+from aotpack.precompile.spills import settle
 from aotpack.progress import Quiet, Reporter
 from aotpack.stages import Binary, HostBuild, KernelSource, Precompiled, Rendered
 from aotpack.target import CPU, INTERPRETER, Target
@@ -53,7 +54,10 @@ def precompile(
     compilers = dict(compiler_versions()) if native else {}
     cache = KernelCache(knobs.cache)
     reporter = progress or Quiet()
-    binaries = _compile(requests, compilers, cache, jobs or knobs.jobs, reporter)
+    binaries, refused = settle(
+        requests,
+        lambda some: _compile(some, compilers, cache, jobs or knobs.jobs, reporter, requests),
+    )
     if INTERPRETER in targets:
         binaries += [_interpreted(kernel) for kernel in texts]
     host = None
@@ -66,6 +70,7 @@ def precompile(
         binaries=tuple(sorted(binaries, key=lambda binary: (binary.target, binary.kernel))),
         compilers=compilers,
         host=host,
+        refused=refused,
     )
 
 
@@ -83,23 +88,31 @@ def _compile(
     cache: KernelCache,
     jobs: int,
     progress: Reporter,
-) -> list[Binary]:
-    """Binaries from the cache, and those it lacks from the compiler."""
+    needed: Sequence[Request],
+) -> dict[Request, Binary | None]:
+    """Binaries from the cache, and those it lacks from the compiler.
+
+    None for one that does not compile, where it is not ``needed``.
+    """
     keys = {request: request.key(compilers) for request in requests}
     found = {request: cache.get(key) for request, key in keys.items()}
-    binaries = [binary for binary in found.values() if binary is not None]
+    must = frozenset(needed)
     missing = [request for request, binary in found.items() if binary is None]
     progress.begin("compile kernels", len(missing))
     answers = compile_all(missing, jobs)
     try:
         for request, answer in answers:
-            binary = _accept(request, answer)
-            cache.put(keys[request], binary)
-            binaries.append(binary)
+            if request in must or _is_usable(request, answer):
+                found[request] = binary = _accept(request, answer)
+                cache.put(keys[request], binary)
             progress.step(f"{request.name} for {request.target}")
     finally:
         answers.close()
-    return binaries
+    return found
+
+
+def _is_usable(request: Request, answer: Binary | str) -> bool:
+    return isinstance(answer, Binary) and answer.shared <= _SHARED_LIMIT[request.arch]
 
 
 def _accept(request: Request, answer: Binary | str) -> Binary:

@@ -88,7 +88,7 @@ def _choice(schedule: Schedule, kernel: Kernel, variant: Variant, sources: Sourc
     name = sources.add(
         kernel.name,
         lambda name: render_template(template, _named(context, name)),
-        shop.arguments.parameters(),
+        shop.arguments.parameters(dict(variant.promises)),
         variant,
         "c" if isinstance(tile, HostTile) else "triton",
     )

@@ -48,7 +48,7 @@ class Sources:
     ) -> str:
         """The full name of a kernel; ``text`` gives its text under a name."""
         tile, arches = variant.tile, (variant.arch_low, variant.arch_high)
-        types = " ".join(str(parameter.dtype) for parameter in parameters)
+        types = " ".join(f"{parameter.dtype} {parameter.multiple}" for parameter in parameters)
         shown = without_comments(text(name), language)
         key = digest(f"{shown} {types} {tile.num_warps} {tile.num_stages}")
         if key in self.known:
