@@ -61,6 +61,14 @@ def choose_tiles(
     )
 
 
+def one_tile_for_all_sizes(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    """For each architecture the variant that takes everything: a row is summed alike always."""
+    return tuple(
+        replace(kernel, variants=tuple(v for v in kernel.variants if v.takes_everything))
+        for kernel in kernels
+    )
+
+
 def _is_across(kernel: Kernel, program: Program, strides: Strides) -> bool:
     """True when a processor's lanes are rows of a reduction; a scan walks its row in order."""
     if kernel.anchor is not None or len(kernel.axes) != 2 or _has_scan(kernel):
