@@ -66,7 +66,10 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is built: a module with example inputs, and how it is to be traced."""
+    """What is built: a module with example inputs, how it is to be traced and scheduled.
+
+    ``deterministic`` fixes the order of float sums at some cost (``schedule``).
+    """
 
     module: nn.Module | ExportedProgram
     args: tuple[Any, ...]
@@ -76,6 +79,7 @@ class Source:
     version: str = "0.1.0"
     dtype: DType | None = None
     strict: bool = False
+    deterministic: bool = False
 
 
 def to_traced(source: Source, between: Between) -> Traced:
@@ -105,7 +109,7 @@ def to_rendered(
     """The first four stages."""
     traced = to_traced(source, between)
     lowered = between("lowered", lambda: lower(traced))
-    scheduled = between("scheduled", lambda: schedule(lowered))
+    scheduled = between("scheduled", lambda: schedule(lowered, deterministic=source.deterministic))
     return between("rendered", lambda: render(scheduled, targets, decisions))
 
 
@@ -162,14 +166,18 @@ def build(
     cpu_arch: str | None = None,
     candidates: int = 1,
     tuning: str | Path | None = None,
+    deterministic: bool = False,
 ) -> Path:
     """Package a module for the targets as one wheel in the folder ``out``; returns its path.
 
     ``candidates`` is how many forms of each kernel the wheel holds, for ``aotpack tune``;
     ``tuning`` a file with what it measured.
+    ``deterministic``: equal inputs give equal bits in every run, and in every batch.
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
-    source = Source(module, args, kwargs, dynamic_shapes, name, version)
+    source = Source(
+        module, args, kwargs, dynamic_shapes, name, version, deterministic=deterministic
+    )
     return to_emitted(
         source,
         chosen,
@@ -191,13 +199,14 @@ def compile(
     target: str = "native",
     device: int | None = None,
     jobs: int | None = None,
+    deterministic: bool = False,
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.
 
     Its package is a temporary folder, which is gone on return: loading reads all of it.
     """
     chosen = Target.parse(target)
-    source = Source(module, args, kwargs, dynamic_shapes)
+    source = Source(module, args, kwargs, dynamic_shapes, deterministic=deterministic)
     precompiled = to_precompiled(source, (chosen,), Between(), jobs)
     with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
         write_package(precompiled, Path(folder))

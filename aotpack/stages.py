@@ -237,13 +237,13 @@ class KernelArg:
     """A parameter of a rendered kernel: a pointer to ``dtype`` elements, or an integer size.
 
     ``dtype`` is the element type behind a pointer. Sizes are int32 or int64 as ``dtype`` says.
-    ``aligned`` promises that the pointer is a multiple of 16 bytes.
+    ``multiple`` is a promise: the address, or the size, is a multiple of this power of two (C:H7).
     """
 
     name: str
     dtype: DType
     is_pointer: bool
-    aligned: bool = True
+    multiple: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +326,16 @@ class Binary:
     spills: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Refused:
+    """A number of warps a kernel is not launched with: ``spills`` bytes a thread are too many."""
+
+    kernel: str
+    target: str
+    num_warps: int
+    spills: int
+
+
 @dataclass(frozen=True, slots=True)
 class HostBuild:
     """What the shared object of the target cpu runs on. ``glibc`` is None where it needs none."""
@@ -342,12 +352,17 @@ class Precompiled:
     binaries: tuple[Binary, ...]  # sorted by (target, kernel)
     compilers: Mapping[str, str]  # name -> version, recorded in the manifest
     host: HostBuild | None = None  # with the target cpu
+    refused: tuple[Refused, ...] = ()  # in order
 
     def as_text(self) -> str:
         lines = ["target     kernel  bytes  registers  spills  shared"]
         for b in self.binaries:
             row = (b.target, b.kernel, len(b.code), b.registers, b.spills, b.shared)
             lines.append("  ".join(map(str, row)))
+        lines += [
+            f"{one.target}  {one.kernel} refused with {one.num_warps} warps: spills {one.spills}"
+            for one in self.refused
+        ]
         return "\n".join(lines) + "\n"
 
 

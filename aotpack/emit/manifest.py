@@ -115,6 +115,9 @@ def _kernels(precompiled: Precompiled) -> dict[str, Any]:
             "registers": binary.registers,
             "spills": binary.spills,
         }
+    for one in precompiled.refused:
+        told = kernels[one.kernel].setdefault("refused", {}).setdefault(one.target, [])
+        told.append({"num_warps": one.num_warps, "spills": one.spills})
     return kernels
 
 

@@ -295,7 +295,7 @@ def check_variants(schedule: Schedule) -> None:
     for kernel in schedule.kernels:
         for arch in {0, *(variant.arch_low for variant in kernel.variants)}:
             fitting = [v for v in kernel.variants if v.arch_low <= arch <= v.arch_high]
-            unlimited = [variant.at_most is None for variant in fitting]
+            unlimited = [variant.takes_everything for variant in fitting]
             if unlimited != [False] * (len(fitting) - 1) + [True]:
                 message = f"for architecture {arch} there are {len(fitting)} variants,"
                 message += f" {unlimited.count(True)} of them without limit"

@@ -17,6 +17,7 @@ from aotpack.precompile.compilers import compiler_versions
 from aotpack.precompile.host import compile_host, host_build
 from aotpack.precompile.pool import compile_all
 from aotpack.precompile.request import Request
+from aotpack.precompile.spills import settle
 from aotpack.progress import Quiet, Reporter
 from aotpack.stages import Binary, HostBuild, KernelSource, Precompiled, Rendered
 from aotpack.target import CPU, INTERPRETER, Target
@@ -44,7 +45,11 @@ def precompile(
     cache = KernelCache(knobs.cache)
     reporter = progress or Quiet()
     spare = frozenset(kernel.name for kernel in texts if kernel.is_spare)
-    binaries = _compile(requests, compilers, cache, jobs or knobs.jobs, reporter, spare)
+    needed = frozenset(request for request in requests if request.name not in spare)
+    binaries, refused = settle(
+        requests,
+        lambda some: _compile(some, compilers, cache, jobs or knobs.jobs, reporter, needed),
+    )
     if INTERPRETER in targets:
         binaries += [_interpreted(kernel) for kernel in texts]
     host = None
@@ -57,6 +62,7 @@ def precompile(
         binaries=tuple(sorted(binaries, key=lambda binary: (binary.target, binary.kernel))),
         compilers=compilers,
         host=host,
+        refused=refused,
     )
 
 
@@ -74,29 +80,26 @@ def _compile(
     cache: KernelCache,
     jobs: int,
     progress: Reporter,
-    spare: frozenset[str],
-) -> list[Binary]:
+    needed: frozenset[Request],
+) -> dict[Request, Binary | None]:
     """Binaries from the cache, and those it lacks from the compiler.
 
-    A ``spare`` kernel that cannot be compiled is left out.
+    None for one that does not compile, where it is not ``needed``.
     """
     keys = {request: request.key(compilers) for request in requests}
     found = {request: cache.get(key) for request, key in keys.items()}
-    binaries = [binary for binary in found.values() if binary is not None]
     missing = [request for request, binary in found.items() if binary is None]
     progress.begin("compile kernels", len(missing))
     answers = compile_all(missing, jobs)
     try:
         for request, answer in answers:
+            if request in needed or _is_usable(request, answer):
+                found[request] = binary = _accept(request, answer)
+                cache.put(keys[request], binary)
             progress.step(f"{request.name} for {request.target}")
-            if request.name in spare and not _is_usable(request, answer):
-                continue
-            binary = _accept(request, answer)
-            cache.put(keys[request], binary)
-            binaries.append(binary)
     finally:
         answers.close()
-    return binaries
+    return found
 
 
 def _is_usable(request: Request, answer: Binary | str) -> bool:

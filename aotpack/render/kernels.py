@@ -116,7 +116,7 @@ def _launched(
     name = sources.add(
         kernel.name,
         lambda name: render_template(template, _named(context, name)),
-        shop.arguments.parameters(),
+        shop.arguments.parameters(dict(own.promises)),
         tile,
         own,
         "c" if isinstance(tile, HostTile) else "triton",

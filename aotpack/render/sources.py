@@ -39,6 +39,7 @@ class Choice:
         (first, *_), *_ = self.forms
         variant = self.variant
         limit = "" if variant.at_most is None else f" while {variant.measure} <= {variant.at_most}"
+        limit += "".join(f" where {size} % {factor} == 0" for size, factor in variant.promises)
         return f"{first.kernel} x {first.programs}{limit}"
 
 
@@ -70,7 +71,7 @@ class Sources:
     ) -> str:
         """The full name of a kernel; ``text`` gives its text under a name."""
         arches = (variant.arch_low, variant.arch_high)
-        types = " ".join(str(parameter.dtype) for parameter in parameters)
+        types = " ".join(f"{parameter.dtype} {parameter.multiple}" for parameter in parameters)
         shown = without_comments(text(name), language)
         key = digest(f"{shown} {types} {tile.num_warps} {tile.num_stages}")
         if key in self.known:

@@ -95,7 +95,7 @@ def _family_variants(anchor: Matmul, family: Family) -> Iterable[Variant]:
         chosen.append((ranked, int(step)))
     chosen[-1] = (chosen[-1][0], None)
     for (tile, *others), limit in chosen:
-        yield Variant(tile, family.arch_low, family.arch_high, rows, limit, tuple(others))
+        yield Variant(tile, family.arch_low, family.arch_high, rows, limit, others=tuple(others))
 
 
 def _cheapest_first(anchor: Matmul, family: Family, rows: int) -> list[MatmulTile]:

@@ -26,6 +26,7 @@ from aotpack.schedule.host_tiles import host_variants, is_window
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
 from aotpack.schedule.plane import line_width
+from aotpack.schedule.promises import VECTOR_BYTES, with_promises
 from aotpack.schedule.split_reduction import COLUMNS_TOGETHER
 
 ANY_ARCH = (1, 10_000)
@@ -33,7 +34,6 @@ MAX_PERSISTENT = 16384  # elements of a row held in registers
 MAX_READ_ONCE = 4096  # likewise, where nothing but its reduction needs it
 MANY_ROWS = 4096  # from here on two rows a program hide each other's latency
 LONGEST_PAIR = 2048  # elements of a row, of which two fit the registers of a few warps
-VECTOR_BYTES = 16  # of the widest load
 SHARES_L2 = 128 * 1024  # bytes of a row, of which L2 holds two for each multiprocessor
 HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
 MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
@@ -57,10 +57,20 @@ def choose_tiles(
                 ),
                 *(
                     with_others(replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low)))
-                    for variant in _variants(kernel, program, strides)
+                    for variant in with_promises(
+                        _variants(kernel, program, strides), kernel, program, strides
+                    )
                 ),
             ),
         )
+        for kernel in kernels
+    )
+
+
+def one_tile_for_all_sizes(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    """For each architecture the variant that takes everything: a row is summed alike always."""
+    return tuple(
+        replace(kernel, variants=tuple(v for v in kernel.variants if v.takes_everything))
         for kernel in kernels
     )
 
