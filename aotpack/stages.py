@@ -230,13 +230,15 @@ class KernelArg:
     """A parameter of a rendered kernel: a pointer to ``dtype`` elements, or an integer size.
 
     ``dtype`` is the element type behind a pointer. Sizes are int32 or int64 as ``dtype`` says.
-    ``aligned`` promises that the pointer is a multiple of 16 bytes.
+    ``aligned`` promises that the pointer is a multiple of 16 bytes. A kernel stores only through
+    pointers that are ``is_written``.
     """
 
     name: str
     dtype: DType
     is_pointer: bool
     aligned: bool = True
+    is_written: bool = False
 
 
 @dataclass(frozen=True, slots=True)

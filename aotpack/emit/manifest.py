@@ -10,6 +10,7 @@ from aotpack.ir.integers import Int
 from aotpack.stages import (
     Binary,
     HostBuild,
+    KernelArg,
     KernelSource,
     Precompiled,
     TensorSpec,
@@ -92,7 +93,7 @@ def _weight(weight: Weight) -> dict[str, Any]:
 def _kernels(precompiled: Precompiled) -> dict[str, Any]:
     kernels: dict[str, Any] = {
         kernel.name: {
-            "args": [{"dtype": str(arg.dtype), "pointer": arg.is_pointer} for arg in kernel.args],
+            "args": [_argument(arg) for arg in kernel.args],
             "source": source_path(kernel),
             "binaries": {},
         }
@@ -113,6 +114,10 @@ def _kernels(precompiled: Precompiled) -> dict[str, Any]:
             "spills": binary.spills,
         }
     return kernels
+
+
+def _argument(arg: KernelArg) -> dict[str, Any]:
+    return {"dtype": str(arg.dtype), "pointer": arg.is_pointer, "written": arg.is_written}
 
 
 def _host(host: HostBuild | None) -> dict[str, str] | None:

@@ -124,8 +124,11 @@ class InterpreterDevice:
         )
         return HostKernel(kernel.name, interpretable(binary.symbol, code.decode()), types)
 
+    def capture(self, stream: int) -> int:
+        return 0
+
     def executor(
-        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]"
+        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]", *, graphs: bool
     ) -> Callable[[int], None]:
         """A function that runs all steps, each with what its cells hold then."""
 

@@ -63,7 +63,12 @@ class Arguments:
     def parameters(self) -> tuple[KernelArg, ...]:
         """The kernel's parameters in order."""
         pointers = [
-            KernelArg(name, self._program.buffers[buffer].dtype, is_pointer=True)
+            KernelArg(
+                name,
+                self._program.buffers[buffer].dtype,
+                is_pointer=True,
+                is_written=buffer in self._stored,
+            )
             for buffer, name in self._pointers.items()
         ]
         width = DType.INT64 if self._wide else DType.INT32

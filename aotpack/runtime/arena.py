@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Generic, TypeVar
 
 from .device import Device
@@ -16,13 +17,19 @@ from .fork import tell_of_forks
 
 PlanT = TypeVar("PlanT")
 PLANS_KEPT = 64
+_DEFAULT_STREAM = 0
+_THREADS_STREAM = 2  # one number, but another stream in each thread
 
 
 class Arena(Generic[PlanT]):
-    """Memory of one call in flight, with the plans prepared for its addresses."""
+    """Memory of one call in flight, with the plans prepared for its addresses.
 
-    def __init__(self, device: Device) -> None:
+    ``recording`` tells what the arena's calls are recorded into, when they are not run at once.
+    """
+
+    def __init__(self, device: Device, recording: Hashable = None) -> None:
         self._device = device
+        self.recording = recording
         self._event = device.event()
         self._capacity = 0
         self._staging: dict[Hashable, tuple[int, int]] = {}
@@ -73,12 +80,16 @@ class Arena(Generic[PlanT]):
 
     def begin(self, stream: int) -> None:
         """Put the coming work on ``stream`` after the arena's last."""
-        if self.stream is not None and self.stream != stream:
-            self._device.wait(self._event, stream)
+        if self.stream is None or (self.stream == stream != _THREADS_STREAM):
+            return
+        if self.stream == _DEFAULT_STREAM:
+            self._device.record(self._event, _DEFAULT_STREAM)
+        self._device.wait(self._event, stream)
 
     def end(self, stream: int) -> None:
-        """Mark the end of a call's work."""
-        self._device.record(self._event, stream)
+        """Mark the end of a call's work; on the default stream, which never ends, when asked."""
+        if stream != _DEFAULT_STREAM:
+            self._device.record(self._event, stream)
         self.stream = stream
 
     def free(self) -> None:
@@ -93,13 +104,19 @@ class Arena(Generic[PlanT]):
 
 
 class ArenaPool(Generic[PlanT]):
-    """At most ``limit`` arenas; a call takes one and gives it back, or waits for one."""
+    """At most ``limit`` arenas; a call takes one and gives it back, or waits for one.
+
+    A call that is recorded into the caller's own graph runs whenever that is launched. Its arena is
+    one that only calls of the same recording use, each after the other, and is kept until the end.
+    """
 
     def __init__(self, model: str, device: Device, limit: int) -> None:
         self._model, self._device, self._limit = model, device, limit
         self._changed = threading.Condition(threading.Lock())
         self._free: list[Arena[PlanT]] = []
+        self._recorded: dict[Hashable, list[Arena[PlanT]]] = {}
         self._made = 0
+        self._taken = 0
         self._idlers = 0  # threads that want no call in flight: new calls let them go first
         self._is_closed = False
         tell_of_forks(self)
@@ -108,9 +125,9 @@ class ArenaPool(Generic[PlanT]):
         """In a child process the other threads' calls never end: their arenas are lost."""
         self._changed = threading.Condition(threading.Lock())
         self._made = len(self._free)
-        self._idlers = 0
+        self._taken = self._idlers = 0
 
-    def take(self, stream: int) -> Arena[PlanT]:
+    def take(self, stream: int, recording: Hashable = None) -> Arena[PlanT]:
         """An arena, best the one whose last call was on the same stream."""
         with self._changed:
             while True:
@@ -118,12 +135,16 @@ class ArenaPool(Generic[PlanT]):
                     raise AotpackError(
                         f"calling {self._model}: the model was closed. Load it again."
                     )
-                arena = None if self._idlers else self._available(stream)
+                arena = None if self._idlers else self._available(stream, recording)
                 if arena is not None:
+                    self._taken += 1
                     return arena
                 self._changed.wait()
 
-    def _available(self, stream: int) -> Arena[PlanT] | None:
+    def _available(self, stream: int, recording: Hashable) -> Arena[PlanT] | None:
+        if recording is not None:
+            kept = self._recorded.setdefault(recording, [])
+            return kept.pop() if kept else Arena(self._device, recording)
         for position in range(len(self._free) - 1, -1, -1):
             if self._free[position].stream == stream:
                 return self._free.pop(position)
@@ -136,7 +157,9 @@ class ArenaPool(Generic[PlanT]):
     def give(self, arena: Arena[PlanT]) -> None:
         """End a call."""
         with self._changed:
-            self._free.append(arena)
+            self._taken -= 1
+            home = self._free if arena.recording is None else self._recorded[arena.recording]
+            home.append(arena)
             self._changed.notify_all()
 
     @contextmanager
@@ -145,7 +168,7 @@ class ArenaPool(Generic[PlanT]):
         with self._changed:
             self._idlers += 1
             try:
-                while len(self._free) < self._made:
+                while self._taken:
                     self._changed.wait()
                 yield
             finally:
@@ -154,7 +177,7 @@ class ArenaPool(Generic[PlanT]):
 
     def forget(self) -> None:
         """Drop the plans of all arenas; only inside ``idle``."""
-        for arena in self._free:
+        for arena in self._all():
             arena.forget()
 
     def close(self) -> None:
@@ -162,7 +185,11 @@ class ArenaPool(Generic[PlanT]):
         with self.idle():
             self._is_closed = True
             self._device.synchronize(None)
-            for arena in self._free:
+            for arena in self._all():
                 arena.free()
             self._free.clear()
+            self._recorded.clear()
             self._made = 0
+
+    def _all(self) -> list[Arena[PlanT]]:
+        return [*self._free, *chain.from_iterable(self._recorded.values())]

@@ -31,6 +31,7 @@ def load(
     weights: str | Path | Mapping[str, Any] | None = None,
     stream: Any = None,
     concurrency: int = 2,
+    graphs: bool = True,
 ) -> Model:
     """The packaged model, ready to be called.
 
@@ -38,12 +39,13 @@ def load(
     it the model is loaded on the first GPU, or on the processors where there is no GPU it has code
     for. ``weights`` is a safetensors file or a mapping to use in place of the package's own.
     ``stream`` overrides the caller's current stream. ``concurrency`` bounds the calls in flight,
-    each of which has its own memory for intermediates.
+    each of which has its own memory for intermediates. On a GPU, sizes that are called again run as
+    CUDA graphs unless ``graphs`` is False.
     """
     manifest = read_manifest(_folder(package))
     if concurrency < 1:
         raise AotpackError(f"loading a model: concurrency={concurrency}; accepted: 1 or more")
-    model = Model(_parts(manifest, choose_device(manifest, device), stream, concurrency))
+    model = Model(_parts(manifest, choose_device(manifest, device), stream, concurrency, graphs))
     try:
         _bind(model, weights)
     except BaseException:
@@ -94,7 +96,9 @@ def _folder(package: str | Path | ModuleType) -> Path:
     return Path(package)
 
 
-def _parts(manifest: Manifest, device: Device, stream: Any, concurrency: int) -> Parts:
+def _parts(
+    manifest: Manifest, device: Device, stream: Any, concurrency: int, graphs: bool
+) -> Parts:
     target, arch = device.select(manifest.targets)
     handle = None if stream is None else stream_handle(stream)
     plan = _plan_function(manifest)
@@ -104,7 +108,7 @@ def _parts(manifest: Manifest, device: Device, stream: Any, concurrency: int) ->
     except BaseException:
         device.close()
         raise
-    return Parts(manifest, device, target, arch, kernels, plan, handle, concurrency)
+    return Parts(manifest, device, target, arch, kernels, plan, handle, concurrency, graphs)
 
 
 def _load_kernels(manifest: Manifest, device: Device, target: str) -> dict[str, Loaded]:

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from .arena import Arena
+from .dependence import Access, dependences
 from .device import NULL_SLOT, Device, Step
 from .dtypes import DType
 from .errors import PackageError
+from .executor import executor
 from .manifest import Binary, Kernel, Signature
-from .packing import pack
+from .packing import overlaps, pack
 from .plan import Buffer, Launch, Plan
 
 _FIRST_INPUT = NULL_SLOT + 1
@@ -75,8 +77,13 @@ def prepare(
     weights: Mapping[str, int],
     arena: Arena[Prepared],
     device: Device,
+    *,
+    graphs: bool,
 ) -> Prepared:
-    """Pack the intermediates into the arena and turn the launches into steps."""
+    """Pack the intermediates into the arena and turn the launches into steps.
+
+    With ``graphs`` the device may keep the steps as graphs.
+    """
     loaded = [_loaded(launch, kernels) for launch in plan.launches]
     scratch = _scratch(plan, loaded)
     buffers = (*plan.buffers, *scratch)
@@ -87,16 +94,15 @@ def prepare(
         cells.add(name, address)
     for buffer, offset in zip(buffers, offsets, strict=True):
         cells.add(buffer.name, arena.address + offset)
-    steps = [
-        _step(index, launch, kernel, cells)
-        for index, (launch, kernel) in enumerate(zip(plan.launches, loaded, strict=True))
-        if 0 not in launch.grid
-    ]
+    numbered = enumerate(zip(plan.launches, loaded, strict=True))
+    issued = [(index, *one) for index, one in numbered if 0 not in one[0].grid]
+    after = dependences([_access(*one) for one in issued], overlaps(buffers, offsets))
+    steps = [_step(*one, cells, before) for one, before in zip(issued, after, strict=True)]
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
     outputs = tuple(
         (shape, spec.dtype) for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
     )
-    return Prepared(array, device.executor(steps, array), outputs)
+    return Prepared(array, executor(device, steps, array, graphs=graphs), outputs)
 
 
 def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
@@ -129,7 +135,21 @@ def _scratch_name(index: int) -> str:
     return f"scratch of launch {index}"
 
 
-def _step(index: int, launch: Launch, loaded: Loaded, cells: _Cells) -> Step:
+def _access(index: int, launch: Launch, loaded: Loaded) -> Access:
+    """The tensors a launch reads, and those it writes."""
+    named = [
+        (arg, declared.written)
+        for arg, declared in zip(launch.args, loaded.kernel.args, strict=True)
+        if isinstance(arg, str)
+    ]
+    reads = tuple(name for name, is_written in named if not is_written)
+    writes = tuple(name for name, is_written in named if is_written)
+    return Access(reads, (*writes, _scratch_name(index)))
+
+
+def _step(
+    index: int, launch: Launch, loaded: Loaded, cells: _Cells, after: tuple[int, ...]
+) -> Step:
     slots = []
     for arg, declared in zip(launch.args, loaded.kernel.args, strict=True):
         if isinstance(arg, str) != declared.pointer:
@@ -142,7 +162,7 @@ def _step(index: int, launch: Launch, loaded: Loaded, cells: _Cells) -> Step:
             _check_fits(launch, arg, declared.dtype)
             slots.append(cells.number(arg))
     scratch = cells.by_name.get(_scratch_name(index), NULL_SLOT)
-    return Step(loaded.handle, launch.kernel, launch.grid, tuple(slots), scratch)
+    return Step(loaded.handle, launch.kernel, launch.grid, tuple(slots), scratch, after)
 
 
 def _check_fits(launch: Launch, value: int, dtype: DType) -> None:

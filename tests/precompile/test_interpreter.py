@@ -194,7 +194,7 @@ def test_a_device_runs_steps_over_its_cells() -> None:
     ones = np.ones(130, np.float32)
     device.copy_in(memory, ones.ctypes.data, ones.nbytes, 0)
     cells = (ctypes.c_uint64 * 4)(0, memory, memory, 130)
-    device.executor([Step(handle, "add", (2, 1, 1), (1, 2, 3), 0)], cells)(0)
+    device.executor([Step(handle, "add", (2, 1, 1), (1, 2, 3), 0, ())], cells, graphs=False)(0)
     result = np.zeros(130, np.float32)
     device.copy_out(result.ctypes.data, memory, result.nbytes, 0)
     np.testing.assert_allclose(result, 1.8427008, rtol=1e-6)
