@@ -6,10 +6,12 @@ one; and it is built when the launches have been issued, while the GPU works on 
 
 import ctypes
 from collections.abc import Callable, Sequence
+from warnings import warn
 
 from .cuda_graph import GraphExecutor
 from .cuda_launch import StreamExecutor, relaxed
 from .device import Step
+from .errors import DeviceError
 
 FEWEST = 3  # with fewer launches a graph gains nothing
 BUILT_AT = 2  # the issue of the same steps that is followed by building the graph
@@ -25,6 +27,7 @@ class CudaExecutor:
         steps: Sequence[Step],
         cells: "ctypes.Array[ctypes.c_uint64]",
     ) -> None:
+        self._library = library
         self._made = device, library, steps, cells
         self._issue = StreamExecutor(*self._made).issue
         self._issues = 0
@@ -35,8 +38,14 @@ class CudaExecutor:
         if self._issues < BUILT_AT:
             self._issues += 1
             if self._issues == BUILT_AT:
-                with relaxed(self._made[1]):  # another thread may be capturing
-                    self._issue = GraphExecutor(*self._made).issue
+                self._build()
+
+    def _build(self) -> None:
+        try:
+            with relaxed(self._library):  # another thread may be capturing
+                self._issue = GraphExecutor(*self._made).issue
+        except DeviceError as error:
+            warn(f"{error} Launches go on one by one.", RuntimeWarning, stacklevel=2)
 
 
 def cuda_executor(

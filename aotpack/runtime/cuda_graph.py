@@ -18,7 +18,7 @@ from .cuda_launch import attributes, parameters
 from .device import Step
 
 
-class _Node(ctypes.Structure):
+class Node(ctypes.Structure):
     """CUDA_KERNEL_NODE_PARAMS_v2."""
 
     _fields_ = (
@@ -101,10 +101,10 @@ class GraphExecutor:
             raise failure(f"{doing} on {self._device}", status)
 
 
-def _node(step: Step, params: "ctypes.Array[ctypes.c_void_p]") -> _Node:
+def _node(step: Step, params: "ctypes.Array[ctypes.c_void_p]") -> Node:
     function = step.kernel
     x, y, z = step.grid
-    node = _Node(function=function.handle, shared=function.shared)
+    node = Node(function=function.handle, shared=function.shared)
     node.grid[:] = (x * function.num_ctas, y, z)
     node.block[:] = (function.threads, 1, 1)
     node.params = ctypes.addressof(params)

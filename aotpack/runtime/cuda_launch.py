@@ -35,7 +35,7 @@ class Attribute(ctypes.Structure):
     )
 
 
-class _Config(ctypes.Structure):
+class Config(ctypes.Structure):
     """CUlaunchConfig."""
 
     _fields_ = (
@@ -82,10 +82,10 @@ class StreamExecutor:
                 raise failure(f"launching {self._steps[index].name} on {self._device}", status)
 
 
-def _config(step: Step) -> _Config:
+def _config(step: Step) -> Config:
     function: Function = step.kernel
     x, y, z = step.grid
-    config = _Config()
+    config = Config()
     config.grid[:] = (x * function.num_ctas, y, z)
     config.block[:] = (function.threads, 1, 1)
     config.shared = function.shared

@@ -1,0 +1,102 @@
+"""Dependences of steps, and plans cut into runs."""
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aotpack.runtime.dependence import Access, dependences
+from aotpack.runtime.packing import overlaps, pack
+from aotpack.runtime.partition import partitions
+from aotpack.runtime.plan import Buffer
+
+NAMES = ("a", "b", "c", "d")
+names = st.lists(st.sampled_from(NAMES), max_size=2, unique=True).map(tuple)
+plans = st.lists(st.builds(Access, names, names), max_size=8)
+
+
+def all_before(after: Sequence[tuple[int, ...]]) -> list[set[int]]:
+    """For each step all it follows, directly or not."""
+    found: list[set[int]] = []
+    for direct in after:
+        found.append(set(direct).union(*(found[one] for one in direct)))
+    return found
+
+
+@pytest.mark.row("S:T9")
+@given(plans, st.sets(st.sampled_from(list(itertools.combinations(NAMES, 2)))))
+def test_whatever_meets_in_memory_is_ordered_and_nothing_is_said_twice(
+    plan: list[Access], shared: set[tuple[str, str]]
+) -> None:
+    overlapping = {n: [o for pair in shared if n in pair for o in pair if o != n] for n in NAMES}
+    after = dependences(plan, overlapping)
+    before = all_before(after)
+    for late, early in itertools.combinations(range(len(plan) - 1, -1, -1), 2):
+        one, other = plan[early], plan[late]
+        meet = set(one.writes) & {*other.reads, *other.writes} or set(one.reads) & set(other.writes)
+        taken = any({*one.reads, *one.writes} & set(overlapping[name]) for name in other.writes)
+        if meet or taken:
+            assert early in before[late]
+    for direct in after:
+        assert direct == tuple(sorted(direct))
+        assert not any(one in before[other] for one in direct for other in direct)
+
+
+def test_readers_of_one_tensor_do_not_wait_for_each_other() -> None:
+    plan = [Access((), ("a",)), Access(("a",), ("b",)), Access(("a",), ("c",))]
+    assert dependences(plan, {}) == ((), (0,), (0,))
+
+
+def test_memory_that_is_used_again_is_waited_for() -> None:
+    buffers = [Buffer("a", 512, 0, 1), Buffer("b", 256, 1, 2), Buffer("c", 300, 2, 3)]
+    offsets, total = pack(buffers)
+    assert total == 768 and overlaps(buffers, offsets) == {"a": ("c",), "b": (), "c": ("a",)}
+    plan = [Access((), ("a",)), Access(("a",), ("b",)), Access((), ("c",))]
+    assert dependences(plan, overlaps(buffers, offsets)) == ((), (0,), (1,))
+    assert dependences(plan, {}) == ((), (0,), ())
+
+
+def test_empty_buffers_share_nothing() -> None:
+    buffers = [Buffer("a", 0, 0, 0), Buffer("b", 256, 0, 1), Buffer("c", 0, 0, 1)]
+    assert overlaps(buffers, (0, 0, 0)) == {"a": (), "b": (), "c": ()}
+
+
+def _runs(order: Sequence[int], fits: Sequence[bool]) -> int:
+    return sum(1 for _ in itertools.groupby(order, key=fits.__getitem__))
+
+
+@st.composite
+def dags(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], list[bool]]:
+    count = draw(st.integers(0, 6))
+    after = [
+        tuple(sorted(draw(st.sets(st.integers(0, step - 1), max_size=2))) if step else ())
+        for step in range(count)
+    ]
+    return after, [draw(st.booleans()) for _ in range(count)]
+
+
+@pytest.mark.row("S:P5", "S:P6", "S:P8", "S:inv41")
+@given(dags())
+def test_partitions_are_complete_ordered_and_as_few_as_can_be(
+    plan: tuple[list[tuple[int, ...]], list[bool]],
+) -> None:
+    after, fits = plan
+    found = partitions(after, fits)
+    order = [step for _, run in found for step in run]
+    place = {step: number for number, step in enumerate(order)}
+    assert sorted(order) == list(range(len(after)))
+    assert all(place[one] < place[step] for step in order for one in after[step])
+    assert all(fits[step] is verdict for verdict, run in found for step in run)
+    possible = (
+        candidate
+        for candidate in itertools.permutations(range(len(after)))
+        if all(candidate.index(o) < candidate.index(s) for s in candidate for o in after[s])
+    )
+    assert len(found) == min(_runs(candidate, fits) for candidate in possible)
+
+
+def test_a_plan_of_launches_alone_keeps_its_order() -> None:
+    assert partitions([(), (), (0,), (1, 2)], [True] * 4) == ((True, (0, 1, 2, 3)),)
+    assert partitions([], []) == ()
