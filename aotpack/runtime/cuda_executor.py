@@ -38,12 +38,14 @@ class CudaExecutor:
         if self._issues < BUILT_AT:
             self._issues += 1
             if self._issues == BUILT_AT:
-                self._build()
+                self._build(stream)
 
-    def _build(self) -> None:
+    def _build(self, stream: int) -> None:
         try:
             with relaxed(self._library):  # another thread may be capturing
-                self._issue = GraphExecutor(*self._made).issue
+                graph = GraphExecutor(*self._made)
+                graph.upload(stream)
+            self._issue = graph.issue
         except DeviceError as error:
             warn(f"{error} Launches go on one by one.", RuntimeWarning, stacklevel=2)
 

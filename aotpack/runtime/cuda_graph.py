@@ -63,6 +63,11 @@ class GraphExecutor:
         self._set = self._cells.copy()  # what the nodes' parameters were copied from
         self._users = _users(steps)
 
+    def upload(self, stream: int) -> None:
+        """Do on ``stream`` what else the first launch would have to do."""
+        status = self._library.cuGraphUpload(self._executable, ctypes.c_void_p(stream))
+        self._do("uploading a graph", status)
+
     def issue(self, stream: int) -> None:
         """Issue all steps to ``stream``."""
         changed = np.flatnonzero(self._cells != self._set).tolist()

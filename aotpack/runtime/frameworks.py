@@ -23,8 +23,8 @@ from .torch_tensors import TorchFramework
 Reading = tuple[list[int], Hashable, Any]
 """Addresses, facts, and what keeps the memory alive until the launches are issued."""
 
-Spec = tuple[tuple[int, ...], DType]
-"""Shape and type of an array."""
+Spec = tuple[tuple[int, ...], tuple[int, ...], DType]
+"""Shape, strides in elements, and type of an array in row-major order."""
 
 
 class Framework(Protocol):
@@ -69,7 +69,7 @@ class NumpyFramework:
         return [Seen("numpy", shape, numpy_name(dtype), (1, 0), True) for shape, dtype in facts]
 
     def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
-        arrays = [np.empty(shape, dtype.storage) for shape, dtype in specs]
+        arrays = [np.empty(shape, dtype.storage) for shape, _, dtype in specs]
         found = (array.ctypes.data for array in arrays)
         return arrays, [one if self._host and one % 16 == 0 else -1 for one in found]
 
@@ -103,7 +103,7 @@ class DlpackFramework:
         ]
 
     def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
-        arrays = [DeviceArray(self._device, shape, dtype, stream) for shape, dtype in specs]
+        arrays = [DeviceArray(self._device, shape, dtype, stream) for shape, _, dtype in specs]
         return arrays, [array.address for array in arrays]
 
 
@@ -123,7 +123,7 @@ class CupyFramework(DlpackFramework):
                 DeviceArray(self._device, shape, dtype, stream)  # cupy has no bfloat16
                 if dtype.name == "bfloat16"
                 else cupy.empty(shape, dtype.storage)
-                for shape, dtype in specs
+                for shape, _, dtype in specs
             ]
         return arrays, [
             one.address if isinstance(one, DeviceArray) else int(one.data.ptr) for one in arrays

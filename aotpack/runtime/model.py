@@ -246,7 +246,7 @@ class Model:
         """Device memory for outputs that are copied to the host: (output, address, bytes)."""
         copied = []
         for index in [index for index, address in enumerate(outputs) if address == -1]:
-            shape, dtype = prepared.outputs[index]
+            shape, _, dtype = prepared.outputs[index]
             size = math.prod(shape) * dtype.itemsize
             outputs[index] = arena.staging(("output", index), size) if size else 0
             copied.append((index, outputs[index], size))
@@ -263,7 +263,7 @@ class Model:
         for index, address, size in copied:
             self.device.copy_out(results[index].ctypes.data, address, size, stream)
         self.device.synchronize(stream)
-        for index, (_, dtype) in enumerate(prepared.outputs):
+        for index, (*_, dtype) in enumerate(prepared.outputs):
             results[index] = present(results[index], dtype)
 
     def _named(self, leaves: Sequence[Any], error: ArgumentError) -> AotpackError:

@@ -17,8 +17,9 @@ from .device import NULL_SLOT, Device, Step
 from .dtypes import DType
 from .errors import PackageError
 from .executor import executor
+from .frameworks import Spec
 from .manifest import Binary, Kernel, Signature
-from .packing import overlaps, pack
+from .packing import overlaps, pack, strides
 from .plan import Buffer, Launch, Plan
 
 _FIRST_INPUT = NULL_SLOT + 1
@@ -39,7 +40,7 @@ class Prepared:
 
     cells: "ctypes.Array[ctypes.c_uint64]"
     issue: Callable[[int], None]
-    outputs: tuple[tuple[tuple[int, ...], DType], ...]
+    outputs: tuple[Spec, ...]
 
     def store(self, addresses: list[int]) -> None:
         """The addresses of all inputs and all outputs, in the order of the signature."""
@@ -100,7 +101,8 @@ def prepare(
     steps = [_step(*one, cells, before) for one, before in zip(issued, after, strict=True)]
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
     outputs = tuple(
-        (shape, spec.dtype) for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
+        (shape, strides(shape), spec.dtype)
+        for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
     )
     return Prepared(array, executor(device, steps, array, graphs=graphs), outputs)
 

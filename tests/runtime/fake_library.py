@@ -95,6 +95,10 @@ class FakeLibrary:
         self.executables[executable.value - 1][handle.value] = self._of(node)
 
     @_logged
+    def cuGraphUpload(self, executable: Any, stream: Any) -> None:
+        assert executable.value
+
+    @_logged
     def cuGraphLaunch(self, executable: Any, stream: Any) -> None:
         waiting = dict(self.executables[executable.value - 1])
         while waiting:

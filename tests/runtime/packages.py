@@ -42,6 +42,32 @@ def plan(arch: int, b: int, s: int) -> Plan:
         ),
     )
 '''
+DIAMOND = '''\
+"""demo 0.1.0: 5 launches."""
+from ._runtime import Buffer, Launch, Plan
+
+
+def plan(arch: int, b: int, s: int) -> Plan:
+    """``d`` lies where ``a`` did, which the launch before it reads."""
+    n, grid = b*s, (b*s, 1, 1)
+    return Plan(
+        buffers=(
+            Buffer("a", 4*n, 0, 2),
+            Buffer("b", 4*n, 1, 3),
+            Buffer("c", 4*n, 2, 4),
+            Buffer("d", 4*n, 3, 4),
+        ),
+        outputs=((b, s),),
+        launches=(
+            Launch("add", grid, ("x", "y", "a", n)),
+            Launch("scale", grid, ("a", "scale", "b", n)),
+            Launch("add", grid, ("a", "y", "c", n)),
+            Launch("scale", grid, ("b", "scale", "d", n)),
+            Launch("add", grid, ("c", "d", "output0", n)),
+        ),
+    )
+'''
+"""5 * (x + y) + y, in five launches."""
 ADD = "def add(x, y, out, n):\n    floats(out, n)[:] = floats(x, n) + floats(y, n)\n"
 SCALE = "def scale(x, w, out, n):\n    floats(out, n)[:] = floats(x, n) * floats(w, 1)[0]\n"
 
