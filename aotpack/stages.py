@@ -237,8 +237,8 @@ class KernelArg:
     name: str
     dtype: DType
     is_pointer: bool
+    is_written: bool
     aligned: bool = True
-    is_written: bool = False
 
 
 @dataclass(frozen=True, slots=True)

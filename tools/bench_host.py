@@ -133,7 +133,7 @@ def package(inputs: int, launches: int, folder: Path) -> Path:
     golden = Golden(tuple((t.name, F32, (1, 64), bytes(256)) for t in (*tensors,)), (), ())
     names = ("x_ptr", "y_ptr", "out_ptr")
     pointers = (KernelArg(name, F32, True, is_written=name == "out_ptr") for name in names)
-    arguments = (*pointers, KernelArg("s", DType.INT32, False))
+    arguments = (*pointers, KernelArg("s", DType.INT32, False, is_written=False))
     kernel = KernelSource("add", KERNEL, arguments, 4, 1)
     wrapper = WRAPPER.format(inputs=inputs, launches=launches)
     rendered = Rendered(signature, (), golden, (kernel,), wrapper, 1 << 20)

@@ -72,7 +72,9 @@ class Arguments:
             for buffer, name in self._pointers.items()
         ]
         width = DType.INT64 if self._wide else DType.INT32
-        sizes = [KernelArg(size.name, width, is_pointer=False) for size in self.sizes]
+        sizes = [
+            KernelArg(size.name, width, is_pointer=False, is_written=False) for size in self.sizes
+        ]
         return (*pointers, *sizes)
 
 

@@ -11,13 +11,14 @@ from typing import Any
 
 from .cpu import CPU_TARGET, CpuDevice
 from .cuda import CudaDevice
+from .debugging import debug_mode
 from .device import Device, active
 from .errors import AotpackError, DeviceError, PackageError
 from .frameworks import stream_handle
 from .manifest import Manifest, read_checked, read_manifest
-from .model import Model, Parts
+from .model import Model
 from .plan import Plan
-from .prepare import Loaded
+from .prepare import Loaded, Options, Parts
 from .weights import weights_file
 
 CONSTANTS = "constants.safetensors"
@@ -32,6 +33,7 @@ def load(
     stream: Any = None,
     concurrency: int = 2,
     graphs: bool = True,
+    debug: str | None = None,
 ) -> Model:
     """The packaged model, ready to be called.
 
@@ -40,12 +42,15 @@ def load(
     for. ``weights`` is a safetensors file or a mapping to use in place of the package's own.
     ``stream`` overrides the caller's current stream. ``concurrency`` bounds the calls in flight,
     each of which has its own memory for intermediates. On a GPU, sizes that are called again run as
-    CUDA graphs unless ``graphs`` is False.
+    CUDA graphs unless ``graphs`` is False. ``debug`` watches each launch: "sync" names the one that
+    fails, "nan" the first that writes a NaN; the environment's AOTPACK_DEBUG stands in for it.
     """
     manifest = read_manifest(_folder(package))
     if concurrency < 1:
         raise AotpackError(f"loading a model: concurrency={concurrency}; accepted: 1 or more")
-    model = Model(_parts(manifest, choose_device(manifest, device), stream, concurrency, graphs))
+    handle = None if stream is None else stream_handle(stream)
+    options = Options(handle, concurrency, graphs, debug_mode(debug))
+    model = Model(_parts(manifest, choose_device(manifest, device), options))
     try:
         _bind(model, weights)
     except BaseException:
@@ -96,11 +101,8 @@ def _folder(package: str | Path | ModuleType) -> Path:
     return Path(package)
 
 
-def _parts(
-    manifest: Manifest, device: Device, stream: Any, concurrency: int, graphs: bool
-) -> Parts:
+def _parts(manifest: Manifest, device: Device, options: Options) -> Parts:
     target, arch = device.select(manifest.targets)
-    handle = None if stream is None else stream_handle(stream)
     plan = _plan_function(manifest)
     try:
         with active(device):
@@ -108,7 +110,7 @@ def _parts(
     except BaseException:
         device.close()
         raise
-    return Parts(manifest, device, target, arch, kernels, plan, handle, concurrency, graphs)
+    return Parts(manifest, device, target, arch, kernels, plan, options)
 
 
 def _load_kernels(manifest: Manifest, device: Device, target: str) -> dict[str, Loaded]:

@@ -6,7 +6,7 @@ the launches; it allocates only outputs, and waits only for numpy arrays.
 
 import math
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -23,9 +23,8 @@ from .dtypes import present
 from .errors import AotpackError, ArgumentError
 from .frameworks import Framework, Frameworks
 from .guards import check_call
-from .manifest import Manifest, Signature
-from .plan import Plan
-from .prepare import Loaded, Prepared, prepare
+from .manifest import Signature
+from .prepare import Parts, Prepared, prepare
 from .safetensors import read_safetensors
 from .trees import unflattener
 from .weights import Weights
@@ -43,21 +42,6 @@ class _Checked:
     input_bytes: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What loading made of a package."""
-
-    manifest: Manifest
-    device: Device
-    target: str
-    arch: int
-    kernels: Mapping[str, Loaded]
-    plan: Callable[..., Plan]
-    stream: int | None
-    concurrency: int
-    graphs: bool
-
-
 class Model:
     """A packaged model on one device. Calls may come from any thread."""
 
@@ -68,14 +52,14 @@ class Model:
         self.manifest = parts.manifest
         self.device: Device = parts.device
         self._parts = parts
-        self._stream = parts.stream
+        self._stream = parts.options.stream
         self._binder = Binder(self.signature)
-        self._frameworks = Frameworks(parts.device, parts.stream)
+        self._frameworks = Frameworks(parts.device, parts.options.stream)
         name, updates = self.signature.name, self.signature.updates
         self._weights = Weights(name, parts.device, parts.manifest.weights, updates)
         self._changed = changed_inputs(self.signature)
         has_state = len(updates) > len(self._changed)
-        limit = 1 if has_state else parts.concurrency  # calls that change it go one by one
+        limit = 1 if has_state else parts.options.concurrency  # calls that change it go one by one
         self._pool: ArenaPool[Prepared] = ArenaPool(name, parts.device, limit)
         self._checked: dict[Hashable, _Checked] = {}
         self._arranged = unflattener(self.signature.result)
@@ -206,13 +190,7 @@ class Model:
         return checked
 
     def _prepare(self, arena: Arena[Prepared], sizes: tuple[int, ...]) -> Prepared:
-        weights = self._weights.addresses()
-        parts = self._parts
-        plan = parts.plan(parts.arch, *sizes)
-        graphs = parts.graphs and not arena.recording
-        prepared = prepare(
-            self.signature, plan, parts.kernels, weights, arena, parts.device, graphs=graphs
-        )
+        prepared = prepare(self._parts, sizes, self._weights.addresses(), arena)
         arena.keep(sizes, prepared)
         return prepared
 

@@ -7,18 +7,20 @@ Rows S:A14.
 """
 
 import ctypes
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from .arena import Arena
+from .debugging import Watch, Written
 from .dependence import Access, dependences
-from .device import NULL_SLOT, Device, Step
+from .device import NULL_SLOT, Device, HostCall, Step
 from .dtypes import DType
 from .errors import PackageError
 from .executor import executor
 from .frameworks import Spec
-from .manifest import Binary, Kernel, Signature
+from .manifest import Binary, Kernel, KernelArg, Manifest, Signature
 from .packing import overlaps, pack, strides
 from .plan import Buffer, Launch, Plan
 
@@ -32,6 +34,38 @@ class Loaded:
     kernel: Kernel
     binary: Binary
     handle: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Issued:
+    """A launch that has programs to run, by its number in the plan."""
+
+    index: int
+    launch: Launch
+    loaded: Loaded
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How calls are run: what ``load`` was told."""
+
+    stream: int | None
+    concurrency: int
+    graphs: bool
+    debug: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What loading made of a package."""
+
+    manifest: Manifest
+    device: Device
+    target: str
+    arch: int
+    kernels: Mapping[str, Loaded]
+    plan: Callable[..., Plan]
+    options: Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +106,12 @@ class _Cells:
 
 
 def prepare(
-    signature: Signature,
-    plan: Plan,
-    kernels: Mapping[str, Loaded],
-    weights: Mapping[str, int],
-    arena: Arena[Prepared],
-    device: Device,
-    *,
-    graphs: bool,
+    parts: Parts, sizes: tuple[int, ...], weights: Mapping[str, int], arena: Arena[Prepared]
 ) -> Prepared:
-    """Pack the intermediates into the arena and turn the launches into steps.
-
-    With ``graphs`` the device may keep the steps as graphs.
-    """
-    loaded = [_loaded(launch, kernels) for launch in plan.launches]
-    scratch = _scratch(plan, loaded)
-    buffers = (*plan.buffers, *scratch)
+    """Pack the intermediates into the arena and turn the launches into steps."""
+    signature, plan = parts.manifest.signature, parts.plan(parts.arch, *sizes)
+    loaded = [_loaded(launch, parts.kernels) for launch in plan.launches]
+    buffers = (*plan.buffers, *_scratch(plan, loaded))
     offsets, total = pack(buffers)
     arena.reserve(total)
     cells = _Cells(signature)
@@ -95,16 +119,25 @@ def prepare(
         cells.add(name, address)
     for buffer, offset in zip(buffers, offsets, strict=True):
         cells.add(buffer.name, arena.address + offset)
-    numbered = enumerate(zip(plan.launches, loaded, strict=True))
-    issued = [(index, *one) for index, one in numbered if 0 not in one[0].grid]
-    after = dependences([_access(*one) for one in issued], overlaps(buffers, offsets))
-    steps = [_step(*one, cells, before) for one, before in zip(issued, after, strict=True)]
+    issued = [
+        _Issued(index, launch, kernel)
+        for index, (launch, kernel) in enumerate(zip(plan.launches, loaded, strict=True))
+        if 0 not in launch.grid
+    ]
+    after = dependences([_access(one) for one in issued], overlaps(buffers, offsets))
+    kernels = [_step(one, cells, before) for one, before in zip(issued, after, strict=True)]
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
+    steps: Sequence[Step | HostCall] = kernels
+    if parts.options.debug:
+        watch = Watch(signature.name, parts.device, array, parts.options.debug)
+        written = _written(parts, sizes, plan, issued, cells)
+        steps = watch.around(kernels, [one.launch.source for one in issued], written)
     outputs = tuple(
         (shape, strides(shape), spec.dtype)
         for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
     )
-    return Prepared(array, executor(device, steps, array, graphs=graphs), outputs)
+    graphs = parts.options.graphs and arena.recording is None
+    return Prepared(array, executor(parts.device, steps, array, graphs=graphs), outputs)
 
 
 def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
@@ -137,21 +170,58 @@ def _scratch_name(index: int) -> str:
     return f"scratch of launch {index}"
 
 
-def _access(index: int, launch: Launch, loaded: Loaded) -> Access:
+def _access(one: _Issued) -> Access:
     """The tensors a launch reads, and those it writes."""
-    named = [
-        (arg, declared.written)
-        for arg, declared in zip(launch.args, loaded.kernel.args, strict=True)
-        if isinstance(arg, str)
+    names = [(name, declared.written) for name, declared in _tensors(one)]
+    reads = tuple(name for name, is_written in names if not is_written)
+    writes = tuple(name for name, is_written in names if is_written)
+    return Access(reads, (*writes, _scratch_name(one.index)))
+
+
+def _tensors(one: _Issued) -> list[tuple[str, KernelArg]]:
+    """The tensors a launch is given, with what its kernel declares of them."""
+    pairs = zip(one.launch.args, one.loaded.kernel.args, strict=True)
+    return [(arg, declared) for arg, declared in pairs if isinstance(arg, str)]
+
+
+def _written(
+    parts: Parts, sizes: tuple[int, ...], plan: Plan, issued: Sequence[_Issued], cells: _Cells
+) -> list[list[Written]]:
+    """For each launch the memory it writes."""
+    lengths = _lengths(parts.manifest, sizes, plan)
+    known = set(parts.manifest.signature.updates)
+    found = []
+    for one in issued:
+        written = [(name, declared.dtype) for name, declared in _tensors(one) if declared.written]
+        found.append(
+            [
+                Written(name, cells.by_name[name], dtype, lengths[name], name not in known)
+                for name, dtype in written
+            ]
+        )
+        known.update(name for name, _ in written)
+    return found
+
+
+def _lengths(manifest: Manifest, sizes: tuple[int, ...], plan: Plan) -> dict[str, int]:
+    """The bytes of whatever a launch may write."""
+    signature = manifest.signature
+    values = {size.name: value for size, value in zip(signature.sizes, sizes, strict=True)}
+    shapes = [(weight.name, weight.dtype, weight.shape) for weight in manifest.weights]
+    shapes += [
+        (one.name, one.dtype, tuple(size.evaluate(values) for size in one.shape))
+        for one in signature.inputs
     ]
-    reads = tuple(name for name, is_written in named if not is_written)
-    writes = tuple(name for name, is_written in named if is_written)
-    return Access(reads, (*writes, _scratch_name(index)))
+    shapes += [
+        (one.name, one.dtype, shape)
+        for one, shape in zip(signature.outputs, plan.outputs, strict=True)
+    ]
+    lengths = {buffer.name: buffer.size for buffer in plan.buffers}
+    return lengths | {name: math.prod(shape) * dtype.itemsize for name, dtype, shape in shapes}
 
 
-def _step(
-    index: int, launch: Launch, loaded: Loaded, cells: _Cells, after: tuple[int, ...]
-) -> Step:
+def _step(one: _Issued, cells: _Cells, after: tuple[int, ...]) -> Step:
+    launch, loaded = one.launch, one.loaded
     slots = []
     for arg, declared in zip(launch.args, loaded.kernel.args, strict=True):
         if isinstance(arg, str) != declared.pointer:
@@ -163,7 +233,7 @@ def _step(
         else:
             _check_fits(launch, arg, declared.dtype)
             slots.append(cells.number(arg))
-    scratch = cells.by_name.get(_scratch_name(index), NULL_SLOT)
+    scratch = cells.by_name.get(_scratch_name(one.index), NULL_SLOT)
     return Step(loaded.handle, launch.kernel, launch.grid, tuple(slots), scratch, after)
 
 

@@ -74,7 +74,7 @@ SCALE = "def scale(x, w, out, n):\n    floats(out, n)[:] = floats(x, n) * floats
 
 def _kernel(name: str, text: str, *pointers: str) -> KernelSource:
     buffers = (KernelArg(p, F32, True, is_written=p == "out") for p in pointers)
-    args = (*buffers, KernelArg("n", DType.INT32, False))
+    args = (*buffers, KernelArg("n", DType.INT32, False, is_written=False))
     return KernelSource(name, text, args, num_warps=4, num_stages=1)
 
 
