@@ -112,7 +112,7 @@ class ArenaPool(Generic[PlanT]):
 
     def __init__(self, model: str, device: Device, limit: int) -> None:
         self._model, self._device, self._limit = model, device, limit
-        self._changed = threading.Condition(threading.Lock())
+        self._renew_lock()
         self._free: list[Arena[PlanT]] = []
         self._recorded: dict[Hashable, list[Arena[PlanT]]] = {}
         self._made = 0
@@ -123,13 +123,18 @@ class ArenaPool(Generic[PlanT]):
 
     def forked(self) -> None:
         """In a child process the other threads' calls never end: their arenas are lost."""
-        self._changed = threading.Condition(threading.Lock())
+        self._renew_lock()
         self._made = len(self._free)
         self._taken = self._idlers = 0
 
+    def _renew_lock(self) -> None:
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting = 0
+
     def take(self, stream: int, recording: Hashable = None) -> Arena[PlanT]:
         """An arena, best the one whose last call was on the same stream."""
-        with self._changed:
+        with self._lock:
             while True:
                 if self._is_closed:
                     raise AotpackError(
@@ -139,7 +144,7 @@ class ArenaPool(Generic[PlanT]):
                 if arena is not None:
                     self._taken += 1
                     return arena
-                self._changed.wait()
+                self._wait()
 
     def _available(self, stream: int, recording: Hashable) -> Arena[PlanT] | None:
         if recording is not None:
@@ -156,20 +161,28 @@ class ArenaPool(Generic[PlanT]):
 
     def give(self, arena: Arena[PlanT]) -> None:
         """End a call."""
-        with self._changed:
+        with self._lock:
             self._taken -= 1
             home = self._free if arena.recording is None else self._recorded[arena.recording]
             home.append(arena)
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
+
+    def _wait(self) -> None:
+        self._waiting += 1
+        try:
+            self._changed.wait()
+        finally:
+            self._waiting -= 1
 
     @contextmanager
     def idle(self) -> Iterator[None]:
         """Inside the block no call is in flight and none begins."""
-        with self._changed:
+        with self._lock:
             self._idlers += 1
             try:
                 while self._taken:
-                    self._changed.wait()
+                    self._wait()
                 yield
             finally:
                 self._idlers -= 1

@@ -60,7 +60,7 @@ class GraphExecutor:
         self._do("instantiating a graph", made)
         weakref.finalize(self, library.cuGraphExecDestroy, self._executable).atexit = False
         self._cells = np.ctypeslib.as_array(cells)
-        self._set = self._cells.copy()  # what the nodes' parameters were copied from
+        self._set = self._cells.tobytes()  # what the nodes' parameters were copied from
         self._users = _users(steps)
 
     def upload(self, stream: int) -> None:
@@ -70,20 +70,21 @@ class GraphExecutor:
 
     def issue(self, stream: int) -> None:
         """Issue all steps to ``stream``."""
-        changed = np.flatnonzero(self._cells != self._set).tolist()
-        if changed:
-            self._rebind(changed)
+        given = self._cells.tobytes()
+        if given != self._set:
+            self._rebind(given)
         status = self._library.cuGraphLaunch(self._executable, ctypes.c_void_p(stream))
         self._do("launching a graph", status)
 
-    def _rebind(self, changed: Sequence[int]) -> None:
+    def _rebind(self, given: bytes) -> None:
         """Set the parameters of the nodes that use changed cells."""
+        changed = np.flatnonzero(self._cells != np.frombuffer(self._set, np.uint64)).tolist()
         update = self._library.cuGraphExecKernelNodeSetParams_v2
         for number in sorted({user for cell in changed for user in self._users.get(cell, ())}):
             node = ctypes.byref(self._nodes[number])
             status = update(self._executable, self._handles[number], node)
             self._do(f"passing arguments to {self._steps[number].name}", status)
-        self._set[:] = self._cells
+        self._set = given
 
     def _add(self, number: int) -> None:
         step, library = self._steps[number], self._library
