@@ -11,12 +11,15 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from .device import Device
 from .errors import AotpackError
 from .fork import tell_of_forks
 
 PlanT = TypeVar("PlanT")
 PLANS_KEPT = 64
+_CHUNK = 1 << 24
 _DEFAULT_STREAM = 0
 _THREADS_STREAM = 2  # one number, but another stream in each thread
 
@@ -91,6 +94,15 @@ class Arena(Generic[PlanT]):
         if stream != _DEFAULT_STREAM:
             self._device.record(self._event, stream)
         self.stream = stream
+
+    def scribble(self) -> None:
+        """Fill all memory with NaN, as if other calls had used it; none may be in flight."""
+        noise = np.full(_CHUNK, 255, np.uint8)
+        for address, size in ((self.address, self._capacity), *self._staging.values()):
+            for start in range(0, size, _CHUNK):
+                part = min(_CHUNK, size - start)
+                self._device.copy_in(address + start, noise.ctypes.data, part, _DEFAULT_STREAM)
+                self._device.synchronize(_DEFAULT_STREAM)
 
     def free(self) -> None:
         """Give all memory back; no call may be in flight."""
@@ -192,6 +204,11 @@ class ArenaPool(Generic[PlanT]):
         """Drop the plans of all arenas; only inside ``idle``."""
         for arena in self._all():
             arena.forget()
+
+    def scribble(self) -> None:
+        """Fill the memory of all arenas with NaN; only inside ``idle``."""
+        for arena in self._all():
+            arena.scribble()
 
     def close(self) -> None:
         """Wait for calls in flight and free all arenas."""

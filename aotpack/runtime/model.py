@@ -117,6 +117,12 @@ class Model:
             finally:
                 self._pool.forget()
 
+    def scribble(self) -> None:
+        """Fill the memory of intermediates with NaN: no call may read what it has not written."""
+        with active(self.device), self._pool.idle():
+            self.device.synchronize(None)
+            self._pool.scribble()
+
     def close(self) -> None:
         """Wait for calls in flight and give back all device memory; a second close does nothing."""
         self._release()

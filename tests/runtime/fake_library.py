@@ -49,6 +49,7 @@ class FakeLibrary:
         self.log: list[str] = []
         self.fails: dict[str, int] = {}
         self.alive = 0
+        self.forgets_edges = False
         self._graphs = 0
 
     def load(self, function: Callable[..., None], count: int) -> int:
@@ -76,7 +77,8 @@ class FakeLibrary:
         self, handle: Any, graph: Any, before: Any, count: Any, node: Any
     ) -> None:
         assert len(before) == count.value
-        self.nodes.append((graph.value, self._of(node), tuple(before)))
+        edges = () if self.forgets_edges else tuple(before)
+        self.nodes.append((graph.value, self._of(node), edges))
         handle._obj.value = len(self.nodes)
 
     @_logged

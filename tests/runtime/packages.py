@@ -87,9 +87,13 @@ def demo(
     inputs: tuple[TensorSpec, ...] = (),
     target: str = "fake",
     is_constant: bool = False,
+    factor: float = 4,
     **signature: Any,
 ) -> Precompiled:
-    """The product to emit; ``inputs`` come after x and y, ``signature`` replaces its fields."""
+    """The product to emit; ``inputs`` come after x and y, ``signature`` replaces its fields.
+
+    The golden result is ``factor`` times the golden x, which is y too.
+    """
     shape = (Int.of(B), Int.of(S))
     tensors = (TensorSpec("x", F32, shape), TensorSpec("y", F32, shape), *inputs)
     args = Tree("tuple", (LEAF,) * len(tensors))
@@ -98,7 +102,7 @@ def demo(
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     golden = Golden(
         tuple((name, F32, (2, 3), x.tobytes()) for name in ("x", "y")),
-        (("output0", F32, (2, 3), (x * 4).tobytes()),),
+        (("output0", F32, (2, 3), (x * factor).tobytes()),),
         (1e-6,),
     )
     two = memoryview(np.float32(2).tobytes())

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotpack.runtime import AotpackError, Model, load
+from aotpack.runtime import AotpackError, Model, load, verify
 from aotpack.runtime.arena import PLANS_KEPT
 from aotpack.runtime.cuda_launch import Function, attributes
 
@@ -20,7 +20,7 @@ def gpu() -> FakeGpu:
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    return write_demo(tmp_path / "demo", wrapper=DIAMOND)
+    return write_demo(tmp_path / "demo", wrapper=DIAMOND, factor=11)
 
 
 def call(model: Model, rows: int = 2, value: float = 1.0) -> None:
@@ -146,3 +146,14 @@ def test_clusters_are_attributes_of_nodes_and_launches() -> None:
         (4, [2, 1, 1]),
         (5, [1, 0, 0]),
     ]
+
+
+def test_verify_checks_what_runs_as_a_graph(package: Path, gpu: FakeGpu) -> None:
+    assert verify(package, gpu).is_passed
+    assert gpu.library.log.count("cuGraphLaunch") == 1
+
+
+def test_verify_finds_a_graph_that_lacks_an_edge(package: Path, gpu: FakeGpu) -> None:
+    gpu.library.forgets_edges = True
+    report = verify(package, gpu)
+    assert not report.is_passed and "WRONG" in str(report)
