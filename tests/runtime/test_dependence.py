@@ -1,16 +1,22 @@
 """Dependences of steps, and plans cut into runs."""
 
+import ctypes
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aotpack.runtime.dependence import Access, dependences
+from aotpack.runtime.device import HostCall, Step
+from aotpack.runtime.executor import executor
 from aotpack.runtime.packing import overlaps, pack
 from aotpack.runtime.partition import partitions
 from aotpack.runtime.plan import Buffer
+
+from .fake_device import FakeDevice
 
 NAMES = ("a", "b", "c", "d")
 names = st.lists(st.sampled_from(NAMES), max_size=2, unique=True).map(tuple)
@@ -100,3 +106,35 @@ def test_partitions_are_complete_ordered_and_as_few_as_can_be(
 def test_a_plan_of_launches_alone_keeps_its_order() -> None:
     assert partitions([(), (), (0,), (1, 2)], [True] * 4) == ((True, (0, 1, 2, 3)),)
     assert partitions([], []) == ()
+
+
+class _Recorder(FakeDevice):
+    """Notes the runs it is asked to issue; a step is its name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs: list[list[tuple[str, tuple[int, ...]]]] = []
+
+    def executor(self, steps: Sequence[Step], cells: Any, *, graphs: bool) -> Callable[[int], None]:
+        self.runs.append([(step.name, step.after) for step in steps])
+        return lambda stream: self.launches.extend(step.name for step in steps)
+
+
+def _step(name: str, *after: int) -> Step:
+    return Step(None, name, (1, 1, 1), (), 0, after)
+
+
+@pytest.mark.row("S:P5", "S:P6")
+def test_host_calls_part_a_plan_into_runs_that_the_device_issues() -> None:
+    device = _Recorder()
+    call = HostCall(lambda stream: device.launches.append(f"call on {stream}"), (0,))
+    steps = [_step("a"), call, _step("b", 1), _step("c"), _step("d", 0, 3)]
+    executor(device, steps, (ctypes.c_uint64 * 1)(), graphs=True)(5)
+    assert device.runs == [[("a", ()), ("c", ()), ("d", (0, 1))], [("b", ())]]
+    assert device.launches == ["a", "c", "d", "call on 5", "b"]
+
+
+def test_a_plan_without_steps_does_nothing() -> None:
+    device = _Recorder()
+    executor(device, [], (ctypes.c_uint64 * 1)(), graphs=True)(0)
+    assert device.runs == [] and device.launches == []
