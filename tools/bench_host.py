@@ -4,7 +4,8 @@
 
 Each case is a package written here: a chain of launches of one small kernel, each reading the next
 input. "static" calls have the same tensors, "rebound" ones other tensors every time, "dynamic" ones
-other tensors of other sizes. On a machine without a GPU the driver is a compiled stub whose
+other tensors of other sizes. "first" to "third" are calls of sizes that were not seen before: the
+first plans, the second may build a graph. On a machine without a GPU the driver is a compiled stub whose
 functions return at once, and tensors are on the host: then figures are the cost of Python alone.
 """
 
@@ -176,6 +177,19 @@ def microseconds(
     return statistics.median(times[40:]) * 1e6
 
 
+def first_calls(call: Callable[..., Any], inputs: int, device: str) -> list[float]:
+    """Medians of the first three calls of sizes that are new; the third runs as a graph."""
+    times: list[list[float]] = [[], [], []]
+    for (args,) in (arguments(inputs, (size,), device) for size in range(33, 54)):
+        for own in times:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            start = time.perf_counter()
+            call(*args)
+            own.append(time.perf_counter() - start)
+    return [statistics.median(own) * 1e6 for own in times]
+
+
 def rows(inputs: int, launches: int, calls: int) -> Iterator[str]:
     """A line for each executor."""
     has_gpu = torch.cuda.is_available()
@@ -190,7 +204,9 @@ def rows(inputs: int, launches: int, calls: int) -> Iterator[str]:
         for graphs in (False, True):
             device = 0 if has_gpu else stub(Path(name))
             with load(folder, device, graphs=graphs) as model:
-                found = [f"{microseconds(model, sets, calls):9.1f}" for sets in cases.values()]
+                times = [microseconds(model, sets, calls) for sets in cases.values()]
+                times += first_calls(model, inputs, place)
+            found = [f"{time:9.1f}" for time in times]
             kind = "graph" if graphs else "launches"
             yield f"{inputs:6} {launches:8}  {kind:8}  {' '.join(found)}"
 
@@ -203,7 +219,7 @@ def main() -> None:
     given = parser.parse_args()
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else "a stub of the driver"
     print(f"{where}, torch {torch.__version__}; us a call")
-    print("inputs launches  executor     static   rebound   dynamic")
+    print("inputs launches  executor     static   rebound   dynamic    first    second     third")
     for inputs in map(int, given.inputs.split(",")):
         for launches in map(int, given.launches.split(",")):
             for line in rows(inputs, launches, given.calls):
