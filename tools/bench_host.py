@@ -5,8 +5,8 @@
 Each case is a package written here: a chain of launches of one small kernel, each reading the next
 input. "static" calls have the same tensors, "rebound" ones other tensors every time, "dynamic" ones
 other tensors of other sizes. "first" to "third" are calls of sizes that were not seen before: the
-first plans, the second may build a graph. On a machine without a GPU the driver is a compiled stub whose
-functions return at once, and tensors are on the host: then figures are the cost of Python alone.
+first plans, the second may build a graph. On a machine without a GPU the driver is a compiled stub
+whose functions return at once, and tensors are on the host: then figures are what Python costs.
 """
 
 import argparse
