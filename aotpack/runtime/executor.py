@@ -18,13 +18,17 @@ def executor(
     graphs: bool,
 ) -> Issue:
     """Issues ``steps`` in the order with the fewest runs; the device issues each run of kernels."""
+    launches = [step for step in steps if isinstance(step, Step)]
+    if len(launches) == len(steps):
+        return device.executor(launches, cells, graphs=graphs)
+    fits = [isinstance(step, Step) for step in steps]
     parts: list[Issue] = []
-    for _, run in partitions(
-        [step.after for step in steps], [isinstance(step, Step) for step in steps]
-    ):
-        launches, calls = _renumbered(run, steps), _calls(run, steps)
-        parts += [device.executor(launches, cells, graphs=graphs)] if launches else calls
-    return parts[0] if len(parts) == 1 else partial(_in_turn, parts)
+    for fit, run in partitions([step.after for step in steps], fits):
+        if fit:
+            parts.append(device.executor(_renumbered(run, steps), cells, graphs=graphs))
+        else:
+            parts += _calls(run, steps)
+    return partial(_in_turn, parts)
 
 
 def _renumbered(run: Sequence[int], steps: Sequence[Step | HostCall]) -> list[Step]:

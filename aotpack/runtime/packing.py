@@ -89,19 +89,3 @@ def _best_gap(placed: list[tuple[int, int, int, int]], size: int, first: int, la
         if end > cursor:
             cursor = end
     return cursor if best < 0 else best
-
-
-def overlaps(buffers: Sequence[Buffer], offsets: Sequence[int]) -> dict[str, tuple[str, ...]]:
-    """For each buffer the others that lie in some of its bytes at other times."""
-    placed = sorted(
-        (offset, offset + b.size, b.name) for offset, b in zip(offsets, buffers, strict=True)
-    )
-    found: dict[str, list[str]] = {buffer.name: [] for buffer in buffers}
-    for position, (_, end, name) in enumerate(placed):
-        for start, other_end, other in placed[position + 1 :]:
-            if start >= end:
-                break
-            if other_end > start:
-                found[name].append(other)
-                found[other].append(name)
-    return {name: tuple(others) for name, others in found.items()}

@@ -21,7 +21,7 @@ from .errors import PackageError
 from .executor import executor
 from .frameworks import Spec
 from .manifest import Binary, Kernel, KernelArg, Manifest, Signature
-from .packing import overlaps, pack, strides
+from .packing import pack, strides
 from .plan import Buffer, Launch, Plan
 
 _FIRST_INPUT = NULL_SLOT + 1
@@ -124,7 +124,9 @@ def prepare(
         for index, (launch, kernel) in enumerate(zip(plan.launches, loaded, strict=True))
         if 0 not in launch.grid
     ]
-    after = dependences([_access(one) for one in issued], overlaps(buffers, offsets))
+    placed = zip(buffers, offsets, strict=True)
+    places = {one.name: (offset, offset + one.size) for one, offset in placed if one.size}
+    after = dependences([_access(one) for one in issued], places)
     kernels = [_step(one, cells, before) for one, before in zip(issued, after, strict=True)]
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
     steps: Sequence[Step | HostCall] = kernels
