@@ -20,7 +20,7 @@ from .dtypes import DType
 from .errors import PackageError
 from .executor import executor
 from .frameworks import Spec
-from .manifest import Binary, Kernel, KernelArg, Manifest, Signature
+from .manifest import Binary, Kernel, Manifest, Signature
 from .packing import pack, strides
 from .plan import Buffer, Launch, Plan
 
@@ -124,10 +124,10 @@ def prepare(
         for index, (launch, kernel) in enumerate(zip(plan.launches, loaded, strict=True))
         if 0 not in launch.grid
     ]
-    placed = zip(buffers, offsets, strict=True)
-    places = {one.name: (offset, offset + one.size) for one, offset in placed if one.size}
-    after = dependences([_access(one) for one in issued], places)
-    kernels = [_step(one, cells, before) for one, before in zip(issued, after, strict=True)]
+    loose = [_step(one, cells) for one in issued]
+    accesses = [_access(one, step) for one, step in zip(issued, loose, strict=True)]
+    after = dependences(accesses, _places(buffers, offsets, cells))
+    kernels = [step._replace(after=before) for step, before in zip(loose, after, strict=True)]
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
     steps: Sequence[Step | HostCall] = kernels
     if parts.options.debug:
@@ -172,18 +172,20 @@ def _scratch_name(index: int) -> str:
     return f"scratch of launch {index}"
 
 
-def _access(one: _Issued) -> Access:
-    """The tensors a launch reads, and those it writes."""
-    names = [(name, declared.written) for name, declared in _tensors(one)]
-    reads = tuple(name for name, is_written in names if not is_written)
-    writes = tuple(name for name, is_written in names if is_written)
-    return Access(reads, (*writes, _scratch_name(one.index)))
+def _places(
+    buffers: Sequence[Buffer], offsets: Sequence[int], cells: _Cells
+) -> dict[int, tuple[int, int]]:
+    """The bytes of the arena, from and to, that each intermediate has, by its cell."""
+    placed = zip(buffers, offsets, strict=True)
+    return {cells.by_name[b.name]: (offset, offset + b.size) for b, offset in placed if b.size}
 
 
-def _tensors(one: _Issued) -> list[tuple[str, KernelArg]]:
-    """The tensors a launch is given, with what its kernel declares of them."""
-    pairs = zip(one.launch.args, one.loaded.kernel.args, strict=True)
-    return [(arg, declared) for arg, declared in pairs if isinstance(arg, str)]
+def _access(one: _Issued, step: Step) -> Access:
+    """The tensors a launch reads, and those it writes, its scratch among them."""
+    pairs = list(zip(step.slots, one.loaded.kernel.args, strict=True))
+    reads = tuple(slot for slot, arg in pairs if arg.pointer and not arg.written)
+    writes = tuple(slot for slot, arg in pairs if arg.written)
+    return Access(reads, (*writes, step.scratch) if step.scratch != NULL_SLOT else writes)
 
 
 def _written(
@@ -194,7 +196,8 @@ def _written(
     known = set(parts.manifest.signature.updates)
     found = []
     for one in issued:
-        written = [(name, declared.dtype) for name, declared in _tensors(one) if declared.written]
+        pairs = zip(one.launch.args, one.loaded.kernel.args, strict=True)
+        written = [(arg, own.dtype) for arg, own in pairs if isinstance(arg, str) and own.written]
         found.append(
             [
                 Written(name, cells.by_name[name], dtype, lengths[name], name not in known)
@@ -222,7 +225,8 @@ def _lengths(manifest: Manifest, sizes: tuple[int, ...], plan: Plan) -> dict[str
     return lengths | {name: math.prod(shape) * dtype.itemsize for name, dtype, shape in shapes}
 
 
-def _step(one: _Issued, cells: _Cells, after: tuple[int, ...]) -> Step:
+def _step(one: _Issued, cells: _Cells) -> Step:
+    """A launch, as if it had to follow no other."""
     launch, loaded = one.launch, one.loaded
     slots = []
     for arg, declared in zip(launch.args, loaded.kernel.args, strict=True):
@@ -236,7 +240,7 @@ def _step(one: _Issued, cells: _Cells, after: tuple[int, ...]) -> Step:
             _check_fits(launch, arg, declared.dtype)
             slots.append(cells.number(arg))
     scratch = cells.by_name.get(_scratch_name(one.index), NULL_SLOT)
-    return Step(loaded.handle, launch.kernel, launch.grid, tuple(slots), scratch, after)
+    return Step(loaded.handle, launch.kernel, launch.grid, tuple(slots), scratch, ())
 
 
 def _check_fits(launch: Launch, value: int, dtype: DType) -> None:
