@@ -13,7 +13,7 @@ from .cuda_launch import StreamExecutor, relaxed
 from .device import Step
 from .errors import DeviceError
 
-FEWEST = 3  # with fewer launches a graph gains nothing
+FEWEST = 2  # one launch costs what launching a graph does
 BUILT_AT = 2  # the issue of the same steps that is followed by building the graph
 
 

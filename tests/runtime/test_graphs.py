@@ -10,7 +10,7 @@ from aotpack.runtime.arena import PLANS_KEPT
 from aotpack.runtime.cuda_launch import Function, attributes
 
 from .fake_library import FakeGpu
-from .packages import DIAMOND, write_demo
+from .packages import DIAMOND, WRAPPER, write_demo
 
 
 @pytest.fixture
@@ -65,12 +65,14 @@ def test_without_graphs_everything_is_a_launch(package: Path, gpu: FakeGpu) -> N
     assert gpu.library.log.count("cuLaunchKernelEx") == 20 and not gpu.library.nodes
 
 
-def test_few_launches_stay_launches(tmp_path: Path, gpu: FakeGpu) -> None:
+def test_a_single_launch_stays_a_launch(tmp_path: Path, gpu: FakeGpu) -> None:
+    add = '            Launch("add", (b*s, 1, 1), ("x", "y", "total", b*s)),\n'
+    wrapper = WRAPPER.replace(add, "").replace('("total", "scale"', '("x", "scale"')
     x = np.ones((2, 3), np.float32)
-    with load(write_demo(tmp_path / "two"), gpu) as model:
+    with load(write_demo(tmp_path / "one", wrapper=wrapper), gpu) as model:
         for _ in range(4):
-            np.testing.assert_array_equal(model(x, x), x * 4)
-    assert not gpu.library.nodes
+            np.testing.assert_array_equal(model(x, x), x * 2)
+    assert gpu.library.log.count("cuLaunchKernelEx") == 4 and not gpu.library.nodes
 
 
 def test_growth_of_the_arena_and_new_weights_rebuild_graphs(package: Path, gpu: FakeGpu) -> None:
