@@ -98,7 +98,7 @@ class StubGpu(CudaDevice):
         self.name, self.place = "stub:0", (1, 0)
         self._library, self._context = library, 1
         self._kept: list[Any] = []
-        self._driver = SimpleNamespace(cuMemAlloc=self._memory, cuMemFree=lambda address: (0,))
+        self.driver = SimpleNamespace(cuMemAlloc=self._memory, cuMemFree=lambda address: (0,))
 
     def select(self, targets: Any) -> tuple[str, int]:
         return "sm_90", 90

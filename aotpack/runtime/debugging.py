@@ -8,16 +8,21 @@ Rows C:H19, C:K5.
 """
 
 import ctypes
+import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from .device import Device, HostCall, Step
 from .dtypes import DType, widen
 from .errors import AotpackError, DeviceError
+from .manifest import Kernel, Manifest
+from .plan import Launch, Plan
 
+Cells: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
 MODES = ("sync", "nan")
 VARIABLE = "AOTPACK_DEBUG"
 
@@ -42,55 +47,80 @@ class Written:
     cell: int
     dtype: DType
     size: int  # bytes
-    is_first: bool  # no launch before has written there, and nothing was there
+    is_first: bool  # no launch has written there before, and nothing was there
 
 
 class Watch:
-    """Makes the host calls around launches that share ``cells``."""
+    """Puts host calls around the launches of a plan.
+
+    ``lengths`` are the bytes of whatever a launch may write, ``kept`` what is there before a call.
+    """
 
     def __init__(
-        self, model: str, device: Device, cells: "ctypes.Array[ctypes.c_uint64]", mode: str
+        self,
+        model: str,
+        device: Device,
+        mode: str,
+        lengths: Mapping[str, int],
+        kept: Iterable[str],
     ) -> None:
-        self._model, self._device, self._cells, self._mode = model, device, cells, mode
+        self._model, self._device, self._mode = model, device, mode
+        self._lengths, self._kept = lengths, frozenset(kept)
 
     def around(
-        self, steps: Sequence[Step], sources: Sequence[str], written: Sequence[Sequence[Written]]
+        self, steps: Sequence[Step], launches: Sequence[tuple[Launch, Kernel]], cells: Cells
     ) -> list[Step | HostCall]:
         """The steps one after the other, each between what prepares it and what checks it."""
         found: list[Step | HostCall] = []
-        for step, source, own in zip(steps, sources, written, strict=True):
+        known = set(self._kept)
+        for step, (launch, kernel) in zip(steps, launches, strict=True):
+            written = self._written(step, launch, kernel, known)
+            known.update(one.name for one in written)
             if self._mode == "nan":
-                found.append(HostCall(self._clearing(own), _last(found)))
+                found.append(HostCall(self._clearing(written, cells), _last(found)))
             found.append(step._replace(after=_last(found)))
-            found.append(HostCall(self._check(f"{step.name} ({source})", own), _last(found)))
+            check = self._check(f"{step.name} ({launch.source})", written, cells)
+            found.append(HostCall(check, _last(found)))
         return found
 
-    def _clearing(self, written: Sequence[Written]) -> Callable[[int], None]:
+    def _written(
+        self, step: Step, launch: Launch, kernel: Kernel, known: set[str]
+    ) -> list[Written]:
+        passed = zip(launch.args, kernel.args, step.slots, strict=True)
+        return [
+            Written(name, cell, arg.dtype, self._lengths[name], name not in known)
+            for name, arg, cell in passed
+            if isinstance(name, str) and arg.written
+        ]
+
+    def _clearing(self, written: Sequence[Written], cells: Cells) -> Callable[[int], None]:
         def clear(stream: int) -> None:
             for one in written:
                 if one.is_first and one.size:
                     zeros = np.zeros(one.size, np.uint8)
-                    self._device.copy_in(self._cells[one.cell], zeros.ctypes.data, one.size, stream)
+                    self._device.copy_in(cells[one.cell], zeros.ctypes.data, one.size, stream)
                     self._device.synchronize(stream)
 
         return clear
 
-    def _check(self, kernel: str, written: Sequence[Written]) -> Callable[[int], None]:
+    def _check(
+        self, kernel: str, written: Sequence[Written], cells: Cells
+    ) -> Callable[[int], None]:
         def check(stream: int) -> None:
             try:
                 self._device.synchronize(stream)
             except DeviceError as error:
                 raise DeviceError(f"calling {self._model}: kernel {kernel}: {error}") from None
             for one in written if self._mode == "nan" else ():
-                self._look(kernel, one, stream)
+                self._look(kernel, one, cells[one.cell], stream)
 
         return check
 
-    def _look(self, kernel: str, one: Written, stream: int) -> None:
+    def _look(self, kernel: str, one: Written, address: int, stream: int) -> None:
         if not one.dtype.eps or not one.size:
             return
         stored = np.empty(one.size // one.dtype.itemsize, one.dtype.storage)
-        self._device.copy_out(stored.ctypes.data, self._cells[one.cell], stored.nbytes, stream)
+        self._device.copy_out(stored.ctypes.data, address, stored.nbytes, stream)
         self._device.synchronize(stream)
         values = widen(stored) if one.dtype.name == "bfloat16" else stored
         wrong = np.flatnonzero(np.isnan(values))
@@ -99,6 +129,23 @@ class Watch:
                 f"calling {self._model}: kernel {kernel} wrote NaN into {one.name!r}: {len(wrong)} "
                 f"of {len(stored)} elements of {one.dtype}, the first at position {wrong[0]}"
             )
+
+
+def lengths(manifest: Manifest, sizes: Sequence[int], plan: Plan) -> dict[str, int]:
+    """The bytes of whatever a launch of the plan may write."""
+    signature = manifest.signature
+    values = {size.name: value for size, value in zip(signature.sizes, sizes, strict=True)}
+    shapes = [(weight.name, weight.dtype, weight.shape) for weight in manifest.weights]
+    shapes += [
+        (one.name, one.dtype, tuple(size.evaluate(values) for size in one.shape))
+        for one in signature.inputs
+    ]
+    shapes += [
+        (one.name, one.dtype, shape)
+        for one, shape in zip(signature.outputs, plan.outputs, strict=True)
+    ]
+    found = {buffer.name: buffer.size for buffer in plan.buffers}
+    return found | {name: math.prod(shape) * dtype.itemsize for name, dtype, shape in shapes}
 
 
 def _last(found: Sequence[Step | HostCall]) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ the launches; it allocates only outputs, and waits only for numpy arrays.
 
 import math
 import weakref
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -17,14 +17,16 @@ from typing import Any
 from .arena import Arena, ArenaPool
 from .binding import Binder
 from .changes import byte_sizes, changed_inputs, check_apart, check_writable, copy_back
+from .debugging import Watch, lengths
 from .device import Device, active
 from .device_array import DeviceArray
 from .dtypes import present
 from .errors import AotpackError, ArgumentError
 from .frameworks import Framework, Frameworks
 from .guards import check_call
-from .manifest import Signature
-from .prepare import Parts, Prepared, prepare
+from .manifest import Manifest, Signature
+from .plan import Plan
+from .prepare import Loaded, Prepared, prepare
 from .safetensors import read_safetensors
 from .trees import unflattener
 from .weights import Weights
@@ -40,6 +42,29 @@ class _Checked:
     sizes: tuple[int, ...]
     uploads: frozenset[int]
     input_bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How calls are run: what ``load`` was told."""
+
+    stream: int | None
+    concurrency: int
+    graphs: bool
+    debug: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What loading made of a package."""
+
+    manifest: Manifest
+    device: Device
+    target: str
+    arch: int
+    kernels: Mapping[str, Loaded]
+    plan: Callable[..., Plan]
+    options: Options
 
 
 class Model:
@@ -73,6 +98,19 @@ class Model:
     def memory(self) -> int:
         """Peak device bytes of one call at the largest sizes: weights and intermediates."""
         return self._weights.total + self.manifest.peak_bytes
+
+    @property
+    def kernels(self) -> Mapping[str, Loaded]:
+        """The kernels of the chosen target."""
+        return self._parts.kernels
+
+    def plan_with(self, sizes: tuple[int, ...], pick: Callable[..., Any]) -> Plan:
+        """The plan for sizes where ``pick(key, *forms)`` chooses between forms of a launch."""
+        return self._parts.plan(self._parts.arch, *sizes, pick=pick)
+
+    def weight_places(self) -> dict[str, tuple[int, int]]:
+        """The address and the bytes of each weight, with those that lie right behind it."""
+        return self._weights.places()
 
     @property
     def state(self) -> dict[str, DeviceArray]:
@@ -196,9 +234,27 @@ class Model:
         return checked
 
     def _prepare(self, arena: Arena[Prepared], sizes: tuple[int, ...]) -> Prepared:
-        prepared = prepare(self._parts, sizes, self._weights.addresses(), arena)
+        parts = self._parts
+        plan = parts.plan(parts.arch, *sizes)
+        prepared = prepare(
+            self.signature,
+            plan,
+            parts.kernels,
+            self._weights.addresses(),
+            arena,
+            parts.device,
+            graphs=parts.options.graphs and arena.recording is None,
+            watch=self._watch(plan, sizes),
+        )
         arena.keep(sizes, prepared)
         return prepared
+
+    def _watch(self, plan: Plan, sizes: tuple[int, ...]) -> Watch | None:
+        mode, signature = self._parts.options.debug, self.signature
+        if mode is None:
+            return None
+        found = lengths(self.manifest, sizes, plan)
+        return Watch(signature.name, self.device, mode, found, signature.updates)
 
     def _staged_inputs(
         self, arena: Arena[Prepared], checked: _Checked, inputs: Sequence[int], stream: int

@@ -7,20 +7,19 @@ Rows S:A14.
 """
 
 import ctypes
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from .arena import Arena
-from .debugging import Watch, Written
+from .debugging import Watch
 from .dependence import Access, dependences
-from .device import NULL_SLOT, Device, HostCall, Step
+from .device import NULL_SLOT, Device, Step
 from .dtypes import DType
 from .errors import PackageError
 from .executor import executor
 from .frameworks import Spec
-from .manifest import Binary, Kernel, Manifest, Signature
+from .manifest import Binary, Kernel, Signature
 from .packing import pack, strides
 from .plan import Buffer, Launch, Plan
 
@@ -43,29 +42,6 @@ class _Issued:
     index: int
     launch: Launch
     loaded: Loaded
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How calls are run: what ``load`` was told."""
-
-    stream: int | None
-    concurrency: int
-    graphs: bool
-    debug: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What loading made of a package."""
-
-    manifest: Manifest
-    device: Device
-    target: str
-    arch: int
-    kernels: Mapping[str, Loaded]
-    plan: Callable[..., Plan]
-    options: Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +82,19 @@ class _Cells:
 
 
 def prepare(
-    parts: Parts, sizes: tuple[int, ...], weights: Mapping[str, int], arena: Arena[Prepared]
+    signature: Signature,
+    plan: Plan,
+    kernels: Mapping[str, Loaded],
+    weights: Mapping[str, int],
+    arena: Arena[Prepared],
+    device: Device,
+    *,
+    graphs: bool = False,
+    watch: Watch | None = None,
 ) -> Prepared:
     """Pack the intermediates into the arena and turn the launches into steps."""
-    signature, plan = parts.manifest.signature, parts.plan(parts.arch, *sizes)
-    loaded = [_loaded(launch, parts.kernels) for launch in plan.launches]
-    buffers = (*plan.buffers, *_scratch(plan, loaded))
+    launches = [(place, launch, _loaded(launch, kernels)) for place, launch in plan.steps()]
+    buffers = (*plan.buffers, *_scratch(launches))
     offsets, total = pack(buffers)
     arena.reserve(total)
     cells = _Cells(signature)
@@ -120,26 +103,20 @@ def prepare(
     for buffer, offset in zip(buffers, offsets, strict=True):
         cells.add(buffer.name, arena.address + offset)
     issued = [
-        _Issued(index, launch, kernel)
-        for index, (launch, kernel) in enumerate(zip(plan.launches, loaded, strict=True))
+        _Issued(index, launch, loaded)
+        for index, (_, launch, loaded) in enumerate(launches)
         if 0 not in launch.grid
     ]
-    loose = [_step(one, cells) for one in issued]
-    accesses = [_access(one, step) for one, step in zip(issued, loose, strict=True)]
-    after = dependences(accesses, _places(buffers, offsets, cells))
-    kernels = [step._replace(after=before) for step, before in zip(loose, after, strict=True)]
+    steps = _ordered(issued, cells, _places(buffers, offsets, cells))
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
-    steps: Sequence[Step | HostCall] = kernels
-    if parts.options.debug:
-        watch = Watch(signature.name, parts.device, array, parts.options.debug)
-        written = _written(parts, sizes, plan, issued, cells)
-        steps = watch.around(kernels, [one.launch.source for one in issued], written)
+    watched = [(one.launch, one.loaded.kernel) for one in issued] if watch else []
+    all_steps = watch.around(steps, watched, array) if watch else steps
+    issue = executor(device, all_steps, array, graphs=graphs)
     outputs = tuple(
         (shape, strides(shape), spec.dtype)
         for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
     )
-    graphs = parts.options.graphs and arena.recording is None
-    return Prepared(array, executor(parts.device, steps, array, graphs=graphs), outputs)
+    return Prepared(array, issue, outputs)
 
 
 def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
@@ -157,14 +134,14 @@ def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
     return loaded
 
 
-def _scratch(plan: Plan, kernels: list[Loaded]) -> list[Buffer]:
-    """Global scratch, needed during one launch each."""
+def _scratch(launches: list[tuple[int, Launch, Loaded]]) -> list[Buffer]:
+    """Global scratch, needed during one launch each; its lifetime is the launch's place."""
     buffers = []
-    for index, (launch, loaded) in enumerate(zip(plan.launches, kernels, strict=True)):
+    for index, (place, launch, loaded) in enumerate(launches):
         x, y, z = launch.grid
         size = loaded.binary.global_scratch * x * y * z * loaded.binary.num_ctas
         if size:
-            buffers.append(Buffer(_scratch_name(index), size, index, index))
+            buffers.append(Buffer(_scratch_name(index), size, place, place))
     return buffers
 
 
@@ -188,41 +165,14 @@ def _access(one: _Issued, step: Step) -> Access:
     return Access(reads, (*writes, step.scratch) if step.scratch != NULL_SLOT else writes)
 
 
-def _written(
-    parts: Parts, sizes: tuple[int, ...], plan: Plan, issued: Sequence[_Issued], cells: _Cells
-) -> list[list[Written]]:
-    """For each launch the memory it writes."""
-    lengths = _lengths(parts.manifest, sizes, plan)
-    known = set(parts.manifest.signature.updates)
-    found = []
-    for one in issued:
-        pairs = zip(one.launch.args, one.loaded.kernel.args, strict=True)
-        written = [(arg, own.dtype) for arg, own in pairs if isinstance(arg, str) and own.written]
-        found.append(
-            [
-                Written(name, cells.by_name[name], dtype, lengths[name], name not in known)
-                for name, dtype in written
-            ]
-        )
-        known.update(name for name, _ in written)
-    return found
-
-
-def _lengths(manifest: Manifest, sizes: tuple[int, ...], plan: Plan) -> dict[str, int]:
-    """The bytes of whatever a launch may write."""
-    signature = manifest.signature
-    values = {size.name: value for size, value in zip(signature.sizes, sizes, strict=True)}
-    shapes = [(weight.name, weight.dtype, weight.shape) for weight in manifest.weights]
-    shapes += [
-        (one.name, one.dtype, tuple(size.evaluate(values) for size in one.shape))
-        for one in signature.inputs
-    ]
-    shapes += [
-        (one.name, one.dtype, shape)
-        for one, shape in zip(signature.outputs, plan.outputs, strict=True)
-    ]
-    lengths = {buffer.name: buffer.size for buffer in plan.buffers}
-    return lengths | {name: math.prod(shape) * dtype.itemsize for name, dtype, shape in shapes}
+def _ordered(
+    issued: Sequence[_Issued], cells: _Cells, places: Mapping[int, tuple[int, int]]
+) -> list[Step]:
+    """The steps, each with those it must follow."""
+    loose = [_step(one, cells) for one in issued]
+    accesses = [_access(one, step) for one, step in zip(issued, loose, strict=True)]
+    after = dependences(accesses, places)
+    return [step._replace(after=before) for step, before in zip(loose, after, strict=True)]
 
 
 def _step(one: _Issued, cells: _Cells) -> Step:

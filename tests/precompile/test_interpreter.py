@@ -186,7 +186,7 @@ def packaged(suffix: str) -> tuple[Kernel, Binary]:
         KernelArg(DTYPES[d], p, written=False)
         for d, p in (("float32", 1), ("float32", 1), ("int32", 0))
     ]
-    return Kernel("add", tuple(args), "kernels/source/add.py", {}), binary
+    return Kernel("add", tuple(args), "kernels/source/add.py", 0, {}), binary
 
 
 def test_a_device_runs_steps_over_its_cells() -> None:
