@@ -22,6 +22,7 @@ from aotpack.runtime.device import Step
 from aotpack.runtime.dtypes import DTYPES
 from aotpack.runtime.errors import DeviceError
 from aotpack.runtime.manifest import Binary, Kernel, KernelArg
+from aotpack.runtime.sizes import Size
 from aotpack.target import Target
 from tests.precompile.kernels import ADD, kernel, rendered
 
@@ -186,7 +187,8 @@ def packaged(suffix: str) -> tuple[Kernel, Binary]:
         KernelArg(DTYPES[d], p, written=False)
         for d, p in (("float32", 1), ("float32", 1), ("int32", 0))
     ]
-    return Kernel("add", tuple(args), "kernels/source/add.py", 0, {}), binary
+    source, nothing = "kernels/source/add.py", Size(0)
+    return Kernel("add", tuple(args), source, nothing, nothing, {}), binary
 
 
 def test_a_device_runs_steps_over_its_cells() -> None:
