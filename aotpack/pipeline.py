@@ -200,9 +200,11 @@ def compile(
     device: int | None = None,
     jobs: int | None = None,
     deterministic: bool = False,
+    graphs: bool = True,
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.
 
+    ``graphs`` is what it is for ``load``.
     Its package is a temporary folder, which is gone on return: loading reads all of it.
     """
     chosen = Target.parse(target)
@@ -210,7 +212,7 @@ def compile(
     precompiled = to_precompiled(source, (chosen,), Between(), jobs)
     with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
         write_package(precompiled, Path(folder))
-        return load(folder, _port(chosen, device))
+        return load(folder, _port(chosen, device), graphs=graphs)
 
 
 def _port(target: Target, device: int | None) -> int | str | InterpreterDevice | None:
