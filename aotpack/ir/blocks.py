@@ -107,3 +107,29 @@ def _dimension(
         return None
     size, stride, start = walked[0]
     return Dimension(axis, length, size, stride, start), rest
+
+
+DESCRIPTOR_BYTES = 16  # what addresses, strides and rows of a block are multiples of
+LONGEST_SIDE = 256  # elements of a block in a descriptor
+
+
+def described_block(offset: Int, sides: Sequence[tuple[Axis, int]], itemsize: int) -> Block | None:
+    """The rectangle of an access that a tensor descriptor can describe, innermost dimension last.
+
+    Base and strides are whole multiples of 16 bytes, the innermost stride is one element, and a row
+    of the block has at least 16 bytes (C:F24). None for an access that is no such rectangle.
+    """
+    block = block_of(offset, sides)
+    if block is None or len(block.dimensions) != len(sides):
+        return None
+    inner = [one for one in block.dimensions if one.stride.constant == 1]
+    if len(inner) != 1:
+        return None
+    outer = [one for one in block.dimensions if one is not inner[0]]
+    elements = DESCRIPTOR_BYTES // itemsize
+    whole = [block.base, *(one.stride for one in outer), Int.of(inner[0].length)]
+    if not all(known_multiple(part, elements) for part in whole):
+        return None
+    if any(one.length > LONGEST_SIDE or one.stride.constant == 0 for one in block.dimensions):
+        return None
+    return Block(block.base, (*outer, *inner))
