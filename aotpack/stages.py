@@ -5,12 +5,13 @@ Precompiled -> Emitted. Each prints as text (``as_text``) and none imports the s
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int, Var
+from aotpack.ir.traffic import NO_WORK, Work
 
 if TYPE_CHECKING:
     from aotpack.ir.nodes import Program
@@ -221,6 +222,12 @@ class Scheduled:
     def as_text(self) -> str:
         return str(self.schedule)
 
+    def why_text(self) -> str:
+        """Why operations did not share a kernel."""
+        from aotpack.ir.printer import why_text
+
+        return why_text(self.schedule)
+
 
 # --- Rendered -----------------------------------------------------------------------------------
 
@@ -255,10 +262,23 @@ class KernelSource:
     num_stages: int
     arches: tuple[tuple[int, int], ...] = ((0, 10_000),)
     language: str = "triton"  # or "c": the text is a part of the build's one C file
+    is_spare: bool = False  # a candidate; where it does not compile, the package goes without
+    work: Work = NO_WORK  # of the first launch that takes it
 
     def is_for(self, arch: int) -> bool:
         """True when a launch on this compute capability may pick the kernel."""
         return any(low <= arch <= high for low, high in self.arches)
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What decides between the forms of a launch: how many a package holds, and measurements.
+
+    ``measured`` gives, for a target and the key of a launch, the name of its quickest form.
+    """
+
+    candidates: int = 1
+    measured: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +292,8 @@ class Rendered:
     wrapper: str
     peak_bytes: int  # arena at the largest admitted sizes
     host_file: str = ""  # all kernels in C with what they share, when the target cpu is built
+    choices: tuple[str, ...] = ()  # keys of the launches that have several forms
+    settled: tuple[tuple[str, str], ...] = ()  # (target, key) of those a measurement decided
 
     def as_text(self) -> str:
         parts = [f"# ==== kernel {kernel.name}\n{kernel.text}" for kernel in self.kernels]

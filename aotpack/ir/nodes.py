@@ -27,6 +27,7 @@ from typing import Union, cast
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Indirect, Int, Var
 from aotpack.ir.interning import Interned
+from aotpack.ir.joined import Joined
 
 
 class _Printed:
@@ -280,7 +281,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Operations in execution order. Every buffer but inputs and weights has exactly one writer.
+    """Operations in execution order. Every other buffer but ``joined`` ones has exactly one writer.
 
     ``weights`` includes the names of ``packed`` ones.
     """
@@ -293,6 +294,7 @@ class Program:
     outputs: tuple[str, ...]
     packed: tuple[Packed, ...] = ()
     updates: tuple[Update, ...] = ()
+    joined: tuple[Joined, ...] = ()
 
     @property
     def results(self) -> tuple[str, ...]:

@@ -247,7 +247,8 @@ def program_text(program: Program, notes: Mapping[int, str] | None = None) -> st
 
 def _ending(program: Program) -> list[str]:
     updates = [f"update {update.name} = {update.value}" for update in program.updates]
-    return [*updates, f"return {', '.join(program.outputs)}"]
+    joined = [f"join {each.name} = {' | '.join(each.parts)}" for each in program.joined]
+    return [*joined, *updates, f"return {', '.join(program.outputs)}"]
 
 
 def _declared(buffers: Mapping[str, Buffer], name: str) -> str:
@@ -264,6 +265,16 @@ def schedule_text(schedule: Schedule) -> str:
             f"memory {life.buffer} in {life.storage}: launches {life.first} to {life.last}"
         )
     return "\n".join([*lines, *_ending(schedule.program)]) + "\n"
+
+
+def why_text(schedule: Schedule) -> str:
+    """Why operations that touch the same buffers are in different kernels, one reason each."""
+    lines = [
+        f"{each.buffer} is not in the kernel of {each.other}: {each.reason}"
+        for kernel in schedule.kernels
+        for each in kernel.apart
+    ]
+    return "\n".join([*lines, ""])
 
 
 def _kernel(kernel: Kernel) -> list[str]:
@@ -283,7 +294,8 @@ def _kernel(kernel: Kernel) -> list[str]:
 def _variant(variant: Variant) -> str:
     limit = "" if variant.at_most is None else f" while {variant.measure} <= {variant.at_most}"
     limit += "".join(f" where {size} % {factor} == 0" for size, factor in variant.promises)
-    return f"tile {variant.tile} for arch {variant.arch_low} to {variant.arch_high}{limit}"
+    others = "".join(f"; or {tile}" for tile in variant.others)
+    return f"tile {variant.tile} for arch {variant.arch_low} to {variant.arch_high}{limit}{others}"
 
 
 def _tuple(numbers: Iterable[Int]) -> str:

@@ -120,6 +120,7 @@ class Variant:
     Variants of a kernel are tried in order for the arch at hand; the last for each arch has
     ``at_most`` None, promises nothing and takes everything, so a choice always exists (DESIGN:
     closed set).
+    ``others`` are what else a launch could take there, best guess first: what tuning times.
     """
 
     tile: Tile
@@ -128,6 +129,12 @@ class Variant:
     measure: Int
     at_most: int | None
     promises: tuple[tuple[Var, int], ...] = ()
+    others: tuple[Tile, ...] = ()
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """All candidates; the first is the cost model's choice."""
+        return (self.tile, *self.others)
 
     @property
     def takes_everything(self) -> bool:
@@ -136,11 +143,21 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
+class Apart:
+    """Why the operation that makes a buffer is not in the kernel of another (S:K15)."""
+
+    buffer: str
+    other: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """One launch. ``axes`` are (x,) or (x, r) for loops, the anchor's own axes for templates.
 
     ``stored`` are the buffers written to memory; other targets of members stay in registers.
     A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
+    ``apart`` says why its operations are in no kernel that was there before them.
     """
 
     name: str
@@ -150,6 +167,7 @@ class Kernel:
     reads: tuple[str, ...]
     variants: tuple[Variant, ...] = ()
     joins: bool = False
+    apart: tuple[Apart, ...] = ()
 
     @property
     def anchor(self) -> Matmul | Attention | None:

@@ -9,9 +9,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from aotpack.ir.access import accesses, contiguous, written_index
+from aotpack.ir.access import accesses, contiguous, is_dense, written_index
 from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Int, Var, product
+from aotpack.ir.joined import sources, wholes
 from aotpack.ir.nodes import Reduction, Scatter, all_axes, loads, targets
 from aotpack.ir.reference import Array
 from aotpack.ir.rewrite import Rewriter
@@ -57,7 +58,9 @@ def check_kernel_order(schedule: Schedule) -> None:
             for access in accesses(kernel):
                 if access.is_store:
                     continue
-                if access.buffer not in {*known, *kernel.stored}:
+                if not {*known, *kernel.stored}.issuperset(
+                    sources((access.buffer,), schedule.program)
+                ):
                     message = f"{access.buffer} is read before it is stored"
                     raise InvalidSchedule(schedule, kernel, message)
                 if access.buffer not in kernel.reads:
@@ -87,7 +90,7 @@ def check_joined(schedule: Schedule) -> None:
 def check_stored_once(schedule: Schedule) -> None:
     """Each result is stored by exactly one kernel, any other buffer by at most one."""
     stored = [name for kernel in schedule.kernels for name in kernel.stored]
-    for name in {*stored, *schedule.program.results}:
+    for name in {*stored, *sources(schedule.program.results, schedule.program)}:
         times = stored.count(name)
         if times != 1:
             raise InvalidSchedule(schedule, None, f"{name} is stored by {times} kernels")
@@ -183,7 +186,7 @@ def check_strides(schedule: Schedule) -> None:
     fixed = {*program.inputs, *program.weights, *program.results}
     for name, buffer in program.buffers.items():
         strides = schedule.strides.get(name)
-        if strides is None or not _is_dense(buffer.shape, strides):
+        if strides is None or not is_dense(buffer.shape, strides):
             shown = "none" if strides is None else _list(strides)
             raise InvalidSchedule(schedule, None, f"{buffer} has the strides {shown}")
         if name in fixed and strides != contiguous(buffer.shape):
@@ -212,7 +215,10 @@ def check_lifetimes(schedule: Schedule) -> None:
 def check_shared_storage(schedule: Schedule) -> None:
     """Buffers in one storage live one after the other, or one overwrites the other in place."""
     by_storage: dict[str, list[Lifetime]] = {}
+    parts = wholes(schedule.program)
     for life in sorted(schedule.lifetimes, key=lambda life: life.first):
+        if life.buffer in parts:
+            continue
         by_storage.setdefault(life.storage, []).append(life)
     for storage, lives in by_storage.items():
         for before, after in pairwise(lives):
@@ -251,9 +257,22 @@ def check_scatters(schedule: Schedule) -> None:
         if base not in homes or homes[base] != homes[target] or not is_alike:
             raise InvalidSchedule(schedule, kernel, f"{target} does not lie where {base} does")
     for life in schedule.lifetimes:
-        if not schedule.is_own(life) and life.buffer not in bases:
+        if not schedule.is_own(life) and life.buffer not in {*bases, *wholes(schedule.program)}:
             message = f"{life.buffer} lies in {life.storage}, which is no scatter's"
             raise InvalidSchedule(schedule, None, message)
+
+
+def check_parts(schedule: Schedule) -> None:
+    """The parts of a joined buffer lie where it does, laid out alike, and live within its life."""
+    lives = {life.buffer: life for life in schedule.lifetimes}
+    for part, whole in wholes(schedule.program).items():
+        life = lives[part]
+        around = lives.get(whole, Lifetime(whole, whole, life.first, life.last))
+        inside = around.first <= life.first and life.last <= around.last
+        if life.storage != around.storage or not inside:
+            raise InvalidSchedule(schedule, None, f"{part} does not lie where {whole} does")
+        if schedule.strides[part] != schedule.strides[whole]:
+            raise InvalidSchedule(schedule, None, f"{part} is not laid out as {whole} is")
 
 
 def check_updates(schedule: Schedule) -> None:
@@ -283,6 +302,15 @@ def check_variants(schedule: Schedule) -> None:
                 raise InvalidSchedule(schedule, kernel, message)
 
 
+def check_candidates(schedule: Schedule) -> None:
+    """What else a launch could take walks over memory as its first tile does."""
+    for kernel in schedule.kernels:
+        for variant in kernel.variants:
+            if len({(type(tile), getattr(tile, "persistent", None)) for tile in variant.tiles}) > 1:
+                message = f"the tiles {_list(variant.tiles)} are of different kinds"
+                raise InvalidSchedule(schedule, kernel, message)
+
+
 CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_kernel_order,
     check_joined,
@@ -295,8 +323,10 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_lifetimes,
     check_shared_storage,
     check_scatters,
+    check_parts,
     check_updates,
     check_variants,
+    check_candidates,
 )
 
 
@@ -349,20 +379,6 @@ def _sample(extents: list[int]) -> list[Array]:
     ]
     grids = np.meshgrid(*sides, indexing="ij")
     return [grid.ravel() for grid in grids]
-
-
-def _is_dense(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> bool:
-    """True when some order of the dimensions makes the strides row-major."""
-    left = list(range(len(shape)))
-    step = Int.of(1)
-    while left:
-        fitting = [dim for dim in left if strides[dim] is step]
-        if not fitting:
-            return False
-        dim = min(fitting, key=lambda dim: shape[dim].constant != 1)
-        left.remove(dim)
-        step = step * shape[dim]
-    return len(strides) == len(shape)
 
 
 def _is_in_place(schedule: Schedule, kernel: Kernel, before: str, after: str) -> bool:

@@ -22,7 +22,10 @@ Compile: TypeAlias = Callable[[Sequence[Request]], Mapping[Request, Binary | Non
 def settle(
     requests: Sequence[Request], compile_some: Compile
 ) -> tuple[list[Binary], tuple[Refused, ...]]:
-    """One binary for each request, and what was refused; ``compile_some`` may refuse a retry."""
+    """One binary for each request, and what was refused; ``compile_some`` may refuse a retry.
+
+    A request of which it refuses the first has none.
+    """
     tried: dict[Request, list[Binary]] = {request: [] for request in requests}
     latest = {request: request for request in requests}
     while latest:
@@ -36,7 +39,7 @@ def settle(
             if binary.spills > SPILL_LIMIT and 2 * form.num_warps <= MOST_WARPS:
                 wider[request] = replace(form, num_warps=2 * form.num_warps)
         latest = wider
-    chosen = {request: _best(forms) for request, forms in tried.items()}
+    chosen = {request: _best(forms) for request, forms in tried.items() if forms}
     refused = tuple(
         Refused(form.kernel, form.target, form.num_warps, form.spills)
         for request, forms in tried.items()

@@ -21,6 +21,7 @@ from aotpack.ir.schedule import (
     Variant,
 )
 from aotpack.schedule.attention_tiles import attention_variants
+from aotpack.schedule.candidates import with_others
 from aotpack.schedule.host_tiles import host_variants, is_window
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
@@ -51,9 +52,14 @@ def choose_tiles(
         replace(
             kernel,
             variants=(
-                *host_variants(kernel, strides, is_across=_is_across(kernel, program, strides)),
+                *host_variants(
+                    kernel,
+                    strides,
+                    is_across=_is_across(kernel, program, strides),
+                    is_either=_is_either(kernel),
+                ),
                 *(
-                    replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low))
+                    with_others(replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low)))
                     for variant in with_promises(
                         _variants(kernel, program, strides), kernel, program, strides
                     )
@@ -74,12 +80,17 @@ def one_tile_for_all_sizes(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
 
 def _is_across(kernel: Kernel, program: Program, strides: Strides) -> bool:
     """True when a processor's lanes are rows of a reduction; a scan walks its row in order."""
+    if not _is_either(kernel):
+        return False
+    x = kernel.axes[0]
+    return is_window(kernel, strides) or _walks_along(kernel, program, strides) is x
+
+
+def _is_either(kernel: Kernel) -> bool:
+    """True for reductions of rows that have neighbours."""
     if kernel.anchor is not None or len(kernel.axes) != 2 or _has_scan(kernel):
         return False
-    x, _ = kernel.axes
-    if known_one(x.extent):
-        return False  # one row has no neighbour
-    return is_window(kernel, strides) or _walks_along(kernel, program, strides) is x
+    return not known_one(kernel.axes[0].extent)
 
 
 def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:

@@ -86,6 +86,11 @@ class OperatorReader:
 
     def _operator_call(self, node: fx.Node) -> GraphNode:
         schema = getattr(node.target, "_schema", None)
+        if _operator(node) != str(node.target):
+            raise UnsupportedError(
+                "it changes its arguments in place and has no lowering; say what it computes with "
+                "aotpack.register_lowering"
+            )
         if schema is None:
             raise UnsupportedError("control flow; straight-line operator calls are accepted")
         if schema.is_mutable:
@@ -187,4 +192,8 @@ def _is_row_major(argument: Any) -> bool:
 
 
 def _operator(node: fx.Node) -> str:
-    return str(node.target) if node.op == "call_function" else f"{node.op} {node.target}"
+    """Its name; of an operator torch made functional, that of the operator it wraps."""
+    if node.op != "call_function":
+        return f"{node.op} {node.target}"
+    wrapped = "auto_functionalized" in str(node.target)
+    return str(node.args[0] if wrapped else node.target)

@@ -183,7 +183,7 @@ def test_threads_take_turns() -> None:
 def packaged(suffix: str) -> tuple[Kernel, Binary]:
     binary = Binary(f"kernels/add.{suffix}", "", 0, "add", 4, 1, 0, 0, 1, 0, 0)
     args = [KernelArg(DTYPES[d], p) for d, p in (("float32", 1), ("float32", 1), ("int32", 0))]
-    return Kernel("add", tuple(args), "kernels/source/add.py", {}), binary
+    return Kernel("add", tuple(args), "kernels/source/add.py", 0, 0, {}), binary
 
 
 def test_a_device_runs_steps_over_its_cells() -> None:
