@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeAlias
 
-from aotpack.ir.integers import Int, ceil_div, product
+from aotpack.ir.integers import Int, ceil_div, minimum, product
 from aotpack.ir.nodes import Attention, Matmul
 from aotpack.ir.schedule import (
     AttentionTile,
@@ -155,7 +155,8 @@ def _programs(kernel: Kernel, tile: Tile) -> Int:
         return product(axis.extent for axis in (anchor.axes if anchor else kernel.axes[:1]))
     if isinstance(anchor, Matmul) and isinstance(tile, MatmulTile):
         tiles = ceil_div(anchor.m.extent, tile.m) * ceil_div(anchor.n.extent, tile.n)
-        return tiles * product(axis.extent for axis in anchor.batch)
+        tiles = tiles * product(axis.extent for axis in anchor.batch)
+        return minimum(tiles, tile.programs) if tile.programs else tiles
     if isinstance(anchor, Attention) and isinstance(tile, AttentionTile):
         return ceil_div(anchor.i.extent, tile.i) * anchor.batch.extent * anchor.head.extent
     if isinstance(tile, PlaneTile):
