@@ -100,16 +100,20 @@ def linspace(
 
     def value(index: Index) -> Value:
         first, last = (cast(c.operand(x, (), result), common) for x in (start, end))
-        if count.constant == 1:
-            return cast(first, result)
-        step = apply("div", apply("sub", last, first), position(count - 1, common))
-        low = apply("add", apply("mul", position(index[0], common), step), first)
-        left = position(count - 1 - index[0], common)
-        high = apply("sub", last, apply("mul", left, step))
-        near = apply("lt", position(index[0]), position(count // 2))
-        return cast(where(near, low, high), result)
+        return cast(between(first, last, index[0], count, common), result)
 
     c.pointwise(c.result(), value)
+
+
+def between(first: Value, last: Value, place: Int, count: Int, common: DType) -> Value:
+    """The value at a place of ``count`` that go from first to last in equal steps."""
+    if count.constant == 1:
+        return first
+    step = apply("div", apply("sub", last, first), position(count - 1, common))
+    low = apply("add", apply("mul", position(place, common), step), first)
+    left = position(count - 1 - place, common)
+    high = apply("sub", last, apply("mul", left, step))
+    return where(apply("lt", position(place), position(count // 2)), low, high)
 
 
 @lowering("aten.eye.default", "aten.eye.m")
