@@ -60,3 +60,16 @@ def test_a_fixed_number_of_rows_needs_one_tile_for_an_architecture() -> None:
         return sum(v.arch_low <= 90 <= v.arch_high for v in variants)
 
     assert count(fixed) == 1 < count(dynamic)
+
+
+@pytest.mark.row("C:L1")
+@pytest.mark.parametrize("k", [64, 960, 4096])
+@pytest.mark.parametrize("arch", ARCHES)
+def test_factors_of_float32_are_in_three_parts_and_tall_tiles_take_short_steps(
+    arch: int, k: int
+) -> None:
+    variants = matmul_variants(product(B, 768, k, F32))
+    for rows in (1, 64, 8192):
+        tile = chosen(variants, arch, rows)
+        assert tile.precision == "bf16x6"
+        assert tile.m == 16 or tile.k <= 32
