@@ -12,7 +12,16 @@ import numpy as np
 from aotpack.ir.access import accesses, contiguous, written_index
 from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Int, Var, product
-from aotpack.ir.nodes import Reduction, Scatter, all_axes, loads, targets
+from aotpack.ir.nodes import (
+    Foreign,
+    Reduction,
+    all_axes,
+    loads,
+    overwritten,
+    read_whole,
+    reads,
+    targets,
+)
 from aotpack.ir.reference import Array
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import (
@@ -54,15 +63,13 @@ def check_kernel_order(schedule: Schedule) -> None:
     known = {*schedule.program.inputs, *schedule.program.weights}
     for together in launches(schedule.kernels):
         for kernel in together:
-            for access in accesses(kernel):
-                if access.is_store:
-                    continue
-                if access.buffer not in {*known, *kernel.stored}:
-                    message = f"{access.buffer} is read before it is stored"
+            made = () if kernel.foreign is not None else kernel.stored
+            for name in _read_from_memory(kernel):
+                if name not in {*known, *made}:
+                    message = f"{name} is read before it is stored"
                     raise InvalidSchedule(schedule, kernel, message)
-                if access.buffer not in kernel.reads:
-                    message = f"{access.buffer} is not among its reads"
-                    raise InvalidSchedule(schedule, kernel, message)
+                if name not in kernel.reads:
+                    raise InvalidSchedule(schedule, kernel, f"{name} is not among its reads")
         known.update(name for kernel in together for name in kernel.stored)
 
 
@@ -132,6 +139,8 @@ def check_binding_points(schedule: Schedule) -> None:
     """A member meets each point of its operation once: tried on some points, at small sizes."""
     sizes = {size.name: _small(size) for size in schedule.program.sizes}
     for kernel, member in _members(schedule):
+        if kernel.foreign is not None:
+            continue
         walked = _walked(kernel, member)
         extents = [int(axis.extent.evaluate(sizes)) for axis in walked]
         own = [int(axis.extent.evaluate(sizes)) for axis, _ in member.binding]
@@ -178,9 +187,12 @@ def check_registers(schedule: Schedule) -> None:
 
 
 def check_strides(schedule: Schedule) -> None:
-    """The elements of a buffer lie without gaps, those of inputs, weights and outputs row-major."""
+    """Elements lie without gaps; of inputs, weights, outputs and calls' tensors, row-major."""
     program = schedule.program
     fixed = {*program.inputs, *program.weights, *program.results}
+    for operation in program.operations:
+        if isinstance(operation, Foreign):
+            fixed |= {*reads(operation), *operation.targets}
     for name, buffer in program.buffers.items():
         strides = schedule.strides.get(name)
         if strides is None or not _is_dense(buffer.shape, strides):
@@ -230,8 +242,8 @@ def check_shared_storage(schedule: Schedule) -> None:
                 raise InvalidSchedule(schedule, None, f"{life.buffer} does not fit {storage}")
 
 
-def check_scatters(schedule: Schedule) -> None:
-    """A scatter is alone in its kernel, in memory that its base has left to it, laid out alike."""
+def check_bases(schedule: Schedule) -> None:
+    """What overwrites a base is alone in its kernel, in the memory of the base, laid out alike."""
     homes = {life.buffer: life.storage for life in schedule.lifetimes}
     homes |= {name: name for name in schedule.program.outputs}
     for update in schedule.program.updates:
@@ -239,20 +251,20 @@ def check_scatters(schedule: Schedule) -> None:
     bases: set[str] = set()
     for kernel, member in _members(schedule):
         operation = member.operation
-        if not isinstance(operation, Scatter):
-            continue
-        target, base = operation.target, operation.base
-        bases.add(base)
-        readers = [k for k in schedule.kernels if base in k.reads]
-        is_read = any(load.buffer == base for load in loads(operation))
-        if len(kernel.members) > 1 or len(readers) > 1 or is_read:
-            raise InvalidSchedule(schedule, kernel, f"{base} is read beside the scatter into it")
-        is_alike = schedule.strides[target] == schedule.strides[base]
-        if base not in homes or homes[base] != homes[target] or not is_alike:
-            raise InvalidSchedule(schedule, kernel, f"{target} does not lie where {base} does")
+        for target, base in overwritten(operation):
+            bases.add(base)
+            readers = [k for k in schedule.kernels if base in k.reads]
+            is_read = any(load.buffer == base for load in loads(operation))
+            is_read |= read_whole(operation).count(base) > 1
+            if len(kernel.members) > 1 or len(readers) > 1 or is_read:
+                message = f"{base} is read beside what overwrites it"
+                raise InvalidSchedule(schedule, kernel, message)
+            is_alike = schedule.strides[target] == schedule.strides[base]
+            if base not in homes or homes[base] != homes[target] or not is_alike:
+                raise InvalidSchedule(schedule, kernel, f"{target} does not lie where {base} does")
     for life in schedule.lifetimes:
         if not schedule.is_own(life) and life.buffer not in bases:
-            message = f"{life.buffer} lies in {life.storage}, which is no scatter's"
+            message = f"{life.buffer} lies in {life.storage}, which nothing turns it into"
             raise InvalidSchedule(schedule, None, message)
 
 
@@ -273,7 +285,7 @@ def check_updates(schedule: Schedule) -> None:
 
 def check_variants(schedule: Schedule) -> None:
     """For every architecture a kernel has variants, of which the last alone takes everything."""
-    for kernel in schedule.kernels:
+    for kernel in (kernel for kernel in schedule.kernels if kernel.foreign is None):
         for arch in {0, *(variant.arch_low for variant in kernel.variants)}:
             fitting = [v for v in kernel.variants if v.arch_low <= arch <= v.arch_high]
             unlimited = [variant.at_most is None for variant in fitting]
@@ -294,7 +306,7 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_strides,
     check_lifetimes,
     check_shared_storage,
-    check_scatters,
+    check_bases,
     check_updates,
     check_variants,
 )
@@ -307,6 +319,13 @@ def _members(schedule: Schedule) -> Iterator[tuple[Kernel, Member]]:
     for kernel in schedule.kernels:
         for member in kernel.members:
             yield kernel, member
+
+
+def _read_from_memory(kernel: Kernel) -> Iterator[str]:
+    """The buffers a kernel reads, as its members say."""
+    if kernel.foreign is not None:
+        yield from reads(kernel.foreign)
+    yield from (access.buffer for access in accesses(kernel) if not access.is_store)
 
 
 def _name(member: Member) -> str:
@@ -367,14 +386,13 @@ def _is_dense(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> bool:
 
 def _is_in_place(schedule: Schedule, kernel: Kernel, before: str, after: str) -> bool:
     """True when a kernel reads one buffer only where it writes the other, in elements as wide."""
-    scatter = kernel.scatter
-    if scatter is not None and (scatter.base, scatter.target) == (before, after):
+    if kernel.bases.get(after) == before:
         return True
     widths = {schedule.program.buffers[name].dtype.itemsize for name in (before, after)}
     touched = list(accesses(kernel))
     read = {a.offset(schedule.strides) for a in touched if a.buffer == before}
     written = {a.offset(schedule.strides) for a in touched if a.buffer == after}
-    return read == written and len(widths) == 1
+    return read == written and bool(written) and len(widths) == 1
 
 
 def _bytes(schedule: Schedule, name: str) -> Int:

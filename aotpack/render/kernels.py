@@ -33,6 +33,7 @@ from aotpack.render.combined import combined_choice
 from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
 from aotpack.render.emitter import Frame
 from aotpack.render.environment import render_template
+from aotpack.render.foreign import foreign_choice, refuse_foreign
 from aotpack.render.loops import loop_context, loop_workshop
 from aotpack.render.matmul import matmul_context, output_frame
 from aotpack.render.regions import Region
@@ -56,6 +57,7 @@ def render_kernels(
     schedule: Schedule, targets: tuple[Target, ...]
 ) -> tuple[tuple[KernelSource, ...], tuple[Alternatives, ...]]:
     """All sources, and for each launch of the schedule its choices for the given targets."""
+    refuse_foreign(schedule, targets)
     sources = Sources()
     found = tuple(_alternatives(schedule, k, targets, sources) for k in launches(schedule.kernels))
     return tuple(sources.known.values()), found
@@ -73,6 +75,8 @@ def _alternatives(
             if any(fits(t) and variant.arch_low <= t.arch <= variant.arch_high for t in targets)
         )
 
+    if kernels[0].foreign is not None:
+        return Alternatives(kernels, (foreign_choice(schedule, kernels[0], sources),))
     if len(kernels) == 1:
         return Alternatives(kernels, suited(kernels[0], lambda target: True))
     separate = (suited(kernel, lambda target: target.arch == 0) for kernel in kernels)

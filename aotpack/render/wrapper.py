@@ -105,7 +105,8 @@ def _comment(kernels: tuple[Kernel, ...]) -> str:
 def _text(choice: Choice, names: dict[str, str]) -> str:
     """The Launch expression."""
     arguments = [repr(names[a]) if a in names else a for a in choice.arguments]
-    return f'Launch("{choice.kernel}", ({choice.programs}, 1, 1), {_tuple(arguments)})'
+    grid = _tuple((choice.programs, *choice.planes))
+    return f'Launch("{choice.kernel}", {grid}, {_tuple(arguments)})'
 
 
 def _rendered_choice(
