@@ -168,7 +168,7 @@ def operation_text(operation: Operation) -> str:
 def _foreign(operation: Foreign) -> str:
     """The copies a call begins with, then the call."""
     lines = [f"{target} = {base}" for target, base in overwritten(operation)]
-    passed = zip(operation.kernel.passed, operation.arguments, strict=True)
+    passed = zip(operation.kernel.passed, operation.arguments, strict=False)  # illegal ones print
     arguments = dict(operation.kernel.parameters) | dict(passed)
     shown = ", ".join(f"{name}={argument}" for name, argument in arguments.items())
     lines.append(f"{operation.kernel.function}[{_tuple(operation.grid)}]({shown})")

@@ -53,16 +53,12 @@ def trace(
         if dtype is not None:
             example = cast_floats(example, dtype)
         program, run, example, leaves = _export(run, example, dynamic_shapes, name, strict)
-    launching = launches_kernels(program)
-    values = None if launching else in_program_order(program, *example)
-    check_lowerings(program, values, name)
+    eager = None if launches_kernels(program) else run
+    check_lowerings(program, eager and in_program_order(program, *example), name)
     program = decompose(program, name=name, whole=whole, triton=triton)
     check_drawn(program, name)
     graph = build_graph(program, leaves, name=name, version=version)
-    return Traced(
-        graph=graph,
-        golden=record_golden(None if launching else run, program, *example, graph, triton),
-    )
+    return Traced(graph, record_golden(eager, program, *example, graph, triton))
 
 
 def _export(

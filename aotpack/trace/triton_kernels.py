@@ -18,6 +18,7 @@ from torch import fx
 from torch._higher_order_ops.triton_kernel_wrap import get_mutated_tensors, kernel_side_table
 from torch._library.custom_ops import OPDEFS
 from torch._ops import OpOverload
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.export import ExportedProgram
 
 from aotpack.errors import UnsupportedError
@@ -89,19 +90,26 @@ def check_launch(given: Mapping[str, Any]) -> None:
     constants = kernel_side_table.get_constant_args(given["constant_args_idx"])
     function, _ = _configuration(kernel)
     name = function.fn.__name__
-    if given["tma_descriptor_metadata"] or any(
-        hasattr(v, "block_shape") for v in constants.values()
-    ):
+    described = any(hasattr(value, "block_shape") for value in constants.values())
+    if given["tma_descriptor_metadata"] or described:
         raise UnsupportedError(
             f"the Triton kernel {name} is passed tensor descriptors made on the host; make them in "
             "the kernel (tl.make_tensor_descriptor)"
         )
-    keys = ("kernel_idx", "constant_args_idx", "kwargs", "tma_descriptor_metadata")
-    if not get_mutated_tensors(**{key: given[key] for key in keys}):
+    keys = ("kernel_idx", "constant_args_idx", "tma_descriptor_metadata")
+    tensors = {name: _plain(value) for name, value in given["kwargs"].items()}
+    if not get_mutated_tensors(**{key: given[key] for key in keys}, kwargs=tensors):
         raise UnsupportedError(
             f"the Triton kernel {name} stores into none of its arguments, as far as its text "
             "tells: its launch would be lost"
         )
+
+
+def _plain(value: Any) -> Any:
+    """A tensor without the wrapper by which torch follows changes."""
+    if isinstance(value, FunctionalTensor):
+        return torch._from_functional_tensor(value.elem)
+    return value
 
 
 def read_launch(node: fx.Node) -> Launch:

@@ -99,6 +99,7 @@ def test_the_evaluator_calls_them_and_gpus_get_binaries() -> None:
     reference = FusedReference()
     reference.load_state_dict(module.state_dict())
     weights = weight_arrays(made["lowered"].weights, made["lowered"].program)
+    sizes = sizes_of(made["lowered"].signature, (x, y))
     for program in (made["lowered"].program, made["scheduled"].schedule.program):
         found = evaluate(program, arrays, weights, sizes, call=interpreted)
         for name, wanted in zip(program.outputs, reference(x, y), strict=True):
