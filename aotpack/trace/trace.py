@@ -54,7 +54,7 @@ def trace(
             example = cast_floats(example, dtype)
         program, run, example, leaves = _export(run, example, dynamic_shapes, name, strict)
     eager = None if launches_kernels(program) else run
-    check_lowerings(program, eager and in_program_order(program, *example), name)
+    check_lowerings(program, in_program_order(program, *example) if eager else None, name)
     program = decompose(program, name=name, whole=whole, triton=triton)
     check_drawn(program, name)
     graph = build_graph(program, leaves, name=name, version=version)
