@@ -28,6 +28,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Foreign as Foreign
 from aotpack.ir.integers import Axis, Indirect, Int, Var
 from aotpack.ir.interning import Interned
+from aotpack.ir.joined import Joined
 from aotpack.ir.origin import Origin as Origin
 
 
@@ -62,9 +63,9 @@ class IndexValue(_Printed, metaclass=Interned):
 class Load(_Printed, metaclass=Interned):
     """The element of a buffer at a logical index, one Int for each dimension.
 
-    ``dtype`` is the compute type of the buffer's element type: 16-bit floats load as float32 and a
-    store rounds to the buffer's type. So a value never has a 16-bit float type, and replacing a
-    load by the value that was stored keeps types (and only skips a rounding).
+    ``dtype`` is the compute type of the buffer's: 16-bit floats load as float32, a store rounds. So
+    a value never has a 16-bit float type, and replacing a load by the value that was stored keeps
+    types (and only skips a rounding).
     """
 
     buffer: str
@@ -101,8 +102,8 @@ Value = Union[Const, IndexValue, Load, Apply, Guarded]
 class Pointwise:
     """``target[index] = value`` for every point of ``axes``; each writes an element of its own.
 
-    ``index`` is usually the axes themselves; it may be read from memory where that keeps the points
-    apart. Elements no point writes are undefined.
+    ``index`` is usually the axes; it may be read from memory where that keeps the points apart.
+    Elements no point writes are undefined.
     """
 
     target: str
@@ -267,7 +268,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Operations in execution order. Every buffer but inputs and weights has exactly one writer.
+    """Operations in execution order. Every other buffer but ``joined`` ones has exactly one writer.
 
     ``weights`` includes the names of ``packed`` ones.
     """
@@ -280,6 +281,7 @@ class Program:
     outputs: tuple[str, ...]
     packed: tuple[Packed, ...] = ()
     updates: tuple[Update, ...] = ()
+    joined: tuple[Joined, ...] = ()
 
     @property
     def results(self) -> tuple[str, ...]:

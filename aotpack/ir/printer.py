@@ -262,7 +262,8 @@ def program_text(program: Program, notes: Mapping[int, str] | None = None) -> st
 
 def _ending(program: Program) -> list[str]:
     updates = [f"update {update.name} = {update.value}" for update in program.updates]
-    return [*updates, f"return {', '.join(program.outputs)}"]
+    joined = [f"join {each.name} = {' | '.join(each.parts)}" for each in program.joined]
+    return [*joined, *updates, f"return {', '.join(program.outputs)}"]
 
 
 def _declared(buffers: Mapping[str, Buffer], name: str) -> str:
@@ -281,6 +282,16 @@ def schedule_text(schedule: Schedule) -> str:
     return "\n".join([*lines, *_ending(schedule.program)]) + "\n"
 
 
+def why_text(schedule: Schedule) -> str:
+    """Why operations that touch the same buffers are in different kernels, one reason each."""
+    lines = [
+        f"{each.buffer} is not in the kernel of {each.other}: {each.reason}"
+        for kernel in schedule.kernels
+        for each in kernel.apart
+    ]
+    return "\n".join([*lines, ""])
+
+
 def _kernel(kernel: Kernel) -> list[str]:
     lines = [f"kernel {kernel.name} over {_ranges(kernel.axes) or 'one point'}"]
     lines[0] += ", in the launch of the one before" if kernel.joins else ""
@@ -297,7 +308,9 @@ def _kernel(kernel: Kernel) -> list[str]:
 
 def _variant(variant: Variant) -> str:
     limit = "" if variant.at_most is None else f" while {variant.measure} <= {variant.at_most}"
-    return f"tile {variant.tile} for arch {variant.arch_low} to {variant.arch_high}{limit}"
+    limit += "".join(f" where {size} % {factor} == 0" for size, factor in variant.promises)
+    others = "".join(f"; or {tile}" for tile in variant.others)
+    return f"tile {variant.tile} for arch {variant.arch_low} to {variant.arch_high}{limit}{others}"
 
 
 def _tuple(numbers: Iterable[Int]) -> str:

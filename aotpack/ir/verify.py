@@ -7,8 +7,9 @@ Rows S:A4.
 
 from collections.abc import Callable, Iterator
 
-from aotpack.ir.facts import known_le, known_lt
-from aotpack.ir.integers import Axis, Int, Var, total
+from aotpack.ir.facts import known_equal, known_le, known_lt
+from aotpack.ir.integers import Axis, Int, Var, product, total
+from aotpack.ir.joined import sources, wholes
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
     SCATTER_KINDS,
@@ -80,6 +81,7 @@ def check_single_writer(program: Program) -> None:
             if name in written:
                 raise InvalidProgram(program, position, f"{name} already has its value")
             written.add(name)
+    written |= {joined.name for joined in program.joined}
     for name in program.buffers:
         if name not in written:
             raise InvalidProgram(program, None, f"nothing writes {name}")
@@ -89,7 +91,7 @@ def check_defined_before_use(program: Program) -> None:
     """An operation reads only what stands before it."""
     defined = {*program.inputs, *program.weights}
     for position, operation in enumerate(program.operations):
-        for name in reads(operation):
+        for name in sources(reads(operation), program):
             if name not in defined:
                 message = f"{name} is read before it is written"
                 raise InvalidProgram(program, position, message)
@@ -108,6 +110,28 @@ def check_packed(program: Program) -> None:
         same = all((p.dtype, p.shape[1:]) == (whole.dtype, whole.shape[1:]) for p in parts)
         if not same or length is not whole.shape[0]:
             raise InvalidProgram(program, None, f"{whole} is not {', '.join(map(str, parts))}")
+
+
+def check_joined(program: Program) -> None:
+    """Parts are written for their whole alone, which nothing else writes, by as many points."""
+    writers = {name: o for o in program.operations for name in targets(o)}
+    taken = {name for operation in program.operations for name in reads(operation)}
+    taken |= {*program.inputs, *program.weights, *program.results}
+    if len(wholes(program)) < sum(len(joined.parts) for joined in program.joined):
+        raise InvalidProgram(program, None, "a buffer is two parts")
+    for joined in program.joined:
+        whole = program.buffers[joined.name]
+        if joined.name in writers or joined.name in {*program.inputs, *program.weights}:
+            raise InvalidProgram(program, None, f"{whole} is joined of {joined.parts}, and written")
+        points: list[Int] = []
+        for name in joined.parts:
+            part, writer = program.buffers[name], writers.get(name)
+            same = (part.dtype, part.shape) == (whole.dtype, whole.shape)
+            if not same or name in taken or not isinstance(writer, Pointwise):
+                raise InvalidProgram(program, None, f"{part} is no part of {whole}")
+            points.append(product(axis.extent for axis in writer.axes))
+        if not known_equal(total(points), product(whole.shape)):
+            raise InvalidProgram(program, None, f"{joined.parts} do not fill {whole}")
 
 
 def check_updates(program: Program) -> None:
@@ -280,6 +304,7 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
     check_single_writer,
     check_defined_before_use,
     check_packed,
+    check_joined,
     check_updates,
     check_axis_names,
     check_axes_used,

@@ -9,9 +9,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from aotpack.ir.access import accesses, contiguous, written_index
+from aotpack.ir.access import accesses, contiguous, is_dense, written_index
 from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Int, Var, product
+from aotpack.ir.joined import sources, wholes
 from aotpack.ir.nodes import (
     Foreign,
     Reduction,
@@ -28,24 +29,18 @@ from aotpack.ir.schedule import (
     Kernel,
     Lifetime,
     Member,
-    PointwiseTile,
-    ReductionTile,
     Schedule,
-    block_count,
-    gpu_variants,
     launches,
 )
 from aotpack.ir.verify import verify
+from aotpack.ir.verify_tiles import (
+    InvalidSchedule,
+    check_candidates,
+    check_joined,
+    check_variants,
+)
 
 SAMPLED_POINTS = 4096  # of each member, when its points are compared
-
-
-class InvalidSchedule(Exception):
-    """An invariant of the schedule is broken. Its text is the place, then the schedule."""
-
-    def __init__(self, schedule: Schedule, kernel: Kernel | None, message: str) -> None:
-        place = f"kernel {kernel.name}: " if kernel else ""
-        super().__init__(f"{place}{message}\n\n{schedule}")
 
 
 def verify_schedule(schedule: Schedule) -> None:
@@ -65,7 +60,7 @@ def check_kernel_order(schedule: Schedule) -> None:
         for kernel in together:
             made = () if kernel.foreign is not None else kernel.stored
             for name in _read_from_memory(kernel):
-                if name not in {*known, *made}:
+                if not {*known, *made}.issuperset(sources((name,), schedule.program)):
                     message = f"{name} is read before it is stored"
                     raise InvalidSchedule(schedule, kernel, message)
                 if name not in kernel.reads:
@@ -73,28 +68,10 @@ def check_kernel_order(schedule: Schedule) -> None:
         known.update(name for kernel in together for name in kernel.stored)
 
 
-def check_joined(schedule: Schedule) -> None:
-    """Kernels of one launch have one GPU tile each, as many warps, and numbers of programs."""
-    for together in launches(schedule.kernels):
-        if len(together) == 1:
-            continue
-        warps = {variant.tile.num_warps for k in together for variant in gpu_variants(k)}
-        for kernel in together:
-            tiles = [variant.tile for variant in gpu_variants(kernel)]
-            counts = [
-                block_count(kernel, tile).constant
-                for tile in tiles
-                if isinstance(tile, (PointwiseTile, ReductionTile))
-            ]
-            if len(tiles) != 1 or counts in ([], [None]) or len(warps) > 1:
-                message = f"the tiles {_list(tiles)} do not share a launch"
-                raise InvalidSchedule(schedule, kernel, message)
-
-
 def check_stored_once(schedule: Schedule) -> None:
     """Each result is stored by exactly one kernel, any other buffer by at most one."""
     stored = [name for kernel in schedule.kernels for name in kernel.stored]
-    for name in {*stored, *schedule.program.results}:
+    for name in {*stored, *sources(schedule.program.results, schedule.program)}:
         times = stored.count(name)
         if times != 1:
             raise InvalidSchedule(schedule, None, f"{name} is stored by {times} kernels")
@@ -195,7 +172,7 @@ def check_strides(schedule: Schedule) -> None:
             fixed |= {*reads(operation), *operation.targets}
     for name, buffer in program.buffers.items():
         strides = schedule.strides.get(name)
-        if strides is None or not _is_dense(buffer.shape, strides):
+        if strides is None or not is_dense(buffer.shape, strides):
             shown = "none" if strides is None else _list(strides)
             raise InvalidSchedule(schedule, None, f"{buffer} has the strides {shown}")
         if name in fixed and strides != contiguous(buffer.shape):
@@ -224,7 +201,10 @@ def check_lifetimes(schedule: Schedule) -> None:
 def check_shared_storage(schedule: Schedule) -> None:
     """Buffers in one storage live one after the other, or one overwrites the other in place."""
     by_storage: dict[str, list[Lifetime]] = {}
+    parts = wholes(schedule.program)
     for life in sorted(schedule.lifetimes, key=lambda life: life.first):
+        if life.buffer in parts:
+            continue
         by_storage.setdefault(life.storage, []).append(life)
     for storage, lives in by_storage.items():
         for before, after in pairwise(lives):
@@ -263,9 +243,22 @@ def check_bases(schedule: Schedule) -> None:
             if base not in homes or homes[base] != homes[target] or not is_alike:
                 raise InvalidSchedule(schedule, kernel, f"{target} does not lie where {base} does")
     for life in schedule.lifetimes:
-        if not schedule.is_own(life) and life.buffer not in bases:
+        if not schedule.is_own(life) and life.buffer not in {*bases, *wholes(schedule.program)}:
             message = f"{life.buffer} lies in {life.storage}, which nothing turns it into"
             raise InvalidSchedule(schedule, None, message)
+
+
+def check_parts(schedule: Schedule) -> None:
+    """The parts of a joined buffer lie where it does, laid out alike, and live within its life."""
+    lives = {life.buffer: life for life in schedule.lifetimes}
+    for part, whole in wholes(schedule.program).items():
+        life = lives[part]
+        around = lives.get(whole, Lifetime(whole, whole, life.first, life.last))
+        inside = around.first <= life.first and life.last <= around.last
+        if life.storage != around.storage or not inside:
+            raise InvalidSchedule(schedule, None, f"{part} does not lie where {whole} does")
+        if schedule.strides[part] != schedule.strides[whole]:
+            raise InvalidSchedule(schedule, None, f"{part} is not laid out as {whole} is")
 
 
 def check_updates(schedule: Schedule) -> None:
@@ -283,18 +276,6 @@ def check_updates(schedule: Schedule) -> None:
                 raise InvalidSchedule(schedule, kernel, message)
 
 
-def check_variants(schedule: Schedule) -> None:
-    """For every architecture a kernel has variants, of which the last alone takes everything."""
-    for kernel in (kernel for kernel in schedule.kernels if kernel.foreign is None):
-        for arch in {0, *(variant.arch_low for variant in kernel.variants)}:
-            fitting = [v for v in kernel.variants if v.arch_low <= arch <= v.arch_high]
-            unlimited = [variant.at_most is None for variant in fitting]
-            if unlimited != [False] * (len(fitting) - 1) + [True]:
-                message = f"for architecture {arch} there are {len(fitting)} variants,"
-                message += f" {unlimited.count(True)} of them without limit"
-                raise InvalidSchedule(schedule, kernel, message)
-
-
 CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_kernel_order,
     check_joined,
@@ -307,8 +288,10 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_lifetimes,
     check_shared_storage,
     check_bases,
+    check_parts,
     check_updates,
     check_variants,
+    check_candidates,
 )
 
 
@@ -368,20 +351,6 @@ def _sample(extents: list[int]) -> list[Array]:
     ]
     grids = np.meshgrid(*sides, indexing="ij")
     return [grid.ravel() for grid in grids]
-
-
-def _is_dense(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> bool:
-    """True when some order of the dimensions makes the strides row-major."""
-    left = list(range(len(shape)))
-    step = Int.of(1)
-    while left:
-        fitting = [dim for dim in left if strides[dim] is step]
-        if not fitting:
-            return False
-        dim = min(fitting, key=lambda dim: shape[dim].constant != 1)
-        left.remove(dim)
-        step = step * shape[dim]
-    return len(strides) == len(shape)
 
 
 def _is_in_place(schedule: Schedule, kernel: Kernel, before: str, after: str) -> bool:

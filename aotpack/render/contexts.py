@@ -116,12 +116,11 @@ class AttentionContext:
 class LaunchContext:
     """One launch: ``choices`` are (condition, Launch expression), the last without a condition.
 
-    The expressions of ``several`` are tuples of launches.
+    An expression may be a tuple of launches that follow each other.
     """
 
     comment: str
     choices: tuple[tuple[str, str], ...]
-    several: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +132,4 @@ class WrapperContext:
     buffers: tuple[tuple[str, str, int, int], ...]  # name, bytes, first and last launch
     outputs: tuple[str, ...]
     launches: tuple[LaunchContext, ...]
+    has_choices: bool

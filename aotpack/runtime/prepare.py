@@ -77,8 +77,8 @@ def prepare(
     device: Device,
 ) -> Prepared:
     """Pack the intermediates into the arena and turn the launches into steps."""
-    loaded = [_loaded(launch, kernels) for launch in plan.launches]
-    scratch = _scratch(plan, loaded)
+    launches = [(place, launch, _loaded(launch, kernels)) for place, launch in plan.steps()]
+    scratch = _scratch(launches)
     buffers = (*plan.buffers, *scratch)
     offsets, total = pack(buffers)
     arena.reserve(total)
@@ -89,7 +89,7 @@ def prepare(
         cells.add(buffer.name, arena.address + offset)
     steps = [
         _step(index, launch, kernel, cells)
-        for index, (launch, kernel) in enumerate(zip(plan.launches, loaded, strict=True))
+        for index, (_, launch, kernel) in enumerate(launches)
         if 0 not in launch.grid
     ]
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
@@ -114,14 +114,14 @@ def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
     return loaded
 
 
-def _scratch(plan: Plan, kernels: list[Loaded]) -> list[Buffer]:
-    """Global scratch, needed during one launch each."""
+def _scratch(launches: list[tuple[int, Launch, Loaded]]) -> list[Buffer]:
+    """Global scratch, needed during one launch each; its lifetime is the launch's place."""
     buffers = []
-    for index, (launch, loaded) in enumerate(zip(plan.launches, kernels, strict=True)):
+    for index, (place, launch, loaded) in enumerate(launches):
         x, y, z = launch.grid
         size = loaded.binary.global_scratch * x * y * z * loaded.binary.num_ctas
         if size:
-            buffers.append(Buffer(_scratch_name(index), size, index, index))
+            buffers.append(Buffer(_scratch_name(index), size, place, place))
     return buffers
 
 
