@@ -84,9 +84,9 @@ class Apply(_Printed, metaclass=Interned):
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Guarded(_Printed, metaclass=Interned):
-    """``value``, and its loads, where ``condition`` holds, else ``otherwise`` (C:E23).
+    """``value``, and its loads, where ``condition`` (a bool) holds, else ``otherwise`` (C:E23).
 
-    The condition is a bool value. Used where an index may leave its buffer: pad, cat, diagonal.
+    Used where an index may leave its buffer: pad, cat, diagonal.
     """
 
     condition: Value
@@ -258,8 +258,7 @@ class Packed:
 class Update:
     """The input or weight called ``name`` has the value of the buffer ``value`` after a run.
 
-    So a change in place is a new version of the tensor; operations read the version they mean.
-    (S:D8, L9 by SSA, section 3 point 1.)
+    So a change in place is a new version; operations read the one they mean (S:D8, L9 by SSA).
     """
 
     name: str
