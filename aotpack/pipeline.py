@@ -19,6 +19,7 @@ from aotpack.knobs import read_knobs
 from aotpack.lower import LOWERINGS, lower
 from aotpack.precompile import check_host, precompile
 from aotpack.precompile.interpreter import InterpreterDevice
+from aotpack.precompile.user_kernels import UserKernels
 from aotpack.progress import Quiet, Reporter
 from aotpack.render import FIRST_FORMS, render
 from aotpack.runtime import Model, load
@@ -96,6 +97,7 @@ def to_traced(source: Source, between: Between) -> Traced:
             dtype=source.dtype,
             strict=source.strict,
             whole=frozenset(LOWERINGS),
+            triton=UserKernels(),
         ),
     )
 

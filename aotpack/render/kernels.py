@@ -36,6 +36,7 @@ from aotpack.render.combined import combined_launch
 from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
 from aotpack.render.emitter import Frame
 from aotpack.render.environment import render_template
+from aotpack.render.foreign import foreign_choice, refuse_foreign
 from aotpack.render.loops import loop_context, loop_workshop
 from aotpack.render.matmul import matmul_context, output_frame
 from aotpack.render.regions import Region
@@ -59,6 +60,7 @@ def render_kernels(
     schedule: Schedule, targets: tuple[Target, ...], decisions: Decisions
 ) -> tuple[tuple[KernelSource, ...], tuple[Alternatives, ...], Judge]:
     """All sources, for each launch its choices for the given targets, and who made them."""
+    refuse_foreign(schedule, targets)
     judge = Judge(Sources(), decisions)
     found = tuple(_alternatives(schedule, k, targets, judge) for k in launches(schedule.kernels))
     return tuple(judge.sources.known.values()), found, judge
@@ -77,6 +79,8 @@ def _alternatives(
             for choice in judge.choices(variant, _forms(schedule, kernel, variant), meant)
         )
 
+    if kernels[0].foreign is not None:
+        return Alternatives(kernels, (foreign_choice(schedule, kernels[0], judge.sources),))
     if len(kernels) == 1:
         return Alternatives(kernels, suited(kernels[0], targets))
     hosts = [target for target in targets if target.arch == 0]

@@ -47,9 +47,11 @@ SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
 def choose_tiles(
     program: Program, kernels: tuple[Kernel, ...], strides: Strides
 ) -> tuple[Kernel, ...]:
-    """The kernels with their variants."""
+    """The kernels with their variants; a foreign kernel comes with its own tiles."""
     return tuple(
-        replace(
+        kernel
+        if kernel.foreign is not None
+        else replace(
             kernel,
             variants=(
                 *host_variants(
