@@ -157,6 +157,7 @@ class Kernel:
 
     ``stored`` are the buffers written to memory; other targets of members stay in registers.
     A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
+    ``unfused`` kernels, one after the other, do the same: another form of the launch.
     ``apart`` says why its operations are in no kernel that was there before them.
     """
 
@@ -167,6 +168,7 @@ class Kernel:
     reads: tuple[str, ...]
     variants: tuple[Variant, ...] = ()
     joins: bool = False
+    unfused: tuple["Kernel", ...] = ()
     apart: tuple[Apart, ...] = ()
 
     @property

@@ -104,12 +104,28 @@ def _meant(variant: Variant, targets: Iterable[Target]) -> list[Target]:
 
 
 def _forms(schedule: Schedule, kernel: Kernel, variant: Variant) -> tuple[Form, ...]:
-    """A launch for each tile of a variant."""
+    """A launch for each tile of a variant; then the kernel's parts."""
 
     def form(tile: Tile) -> Form:
         return lambda own, sources: (_launched(schedule, kernel, tile, own, sources),)
 
-    return tuple(map(form, variant.tiles))
+    def parts(own: Variant, sources: Sources) -> tuple[Launched, ...]:
+        product, behind = kernel.unfused
+        return (
+            _launched(schedule, product, own.tile, own, sources),
+            _launched(schedule, behind, _plain_tile(behind, own), own, sources),
+        )
+
+    return (*map(form, variant.tiles), *((parts,) if kernel.unfused else ()))
+
+
+def _plain_tile(kernel: Kernel, own: Variant) -> Tile:
+    """The tile that takes all sizes, for the architectures of another kernel's variant."""
+    return next(
+        variant.tile
+        for variant in kernel.variants
+        if variant.takes_everything and variant.arch_low <= own.arch_low <= variant.arch_high
+    )
 
 
 def _launched(

@@ -130,13 +130,9 @@ def _tuned(parts: Parts, tuning: Tuning) -> Callable[..., Plan]:
     choices = tuning.get((hardware(parts.device), parts.target), {})
 
     def pick(key: str, *forms: Form) -> Form:
-        names = [form_name(form) for form in forms]
         loaded = [all(launch.kernel in parts.kernels for launch in flat(form)) for form in forms]
-        times = dict(choices[key].microseconds) if key in choices else {}
-        for name, is_loaded in zip(names, loaded, strict=True):
-            if not is_loaded:
-                times.pop(name, None)
-        return forms[best_form(times, names) or 0]
+        usable = [form for form, has in zip(forms, loaded, strict=True) if has]
+        return usable[best_form(choices.get(key, ()), list(map(form_name, usable))) or 0]
 
     return partial(parts.plan, pick=pick)
 

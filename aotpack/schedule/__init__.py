@@ -23,6 +23,7 @@ from aotpack.schedule.peak import least_peak
 from aotpack.schedule.realize import realize
 from aotpack.schedule.split_reduction import split_reductions
 from aotpack.schedule.tile import choose_tiles, one_tile_for_all_sizes
+from aotpack.schedule.unfused import with_unfused
 from aotpack.schedule.update import place_updates
 from aotpack.stages import Lowered, Scheduled
 
@@ -56,6 +57,7 @@ def schedule(lowered: Lowered, *, deterministic: bool = False) -> Scheduled:
     program, kernels, strides = place_updates(program, kernels, strides)
     kernels = combine(kernels, program)
     lifetimes = plan_memory(program, kernels, strides)
+    kernels = with_unfused(program, kernels, strides, lifetimes)
     result = Schedule(program, kernels, strides, lifetimes)
     weights = in_memory_order(lowered.weights, program.packed)
     return Scheduled(lowered.signature, weights, lowered.golden, result)

@@ -11,7 +11,7 @@ Rows S:N6, C:L1.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, log2
 
 from aotpack.ir.access import Strides, dot
 from aotpack.ir.blocks import described_block
@@ -45,6 +45,7 @@ class Family:
     multiprocessors: int
     half: tuple[Cost, ...]
     single: tuple[Cost, ...]
+    more: tuple[MatmulTile, ...]  # candidates for 16-bit factors that the model was not fitted to
 
 
 _WGMMA = (
@@ -79,12 +80,30 @@ _SINGLE_MMA = (
     Cost(MatmulTile(64, 32, 32, 4, 3, "bf16x6"), 1.0, 0.7, 1.4, 0.3),
     Cost(MatmulTile(64, 64, 32, 4, 3, "bf16x6"), 1.0, 1.1, 1.2, 0.25),
 )
+_MORE_MMA = (
+    MatmulTile(128, 64, 32, 4, 4),
+    MatmulTile(128, 256, 32, 8, 3),
+    MatmulTile(64, 64, 128, 4, 3),
+    MatmulTile(32, 64, 64, 4, 5),
+    MatmulTile(16, 64, 128, 4, 4),
+)
+_MORE_WGMMA = (
+    MatmulTile(128, 128, 64, 8, 4),
+    MatmulTile(128, 256, 64, 8, 3),
+    MatmulTile(128, 64, 64, 4, 5),
+    MatmulTile(64, 128, 64, 4, 5),
+    MatmulTile(64, 256, 64, 4, 4),
+    MatmulTile(64, 64, 64, 4, 8),
+    MatmulTile(64, 32, 256, 4, 3),
+    MatmulTile(32, 64, 128, 4, 5),
+    MatmulTile(16, 64, 256, 4, 3),
+)
 LONG_SUM = 2048  # products: from here on descriptors gain more than they cost
 FAMILIES = (
-    Family(0, 89, 108, _MMA, _SINGLE_MMA),
-    Family(90, 99, 132, (*_WGMMA, DESCRIBED), _SINGLE_WGMMA),
-    Family(100, 109, 132, _WGMMA, _SINGLE_WGMMA),
-    Family(110, 10_000, 170, _MMA, _SINGLE_MMA),
+    Family(0, 89, 108, _MMA, _SINGLE_MMA, _MORE_MMA),
+    Family(90, 99, 132, (*_WGMMA, DESCRIBED), _SINGLE_WGMMA, _MORE_WGMMA),
+    Family(100, 109, 132, _WGMMA, _SINGLE_WGMMA, _MORE_WGMMA),
+    Family(110, 10_000, 170, _MMA, _SINGLE_MMA, _MORE_MMA),
 )
 
 
@@ -137,9 +156,12 @@ def _is_possible(tile: MatmulTile, anchor: Matmul, program: Program, strides: St
 def _cheapest_first(
     anchor: Matmul, family: Family, table: tuple[Cost, ...], rows: int
 ) -> list[MatmulTile]:
-    """The tiles of the table in the order of their cost."""
-    ranked = sorted(table, key=lambda cost: _microseconds(cost, anchor, family, rows))
-    return list(dict.fromkeys(_fitted(cost.tile, anchor) for cost in ranked))
+    """The tiles of the table in the order of their cost, then others: the most alike first."""
+    more = () if anchor.operand is DType.FLOAT32 else family.more
+    ranked = [c.tile for c in sorted(table, key=lambda c: _microseconds(c, anchor, family, rows))]
+    first = ranked[0]
+    alike = sorted(more, key=lambda t: abs(log2(t.m / first.m)) + abs(log2(t.n / first.n)))
+    return list(dict.fromkeys(_fitted(tile, anchor) for tile in (*ranked, *alike)))
 
 
 def _microseconds(cost: Cost, anchor: Matmul, family: Family, rows: int) -> float:
