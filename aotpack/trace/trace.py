@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from aotpack.errors import TraceError, UsageError
 from aotpack.ir.dtypes import DType
 from aotpack.stages import Traced
+from aotpack.trace.assertions import warn_of_assertions
 from aotpack.trace.capture import cast_floats, decompose, evaluation_copy, export
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
 from aotpack.trace.golden import record_golden
@@ -58,6 +59,7 @@ def trace(
         leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)
     program = decompose(program, name=name, whole=whole)
     check_drawn(program, name)
+    warn_of_assertions(program, name)
     graph = build_graph(program, leaves, name=name, version=version)
     return Traced(graph=graph, golden=record_golden(run, program, *example, graph))
 

@@ -90,7 +90,13 @@ def single_element(m: Model, x: torch.Tensor) -> Tensors:
     return F.layer_norm(x, (1,)), F.rms_norm(x, (1,))
 
 
+def bits_of_what_is_rounded(m: Model, x: torch.Tensor) -> Tensors:
+    y = x * 1.7
+    return y.view(torch.int16), (y.view(torch.int16) & 0x7FFF).view(torch.bfloat16)
+
+
 CASES = {
+    bits_of_what_is_rounded: (torch.randn(8, 4).bfloat16(),),
     gathered: (torch.randn(8, 4),),
     padded: (torch.randn(8, 4),),
     used_after_overwriting: (torch.randn(16, 16),),
