@@ -77,14 +77,15 @@ def _conj(a: Value, b: Value) -> Pair:
     return a, apply("neg", b)
 
 
-for _name, _function in {
+_FUNCTIONS: dict[str, Operator] = {
     "add": _add,
     "sub": _sub,
     "mul": _mul,
     "div": _div,
     "neg": _neg,
     "conj": _conj,
-}.items():
+}
+for _name, _function in _FUNCTIONS.items():
     lowering(f"pair.{_name}")(_pairwise(_function))
 
 

@@ -52,7 +52,9 @@ def _gaussian_nll_loss(
     loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
-    return {"mean": loss.mean, "sum": loss.sum, "none": lambda: loss}[reduction]()
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else loss.sum()
 
 
 def _cov(
@@ -71,9 +73,13 @@ def _cov(
     norm: Any = count - correction
     if w is not None and aweights is not None and correction != 0:
         norm = count - correction * (w * aweights).sum() / count
-    norm = norm.clamp(min=0) if isinstance(norm, torch.Tensor) else torch.sym_max(norm, 0)
+    if isinstance(norm, torch.Tensor):
+        norm = norm.clamp(min=0)
+    else:
+        norm = torch.sym_max(norm, 0)  # type: ignore[no-untyped-call]
     x = x - mean
-    return (x @ (x if w is None else x * w).t() / norm).squeeze()
+    found: torch.Tensor = (x @ (x if w is None else x * w).t() / norm).squeeze()
+    return found
 
 
 def _corrcoef(input: torch.Tensor) -> torch.Tensor:

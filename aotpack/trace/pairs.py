@@ -110,8 +110,8 @@ def moved_arguments(node: fx.Node) -> Args:
     if adapt is None or node.kwargs:
         accepted = ", ".join(sorted({*MOVES, *ARITHMETIC, *FROM_REALS, *UNCHANGED}))
         raise UnsupportedError(f"complex numbers; of those are accepted {accepted}")
-    source = node.args[0][0] if isinstance(node.args[0], (tuple, list)) else node.args[0]
-    return adapt(tuple(node.args), source.meta["val"].dim())
+    rank = next(iter(node.all_input_nodes)).meta["val"].dim()
+    return adapt(tuple(node.args), rank)
 
 
 def operands(node: fx.Node) -> Args:
