@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 _Function = Callable[..., Any]
+_larger: _Function = torch.sym_max
 
 
 class Unasked(TorchFunctionMode):
@@ -73,10 +74,7 @@ def _cov(
     norm: Any = count - correction
     if w is not None and aweights is not None and correction != 0:
         norm = count - correction * (w * aweights).sum() / count
-    if isinstance(norm, torch.Tensor):
-        norm = norm.clamp(min=0)
-    else:
-        norm = torch.sym_max(norm, 0)  # type: ignore[no-untyped-call]
+    norm = norm.clamp(min=0) if isinstance(norm, torch.Tensor) else _larger(norm, 0)
     x = x - mean
     found: torch.Tensor = (x @ (x if w is None else x * w).t() / norm).squeeze()
     return found
