@@ -36,7 +36,7 @@ from aotpack.ir.schedule import (
     ReductionTile,
     Variant,
 )
-from aotpack.schedule import online_softmax, plane, split_reduction
+from aotpack.schedule import join, online_softmax, plane, split_reduction
 from aotpack.schedule.tile import choose_tiles
 from aotpack.target import INTERPRETER, Target, parse_targets
 from tests.e2e.oracle import Tolerance, agree, compile_all
@@ -51,6 +51,8 @@ SMALL_NUMBERS = (
     (split_reduction, "SHORTEST_COLUMN_PART", 2),
     (online_softmax, "LONGEST_ROW", 3),
     (plane, "SHORTEST_SIDE", 2),
+    (join, "SHORTEST_RUN", 1),
+    (join, "LAUNCH_BYTES", 0),
 )
 
 
