@@ -13,7 +13,6 @@ from aotpack.ir.schedule import Kernel, Tile, Variant
 from aotpack.ir.traffic import Work
 from aotpack.stages import KernelArg, KernelSource
 
-
 _STORE = re.compile(r"\b(?:tl\.store|tl\.atomic_\w+|scatter_\w+)\(\s*(\w+)")
 
 
