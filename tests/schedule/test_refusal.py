@@ -127,6 +127,19 @@ def test_the_table_has_every_reason() -> None:
     assert [reason for _, _, reason in CASES] == [*Refusal]
 
 
+@pytest.mark.row("S:M15")
+def test_what_is_shared_may_outweigh_what_could_be_left() -> None:
+    """As ``memory``, with as many bytes in common as both read alone."""
+    w = Writer()
+    x, c = w.input("x", 64, 64), w.input("c", 64, 64)
+    a = w.matmul("a", 64, 64, 64, x, x)
+    b = w.matmul("b", 64, 64, 64, x, x, by_rows=False)
+    t = w.reduction("t", [64], [64], lambda i, r: apply("mul", load(a, i, r), load(c, i, r)))
+    y = w.reduction("y", [64], [64], lambda i, r: apply("mul", load(b, i, r), load(c, i, r)))
+    assert [kernel.stored for kernel in fuse(w.program(t, y))] == [("a",), ("b",), ("t", "y")]
+    assert [kernel.stored for kernel in fuse(memory())] == [("a",), ("b",), ("t",), ("y",)]
+
+
 @pytest.mark.row("S:K15")
 def test_what_shares_a_kernel_or_no_buffer_needs_no_reason() -> None:
     w = Writer()
