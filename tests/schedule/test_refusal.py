@@ -97,7 +97,7 @@ CASES = [
     (cycle, ("y", "t"), Refusal.CYCLE),
     (memory, ("y", "t"), Refusal.MEMORY),
     (begins, ("y", "t"), Refusal.BEGINS),
-    (scatter, ("y", "t"), Refusal.SCATTER),
+    (scatter, ("y", "t"), Refusal.CLOSED),
     (linear_then_row_sum, ("sum", "y"), Refusal.TILE),
     (points, ("y", "t"), Refusal.POINTS),
     (order, ("y", "t"), Refusal.ORDER),
