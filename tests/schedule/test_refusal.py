@@ -1,6 +1,7 @@
 """Every reason why two operations did not share a kernel: one case each."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,14 @@ from aotpack.schedule.refusal import Refusal
 
 from .programs import Writer, apply, load, schedule_of
 from .test_fuse import cycle, linear_then_row_sum
+
+
+def alone() -> Program:
+    w = Writer()
+    t = w.pointwise("t", [8], lambda i: apply("exp", load(w.input("x", 8), i)))
+    y = w.pointwise("y", [8], lambda i: apply("exp", load(t, i)))
+    w.buffers["y"] = replace(y, alone=True)
+    return w.program(t, w.pointwise("z", [8], lambda i: apply("exp", load(y, i))))
 
 
 def empty() -> Program:
@@ -92,6 +101,7 @@ def choice() -> Program:
 
 
 CASES = [
+    (alone, ("y", "t"), Refusal.ALONE),
     (empty, ("y", "t"), Refusal.EMPTY),
     (full, ("y", "t"), Refusal.FULL),
     (cycle, ("y", "t"), Refusal.CYCLE),
