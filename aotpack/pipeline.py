@@ -3,7 +3,7 @@
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from aotpack.emit import emit, write_package
 from aotpack.emit.names import import_name, normal_version
 from aotpack.ir.dtypes import DType
+from aotpack.ir.passes import Pass, apply_passes
 from aotpack.ir.verify import verify
 from aotpack.ir.verify_schedule import verify_schedule
 from aotpack.knobs import read_knobs
@@ -69,7 +70,8 @@ class Between:
 class Source:
     """What is built: a module with example inputs, how it is to be traced and scheduled.
 
-    ``deterministic`` fixes the order of float sums at some cost (``schedule``).
+    ``deterministic`` fixes the order of float sums at some cost (``schedule``). ``passes`` change
+    the lowered program (``ir/passes.py``).
     """
 
     module: nn.Module | ExportedProgram
@@ -81,6 +83,7 @@ class Source:
     dtype: DType | None = None
     strict: bool = False
     deterministic: bool = False
+    passes: tuple[Pass, ...] = ()
 
 
 def to_traced(source: Source, between: Between) -> Traced:
@@ -110,9 +113,13 @@ def to_rendered(
 ) -> Rendered:
     """The first four stages."""
     traced = to_traced(source, between)
-    lowered = between("lowered", lambda: lower(traced))
+    lowered = between("lowered", lambda: _changed(lower(traced), source.passes))
     scheduled = between("scheduled", lambda: schedule(lowered, deterministic=source.deterministic))
     return between("rendered", lambda: render(scheduled, targets, decisions))
+
+
+def _changed(lowered: Lowered, passes: tuple[Pass, ...]) -> Lowered:
+    return replace(lowered, program=apply_passes(lowered.program, passes))
 
 
 def to_precompiled(
@@ -169,16 +176,25 @@ def build(
     candidates: int = 1,
     tuning: str | Path | None = None,
     deterministic: bool = False,
+    passes: Iterable[Pass] = (),
 ) -> Path:
     """Package a module for the targets as one wheel in the folder ``out``; returns its path.
 
     ``candidates`` is how many forms of each kernel the wheel holds, for ``aotpack tune``;
     ``tuning`` a file with what it measured.
     ``deterministic``: equal inputs give equal bits in every run, and in every batch.
+    ``passes`` are functions that change the lowered program (``aotpack.ir.nodes.Program``).
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
     source = Source(
-        module, args, kwargs, dynamic_shapes, name, version, deterministic=deterministic
+        module,
+        args,
+        kwargs,
+        dynamic_shapes,
+        name,
+        version,
+        deterministic=deterministic,
+        passes=tuple(passes),
     )
     return to_emitted(
         source,
@@ -203,14 +219,17 @@ def compile(
     jobs: int | None = None,
     deterministic: bool = False,
     graphs: bool = True,
+    passes: Iterable[Pass] = (),
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.
 
-    ``graphs`` is what it is for ``load``.
+    ``passes`` are what they are for ``build``, ``graphs`` is what it is for ``load``.
     Its package is a temporary folder, which is gone on return: loading reads all of it.
     """
     chosen = Target.parse(target)
-    source = Source(module, args, kwargs, dynamic_shapes, deterministic=deterministic)
+    source = Source(
+        module, args, kwargs, dynamic_shapes, deterministic=deterministic, passes=tuple(passes)
+    )
     precompiled = to_precompiled(source, (chosen,), Between(), jobs)
     with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
         write_package(precompiled, Path(folder))
