@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.foreign import TritonKernel
 from aotpack.ir.integers import Int, Var
 from aotpack.ir.traffic import NO_WORK, Work
 
@@ -141,7 +142,9 @@ def refs_in(arg: "Arg") -> Iterator[Ref]:
 class GraphNode:
     """One operator call. Sizes are Ints, dtypes are DTypes; layout, device and pin flags are gone.
 
-    ``op`` is the torch name without the overload namespace object: "aten.add.Tensor".
+    ``op`` is the torch name without the overload namespace object: "aten.add.Tensor". A launch of a
+    ``kernel`` of the user's, "triton.NAME", has for arguments what the kernel is passed, and for
+    results its arguments number ``changes`` as they are after the launch.
     """
 
     name: str
@@ -150,6 +153,9 @@ class GraphNode:
     kwargs: tuple[tuple[str, Arg], ...]
     results: tuple[TensorSpec, ...]
     source: Source | None
+    kernel: TritonKernel | None = None
+    grid: tuple[Int, ...] = ()
+    changes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,12 +244,14 @@ class KernelArg:
 
     ``dtype`` is the element type behind a pointer. Sizes are int32 or int64 as ``dtype`` says.
     ``multiple`` is a promise: the address, or the size, is a multiple of this power of two (C:H7).
+    A kernel stores only through pointers that are ``is_written``.
     """
 
     name: str
     dtype: DType
     is_pointer: bool
     multiple: int = 1
+    is_written: bool = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from aotpack.ir.integers import Axis, Int, Var, ceil_div
-from aotpack.ir.nodes import Attention, Matmul, Operation, Program, Scatter
+from aotpack.ir.nodes import Attention, Foreign, Matmul, Operation, Program, Scatter, overwritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,11 @@ class ReductionTile:
 
 @dataclass(frozen=True, slots=True)
 class MatmulTile:
-    """Output tiles of m x n, k a step; ``precision`` is how float32 factors are multiplied."""
+    """Output tiles of m x n, k a step; ``precision`` is how float32 factors are multiplied.
+
+    With ``descriptors`` factors that are rectangles of memory are copied to shared memory by the
+    hardware's copy engine. With ``programs`` as many programs at most go through all tiles.
+    """
 
     m: int
     n: int
@@ -75,6 +79,8 @@ class MatmulTile:
     num_warps: int
     num_stages: int
     precision: str = "ieee"
+    descriptors: bool = False
+    programs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +182,17 @@ class Kernel:
         """The scatter that is this kernel's only member, if it is one."""
         first = self.members[0].operation
         return first if isinstance(first, Scatter) else None
+
+    @property
+    def foreign(self) -> Foreign | None:
+        """The call of code that is not ours that is this kernel's only member, if it is one."""
+        first = self.members[0].operation
+        return first if isinstance(first, Foreign) else None
+
+    @property
+    def bases(self) -> dict[str, str]:
+        """The buffers in whose memory results lie, because they are overwritten, by result."""
+        return dict(overwritten(self.members[0].operation))
 
 
 def launches(kernels: tuple[Kernel, ...]) -> tuple[tuple[Kernel, ...], ...]:

@@ -138,7 +138,8 @@ def _form(form: tuple[Launched, ...], names: dict[str, str]) -> str:
     texts = []
     for launched in form:
         arguments = _tuple(repr(names[a]) if a in names else a for a in launched.arguments)
-        texts.append(f'Launch("{launched.kernel}", ({launched.programs}, 1, 1), {arguments})')
+        grid = _tuple((launched.programs, *launched.planes))
+        texts.append(f'Launch("{launched.kernel}", {grid}, {arguments})')
     return texts[0] if len(texts) == 1 else _tuple(texts)
 
 

@@ -85,7 +85,7 @@ CASES = [
     (full, ("y", "t"), Refusal.FULL),
     (cycle, ("y", "t"), Refusal.CYCLE),
     (begins, ("y", "t"), Refusal.BEGINS),
-    (scatter, ("y", "t"), Refusal.SCATTER),
+    (scatter, ("y", "t"), Refusal.CLOSED),
     (linear_then_row_sum, ("sum", "y"), Refusal.TILE),
     (points, ("y", "t"), Refusal.POINTS),
     (order, ("y", "t"), Refusal.ORDER),
