@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch.export import ExportedProgram
 
 from aotpack.emit import emit, write_package
 from aotpack.emit.names import import_name, normal_version
+from aotpack.errors import UsageError
 from aotpack.ir.dtypes import DType
 from aotpack.ir.verify import verify
 from aotpack.ir.verify_schedule import verify_schedule
@@ -31,6 +33,7 @@ from aotpack.trace import trace
 from aotpack.tune import read_decisions
 
 Product = TypeVar("Product", Traced, Lowered, Scheduled, Rendered, Precompiled, Emitted)
+FALLBACKS = ("error", "torch")
 STAGES = ("traced", "lowered", "scheduled", "rendered", "precompiled", "emitted")
 
 
@@ -42,6 +45,7 @@ class Between:
     look: Callable[[str, Any], None] | None = None
     dump: Path | None = field(default_factory=lambda: read_knobs().dump)
     seconds: dict[str, float] = field(default_factory=dict)
+    fallbacks: tuple[str, ...] = ()  # operators that torch will run, and why
     settled: tuple[tuple[str, str], ...] = ()  # (target, key) of what a tuning file decided
 
     def __call__(self, stage: str, make: Callable[[], Product]) -> Product:
@@ -52,6 +56,7 @@ class Between:
         self.seconds[stage] = time.perf_counter() - start
         if isinstance(product, Lowered):
             verify(product.program)
+            self.fallbacks = product.fallbacks
         if isinstance(product, Scheduled):
             verify_schedule(product.schedule)
         if isinstance(product, Rendered):
@@ -69,7 +74,8 @@ class Between:
 class Source:
     """What is built: a module with example inputs, how it is to be traced and scheduled.
 
-    ``deterministic`` fixes the order of float sums at some cost (``schedule``).
+    ``deterministic`` fixes the order of float sums at some cost (``schedule``). ``fallback``
+    "torch" leaves operators without a lowering to torch, "error" refuses them.
     """
 
     module: nn.Module | ExportedProgram
@@ -81,6 +87,14 @@ class Source:
     dtype: DType | None = None
     strict: bool = False
     deterministic: bool = False
+    fallback: str = "error"
+
+    def __post_init__(self) -> None:
+        if self.fallback not in FALLBACKS:
+            raise UsageError(
+                f"building {self.name}: fallback={self.fallback!r}; accepted are "
+                f"{' and '.join(map(repr, FALLBACKS))}"
+            )
 
 
 def to_traced(source: Source, between: Between) -> Traced:
@@ -110,7 +124,8 @@ def to_rendered(
 ) -> Rendered:
     """The first four stages."""
     traced = to_traced(source, between)
-    lowered = between("lowered", lambda: lower(traced))
+    through_torch = source.fallback == "torch"
+    lowered = between("lowered", lambda: lower(traced, through_torch=through_torch))
     scheduled = between("scheduled", lambda: schedule(lowered, deterministic=source.deterministic))
     return between("rendered", lambda: render(scheduled, targets, decisions))
 
@@ -169,27 +184,32 @@ def build(
     candidates: int = 1,
     tuning: str | Path | None = None,
     deterministic: bool = False,
+    fallback: str = "error",
 ) -> Path:
     """Package a module for the targets as one wheel in the folder ``out``; returns its path.
 
     ``candidates`` is how many forms of each kernel the wheel holds, for ``aotpack tune``;
     ``tuning`` a file with what it measured.
     ``deterministic``: equal inputs give equal bits in every run, and in every batch.
+    ``fallback`` "torch": torch runs what cannot be lowered, which a warning lists; then, and only
+    then, the wheel requires torch.
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
-    source = Source(
-        module, args, kwargs, dynamic_shapes, name, version, deterministic=deterministic
-    )
-    return to_emitted(
+    example = (module, args, kwargs, dynamic_shapes)
+    source = Source(*example, name, version, deterministic=deterministic, fallback=fallback)
+    between = Between()
+    emitted = to_emitted(
         source,
         chosen,
         Path(out),
-        Between(),
+        between,
         weights=weights,
         jobs=jobs,
         cpu_arch=cpu_arch,
         decisions=read_decisions(tuning, candidates),
-    ).wheel
+    )
+    _warn_of(between.fallbacks)
+    return emitted.wheel
 
 
 def compile(
@@ -202,17 +222,28 @@ def compile(
     device: int | None = None,
     jobs: int | None = None,
     deterministic: bool = False,
+    fallback: str = "error",
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.
 
     Its package is a temporary folder, which is gone on return: loading reads all of it.
     """
     chosen = Target.parse(target)
-    source = Source(module, args, kwargs, dynamic_shapes, deterministic=deterministic)
-    precompiled = to_precompiled(source, (chosen,), Between(), jobs)
+    example = (module, args, kwargs, dynamic_shapes)
+    source = Source(*example, deterministic=deterministic, fallback=fallback)
+    between = Between()
+    precompiled = to_precompiled(source, (chosen,), between, jobs)
+    _warn_of(between.fallbacks)
     with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
         write_package(precompiled, Path(folder))
         return load(folder, _port(chosen, device))
+
+
+def _warn_of(fallbacks: tuple[str, ...]) -> None:
+    """Say which operators torch will run, where nobody prints it."""
+    if fallbacks:
+        lines = "\n  ".join(fallbacks)
+        warnings.warn(f"the package calls torch for\n  {lines}", stacklevel=3)
 
 
 def _port(target: Target, device: int | None) -> int | str | InterpreterDevice | None:

@@ -132,4 +132,5 @@ class WrapperContext:
     buffers: tuple[tuple[str, str, int, int], ...]  # name, bytes, first and last launch
     outputs: tuple[str, ...]
     launches: tuple[LaunchContext, ...]
+    has_calls: bool
     has_choices: bool

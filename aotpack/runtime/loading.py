@@ -21,6 +21,7 @@ from .model import Model, Parts
 from .plan import Form, Plan, flat
 from .prepare import Loaded
 from .timing import hardware
+from .torch_calls import TorchCalls
 from .tuning import Tuning, best_form, form_name, read_tuning
 from .weights import weights_file
 
@@ -111,10 +112,11 @@ def _parts(manifest: Manifest, device: Device, stream: Any, concurrency: int) ->
     try:
         with active(device):
             kernels = _load_kernels(manifest, device, target)
+            calls = TorchCalls(manifest, device) if manifest.calls else None
     except BaseException:
         device.close()
         raise
-    return Parts(manifest, device, target, arch, kernels, plan, handle, concurrency)
+    return Parts(manifest, device, target, arch, kernels, plan, handle, concurrency, calls)
 
 
 def _tuned(parts: Parts, tuning: Tuning) -> Callable[..., Plan]:

@@ -25,6 +25,7 @@ from .manifest import Manifest, Signature
 from .plan import Plan
 from .prepare import Loaded, Prepared, prepare
 from .safetensors import read_safetensors
+from .torch_calls import TorchCalls
 from .trees import unflatten
 from .weights import Weights
 
@@ -53,6 +54,7 @@ class Parts:
     plan: Callable[..., Plan]
     stream: int | None
     concurrency: int
+    calls: TorchCalls | None
 
 
 class Model:
@@ -91,6 +93,11 @@ class Model:
     def kernels(self) -> Mapping[str, Loaded]:
         """The kernels of the chosen target."""
         return self._parts.kernels
+
+    @property
+    def calls(self) -> TorchCalls | None:
+        """What torch runs between launches, if anything."""
+        return self._parts.calls
 
     def plan_with(self, sizes: tuple[int, ...], pick: Callable[..., Any]) -> Plan:
         """The plan for sizes where ``pick(key, *forms)`` chooses between forms of a launch."""
@@ -227,7 +234,8 @@ class Model:
         weights = self._weights.addresses()
         parts = self._parts
         plan = parts.plan(parts.arch, *sizes)
-        prepared = prepare(self.signature, plan, parts.kernels, weights, arena, parts.device)
+        of = (parts.kernels, weights, arena, parts.device, parts.calls)
+        prepared = prepare(self.signature, plan, *of)
         arena.keep(sizes, prepared)
         return prepared
 

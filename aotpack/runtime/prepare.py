@@ -7,8 +7,9 @@ Rows S:A14.
 """
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, cast
 
 from .arena import Arena
@@ -17,7 +18,8 @@ from .dtypes import DType
 from .errors import PackageError
 from .manifest import Binary, Kernel, Signature
 from .packing import pack
-from .plan import Buffer, Launch, Plan
+from .plan import Buffer, Call, Launch, Plan
+from .torch_calls import TorchCalls
 
 _FIRST_INPUT = NULL_SLOT + 1
 
@@ -75,9 +77,15 @@ def prepare(
     weights: Mapping[str, int],
     arena: Arena[Prepared],
     device: Device,
+    calls: TorchCalls | None = None,
 ) -> Prepared:
     """Pack the intermediates into the arena and turn the launches into steps."""
-    launches = [(place, launch, _loaded(launch, kernels)) for place, launch in plan.steps()]
+    planned = list(plan.steps())
+    launches = [
+        (place, launch, _loaded(launch, kernels))
+        for place, launch in planned
+        if isinstance(launch, Launch)
+    ]
     scratch = _scratch(launches)
     buffers = (*plan.buffers, *scratch)
     offsets, total = pack(buffers)
@@ -87,16 +95,43 @@ def prepare(
         cells.add(name, address)
     for buffer, offset in zip(buffers, offsets, strict=True):
         cells.add(buffer.name, arena.address + offset)
-    steps = [
-        _step(index, launch, kernel, cells)
-        for index, (_, launch, kernel) in enumerate(launches)
-        if 0 not in launch.grid
-    ]
+    made = iter(
+        [_step(index, launch, kernel, cells) for index, (_, launch, kernel) in enumerate(launches)]
+    )
+    parts = [next(made) if isinstance(one, Launch) else one for _, one in planned]
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
     outputs = tuple(
         (shape, spec.dtype) for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
     )
-    return Prepared(array, device.executor(steps, array), outputs)
+    return Prepared(array, _issue(parts, cells, array, device, calls), outputs)
+
+
+def _issue(
+    parts: Sequence[Step | Call],
+    cells: _Cells,
+    array: "ctypes.Array[ctypes.c_uint64]",
+    device: Device,
+    calls: TorchCalls | None,
+) -> Callable[[int], None]:
+    """A function of the stream that does all parts: runs of launches, and calls between them."""
+    issues: list[Callable[[int], None]] = []
+    for is_call, run in groupby(parts, lambda part: isinstance(part, Call)):
+        if not is_call:
+            steps = [part for part in run if isinstance(part, Step) and 0 not in part.grid]
+            issues.append(device.executor(steps, array))
+            continue
+        assert calls is not None  # loading made them of the manifest that names the calls
+        issues += [
+            calls.bound(call, cells.by_name, array) for call in run if isinstance(call, Call)
+        ]
+    if not issues:
+        return device.executor((), array)
+
+    def issue(stream: int) -> None:
+        for part in issues:
+            part(stream)
+
+    return issues[0] if len(issues) == 1 else issue
 
 
 def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
