@@ -189,10 +189,8 @@ def build(
     """Package a module for the targets as one wheel in the folder ``out``; returns its path.
 
     ``candidates`` is how many forms of each kernel the wheel holds, for ``aotpack tune``;
-    ``tuning`` a file with what it measured.
-    ``deterministic``: equal inputs give equal bits in every run, and in every batch.
-    ``fallback`` "torch": torch runs what cannot be lowered, which a warning lists; then, and only
-    then, the wheel requires torch.
+    ``tuning`` a file with what it measured. ``deterministic``: equal inputs give equal bits in
+    every run and batch. ``fallback`` "torch": torch runs what cannot be lowered (a warning says).
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
     example = (module, args, kwargs, dynamic_shapes)
@@ -223,9 +221,11 @@ def compile(
     jobs: int | None = None,
     deterministic: bool = False,
     fallback: str = "error",
+    graphs: bool = True,
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.
 
+    ``graphs`` is what it is for ``load``.
     Its package is a temporary folder, which is gone on return: loading reads all of it.
     """
     chosen = Target.parse(target)
@@ -236,7 +236,7 @@ def compile(
     _warn_of(between.fallbacks)
     with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
         write_package(precompiled, Path(folder))
-        return load(folder, _port(chosen, device))
+        return load(folder, _port(chosen, device), graphs=graphs)
 
 
 def _warn_of(fallbacks: tuple[str, ...]) -> None:

@@ -245,12 +245,14 @@ class KernelArg:
 
     ``dtype`` is the element type behind a pointer. Sizes are int32 or int64 as ``dtype`` says.
     ``multiple`` is a promise: the address, or the size, is a multiple of this power of two (C:H7).
+    A kernel stores only through pointers that are ``is_written``.
     """
 
     name: str
     dtype: DType
     is_pointer: bool
     multiple: int = 1
+    is_written: bool = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

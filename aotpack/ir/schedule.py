@@ -67,7 +67,11 @@ class ReductionTile:
 
 @dataclass(frozen=True, slots=True)
 class MatmulTile:
-    """Output tiles of m x n, k a step; ``precision`` is how float32 factors are multiplied."""
+    """Output tiles of m x n, k a step; ``precision`` is how float32 factors are multiplied.
+
+    With ``descriptors`` factors that are rectangles of memory are copied to shared memory by the
+    hardware's copy engine. With ``programs`` as many programs at most go through all tiles.
+    """
 
     m: int
     n: int
@@ -75,6 +79,8 @@ class MatmulTile:
     num_warps: int
     num_stages: int
     precision: str = "ieee"
+    descriptors: bool = False
+    programs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +157,7 @@ class Kernel:
 
     ``stored`` are the buffers written to memory; other targets of members stay in registers.
     A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
+    ``unfused`` kernels, one after the other, do the same: another form of the launch.
     ``apart`` says why its operations are in no kernel that was there before them.
     """
 
@@ -161,6 +168,7 @@ class Kernel:
     reads: tuple[str, ...]
     variants: tuple[Variant, ...] = ()
     joins: bool = False
+    unfused: tuple["Kernel", ...] = ()
     apart: tuple[Apart, ...] = ()
 
     @property

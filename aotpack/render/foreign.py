@@ -80,9 +80,15 @@ def _called(
 def _parameters(call: Foreign, program: Program) -> tuple[KernelArg, ...]:
     """Pointers of their buffers' types; integers of 32 bits where every value fits (as Triton)."""
     return tuple(
-        KernelArg(name, program.buffers[argument].dtype, True, POINTER_MULTIPLE)
+        KernelArg(
+            name,
+            program.buffers[argument].dtype,
+            is_pointer=True,
+            multiple=POINTER_MULTIPLE,
+            is_written=argument in call.targets,
+        )
         if isinstance(argument, str)
-        else KernelArg(name, _integer_type(argument), is_pointer=False)
+        else KernelArg(name, _integer_type(argument), is_pointer=False, is_written=False)
         for name, argument in zip(call.kernel.passed, call.arguments, strict=True)
     )
 

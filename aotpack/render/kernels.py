@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeAlias
 
-from aotpack.ir.integers import Int, ceil_div, product
+from aotpack.ir.integers import Int, ceil_div, minimum, product
 from aotpack.ir.nodes import Attention, Matmul
 from aotpack.ir.schedule import (
     AttentionTile,
@@ -104,12 +104,28 @@ def _meant(variant: Variant, targets: Iterable[Target]) -> list[Target]:
 
 
 def _forms(schedule: Schedule, kernel: Kernel, variant: Variant) -> tuple[Form, ...]:
-    """A launch for each tile of a variant."""
+    """A launch for each tile of a variant; then the kernel's parts."""
 
     def form(tile: Tile) -> Form:
         return lambda own, sources: (_launched(schedule, kernel, tile, own, sources),)
 
-    return tuple(map(form, variant.tiles))
+    def parts(own: Variant, sources: Sources) -> tuple[Launched, ...]:
+        product, behind = kernel.unfused
+        return (
+            _launched(schedule, product, own.tile, own, sources),
+            _launched(schedule, behind, _plain_tile(behind, own), own, sources),
+        )
+
+    return (*map(form, variant.tiles), *((parts,) if kernel.unfused else ()))
+
+
+def _plain_tile(kernel: Kernel, own: Variant) -> Tile:
+    """The tile that takes all sizes, for the architectures of another kernel's variant."""
+    return next(
+        variant.tile
+        for variant in kernel.variants
+        if variant.takes_everything and variant.arch_low <= own.arch_low <= variant.arch_high
+    )
 
 
 def _launched(
@@ -159,7 +175,8 @@ def _programs(kernel: Kernel, tile: Tile) -> Int:
         return product(axis.extent for axis in (anchor.axes if anchor else kernel.axes[:1]))
     if isinstance(anchor, Matmul) and isinstance(tile, MatmulTile):
         tiles = ceil_div(anchor.m.extent, tile.m) * ceil_div(anchor.n.extent, tile.n)
-        return tiles * product(axis.extent for axis in anchor.batch)
+        tiles = tiles * product(axis.extent for axis in anchor.batch)
+        return minimum(tiles, tile.programs) if tile.programs else tiles
     if isinstance(anchor, Attention) and isinstance(tile, AttentionTile):
         return ceil_div(anchor.i.extent, tile.i) * anchor.batch.extent * anchor.head.extent
     if isinstance(tile, PlaneTile):

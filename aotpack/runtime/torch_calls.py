@@ -6,7 +6,7 @@ Only packages whose manifest names such calls get here (``aotpack build --fallba
 import ctypes
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from .device import Device, is_host
 from .dlpack import lend
@@ -14,6 +14,19 @@ from .dtypes import DType
 from .errors import DeviceError, PackageError
 from .manifest import Manifest, TorchCall
 from .plan import Call
+
+Values: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
+
+
+class BoundCall(NamedTuple):
+    """A call with the names of the tensors it reads and writes.
+
+    ``run`` takes the numbers of the cells by name, the cells, and the stream.
+    """
+
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    run: Callable[[Mapping[str, int], Values, int], None]
 
 
 class TorchCalls:
@@ -35,10 +48,8 @@ class TorchCalls:
                 "has."
             )
 
-    def bound(
-        self, call: Call, cells: Mapping[str, int], values: "ctypes.Array[ctypes.c_uint64]"
-    ) -> Callable[[int], None]:
-        """A function of the stream that runs a call on what the cells hold then."""
+    def bound(self, call: Call) -> BoundCall:
+        """A call of a plan, to be run on whatever its tensors' cells hold then."""
         known = self._calls.get(call.name)
         if known is None or len(known.dtypes) != len(call.args):
             raise PackageError(
@@ -48,12 +59,14 @@ class TorchCalls:
         passed = list(zip(call.args, known.dtypes, strict=True))
         first = len(passed) - known.results
 
-        def run(stream: int) -> None:
+        def run(cells: Mapping[str, int], values: Values, stream: int) -> None:
             with self._torch.no_grad(), self._on(stream):
                 given = [self._value(arg, dtype, cells, values) for arg, dtype in passed]
                 self._run(call.name, known, given[:first], given[first:])
 
-        return run
+        names = [None if isinstance(arg, int) else arg[0] for arg in call.args]
+        reads, writes = names[:first], names[first:]
+        return BoundCall(tuple(filter(None, reads)), tuple(filter(None, writes)), run)
 
     def _run(self, name: str, call: TorchCall, given: list[Any], results: list[Any]) -> None:
         args = [self._filled(part, given) for part in call.args]
@@ -80,7 +93,7 @@ class TorchCalls:
         arg: tuple[str, tuple[int, ...]] | int,
         dtype: DType | None,
         cells: Mapping[str, int],
-        values: "ctypes.Array[ctypes.c_uint64]",
+        values: Values,
     ) -> Any:
         """An integer, or the tensor that lies at an address."""
         if isinstance(arg, int) or dtype is None:

@@ -12,6 +12,7 @@ class Refusal(Enum):
     EMPTY = "what both read has no elements"
     FULL = "the kernel has as many operations as it may"
     CYCLE = "it needs something else that needs the kernel first"
+    MEMORY = "each could leave its memory to the other, which is much more than they share"
     BEGINS = "products, attention, scatters and foreign kernels begin kernels of their own"
     CLOSED = "what a scatter or a foreign kernel makes is complete after its launch only"
     TILE = "a tile of a product holds no whole row"

@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
+from aotpack.trace.answers import Unasked
 from aotpack.trace.decompositions import decompositions
 from aotpack.trace.registered import RegisteredLowerings
 from aotpack.trace.source import is_user_file, shown_path
@@ -90,7 +91,10 @@ def export(
     try:
         with _quiet_inference(), redirect_stderr(io.StringIO()) as printed:
             args, named = _distinct(module, (args, dict(kwargs)))
-            program = torch.export.export(module, args, named, dynamic_shapes=shapes, strict=strict)
+            with Unasked():
+                program = torch.export.export(
+                    module, args, named, dynamic_shapes=shapes, strict=strict
+                )
     except Exception as error:
         raise TraceError(f"exporting {name} with torch.export: {_condensed(error)}") from error
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure

@@ -148,6 +148,10 @@ class OperatorReader:
         for index, result in enumerate(values):
             if not isinstance(result, torch.Tensor):
                 raise UnsupportedError(f"result {index} is a {type(result).__name__}, not a tensor")
+            if result.layout is not torch.strided:
+                raise UnsupportedError(
+                    f"a result has the layout {result.layout}; dense ones are accepted"
+                )
             shape = tuple(map(self._sizes.convert, result.shape))
             shown = f"{name}.{index}" if index else name
             specs.append(TensorSpec(shown, dtype_of(result.dtype, "a result"), shape))
