@@ -11,7 +11,7 @@ from hashlib import sha256
 from aotpack.ir.integers import Int
 from aotpack.ir.schedule import Kernel, Tile, Variant
 from aotpack.ir.traffic import Work
-from aotpack.stages import KernelArg, KernelSource
+from aotpack.stages import KernelArg, KernelSource, TorchCall
 
 _STORE = re.compile(r"\b(?:tl\.store|tl\.atomic_\w+|scatter_\w+)\(\s*(\w+)")
 
@@ -27,6 +27,19 @@ class Launched:
 
 
 @dataclass(frozen=True, slots=True)
+class Called:
+    """A call of torch, by its name in the manifest: tensors with their shapes, and integers."""
+
+    kernel: str
+    arguments: tuple[tuple[str, tuple[Int, ...]] | Int, ...]
+
+    @property
+    def programs(self) -> int:
+        """There is nothing to choose by."""
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """A variant a launch may take: when, and the forms it may then have, best guess first.
 
@@ -34,7 +47,7 @@ class Choice:
     """
 
     variant: Variant
-    forms: tuple[tuple[Launched, ...], ...]
+    forms: tuple[tuple[Launched | Called, ...], ...]
 
     @property
     def key(self) -> str:
@@ -60,6 +73,7 @@ class Sources:
     """The sources so far, by a digest of their text; ``spare``: what is added may be left out."""
 
     known: dict[str, KernelSource] = field(default_factory=dict)
+    calls: dict[str, TorchCall] = field(default_factory=dict)
     spare: bool = False
 
     def add(
