@@ -11,7 +11,7 @@ from itertools import permutations
 import pytest
 
 from aotpack.ir.integers import Int
-from aotpack.ir.nodes import Program
+from aotpack.ir.nodes import Program, Value
 from aotpack.render import render
 from aotpack.schedule import schedule
 from aotpack.stages import KernelSource
@@ -58,10 +58,10 @@ def rows(count: int, length: int, *, down: bool) -> Program:
     w = Writer()
     x = w.input("x", *((length, count) if down else (count, length)), dtype=BF16)
 
-    def value(i: Int, r: Int) -> object:
+    def value(i: Int, r: Int) -> Value:
         return load(x, r, i) if down else load(x, i, r)
 
-    return w.program(w.reduction("y", [count], [length], value))  # type: ignore[arg-type]
+    return w.program(w.reduction("y", [count], [length], value))
 
 
 @pytest.mark.row("C:F22")
@@ -93,3 +93,29 @@ def test_a_block_is_cast_once_and_stored_16_bytes_at_a_time(columns: int, checke
     assert ("mask=" in narrow.text) is checked
     assert set(access_bytes(narrow)["st"]) == {16}
     assert kernel.text.count(".to(tl.bfloat16)") == 1
+
+
+def normalised(count: int, length: int, columns: int, *, transposed: bool) -> Program:
+    """Each column of each matrix less its mean, as a column again or as a row."""
+    w = Writer()
+    x = w.input("x", count, length, columns, dtype=BF16)
+    total = w.reduction("s", [count, columns], [length], lambda n, c, r: load(x, n, r, c))
+
+    def value(n: Int, r: Int, c: Int) -> Value:
+        return apply("sub", load(x, n, r, c), apply("mul", load(total, n, c), 1 / length))
+
+    if transposed:
+        shape = (count, columns, length)
+        return w.program(w.pointwise("y", shape, lambda n, c, r: value(n, r, c), dtype=BF16))
+    return w.program(w.pointwise("y", (count, length, columns), value, dtype=BF16))
+
+
+@pytest.mark.row("C:C7", "C:C1", "C:L1")
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("length", [64, 256, 512, 1000])
+def test_columns_are_read_once_across_and_written_along(length: int, transposed: bool) -> None:
+    """Reading and writing walk in different directions, in one tile that stays in registers."""
+    kernel = kernel_of(normalised(32, length, 2048, transposed=transposed))
+    found = access_bytes(kernel)
+    assert set(found["ld"]) == set(found["st"]) == {16}
+    assert kernel.text.count("tl.load(") == 1 and "for " not in kernel.text
