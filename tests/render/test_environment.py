@@ -15,7 +15,7 @@ class Titled:
 
 
 def test_renders_the_context() -> None:
-    context = WrapperContext("demo: 0 launches", ("b",), (), ("(b,)",), ())
+    context = WrapperContext("demo: 0 launches", ("b",), (), ("(b,)",), (), has_choices=False)
     text = render_template("wrapper.py.jinja", context)
     assert text.startswith('"""demo: 0 launches."""\n')
     assert "def plan(arch: int, b: int) -> Plan:" in text
