@@ -75,13 +75,9 @@ class Between:
 class Source:
     """What is built: a module with example inputs, how it is to be traced and scheduled.
 
-<<<<<<< HEAD
     ``deterministic`` fixes the order of float sums at some cost (``schedule``). ``passes`` change
-    the lowered program (``ir/passes.py``).
-=======
-    ``deterministic`` fixes the order of float sums at some cost (``schedule``). ``fallback``
-    "torch" leaves operators without a lowering to torch, "error" refuses them.
->>>>>>> userk
+    the lowered program (``ir/passes.py``). ``fallback`` "torch" leaves operators without a
+    lowering to torch, "error" refuses them.
     """
 
     module: nn.Module | ExportedProgram
@@ -93,9 +89,7 @@ class Source:
     dtype: DType | None = None
     strict: bool = False
     deterministic: bool = False
-<<<<<<< HEAD
     passes: tuple[Pass, ...] = ()
-=======
     fallback: str = "error"
 
     def __post_init__(self) -> None:
@@ -104,7 +98,6 @@ class Source:
                 f"building {self.name}: fallback={self.fallback!r}; accepted are "
                 f"{' and '.join(map(repr, FALLBACKS))}"
             )
->>>>>>> userk
 
 
 def to_traced(source: Source, between: Between) -> Traced:
@@ -134,12 +127,11 @@ def to_rendered(
 ) -> Rendered:
     """The first four stages."""
     traced = to_traced(source, between)
-<<<<<<< HEAD
-    lowered = between("lowered", lambda: _changed(lower(traced), source.passes))
-=======
     through_torch = source.fallback == "torch"
-    lowered = between("lowered", lambda: lower(traced, through_torch=through_torch))
->>>>>>> userk
+    lowered = between(
+        "lowered",
+        lambda: _changed(lower(traced, through_torch=through_torch), source.passes),
+    )
     scheduled = between("scheduled", lambda: schedule(lowered, deterministic=source.deterministic))
     return between("rendered", lambda: render(scheduled, targets, decisions))
 
@@ -202,42 +194,26 @@ def build(
     candidates: int = 1,
     tuning: str | Path | None = None,
     deterministic: bool = False,
-<<<<<<< HEAD
     passes: Iterable[Pass] = (),
-=======
     fallback: str = "error",
->>>>>>> userk
 ) -> Path:
     """Package a module for the targets as one wheel in the folder ``out``; returns its path.
 
     ``candidates`` is how many forms of each kernel the wheel holds, for ``aotpack tune``;
-<<<<<<< HEAD
-    ``tuning`` a file with what it measured.
-    ``deterministic``: equal inputs give equal bits in every run, and in every batch.
-    ``passes`` are functions that change the lowered program (``aotpack.ir.nodes.Program``).
+    ``tuning`` a file with what it measured. ``deterministic``: equal inputs give equal bits in
+    every run and batch. ``passes`` are functions that change the lowered program
+    (``aotpack.ir.nodes.Program``). ``fallback`` "torch": torch runs what cannot be lowered (a
+    warning says).
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
     source = Source(
-        module,
-        args,
-        kwargs,
-        dynamic_shapes,
-        name,
-        version,
+        *(module, args, kwargs, dynamic_shapes, name, version),
         deterministic=deterministic,
+        fallback=fallback,
         passes=tuple(passes),
     )
-    return to_emitted(
-=======
-    ``tuning`` a file with what it measured. ``deterministic``: equal inputs give equal bits in
-    every run and batch. ``fallback`` "torch": torch runs what cannot be lowered (a warning says).
-    """
-    chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
-    example = (module, args, kwargs, dynamic_shapes)
-    source = Source(*example, name, version, deterministic=deterministic, fallback=fallback)
     between = Between()
     emitted = to_emitted(
->>>>>>> userk
         source,
         chosen,
         Path(out),
@@ -271,18 +247,11 @@ def compile(
     Its package is a temporary folder, which is gone on return: loading reads all of it.
     """
     chosen = Target.parse(target)
-<<<<<<< HEAD
-    source = Source(
-        module, args, kwargs, dynamic_shapes, deterministic=deterministic, passes=tuple(passes)
-    )
-    precompiled = to_precompiled(source, (chosen,), Between(), jobs)
-=======
     example = (module, args, kwargs, dynamic_shapes)
-    source = Source(*example, deterministic=deterministic, fallback=fallback)
+    source = Source(*example, deterministic=deterministic, fallback=fallback, passes=tuple(passes))
     between = Between()
     precompiled = to_precompiled(source, (chosen,), between, jobs)
     _warn_of(between.fallbacks)
->>>>>>> userk
     with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
         write_package(precompiled, Path(folder))
         return load(folder, _port(chosen, device), graphs=graphs)
