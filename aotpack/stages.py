@@ -4,7 +4,7 @@ A build is a ladder of six frozen values, Traced -> Lowered -> Scheduled -> Rend
 Precompiled -> Emitted. Each prints as text (``as_text``) and none imports the stage that made it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -140,7 +140,9 @@ def refs_in(arg: "Arg") -> Iterator[Ref]:
 class GraphNode:
     """One operator call. Sizes are Ints, dtypes are DTypes; layout, device and pin flags are gone.
 
-    ``op`` is the torch name without the overload namespace object: "aten.add.Tensor".
+    ``op`` is the torch name without the overload namespace object: "aten.add.Tensor". Control flow
+    ("higher_order.cond") has graphs inside; in a loop's, the node's own results are the state as it
+    is at that moment.
     """
 
     name: str
@@ -149,6 +151,35 @@ class GraphNode:
     kwargs: tuple[tuple[str, Arg], ...]
     results: tuple[TensorSpec, ...]
     source: Source | None
+    bodies: tuple["Body", ...] = ()
+
+    def refs(self) -> Iterator[Ref]:
+        """The tensors the node takes, and those its bodies take and give."""
+        yield from refs_in((*self.args, *(arg for _, arg in self.kwargs)))
+        for body in self.bodies:
+            for node in body.nodes:
+                yield from node.refs()
+            yield from refs_in(body.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A graph inside a node. It names the tensors around it; ``slices`` are what each turn gets.
+
+    An output is a tensor, or a number that is the same in every turn.
+    """
+
+    nodes: tuple[GraphNode, ...]
+    outputs: tuple[Arg, ...]
+    slices: tuple[TensorSpec, ...] = ()
+
+
+def every_node(nodes: Iterable[GraphNode]) -> Iterator[GraphNode]:
+    """The nodes with those of their bodies, each body's before its node."""
+    for node in nodes:
+        for body in node.bodies:
+            yield from every_node(body.nodes)
+        yield node
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +210,24 @@ class Traced:
         lines += [f"input {spec}" for spec in graph.signature.inputs]
         lines += [f"weight {w.name}: {w.dtype}{list(w.shape)}" for w in graph.weights]
         for node in graph.nodes:
-            shown = [_arg_text(arg) for arg in node.args]
-            shown += [f"{key}={_arg_text(arg)}" for key, arg in node.kwargs]
-            results = ", ".join(map(str, node.results))
-            place = f"  # {node.source}" if node.source else ""
-            lines.append(f"{results} = {node.op}({', '.join(shown)}){place}")
+            lines += _node_lines(node)
         lines += [f"update {name} = {_arg_text(value)}" for name, value in graph.updates]
         lines.append("return " + ", ".join(map(_arg_text, graph.outputs)))
         return "\n".join(lines) + "\n"
+
+
+def _node_lines(node: GraphNode) -> list[str]:
+    shown = [_arg_text(arg) for arg in node.args]
+    shown += [f"{key}={_arg_text(arg)}" for key, arg in node.kwargs]
+    results = ", ".join(map(str, node.results))
+    place = f"  # {node.source}" if node.source else ""
+    lines = [f"{results} = {node.op}({', '.join(shown)}){place}"]
+    for body in node.bodies:
+        given = "".join(f" {spec}" for spec in body.slices)
+        inside = [line for inner in body.nodes for line in _node_lines(inner)]
+        inside.append("give " + ", ".join(map(_arg_text, body.outputs)))
+        lines += [f"    body{given}", *(f"        {line}" for line in inside)]
+    return lines
 
 
 def _arg_text(arg: Arg) -> str:

@@ -47,6 +47,8 @@ def contiguous(shape: tuple[Int, ...]) -> tuple[Int, ...]:
 
 def accesses(kernel: Kernel) -> Iterator[Access]:
     """Every access to memory of a kernel; what stays in registers is none."""
+    if kernel.control is not None:
+        return  # its parts touch memory
     inside = {name for member in kernel.members for name in targets(member.operation)}
     for member in kernel.members:
         rewrite = Rewriter(dict(member.binding))

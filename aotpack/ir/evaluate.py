@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
+from types import MappingProxyType
 
 import numpy as np
 
+from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Indirect, Int
 from aotpack.ir.monoids import MONOIDS, Monoid, States
@@ -221,6 +223,41 @@ class _Machine:
                 self._store(operation, (self._matmul(operation),))
             case Attention():
                 self._store(operation, (self._attention(operation),))
+            case Branch():
+                self._run_part(operation.sides[not self._holds(operation.predicate)])
+            case Loop():
+                self._repeat(operation)
+
+    def _holds(self, predicate: str | Int) -> bool:
+        """Whether a condition is met; it may be a number of turns that are left."""
+        if isinstance(predicate, str):
+            return bool(self.memory[predicate])
+        return int(predicate.evaluate(self.sizes)) > 0
+
+    def _repeat(self, loop: Loop) -> None:
+        for name in loop.targets:
+            buffer = self.program.buffers[name]
+            self.memory[name] = np.zeros(self.shape(buffer.shape), self.numpy_type(buffer.dtype))
+        self._run_part(loop.entry)
+        turn = 0
+        while self._goes_on(loop, turn):
+            self._run_part(loop.body, {} if loop.turn is None else {loop.turn.name: turn})
+            turn += 1
+
+    def _goes_on(self, loop: Loop, turn: int) -> bool:
+        if loop.test is not None:
+            self._run_part(loop.test)
+            return self._holds(loop.condition)
+        assert isinstance(loop.condition, Int)
+        return self._holds(loop.condition - turn)
+
+    def _run_part(self, part: Program, turn: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Run a part of an operation on this memory; its updates take effect together."""
+        inner = _Machine(part, {**self.sizes, **turn}, self.precision)
+        inner.memory = {n: self.memory[n] for n in part.inputs if n in self.memory}
+        for operation in part.operations:
+            inner.run(operation)
+        self.memory |= {update.name: inner.memory[update.value] for update in part.updates}
 
     def _store(self, operation: Operation, results: States) -> None:
         for name, result in zip(targets(operation), results, strict=True):

@@ -8,12 +8,12 @@
               | Sort(targets, axes, along, value, descending)  # (values, positions) along one axis
               | Matmul(target, batch, m, n, k, lhs, rhs)     # target[batch, m, n] = sum of products
               | Attention(target, ..., query, key, value...) # target[b, h, i, e], softmax over j
+              | Branch(targets, ...) | Loop(targets, ...)    # that run programs: ``ir/control.py``
     value     = Const | IndexValue(Int) | Load(buffer, Int*) | Apply(op, value*)
               | Guarded(condition, value, otherwise)           # loads of value only where condition
 An Int (``ir/integers.py``) may use the axes of its operation, the sizes of the model, and loaded
-values (``Indirect``). Values are interned: equal values are one object. What makes a program
-illegal is in ``ir/verify.py``; how it prints, in ``ir/printer.py``; what it computes, in
-``ir/evaluate.py``. (S:A1-A7, S:B, S:C without boxes and closures.)
+values (``Indirect``). Values are interned: equal values are one object. ``ir/verify.py`` says what
+is illegal, ``ir/printer.py`` how it prints, ``ir/evaluate.py`` what it computes. (S:A1-A7, B, C.)
 
 Rows S:B1, B3, D1, E1, E2, F6, G1, K2, L11-L13, Q4, C:D10, E9, I1.
 """
@@ -24,6 +24,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Union, cast
 
+from aotpack.ir.control import Branch, Loop, captured
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Indirect, Int, Var
 from aotpack.ir.interning import Interned
@@ -60,9 +61,9 @@ class IndexValue(_Printed, metaclass=Interned):
 class Load(_Printed, metaclass=Interned):
     """The element of a buffer at a logical index, one Int for each dimension.
 
-    ``dtype`` is the compute type of the buffer's element type: 16-bit floats load as float32 and a
-    store rounds to the buffer's type. So a value never has a 16-bit float type, and replacing a
-    load by the value that was stored keeps types (and only skips a rounding).
+    ``dtype`` is the compute type of the buffer's: 16-bit floats load as float32, and a store rounds
+    to the buffer's type. So a value never has a 16-bit float type, and replacing a load by the
+    value that was stored keeps types (and only skips a rounding).
     """
 
     buffer: str
@@ -115,8 +116,8 @@ class Origin:
 class Pointwise:
     """``target[index] = value`` for every point of ``axes``; each writes an element of its own.
 
-    ``index`` is usually the axes themselves; it may be read from memory where that keeps the points
-    apart. Elements no point writes are undefined.
+    ``index`` is usually the axes; it may be read from memory where that keeps the points apart.
+    Elements no point writes are undefined.
     """
 
     target: str
@@ -160,8 +161,8 @@ class Scatter:
     ``base`` is a buffer of the target's shape and type, no value: the target may lie in its memory.
     ``index`` may hold loaded positions; points whose index lies outside the buffer are skipped.
     Kind "set" replaces the element, of several points by one of their values; the others are
-    commutative monoids that combine it with the values of all its points, in any order. They work
-    on types with 32 or 64 bits, as atomics do: lowering widens. (S:B2, K11; C:F12.)
+    commutative monoids that combine it with those of all its points, in any order. They work on
+    types with 32 or 64 bits, as atomics do: lowering widens. (S:B2, K11; C:F12.)
     """
 
     target: str
@@ -243,7 +244,8 @@ class Attention:
         return (self.batch, self.head, self.i, self.e)
 
 
-Operation = Union[Pointwise, Reduction, Scan, Scatter, Sort, Matmul, Attention]
+Computation = Union[Pointwise, Reduction, Scan, Scatter, Sort, Matmul, Attention]
+Operation = Union[Computation, Branch, Loop]
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +309,7 @@ class Program:
 
 def targets(operation: Operation) -> tuple[str, ...]:
     """The buffers an operation writes."""
-    if isinstance(operation, (Reduction, Scan, Sort)):
+    if isinstance(operation, (Reduction, Scan, Sort, Branch, Loop)):
         return operation.targets
     return (operation.target,)
 
@@ -344,10 +346,11 @@ def values(operation: Operation) -> tuple[Value, ...]:
             return (operation.value, *places)
         case Matmul():
             return (operation.lhs, operation.rhs)
-        case Attention():
-            o = operation
-            slots = (o.query, o.key, o.value, o.bias, o.mask)
+        case Attention(query=query, key=key, value=value, bias=bias, mask=mask):
+            slots = (query, key, value, bias, mask)
             return tuple(slot for slot in slots if slot is not None)
+        case Branch() | Loop():
+            return ()
 
 
 def children(value: Value) -> tuple[Value, ...]:
@@ -391,5 +394,7 @@ def loads(operation: Operation) -> tuple[Load, ...]:
 
 def reads(operation: Operation) -> tuple[str, ...]:
     """The buffers an operation reads, each once; a scatter's base is one."""
+    if isinstance(operation, (Branch, Loop)):
+        return captured(operation)
     base = (operation.base,) if isinstance(operation, Scatter) else ()
     return tuple(dict.fromkeys((*base, *(load.buffer for load in loads(operation)))))

@@ -6,9 +6,12 @@ operation is bound to them: its axes are expressions in the kernel's axes (C:A9)
 Rows S:G3, G4, K5, K6, C:C6, B15.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from aotpack.ir.control import Branch, Loop
 from aotpack.ir.integers import Axis, Int, ceil_div
 from aotpack.ir.nodes import Attention, Matmul, Operation, Program, Scatter
 
@@ -127,6 +130,8 @@ class Kernel:
 
     ``stored`` are the buffers written to memory; other targets of members stay in registers.
     A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
+    A branch or loop is a kernel of its own, without axes or variants: in its place run the
+    schedules of its ``parts``, as often as its condition says.
     """
 
     name: str
@@ -136,6 +141,13 @@ class Kernel:
     reads: tuple[str, ...]
     variants: tuple[Variant, ...] = ()
     joins: bool = False
+    parts: tuple[Schedule, ...] = ()
+
+    @property
+    def control(self) -> Branch | Loop | None:
+        """The operation whose parts run in place of a kernel, if this is one."""
+        first = self.members[0].operation
+        return first if isinstance(first, (Branch, Loop)) else None
 
     @property
     def anchor(self) -> Matmul | Attention | None:

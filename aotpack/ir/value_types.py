@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Indirect, Int
 from aotpack.ir.monoids import MONOIDS
@@ -87,3 +88,6 @@ def result_types(operation: Operation) -> tuple[DType, ...]:
             return (operation.value.dtype, DType.INT64)
         case Matmul() | Attention():
             return (operation.operand.accumulator,)
+        case Branch() | Loop():
+            made = {u.name: p.buffers[u.value].dtype for p in operation.parts for u in p.updates}
+            return tuple(made[name] for name in operation.targets)

@@ -7,6 +7,8 @@ Rows S:A4.
 
 from collections.abc import Callable, Iterator
 
+from aotpack.ir.control import Branch, Loop
+from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import known_le, known_lt
 from aotpack.ir.integers import Axis, Int, Var, total
 from aotpack.ir.monoids import MONOIDS
@@ -185,7 +187,7 @@ def check_index_bounds(program: Program) -> None:
 def check_target_shape(program: Program) -> None:
     """The axes of a reduction, scan or template have the extents of what it writes."""
     for position, operation in enumerate(program.operations):
-        if isinstance(operation, (Pointwise, Scatter)):
+        if isinstance(operation, (Pointwise, Scatter, Branch, Loop)):
             continue
         for name in targets(operation):
             buffer = program.buffers[name]
@@ -252,6 +254,50 @@ def check_stored_types(program: Program) -> None:
                 raise InvalidProgram(program, position, f"{dtype} is stored into {buffer}")
 
 
+# --- parts -------------------------------------------------------------------------------------
+
+
+def check_parts(program: Program) -> None:
+    """A part is legal, knows what is around it, and changes targets of its operation alone."""
+    for position, operation in enumerate(program.operations):
+        if not isinstance(operation, (Branch, Loop)):
+            continue
+        written = {update.name for part in operation.parts for update in part.updates}
+        if written != {*operation.targets}:
+            shown = f"the parts write {sorted(written)}, the targets are {operation.targets}"
+            raise InvalidProgram(program, position, shown)
+        for part in operation.parts:
+            verify(part)
+            own = [name for name in part.inputs if part.buffers[name] != program.buffers[name]]
+            if own or part.weights or part.outputs or not {*program.sizes} <= {*part.sizes}:
+                message = f"a part has inputs {own}, weights or outputs of its own, or lacks sizes"
+                raise InvalidProgram(program, position, message)
+
+
+def check_conditions(program: Program) -> None:
+    """Each side of a branch writes all targets. A predicate is one bool, written by the test."""
+    for position, operation in enumerate(program.operations):
+        writers: tuple[Program, ...] = ()
+        if isinstance(operation, Branch):
+            writers, condition, expected = operation.sides, operation.predicate, operation.targets
+        elif isinstance(operation, Loop):
+            writers = () if operation.test is None else (operation.test,)
+            condition = operation.condition
+            expected = (condition,) if isinstance(condition, str) else ()
+        else:
+            continue
+        for writer in writers:
+            if {update.name for update in writer.updates} != {*expected}:
+                message = f"a part should write {', '.join(expected) or 'nothing'}"
+                raise InvalidProgram(program, position, message)
+        if isinstance(condition, str):
+            asked = program.buffers[condition]
+            if asked.shape or asked.dtype is not DType.BOOL:
+                raise InvalidProgram(program, position, f"{asked} is no condition")
+        else:
+            _check_leaves(program, position, condition, ())
+
+
 CHECKS: tuple[Callable[[Program], None], ...] = (
     check_declared,
     check_single_writer,
@@ -269,6 +315,8 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
     check_monoids,
     check_scatters,
     check_stored_types,
+    check_parts,
+    check_conditions,
 )
 
 
@@ -330,7 +378,9 @@ def _accesses(
             stack += (value.condition, value.otherwise)
         else:
             stack += children(value)
-    if not (unguarded and isinstance(operation, Scatter)):
+    if not (
+        isinstance(operation, (Branch, Loop)) or (unguarded and isinstance(operation, Scatter))
+    ):
         for name in targets(operation):
             yield name, written(operation)
 

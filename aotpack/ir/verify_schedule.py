@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from aotpack.ir.access import accesses, contiguous, written_index
+from aotpack.ir.control import captured
 from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Int, Var, product
 from aotpack.ir.nodes import Reduction, Scatter, all_axes, loads, targets
@@ -42,6 +43,8 @@ class InvalidSchedule(Exception):
 def verify_schedule(schedule: Schedule) -> None:
     """Check every invariant, those of the program first; the first broken one is raised."""
     verify(schedule.program)
+    for part in (part for kernel in schedule.kernels for part in kernel.parts):
+        verify_schedule(part)
     for check in CHECKS:
         check(schedule)
 
@@ -54,15 +57,13 @@ def check_kernel_order(schedule: Schedule) -> None:
     known = {*schedule.program.inputs, *schedule.program.weights}
     for together in launches(schedule.kernels):
         for kernel in together:
-            for access in accesses(kernel):
-                if access.is_store:
-                    continue
-                if access.buffer not in {*known, *kernel.stored}:
-                    message = f"{access.buffer} is read before it is stored"
+            made = () if kernel.control is not None else kernel.stored
+            for name in _read_from_memory(kernel):
+                if name not in {*known, *made}:
+                    message = f"{name} is read before it is stored"
                     raise InvalidSchedule(schedule, kernel, message)
-                if access.buffer not in kernel.reads:
-                    message = f"{access.buffer} is not among its reads"
-                    raise InvalidSchedule(schedule, kernel, message)
+                if name not in kernel.reads:
+                    raise InvalidSchedule(schedule, kernel, f"{name} is not among its reads")
         known.update(name for kernel in together for name in kernel.stored)
 
 
@@ -132,6 +133,8 @@ def check_binding_points(schedule: Schedule) -> None:
     """A member meets each point of its operation once: tried on some points, at small sizes."""
     sizes = {size.name: _small(size) for size in schedule.program.sizes}
     for kernel, member in _members(schedule):
+        if kernel.control is not None:
+            continue
         walked = _walked(kernel, member)
         extents = [int(axis.extent.evaluate(sizes)) for axis in walked]
         own = [int(axis.extent.evaluate(sizes)) for axis, _ in member.binding]
@@ -274,6 +277,8 @@ def check_updates(schedule: Schedule) -> None:
 def check_variants(schedule: Schedule) -> None:
     """For every architecture a kernel has variants, of which the last alone takes everything."""
     for kernel in schedule.kernels:
+        if kernel.control is not None:
+            continue
         for arch in {0, *(variant.arch_low for variant in kernel.variants)}:
             fitting = [v for v in kernel.variants if v.arch_low <= arch <= v.arch_high]
             unlimited = [variant.at_most is None for variant in fitting]
@@ -307,6 +312,13 @@ def _members(schedule: Schedule) -> Iterator[tuple[Kernel, Member]]:
     for kernel in schedule.kernels:
         for member in kernel.members:
             yield kernel, member
+
+
+def _read_from_memory(kernel: Kernel) -> Iterator[str]:
+    """The buffers a kernel reads, as its members say."""
+    if kernel.control is not None:
+        yield from captured(kernel.control)
+    yield from (access.buffer for access in accesses(kernel) if not access.is_store)
 
 
 def _name(member: Member) -> str:
@@ -374,7 +386,7 @@ def _is_in_place(schedule: Schedule, kernel: Kernel, before: str, after: str) ->
     touched = list(accesses(kernel))
     read = {a.offset(schedule.strides) for a in touched if a.buffer == before}
     written = {a.offset(schedule.strides) for a in touched if a.buffer == after}
-    return read == written and len(widths) == 1
+    return read == written and bool(written) and len(widths) == 1
 
 
 def _bytes(schedule: Schedule, name: str) -> Int:

@@ -12,6 +12,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     bessel,
     chebyshev,
     choose,
+    control,
     convert,
     convolution,
     create,
@@ -43,32 +44,19 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     view,
 )
 from aotpack.lower.builder import Builder
-from aotpack.lower.context import Context
-from aotpack.lower.registry import LOWERINGS, CannotLower, bind, handler_of
-from aotpack.stages import Graph, GraphNode, Lowered, Traced
+from aotpack.lower.calls import lower_calls
+from aotpack.lower.registry import LOWERINGS
+from aotpack.stages import Graph, GraphNode, Lowered, Traced, every_node
 
 
 def lower(traced: Traced) -> Lowered:
     """Turn the graph's operator calls into loop operations over buffers, each written once."""
     graph = traced.graph
     builder = Builder(graph)
-    refused = []
-    for node in graph.nodes:
-        builder.declare_results(node)
-        try:
-            _lower_node(Context(builder, node))
-        except CannotLower as refusal:
-            refused.append((node, str(refusal)))
-    if refused:
-        raise UnsupportedError(_refusal(graph, refused))
+    lower_calls(builder, graph.nodes)
+    if builder.refused:
+        raise UnsupportedError(_refusal(graph, builder.refused))
     return Lowered(graph.signature, graph.weights, traced.golden, builder.finish())
-
-
-def _lower_node(context: Context) -> None:
-    node = context.node
-    handler = handler_of(node.op)
-    bound = bind(handler, node.args, dict(node.kwargs), leading=1)
-    handler(context, *bound.args, **bound.kwargs)
 
 
 def _refusal(graph: Graph, refused: list[tuple[GraphNode, str]]) -> str:
@@ -76,8 +64,9 @@ def _refusal(graph: Graph, refused: list[tuple[GraphNode, str]]) -> str:
     kinds: dict[tuple[str, str], list[GraphNode]] = {}
     for node, reason in refused:
         kinds.setdefault((node.op, reason), []).append(node)
+    calls = sum(1 for _ in every_node(graph.nodes))
     head = (
-        f"lowering {graph.signature.name!r}: {len(refused)} of {len(graph.nodes)} operator calls "
+        f"lowering {graph.signature.name!r}: {len(refused)} of {calls} operator calls "
         f"cannot be lowered ({len(LOWERINGS)} operators can):"
     )
     lines = [head]

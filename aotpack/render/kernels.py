@@ -36,7 +36,7 @@ from aotpack.render.environment import render_template
 from aotpack.render.loops import loop_context, loop_workshop
 from aotpack.render.matmul import matmul_context, output_frame
 from aotpack.render.regions import Region
-from aotpack.render.sources import Alternatives, Choice, Sources
+from aotpack.render.sources import Alternatives, Choice, Nested, Sources, Step
 from aotpack.render.workshop import Workshop
 from aotpack.stages import KernelSource
 from aotpack.target import Target
@@ -54,11 +54,20 @@ Context: TypeAlias = (
 
 def render_kernels(
     schedule: Schedule, targets: tuple[Target, ...]
-) -> tuple[tuple[KernelSource, ...], tuple[Alternatives, ...]]:
+) -> tuple[tuple[KernelSource, ...], tuple[Step, ...]]:
     """All sources, and for each launch of the schedule its choices for the given targets."""
     sources = Sources()
-    found = tuple(_alternatives(schedule, k, targets, sources) for k in launches(schedule.kernels))
+    found = _steps(schedule, targets, sources)
     return tuple(sources.known.values()), found
+
+
+def _steps(schedule: Schedule, targets: tuple[Target, ...], sources: Sources) -> tuple[Step, ...]:
+    return tuple(
+        _alternatives(schedule, together, targets, sources)
+        if together[0].control is None
+        else Nested(together[0], tuple(_steps(p, targets, sources) for p in together[0].parts))
+        for together in launches(schedule.kernels)
+    )
 
 
 def _alternatives(

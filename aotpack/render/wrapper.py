@@ -5,40 +5,86 @@ Rows S:E4, C:H15.
 
 from collections.abc import Iterable
 
+from aotpack.ir.control import Loop
 from aotpack.ir.facts import bounds
 from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Program
 from aotpack.ir.schedule import Kernel, Schedule, launches
-from aotpack.render.contexts import LaunchContext, WrapperContext
+from aotpack.render.contexts import LaunchContext, NestedContext, PartContext, WrapperContext
 from aotpack.render.environment import render_template
-from aotpack.render.sources import Alternatives, Choice
+from aotpack.render.sources import Alternatives, Choice, Nested, Step
 from aotpack.stages import Signature
 from aotpack.target import Target
 
 ALIGNMENT = 256  # bytes, of every intermediate
+CONTROL = ("Branch", "Loop", "Part")  # what a wrapper imports for control flow
 
 
 def render_wrapper(
     signature: Signature,
     schedule: Schedule,
-    steps: tuple[Alternatives, ...],
+    steps: tuple[Step, ...],
     targets: tuple[Target, ...],
 ) -> str:
     """The text of ``wrapper.py``."""
-    names = _tensor_names(signature, schedule)
+    has_parts = any(isinstance(step, Nested) for step in steps)
     context = WrapperContext(
         title=f"{signature.name} {signature.version}: {len(steps)} launches",
+        imported=tuple(sorted({"Buffer", "Launch", "Plan", *(CONTROL if has_parts else ())})),
         parameters=tuple(size.name for size in signature.sizes),
-        buffers=_buffers(schedule),
         outputs=tuple(_tuple(spec.shape) for spec in signature.outputs),
-        launches=tuple(launch for step in steps for launch in _launches(step, names, targets)),
+        body=_part("", schedule, steps, _tensor_names(signature, schedule), targets),
     )
     return render_template("wrapper.py.jinja", context)
+
+
+def _part(
+    name: str,
+    schedule: Schedule,
+    steps: tuple[Step, ...],
+    names: dict[str, str],
+    targets: tuple[Target, ...],
+) -> PartContext:
+    """The intermediates and launches of a schedule, whose buffers have these ``names``."""
+    launched: list[LaunchContext | NestedContext] = []
+    for step in steps:
+        if isinstance(step, Nested):
+            launched.append(_nested(step, names, targets))
+        else:
+            launched += _launches(step, names, targets)
+    return PartContext(name, _buffers(schedule), tuple(launched))
+
+
+def _nested(step: Nested, names: dict[str, str], targets: tuple[Target, ...]) -> NestedContext:
+    """A branch or loop; the number of a turn goes by its own name."""
+    control = step.kernel.control
+    assert control is not None
+    labels: tuple[str, ...] = ("", "")
+    turn = ""
+    condition = control.condition if isinstance(control, Loop) else control.predicate
+    shown = repr(names[condition]) if isinstance(condition, str) else str(condition)
+    head = f"Branch({shown}"
+    if isinstance(control, Loop):
+        labels = ("entry=", "test=", "body=") if control.test is not None else ("entry=", "body=")
+        turn = control.turn.name if control.turn is not None else ""
+        head = f"Loop({shown}, {turn!r}"
+    numbered = {turn: turn} if turn else {}
+    parts = zip(labels, step.kernel.parts, step.parts, strict=True)
+    return NestedContext(
+        _comment((step.kernel,)),
+        head,
+        tuple(
+            _part(label, part, inner, _part_names(part, {**names, **numbered}), targets)
+            for label, part, inner in parts
+        ),
+    )
 
 
 def peak_bytes(schedule: Schedule) -> int:
     """Bytes of intermediates alive at once at the largest admitted sizes."""
     spans = [(_largest(text), first, last) for _, text, first, last in _storages(schedule)]
+    for step, (kernel, *_) in enumerate(launches(schedule.kernels)):
+        spans.append((max(map(peak_bytes, kernel.parts), default=0), step, step))
     times = range(len(launches(schedule.kernels)))
     return max((sum(n for n, a, b in spans if a <= t <= b) for t in times), default=0)
 
@@ -76,6 +122,15 @@ def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
     names |= {life.buffer: outputs.get(life.storage, life.storage) for life in schedule.lifetimes}
     names |= outputs
     return names | {update.value: names[update.name] for update in program.updates}
+
+
+def _part_names(part: Schedule, around: dict[str, str]) -> dict[str, str]:
+    """What a part calls each buffer: what is around it by that name, its own by their storage."""
+    given = {name: around[name] for name in part.program.inputs}
+    own = {life.buffer: given.get(life.storage, life.storage) for life in part.lifetimes}
+    new = {update.value: given[update.name] for update in part.program.updates}
+    turns = {size.name: size.name for size in part.program.sizes if size.name in around}
+    return given | own | new | turns
 
 
 def _launches(

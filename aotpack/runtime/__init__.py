@@ -13,20 +13,23 @@ from .errors import (
 )
 from .loading import load
 from .model import Model
-from .plan import Buffer, Launch, Plan
+from .plan import Branch, Buffer, Launch, Loop, Part, Plan
 from .selftest import verify
 
-EXPORTED = ("Buffer", "Launch", "Plan")
+EXPORTED = ("Branch", "Buffer", "Launch", "Loop", "Part", "Plan")
 
 __all__ = [
     "EXPORTED",
     "AotpackError",
     "ArgumentError",
+    "Branch",
     "Buffer",
     "DeviceError",
     "Launch",
+    "Loop",
     "Model",
     "PackageError",
+    "Part",
     "Plan",
     "VerifyError",
     "WeightError",

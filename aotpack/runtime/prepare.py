@@ -7,17 +7,19 @@ Rows S:A14.
 """
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from .arena import Arena
+from .control import Issue, branch, counted_loop, in_turn, reader, while_loop
 from .device import NULL_SLOT, Device, Step
 from .dtypes import DType
 from .errors import PackageError
 from .manifest import Binary, Kernel, Signature
 from .packing import pack
-from .plan import Buffer, Launch, Plan
+from .plan import Branch, Buffer, Launch, Loop, Part, Plan
 
 _FIRST_INPUT = NULL_SLOT + 1
 
@@ -48,24 +50,43 @@ class Prepared:
 class _Cells:
     """Numbers the cells while steps are made."""
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(self) -> None:
         self.values: list[int] = [0]
-        self.by_name: dict[str, int] = {}
+        self.turns: set[int] = set()  # the cells that hold the number of a loop's turn
         self._by_number: dict[int, int] = {}
-        for tensor in (*signature.inputs, *signature.outputs):
-            self.add(tensor.name, 0)
 
-    def add(self, name: str, value: int) -> None:
-        if name in self.by_name:
-            raise PackageError(f"preparing a plan: two tensors are called {name!r}")
-        self.by_name[name] = len(self.values)
+    def add(self, value: int) -> int:
+        """A new cell."""
         self.values.append(value)
+        return len(self.values) - 1
 
     def number(self, value: int) -> int:
+        """The cell of an integer that never changes."""
         if value not in self._by_number:
-            self._by_number[value] = len(self.values)
-            self.values.append(value & (2**64 - 1))
+            self._by_number[value] = self.add(value & (2**64 - 1))
         return self._by_number[value]
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """A part of a plan with the memory it needs: offsets of its buffers, and parts inside it."""
+
+    part: Plan | Part
+    loaded: Mapping[int, Loaded]  # by the number of the launch
+    inner: "Mapping[int, tuple[_Room, ...]]"
+    buffers: tuple[Buffer, ...]
+    offsets: tuple[int, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A branch or loop whose parts are steps; the cells of what decides, and of the turn."""
+
+    step: Branch | Loop
+    condition: int
+    turn: int
+    parts: "tuple[Sequence[Step | _Choice], ...]"
 
 
 def prepare(
@@ -77,26 +98,103 @@ def prepare(
     device: Device,
 ) -> Prepared:
     """Pack the intermediates into the arena and turn the launches into steps."""
-    loaded = [_loaded(launch, kernels) for launch in plan.launches]
-    scratch = _scratch(plan, loaded)
-    buffers = (*plan.buffers, *scratch)
-    offsets, total = pack(buffers)
-    arena.reserve(total)
-    cells = _Cells(signature)
-    for name, address in weights.items():
-        cells.add(name, address)
-    for buffer, offset in zip(buffers, offsets, strict=True):
-        cells.add(buffer.name, arena.address + offset)
-    steps = [
-        _step(index, launch, kernel, cells)
-        for index, (launch, kernel) in enumerate(zip(plan.launches, loaded, strict=True))
-        if 0 not in launch.grid
-    ]
+    room = _room(plan, kernels)
+    arena.reserve(room.total)
+    cells = _Cells()
+    names: dict[str, int] = {}
+    given = [(tensor.name, 0) for tensor in (*signature.inputs, *signature.outputs)]
+    for name, address in (*given, *weights.items()):
+        _name(names, name, cells.add(address))
+    steps = _steps(room, arena.address, ChainMap(names), cells)
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
     outputs = tuple(
         (shape, spec.dtype) for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
     )
-    return Prepared(array, device.executor(steps, array), outputs)
+    return Prepared(array, _issue(steps, array, device), outputs)
+
+
+def _room(part: Plan | Part, kernels: Mapping[str, Loaded]) -> _Room:
+    """Pack a part's memory; what is inside a branch or loop has a place while that runs."""
+    loaded, inner = {}, {}
+    for index, step in enumerate(part.launches):
+        if isinstance(step, Launch):
+            loaded[index] = _loaded(step, kernels)
+        else:
+            inner[index] = tuple(_room(each, kernels) for each in _parts(step))
+    held = [
+        Buffer(_inner_name(index), max(room.total for room in rooms), index, index)
+        for index, rooms in inner.items()
+    ]
+    buffers = (*part.buffers, *_scratch(part, loaded), *held)
+    return _Room(part, loaded, inner, buffers, *pack(buffers))
+
+
+def _parts(step: Branch | Loop) -> tuple[Part, ...]:
+    if isinstance(step, Branch):
+        return step.first, step.second
+    return (step.entry, step.body) if step.test is None else (step.entry, step.test, step.body)
+
+
+def _steps(
+    room: _Room, address: int, around: ChainMap[str, int], cells: _Cells
+) -> "list[Step | _Choice]":
+    """A part's launches on the memory at ``address``; it sees the names ``around`` it."""
+    names = around.new_child({})
+    for buffer, offset in zip(room.buffers, room.offsets, strict=True):
+        _name(names.maps[0], buffer.name, cells.add(address + offset))
+    steps: list[Step | _Choice] = []
+    for index, step in enumerate(room.part.launches):
+        if not isinstance(step, Launch):
+            steps.append(_choice(index, step, room, names, cells))
+        elif 0 not in step.grid:
+            steps.append(_step(index, step, room.loaded[index], names, cells))
+    return steps
+
+
+def _choice(
+    index: int, step: Branch | Loop, room: _Room, names: ChainMap[str, int], cells: _Cells
+) -> _Choice:
+    """A branch or loop; its turn's number is a name that its parts see."""
+    turn, inside = NULL_SLOT, names
+    if isinstance(step, Loop) and step.turn:
+        turn = cells.add(0)
+        cells.turns.add(turn)
+        inside = names.new_child({step.turn: turn})
+    condition = step.condition if isinstance(step, Loop) else step.predicate
+    asked = _slot(names, condition, "a condition") if isinstance(condition, str) else NULL_SLOT
+    address = cells.values[names[_inner_name(index)]]
+    parts = tuple(_steps(each, address, inside, cells) for each in room.inner[index])
+    return _Choice(step, asked, turn, parts)
+
+
+def _issue(
+    steps: "Sequence[Step | _Choice]", cells: "ctypes.Array[ctypes.c_uint64]", device: Device
+) -> Issue:
+    """Runs of launches are issued by the device, what lies between them step by step."""
+    parts: list[Issue] = []
+    run: list[Step] = []
+    for step in steps:
+        if isinstance(step, Step):
+            run.append(step)
+            continue
+        if run:
+            parts.append(device.executor(run, cells))
+        run = []
+        parts.append(_issue_choice(step, cells, device))
+    return in_turn([*parts, device.executor(run, cells)] if run or not parts else parts)
+
+
+def _issue_choice(choice: _Choice, cells: "ctypes.Array[ctypes.c_uint64]", device: Device) -> Issue:
+    parts = [_issue(part, cells, device) for part in choice.parts]
+    step = choice.step
+    condition = step.condition if isinstance(step, Loop) else step.predicate
+    if isinstance(condition, str):
+        decide = reader(device, cells, choice.condition)
+        return (branch if isinstance(step, Branch) else while_loop)(decide, *parts)
+    if isinstance(step, Branch):
+        return parts[0 if condition else 1]
+    entry, body = parts
+    return counted_loop(condition, cells, choice.turn, entry, body)
 
 
 def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
@@ -114,10 +212,12 @@ def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
     return loaded
 
 
-def _scratch(plan: Plan, kernels: list[Loaded]) -> list[Buffer]:
+def _scratch(part: Plan | Part, kernels: Mapping[int, Loaded]) -> list[Buffer]:
     """Global scratch, needed during one launch each."""
     buffers = []
-    for index, (launch, loaded) in enumerate(zip(plan.launches, kernels, strict=True)):
+    for index, loaded in kernels.items():
+        launch = part.launches[index]
+        assert isinstance(launch, Launch)
         x, y, z = launch.grid
         size = loaded.binary.global_scratch * x * y * z * loaded.binary.num_ctas
         if size:
@@ -129,19 +229,36 @@ def _scratch_name(index: int) -> str:
     return f"scratch of launch {index}"
 
 
-def _step(index: int, launch: Launch, loaded: Loaded, cells: _Cells) -> Step:
+def _inner_name(index: int) -> str:
+    return f"memory of step {index}"
+
+
+def _name(names: MutableMapping[str, int], name: str, cell: int) -> None:
+    if name in names:
+        raise PackageError(f"preparing a plan: two tensors are called {name!r}")
+    names[name] = cell
+
+
+def _slot(names: Mapping[str, int], name: str, user: str) -> int:
+    if name not in names:
+        raise PackageError(f"preparing a plan: {user} uses unknown {name!r}")
+    return names[name]
+
+
+def _step(
+    index: int, launch: Launch, loaded: Loaded, names: ChainMap[str, int], cells: _Cells
+) -> Step:
+    """A launch; a name that is passed as an integer is the number of a loop's turn."""
     slots = []
     for arg, declared in zip(launch.args, loaded.kernel.args, strict=True):
-        if isinstance(arg, str) != declared.pointer:
+        slot = _slot(names, arg, launch.kernel) if isinstance(arg, str) else cells.number(arg)
+        is_number = slot in cells.turns or not isinstance(arg, str)
+        if is_number == declared.pointer:
             raise PackageError(f"preparing a plan: {launch.kernel} cannot take {arg!r} there")
-        if isinstance(arg, str):
-            if arg not in cells.by_name:
-                raise PackageError(f"preparing a plan: {launch.kernel} uses unknown {arg!r}")
-            slots.append(cells.by_name[arg])
-        else:
+        if not isinstance(arg, str):
             _check_fits(launch, arg, declared.dtype)
-            slots.append(cells.number(arg))
-    scratch = cells.by_name.get(_scratch_name(index), NULL_SLOT)
+        slots.append(slot)
+    scratch = names.maps[0].get(_scratch_name(index), NULL_SLOT)
     return Step(loaded.handle, launch.kernel, launch.grid, tuple(slots), scratch)
 
 

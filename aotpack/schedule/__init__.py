@@ -1,9 +1,14 @@
 """Program -> Schedule: what is stored, what shares a kernel, in which order, tiles and memory.
 
-The passes run in the order of ``schedule``; each is a file of its own name.
+The passes run in the order of ``schedule_program``; each is a file of its own name.
 """
 
-from aotpack.ir.schedule import Schedule
+from dataclasses import replace
+from typing import TypeAlias
+
+from aotpack.ir.control import Branch, Loop
+from aotpack.ir.nodes import Operation, Program
+from aotpack.ir.schedule import Kernel, Schedule
 from aotpack.schedule.bases import copy_bases
 from aotpack.schedule.combo import combine
 from aotpack.schedule.dead_code import remove_dead_code
@@ -27,7 +32,15 @@ __all__ = ["schedule"]
 
 def schedule(lowered: Lowered) -> Scheduled:
     """Decide everything about kernels but their text."""
-    program = remove_dead_code(lowered.program)
+    result = schedule_program(lowered.program)
+    weights = in_memory_order(lowered.weights, result.program.packed)
+    return Scheduled(lowered.signature, weights, lowered.golden, result)
+
+
+def schedule_program(program: Program) -> Schedule:
+    """The passes; a part of a branch or loop is a program of its own."""
+    program = remove_dead_code(program)
+    program, parts = _schedule_parts(program)
     program = copy_bases(program)
     program = merge_products(program)
     program = realize(program)
@@ -37,12 +50,33 @@ def schedule(lowered: Lowered) -> Scheduled:
     program = expand_sorts(program)
     program = split_reductions(program)
     program = remove_dead_code(program)
-    kernels = order(fuse(program), program)
+    kernels = _with_parts(order(fuse(program), program), parts)
     strides = choose_strides(program, kernels)
     kernels = choose_tiles(program, kernels, strides)
     program, kernels, strides = place_updates(program, kernels, strides)
     kernels = combine(kernels, program.updates)
     lifetimes = plan_memory(program, kernels, strides)
-    result = Schedule(program, kernels, strides, lifetimes)
-    weights = in_memory_order(lowered.weights, program.packed)
-    return Scheduled(lowered.signature, weights, lowered.golden, result)
+    return Schedule(program, kernels, strides, lifetimes)
+
+
+_Parts: TypeAlias = dict[Operation, tuple[Schedule, ...]]
+
+
+def _schedule_parts(program: Program) -> tuple[Program, _Parts]:
+    """The program with scheduled parts, and the schedules of each operation's."""
+    parts: _Parts = {}
+    operations: list[Operation] = []
+    for operation in program.operations:
+        if isinstance(operation, (Branch, Loop)):
+            made = tuple(map(schedule_program, operation.parts))
+            operation = operation.with_parts(tuple(part.program for part in made))
+            parts[operation] = made
+        operations.append(operation)
+    return (replace(program, operations=tuple(operations)) if parts else program), parts
+
+
+def _with_parts(kernels: tuple[Kernel, ...], parts: _Parts) -> tuple[Kernel, ...]:
+    return tuple(
+        replace(kernel, parts=parts[kernel.control]) if kernel.control is not None else kernel
+        for kernel in kernels
+    )

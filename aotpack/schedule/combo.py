@@ -55,10 +55,10 @@ def _has_room(slot: list[Kernel], kernel: Kernel) -> bool:
 
 def _is_small(kernel: Kernel) -> bool:
     """True for a loop kernel of one tile, without a loop, of few points whose number is known."""
+    if kernel.control is not None or kernel.scatter is not None:
+        return False
     variants = gpu_variants(kernel)
     tile = variants[0].tile
-    if kernel.scatter is not None:
-        return False
     if len(variants) > 1 or not isinstance(tile, (PointwiseTile, ReductionTile)):
         return False
     if isinstance(tile, ReductionTile) and not (

@@ -17,6 +17,7 @@ size the model admits. Where only the first few elements are read (topk), no run
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from aotpack.ir.control import Branch, Loop, captured
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds
 from aotpack.ir.fold import fold
@@ -63,8 +64,11 @@ def expand_sorts(program: Program) -> Program:
 def _kept(sort: Sort, program: Program) -> Int:
     """How many elements of a sorted row are read; more where that is not known."""
     size, dim = sort.along.extent, sort.axes.index(sort.along)
-    bases = {o.base for o in program.operations if isinstance(o, Scatter)}
-    if set(sort.targets) & {*program.results, *bases}:
+    whole = {o.base for o in program.operations if isinstance(o, Scatter)} | {*program.results}
+    for operation in program.operations:
+        if isinstance(operation, (Branch, Loop)):
+            whole.update(captured(operation))
+    if whole.intersection(sort.targets):
         return size
     read = [
         load.index[dim]

@@ -13,6 +13,7 @@ Rows S:L2, L5, L20, M1-M5, M8, M13, M14, M17, M20, N5, K8, K9.
 from collections import Counter
 from collections.abc import Iterable
 
+from aotpack.ir.control import Branch, Loop
 from aotpack.ir.facts import typical
 from aotpack.ir.integers import product
 from aotpack.ir.nodes import Operation, Program, reads, targets
@@ -103,6 +104,8 @@ def _closes_cycle(operation: Operation, position: int, groups: Groups) -> bool:
 def _kernel(group: Group, program: Program, readers: Counter[str]) -> Kernel:
     """Close a group: name it and find which of its results anyone outside reads."""
     results = set(program.results)
+    if isinstance(group.members[0].operation, (Branch, Loop)):
+        results.update(group.written)
     stored = tuple(
         name
         for member in group.members

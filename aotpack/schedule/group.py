@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aotpack.ir.access import written_index
+from aotpack.ir.control import Branch, Loop
 from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Indirect, Int, product
 from aotpack.ir.nodes import (
@@ -50,9 +51,9 @@ class Group:
         return isinstance(self.members[0].operation, (Matmul, Attention))
 
     @property
-    def is_scatter(self) -> bool:
+    def is_closed(self) -> bool:
         """True for a kernel that nothing joins: what it makes is complete after its launch only."""
-        return isinstance(self.members[0].operation, Scatter)
+        return isinstance(self.members[0].operation, (Scatter, Branch, Loop))
 
     @property
     def is_flat(self) -> bool:
@@ -63,7 +64,11 @@ class Group:
 def start(operation: Operation, program: Program) -> Group:
     """A kernel of one operation."""
     number = program.operations.index(operation)
-    if isinstance(operation, (Matmul, Attention)):
+    axes: tuple[Axis, ...]
+    binding: Binding
+    if isinstance(operation, (Branch, Loop)):
+        axes, binding = (), {}
+    elif isinstance(operation, (Matmul, Attention)):
         axes = _template_axes(operation)
         binding = {axis: Int.of(axis) for axis in axes}
     else:
@@ -75,7 +80,7 @@ def start(operation: Operation, program: Program) -> Group:
 
 def join(group: Group, operation: Operation, program: Program) -> Group | None:
     """The group with ``operation`` in it, or None when no rule admits it."""
-    if isinstance(operation, (Matmul, Attention, Scatter)) or group.is_scatter:
+    if isinstance(operation, (Matmul, Attention, Scatter, Branch, Loop)) or group.is_closed:
         return None
     if isinstance(operation, (Reduction, Scan)):
         return _join_reduction(group, operation, program)

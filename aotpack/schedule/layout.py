@@ -1,6 +1,7 @@
 """Choose the order of dimensions in memory of each intermediate, by how its readers walk over it.
 
-Inputs, weights and outputs are contiguous by contract, and with them what scatters overwrite. A
+Inputs, weights and outputs are contiguous by contract, and with them what scatters overwrite and
+what control flow reads and writes. A
 buffer that its readers see transposed (attention output read as [b, s, h*d]) is written that way,
 so no transpose is ever run (S: simplification 4).
 
@@ -10,6 +11,7 @@ Rows S:A9, A11, D4, D12, D14, D16, F3.
 from itertools import permutations
 
 from aotpack.ir.access import Access, accesses, contiguous, digit_count, slope
+from aotpack.ir.control import Branch, Loop, captured
 from aotpack.ir.facts import typical
 from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Buffer, Program, Scatter
@@ -24,6 +26,8 @@ def choose_strides(program: Program, kernels: tuple[Kernel, ...]) -> dict[str, t
     for operation in program.operations:
         if isinstance(operation, Scatter):
             fixed |= {operation.base, operation.target}
+        elif isinstance(operation, (Branch, Loop)):
+            fixed |= {*operation.targets, *captured(operation)}
     uses: dict[str, list[Access]] = {}
     for kernel in kernels:
         for access in accesses(kernel):

@@ -59,7 +59,7 @@ def plan_memory(
                 home = _overwritable(name, kernel, dying, program, strides, storage, taken)
                 storage[name] = storage[home] if home else name
             taken.add(storage[name])
-            lifetimes.append(Lifetime(name, storage[name], step, last[name]))
+            lifetimes.append(Lifetime(name, storage[name], step, last.get(name, step)))
     return tuple(lifetimes)
 
 
@@ -86,7 +86,7 @@ def _overwritable(
 
 def may_overwrite(kernel: Kernel, name: str, other: str, strides: Strides) -> bool:
     """True when each program of a kernel reads ``other`` only where it then writes ``name``."""
-    if not _reads_once(kernel) or _is_shared(kernel, name):
+    if kernel.control is not None or not _reads_once(kernel) or _is_shared(kernel, name):
         return False
     if _guards(kernel, other) or not _is_read_in_time(kernel, name, other):
         return False

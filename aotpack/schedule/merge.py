@@ -23,7 +23,7 @@ from aotpack.ir.nodes import (
     Pointwise,
     Program,
     Value,
-    loads,
+    reads,
 )
 from aotpack.ir.rewrite import Rewriter
 from aotpack.stages import Weight
@@ -78,8 +78,8 @@ def _families(program: Program) -> Iterator[list[Linear]]:
 def _linears(program: Program) -> Iterator[Linear]:
     users: dict[str, list[Operation]] = {}
     for operation in program.operations:
-        for load in loads(operation):
-            users.setdefault(load.buffer, []).append(operation)
+        for name in reads(operation):
+            users.setdefault(name, []).append(operation)
     for operation in program.operations:
         if not isinstance(operation, Matmul) or operation.target in program.results:
             continue

@@ -9,6 +9,7 @@ Rows S:A6, D11, E5, E6, H2, H3, K16.
 
 from dataclasses import replace
 
+from aotpack.ir.control import Branch, Loop, captured
 from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Indirect, Int, product
 from aotpack.ir.nodes import (
@@ -44,9 +45,15 @@ IDENTITIES = {"sum": 0, "any": False, "all": True}
 
 
 def realize(program: Program) -> Program:
-    """Inline what is cheaper to recompute than to store. What a scatter overwrites is stored."""
+    """Inline what is cheaper to recompute than to store.
+
+    What a scatter overwrites and what control flow captures is stored.
+    """
     users = _users(program)
     stored = {o.base for o in program.operations if isinstance(o, Scatter)} | {*program.results}
+    for operation in program.operations:
+        if isinstance(operation, (Branch, Loop)):
+            stored.update(captured(operation))
     inlined: dict[str, Pointwise] = {}
     operations: list[Operation] = []
     for operation in program.operations:

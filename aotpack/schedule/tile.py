@@ -45,7 +45,9 @@ def choose_tiles(
 ) -> tuple[Kernel, ...]:
     """The kernels with their variants."""
     return tuple(
-        replace(
+        kernel
+        if kernel.control is not None
+        else replace(
             kernel,
             variants=(
                 *host_variants(kernel, strides, is_across=_is_across(kernel, program, strides)),

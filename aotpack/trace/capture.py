@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError
 from aotpack.ir.dtypes import DType
+from aotpack.trace.control import check_parts
 from aotpack.trace.decompositions import decompositions
 from aotpack.trace.source import is_user_file, shown_path
 
@@ -116,6 +117,7 @@ def decompose(
     program: ExportedProgram, *, name: str, whole: frozenset[str] | None = None
 ) -> ExportedProgram:
     """The same program without mutation; operators that ``whole`` does not name are taken apart."""
+    check_parts(program, name)
     table = {} if whole is None else dict(decompositions(whole))
     try:
         with _quiet_inference():
