@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from aotpack.ir.integers import Int
-from aotpack.stages import Arg
+from aotpack.stages import Arg, Ref
 
 Handler = TypeVar("Handler", bound=Callable[..., None])
 
@@ -57,9 +57,14 @@ def bind(
     signature = inspect.signature(function)
     rest = signature.replace(parameters=list(signature.parameters.values())[leading:])
     try:
-        return rest.bind(*positional, **named)
+        bound = rest.bind(*positional, **named)
     except TypeError as error:
         raise CannotLower(f"its arguments are not accepted: {error}") from None
+    for parameter, value in bound.arguments.items():
+        accepted = str(rest.parameters[parameter].annotation)
+        if isinstance(value, Ref) and "Ref" not in accepted:
+            raise CannotLower(f"its argument {parameter!r} is data, a number that a loop carries")
+    return bound
 
 
 def _plain(arg: Arg) -> Arg:

@@ -10,6 +10,7 @@ from aotpack.ir.integers import Int, Number, maximum, minimum
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.reshape import reshape_index
+from aotpack.lower.values import index_from
 from aotpack.stages import Arg, Ref
 
 IndexMap = Callable[[Index], Index]
@@ -162,9 +163,11 @@ def narrow(c: Context, self: Ref, dim: int, start: Scalar, length: Scalar) -> No
 
 
 @lowering("aten.select.int", "aten.select_copy.int")
-def select(c: Context, self: Ref, dim: int, index: Scalar) -> None:
+def select(c: Context, self: Ref, dim: int, index: Scalar | Ref) -> None:
     along = c.dim(self, dim)
-    entry = wrapped(index, c.shape(self)[along])
+    size = c.shape(self)[along]
+    is_data = isinstance(index, Ref)  # a number that a loop carries
+    entry = index_from(c.load(index, ()), size) if is_data else wrapped(index, size)
     emit_view(c, self, lambda place: with_entry(place, along, entry))
 
 

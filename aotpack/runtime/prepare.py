@@ -136,10 +136,9 @@ def _parts(step: Branch | Loop) -> tuple[Part, ...]:
 
 
 def _steps(
-    room: _Room, address: int, around: ChainMap[str, int], cells: _Cells
+    room: _Room, address: int, names: ChainMap[str, int], cells: _Cells
 ) -> "list[Step | _Choice]":
-    """A part's launches on the memory at ``address``; it sees the names ``around`` it."""
-    names = around.new_child({})
+    """A part's launches on the memory at ``address``; its own names go into the first map."""
     for buffer, offset in zip(room.buffers, room.offsets, strict=True):
         _name(names.maps[0], buffer.name, cells.add(address + offset))
     steps: list[Step | _Choice] = []
@@ -155,15 +154,17 @@ def _choice(
     index: int, step: Branch | Loop, room: _Room, names: ChainMap[str, int], cells: _Cells
 ) -> _Choice:
     """A branch or loop; its turn's number is a name that its parts see."""
-    turn, inside = NULL_SLOT, names
+    turn, own = NULL_SLOT, {}
     if isinstance(step, Loop) and step.turn:
         turn = cells.add(0)
         cells.turns.add(turn)
-        inside = names.new_child({step.turn: turn})
+        own = {step.turn: turn}
     condition = step.condition if isinstance(step, Loop) else step.predicate
     asked = _slot(names, condition, "a condition") if isinstance(condition, str) else NULL_SLOT
     address = cells.values[names[_inner_name(index)]]
-    parts = tuple(_steps(each, address, inside, cells) for each in room.inner[index])
+    parts = tuple(
+        _steps(each, address, names.new_child({**own}), cells) for each in room.inner[index]
+    )
     return _Choice(step, asked, turn, parts)
 
 
