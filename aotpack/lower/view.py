@@ -166,8 +166,10 @@ def narrow(c: Context, self: Ref, dim: int, start: Scalar, length: Scalar) -> No
 def select(c: Context, self: Ref, dim: int, index: Scalar | Ref) -> None:
     along = c.dim(self, dim)
     size = c.shape(self)[along]
-    is_data = isinstance(index, Ref)  # a number that a loop carries
-    entry = index_from(c.load(index, ()), size) if is_data else wrapped(index, size)
+    if isinstance(index, Ref):  # a number that a loop carries
+        entry = index_from(c.load(index, ()), size)
+    else:
+        entry = wrapped(index, size)
     emit_view(c, self, lambda place: with_entry(place, along, entry))
 
 

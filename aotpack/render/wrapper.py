@@ -47,15 +47,17 @@ def _part(
 ) -> PartContext:
     """The intermediates and launches of a schedule, whose buffers have these ``names``."""
     launched: list[LaunchContext | NestedContext] = []
-    for step in steps:
+    for number, step in enumerate(steps):
         if isinstance(step, Nested):
-            launched.append(_nested(step, names, targets))
+            launched.append(_nested(number, step, names, targets))
         else:
             launched += _launches(step, names, targets)
     return PartContext(name, _buffers(schedule), tuple(launched))
 
 
-def _nested(step: Nested, names: dict[str, str], targets: tuple[Target, ...]) -> NestedContext:
+def _nested(
+    number: int, step: Nested, names: dict[str, str], targets: tuple[Target, ...]
+) -> NestedContext:
     """A branch or loop; the number of a turn goes by its own name."""
     control = step.kernel.control
     assert control is not None
@@ -63,11 +65,11 @@ def _nested(step: Nested, names: dict[str, str], targets: tuple[Target, ...]) ->
     turn = ""
     condition = control.condition if isinstance(control, Loop) else control.predicate
     shown = repr(names[condition]) if isinstance(condition, str) else str(condition)
-    head = f"Branch({shown}"
+    head = f"Branch({number}, {shown}"
     if isinstance(control, Loop):
         labels = ("entry=", "test=", "body=") if control.test is not None else ("entry=", "body=")
         turn = control.turn.name if control.turn is not None else ""
-        head = f"Loop({shown}, {turn!r}"
+        head = f"Loop({number}, {shown}, {turn!r}"
     numbered = {turn: turn} if turn else {}
     parts = zip(labels, step.kernel.parts, step.parts, strict=True)
     return NestedContext(

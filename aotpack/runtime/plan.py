@@ -33,10 +33,12 @@ class Part(NamedTuple):
 class Branch(NamedTuple):
     """The first part where the predicate is true, else the second.
 
-    The predicate is the name of a bool tensor without dimensions, which the host reads when all
+    ``number`` is the launch it stands for, as ``first`` and ``last`` of buffers count: kernels that
+    share a launch on GPUs are several here on a processor. The predicate is the name of a bool tensor without dimensions, which the host reads when all
     before it is done; or a number that is 0 or 1.
     """
 
+    number: int
     predicate: str | int
     first: Part
     second: Part
@@ -46,9 +48,10 @@ class Loop(NamedTuple):
     """``entry`` once, then ``body`` again and again: so often, or while the named tensor is true.
 
     The ``test`` writes that tensor before each turn, and the host reads it. ``turn`` names the
-    integer argument that counts from 0, if the body has one.
+    integer argument that counts from 0, if the body has one. ``number`` is as for a branch.
     """
 
+    number: int
     condition: str | int
     turn: str
     entry: Part

@@ -115,16 +115,16 @@ def prepare(
 
 def _room(part: Plan | Part, kernels: Mapping[str, Loaded]) -> _Room:
     """Pack a part's memory; what is inside a branch or loop has a place while that runs."""
-    loaded, inner = {}, {}
+    loaded: dict[int, Loaded] = {}
+    inner: dict[int, tuple[_Room, ...]] = {}
+    held: list[Buffer] = []
     for index, step in enumerate(part.launches):
         if isinstance(step, Launch):
             loaded[index] = _loaded(step, kernels)
-        else:
-            inner[index] = tuple(_room(each, kernels) for each in _parts(step))
-    held = [
-        Buffer(_inner_name(index), max(room.total for room in rooms), index, index)
-        for index, rooms in inner.items()
-    ]
+            continue
+        inner[index] = tuple(_room(each, kernels) for each in _parts(step))
+        most = max(room.total for room in inner[index])
+        held.append(Buffer(_inner_name(index), most, step.number, step.number))
     buffers = (*part.buffers, *_scratch(part, loaded), *held)
     return _Room(part, loaded, inner, buffers, *pack(buffers))
 

@@ -69,8 +69,7 @@ def _eager(
     run: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
 ) -> list[torch.Tensor]:
     try:
-        with torch.compiler.set_stance("force_eager"):  # else control flow is compiled first
-            result = run(*args, **kwargs)
+        result = run(*args, **kwargs)
     except Exception as error:
         raise TraceError(
             f"running {name} eagerly on the example inputs: {type(error).__name__}: {error}"
