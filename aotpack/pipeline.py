@@ -25,6 +25,7 @@ from aotpack.runtime import Model, load
 from aotpack.schedule import schedule
 from aotpack.stages import Emitted, Lowered, Precompiled, Rendered, Scheduled, Traced
 from aotpack.target import CPU, DEFAULT_TARGETS, INTERPRETER, Target, parse_targets
+from aotpack.trace import register_lowering as register_lowering
 from aotpack.trace import trace
 
 Product = TypeVar("Product", Traced, Lowered, Scheduled, Rendered, Precompiled, Emitted)
@@ -36,7 +37,7 @@ class Between:
     """What happens to each product before the next stage gets it: verified, dumped, timed."""
 
     reporter: Reporter = field(default_factory=Quiet)
-    look: Callable[[str, str], None] | None = None
+    look: Callable[[str, Any], None] | None = None
     dump: Path | None = field(default_factory=lambda: read_knobs().dump)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -51,7 +52,7 @@ class Between:
         if isinstance(product, Scheduled):
             verify_schedule(product.schedule)
         if self.look is not None:
-            self.look(stage, product.as_text())
+            self.look(stage, product)
         if self.dump is not None:
             self.dump.mkdir(parents=True, exist_ok=True)
             number = STAGES.index(stage) + 1

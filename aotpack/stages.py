@@ -262,6 +262,12 @@ class Scheduled:
     def as_text(self) -> str:
         return str(self.schedule)
 
+    def why_text(self) -> str:
+        """Why operations did not share a kernel."""
+        from aotpack.ir.printer import why_text
+
+        return why_text(self.schedule)
+
 
 # --- Rendered -----------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import numpy as np
 from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Indirect, Int
+from aotpack.ir.joined import wholes
 from aotpack.ir.monoids import MONOIDS, Monoid, States
 from aotpack.ir.nodes import (
     Apply,
@@ -36,7 +37,7 @@ from aotpack.ir.nodes import (
 )
 from aotpack.ir.optable import OPS
 from aotpack.ir.ordering import positions_in_order
-from aotpack.ir.reference import Array, cast
+from aotpack.ir.reference import Array, cast, round_bfloat16
 
 _ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -77,13 +78,6 @@ def evaluate(
     return {name: machine.memory[name] for name in program.outputs} | updated
 
 
-def round_bfloat16(array: Array) -> Array:
-    """float32 numbers rounded to the nearest bfloat16, ties to even, still as float32."""
-    bits = np.asarray(array, np.float32, order="C").view(np.uint32)
-    rounded = (bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) & np.uint32(0xFFFF0000)
-    return np.where(np.isnan(array), np.float32(np.nan), rounded.view(np.float32))
-
-
 @dataclass(frozen=True, slots=True)
 class _Scope:
     """The values of axes as arrays of one grid; loads matter where ``live`` (None: anywhere)."""
@@ -102,6 +96,8 @@ class _Machine:
         self.sizes = sizes
         self.precision = precision
         self.memory: dict[str, Array] = {}
+        self.wholes = wholes(program)
+        self.written: dict[str, Array] = {}  # which elements of joined buffers
 
     def numpy_type(self, dtype: DType) -> np.dtype[np.generic]:
         if self.precision is Precision.WIDE and dtype.is_float:
@@ -267,9 +263,11 @@ class _Machine:
         buffer = self.program.buffers[operation.target]
         shape = self.shape(buffer.shape)
         numpy_type = self.numpy_type(buffer.dtype)
-        undefined = np.nan if numpy_type.kind == "f" else 0
-        array = np.full(shape, undefined, numpy_type)
-        self.memory[operation.target] = array
+        name = self.wholes.get(operation.target, operation.target)
+        if name not in self.written:
+            undefined = np.nan if numpy_type.kind == "f" else 0
+            self.memory[name] = np.full(shape, undefined, numpy_type)
+            self.written[name] = np.zeros(shape, bool)
         scope = self.scope(operation.axes)
         numbers = self.rounded(self.grid(operation.value, operation.axes), buffer.dtype)
         index = [self.index(part, scope) for part in operation.index]
@@ -278,9 +276,11 @@ class _Machine:
             if bad.any() and 0 not in scope.shape:
                 self._complain("writes", operation.target, operation.index, dimension, part, bad)
         where = tuple(np.broadcast_to(part, scope.shape) for part in index)
-        if shape and len(np.unique(np.ravel_multi_index(where, shape))) != prod(scope.shape):
+        twice = shape and len(np.unique(np.ravel_multi_index(where, shape))) != prod(scope.shape)
+        if twice or self.written[name][where].any():
             raise IndexOutOfRange(f"{operation.target} is written twice at the same element")
-        array[where] = numbers
+        self.memory[name][where] = numbers
+        self.written[name][where] = True
 
     def _scatter(self, operation: Scatter) -> None:
         dtype = self.program.buffers[operation.target].dtype

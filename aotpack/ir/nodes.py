@@ -28,6 +28,7 @@ from aotpack.ir.control import Branch, Loop, captured
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Indirect, Int, Var
 from aotpack.ir.interning import Interned
+from aotpack.ir.joined import Joined
 
 
 class _Printed:
@@ -282,19 +283,17 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Operations in execution order. Every buffer but inputs and weights has exactly one writer.
-
-    ``weights`` includes the names of ``packed`` ones.
-    """
+    """Operations in execution order. Each buffer has one writer, but inputs and joined ones."""
 
     sizes: tuple[Var, ...]
     buffers: dict[str, Buffer]  # insertion order is definition order
     inputs: tuple[str, ...]
-    weights: tuple[str, ...]
+    weights: tuple[str, ...]  # with the names of ``packed`` ones
     operations: tuple[Operation, ...]
     outputs: tuple[str, ...]
     packed: tuple[Packed, ...] = ()
     updates: tuple[Update, ...] = ()
+    joined: tuple[Joined, ...] = ()
 
     @property
     def results(self) -> tuple[str, ...]:

@@ -280,8 +280,9 @@ def _operation(program: Program, operation: Operation) -> list[str]:
 def _ending(program: Program) -> list[str]:
     """New values and results; a part of an operation returns nothing."""
     updates = [f"update {update.name} = {update.value}" for update in program.updates]
+    joined = [f"join {each.name} = {' | '.join(each.parts)}" for each in program.joined]
     returned = [f"return {', '.join(program.outputs)}"] if program.outputs else []
-    return [*updates, *returned]
+    return [*joined, *updates, *returned]
 
 
 def _declared(buffers: Mapping[str, Buffer], name: str) -> str:
@@ -298,6 +299,16 @@ def schedule_text(schedule: Schedule) -> str:
             f"memory {life.buffer} in {life.storage}: launches {life.first} to {life.last}"
         )
     return "\n".join([*lines, *_ending(schedule.program)]) + "\n"
+
+
+def why_text(schedule: Schedule) -> str:
+    """Why operations that touch the same buffers are in different kernels, one reason each."""
+    lines = [
+        f"{each.buffer} is not in the kernel of {each.other}: {each.reason}"
+        for kernel in schedule.kernels
+        for each in kernel.apart
+    ]
+    return "\n".join([*lines, ""])
 
 
 def _kernel(kernel: Kernel) -> list[str]:

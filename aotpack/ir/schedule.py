@@ -125,11 +125,21 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
+class Apart:
+    """Why the operation that makes a buffer is not in the kernel of another (S:K15)."""
+
+    buffer: str
+    other: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """One launch. ``axes`` are (x,) or (x, r) for loops, the anchor's own axes for templates.
 
     ``stored`` are the buffers written to memory; other targets of members stay in registers.
     A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
+    ``apart`` says why its operations are in no kernel that was there before them.
     A branch or loop is a kernel of its own, without axes or variants: in its place run the
     schedules of its ``parts``, as often as its condition says.
     """
@@ -141,6 +151,7 @@ class Kernel:
     reads: tuple[str, ...]
     variants: tuple[Variant, ...] = ()
     joins: bool = False
+    apart: tuple[Apart, ...] = ()
     parts: tuple[Schedule, ...] = ()
 
     @property

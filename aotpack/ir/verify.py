@@ -8,9 +8,10 @@ Rows S:A4.
 from collections.abc import Callable, Iterator
 
 from aotpack.ir.control import Branch, Loop
-from aotpack.ir.dtypes import DType
-from aotpack.ir.facts import known_le, known_lt
-from aotpack.ir.integers import Axis, Int, Var, total
+from aotpack.ir.facts import known_equal, known_le, known_lt
+from aotpack.ir.integers import Axis, Int, Var, product, total
+from aotpack.ir.invalid import InvalidProgram
+from aotpack.ir.joined import sources, wholes
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
     SCATTER_KINDS,
@@ -35,20 +36,16 @@ from aotpack.ir.nodes import (
     walk,
     written,
 )
-from aotpack.ir.printer import program_text
 from aotpack.ir.value_types import result_types, type_complaint
-
-
-class InvalidProgram(Exception):
-    """An invariant of the IR is broken. Its text is the program, marked under the operation."""
-
-    def __init__(self, program: Program, position: int | None, message: str) -> None:
-        notes = {} if position is None else {position: message}
-        super().__init__(f"{message}\n\n{program_text(program, notes)}")
+from aotpack.ir.verify_control import check_conditions, check_parts
 
 
 def verify(program: Program) -> None:
-    """Check every invariant; the first broken one is raised."""
+    """Check every invariant, those of parts first; the first broken one is raised."""
+    for operation in program.operations:
+        if isinstance(operation, (Branch, Loop)):
+            for part in operation.parts:
+                verify(part)
     for check in CHECKS:
         check(program)
 
@@ -80,6 +77,7 @@ def check_single_writer(program: Program) -> None:
             if name in written:
                 raise InvalidProgram(program, position, f"{name} already has its value")
             written.add(name)
+    written |= {joined.name for joined in program.joined}
     for name in program.buffers:
         if name not in written:
             raise InvalidProgram(program, None, f"nothing writes {name}")
@@ -89,7 +87,7 @@ def check_defined_before_use(program: Program) -> None:
     """An operation reads only what stands before it."""
     defined = {*program.inputs, *program.weights}
     for position, operation in enumerate(program.operations):
-        for name in reads(operation):
+        for name in sources(reads(operation), program):
             if name not in defined:
                 message = f"{name} is read before it is written"
                 raise InvalidProgram(program, position, message)
@@ -108,6 +106,28 @@ def check_packed(program: Program) -> None:
         same = all((p.dtype, p.shape[1:]) == (whole.dtype, whole.shape[1:]) for p in parts)
         if not same or length is not whole.shape[0]:
             raise InvalidProgram(program, None, f"{whole} is not {', '.join(map(str, parts))}")
+
+
+def check_joined(program: Program) -> None:
+    """Parts are written for their whole alone, which nothing else writes, by as many points."""
+    writers = {name: o for o in program.operations for name in targets(o)}
+    taken = {name for operation in program.operations for name in reads(operation)}
+    taken |= {*program.inputs, *program.weights, *program.results}
+    if len(wholes(program)) < sum(len(joined.parts) for joined in program.joined):
+        raise InvalidProgram(program, None, "a buffer is two parts")
+    for joined in program.joined:
+        whole = program.buffers[joined.name]
+        if joined.name in writers or joined.name in {*program.inputs, *program.weights}:
+            raise InvalidProgram(program, None, f"{whole} is joined of {joined.parts}, and written")
+        points: list[Int] = []
+        for name in joined.parts:
+            part, writer = program.buffers[name], writers.get(name)
+            same = (part.dtype, part.shape) == (whole.dtype, whole.shape)
+            if not same or name in taken or not isinstance(writer, Pointwise):
+                raise InvalidProgram(program, None, f"{part} is no part of {whole}")
+            points.append(product(axis.extent for axis in writer.axes))
+        if not known_equal(total(points), product(whole.shape)):
+            raise InvalidProgram(program, None, f"{joined.parts} do not fill {whole}")
 
 
 def check_updates(program: Program) -> None:
@@ -254,55 +274,12 @@ def check_stored_types(program: Program) -> None:
                 raise InvalidProgram(program, position, f"{dtype} is stored into {buffer}")
 
 
-# --- parts -------------------------------------------------------------------------------------
-
-
-def check_parts(program: Program) -> None:
-    """A part is legal, knows what is around it, and changes targets of its operation alone."""
-    for position, operation in enumerate(program.operations):
-        if not isinstance(operation, (Branch, Loop)):
-            continue
-        written = {update.name for part in operation.parts for update in part.updates}
-        if written != {*operation.targets}:
-            shown = f"the parts write {sorted(written)}, the targets are {operation.targets}"
-            raise InvalidProgram(program, position, shown)
-        for part in operation.parts:
-            verify(part)
-            own = [name for name in part.inputs if part.buffers[name] != program.buffers[name]]
-            if own or part.weights or part.outputs or not {*program.sizes} <= {*part.sizes}:
-                message = f"a part has inputs {own}, weights or outputs of its own, or lacks sizes"
-                raise InvalidProgram(program, position, message)
-
-
-def check_conditions(program: Program) -> None:
-    """Each side of a branch writes all targets. A predicate is one bool, written by the test."""
-    for position, operation in enumerate(program.operations):
-        writers: tuple[Program, ...] = ()
-        if isinstance(operation, Branch):
-            writers, condition, expected = operation.sides, operation.predicate, operation.targets
-        elif isinstance(operation, Loop):
-            writers = () if operation.test is None else (operation.test,)
-            condition = operation.condition
-            expected = (condition,) if isinstance(condition, str) else ()
-        else:
-            continue
-        for writer in writers:
-            if {update.name for update in writer.updates} != {*expected}:
-                message = f"a part should write {', '.join(expected) or 'nothing'}"
-                raise InvalidProgram(program, position, message)
-        if isinstance(condition, str):
-            asked = program.buffers[condition]
-            if asked.shape or asked.dtype is not DType.BOOL:
-                raise InvalidProgram(program, position, f"{asked} is no condition")
-        else:
-            _check_leaves(program, position, condition, ())
-
-
 CHECKS: tuple[Callable[[Program], None], ...] = (
     check_declared,
     check_single_writer,
     check_defined_before_use,
     check_packed,
+    check_joined,
     check_updates,
     check_axis_names,
     check_axes_used,

@@ -9,10 +9,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from aotpack.ir.access import accesses, contiguous, written_index
+from aotpack.ir.access import accesses, contiguous, is_dense, written_index
 from aotpack.ir.control import captured
 from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Int, Var, product
+from aotpack.ir.joined import sources, wholes
 from aotpack.ir.nodes import Reduction, Scatter, all_axes, loads, targets
 from aotpack.ir.reference import Array
 from aotpack.ir.rewrite import Rewriter
@@ -59,7 +60,7 @@ def check_kernel_order(schedule: Schedule) -> None:
         for kernel in together:
             made = () if kernel.control is not None else kernel.stored
             for name in _read_from_memory(kernel):
-                if name not in {*known, *made}:
+                if not {*known, *made}.issuperset(sources((name,), schedule.program)):
                     message = f"{name} is read before it is stored"
                     raise InvalidSchedule(schedule, kernel, message)
                 if name not in kernel.reads:
@@ -88,7 +89,7 @@ def check_joined(schedule: Schedule) -> None:
 def check_stored_once(schedule: Schedule) -> None:
     """Each result is stored by exactly one kernel, any other buffer by at most one."""
     stored = [name for kernel in schedule.kernels for name in kernel.stored]
-    for name in {*stored, *schedule.program.results}:
+    for name in {*stored, *sources(schedule.program.results, schedule.program)}:
         times = stored.count(name)
         if times != 1:
             raise InvalidSchedule(schedule, None, f"{name} is stored by {times} kernels")
@@ -186,7 +187,7 @@ def check_strides(schedule: Schedule) -> None:
     fixed = {*program.inputs, *program.weights, *program.results}
     for name, buffer in program.buffers.items():
         strides = schedule.strides.get(name)
-        if strides is None or not _is_dense(buffer.shape, strides):
+        if strides is None or not is_dense(buffer.shape, strides):
             shown = "none" if strides is None else _list(strides)
             raise InvalidSchedule(schedule, None, f"{buffer} has the strides {shown}")
         if name in fixed and strides != contiguous(buffer.shape):
@@ -215,7 +216,10 @@ def check_lifetimes(schedule: Schedule) -> None:
 def check_shared_storage(schedule: Schedule) -> None:
     """Buffers in one storage live one after the other, or one overwrites the other in place."""
     by_storage: dict[str, list[Lifetime]] = {}
+    parts = wholes(schedule.program)
     for life in sorted(schedule.lifetimes, key=lambda life: life.first):
+        if life.buffer in parts:
+            continue
         by_storage.setdefault(life.storage, []).append(life)
     for storage, lives in by_storage.items():
         for before, after in pairwise(lives):
@@ -254,9 +258,22 @@ def check_scatters(schedule: Schedule) -> None:
         if base not in homes or homes[base] != homes[target] or not is_alike:
             raise InvalidSchedule(schedule, kernel, f"{target} does not lie where {base} does")
     for life in schedule.lifetimes:
-        if not schedule.is_own(life) and life.buffer not in bases:
+        if not schedule.is_own(life) and life.buffer not in {*bases, *wholes(schedule.program)}:
             message = f"{life.buffer} lies in {life.storage}, which is no scatter's"
             raise InvalidSchedule(schedule, None, message)
+
+
+def check_parts(schedule: Schedule) -> None:
+    """The parts of a joined buffer lie where it does, laid out alike, and live within its life."""
+    lives = {life.buffer: life for life in schedule.lifetimes}
+    for part, whole in wholes(schedule.program).items():
+        life = lives[part]
+        around = lives.get(whole, Lifetime(whole, whole, life.first, life.last))
+        inside = around.first <= life.first and life.last <= around.last
+        if life.storage != around.storage or not inside:
+            raise InvalidSchedule(schedule, None, f"{part} does not lie where {whole} does")
+        if schedule.strides[part] != schedule.strides[whole]:
+            raise InvalidSchedule(schedule, None, f"{part} is not laid out as {whole} is")
 
 
 def check_updates(schedule: Schedule) -> None:
@@ -300,6 +317,7 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_lifetimes,
     check_shared_storage,
     check_scatters,
+    check_parts,
     check_updates,
     check_variants,
 )
@@ -361,20 +379,6 @@ def _sample(extents: list[int]) -> list[Array]:
     ]
     grids = np.meshgrid(*sides, indexing="ij")
     return [grid.ravel() for grid in grids]
-
-
-def _is_dense(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> bool:
-    """True when some order of the dimensions makes the strides row-major."""
-    left = list(range(len(shape)))
-    step = Int.of(1)
-    while left:
-        fitting = [dim for dim in left if strides[dim] is step]
-        if not fitting:
-            return False
-        dim = min(fitting, key=lambda dim: shape[dim].constant != 1)
-        left.remove(dim)
-        step = step * shape[dim]
-    return len(strides) == len(shape)
 
 
 def _is_in_place(schedule: Schedule, kernel: Kernel, before: str, after: str) -> bool:

@@ -166,10 +166,9 @@ def narrow(c: Context, self: Ref, dim: int, start: Scalar, length: Scalar) -> No
 def select(c: Context, self: Ref, dim: int, index: Scalar | Ref) -> None:
     along = c.dim(self, dim)
     size = c.shape(self)[along]
-    if isinstance(index, Ref):  # a number that a loop carries
-        entry = index_from(c.load(index, ()), size)
-    else:
-        entry = wrapped(index, size)
+    entry = (  # the number of a row may be one that a loop carries
+        index_from(c.load(index, ()), size) if isinstance(index, Ref) else wrapped(index, size)
+    )
     emit_view(c, self, lambda place: with_entry(place, along, entry))
 
 

@@ -44,8 +44,11 @@ class Plan:
     outer: tuple[Member, ...]
 
 
-def plan_walks(kernel: Kernel, shop: Workshop, inner: frozenset[Axis]) -> Plan:
-    """Place every member, then find what is better kept than computed again."""
+def plan_walks(kernel: Kernel, shop: Workshop, inner: frozenset[Axis], innermost: Axis) -> Plan:
+    """Place every member, then find what is better kept than computed again.
+
+    A walk is loops over ``inner``; ``innermost`` is the axis of the loop inside all others.
+    """
     ready: dict[str, int] = {}
     walks: list[Walk] = []
     stored: list[tuple[int, Member]] = []
@@ -64,7 +67,7 @@ def plan_walks(kernel: Kernel, shop: Workshop, inner: frozenset[Axis]) -> Plan:
     if stored:
         last = max(len(walks) - 1, *(number for number, _ in stored))
         _at(walks, last).stored += [member for _, member in stored]
-    _keep(walks, shop, inner)
+    _keep(walks, shop, inner, innermost)
     return Plan(tuple(walks), tuple(outer))
 
 
@@ -89,8 +92,11 @@ def _at(walks: list[Walk], number: int) -> Walk:
     return walks[number]
 
 
-def _keep(walks: list[Walk], shop: Workshop, inner: frozenset[Axis]) -> None:
-    """Give row buffers to values that are expensive and needed by more than one walk."""
+def _keep(walks: list[Walk], shop: Workshop, inner: frozenset[Axis], innermost: Axis) -> None:
+    """Give row buffers to values that are expensive and needed by more than one walk.
+
+    Row buffers are written and read in the innermost loop, so only for what is computed there.
+    """
     reached = [_reached(_roots(walk, shop), shop, frozenset()) for walk in walks]
     kept: dict[Value, None] = {}
     for number, walk in enumerate(walks):
@@ -99,7 +105,8 @@ def _keep(walks: list[Walk], shop: Workshop, inner: frozenset[Axis]) -> None:
         for value in seen:
             again = any(value in later for later in reached[number + 1 :])
             is_worth = again and weight(value) >= EXPENSIVE
-            if value not in kept and is_worth and shop.emitter.needs(value) & inner:
+            needs = shop.emitter.needs(value)
+            if value not in kept and is_worth and needs & inner and innermost in needs:
                 walk.kept.append(value)
         kept.update(dict.fromkeys(walk.kept))
 

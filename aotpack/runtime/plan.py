@@ -34,8 +34,9 @@ class Branch(NamedTuple):
     """The first part where the predicate is true, else the second.
 
     ``number`` is the launch it stands for, as ``first`` and ``last`` of buffers count: kernels that
-    share a launch on GPUs are several here on a processor. The predicate is the name of a bool tensor without dimensions, which the host reads when all
-    before it is done; or a number that is 0 or 1.
+    share a launch on GPUs are several here on a processor. The predicate is the name of a bool
+    tensor without dimensions, which the host reads when all before it is done; or a number that is
+    0 or 1.
     """
 
     number: int

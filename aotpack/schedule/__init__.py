@@ -9,12 +9,14 @@ from typing import TypeAlias
 from aotpack.ir.control import Branch, Loop
 from aotpack.ir.nodes import Operation, Program
 from aotpack.ir.schedule import Kernel, Schedule
+from aotpack.schedule.agree import agree_on_rounding
 from aotpack.schedule.bases import copy_bases
 from aotpack.schedule.combo import combine
 from aotpack.schedule.dead_code import remove_dead_code
 from aotpack.schedule.expand_sorts import expand_sorts
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.gelu import recognise_gelu
+from aotpack.schedule.join import write_parts_in_place
 from aotpack.schedule.layout import choose_strides
 from aotpack.schedule.mask import recognise_causal_masks
 from aotpack.schedule.memory import plan_memory
@@ -50,11 +52,13 @@ def schedule_program(program: Program) -> Schedule:
     program = expand_sorts(program)
     program = split_reductions(program)
     program = remove_dead_code(program)
-    kernels = _with_parts(order(fuse(program), program), parts)
+    program, kernels = write_parts_in_place(program, fuse(program))
+    program, kernels = agree_on_rounding(program, order(kernels, program))
+    kernels = _with_parts(kernels, parts)
     strides = choose_strides(program, kernels)
     kernels = choose_tiles(program, kernels, strides)
     program, kernels, strides = place_updates(program, kernels, strides)
-    kernels = combine(kernels, program.updates)
+    kernels = combine(kernels, program)
     lifetimes = plan_memory(program, kernels, strides)
     return Schedule(program, kernels, strides, lifetimes)
 

@@ -8,12 +8,14 @@ so no transpose is ever run (S: simplification 4).
 Rows S:A9, A11, D4, D12, D14, D16, F3.
 """
 
+from dataclasses import replace
 from itertools import permutations
 
 from aotpack.ir.access import Access, accesses, contiguous, digit_count, slope
 from aotpack.ir.control import Branch, Loop, captured
 from aotpack.ir.facts import typical
 from aotpack.ir.integers import Int, product
+from aotpack.ir.joined import wholes
 from aotpack.ir.nodes import Buffer, Program, Scatter
 from aotpack.ir.schedule import Kernel
 
@@ -29,15 +31,17 @@ def choose_strides(program: Program, kernels: tuple[Kernel, ...]) -> dict[str, t
         elif isinstance(operation, (Branch, Loop)):
             fixed |= {*operation.targets, *captured(operation)}
     uses: dict[str, list[Access]] = {}
+    whole = wholes(program)
     for kernel in kernels:
         for access in accesses(kernel):
-            uses.setdefault(access.buffer, []).append(access)
+            name = whole.get(access.buffer, access.buffer)
+            uses.setdefault(name, []).append(replace(access, buffer=name))
     strides: dict[str, tuple[Int, ...]] = {}
     for name, buffer in program.buffers.items():
         strides[name] = contiguous(buffer.shape)
         if name in uses and name not in fixed and 2 < len(buffer.shape) <= MAX_RANK:
             strides[name] = _cheapest(buffer, uses[name])
-    return strides
+    return strides | {part: strides[name] for part, name in whole.items()}
 
 
 def _cheapest(buffer: Buffer, uses: list[Access]) -> tuple[Int, ...]:

@@ -9,6 +9,7 @@ Rows S:D10, K3, K10, L7, L26, O1-O3, O6, O7, C:F11, F25.
 
 from aotpack.ir.access import Strides, accesses
 from aotpack.ir.facts import known_equal
+from aotpack.ir.joined import wholes
 from aotpack.ir.nodes import (
     Guarded,
     Load,
@@ -42,11 +43,15 @@ def plan_memory(
     last = {name: step for step, together in steps for k in together for name in k.reads}
     storage: dict[str, str] = {}
     in_results = homes(program)
+    whole = wholes(program)
     lifetimes: list[Lifetime] = []
     for step, together in steps:
         taken: set[str] = set()
         for kernel, name in ((k, name) for k in together for name in k.stored):
             if name in program.results:
+                continue
+            if name in whole:
+                lifetimes += _part(name, whole[name], step, program, storage, last)
                 continue
             dying = [n for n in kernel.reads if n in storage and last[n] == step]
             if len(together) > 1:
@@ -61,6 +66,22 @@ def plan_memory(
             taken.add(storage[name])
             lifetimes.append(Lifetime(name, storage[name], step, last.get(name, step)))
     return tuple(lifetimes)
+
+
+def _part(
+    name: str,
+    whole: str,
+    step: int,
+    program: Program,
+    storage: dict[str, str],
+    last: dict[str, int],
+) -> list[Lifetime]:
+    """The lives that begin with a part: its own, and with the first that of the whole."""
+    if whole in program.results:
+        return [Lifetime(name, whole, step, step)]
+    begun = [] if whole in storage else [Lifetime(whole, whole, step, last[whole])]
+    storage[whole] = whole
+    return [*begun, Lifetime(name, whole, step, last[whole])]
 
 
 def _overwritable(

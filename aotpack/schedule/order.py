@@ -3,6 +3,7 @@
 Rows S:K4, L1, L4, L10, L14.
 """
 
+from aotpack.ir.joined import sources
 from aotpack.ir.nodes import Program, Update, targets
 from aotpack.ir.schedule import Kernel
 
@@ -10,7 +11,10 @@ from aotpack.ir.schedule import Kernel
 def order(kernels: tuple[Kernel, ...], program: Program) -> tuple[Kernel, ...]:
     """A topological order, stable with respect to the first operation of each kernel."""
     writer = {name: position for position, kernel in enumerate(kernels) for name in kernel.stored}
-    waiting = [{writer[name] for name in kernel.reads if name in writer} for kernel in kernels]
+    waiting = [
+        {writer[name] for name in sources(kernel.reads, program) if name in writer}
+        for kernel in kernels
+    ]
     for update in program.updates:
         _let_old_value_be_read(update, writer[update.value], kernels, waiting)
     position_of = {

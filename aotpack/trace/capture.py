@@ -1,7 +1,8 @@
 """nn.Module -> ExportedProgram: a private copy in eval mode, torch.export, functionalisation.
 
-``decompose`` removes mutation, and takes apart what lowering does not know: linear, convolution,
-normalisation, attention, softmax, gelu and their like stay whole.
+``decompose`` removes mutation, puts registered lowerings in place of their operators, and takes
+apart what lowering does not know: linear, convolution, normalisation, attention, softmax, gelu and
+their like stay whole.
 """
 
 import copy
@@ -23,6 +24,7 @@ from aotpack.errors import TraceError
 from aotpack.ir.dtypes import DType
 from aotpack.trace.control import check_parts
 from aotpack.trace.decompositions import decompositions
+from aotpack.trace.registered import RegisteredLowerings
 from aotpack.trace.source import is_user_file, shown_path
 
 _Example = tuple[tuple[Any, ...], dict[str, Any]]
@@ -120,7 +122,7 @@ def decompose(
     check_parts(program, name)
     table = {} if whole is None else dict(decompositions(whole))
     try:
-        with _quiet_inference():
+        with _quiet_inference(), RegisteredLowerings():
             functional: ExportedProgram = program.run_decompositions(table)
     except Exception as error:
         shared = _views_of_one_memory(program)

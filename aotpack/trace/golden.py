@@ -36,7 +36,7 @@ def record_golden(
     """Inputs and reference results as bytes, and how far eager is from the reference."""
     args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
     signature, changed = graph.signature, [name for name, _ in graph.updates]
-    example = _in_program_order(program, args, kwargs)
+    example = in_program_order(program, args, kwargs)
     tensors = [leaf for leaf in example if isinstance(leaf, torch.Tensor)]
     given = dict(zip((spec.name for spec in signature.inputs), tensors, strict=True))
     inputs = tuple(_recorded(name, tensor) for name, tensor in given.items())
@@ -54,7 +54,7 @@ def record_golden(
     return Golden(inputs, tuple(results[:count]), tuple(errors), tuple(results[count:]))
 
 
-def _in_program_order(
+def in_program_order(
     program: ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[Any]:
     """The leaves of the inputs in the order of the program's placeholders."""

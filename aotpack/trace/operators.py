@@ -106,6 +106,11 @@ class OperatorReader:
         if _is_number(node):
             return self._number(node)
         schema = getattr(node.target, "_schema", None)
+        if _operator(node) != str(node.target):
+            raise UnsupportedError(
+                "it changes its arguments in place and has no lowering; say what it computes with "
+                "aotpack.register_lowering"
+            )
         if schema is None:
             accepted = ", ".join(sorted(map(str, CONTROL)))
             raise UnsupportedError(f"control flow; of this kind {accepted} are accepted")
@@ -289,4 +294,8 @@ def _is_row_major(argument: Any) -> bool:
 
 
 def _operator(node: fx.Node) -> str:
-    return str(node.target) if node.op == "call_function" else f"{node.op} {node.target}"
+    """Its name; of an operator torch made functional, that of the operator it wraps."""
+    if node.op != "call_function":
+        return f"{node.op} {node.target}"
+    wrapped = "auto_functionalized" in str(node.target)
+    return str(node.args[0] if wrapped else node.target)

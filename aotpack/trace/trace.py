@@ -13,11 +13,12 @@ from torch.export import ExportedProgram
 from aotpack.errors import TraceError, UsageError
 from aotpack.ir.dtypes import DType
 from aotpack.stages import Traced
+from aotpack.trace.agreement import check_lowerings
 from aotpack.trace.capture import cast_floats, decompose, evaluation_copy, export
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
-from aotpack.trace.golden import record_golden
+from aotpack.trace.golden import in_program_order, record_golden
 from aotpack.trace.graph import build_graph
-from aotpack.trace.random import check_drawn, draws, seeded, with_example_seed
+from aotpack.trace.random import Example, check_drawn, draws, seeded, with_example_seed
 
 
 def trace(
@@ -49,17 +50,25 @@ def trace(
         run = evaluation_copy(module, dtype)
         if dtype is not None:
             example = cast_floats(example, dtype)
-        shapes = specs_by_argument(run, *example, dynamic_shapes)
-        program = export(run, *example, shapes, name=name, strict=strict)
-        if draws(program):
-            run, example = seeded(run, name), with_example_seed(example)
-            shapes = specs_by_argument(run, *example, shapes)
-            program = export(run, *example, shapes, name=name, strict=strict)
-        leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)
+        program, run, example, leaves = _export(run, example, dynamic_shapes, name, strict)
+    check_lowerings(program, in_program_order(program, *example), name)
     program = decompose(program, name=name, whole=whole)
     check_drawn(program, name)
     graph = build_graph(program, leaves, name=name, version=version)
     return Traced(graph=graph, golden=record_golden(run, program, *example, graph))
+
+
+def _export(
+    run: nn.Module, example: Example, dynamic_shapes: Any, name: str, strict: bool
+) -> tuple[ExportedProgram, nn.Module, Example, tuple[LeafSpec, ...]]:
+    """The program, and what it was made of: of a model that draws, with a seed."""
+    shapes = specs_by_argument(run, *example, dynamic_shapes)
+    program = export(run, *example, shapes, name=name, strict=strict)
+    if draws(program):
+        run, example = seeded(run, name), with_example_seed(example)
+        shapes = specs_by_argument(run, *example, shapes)
+        program = export(run, *example, shapes, name=name, strict=strict)
+    return program, run, example, leaf_specs(run, program.call_spec.in_spec, *example, shapes)
 
 
 def _refuse_changes(name: str, dynamic_shapes: Any, dtype: DType | None) -> None:

@@ -242,9 +242,7 @@ CASES = (
         tuple(lambda n=n, p=p: (x(3, 4), p, number(n)) for n, p in ((3, YES), (4, NO), (0, NO))),
     ),
     Case("loops", loop_in_loop, tuple(lambda n=n: (x(3, 4), number(n)) for n in (4, 0, 1))),
-    Case(
-        "map", mapped, tuple(lambda n=n: (x(n, 5, 4), x(4, 2)) for n in (3, 1, 13)), (ROWS, None)
-    ),
+    Case("map", mapped, tuple(lambda n=n: (x(n, 5, 4), x(4, 2)) for n in (3, 1, 13)), (ROWS, None)),
     Case("pair", mapped_pair, (lambda: (x(5, 4), torch.arange(5)),)),
     Case(
         "scan",
