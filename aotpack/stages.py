@@ -5,12 +5,13 @@ Precompiled -> Emitted. Each prints as text (``as_text``) and none imports the s
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int, Var
+from aotpack.ir.traffic import NO_WORK, Work
 
 if TYPE_CHECKING:
     from aotpack.ir.nodes import Program
@@ -277,13 +278,13 @@ class KernelArg:
     """A parameter of a rendered kernel: a pointer to ``dtype`` elements, or an integer size.
 
     ``dtype`` is the element type behind a pointer. Sizes are int32 or int64 as ``dtype`` says.
-    ``aligned`` promises that the pointer is a multiple of 16 bytes.
+    ``multiple`` is a promise: the address, or the size, is a multiple of this power of two (C:H7).
     """
 
     name: str
     dtype: DType
     is_pointer: bool
-    aligned: bool = True
+    multiple: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,10 +303,23 @@ class KernelSource:
     num_stages: int
     arches: tuple[tuple[int, int], ...] = ((0, 10_000),)
     language: str = "triton"  # or "c": the text is a part of the build's one C file
+    is_spare: bool = False  # a candidate; where it does not compile, the package goes without
+    work: Work = NO_WORK  # of the first launch that takes it
 
     def is_for(self, arch: int) -> bool:
         """True when a launch on this compute capability may pick the kernel."""
         return any(low <= arch <= high for low, high in self.arches)
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What decides between the forms of a launch: how many a package holds, and measurements.
+
+    ``measured`` gives, for a target and the key of a launch, the name of its quickest form.
+    """
+
+    candidates: int = 1
+    measured: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +333,8 @@ class Rendered:
     wrapper: str
     peak_bytes: int  # arena at the largest admitted sizes
     host_file: str = ""  # all kernels in C with what they share, when the target cpu is built
+    choices: tuple[str, ...] = ()  # keys of the launches that have several forms
+    settled: tuple[tuple[str, str], ...] = ()  # (target, key) of those a measurement decided
 
     def as_text(self) -> str:
         parts = [f"# ==== kernel {kernel.name}\n{kernel.text}" for kernel in self.kernels]
@@ -351,6 +367,16 @@ class Binary:
     spills: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Refused:
+    """A number of warps a kernel is not launched with: ``spills`` bytes a thread are too many."""
+
+    kernel: str
+    target: str
+    num_warps: int
+    spills: int
+
+
 @dataclass(frozen=True, slots=True)
 class HostBuild:
     """What the shared object of the target cpu runs on. ``glibc`` is None where it needs none."""
@@ -367,12 +393,17 @@ class Precompiled:
     binaries: tuple[Binary, ...]  # sorted by (target, kernel)
     compilers: Mapping[str, str]  # name -> version, recorded in the manifest
     host: HostBuild | None = None  # with the target cpu
+    refused: tuple[Refused, ...] = ()  # in order
 
     def as_text(self) -> str:
         lines = ["target     kernel  bytes  registers  spills  shared"]
         for b in self.binaries:
             row = (b.target, b.kernel, len(b.code), b.registers, b.spills, b.shared)
             lines.append("  ".join(map(str, row)))
+        lines += [
+            f"{one.target}  {one.kernel} refused with {one.num_warps} warps: spills {one.spills}"
+            for one in self.refused
+        ]
         return "\n".join(lines) + "\n"
 
 

@@ -51,6 +51,7 @@ def manifest_text(
         "peak_bytes": rendered.peak_bytes,
         "host": _host(precompiled.host),
         "kernels": _kernels(precompiled),
+        "choices": list(rendered.choices),
         "golden": {"eager_errors": list(rendered.golden.eager_errors)},
     }
     return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
@@ -94,6 +95,8 @@ def _kernels(precompiled: Precompiled) -> dict[str, Any]:
         kernel.name: {
             "args": [{"dtype": str(arg.dtype), "pointer": arg.is_pointer} for arg in kernel.args],
             "source": source_path(kernel),
+            "moved": _size(kernel.work.moved),
+            "flops": _size(kernel.work.flops),
             "binaries": {},
         }
         for kernel in precompiled.rendered.kernels
@@ -112,6 +115,9 @@ def _kernels(precompiled: Precompiled) -> dict[str, Any]:
             "registers": binary.registers,
             "spills": binary.spills,
         }
+    for one in precompiled.refused:
+        told = kernels[one.kernel].setdefault("refused", {}).setdefault(one.target, [])
+        told.append({"num_warps": one.num_warps, "spills": one.spills})
     return kernels
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from aotpack.ir.control import Branch, Loop
-from aotpack.ir.integers import Axis, Int, ceil_div
+from aotpack.ir.integers import Axis, Int, Var, ceil_div
 from aotpack.ir.nodes import Attention, Matmul, Operation, Program, Scatter
 
 
@@ -111,10 +111,13 @@ Tile: TypeAlias = PointwiseTile | PlaneTile | ReductionTile | MatmulTile | Atten
 class Variant:
     """A tile, for targets with ``arch_low <= arch <= arch_high``, while ``measure <= at_most``.
 
-    Arch 0 is the processor's; GPUs have their compute capability.
+    Arch 0 is the processor's; GPUs have their compute capability. ``promises`` are sizes with what
+    they must be multiples of for this variant; its kernel is compiled to rely on that.
 
     Variants of a kernel are tried in order for the arch at hand; the last for each arch has
-    ``at_most`` None and takes everything, so a choice always exists (DESIGN: closed set).
+    ``at_most`` None, promises nothing and takes everything, so a choice always exists (DESIGN:
+    closed set).
+    ``others`` are what else a launch could take there, best guess first: what tuning times.
     """
 
     tile: Tile
@@ -122,6 +125,18 @@ class Variant:
     arch_high: int
     measure: Int
     at_most: int | None
+    promises: tuple[tuple[Var, int], ...] = ()
+    others: tuple[Tile, ...] = ()
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """All candidates; the first is the cost model's choice."""
+        return (self.tile, *self.others)
+
+    @property
+    def takes_everything(self) -> bool:
+        """True when no size rules it out."""
+        return self.at_most is None and not self.promises
 
 
 @dataclass(frozen=True, slots=True)

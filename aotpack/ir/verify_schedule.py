@@ -298,10 +298,19 @@ def check_variants(schedule: Schedule) -> None:
             continue
         for arch in {0, *(variant.arch_low for variant in kernel.variants)}:
             fitting = [v for v in kernel.variants if v.arch_low <= arch <= v.arch_high]
-            unlimited = [variant.at_most is None for variant in fitting]
+            unlimited = [variant.takes_everything for variant in fitting]
             if unlimited != [False] * (len(fitting) - 1) + [True]:
                 message = f"for architecture {arch} there are {len(fitting)} variants,"
                 message += f" {unlimited.count(True)} of them without limit"
+                raise InvalidSchedule(schedule, kernel, message)
+
+
+def check_candidates(schedule: Schedule) -> None:
+    """What else a launch could take walks over memory as its first tile does."""
+    for kernel in schedule.kernels:
+        for variant in kernel.variants:
+            if len({(type(tile), getattr(tile, "persistent", None)) for tile in variant.tiles}) > 1:
+                message = f"the tiles {_list(variant.tiles)} are of different kinds"
                 raise InvalidSchedule(schedule, kernel, message)
 
 
@@ -320,6 +329,7 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_parts,
     check_updates,
     check_variants,
+    check_candidates,
 )
 
 

@@ -118,12 +118,11 @@ class AttentionContext:
 class LaunchContext:
     """One launch: ``choices`` are (condition, Launch expression), the last without a condition.
 
-    The expressions of ``several`` are tuples of launches.
+    An expression may be a tuple of launches that follow each other.
     """
 
     comment: str
     choices: tuple[tuple[str, str], ...]
-    several: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,3 +152,4 @@ class WrapperContext:
     parameters: tuple[str, ...]
     outputs: tuple[str, ...]
     body: PartContext
+    has_choices: bool

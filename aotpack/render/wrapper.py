@@ -12,7 +12,7 @@ from aotpack.ir.nodes import Program
 from aotpack.ir.schedule import Kernel, Schedule, launches
 from aotpack.render.contexts import LaunchContext, NestedContext, PartContext, WrapperContext
 from aotpack.render.environment import render_template
-from aotpack.render.sources import Alternatives, Choice, Nested, Step
+from aotpack.render.sources import Alternatives, Choice, Launched, Nested, Step
 from aotpack.stages import Signature
 from aotpack.target import Target
 
@@ -27,13 +27,21 @@ def render_wrapper(
     targets: tuple[Target, ...],
 ) -> str:
     """The text of ``wrapper.py``."""
-    has_parts = any(isinstance(step, Nested) for step in steps)
+    imported = {"Buffer", "Launch", "Plan"}
+    imported |= {*CONTROL} if any(isinstance(step, Nested) for step in steps) else set()
+    has_choices = any(
+        len(choice.forms) > 1
+        for step in steps
+        if isinstance(step, Alternatives)
+        for choice in (*step.choices, *step.separate)
+    )
     context = WrapperContext(
         title=f"{signature.name} {signature.version}: {len(steps)} launches",
-        imported=tuple(sorted({"Buffer", "Launch", "Plan", *(CONTROL if has_parts else ())})),
+        imported=(*sorted(imported), *(["first"] if has_choices else [])),
         parameters=tuple(size.name for size in signature.sizes),
         outputs=tuple(_tuple(spec.shape) for spec in signature.outputs),
         body=_part("", schedule, steps, _tensor_names(signature, schedule), targets),
+        has_choices=has_choices,
     )
     return render_template("wrapper.py.jinja", context)
 
@@ -46,18 +54,14 @@ def _part(
     targets: tuple[Target, ...],
 ) -> PartContext:
     """The intermediates and launches of a schedule, whose buffers have these ``names``."""
-    launched: list[LaunchContext | NestedContext] = []
-    for number, step in enumerate(steps):
-        if isinstance(step, Nested):
-            launched.append(_nested(number, step, names, targets))
-        else:
-            launched += _launches(step, names, targets)
-    return PartContext(name, _buffers(schedule), tuple(launched))
+    launched = tuple(
+        _nested(step, names, targets) if isinstance(step, Nested) else _launch(step, names, targets)
+        for step in steps
+    )
+    return PartContext(name, _buffers(schedule), launched)
 
 
-def _nested(
-    number: int, step: Nested, names: dict[str, str], targets: tuple[Target, ...]
-) -> NestedContext:
+def _nested(step: Nested, names: dict[str, str], targets: tuple[Target, ...]) -> NestedContext:
     """A branch or loop; the number of a turn goes by its own name."""
     control = step.kernel.control
     assert control is not None
@@ -65,11 +69,11 @@ def _nested(
     turn = ""
     condition = control.condition if isinstance(control, Loop) else control.predicate
     shown = repr(names[condition]) if isinstance(condition, str) else str(condition)
-    head = f"Branch({number}, {shown}"
+    head = f"Branch({shown}"
     if isinstance(control, Loop):
         labels = ("entry=", "test=", "body=") if control.test is not None else ("entry=", "body=")
         turn = control.turn.name if control.turn is not None else ""
-        head = f"Loop({number}, {shown}, {turn!r}"
+        head = f"Loop({shown}, {turn!r}"
     numbered = {turn: turn} if turn else {}
     parts = zip(labels, step.kernel.parts, step.parts, strict=True)
     return NestedContext(
@@ -135,22 +139,18 @@ def _part_names(part: Schedule, around: dict[str, str]) -> dict[str, str]:
     return given | own | new | turns
 
 
-def _launches(
+def _launch(
     step: Alternatives, names: dict[str, str], targets: tuple[Target, ...]
-) -> tuple[LaunchContext, ...]:
-    """One launch; of kernels that share it on GPUs alone, one each where no GPU is meant."""
-    together = tuple(_rendered_choice(c, step.choices, names, targets) for c in step.choices)
-    if not step.separate:
-        return (LaunchContext(_comment(step.kernels), together),)
-    if not step.choices:
-        pairs = zip(step.kernels, step.separate, strict=True)
-        return tuple(
-            LaunchContext(_comment((kernel,)), (("", _text(choice, names)),))
-            for kernel, choice in pairs
-        )
-    gpu = ("arch > 0", _tuple(text for _, text in together))
-    host = ("", _tuple(_text(choice, names) for choice in step.separate))
-    return (LaunchContext(_comment(step.kernels), (gpu, host), several=True),)
+) -> LaunchContext:
+    """One launch; of kernels that share it on GPUs alone, one each on a processor."""
+    texts = [_text(choice, names) for choice in step.choices]
+    conditions = [_condition(choice, targets) for choice in step.choices]
+    if step.separate:
+        texts.append(_tuple(_text(choice, names) for choice in step.separate))
+    pairs = zip([*conditions, ""], texts, strict=False)
+    last = len(texts) - 1
+    together = tuple((c if n < last else "", text) for n, (c, text) in enumerate(pairs))
+    return LaunchContext(_comment(step.kernels), together)
 
 
 def _comment(kernels: tuple[Kernel, ...]) -> str:
@@ -160,16 +160,17 @@ def _comment(kernels: tuple[Kernel, ...]) -> str:
 
 
 def _text(choice: Choice, names: dict[str, str]) -> str:
-    """The Launch expression."""
-    arguments = [repr(names[a]) if a in names else a for a in choice.arguments]
-    return f'Launch("{choice.kernel}", ({choice.programs}, 1, 1), {_tuple(arguments)})'
+    """The Launch expression; where there are several forms, the runtime picks."""
+    forms = [_form(form, names) for form in choice.forms]
+    return forms[0] if len(forms) == 1 else f'pick("{choice.key}", {", ".join(forms)})'
 
 
-def _rendered_choice(
-    choice: Choice, choices: tuple[Choice, ...], names: dict[str, str], targets: tuple[Target, ...]
-) -> tuple[str, str]:
-    """(condition, the Launch expression); the last choice needs no condition."""
-    return "" if choice is choices[-1] else _condition(choice, targets), _text(choice, names)
+def _form(form: tuple[Launched, ...], names: dict[str, str]) -> str:
+    texts = []
+    for launched in form:
+        arguments = _tuple(repr(names[a]) if a in names else a for a in launched.arguments)
+        texts.append(f'Launch("{launched.kernel}", ({launched.programs}, 1, 1), {arguments})')
+    return texts[0] if len(texts) == 1 else _tuple(texts)
 
 
 def _condition(choice: Choice, targets: tuple[Target, ...]) -> str:
@@ -181,6 +182,7 @@ def _condition(choice: Choice, targets: tuple[Target, ...]) -> str:
         tests.append(f"arch >= {variant.arch_low}")
     if variant.at_most is not None:
         tests.append(f"{variant.measure} <= {variant.at_most}")
+    tests += [f"{size} % {factor} == 0" for size, factor in variant.promises]
     return " and ".join(tests)
 
 

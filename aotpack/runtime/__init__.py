@@ -13,10 +13,10 @@ from .errors import (
 )
 from .loading import load
 from .model import Model
-from .plan import Branch, Buffer, Launch, Loop, Part, Plan
+from .plan import Branch, Buffer, Launch, Loop, Part, Plan, first
 from .selftest import verify
 
-EXPORTED = ("Branch", "Buffer", "Launch", "Loop", "Part", "Plan")
+EXPORTED = ("Branch", "Buffer", "Launch", "Loop", "Part", "Plan", "first")
 
 __all__ = [
     "EXPORTED",
@@ -33,6 +33,7 @@ __all__ = [
     "Plan",
     "VerifyError",
     "WeightError",
+    "first",
     "load",
     "verify",
 ]

@@ -1,4 +1,4 @@
-"""``python -m PACKAGE info|verify|bench``: what the package is, whether it is right, how fast."""
+"""``python -m PACKAGE info|verify|bench|tune``: what the package is, is it right, how fast."""
 
 import argparse
 import json
@@ -14,6 +14,7 @@ from .loading import load
 from .manifest import Manifest, read_manifest
 from .safetensors import read_safetensors
 from .selftest import golden_arguments, verify
+from .tune import tune_into
 
 _WARMUP = 5
 
@@ -30,6 +31,9 @@ def main(package: str, argv: Sequence[str] | None = None) -> int:
             report = verify(folder, device_of(options.device), weights=weights)
             print(report)
             return 0 if report.is_passed else 1
+        if options.command == "tune":
+            tune_into(Path(options.out), folder, device_of(options.device), weights, print)
+            return 0
         return bench(folder, device_of(options.device), weights, options.repeat)
     except AotpackError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -102,12 +106,17 @@ def _parser(name: str) -> argparse.ArgumentParser:
     for command, text in (
         ("verify", "run the golden data and prove that nothing is compiled"),
         ("bench", "time calls on the golden inputs"),
+        ("tune", "time the candidates of every kernel that the package holds"),
     ):
         one = commands.add_parser(command, help=text)
         one.add_argument(
             "--device", help='a GPU\'s number or "cpu" (default: a GPU if there is one)'
         )
         one.add_argument("--weights", help="a safetensors file in place of the package's own")
+        if command == "tune":
+            one.add_argument(
+                "-o", "--out", required=True, help="the file for the times; what it has is kept"
+            )
         if command == "bench":
             one.add_argument("--repeat", type=int, default=100, help="calls to time (default 100)")
     return parser

@@ -3,6 +3,8 @@
 import itertools
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
 from pathlib import Path
@@ -16,8 +18,10 @@ from .errors import AotpackError, DeviceError, PackageError
 from .frameworks import stream_handle
 from .manifest import Manifest, read_checked, read_manifest
 from .model import Model, Parts
-from .plan import Plan
+from .plan import Form, Plan, flat
 from .prepare import Loaded
+from .timing import hardware
+from .tuning import Tuning, best_form, form_name, read_tuning
 from .weights import weights_file
 
 CONSTANTS = "constants.safetensors"
@@ -31,6 +35,7 @@ def load(
     weights: str | Path | Mapping[str, Any] | None = None,
     stream: Any = None,
     concurrency: int = 2,
+    tuning: str | Path | None = None,
 ) -> Model:
     """The packaged model, ready to be called.
 
@@ -38,12 +43,17 @@ def load(
     it the model is loaded on the first GPU, or on the processors where there is no GPU it has code
     for. ``weights`` is a safetensors file or a mapping to use in place of the package's own.
     ``stream`` overrides the caller's current stream. ``concurrency`` bounds the calls in flight,
-    each of which has its own memory for intermediates.
+    each of which has its own memory for intermediates. ``tuning`` is a file of measured times: of
+    the forms of a launch that the package holds, the quickest on this device is taken.
     """
     manifest = read_manifest(_folder(package))
     if concurrency < 1:
         raise AotpackError(f"loading a model: concurrency={concurrency}; accepted: 1 or more")
-    model = Model(_parts(manifest, choose_device(manifest, device), stream, concurrency))
+    times = {} if tuning is None else read_tuning(Path(tuning))
+    parts = _parts(manifest, choose_device(manifest, device), stream, concurrency)
+    if manifest.choices and times:
+        parts = replace(parts, plan=_tuned(parts, times))
+    model = Model(parts)
     try:
         _bind(model, weights)
     except BaseException:
@@ -105,6 +115,22 @@ def _parts(manifest: Manifest, device: Device, stream: Any, concurrency: int) ->
         device.close()
         raise
     return Parts(manifest, device, target, arch, kernels, plan, handle, concurrency)
+
+
+def _tuned(parts: Parts, tuning: Tuning) -> Callable[..., Plan]:
+    """The plan function with the forms that were quickest on this device."""
+    choices = tuning.get((hardware(parts.device), parts.target), {})
+
+    def pick(key: str, *forms: Form) -> Form:
+        names = [form_name(form) for form in forms]
+        loaded = [all(launch.kernel in parts.kernels for launch in flat(form)) for form in forms]
+        times = dict(choices[key].microseconds) if key in choices else {}
+        for name, is_loaded in zip(names, loaded, strict=True):
+            if not is_loaded:
+                times.pop(name, None)
+        return forms[best_form(times, names) or 0]
+
+    return partial(parts.plan, pick=pick)
 
 
 def _load_kernels(manifest: Manifest, device: Device, target: str) -> dict[str, Loaded]:

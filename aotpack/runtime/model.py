@@ -88,6 +88,19 @@ class Model:
         return self._weights.total + self.manifest.peak_bytes
 
     @property
+    def kernels(self) -> Mapping[str, Loaded]:
+        """The kernels of the chosen target."""
+        return self._parts.kernels
+
+    def plan_with(self, sizes: tuple[int, ...], pick: Callable[..., Any]) -> Plan:
+        """The plan for sizes where ``pick(key, *forms)`` chooses between forms of a launch."""
+        return self._parts.plan(self._parts.arch, *sizes, pick=pick)
+
+    def weight_places(self) -> dict[str, tuple[int, int]]:
+        """The address and the bytes of each weight, with those that lie right behind it."""
+        return self._weights.places()
+
+    @property
     def state(self) -> dict[str, DeviceArray]:
         """The buffers that calls change, by name: the model's own memory, after all calls so far.
 

@@ -1,6 +1,7 @@
 """What a package's wrapper hands over: the launches and the memory of one set of sizes."""
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
 
 
 class Buffer(NamedTuple):
@@ -20,26 +21,36 @@ class Launch(NamedTuple):
     args: tuple[str | int, ...]
 
 
+Form: TypeAlias = "Launch | tuple[Form, ...]"
+"""What is done at one place of a plan: a launch, or several that follow each other."""
+
+
+def first(key: str, *forms: Form) -> Form:
+    """How a plan picks one of several forms of a launch when nothing was measured."""
+    return forms[0]
+
+
 class Part(NamedTuple):
     """Launches in order, with their own intermediates, that a branch or loop runs or does not.
 
-    ``first`` and ``last`` of its buffers count its own launches.
+    Lifetimes count the places of its own ``launches``.
     """
 
-    buffers: "tuple[Buffer, ...]"
-    launches: "tuple[Step, ...]"
+    buffers: tuple[Buffer, ...]
+    launches: "tuple[Place, ...]"
+
+    def steps(self) -> "Iterator[tuple[int, Step]]":
+        """Each launch, branch and loop with the number of its place."""
+        return _numbered(self.launches)
 
 
 class Branch(NamedTuple):
     """The first part where the predicate is true, else the second.
 
-    ``number`` is the launch it stands for, as ``first`` and ``last`` of buffers count: kernels that
-    share a launch on GPUs are several here on a processor. The predicate is the name of a bool
-    tensor without dimensions, which the host reads when all before it is done; or a number that is
-    0 or 1.
+    The predicate is the name of a bool tensor without dimensions, which the host reads when all
+    before it is done; or a number that is 0 or 1.
     """
 
-    number: int
     predicate: str | int
     first: Part
     second: Part
@@ -49,10 +60,9 @@ class Loop(NamedTuple):
     """``entry`` once, then ``body`` again and again: so often, or while the named tensor is true.
 
     The ``test`` writes that tensor before each turn, and the host reads it. ``turn`` names the
-    integer argument that counts from 0, if the body has one. ``number`` is as for a branch.
+    integer argument that counts from 0, if the body has one.
     """
 
-    number: int
     condition: str | int
     turn: str
     entry: Part
@@ -60,15 +70,38 @@ class Loop(NamedTuple):
     test: Part | None = None
 
 
-Step = Launch | Branch | Loop
+Step: TypeAlias = Launch | Branch | Loop
+Place: TypeAlias = "Form | Branch | Loop"
 
 
 class Plan(NamedTuple):
     """All launches in order, with their intermediates and the shapes of the outputs.
 
-    A plan with a branch or a loop is no straight line: it is run step by step.
+    Lifetimes count the places of ``launches``, of which each may be several launches. A plan with
+    a branch or a loop is no straight line: it is run step by step.
     """
 
     buffers: tuple[Buffer, ...]
     outputs: tuple[tuple[int, ...], ...]
-    launches: tuple[Step, ...]
+    launches: tuple[Place, ...]
+
+    def steps(self) -> Iterator[tuple[int, Step]]:
+        """Each launch, branch and loop with the number of its place."""
+        return _numbered(self.launches)
+
+
+def _numbered(launches: tuple[Place, ...]) -> Iterator[tuple[int, Step]]:
+    for number, place in enumerate(launches):
+        if isinstance(place, (Branch, Loop)):
+            yield number, place
+        else:
+            yield from ((number, launch) for launch in flat(place))
+
+
+def flat(form: Form) -> Iterator[Launch]:
+    """The launches of a form, in order."""
+    if isinstance(form, Launch):
+        yield form
+    else:
+        for part in form:
+            yield from flat(part)

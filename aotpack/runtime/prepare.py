@@ -8,7 +8,7 @@ Rows S:A14.
 
 import ctypes
 from collections import ChainMap
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from .errors import PackageError
 from .manifest import Binary, Kernel, Signature
 from .packing import pack
 from .plan import Branch, Buffer, Launch, Loop, Part, Plan
+from .plan import Step as PlanStep
 
 _FIRST_INPUT = NULL_SLOT + 1
 
@@ -71,8 +72,8 @@ class _Cells:
 class _Room:
     """A part of a plan with the memory it needs: offsets of its buffers, and parts inside it."""
 
-    part: Plan | Part
-    loaded: Mapping[int, Loaded]  # by the number of the launch
+    steps: tuple[PlanStep, ...]
+    loaded: Mapping[int, Loaded]  # by the number of the step
     inner: "Mapping[int, tuple[_Room, ...]]"
     buffers: tuple[Buffer, ...]
     offsets: tuple[int, ...]
@@ -105,28 +106,30 @@ def prepare(
     given = [(tensor.name, 0) for tensor in (*signature.inputs, *signature.outputs)]
     for name, address in (*given, *weights.items()):
         _name(names, name, cells.add(address))
-    steps = _steps(room, arena.address, ChainMap(names), cells)
+    made = _steps(room, arena.address, ChainMap(names), cells)
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
     outputs = tuple(
         (shape, spec.dtype) for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
     )
-    return Prepared(array, _issue(steps, array, device), outputs)
+    return Prepared(array, _issue(made, array, device), outputs)
 
 
 def _room(part: Plan | Part, kernels: Mapping[str, Loaded]) -> _Room:
     """Pack a part's memory; what is inside a branch or loop has a place while that runs."""
     loaded: dict[int, Loaded] = {}
     inner: dict[int, tuple[_Room, ...]] = {}
-    held: list[Buffer] = []
-    for index, step in enumerate(part.launches):
+    buffers = list(part.buffers)
+    numbered = tuple(part.steps())
+    for index, (place, step) in enumerate(numbered):
         if isinstance(step, Launch):
             loaded[index] = _loaded(step, kernels)
-            continue
-        inner[index] = tuple(_room(each, kernels) for each in _parts(step))
-        most = max(room.total for room in inner[index])
-        held.append(Buffer(_inner_name(index), most, step.number, step.number))
-    buffers = (*part.buffers, *_scratch(part, loaded), *held)
-    return _Room(part, loaded, inner, buffers, *pack(buffers))
+            buffers += _scratch(index, place, step, loaded[index])
+        else:
+            inner[index] = tuple(_room(each, kernels) for each in _parts(step))
+            most = max(room.total for room in inner[index])
+            buffers.append(Buffer(_inner_name(index), most, place, place))
+    offsets, total = pack(buffers)
+    return _Room(tuple(step for _, step in numbered), loaded, inner, tuple(buffers), offsets, total)
 
 
 def _parts(step: Branch | Loop) -> tuple[Part, ...]:
@@ -141,13 +144,13 @@ def _steps(
     """A part's launches on the memory at ``address``; its own names go into the first map."""
     for buffer, offset in zip(room.buffers, room.offsets, strict=True):
         _name(names.maps[0], buffer.name, cells.add(address + offset))
-    steps: list[Step | _Choice] = []
-    for index, step in enumerate(room.part.launches):
+    made: list[Step | _Choice] = []
+    for index, step in enumerate(room.steps):
         if not isinstance(step, Launch):
-            steps.append(_choice(index, step, room, names, cells))
+            made.append(_choice(index, step, room, names, cells))
         elif 0 not in step.grid:
-            steps.append(_step(index, step, room.loaded[index], names, cells))
-    return steps
+            made.append(_step(index, step, room.loaded[index], names, cells))
+    return made
 
 
 def _choice(
@@ -169,12 +172,12 @@ def _choice(
 
 
 def _issue(
-    steps: "Sequence[Step | _Choice]", cells: "ctypes.Array[ctypes.c_uint64]", device: Device
+    made: "Sequence[Step | _Choice]", cells: "ctypes.Array[ctypes.c_uint64]", device: Device
 ) -> Issue:
     """Runs of launches are issued by the device, what lies between them step by step."""
     parts: list[Issue] = []
     run: list[Step] = []
-    for step in steps:
+    for step in made:
         if isinstance(step, Step):
             run.append(step)
             continue
@@ -213,17 +216,12 @@ def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
     return loaded
 
 
-def _scratch(part: Plan | Part, kernels: Mapping[int, Loaded]) -> list[Buffer]:
-    """Global scratch, needed during one launch each."""
-    buffers = []
-    for index, loaded in kernels.items():
-        launch = part.launches[index]
-        assert isinstance(launch, Launch)
-        x, y, z = launch.grid
-        size = loaded.binary.global_scratch * x * y * z * loaded.binary.num_ctas
-        if size:
-            buffers.append(Buffer(_scratch_name(index), size, index, index))
-    return buffers
+def _scratch(index: int, place: int, launch: Launch, loaded: Loaded) -> Iterator[Buffer]:
+    """Global scratch, needed during one launch; its lifetime is the launch's place."""
+    x, y, z = launch.grid
+    size = loaded.binary.global_scratch * x * y * z * loaded.binary.num_ctas
+    if size:
+        yield Buffer(_scratch_name(index), size, place, place)
 
 
 def _scratch_name(index: int) -> str:

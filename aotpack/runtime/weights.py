@@ -68,6 +68,17 @@ class Weights:
         own = {name: self._address + offset for name, offset in self._offsets.items()}
         return own | {name: source.address for name, source in self._mapped.items()}
 
+    def places(self) -> dict[str, tuple[int, int]]:
+        """The address of every weight, and the bytes up to the end of those that follow it."""
+        addresses = self.addresses()
+        found: dict[str, tuple[int, int]] = {}
+        for group in self._groups:
+            last = group[-1]
+            end = addresses[last.name] + _bytes(last.dtype, last.shape)
+            for weight in group:
+                found[weight.name] = (addresses[weight.name], end - addresses[weight.name])
+        return found
+
     def bind(self, given: Mapping[str, Any], frameworks: Frameworks, *, strict: bool) -> None:
         """Copy the given values to the device; all are checked before the first is copied.
 

@@ -14,6 +14,7 @@ from aotpack.schedule.bases import copy_bases
 from aotpack.schedule.combo import combine
 from aotpack.schedule.dead_code import remove_dead_code
 from aotpack.schedule.expand_sorts import expand_sorts
+from aotpack.schedule.fixed_order import fix_order
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.gelu import recognise_gelu
 from aotpack.schedule.join import write_parts_in_place
@@ -25,24 +26,30 @@ from aotpack.schedule.online_softmax import merge_softmax_sums
 from aotpack.schedule.order import order
 from aotpack.schedule.realize import realize
 from aotpack.schedule.split_reduction import split_reductions
-from aotpack.schedule.tile import choose_tiles
+from aotpack.schedule.tile import choose_tiles, one_tile_for_all_sizes
 from aotpack.schedule.update import place_updates
 from aotpack.stages import Lowered, Scheduled
 
 __all__ = ["schedule"]
 
 
-def schedule(lowered: Lowered) -> Scheduled:
-    """Decide everything about kernels but their text."""
-    result = schedule_program(lowered.program)
+def schedule(lowered: Lowered, *, deterministic: bool = False) -> Scheduled:
+    """Decide everything about kernels but their text.
+
+    ``deterministic``: equal inputs give equal bits in every run, and each row of a batch the bits
+    it has in any other batch (C:L7).
+    """
+    result = schedule_program(lowered.program, deterministic=deterministic)
     weights = in_memory_order(lowered.weights, result.program.packed)
     return Scheduled(lowered.signature, weights, lowered.golden, result)
 
 
-def schedule_program(program: Program) -> Schedule:
+def schedule_program(program: Program, *, deterministic: bool) -> Schedule:
     """The passes; a part of a branch or loop is a program of its own."""
     program = remove_dead_code(program)
-    program, parts = _schedule_parts(program)
+    program, parts = _schedule_parts(program, deterministic=deterministic)
+    if deterministic:
+        program = fix_order(program)
     program = copy_bases(program)
     program = merge_products(program)
     program = realize(program)
@@ -57,6 +64,7 @@ def schedule_program(program: Program) -> Schedule:
     kernels = _with_parts(kernels, parts)
     strides = choose_strides(program, kernels)
     kernels = choose_tiles(program, kernels, strides)
+    kernels = one_tile_for_all_sizes(kernels) if deterministic else kernels
     program, kernels, strides = place_updates(program, kernels, strides)
     kernels = combine(kernels, program)
     lifetimes = plan_memory(program, kernels, strides)
@@ -66,13 +74,15 @@ def schedule_program(program: Program) -> Schedule:
 _Parts: TypeAlias = dict[Operation, tuple[Schedule, ...]]
 
 
-def _schedule_parts(program: Program) -> tuple[Program, _Parts]:
+def _schedule_parts(program: Program, *, deterministic: bool) -> tuple[Program, _Parts]:
     """The program with scheduled parts, and the schedules of each operation's."""
     parts: _Parts = {}
     operations: list[Operation] = []
     for operation in program.operations:
         if isinstance(operation, (Branch, Loop)):
-            made = tuple(map(schedule_program, operation.parts))
+            made = tuple(
+                schedule_program(part, deterministic=deterministic) for part in operation.parts
+            )
             operation = operation.with_parts(tuple(part.program for part in made))
             parts[operation] = made
         operations.append(operation)

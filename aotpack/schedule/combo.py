@@ -71,7 +71,7 @@ def _is_small(kernel: Kernel) -> bool:
 
 
 def _together(slot: list[Kernel]) -> list[Kernel]:
-    """The members of a launch, all with the same number of warps."""
+    """The members of a launch, all with the same number of warps; apart, each has its own tile."""
     if len(slot) == 1:
         return slot
     return [
@@ -79,7 +79,11 @@ def _together(slot: list[Kernel]) -> list[Kernel]:
             kernel,
             joins=number > 0,
             variants=tuple(
-                replace(variant, tile=replace(variant.tile, num_warps=NUM_WARPS))
+                replace(
+                    variant,
+                    tile=replace(variant.tile, num_warps=NUM_WARPS),
+                    others=(variant.tile,),
+                )
                 if variant in gpu_variants(kernel)
                 else variant
                 for variant in kernel.variants

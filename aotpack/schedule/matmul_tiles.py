@@ -87,23 +87,22 @@ def _family_variants(anchor: Matmul, family: Family) -> Iterable[Variant]:
     rows = anchor.m.extent
     low, high = bounds(rows)
     steps = [step for step in ROW_STEPS if low <= step < high]
-    chosen: list[tuple[MatmulTile, int | None]] = []
+    chosen: list[tuple[list[MatmulTile], int | None]] = []
     for step in [*steps, min(high, ROW_STEPS[-1])]:
-        tile = _cheapest(anchor, family, max(1, int(step)))
-        if chosen and chosen[-1][0] == tile:
+        ranked = _cheapest_first(anchor, family, max(1, int(step)))
+        if chosen and chosen[-1][0][0] == ranked[0]:
             chosen.pop()
-        chosen.append((tile, int(step)))
+        chosen.append((ranked, int(step)))
     chosen[-1] = (chosen[-1][0], None)
-    for tile, limit in chosen:
-        yield Variant(tile, family.arch_low, family.arch_high, rows, limit)
+    for (tile, *others), limit in chosen:
+        yield Variant(tile, family.arch_low, family.arch_high, rows, limit, others=tuple(others))
 
 
-def _cheapest(anchor: Matmul, family: Family, rows: int) -> MatmulTile:
+def _cheapest_first(anchor: Matmul, family: Family, rows: int) -> list[MatmulTile]:
+    """The tiles of the table in the order of their cost."""
     table = family.single if anchor.operand is DType.FLOAT32 else family.half
-    tile = min(table, key=lambda cost: _microseconds(cost, anchor, family, rows)).tile
-    if tile.precision == "tf32x3" and bounds(anchor.k.extent)[1] <= SHORT_SUM:
-        tile = replace(tile, precision="bf16x6")
-    return _fitted(tile, typical(anchor.k.extent))
+    ranked = sorted(table, key=lambda cost: _microseconds(cost, anchor, family, rows))
+    return list(dict.fromkeys(_fitted(cost.tile, anchor) for cost in ranked))
 
 
 def _microseconds(cost: Cost, anchor: Matmul, family: Family, rows: int) -> float:
@@ -117,7 +116,9 @@ def _microseconds(cost: Cost, anchor: Matmul, family: Family, rows: int) -> floa
     return cost.fixed + waves * (steps * cost.step + cost.wave) + memory
 
 
-def _fitted(tile: MatmulTile, k: int) -> MatmulTile:
-    """A step no longer than a short k needs."""
-    shortest = max(16, 1 << max(0, k - 1).bit_length())
+def _fitted(tile: MatmulTile, anchor: Matmul) -> MatmulTile:
+    """A step no longer than a short k needs; its products exact where nothing covers them."""
+    if tile.precision == "tf32x3" and bounds(anchor.k.extent)[1] <= SHORT_SUM:
+        tile = replace(tile, precision="bf16x6")
+    shortest = max(16, 1 << max(0, typical(anchor.k.extent) - 1).bit_length())
     return replace(tile, k=min(tile.k, shortest))

@@ -119,9 +119,10 @@ def may_overwrite(kernel: Kernel, name: str, other: str, strides: Strides) -> bo
 def _reads_once(kernel: Kernel) -> bool:
     """True when no variant walks twice over its row, and might read again what it has written."""
     return all(
-        isinstance(v.tile, (PointwiseTile, PlaneTile, MatmulTile, HostTile))
-        or (isinstance(v.tile, ReductionTile) and v.tile.persistent)
-        for v in kernel.variants
+        isinstance(tile, (PointwiseTile, PlaneTile, MatmulTile, HostTile))
+        or (isinstance(tile, ReductionTile) and tile.persistent)
+        for variant in kernel.variants
+        for tile in variant.tiles
     )
 
 

@@ -21,10 +21,12 @@ from aotpack.ir.schedule import (
     Variant,
 )
 from aotpack.schedule.attention_tiles import attention_variants
+from aotpack.schedule.candidates import with_others
 from aotpack.schedule.host_tiles import host_variants, is_window
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
 from aotpack.schedule.plane import line_width
+from aotpack.schedule.promises import VECTOR_BYTES, with_promises
 from aotpack.schedule.split_reduction import COLUMNS_TOGETHER
 
 ANY_ARCH = (1, 10_000)
@@ -32,7 +34,6 @@ MAX_PERSISTENT = 16384  # elements of a row held in registers
 MAX_READ_ONCE = 4096  # likewise, where nothing but its reduction needs it
 MANY_ROWS = 4096  # from here on two rows a program hide each other's latency
 LONGEST_PAIR = 2048  # elements of a row, of which two fit the registers of a few warps
-VECTOR_BYTES = 16  # of the widest load
 SHARES_L2 = 128 * 1024  # bytes of a row, of which L2 holds two for each multiprocessor
 HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
 MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
@@ -50,10 +51,17 @@ def choose_tiles(
         else replace(
             kernel,
             variants=(
-                *host_variants(kernel, strides, is_across=_is_across(kernel, program, strides)),
+                *host_variants(
+                    kernel,
+                    strides,
+                    is_across=_is_across(kernel, program, strides),
+                    is_either=_is_either(kernel),
+                ),
                 *(
-                    replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low))
-                    for variant in _variants(kernel, program, strides)
+                    with_others(replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low)))
+                    for variant in with_promises(
+                        _variants(kernel, program, strides), kernel, program, strides
+                    )
                 ),
             ),
         )
@@ -61,14 +69,27 @@ def choose_tiles(
     )
 
 
+def one_tile_for_all_sizes(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    """For each architecture the variant that takes everything: a row is summed alike always."""
+    return tuple(
+        replace(kernel, variants=tuple(v for v in kernel.variants if v.takes_everything))
+        for kernel in kernels
+    )
+
+
 def _is_across(kernel: Kernel, program: Program, strides: Strides) -> bool:
     """True when a processor's lanes are rows of a reduction; a scan walks its row in order."""
+    if not _is_either(kernel):
+        return False
+    x = kernel.axes[0]
+    return is_window(kernel, strides) or _walks_along(kernel, program, strides) is x
+
+
+def _is_either(kernel: Kernel) -> bool:
+    """True for reductions of rows that have neighbours."""
     if kernel.anchor is not None or len(kernel.axes) != 2 or _has_scan(kernel):
         return False
-    x, _ = kernel.axes
-    if known_one(x.extent):
-        return False  # one row has no neighbour
-    return is_window(kernel, strides) or _walks_along(kernel, program, strides) is x
+    return not known_one(kernel.axes[0].extent)
 
 
 def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:

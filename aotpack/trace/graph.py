@@ -41,8 +41,7 @@ def build_graph(
     refs = {placeholders[p]: Ref(weight) for p, weight in weights.by_placeholder.items()}
     refs |= {placeholders[p]: Ref(spec.name) for p, spec in inputs.items()}
     reader = OperatorReader(name, sizes, refs)
-    results = _outputs(program)
-    updates = updates_of(name, program, weights, inputs)
+    results, updates = _outputs(program), updates_of(name, program, weights, inputs)
     _check_purpose(name, [*results, *updates.values()])
     nodes = reader.read([*results, *updates.values()])
     check_shapes(name, nodes)

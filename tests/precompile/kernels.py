@@ -44,8 +44,8 @@ def kernel(
     name: str, text: str = ADD, arches: tuple[tuple[int, int], ...] = ((0, 10_000),)
 ) -> KernelSource:
     args = (
-        KernelArg("x", DType.FLOAT32, True),
-        KernelArg("y", DType.FLOAT32, True),
+        KernelArg("x", DType.FLOAT32, True, 16),
+        KernelArg("y", DType.FLOAT32, True, 16),
         KernelArg("n", DType.INT32, False),
     )
     return KernelSource(name, text.format(name=name), args, 4, 2, arches)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from aotpack.devices import GPUS
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Int, Var
 from aotpack.ir.nodes import Matmul
@@ -11,7 +12,6 @@ from aotpack.schedule.matmul_tiles import matmul_variants
 from .programs import BF16, F16, F32, Size, Writer, load
 
 ARCHES = (80, 86, 89, 90, 100, 103, 120)
-SHARED_BYTES = {80: 166_912, 86: 101_376, 89: 101_376, 90: 232_448, 100: 232_448, 103: 232_448}
 B = Var("b", 1, 8192)
 
 
@@ -42,7 +42,7 @@ def test_every_size_has_a_tile_that_fits(arch: int, operand: DType) -> None:
         tile = chosen(variants, arch, rows)
         assert min(tile.m, tile.n, tile.k) >= 16
         stages = tile.num_stages * (tile.m + tile.n) * tile.k * operand.itemsize
-        assert stages <= SHARED_BYTES.get(arch, 101_376)
+        assert stages <= GPUS[arch].shared
 
 
 @pytest.mark.row("S:G3", "S:N6")
