@@ -130,7 +130,7 @@ class Builder:
         while name in {size.name for size in self._sizes}:
             name += "_"
         self._reserved.add(name)
-        return Var(name, 0, most, is_turn=True)
+        return Var(name, 0, most, 1, True)
 
     def part(self, make: Callable[[], Mapping[Ref, Ref]], *sizes: Var) -> Program:
         """What ``make`` appends, as a program that gives tensors the values ``make`` returns.
