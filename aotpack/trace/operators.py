@@ -112,8 +112,9 @@ class OperatorReader:
                 "aotpack.register_lowering"
             )
         if schema is None:
-            accepted = ", ".join(sorted(map(str, CONTROL)))
-            raise UnsupportedError(f"control flow; of this kind {accepted} are accepted")
+            raise UnsupportedError(
+                "it takes functions; of such operators cond, map, scan and while_loop are accepted"
+            )
         if schema.is_mutable:
             raise UnsupportedError("it changes its argument in place")
         if str(node.target) in _BY_STRIDES and not _is_row_major(node.args[0]):

@@ -13,6 +13,14 @@ from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 
+import aotpack
+from aotpack.errors import AotpackError
+from aotpack.ir.control import Loop
+from aotpack.ir.nodes import Scatter
+from aotpack.lower import lower
+from aotpack.pipeline import Between, Source, to_traced
+from aotpack.stages import Lowered
+
 from .oracle import agree, compile_all
 
 YES, NO = torch.tensor(True), torch.tensor(False)
@@ -265,3 +273,97 @@ def test_oracles_agree(case: Case) -> None:
     compiled = compile_all(module, case.calls[0](), dynamic_shapes=dynamic_of(case))
     for call in case.calls:
         agree(compiled, call())
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A forward of ``Own`` that changes its state, and the calls it gets one after the other."""
+
+    name: str
+    step: Callable[..., Any]
+    calls: tuple[Callable[[], tuple[torch.Tensor, ...]], ...]
+
+
+KEPT = (
+    Kept("keeps", keeps, tuple(lambda p=p: (x(3, 4), p) for p in (YES, NO, YES))),
+    Kept("writing", writing, tuple(lambda n=n: (x(3, 4), number(n)) for n in (3, 0, 2))),
+)
+
+
+@pytest.mark.row("S:I3", "S:I4", "S:D8")
+@pytest.mark.parametrize("target", ["cpu", "interpreter"])
+@pytest.mark.parametrize("case", KEPT, ids=lambda case: case.name)
+def test_state_goes_through_control_flow(case: Kept, target: str) -> None:
+    torch.manual_seed(0)
+    module = Own(case.step).eval()
+    first, *_ = case.calls
+    model = aotpack.compile(module, first(), target=target)
+    with torch.no_grad():
+        for call in case.calls:
+            args = call()
+            torch.testing.assert_close(model(*args), module(*args))
+            torch.testing.assert_close(torch.from_dlpack(model.state["state"]), module.state)
+
+
+@pytest.mark.row("S:I4")
+def test_a_loop_writes_rows_of_its_state_in_place() -> None:
+    lowered = to_lowered(writing, (x(3, 4), number(2)))
+    (loop,) = (o for o in lowered.program.operations if isinstance(o, Loop))
+    assert any(isinstance(operation, Scatter) for operation in loop.body.operations)
+
+
+def changes_an_input(self, x, p):
+    def side(x):
+        x.add_(1)
+        return x * 2
+
+    return torch.cond(p, side, lambda x: x * 3, (x,))
+
+
+def changes_a_buffer(self, x, p):
+    def side(x):
+        self.state.mul_(2)
+        return x + self.state
+
+    return torch.cond(p, side, lambda x: x * 3, (x,))
+
+
+def sizes_from_data(self, x, p):
+    return torch.cond(p, lambda x: x.nonzero().sum(), lambda x: x.long().sum(), (x,))
+
+
+def slices_by_a_number(self, x, p):
+    return while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, a + self.table.roll(i, 0)), (0, x))[
+        1
+    ]
+
+
+def divides_a_number(self, x, p):
+    return while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, a * (i / 2)), (0, x))[1]
+
+
+def draws(self, x, p):
+    return torch.cond(p, lambda x: x + torch.rand(3, 4), lambda x: x * 1, (x,))
+
+
+@pytest.mark.row("S:I3", "S:I4")
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (changes_an_input, r"aten.add_.Tensor changes a tensor in place inside of a branch"),
+        (changes_a_buffer, r"aten.mul_.Tensor changes a tensor in place inside of a branch"),
+        (sizes_from_data, r"aten.nonzero.default: a size \(u\d+\) depends on the data"),
+        (slices_by_a_number, "is data, a number that a loop carries"),
+        (divides_a_number, "of numbers in a loop, these are computed: add, sub"),
+        (draws, r"aten.rand.default|random"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_refuses(step: Callable[..., Any], message: str) -> None:
+    with pytest.raises(AotpackError, match=message):
+        to_lowered(step, (x(3, 4), YES))
+
+
+def to_lowered(step: Callable[..., Any], args: tuple[torch.Tensor, ...]) -> Lowered:
+    traced = to_traced(Source(Own(step).eval(), args), Between())
+    return lower(traced)
