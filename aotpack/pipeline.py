@@ -19,6 +19,7 @@ from aotpack.knobs import read_knobs
 from aotpack.lower import LOWERINGS, lower
 from aotpack.precompile import check_host, precompile
 from aotpack.precompile.interpreter import InterpreterDevice
+from aotpack.precompile.user_kernels import UserKernels
 from aotpack.progress import Quiet, Reporter
 from aotpack.render import FIRST_FORMS, render
 from aotpack.runtime import Model, load
@@ -96,6 +97,7 @@ def to_traced(source: Source, between: Between) -> Traced:
             dtype=source.dtype,
             strict=source.strict,
             whole=frozenset(LOWERINGS),
+            triton=UserKernels(),
         ),
     )
 
@@ -200,9 +202,11 @@ def compile(
     device: int | None = None,
     jobs: int | None = None,
     deterministic: bool = False,
+    graphs: bool = True,
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.
 
+    ``graphs`` is what it is for ``load``.
     Its package is a temporary folder, which is gone on return: loading reads all of it.
     """
     chosen = Target.parse(target)
@@ -210,7 +214,7 @@ def compile(
     precompiled = to_precompiled(source, (chosen,), Between(), jobs)
     with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
         write_package(precompiled, Path(folder))
-        return load(folder, _port(chosen, device))
+        return load(folder, _port(chosen, device), graphs=graphs)
 
 
 def _port(target: Target, device: int | None) -> int | str | InterpreterDevice | None:

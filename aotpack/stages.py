@@ -4,13 +4,22 @@ A build is a ladder of six frozen values, Traced -> Lowered -> Scheduled -> Rend
 Precompiled -> Emitted. Each prints as text (``as_text``) and none imports the stage that made it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Int, Var
+from aotpack.ir.graph import Arg as Arg
+from aotpack.ir.graph import Body as Body
+from aotpack.ir.graph import GraphNode as GraphNode
+from aotpack.ir.graph import Ref as Ref
+from aotpack.ir.graph import Source as Source
+from aotpack.ir.graph import TensorSpec as TensorSpec
+from aotpack.ir.graph import arg_text, node_lines
+from aotpack.ir.graph import every_node as every_node
+from aotpack.ir.graph import refs_in as refs_in
+from aotpack.ir.integers import Var
 from aotpack.ir.traffic import NO_WORK, Work
 
 if TYPE_CHECKING:
@@ -20,18 +29,6 @@ if TYPE_CHECKING:
 
 
 # --- what the user sees: shared by every stage -------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
-    """A named tensor: element type and shape; a dimension is an Int over the model's sizes."""
-
-    name: str
-    dtype: DType
-    shape: tuple[Int, ...]
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,84 +103,6 @@ class Golden:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where the user wrote it: file name relative to the model's folder, line, source text."""
-
-    file: str
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.text}"
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """The ``output``-th result of the graph node (or input, or weight) called ``name``."""
-
-    name: str
-    output: int = 0
-
-
-Arg: TypeAlias = "Ref | Int | bool | int | float | str | DType | tuple[Arg, ...] | None"
-
-
-def refs_in(arg: "Arg") -> Iterator[Ref]:
-    """The tensors in an argument, in order."""
-    if isinstance(arg, Ref):
-        yield arg
-    elif isinstance(arg, tuple):
-        for part in arg:
-            yield from refs_in(part)
-
-
-@dataclass(frozen=True, slots=True)
-class GraphNode:
-    """One operator call. Sizes are Ints, dtypes are DTypes; layout, device and pin flags are gone.
-
-    ``op`` is the torch name without the overload namespace object: "aten.add.Tensor". Control flow
-    ("higher_order.cond") has graphs inside; in a loop's, the node's own results are the state as it
-    is at that moment.
-    """
-
-    name: str
-    op: str
-    args: tuple[Arg, ...]
-    kwargs: tuple[tuple[str, Arg], ...]
-    results: tuple[TensorSpec, ...]
-    source: Source | None
-    bodies: tuple["Body", ...] = ()
-
-    def refs(self) -> Iterator[Ref]:
-        """The tensors the node takes, and those its bodies take and give."""
-        yield from refs_in((*self.args, *(arg for _, arg in self.kwargs)))
-        for body in self.bodies:
-            for node in body.nodes:
-                yield from node.refs()
-            yield from refs_in(body.outputs)
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """A graph inside a node. It names the tensors around it; ``slices`` are what each turn gets.
-
-    An output is a tensor, or a number that is the same in every turn.
-    """
-
-    nodes: tuple[GraphNode, ...]
-    outputs: tuple[Arg, ...]
-    slices: tuple[TensorSpec, ...] = ()
-
-
-def every_node(nodes: Iterable[GraphNode]) -> Iterator[GraphNode]:
-    """The nodes with those of their bodies, each body's before its node."""
-    for node in nodes:
-        for body in node.bodies:
-            yield from every_node(body.nodes)
-        yield node
-
-
-@dataclass(frozen=True, slots=True)
 class Graph:
     """A straight-line tensor program in torch's operators, free of torch objects.
 
@@ -211,32 +130,10 @@ class Traced:
         lines += [f"input {spec}" for spec in graph.signature.inputs]
         lines += [f"weight {w.name}: {w.dtype}{list(w.shape)}" for w in graph.weights]
         for node in graph.nodes:
-            lines += _node_lines(node)
-        lines += [f"update {name} = {_arg_text(value)}" for name, value in graph.updates]
-        lines.append("return " + ", ".join(map(_arg_text, graph.outputs)))
+            lines += node_lines(node)
+        lines += [f"update {name} = {arg_text(value)}" for name, value in graph.updates]
+        lines.append("return " + ", ".join(map(arg_text, graph.outputs)))
         return "\n".join(lines) + "\n"
-
-
-def _node_lines(node: GraphNode) -> list[str]:
-    shown = [_arg_text(arg) for arg in node.args]
-    shown += [f"{key}={_arg_text(arg)}" for key, arg in node.kwargs]
-    results = ", ".join(map(str, node.results))
-    place = f"  # {node.source}" if node.source else ""
-    lines = [f"{results} = {node.op}({', '.join(shown)}){place}"]
-    for body in node.bodies:
-        given = "".join(f" {spec}" for spec in body.slices)
-        inside = [line for inner in body.nodes for line in _node_lines(inner)]
-        inside.append("give " + ", ".join(map(_arg_text, body.outputs)))
-        lines += [f"    body{given}", *(f"        {line}" for line in inside)]
-    return lines
-
-
-def _arg_text(arg: Arg) -> str:
-    if isinstance(arg, Ref):
-        return arg.name if arg.output == 0 else f"{arg.name}.{arg.output}"
-    if isinstance(arg, tuple):
-        return "[" + ", ".join(map(_arg_text, arg)) + "]"
-    return repr(arg) if isinstance(arg, str) else str(arg)
 
 
 # --- Lowered, Scheduled -------------------------------------------------------------------------
@@ -279,12 +176,14 @@ class KernelArg:
 
     ``dtype`` is the element type behind a pointer. Sizes are int32 or int64 as ``dtype`` says.
     ``multiple`` is a promise: the address, or the size, is a multiple of this power of two (C:H7).
+    A kernel stores only through pointers that are ``is_written``.
     """
 
     name: str
     dtype: DType
     is_pointer: bool
     multiple: int = 1
+    is_written: bool = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from aotpack.ir.integers import Int
 from aotpack.stages import (
     Binary,
     HostBuild,
+    KernelArg,
     KernelSource,
     Precompiled,
     TensorSpec,
@@ -93,7 +94,7 @@ def _weight(weight: Weight) -> dict[str, Any]:
 def _kernels(precompiled: Precompiled) -> dict[str, Any]:
     kernels: dict[str, Any] = {
         kernel.name: {
-            "args": [{"dtype": str(arg.dtype), "pointer": arg.is_pointer} for arg in kernel.args],
+            "args": [_argument(arg) for arg in kernel.args],
             "source": source_path(kernel),
             "moved": _size(kernel.work.moved),
             "flops": _size(kernel.work.flops),
@@ -119,6 +120,10 @@ def _kernels(precompiled: Precompiled) -> dict[str, Any]:
         told = kernels[one.kernel].setdefault("refused", {}).setdefault(one.target, [])
         told.append({"num_warps": one.num_warps, "spills": one.spills})
     return kernels
+
+
+def _argument(arg: KernelArg) -> dict[str, Any]:
+    return {"dtype": str(arg.dtype), "pointer": arg.is_pointer, "written": arg.is_written}
 
 
 def _host(host: HostBuild | None) -> dict[str, str] | None:

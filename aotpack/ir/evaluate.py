@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
-from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 
 from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
+from aotpack.ir.evaluate_control import run_control
 from aotpack.ir.integers import Axis, Indirect, Int
 from aotpack.ir.joined import wholes
 from aotpack.ir.monoids import MONOIDS, Monoid, States
@@ -21,6 +22,7 @@ from aotpack.ir.nodes import (
     Apply,
     Attention,
     Const,
+    Foreign,
     Guarded,
     IndexValue,
     Load,
@@ -41,6 +43,8 @@ from aotpack.ir.reference import Array, cast, round_bfloat16
 
 _ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
+Call: TypeAlias = Callable[[Foreign, Mapping[str, Array], Mapping[str, int]], None]
+
 
 class Precision(Enum):
     """How floats are kept: as their types say, or all in float64 without rounding."""
@@ -59,14 +63,15 @@ def evaluate(
     weights: Mapping[str, Array],
     sizes: Mapping[str, int],
     precision: Precision = Precision.EXACT,
+    call: Call | None = None,
 ) -> dict[str, Array]:
     """The outputs, and the new values of what is updated, by name.
 
-    bfloat16 buffers are given and returned as float32 arrays.
-
-    ``weights`` are those that are not packed of others; what the program does not use is ignored.
+    bfloat16 buffers are given and returned as float32 arrays. ``weights`` are those not packed of
+    others; what the program does not use is ignored.
+    ``call`` runs a foreign kernel on arrays by name, whose targets it changes.
     """
-    machine = _Machine(program, dict(sizes), precision)
+    machine = _Machine(program, dict(sizes), precision, call)
     packed = {p.name: np.concatenate([weights[part] for part in p.parts]) for p in program.packed}
     for name, array in {**weights, **packed, **inputs}.items():
         if name in program.buffers:
@@ -91,8 +96,15 @@ class _Scope:
 class _Machine:
     """Memory and the rules of each node."""
 
-    def __init__(self, program: Program, sizes: dict[str, int], precision: Precision) -> None:
+    def __init__(
+        self,
+        program: Program,
+        sizes: dict[str, int],
+        precision: Precision,
+        call: Call | None = None,
+    ) -> None:
         self.program = program
+        self.call = call
         self.sizes = sizes
         self.precision = precision
         self.memory: dict[str, Array] = {}
@@ -219,38 +231,17 @@ class _Machine:
                 self._store(operation, (self._matmul(operation),))
             case Attention():
                 self._store(operation, (self._attention(operation),))
-            case Branch():
-                self._run_part(operation.sides[not self._holds(operation.predicate)])
-            case Loop():
-                self._repeat(operation)
+            case Foreign():
+                self._foreign(operation)
+            case Branch() | Loop():
+                run_control(operation, self.memory, self.sizes, self._run_part)
 
-    def _holds(self, predicate: str | Int) -> bool:
-        """Whether a condition is met; it may be a number of turns that are left."""
-        if isinstance(predicate, str):
-            return bool(self.memory[predicate])
-        return int(predicate.evaluate(self.sizes)) > 0
-
-    def _repeat(self, loop: Loop) -> None:
-        for name in loop.targets:
-            buffer = self.program.buffers[name]
-            self.memory[name] = np.zeros(self.shape(buffer.shape), self.numpy_type(buffer.dtype))
-        self._run_part(loop.entry)
-        turn = 0
-        while self._goes_on(loop, turn):
-            self._run_part(loop.body, {} if loop.turn is None else {loop.turn.name: turn})
-            turn += 1
-
-    def _goes_on(self, loop: Loop, turn: int) -> bool:
-        if loop.test is not None:
-            self._run_part(loop.test)
-            return self._holds(loop.condition)
-        assert isinstance(loop.condition, Int)
-        return self._holds(loop.condition - turn)
-
-    def _run_part(self, part: Program, turn: Mapping[str, int] = MappingProxyType({})) -> None:
+    def _run_part(self, part: Program, sizes: Mapping[str, int]) -> None:
         """Run a part of an operation on this memory; its updates take effect together."""
-        inner = _Machine(part, {**self.sizes, **turn}, self.precision)
-        inner.memory = {n: self.memory[n] for n in part.inputs if n in self.memory}
+        inner = _Machine(part, dict(sizes), self.precision, self.call)
+        for buffer in (part.buffers[name] for name in part.inputs):
+            empty = np.zeros(self.shape(buffer.shape), self.numpy_type(buffer.dtype))
+            inner.memory[buffer.name] = self.memory.setdefault(buffer.name, empty)
         for operation in part.operations:
             inner.run(operation)
         self.memory |= {update.name: inner.memory[update.value] for update in part.updates}
@@ -298,6 +289,16 @@ class _Machine:
             flat[where] = numbers[inside]  # the last of equal positions stays
         else:
             _ACCUMULATE[operation.kind].at(flat, where, numbers[inside])
+
+    def _foreign(self, operation: Foreign) -> None:
+        if self.call is None:
+            raise ValueError(f"evaluating {operation.kernel.function}: nothing is given to call it")
+        for target, base in zip(operation.targets, operation.bases, strict=True):
+            buffer = self.program.buffers[target]
+            empty = np.zeros(self.shape(buffer.shape), self.numpy_type(buffer.dtype))
+            self.memory[target] = empty if base is None else self.memory[base].copy()
+        named = {name: self.memory[name] for name in (*operation.operands, *operation.targets)}
+        self.call(operation, named, self.sizes)
 
     def _states(self, operation: Reduction | Scan, axes: tuple[Axis, ...]) -> list[Array]:
         return [self.grid(arg, axes) for arg in operation.args]

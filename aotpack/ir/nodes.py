@@ -8,6 +8,7 @@
               | Sort(targets, axes, along, value, descending)  # (values, positions) along one axis
               | Matmul(target, batch, m, n, k, lhs, rhs)     # target[batch, m, n] = sum of products
               | Attention(target, ..., query, key, value...) # target[b, h, i, e], softmax over j
+              | Foreign(targets, bases, kernel, ...)         # not ours: ``ir/foreign.py``
               | Branch(targets, ...) | Loop(targets, ...)    # that run programs: ``ir/control.py``
     value     = Const | IndexValue(Int) | Load(buffer, Int*) | Apply(op, value*)
               | Guarded(condition, value, otherwise)           # loads of value only where condition
@@ -26,9 +27,11 @@ from typing import Union, cast
 
 from aotpack.ir.control import Branch, Loop, captured
 from aotpack.ir.dtypes import DType
+from aotpack.ir.foreign import Foreign as Foreign
 from aotpack.ir.integers import Axis, Indirect, Int, Var
 from aotpack.ir.interning import Interned
 from aotpack.ir.joined import Joined
+from aotpack.ir.origin import Origin as Origin
 
 
 class _Printed:
@@ -62,9 +65,9 @@ class IndexValue(_Printed, metaclass=Interned):
 class Load(_Printed, metaclass=Interned):
     """The element of a buffer at a logical index, one Int for each dimension.
 
-    ``dtype`` is the compute type of the buffer's: 16-bit floats load as float32, and a store rounds
-    to the buffer's type. So a value never has a 16-bit float type, and replacing a load by the
-    value that was stored keeps types (and only skips a rounding).
+    ``dtype`` is the compute type of the buffer's: 16-bit floats load as float32, a store rounds. So
+    a value never has a 16-bit float type, and replacing a load by the value that was stored keeps
+    types (and only skips a rounding).
     """
 
     buffer: str
@@ -83,9 +86,9 @@ class Apply(_Printed, metaclass=Interned):
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Guarded(_Printed, metaclass=Interned):
-    """``value``, and its loads, where ``condition`` holds, else ``otherwise`` (C:E23).
+    """``value``, and its loads, where ``condition`` (a bool) holds, else ``otherwise`` (C:E23).
 
-    The condition is a bool value. Used where an index may leave its buffer: pad, cat, diagonal.
+    Used where an index may leave its buffer: pad, cat, diagonal.
     """
 
     condition: Value
@@ -95,22 +98,6 @@ class Guarded(_Printed, metaclass=Interned):
 
 
 Value = Union[Const, IndexValue, Load, Apply, Guarded]
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What an operation comes from: graph node names, operator names, the user's source lines."""
-
-    nodes: tuple[str, ...] = ()
-    ops: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-
-    def __add__(self, other: Origin) -> Origin:
-        return Origin(
-            tuple(dict.fromkeys(self.nodes + other.nodes)),
-            self.ops + other.ops,
-            tuple(dict.fromkeys(self.sources + other.sources)),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +233,7 @@ class Attention:
 
 
 Computation = Union[Pointwise, Reduction, Scan, Scatter, Sort, Matmul, Attention]
-Operation = Union[Computation, Branch, Loop]
+Operation = Union[Computation, Foreign, Branch, Loop]
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +260,7 @@ class Packed:
 class Update:
     """The input or weight called ``name`` has the value of the buffer ``value`` after a run.
 
-    So a change in place is a new version of the tensor; operations read the version they mean.
-    (S:D8, L9 by SSA, section 3 point 1.)
+    So a change in place is a new version; operations read the one they mean (S:D8, L9 by SSA).
     """
 
     name: str
@@ -308,7 +294,7 @@ class Program:
 
 def targets(operation: Operation) -> tuple[str, ...]:
     """The buffers an operation writes."""
-    if isinstance(operation, (Reduction, Scan, Sort, Branch, Loop)):
+    if isinstance(operation, (Reduction, Scan, Sort, Foreign, Branch, Loop)):
         return operation.targets
     return (operation.target,)
 
@@ -348,7 +334,7 @@ def values(operation: Operation) -> tuple[Value, ...]:
         case Attention(query=query, key=key, value=value, bias=bias, mask=mask):
             slots = (query, key, value, bias, mask)
             return tuple(slot for slot in slots if slot is not None)
-        case Branch() | Loop():
+        case Foreign() | Branch() | Loop():
             return ()
 
 
@@ -392,8 +378,23 @@ def loads(operation: Operation) -> tuple[Load, ...]:
 
 
 def reads(operation: Operation) -> tuple[str, ...]:
-    """The buffers an operation reads, each once; a scatter's base is one."""
+    """The buffers an operation reads, each once."""
+    return tuple(dict.fromkeys((*read_whole(operation), *(o.buffer for o in loads(operation)))))
+
+
+def read_whole(operation: Operation) -> tuple[str, ...]:
+    """The buffers an operation reads without loads: overwritten ones, operands, captured ones."""
     if isinstance(operation, (Branch, Loop)):
         return captured(operation)
-    base = (operation.base,) if isinstance(operation, Scatter) else ()
-    return tuple(dict.fromkeys((*base, *(load.buffer for load in loads(operation)))))
+    calls = operation.operands if isinstance(operation, Foreign) else ()
+    return (*(base for _, base in overwritten(operation)), *calls)
+
+
+def overwritten(operation: Operation) -> tuple[tuple[str, str], ...]:
+    """(target, base) for each target that is its base with changes, and may lie in its memory."""
+    if isinstance(operation, Scatter):
+        return ((operation.target, operation.base),)
+    if isinstance(operation, Foreign):
+        pairs = zip(operation.targets, operation.bases, strict=True)
+        return tuple((target, base) for target, base in pairs if base is not None)
+    return ()

@@ -18,6 +18,7 @@ from aotpack.ir.nodes import (
     Buffer,
     Computation,
     Const,
+    Foreign,
     Guarded,
     IndexValue,
     Load,
@@ -32,6 +33,7 @@ from aotpack.ir.nodes import (
     Sort,
     Value,
     children,
+    overwritten,
     targets,
     values,
     walk,
@@ -159,11 +161,23 @@ def operation_text(operation: Operation) -> str:
     if isinstance(operation, (Branch, Loop)):
         texts = ["\n".join(_part(part)) for part in operation.parts]
         return control_text(operation, texts)
+    if isinstance(operation, Foreign):
+        return _foreign(operation)
     names = _shared(values(operation))
     lines = [f"{name} = {_definition(value, names)}" for value, name in names.items()]
     lines += _body(operation, lambda value: _text(value, names))
     header = f"for {_ranges(operation.axes)}:" if operation.axes else "once:"
     return header + _comment(operation.origin) + "".join(f"\n{_INDENT}{line}" for line in lines)
+
+
+def _foreign(operation: Foreign) -> str:
+    """The copies a call begins with, then the call."""
+    lines = [f"{target} = {base}" for target, base in overwritten(operation)]
+    passed = zip(operation.kernel.passed, operation.arguments, strict=False)  # illegal ones print
+    arguments = dict(operation.kernel.parameters) | dict(passed)
+    shown = ", ".join(f"{name}={argument}" for name, argument in arguments.items())
+    lines.append(f"{operation.kernel.function}[{_tuple(operation.grid)}]({shown})")
+    return "once:" + _comment(operation.origin) + "".join(f"\n{_INDENT}{line}" for line in lines)
 
 
 def _body(operation: Computation, text: Callable[[Value], str]) -> list[str]:

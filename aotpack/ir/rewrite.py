@@ -15,6 +15,7 @@ from aotpack.ir.nodes import (
     Apply,
     Attention,
     Const,
+    Foreign,
     Guarded,
     IndexValue,
     Load,
@@ -103,6 +104,8 @@ def map_values(operation: Operation, change: Callable[[Value], Value]) -> Operat
     if isinstance(operation, (Branch, Loop)):
         return operation
     match operation:
+        case Foreign():
+            return operation
         case Pointwise():
             index = _rewritten(operation.index, change)
             new: Operation = replace(operation, value=change(operation.value), index=index)

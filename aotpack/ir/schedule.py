@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from aotpack.ir.control import Branch, Loop
 from aotpack.ir.integers import Axis, Int, Var, ceil_div
-from aotpack.ir.nodes import Attention, Matmul, Operation, Program, Scatter
+from aotpack.ir.nodes import Attention, Foreign, Matmul, Operation, Program, Scatter, overwritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,11 @@ class ReductionTile:
 
 @dataclass(frozen=True, slots=True)
 class MatmulTile:
-    """Output tiles of m x n, k a step; ``precision`` is how float32 factors are multiplied."""
+    """Output tiles of m x n, k a step; ``precision`` is how float32 factors are multiplied.
+
+    With ``descriptors`` factors that are rectangles of memory are copied to shared memory by the
+    hardware's copy engine. With ``programs`` as many programs at most go through all tiles.
+    """
 
     m: int
     n: int
@@ -78,6 +82,8 @@ class MatmulTile:
     num_warps: int
     num_stages: int
     precision: str = "ieee"
+    descriptors: bool = False
+    programs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +160,7 @@ class Kernel:
 
     ``stored`` are the buffers written to memory; other targets of members stay in registers.
     A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
+    ``unfused`` kernels, one after the other, do the same: another form of the launch.
     ``apart`` says why its operations are in no kernel that was there before them.
     A branch or loop is a kernel of its own, without axes or variants: in its place run the
     schedules of its ``parts``, as often as its condition says.
@@ -166,6 +173,7 @@ class Kernel:
     reads: tuple[str, ...]
     variants: tuple[Variant, ...] = ()
     joins: bool = False
+    unfused: tuple[Kernel, ...] = ()
     apart: tuple[Apart, ...] = ()
     parts: tuple[Schedule, ...] = ()
 
@@ -186,6 +194,22 @@ class Kernel:
         """The scatter that is this kernel's only member, if it is one."""
         first = self.members[0].operation
         return first if isinstance(first, Scatter) else None
+
+    @property
+    def foreign(self) -> Foreign | None:
+        """The call of code that is not ours that is this kernel's only member, if it is one."""
+        first = self.members[0].operation
+        return first if isinstance(first, Foreign) else None
+
+    @property
+    def is_opaque(self) -> bool:
+        """True for what is no loop nest of ours: a foreign call, a branch or a loop."""
+        return self.foreign is not None or self.control is not None
+
+    @property
+    def bases(self) -> dict[str, str]:
+        """The buffers in whose memory results lie, because they are overwritten, by result."""
+        return dict(overwritten(self.members[0].operation))
 
 
 def launches(kernels: tuple[Kernel, ...]) -> tuple[tuple[Kernel, ...], ...]:

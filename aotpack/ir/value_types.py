@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Indirect, Int
 from aotpack.ir.monoids import MONOIDS
@@ -10,12 +9,12 @@ from aotpack.ir.nodes import (
     Apply,
     Attention,
     Buffer,
+    Computation,
     Const,
     Guarded,
     IndexValue,
     Load,
     Matmul,
-    Operation,
     Pointwise,
     Reduction,
     Scan,
@@ -77,7 +76,7 @@ def _operator_complaint(value: Apply) -> str | None:
     return None if value.dtype is expected else f"{value} is {expected}, not {value.dtype}"
 
 
-def result_types(operation: Operation) -> tuple[DType, ...]:
+def result_types(operation: Computation) -> tuple[DType, ...]:
     """The types of what an operation stores, before they are rounded."""
     match operation:
         case Pointwise() | Scatter():
@@ -88,6 +87,3 @@ def result_types(operation: Operation) -> tuple[DType, ...]:
             return (operation.value.dtype, DType.INT64)
         case Matmul() | Attention():
             return (operation.operand.accumulator,)
-        case Branch() | Loop():
-            made = {u.name: p.buffers[u.value].dtype for p in operation.parts for u in p.updates}
-            return tuple(made[name] for name in operation.targets)

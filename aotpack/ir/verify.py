@@ -16,6 +16,7 @@ from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
     SCATTER_KINDS,
     Attention,
+    Foreign,
     Guarded,
     IndexValue,
     Load,
@@ -30,6 +31,7 @@ from aotpack.ir.nodes import (
     Value,
     all_axes,
     children,
+    overwritten,
     reads,
     targets,
     values,
@@ -207,7 +209,7 @@ def check_index_bounds(program: Program) -> None:
 def check_target_shape(program: Program) -> None:
     """The axes of a reduction, scan or template have the extents of what it writes."""
     for position, operation in enumerate(program.operations):
-        if isinstance(operation, (Pointwise, Scatter, Branch, Loop)):
+        if isinstance(operation, (Pointwise, Scatter, Foreign, Branch, Loop)):
             continue
         for name in targets(operation):
             buffer = program.buffers[name]
@@ -265,9 +267,30 @@ def check_scatters(program: Program) -> None:
             raise InvalidProgram(program, position, f"{kind} does not scatter into {dtype}")
 
 
+def check_foreign(program: Program) -> None:
+    """A call passes what its kernel takes, and its bases are like its targets."""
+    for position, operation in enumerate(program.operations):
+        if not isinstance(operation, Foreign):
+            continue
+        names = {name for name in operation.arguments if isinstance(name, str)}
+        count = len(operation.kernel.passed)
+        if len(operation.arguments) != count or not names >= {*operation.targets}:
+            message = f"{operation.kernel.function} takes {count} arguments, its targets among them"
+            raise InvalidProgram(program, position, message)
+        for pair in overwritten(operation):
+            target, base = (program.buffers[name] for name in pair)
+            if (target.dtype, target.shape) != (base.dtype, base.shape):
+                raise InvalidProgram(program, position, f"{target} is no version of {base}")
+        numbers = (number for number in operation.arguments if isinstance(number, Int))
+        for number in (*operation.grid, *numbers):
+            _check_leaves(program, position, number, ())
+
+
 def check_stored_types(program: Program) -> None:
     """What is stored has the compute type of the buffer."""
     for position, operation in enumerate(program.operations):
+        if isinstance(operation, (Foreign, Branch, Loop)):
+            continue
         for name, dtype in zip(targets(operation), result_types(operation), strict=True):
             buffer = program.buffers[name]
             if buffer.dtype.compute is not dtype.compute:
@@ -291,6 +314,7 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
     check_value_types,
     check_monoids,
     check_scatters,
+    check_foreign,
     check_stored_types,
     check_parts,
     check_conditions,
@@ -355,9 +379,9 @@ def _accesses(
             stack += (value.condition, value.otherwise)
         else:
             stack += children(value)
-    if not (
-        isinstance(operation, (Branch, Loop)) or (unguarded and isinstance(operation, Scatter))
-    ):
+    if isinstance(operation, (Foreign, Branch, Loop)):
+        return
+    if not (unguarded and isinstance(operation, Scatter)):
         for name in targets(operation):
             yield name, written(operation)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from aotpack.lower.builder import Builder
 from aotpack.lower.context import Context
+from aotpack.lower.foreign import lower_launch
 from aotpack.lower.registry import CannotLower, bind, handler_of
 from aotpack.stages import GraphNode
 
@@ -20,6 +21,9 @@ def lower_calls(builder: Builder, nodes: Iterable[GraphNode]) -> None:
 
 def _lower(context: Context) -> None:
     node = context.node
+    if node.kernel is not None:
+        lower_launch(context, node.kernel)
+        return
     handler = handler_of(node.op)
     bound = bind(handler, node.args, dict(node.kwargs), leading=1)
     handler(context, *bound.args, **bound.kwargs)

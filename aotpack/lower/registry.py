@@ -5,7 +5,8 @@ Rows S:H7, H9, H12.
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from types import NoneType
+from typing import TypeVar, get_args
 
 from aotpack.ir.integers import Int
 from aotpack.stages import Arg, Ref
@@ -15,6 +16,10 @@ Handler = TypeVar("Handler", bound=Callable[..., None])
 LOWERINGS: dict[str, Callable[..., None]] = {}
 _TORCHS = ("aten", "prims", "prim", "higher_order", "aotpack")
 WITHOUT_MEANING = frozenset({"memory_format", "non_blocking", "pin_memory", "device", "layout"})
+
+
+_NUMBERS = {int, float, bool, Int, NoneType}
+"""What the types of parameters that take no tensor consist of."""
 
 
 class CannotLower(Exception):
@@ -71,8 +76,8 @@ def bind(
     except TypeError as error:
         raise CannotLower(f"its arguments are not accepted: {error}") from None
     for parameter, value in bound.arguments.items():
-        accepted = str(rest.parameters[parameter].annotation)
-        if isinstance(value, Ref) and "Ref" not in accepted:
+        kind = rest.parameters[parameter].annotation
+        if isinstance(value, Ref) and {*(get_args(kind) or (kind,))} <= _NUMBERS:
             raise CannotLower(f"its argument {parameter!r} is data, a number that a loop carries")
     return bound
 

@@ -7,6 +7,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 from aotpack.devices import GPUS
@@ -35,16 +36,12 @@ def precompile(
     knobs = read_knobs()
     native = [target for target in targets if target.backend == "cuda"]
     texts = [kernel for kernel in rendered.kernels if kernel.language == "triton"]
-    requests = [
-        Request.of(kernel, target)
-        for target in native
-        for kernel in texts
-        if kernel.is_for(target.arch)
-    ]
+    pairs = product(native, texts)
+    requests = [Request.of(text, target) for target, text in pairs if text.is_for(target.arch)]
     compilers = dict(compiler_versions()) if native else {}
     cache = KernelCache(knobs.cache)
     reporter = progress or Quiet()
-    spare = frozenset(kernel.name for kernel in texts if kernel.is_spare)
+    spare = {kernel.name for kernel in texts if kernel.is_spare}
     needed = frozenset(request for request in requests if request.name not in spare)
     binaries, refused = settle(
         requests,

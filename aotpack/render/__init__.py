@@ -26,7 +26,7 @@ def render(
         scheduled.golden,
         kernels,
         render_wrapper(scheduled.signature, schedule, steps, targets),
-        peak_bytes(schedule),
+        peak_bytes(schedule, steps),
         host_file(f"{scheduled.signature.name} {scheduled.signature.version}", kernels),
         tuple(sorted(judge.opened)),
         tuple(sorted(judge.settled)),

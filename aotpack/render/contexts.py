@@ -61,8 +61,11 @@ class MatmulContext:
     m_masked: bool
     n_masked: bool
     k_masked: bool
+    persistent: bool
+    before: tuple[str, ...]  # what is made once in a program: descriptors
     group: int
     batch: tuple[tuple[str, str], ...]  # (name, expression of the program's batch number)
+    batch_count: str  # "" or a factor: how many products there are
     setup: tuple[str, ...]
     body: tuple[str, ...]  # loads of the tiles lhs and rhs for one step of k
     lhs: str

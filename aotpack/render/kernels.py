@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeAlias
 
-from aotpack.ir.integers import Int, ceil_div, product
+from aotpack.ir.integers import Int, ceil_div, minimum, product
 from aotpack.ir.nodes import Attention, Matmul
 from aotpack.ir.schedule import (
     AttentionTile,
@@ -36,6 +36,7 @@ from aotpack.render.combined import combined_launch
 from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
 from aotpack.render.emitter import Frame
 from aotpack.render.environment import render_template
+from aotpack.render.foreign import foreign_choice, refuse_foreign
 from aotpack.render.loops import loop_context, loop_workshop
 from aotpack.render.matmul import matmul_context, output_frame
 from aotpack.render.regions import Region
@@ -59,6 +60,7 @@ def render_kernels(
     schedule: Schedule, targets: tuple[Target, ...], decisions: Decisions
 ) -> tuple[tuple[KernelSource, ...], tuple[Step, ...], Judge]:
     """All sources, for each launch its choices for the given targets, and who made them."""
+    refuse_foreign(schedule, targets)
     judge = Judge(Sources(), decisions)
     found = _steps(schedule, targets, judge, is_part=False)
     return tuple(judge.sources.known.values()), found, judge
@@ -100,6 +102,8 @@ def _alternatives(
             for choice in judge.choices(variant, _forms(schedule, kernel, variant)[:most], meant)
         )
 
+    if kernels[0].foreign is not None:
+        return Alternatives(kernels, (foreign_choice(schedule, kernels[0], judge.sources),))
     if len(kernels) == 1:
         return Alternatives(kernels, suited(kernels[0], targets))
     hosts = [target for target in targets if target.arch == 0]
@@ -123,12 +127,28 @@ def _meant(variant: Variant, targets: Iterable[Target]) -> list[Target]:
 
 
 def _forms(schedule: Schedule, kernel: Kernel, variant: Variant) -> tuple[Form, ...]:
-    """A launch for each tile of a variant."""
+    """A launch for each tile of a variant; then the kernel's parts."""
 
     def form(tile: Tile) -> Form:
         return lambda own, sources: (_launched(schedule, kernel, tile, own, sources),)
 
-    return tuple(map(form, variant.tiles))
+    def parts(own: Variant, sources: Sources) -> tuple[Launched, ...]:
+        product, behind = kernel.unfused
+        return (
+            _launched(schedule, product, own.tile, own, sources),
+            _launched(schedule, behind, _plain_tile(behind, own), own, sources),
+        )
+
+    return (*map(form, variant.tiles), *((parts,) if kernel.unfused else ()))
+
+
+def _plain_tile(kernel: Kernel, own: Variant) -> Tile:
+    """The tile that takes all sizes, for the architectures of another kernel's variant."""
+    return next(
+        variant.tile
+        for variant in kernel.variants
+        if variant.takes_everything and variant.arch_low <= own.arch_low <= variant.arch_high
+    )
 
 
 def _launched(
@@ -178,7 +198,8 @@ def _programs(kernel: Kernel, tile: Tile) -> Int:
         return product(axis.extent for axis in (anchor.axes if anchor else kernel.axes[:1]))
     if isinstance(anchor, Matmul) and isinstance(tile, MatmulTile):
         tiles = ceil_div(anchor.m.extent, tile.m) * ceil_div(anchor.n.extent, tile.n)
-        return tiles * product(axis.extent for axis in anchor.batch)
+        tiles = tiles * product(axis.extent for axis in anchor.batch)
+        return minimum(tiles, tile.programs) if tile.programs else tiles
     if isinstance(anchor, Attention) and isinstance(tile, AttentionTile):
         return ceil_div(anchor.i.extent, tile.i) * anchor.batch.extent * anchor.head.extent
     if isinstance(tile, PlaneTile):

@@ -24,6 +24,7 @@ class Launched:
     kernel: str
     programs: Int
     arguments: tuple[str, ...]  # buffers, then sizes, in the order of the source's parameters
+    planes: tuple[Int, Int] = (Int.of(1), Int.of(1))  # programs along the grid's other sides
 
 
 @dataclass(frozen=True, slots=True)

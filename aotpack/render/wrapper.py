@@ -54,11 +54,12 @@ def _part(
     targets: tuple[Target, ...],
 ) -> PartContext:
     """The intermediates and launches of a schedule, whose buffers have these ``names``."""
+    names = names | {name: name for name, *_ in _passed(schedule, steps)}
     launched = tuple(
         _nested(step, names, targets) if isinstance(step, Nested) else _launch(step, names, targets)
         for step in steps
     )
-    return PartContext(name, _buffers(schedule), launched)
+    return PartContext(name, _buffers(schedule, steps), launched)
 
 
 def _nested(step: Nested, names: dict[str, str], targets: tuple[Target, ...]) -> NestedContext:
@@ -86,11 +87,14 @@ def _nested(step: Nested, names: dict[str, str], targets: tuple[Target, ...]) ->
     )
 
 
-def peak_bytes(schedule: Schedule) -> int:
+def peak_bytes(schedule: Schedule, steps: tuple[Step, ...]) -> int:
     """Bytes of intermediates alive at once at the largest admitted sizes."""
-    spans = [(_largest(text), first, last) for _, text, first, last in _storages(schedule)]
-    for step, (kernel, *_) in enumerate(launches(schedule.kernels)):
-        spans.append((max(map(peak_bytes, kernel.parts), default=0), step, step))
+    storages = (*_storages(schedule), *_passed(schedule, steps))
+    spans = [(_largest(text), first, last) for _, text, first, last in storages]
+    for place, step in enumerate(steps):
+        if isinstance(step, Nested):
+            parts = zip(step.kernel.parts, step.parts, strict=True)
+            spans.append((max(peak_bytes(*part) for part in parts), place, place))
     times = range(len(launches(schedule.kernels)))
     return max((sum(n for n, a, b in spans if a <= t <= b) for t in times), default=0)
 
@@ -114,8 +118,28 @@ def _storages(schedule: Schedule) -> list[tuple[str, Int, int, int]]:
     ]
 
 
-def _buffers(schedule: Schedule) -> tuple[tuple[str, str, int, int], ...]:
-    return tuple((name, str(size), first, last) for name, size, first, last in _storages(schedule))
+def _passed(schedule: Schedule, steps: tuple[Step, ...]) -> list[tuple[str, Int, int, int]]:
+    """What the launches of a form pass on to each other: as ``_storages``, at one place each."""
+    buffers, kept = schedule.program.buffers, {life.buffer for life in schedule.lifetimes}
+    found = {}
+    for place, step in enumerate(steps):
+        if isinstance(step, Nested):
+            continue
+        choices = (*step.choices, *step.separate)
+        several = [form for choice in choices for form in choice.forms if len(form) > 1]
+        inside = {
+            name for kernel in step.kernels for part in kernel.unfused for name in part.stored
+        }
+        for name in (a for form in several for launched in form for a in launched.arguments):
+            if name in inside - kept and name not in schedule.program.results:
+                size = product(buffers[name].shape) * buffers[name].dtype.itemsize
+                found[name] = (name, size, place, place)
+    return list(found.values())
+
+
+def _buffers(schedule: Schedule, steps: tuple[Step, ...]) -> tuple[tuple[str, str, int, int], ...]:
+    storages = (*_storages(schedule), *_passed(schedule, steps))
+    return tuple((name, str(size), first, last) for name, size, first, last in storages)
 
 
 def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
@@ -169,7 +193,8 @@ def _form(form: tuple[Launched, ...], names: dict[str, str]) -> str:
     texts = []
     for launched in form:
         arguments = _tuple(repr(names[a]) if a in names else a for a in launched.arguments)
-        texts.append(f'Launch("{launched.kernel}", ({launched.programs}, 1, 1), {arguments})')
+        grid = _tuple((launched.programs, *launched.planes))
+        texts.append(f'Launch("{launched.kernel}", {grid}, {arguments})')
     return texts[0] if len(texts) == 1 else _tuple(texts)
 
 

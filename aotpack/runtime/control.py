@@ -7,18 +7,13 @@ Rows S:I3, I4.
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 
 from .device import Device
+from .errors import DeviceError
 
 Issue = Callable[[int], None]
 Decide = Callable[[int], bool]
-
-
-def in_turn(parts: Sequence[Issue]) -> Issue:
-    """One function of the stream for several."""
-    return parts[0] if len(parts) == 1 else partial(_in_turn, tuple(parts))
 
 
 def branch(decide: Decide, first: Issue, second: Issue) -> Issue:
@@ -63,13 +58,13 @@ def reader(device: Device, cells: "ctypes.Array[ctypes.c_uint64]", slot: int) ->
     address = ctypes.addressof(seen)
 
     def decide(stream: int) -> bool:
+        if device.capture(stream):
+            raise DeviceError(
+                f"recording a call on {device.name}: the model asks a tensor which way to go, and "
+                "a recording cannot wait for it; call the model outside of graph capture"
+            )
         device.copy_out(address, cells[slot], 1, stream)
         device.synchronize(stream)
         return bool(seen.value)
 
     return decide
-
-
-def _in_turn(parts: Sequence[Issue], stream: int) -> None:
-    for part in parts:
-        part(stream)

@@ -83,6 +83,7 @@ class KernelArg:
 
     dtype: DType
     pointer: bool
+    written: bool  # the kernel may store there
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +241,8 @@ def _weight(data: Mapping[str, Any]) -> Weight:
 
 
 def _kernel(name: str, data: Mapping[str, Any]) -> Kernel:
-    args = tuple(KernelArg(DTYPES[arg["dtype"]], arg["pointer"]) for arg in data["args"])
+    args = tuple(
+        KernelArg(DTYPES[arg["dtype"]], arg["pointer"], arg["written"]) for arg in data["args"]
+    )
     binaries = {target: Binary(**binary) for target, binary in data["binaries"].items()}
     return Kernel(name, args, data["source"], Size(data["moved"]), Size(data["flops"]), binaries)

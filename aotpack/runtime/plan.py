@@ -14,11 +14,15 @@ class Buffer(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A kernel, its grid, and its arguments: a str names a tensor, an int is passed as it is."""
+    """A kernel, its grid, and its arguments: a str names a tensor, an int is passed as it is.
+
+    ``source`` is the line of the model that the kernel comes from.
+    """
 
     kernel: str
     grid: tuple[int, int, int]
     args: tuple[str | int, ...]
+    source: str = ""
 
 
 Form: TypeAlias = "Launch | tuple[Form, ...]"

@@ -9,18 +9,21 @@ Rows S:A14.
 import ctypes
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, cast
 
 from .arena import Arena
-from .control import Issue, branch, counted_loop, in_turn, reader, while_loop
-from .device import NULL_SLOT, Device, Step
+from .control import branch, counted_loop, reader, while_loop
+from .debugging import Watch
+from .dependence import Access, dependences
+from .device import NULL_SLOT, Device, HostCall, Step
 from .dtypes import DType
-from .errors import PackageError
+from .errors import AotpackError, PackageError
+from .executor import executor
+from .frameworks import Spec
 from .manifest import Binary, Kernel, Signature
-from .packing import pack
+from .packing import pack, strides
 from .plan import Branch, Buffer, Launch, Loop, Part, Plan
-from .plan import Step as PlanStep
 
 _FIRST_INPUT = NULL_SLOT + 1
 
@@ -40,7 +43,7 @@ class Prepared:
 
     cells: "ctypes.Array[ctypes.c_uint64]"
     issue: Callable[[int], None]
-    outputs: tuple[tuple[tuple[int, ...], DType], ...]
+    outputs: tuple[Spec, ...]
 
     def store(self, addresses: list[int]) -> None:
         """The addresses of all inputs and all outputs, in the order of the signature."""
@@ -70,11 +73,11 @@ class _Cells:
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """A part of a plan with the memory it needs: offsets of its buffers, and parts inside it."""
+    """The steps of a plan or a part of one, and the memory they need."""
 
-    steps: tuple[PlanStep, ...]
-    loaded: Mapping[int, Loaded]  # by the number of the step
-    inner: "Mapping[int, tuple[_Room, ...]]"
+    steps: tuple[Launch | Branch | Loop, ...]
+    loaded: Mapping[int, Loaded]  # by the number of the launch
+    inner: "Mapping[int, tuple[_Room, ...]]"  # the parts of a branch or loop, likewise
     buffers: tuple[Buffer, ...]
     offsets: tuple[int, ...]
     total: int
@@ -82,12 +85,26 @@ class _Room:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A branch or loop whose parts are steps; the cells of what decides, and of the turn."""
+    """A branch or loop over steps; the cells of what decides, of the turn and of its memory."""
 
     step: Branch | Loop
     condition: int
     turn: int
-    parts: "tuple[Sequence[Step | _Choice], ...]"
+    memory: int
+    parts: "tuple[_Made, ...]"
+    after: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """Steps in order, each with those it must follow, and what they touch together."""
+
+    steps: "tuple[Step | _Choice, ...]"
+    launches: tuple[tuple[Launch, Kernel], ...]
+    access: Access
+
+
+_Cell: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
 
 
 def prepare(
@@ -97,8 +114,14 @@ def prepare(
     weights: Mapping[str, int],
     arena: Arena[Prepared],
     device: Device,
+    *,
+    graphs: bool = False,
+    watch: Watch | None = None,
 ) -> Prepared:
-    """Pack the intermediates into the arena and turn the launches into steps."""
+    """Pack the intermediates into the arena and turn the launches into steps.
+
+    A plan with branches or loops is run step by step: none of it is kept as a graph.
+    """
     room = _room(plan, kernels)
     arena.reserve(room.total)
     cells = _Cells()
@@ -106,12 +129,22 @@ def prepare(
     given = [(tensor.name, 0) for tensor in (*signature.inputs, *signature.outputs)]
     for name, address in (*given, *weights.items()):
         _name(names, name, cells.add(address))
-    made = _steps(room, arena.address, ChainMap(names), cells)
+    made = _made(room, arena.address, ChainMap(names), cells)
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
+    if watch is not None and room.inner:
+        raise AotpackError(
+            f"calling {signature.name}: it has branches or loops, whose launches cannot be watched "
+            "one by one; load it without debug"
+        )
+    issue = _issue(made, array, device, graphs=graphs and not room.inner, watch=watch)
     outputs = tuple(
-        (shape, spec.dtype) for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
+        (shape, strides(shape), spec.dtype)
+        for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
     )
-    return Prepared(array, _issue(made, array, device), outputs)
+    return Prepared(array, issue, outputs)
+
+
+# --- memory --------------------------------------------------------------------------------------
 
 
 def _room(part: Plan | Part, kernels: Mapping[str, Loaded]) -> _Room:
@@ -129,76 +162,14 @@ def _room(part: Plan | Part, kernels: Mapping[str, Loaded]) -> _Room:
             most = max(room.total for room in inner[index])
             buffers.append(Buffer(_inner_name(index), most, place, place))
     offsets, total = pack(buffers)
-    return _Room(tuple(step for _, step in numbered), loaded, inner, tuple(buffers), offsets, total)
+    steps = tuple(step for _, step in numbered)
+    return _Room(steps, loaded, inner, tuple(buffers), offsets, total)
 
 
 def _parts(step: Branch | Loop) -> tuple[Part, ...]:
     if isinstance(step, Branch):
         return step.first, step.second
     return (step.entry, step.body) if step.test is None else (step.entry, step.test, step.body)
-
-
-def _steps(
-    room: _Room, address: int, names: ChainMap[str, int], cells: _Cells
-) -> "list[Step | _Choice]":
-    """A part's launches on the memory at ``address``; its own names go into the first map."""
-    for buffer, offset in zip(room.buffers, room.offsets, strict=True):
-        _name(names.maps[0], buffer.name, cells.add(address + offset))
-    made: list[Step | _Choice] = []
-    for index, step in enumerate(room.steps):
-        if not isinstance(step, Launch):
-            made.append(_choice(index, step, room, names, cells))
-        elif 0 not in step.grid:
-            made.append(_step(index, step, room.loaded[index], names, cells))
-    return made
-
-
-def _choice(
-    index: int, step: Branch | Loop, room: _Room, names: ChainMap[str, int], cells: _Cells
-) -> _Choice:
-    """A branch or loop; its turn's number is a name that its parts see."""
-    turn, own = NULL_SLOT, {}
-    if isinstance(step, Loop) and step.turn:
-        turn = cells.add(0)
-        cells.turns.add(turn)
-        own = {step.turn: turn}
-    condition = step.condition if isinstance(step, Loop) else step.predicate
-    asked = _slot(names, condition, "a condition") if isinstance(condition, str) else NULL_SLOT
-    address = cells.values[names[_inner_name(index)]]
-    parts = tuple(
-        _steps(each, address, names.new_child({**own}), cells) for each in room.inner[index]
-    )
-    return _Choice(step, asked, turn, parts)
-
-
-def _issue(
-    made: "Sequence[Step | _Choice]", cells: "ctypes.Array[ctypes.c_uint64]", device: Device
-) -> Issue:
-    """Runs of launches are issued by the device, what lies between them step by step."""
-    parts: list[Issue] = []
-    run: list[Step] = []
-    for step in made:
-        if isinstance(step, Step):
-            run.append(step)
-            continue
-        if run:
-            parts.append(device.executor(run, cells))
-        run = []
-        parts.append(_issue_choice(step, cells, device))
-    return in_turn([*parts, device.executor(run, cells)] if run or not parts else parts)
-
-
-def _issue_choice(choice: _Choice, cells: "ctypes.Array[ctypes.c_uint64]", device: Device) -> Issue:
-    parts = [_issue(part, cells, device) for part in choice.parts]
-    step = choice.step
-    condition = step.condition if isinstance(step, Loop) else step.predicate
-    if isinstance(condition, str):
-        decide = reader(device, cells, choice.condition)
-        return (branch if isinstance(step, Branch) else while_loop)(decide, *parts)
-    if isinstance(step, Branch):
-        return parts[0 if condition else 1]
-    entry, body = parts
-    return counted_loop(condition, cells, choice.turn, entry, body)
 
 
 def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
@@ -232,6 +203,79 @@ def _inner_name(index: int) -> str:
     return f"memory of step {index}"
 
 
+# --- steps ---------------------------------------------------------------------------------------
+
+
+def _made(room: _Room, address: int, names: ChainMap[str, int], cells: _Cells) -> _Made:
+    """A part's steps on the memory at ``address``; its own names go into the first map."""
+    places: dict[int, tuple[int, int]] = {}  # the bytes, from and to, of each intermediate
+    for buffer, offset in zip(room.buffers, room.offsets, strict=True):
+        cell = cells.add(address + offset)
+        _name(names.maps[0], buffer.name, cell)
+        if buffer.size:
+            places[cell] = (offset, offset + buffer.size)
+    loose: list[Step | _Choice] = []
+    launches: list[tuple[Launch, Kernel]] = []
+    accesses: list[Access] = []
+    for index, step in enumerate(room.steps):
+        if not isinstance(step, Launch):
+            choice = _choice(index, step, room, names, cells)
+            loose.append(choice)
+            accesses.append(_touched(choice))
+        elif 0 not in step.grid:
+            kernel = room.loaded[index].kernel
+            issued = _step(index, step, room.loaded[index], names, cells)
+            loose.append(issued)
+            launches.append((step, kernel))
+            accesses.append(_access(issued, kernel))
+    after = dependences(accesses, places)
+    steps = (_following(step, before) for step, before in zip(loose, after, strict=True))
+    return _Made(tuple(steps), tuple(launches), _together(accesses))
+
+
+def _following(step: Step | _Choice, after: tuple[int, ...]) -> Step | _Choice:
+    return step._replace(after=after) if isinstance(step, Step) else replace(step, after=after)
+
+
+def _access(step: Step, kernel: Kernel) -> Access:
+    """The tensors a launch reads, and those it writes, its scratch among them."""
+    pairs = list(zip(step.slots, kernel.args, strict=True))
+    reads = tuple(slot for slot, arg in pairs if arg.pointer and not arg.written)
+    writes = tuple(slot for slot, arg in pairs if arg.written)
+    return Access(reads, (*writes, step.scratch) if step.scratch != NULL_SLOT else writes)
+
+
+def _touched(choice: _Choice) -> Access:
+    """What any part of a branch or loop may touch, its memory and what decides among it."""
+    own = Access((choice.condition,) if choice.condition != NULL_SLOT else (), (choice.memory,))
+    return _together([own, *(part.access for part in choice.parts)])
+
+
+def _together(accesses: Sequence[Access]) -> Access:
+    reads = dict.fromkeys(cell for access in accesses for cell in access.reads)
+    writes = dict.fromkeys(cell for access in accesses for cell in access.writes)
+    return Access(tuple(cell for cell in reads if cell not in writes), tuple(writes))
+
+
+def _choice(
+    index: int, step: Branch | Loop, room: _Room, names: ChainMap[str, int], cells: _Cells
+) -> _Choice:
+    """A branch or loop; the number of its turn is a name that its parts see."""
+    turn, own = NULL_SLOT, {}
+    if isinstance(step, Loop) and step.turn:
+        turn = cells.add(0)
+        cells.turns.add(turn)
+        own = {step.turn: turn}
+    condition = step.condition if isinstance(step, Loop) else step.predicate
+    asked = _slot(names, condition, "a condition") if isinstance(condition, str) else NULL_SLOT
+    memory = names[_inner_name(index)]
+    parts = tuple(
+        _made(each, cells.values[memory], names.new_child({**own}), cells)
+        for each in room.inner[index]
+    )
+    return _Choice(step, asked, turn, memory, parts)
+
+
 def _name(names: MutableMapping[str, int], name: str, cell: int) -> None:
     if name in names:
         raise PackageError(f"preparing a plan: two tensors are called {name!r}")
@@ -247,7 +291,7 @@ def _slot(names: Mapping[str, int], name: str, user: str) -> int:
 def _step(
     index: int, launch: Launch, loaded: Loaded, names: ChainMap[str, int], cells: _Cells
 ) -> Step:
-    """A launch; a name that is passed as an integer is the number of a loop's turn."""
+    """A launch, as if it followed no other. A name passed as an integer is the number of a turn."""
     slots = []
     for arg, declared in zip(launch.args, loaded.kernel.args, strict=True):
         slot = _slot(names, arg, launch.kernel) if isinstance(arg, str) else cells.number(arg)
@@ -258,7 +302,7 @@ def _step(
             _check_fits(launch, arg, declared.dtype)
         slots.append(slot)
     scratch = names.maps[0].get(_scratch_name(index), NULL_SLOT)
-    return Step(loaded.handle, launch.kernel, launch.grid, tuple(slots), scratch)
+    return Step(loaded.handle, launch.kernel, launch.grid, tuple(slots), scratch, ())
 
 
 def _check_fits(launch: Launch, value: int, dtype: DType) -> None:
@@ -268,3 +312,34 @@ def _check_fits(launch: Launch, value: int, dtype: DType) -> None:
             f"preparing a plan: {launch.kernel} takes {dtype}, which cannot hold {value}. Report "
             "this with the sizes of the call."
         )
+
+
+# --- issue ---------------------------------------------------------------------------------------
+
+
+def _issue(
+    made: _Made, cells: _Cell, device: Device, *, graphs: bool = False, watch: Watch | None = None
+) -> Callable[[int], None]:
+    """One function of the stream for all steps; branches and loops are calls of the host."""
+    steps = [
+        step if isinstance(step, Step) else HostCall(_decided(step, cells, device), step.after)
+        for step in made.steps
+    ]
+    if watch is not None:
+        launched = [step for step in steps if isinstance(step, Step)]
+        return executor(device, watch.around(launched, made.launches, cells), cells, graphs=graphs)
+    return executor(device, steps, cells, graphs=graphs)
+
+
+def _decided(choice: _Choice, cells: _Cell, device: Device) -> Callable[[int], None]:
+    """A branch or loop as a function of the stream."""
+    parts = [_issue(part, cells, device) for part in choice.parts]
+    step = choice.step
+    condition = step.condition if isinstance(step, Loop) else step.predicate
+    if isinstance(condition, str):
+        decide = reader(device, cells, choice.condition)
+        return (branch if isinstance(step, Branch) else while_loop)(decide, *parts)
+    if isinstance(step, Branch):
+        return parts[0 if condition else 1]
+    entry, body = parts
+    return counted_loop(condition, cells, choice.turn, entry, body)

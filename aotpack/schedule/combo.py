@@ -56,7 +56,7 @@ def _has_room(slot: list[Kernel], kernel: Kernel) -> bool:
 
 def _is_small(kernel: Kernel) -> bool:
     """True for a loop kernel of one tile, without a loop, of few points whose number is known."""
-    if kernel.control is not None or kernel.scatter is not None:
+    if kernel.scatter is not None or kernel.is_opaque:
         return False
     variants = gpu_variants(kernel)
     tile = variants[0].tile

@@ -17,7 +17,6 @@ size the model admits. Where only the first few elements are read (topk), no run
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from aotpack.ir.control import Branch, Loop, captured
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds
 from aotpack.ir.fold import fold
@@ -33,10 +32,10 @@ from aotpack.ir.nodes import (
     Pointwise,
     Program,
     Reduction,
-    Scatter,
     Sort,
     Value,
     loads,
+    read_whole,
 )
 from aotpack.ir.ordering import comes_first, int64, place_in, search, truth, whole
 from aotpack.ir.rewrite import Rewriter, as_index
@@ -64,11 +63,8 @@ def expand_sorts(program: Program) -> Program:
 def _kept(sort: Sort, program: Program) -> Int:
     """How many elements of a sorted row are read; more where that is not known."""
     size, dim = sort.along.extent, sort.axes.index(sort.along)
-    whole = {o.base for o in program.operations if isinstance(o, Scatter)} | {*program.results}
-    for operation in program.operations:
-        if isinstance(operation, (Branch, Loop)):
-            whole.update(captured(operation))
-    if whole.intersection(sort.targets):
+    entire = {name for operation in program.operations for name in read_whole(operation)}
+    if set(sort.targets) & {*program.results, *entire}:
         return size
     read = [
         load.index[dim]

@@ -17,6 +17,7 @@ from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Indirect, Int, product
 from aotpack.ir.nodes import (
     Attention,
+    Foreign,
     Load,
     Matmul,
     Operation,
@@ -54,7 +55,7 @@ class Group:
     @property
     def is_closed(self) -> bool:
         """True for a kernel that nothing joins: what it makes is complete after its launch only."""
-        return isinstance(self.members[0].operation, (Scatter, Branch, Loop))
+        return isinstance(self.members[0].operation, (Scatter, Foreign, Branch, Loop))
 
     @property
     def is_flat(self) -> bool:
@@ -67,7 +68,7 @@ def start(operation: Operation, program: Program) -> Group:
     number = program.operations.index(operation)
     axes: tuple[Axis, ...]
     binding: Binding
-    if isinstance(operation, (Branch, Loop)):
+    if isinstance(operation, (Foreign, Branch, Loop)):
         axes, binding = (), {}
     elif isinstance(operation, (Matmul, Attention)):
         axes = _template_axes(operation)
@@ -81,7 +82,7 @@ def start(operation: Operation, program: Program) -> Group:
 
 def join(group: Group, operation: Operation, program: Program) -> Group | Refusal:
     """The group with ``operation`` in it, or why no rule admits it."""
-    if isinstance(operation, (Matmul, Attention, Scatter, Branch, Loop)):
+    if isinstance(operation, (Matmul, Attention, Scatter, Foreign, Branch, Loop)):
         return Refusal.BEGINS
     if group.is_closed:
         return Refusal.CLOSED

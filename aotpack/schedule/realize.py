@@ -9,7 +9,6 @@ Rows S:A6, D11, E5, E6, H2, H3, K16.
 
 from dataclasses import replace
 
-from aotpack.ir.control import Branch, Loop, captured
 from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Indirect, Int, product
 from aotpack.ir.nodes import (
@@ -26,9 +25,9 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
-    Scatter,
     Value,
     loads,
+    read_whole,
     targets,
     walk,
 )
@@ -45,15 +44,9 @@ IDENTITIES = {"sum": 0, "any": False, "all": True}
 
 
 def realize(program: Program) -> Program:
-    """Inline what is cheaper to recompute than to store.
-
-    What a scatter overwrites and what control flow captures is stored.
-    """
+    """Inline what is cheaper to recompute than to store. What is read as a whole is stored."""
     users = _users(program)
-    stored = {o.base for o in program.operations if isinstance(o, Scatter)} | {*program.results}
-    for operation in program.operations:
-        if isinstance(operation, (Branch, Loop)):
-            stored.update(captured(operation))
+    stored = {*program.results, *(name for o in program.operations for name in read_whole(o))}
     inlined: dict[str, Pointwise] = {}
     operations: list[Operation] = []
     for operation in program.operations:

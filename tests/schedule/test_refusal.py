@@ -30,6 +30,17 @@ def full() -> Program:
     return w.program(*many)
 
 
+def memory() -> Program:
+    """Two products of 64 rows each, of which ``t`` and ``y`` have the factor of a row in common."""
+    w = Writer()
+    x, c = w.input("x", 64, 64), w.input("c", 64)
+    a = w.matmul("a", 64, 64, 64, x, x)
+    b = w.matmul("b", 64, 64, 64, x, x, by_rows=False)
+    t = w.reduction("t", [64], [64], lambda i, r: apply("mul", load(a, i, r), load(c, i)))
+    y = w.reduction("y", [64], [64], lambda i, r: apply("mul", load(b, i, r), load(c, i)))
+    return w.program(t, y)
+
+
 def begins() -> Program:
     w = Writer()
     x = w.input("x", 8, 8)
@@ -84,6 +95,7 @@ CASES = [
     (empty, ("y", "t"), Refusal.EMPTY),
     (full, ("y", "t"), Refusal.FULL),
     (cycle, ("y", "t"), Refusal.CYCLE),
+    (memory, ("y", "t"), Refusal.MEMORY),
     (begins, ("y", "t"), Refusal.BEGINS),
     (scatter, ("y", "t"), Refusal.CLOSED),
     (linear_then_row_sum, ("sum", "y"), Refusal.TILE),
