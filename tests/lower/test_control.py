@@ -67,7 +67,7 @@ def branch(predicate: Arg, first: Body, second: Body) -> Program:
         (),
         (spec("cond", FLOAT, 3), spec("cond.1", FLOAT, 3)),
         None,
-        (first, second),
+        bodies=(first, second),
     )
     inputs = (spec("x", FLOAT, SIZE), spec("y", FLOAT, 3), spec("p", BOOL))
     return program_of(inputs, (node,), (Ref("cond"), Ref("cond", 1)))
@@ -127,7 +127,7 @@ def loop(body: Body, *first: Arg) -> Program:
         (),
         (spec("loop", LONG), spec("loop.1", FLOAT, 3), spec("loop.2", FLOAT, 3)),
         None,
-        (Body((below,), (Ref("below"),)), body),
+        bodies=(Body((below,), (Ref("below"),)), body),
     )
     inputs = (spec("y", FLOAT, 3), spec("n", LONG))
     return program_of(inputs, (node,), tuple(Ref("loop", number) for number in range(3)))
