@@ -19,7 +19,8 @@ def check_parts(program: Program) -> None:
             shown = f"the parts write {sorted(written)}, the targets are {operation.targets}"
             raise InvalidProgram(program, position, shown)
         for part in operation.parts:
-            own = [name for name in part.inputs if part.buffers[name] != program.buffers[name]]
+            pairs = ((part.buffers[name], program.buffers[name]) for name in part.inputs)
+            own = [a.name for a, b in pairs if (a.dtype, a.shape) != (b.dtype, b.shape)]
             if own or part.weights or part.outputs or not {*program.sizes} <= {*part.sizes}:
                 message = f"a part has inputs {own}, weights or outputs of its own, or lacks sizes"
                 raise InvalidProgram(program, position, message)

@@ -45,7 +45,9 @@ class Builder:
         self._names: dict[Ref, str] = {}
         self._operations: list[Operation] = []
         self._sizes = graph.signature.sizes
+        self.through_torch = False
         self.refused: list[tuple[GraphNode, str]] = []
+        self.fallen: list[tuple[GraphNode, str]] = []  # calls that torch runs
         self._written_in_place = _written_in_place(graph, self._nodes)
         self._used = {*graph.outputs, *(value for _, value in graph.updates)}
         for node in graph.nodes:
@@ -102,6 +104,14 @@ class Builder:
 
     def append(self, operation: Operation) -> None:
         self._operations.append(operation)
+
+    def mark(self) -> int:
+        """The present end of the program, for ``go_back``."""
+        return len(self._operations)
+
+    def go_back(self, mark: int) -> None:
+        """Drop the operations behind a mark; buffers nobody writes are left out in the end."""
+        del self._operations[mark:]
 
     def finish(self) -> Program:
         """The program; each output and each new value is a buffer of its own, that is written."""

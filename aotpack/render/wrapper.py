@@ -3,7 +3,7 @@
 Rows S:E4, C:H15.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from aotpack.ir.control import Loop
 from aotpack.ir.facts import bounds
@@ -12,7 +12,7 @@ from aotpack.ir.nodes import Program
 from aotpack.ir.schedule import Kernel, Schedule, launches
 from aotpack.render.contexts import LaunchContext, NestedContext, PartContext, WrapperContext
 from aotpack.render.environment import render_template
-from aotpack.render.sources import Alternatives, Choice, Launched, Nested, Step
+from aotpack.render.sources import Alternatives, Called, Choice, Launched, Nested, Step
 from aotpack.stages import Signature
 from aotpack.target import Target
 
@@ -27,14 +27,12 @@ def render_wrapper(
     targets: tuple[Target, ...],
 ) -> str:
     """The text of ``wrapper.py``."""
-    imported = {"Buffer", "Launch", "Plan"}
-    imported |= {*CONTROL} if any(isinstance(step, Nested) for step in steps) else set()
-    has_choices = any(
-        len(choice.forms) > 1
-        for step in steps
-        if isinstance(step, Alternatives)
-        for choice in (*step.choices, *step.separate)
-    )
+    choices = list(_choices(steps))
+    is_nested = any(isinstance(step, Nested) for step in steps)
+    forms = [launched for choice in choices for form in choice.forms for launched in form]
+    imported = {"Buffer", "Launch", "Plan", *(CONTROL if is_nested else ())}
+    imported |= {"Call"} if any(isinstance(launched, Called) for launched in forms) else set()
+    has_choices = any(len(choice.forms) > 1 for choice in choices)
     context = WrapperContext(
         title=f"{signature.name} {signature.version}: {len(steps)} launches",
         imported=(*sorted(imported), *(["first"] if has_choices else [])),
@@ -44,6 +42,16 @@ def render_wrapper(
         has_choices=has_choices,
     )
     return render_template("wrapper.py.jinja", context)
+
+
+def _choices(steps: tuple[Step, ...]) -> Iterator[Choice]:
+    """All choices of steps and of what is inside them."""
+    for step in steps:
+        if isinstance(step, Nested):
+            for part in step.parts:
+                yield from _choices(part)
+        else:
+            yield from (*step.choices, *step.separate)
 
 
 def _part(
@@ -189,13 +197,25 @@ def _text(choice: Choice, names: dict[str, str]) -> str:
     return forms[0] if len(forms) == 1 else f'pick("{choice.key}", {", ".join(forms)})'
 
 
-def _form(form: tuple[Launched, ...], names: dict[str, str]) -> str:
+def _form(form: tuple[Launched | Called, ...], names: dict[str, str]) -> str:
     texts = []
     for launched in form:
+        if isinstance(launched, Called):
+            passed = (_argument(argument, names) for argument in launched.arguments)
+            texts.append(f'Call("{launched.kernel}", {_tuple(passed)})')
+            continue
         arguments = _tuple(repr(names[a]) if a in names else a for a in launched.arguments)
         grid = _tuple((launched.programs, *launched.planes))
         texts.append(f'Launch("{launched.kernel}", {grid}, {arguments})')
     return texts[0] if len(texts) == 1 else _tuple(texts)
+
+
+def _argument(argument: tuple[str, tuple[Int, ...]] | Int, names: dict[str, str]) -> str:
+    """A tensor's name and shape, or an integer."""
+    if isinstance(argument, Int):
+        return str(argument)
+    name, shape = argument
+    return f"({names[name]!r}, {_tuple(shape)})"
 
 
 def _condition(choice: Choice, targets: tuple[Target, ...]) -> str:

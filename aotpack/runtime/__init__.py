@@ -13,10 +13,10 @@ from .errors import (
 )
 from .loading import load
 from .model import Model
-from .plan import Branch, Buffer, Launch, Loop, Part, Plan, first
+from .plan import Branch, Buffer, Call, Launch, Loop, Part, Plan, first
 from .selftest import verify
 
-EXPORTED = ("Branch", "Buffer", "Launch", "Loop", "Part", "Plan", "first")
+EXPORTED = ("Branch", "Buffer", "Call", "Launch", "Loop", "Part", "Plan", "first")
 
 __all__ = [
     "EXPORTED",
@@ -24,6 +24,7 @@ __all__ = [
     "ArgumentError",
     "Branch",
     "Buffer",
+    "Call",
     "DeviceError",
     "Launch",
     "Loop",

@@ -25,7 +25,14 @@ class Launch(NamedTuple):
     source: str = ""
 
 
-Form: TypeAlias = "Launch | tuple[Form, ...]"
+class Call(NamedTuple):
+    """A call of torch, by its name in the manifest: tensors with their shapes, and integers."""
+
+    name: str
+    args: tuple[tuple[str, tuple[int, ...]] | int, ...]
+
+
+Form: TypeAlias = "Launch | Call | tuple[Form, ...]"
 """What is done at one place of a plan: a launch, or several that follow each other."""
 
 
@@ -44,7 +51,7 @@ class Part(NamedTuple):
     launches: "tuple[Place, ...]"
 
     def steps(self) -> "Iterator[tuple[int, Step]]":
-        """Each launch, branch and loop with the number of its place."""
+        """Each launch, call, branch and loop with the number of its place."""
         return _numbered(self.launches)
 
 
@@ -74,7 +81,7 @@ class Loop(NamedTuple):
     test: Part | None = None
 
 
-Step: TypeAlias = Launch | Branch | Loop
+Step: TypeAlias = Launch | Call | Branch | Loop
 Place: TypeAlias = "Form | Branch | Loop"
 
 
@@ -90,7 +97,7 @@ class Plan(NamedTuple):
     launches: tuple[Place, ...]
 
     def steps(self) -> Iterator[tuple[int, Step]]:
-        """Each launch, branch and loop with the number of its place."""
+        """Each launch, call, branch and loop with the number of its place."""
         return _numbered(self.launches)
 
 
@@ -99,13 +106,18 @@ def _numbered(launches: tuple[Place, ...]) -> Iterator[tuple[int, Step]]:
         if isinstance(place, (Branch, Loop)):
             yield number, place
         else:
-            yield from ((number, launch) for launch in flat(place))
+            yield from ((number, part) for part in parts(place))
+
+
+def parts(form: Form) -> Iterator[Launch | Call]:
+    """The launches and calls of a form, in order."""
+    if isinstance(form, (Launch, Call)):
+        yield form
+    else:
+        for part in form:
+            yield from parts(part)
 
 
 def flat(form: Form) -> Iterator[Launch]:
     """The launches of a form, in order."""
-    if isinstance(form, Launch):
-        yield form
-    else:
-        for part in form:
-            yield from flat(part)
+    return (part for part in parts(form) if isinstance(part, Launch))

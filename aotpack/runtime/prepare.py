@@ -10,6 +10,7 @@ import ctypes
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 from .arena import Arena
@@ -23,7 +24,8 @@ from .executor import executor
 from .frameworks import Spec
 from .manifest import Binary, Kernel, Signature
 from .packing import pack, strides
-from .plan import Branch, Buffer, Launch, Loop, Part, Plan
+from .plan import Branch, Buffer, Call, Launch, Loop, Part, Plan
+from .torch_calls import BoundCall, TorchCalls
 
 _FIRST_INPUT = NULL_SLOT + 1
 
@@ -75,7 +77,7 @@ class _Cells:
 class _Room:
     """The steps of a plan or a part of one, and the memory they need."""
 
-    steps: tuple[Launch | Branch | Loop, ...]
+    steps: tuple[Launch | Call | Branch | Loop, ...]
     loaded: Mapping[int, Loaded]  # by the number of the launch
     inner: "Mapping[int, tuple[_Room, ...]]"  # the parts of a branch or loop, likewise
     buffers: tuple[Buffer, ...]
@@ -96,11 +98,23 @@ class _Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """Steps in order, each with those it must follow, and what they touch together."""
+class _Torch:
+    """A call of torch, and the cells by the names it uses."""
 
-    steps: "tuple[Step | _Choice, ...]"
-    launches: tuple[tuple[Launch, Kernel], ...]
+    call: BoundCall
+    names: Mapping[str, int]
+    after: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """Steps in order, each with those it must follow, and what they touch together.
+
+    ``told`` is what a watch must know: of a launch its kernel, of others what they write.
+    """
+
+    steps: "tuple[Step | _Torch | _Choice, ...]"
+    told: tuple[tuple[Launch, Kernel] | tuple[str, ...], ...]
     access: Access
 
 
@@ -114,11 +128,12 @@ def prepare(
     weights: Mapping[str, int],
     arena: Arena[Prepared],
     device: Device,
+    calls: TorchCalls | None = None,
     *,
     graphs: bool = False,
     watch: Watch | None = None,
 ) -> Prepared:
-    """Pack the intermediates into the arena and turn the launches into steps.
+    """Pack the intermediates into the arena and turn launches and calls into steps.
 
     A plan with branches or loops is run step by step: none of it is kept as a graph.
     """
@@ -129,7 +144,7 @@ def prepare(
     given = [(tensor.name, 0) for tensor in (*signature.inputs, *signature.outputs)]
     for name, address in (*given, *weights.items()):
         _name(names, name, cells.add(address))
-    made = _made(room, arena.address, ChainMap(names), cells)
+    made = _made(room, arena.address, ChainMap(names), cells, calls)
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
     if watch is not None and room.inner:
         raise AotpackError(
@@ -157,7 +172,7 @@ def _room(part: Plan | Part, kernels: Mapping[str, Loaded]) -> _Room:
         if isinstance(step, Launch):
             loaded[index] = _loaded(step, kernels)
             buffers += _scratch(index, place, step, loaded[index])
-        else:
+        elif isinstance(step, (Branch, Loop)):
             inner[index] = tuple(_room(each, kernels) for each in _parts(step))
             most = max(room.total for room in inner[index])
             buffers.append(Buffer(_inner_name(index), most, place, place))
@@ -206,7 +221,13 @@ def _inner_name(index: int) -> str:
 # --- steps ---------------------------------------------------------------------------------------
 
 
-def _made(room: _Room, address: int, names: ChainMap[str, int], cells: _Cells) -> _Made:
+def _made(
+    room: _Room,
+    address: int,
+    names: ChainMap[str, int],
+    cells: _Cells,
+    calls: TorchCalls | None,
+) -> _Made:
     """A part's steps on the memory at ``address``; its own names go into the first map."""
     places: dict[int, tuple[int, int]] = {}  # the bytes, from and to, of each intermediate
     for buffer, offset in zip(room.buffers, room.offsets, strict=True):
@@ -214,26 +235,34 @@ def _made(room: _Room, address: int, names: ChainMap[str, int], cells: _Cells) -
         _name(names.maps[0], buffer.name, cell)
         if buffer.size:
             places[cell] = (offset, offset + buffer.size)
-    loose: list[Step | _Choice] = []
-    launches: list[tuple[Launch, Kernel]] = []
+    loose: list[Step | _Torch | _Choice] = []
+    told: list[tuple[Launch, Kernel] | tuple[str, ...]] = []
     accesses: list[Access] = []
     for index, step in enumerate(room.steps):
-        if not isinstance(step, Launch):
-            choice = _choice(index, step, room, names, cells)
+        if isinstance(step, (Branch, Loop)):
+            choice = _choice(index, step, room, names, cells, calls)
             loose.append(choice)
+            told.append(())
             accesses.append(_touched(choice))
+        elif isinstance(step, Call):
+            assert calls is not None  # loading made them of the manifest that names the calls
+            bound = calls.bound(step)
+            loose.append(_Torch(bound, names))
+            told.append(bound.writes)
+            used = (tuple(names[name] for name in part) for part in (bound.reads, bound.writes))
+            accesses.append(Access(*used))
         elif 0 not in step.grid:
             kernel = room.loaded[index].kernel
             issued = _step(index, step, room.loaded[index], names, cells)
             loose.append(issued)
-            launches.append((step, kernel))
+            told.append((step, kernel))
             accesses.append(_access(issued, kernel))
     after = dependences(accesses, places)
     steps = (_following(step, before) for step, before in zip(loose, after, strict=True))
-    return _Made(tuple(steps), tuple(launches), _together(accesses))
+    return _Made(tuple(steps), tuple(told), _together(accesses))
 
 
-def _following(step: Step | _Choice, after: tuple[int, ...]) -> Step | _Choice:
+def _following(step: Step | _Torch | _Choice, after: tuple[int, ...]) -> Step | _Torch | _Choice:
     return step._replace(after=after) if isinstance(step, Step) else replace(step, after=after)
 
 
@@ -258,7 +287,12 @@ def _together(accesses: Sequence[Access]) -> Access:
 
 
 def _choice(
-    index: int, step: Branch | Loop, room: _Room, names: ChainMap[str, int], cells: _Cells
+    index: int,
+    step: Branch | Loop,
+    room: _Room,
+    names: ChainMap[str, int],
+    cells: _Cells,
+    calls: TorchCalls | None,
 ) -> _Choice:
     """A branch or loop; the number of its turn is a name that its parts see."""
     turn, own = NULL_SLOT, {}
@@ -270,7 +304,7 @@ def _choice(
     asked = _slot(names, condition, "a condition") if isinstance(condition, str) else NULL_SLOT
     memory = names[_inner_name(index)]
     parts = tuple(
-        _made(each, cells.values[memory], names.new_child({**own}), cells)
+        _made(each, cells.values[memory], names.new_child({**own}), cells, calls)
         for each in room.inner[index]
     )
     return _Choice(step, asked, turn, memory, parts)
@@ -322,13 +356,18 @@ def _issue(
 ) -> Callable[[int], None]:
     """One function of the stream for all steps; branches and loops are calls of the host."""
     steps = [
-        step if isinstance(step, Step) else HostCall(_decided(step, cells, device), step.after)
+        step if isinstance(step, Step) else HostCall(_hosted(step, cells, device), step.after)
         for step in made.steps
     ]
-    if watch is not None:
-        launched = [step for step in steps if isinstance(step, Step)]
-        return executor(device, watch.around(launched, made.launches, cells), cells, graphs=graphs)
-    return executor(device, steps, cells, graphs=graphs)
+    all_steps = watch.around(steps, made.told, cells) if watch else steps
+    return executor(device, all_steps, cells, graphs=graphs)
+
+
+def _hosted(step: _Torch | _Choice, cells: _Cell, device: Device) -> Callable[[int], None]:
+    """What the host does between launches, as a function of the stream."""
+    if isinstance(step, _Torch):
+        return partial(step.call.run, step.names, cells)
+    return _decided(step, cells, device)
 
 
 def _decided(choice: _Choice, cells: _Cell, device: Device) -> Callable[[int], None]:
