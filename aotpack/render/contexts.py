@@ -131,7 +131,6 @@ class LaunchContext:
     An expression may be a tuple of launches that follow each other.
     """
 
-    comment: str
     choices: tuple[tuple[str, str], ...]
 
 

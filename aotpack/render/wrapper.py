@@ -175,14 +175,15 @@ def _launch(
     step: Alternatives, names: dict[str, str], targets: tuple[Target, ...]
 ) -> LaunchContext:
     """One launch; of kernels that share it on GPUs alone, one each on a processor."""
-    texts = [_text(choice, names) for choice in step.choices]
+    source = _comment(step.kernels)
+    texts = [_text(choice, names, source) for choice in step.choices]
     conditions = [_condition(choice, targets) for choice in step.choices]
     if step.separate:
-        texts.append(_tuple(_text(choice, names) for choice in step.separate))
+        texts.append(_tuple(_text(choice, names, source) for choice in step.separate))
     pairs = zip([*conditions, ""], texts, strict=False)
     last = len(texts) - 1
     together = tuple((c if n < last else "", text) for n, (c, text) in enumerate(pairs))
-    return LaunchContext(_comment(step.kernels), together)
+    return LaunchContext(together)
 
 
 def _comment(kernels: tuple[Kernel, ...]) -> str:
@@ -191,13 +192,13 @@ def _comment(kernels: tuple[Kernel, ...]) -> str:
     return sources[-1] if sources else kernels[0].name
 
 
-def _text(choice: Choice, names: dict[str, str]) -> str:
+def _text(choice: Choice, names: dict[str, str], source: str) -> str:
     """The Launch expression; where there are several forms, the runtime picks."""
-    forms = [_form(form, names) for form in choice.forms]
+    forms = [_form(form, names, source) for form in choice.forms]
     return forms[0] if len(forms) == 1 else f'pick("{choice.key}", {", ".join(forms)})'
 
 
-def _form(form: tuple[Launched | Called, ...], names: dict[str, str]) -> str:
+def _form(form: tuple[Launched | Called, ...], names: dict[str, str], source: str) -> str:
     texts = []
     for launched in form:
         if isinstance(launched, Called):
@@ -206,7 +207,7 @@ def _form(form: tuple[Launched | Called, ...], names: dict[str, str]) -> str:
             continue
         arguments = _tuple(repr(names[a]) if a in names else a for a in launched.arguments)
         grid = _tuple((launched.programs, *launched.planes))
-        texts.append(f'Launch("{launched.kernel}", {grid}, {arguments})')
+        texts.append(f'Launch("{launched.kernel}", {grid}, {arguments}, {source!r})')
     return texts[0] if len(texts) == 1 else _tuple(texts)
 
 

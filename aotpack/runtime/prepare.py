@@ -8,35 +8,27 @@ Rows S:A14.
 
 import ctypes
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import cast
 
 from .arena import Arena
-from .control import branch, counted_loop, reader, while_loop
-from .debugging import Watch
+from .control import Issue, branch, counted_loop, reader, while_loop
+from .debugging import Told, Watch
 from .dependence import Access, dependences
 from .device import NULL_SLOT, Device, HostCall, Step
 from .dtypes import DType
-from .errors import AotpackError, PackageError
+from .errors import PackageError
 from .executor import executor
 from .frameworks import Spec
-from .manifest import Binary, Kernel, Signature
-from .packing import pack, strides
-from .plan import Branch, Buffer, Call, Launch, Loop, Part, Plan
+from .manifest import Kernel, Signature
+from .packing import strides
+from .plan import Branch, Call, Launch, Loop, Plan
+from .rooms import Loaded, Room, inner_name, room_of, scratch_name
 from .torch_calls import BoundCall, TorchCalls
 
 _FIRST_INPUT = NULL_SLOT + 1
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A kernel of the chosen target, ready in the driver."""
-
-    kernel: Kernel
-    binary: Binary
-    handle: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +50,7 @@ class _Cells:
 
     def __init__(self) -> None:
         self.values: list[int] = [0]
+        self.lengths: dict[int, int] = {}  # the bytes behind cells, where they are known
         self.turns: set[int] = set()  # the cells that hold the number of a loop's turn
         self._by_number: dict[int, int] = {}
 
@@ -71,18 +64,6 @@ class _Cells:
         if value not in self._by_number:
             self._by_number[value] = self.add(value & (2**64 - 1))
         return self._by_number[value]
-
-
-@dataclass(frozen=True, slots=True)
-class _Room:
-    """The steps of a plan or a part of one, and the memory they need."""
-
-    steps: tuple[Launch | Call | Branch | Loop, ...]
-    loaded: Mapping[int, Loaded]  # by the number of the launch
-    inner: "Mapping[int, tuple[_Room, ...]]"  # the parts of a branch or loop, likewise
-    buffers: tuple[Buffer, ...]
-    offsets: tuple[int, ...]
-    total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +91,25 @@ class _Torch:
 class _Made:
     """Steps in order, each with those it must follow, and what they touch together.
 
-    ``told`` is what a watch must know: of a launch its kernel, of others what they write.
+    ``told`` is what a watch must know: of a launch its kernel, of others the cells they write.
+    ``own`` are the cells of memory in which nothing is before these steps.
     """
 
     steps: "tuple[Step | _Torch | _Choice, ...]"
-    told: tuple[tuple[Launch, Kernel] | tuple[str, ...], ...]
+    told: tuple[Told, ...]
     access: Access
+    own: frozenset[int]
 
 
-_Cell: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How the steps of all parts are issued."""
+
+    device: Device
+    cells: "ctypes.Array[ctypes.c_uint64]"
+    lengths: Mapping[int, int]
+    graphs: bool
+    watch: Watch | None
 
 
 def prepare(
@@ -133,124 +124,52 @@ def prepare(
     graphs: bool = False,
     watch: Watch | None = None,
 ) -> Prepared:
-    """Pack the intermediates into the arena and turn launches and calls into steps.
-
-    A plan with branches or loops is run step by step: none of it is kept as a graph.
-    """
-    room = _room(plan, kernels)
+    """Pack the intermediates into the arena and turn launches and calls into steps."""
+    room = room_of(plan, kernels)
     arena.reserve(room.total)
     cells = _Cells()
     names: dict[str, int] = {}
     given = [(tensor.name, 0) for tensor in (*signature.inputs, *signature.outputs)]
     for name, address in (*given, *weights.items()):
         _name(names, name, cells.add(address))
+        if watch:
+            cells.lengths[names[name]] = watch.lengths[name]
+    outputs = frozenset(names[tensor.name] for tensor in signature.outputs)
     made = _made(room, arena.address, ChainMap(names), cells, calls)
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
-    if watch is not None and room.inner:
-        raise AotpackError(
-            f"calling {signature.name}: it has branches or loops, whose launches cannot be watched "
-            "one by one; load it without debug"
-        )
-    issue = _issue(made, array, device, graphs=graphs and not room.inner, watch=watch)
-    outputs = tuple(
+    way = _Way(device, array, cells.lengths, graphs, watch)
+    specs = tuple(
         (shape, strides(shape), spec.dtype)
         for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
     )
-    return Prepared(array, issue, outputs)
-
-
-# --- memory --------------------------------------------------------------------------------------
-
-
-def _room(part: Plan | Part, kernels: Mapping[str, Loaded]) -> _Room:
-    """Pack a part's memory; what is inside a branch or loop has a place while that runs."""
-    loaded: dict[int, Loaded] = {}
-    inner: dict[int, tuple[_Room, ...]] = {}
-    buffers = list(part.buffers)
-    numbered = tuple(part.steps())
-    for index, (place, step) in enumerate(numbered):
-        if isinstance(step, Launch):
-            loaded[index] = _loaded(step, kernels)
-            buffers += _scratch(index, place, step, loaded[index])
-        elif isinstance(step, (Branch, Loop)):
-            inner[index] = tuple(_room(each, kernels) for each in _parts(step))
-            most = max(room.total for room in inner[index])
-            buffers.append(Buffer(_inner_name(index), most, place, place))
-    offsets, total = pack(buffers)
-    steps = tuple(step for _, step in numbered)
-    return _Room(steps, loaded, inner, tuple(buffers), offsets, total)
-
-
-def _parts(step: Branch | Loop) -> tuple[Part, ...]:
-    if isinstance(step, Branch):
-        return step.first, step.second
-    return (step.entry, step.body) if step.test is None else (step.entry, step.test, step.body)
-
-
-def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
-    loaded = kernels.get(launch.kernel)
-    if loaded is None:
-        raise PackageError(
-            f"preparing a plan: the kernel {launch.kernel} has no binary for this GPU's target. "
-            "The package is damaged: reinstall it."
-        )
-    if len(launch.args) != len(loaded.kernel.args):
-        raise PackageError(
-            f"preparing a plan: {launch.kernel} takes {len(loaded.kernel.args)} arguments, "
-            f"wrapper.py passes {len(launch.args)}. The package is damaged: reinstall it."
-        )
-    return loaded
-
-
-def _scratch(index: int, place: int, launch: Launch, loaded: Loaded) -> Iterator[Buffer]:
-    """Global scratch, needed during one launch; its lifetime is the launch's place."""
-    x, y, z = launch.grid
-    size = loaded.binary.global_scratch * x * y * z * loaded.binary.num_ctas
-    if size:
-        yield Buffer(_scratch_name(index), size, place, place)
-
-
-def _scratch_name(index: int) -> str:
-    return f"scratch of launch {index}"
-
-
-def _inner_name(index: int) -> str:
-    return f"memory of step {index}"
-
-
-# --- steps ---------------------------------------------------------------------------------------
+    return Prepared(array, _issue(replace(made, own=made.own | outputs), way), specs)
 
 
 def _made(
-    room: _Room,
+    room: Room,
     address: int,
     names: ChainMap[str, int],
     cells: _Cells,
     calls: TorchCalls | None,
 ) -> _Made:
     """A part's steps on the memory at ``address``; its own names go into the first map."""
-    places: dict[int, tuple[int, int]] = {}  # the bytes, from and to, of each intermediate
-    for buffer, offset in zip(room.buffers, room.offsets, strict=True):
-        cell = cells.add(address + offset)
-        _name(names.maps[0], buffer.name, cell)
-        if buffer.size:
-            places[cell] = (offset, offset + buffer.size)
+    places = _placed(room, address, names, cells)
     loose: list[Step | _Torch | _Choice] = []
-    told: list[tuple[Launch, Kernel] | tuple[str, ...]] = []
+    told: list[Told] = []
     accesses: list[Access] = []
     for index, step in enumerate(room.steps):
         if isinstance(step, (Branch, Loop)):
             choice = _choice(index, step, room, names, cells, calls)
             loose.append(choice)
-            told.append(())
             accesses.append(_touched(choice))
+            told.append(accesses[-1].writes)
         elif isinstance(step, Call):
             assert calls is not None  # loading made them of the manifest that names the calls
             bound = calls.bound(step)
             loose.append(_Torch(bound, names))
-            told.append(bound.writes)
             used = (tuple(names[name] for name in part) for part in (bound.reads, bound.writes))
             accesses.append(Access(*used))
+            told.append(accesses[-1].writes)
         elif 0 not in step.grid:
             kernel = room.loaded[index].kernel
             issued = _step(index, step, room.loaded[index], names, cells)
@@ -259,7 +178,20 @@ def _made(
             accesses.append(_access(issued, kernel))
     after = dependences(accesses, places)
     steps = (_following(step, before) for step, before in zip(loose, after, strict=True))
-    return _Made(tuple(steps), tuple(told), _together(accesses))
+    return _Made(tuple(steps), tuple(told), _together(accesses), frozenset(places))
+
+
+def _placed(
+    room: Room, address: int, names: ChainMap[str, int], cells: _Cells
+) -> dict[int, tuple[int, int]]:
+    """The cells of a part's intermediates, with the bytes, from and to, that each has."""
+    places = {}
+    for buffer, offset in zip(room.buffers, room.offsets, strict=True):
+        cell = cells.add(address + offset)
+        cells.lengths[cell] = buffer.size
+        _name(names.maps[0], buffer.name, cell)
+        places[cell] = (offset, offset + buffer.size)
+    return places
 
 
 def _following(step: Step | _Torch | _Choice, after: tuple[int, ...]) -> Step | _Torch | _Choice:
@@ -289,7 +221,7 @@ def _together(accesses: Sequence[Access]) -> Access:
 def _choice(
     index: int,
     step: Branch | Loop,
-    room: _Room,
+    room: Room,
     names: ChainMap[str, int],
     cells: _Cells,
     calls: TorchCalls | None,
@@ -302,7 +234,7 @@ def _choice(
         own = {step.turn: turn}
     condition = step.condition if isinstance(step, Loop) else step.predicate
     asked = _slot(names, condition, "a condition") if isinstance(condition, str) else NULL_SLOT
-    memory = names[_inner_name(index)]
+    memory = names[inner_name(index)]
     parts = tuple(
         _made(each, cells.values[memory], names.new_child({**own}), cells, calls)
         for each in room.inner[index]
@@ -335,7 +267,7 @@ def _step(
         if not isinstance(arg, str):
             _check_fits(launch, arg, declared.dtype)
         slots.append(slot)
-    scratch = names.maps[0].get(_scratch_name(index), NULL_SLOT)
+    scratch = names.maps[0].get(scratch_name(index), NULL_SLOT)
     return Step(loaded.handle, launch.kernel, launch.grid, tuple(slots), scratch, ())
 
 
@@ -348,37 +280,33 @@ def _check_fits(launch: Launch, value: int, dtype: DType) -> None:
         )
 
 
-# --- issue ---------------------------------------------------------------------------------------
-
-
-def _issue(
-    made: _Made, cells: _Cell, device: Device, *, graphs: bool = False, watch: Watch | None = None
-) -> Callable[[int], None]:
+def _issue(made: _Made, way: _Way) -> Issue:
     """One function of the stream for all steps; branches and loops are calls of the host."""
     steps = [
-        step if isinstance(step, Step) else HostCall(_hosted(step, cells, device), step.after)
+        step if isinstance(step, Step) else HostCall(_hosted(step, way), step.after)
         for step in made.steps
     ]
-    all_steps = watch.around(steps, made.told, cells) if watch else steps
-    return executor(device, all_steps, cells, graphs=graphs)
+    if way.watch:
+        steps = way.watch.around(steps, made.told, way.cells, way.lengths, made.own)
+    return executor(way.device, steps, way.cells, graphs=way.graphs)
 
 
-def _hosted(step: _Torch | _Choice, cells: _Cell, device: Device) -> Callable[[int], None]:
+def _hosted(step: _Torch | _Choice, way: _Way) -> Issue:
     """What the host does between launches, as a function of the stream."""
     if isinstance(step, _Torch):
-        return partial(step.call.run, step.names, cells)
-    return _decided(step, cells, device)
+        return partial(step.call.run, step.names, way.cells)
+    return _decided(step, way)
 
 
-def _decided(choice: _Choice, cells: _Cell, device: Device) -> Callable[[int], None]:
+def _decided(choice: _Choice, way: _Way) -> Issue:
     """A branch or loop as a function of the stream."""
-    parts = [_issue(part, cells, device) for part in choice.parts]
+    parts = [_issue(part, way) for part in choice.parts]
     step = choice.step
     condition = step.condition if isinstance(step, Loop) else step.predicate
     if isinstance(condition, str):
-        decide = reader(device, cells, choice.condition)
+        decide = reader(way.device, way.cells, choice.condition)
         return (branch if isinstance(step, Branch) else while_loop)(decide, *parts)
     if isinstance(step, Branch):
         return parts[0 if condition else 1]
     entry, body = parts
-    return counted_loop(condition, cells, choice.turn, entry, body)
+    return counted_loop(condition, way.cells, choice.turn, entry, body)

@@ -125,10 +125,10 @@ def test_a_recording_cannot_ask(tmp_path: Path) -> None:
         model(X, X)
 
 
-@pytest.mark.row("S:I3")
-def test_launches_inside_are_not_watched(tmp_path: Path) -> None:
+@pytest.mark.row("S:I3", "C:H19")
+def test_launches_inside_are_watched(tmp_path: Path) -> None:
     wrapper = HEAD.format(buffers="", launches=f"Branch(1, {ADD}, {SCALE}),")
-    folder = write_demo(tmp_path / "demo", wrapper=wrapper)
-    model = load(folder, FakeDevice(), debug="sync")
-    with model, pytest.raises(AotpackError, match="cannot be watched one by one"):
-        model(X, X)
+    with load(write_demo(tmp_path / "demo", wrapper=wrapper), FakeDevice(), debug="nan") as model:
+        np.testing.assert_array_equal(model(X, X), X * 2)
+        with pytest.raises(AotpackError, match="kernel add .* wrote NaN into 'output0': 6 of 6"):
+            model(X * np.float32(np.nan), X)
