@@ -37,6 +37,10 @@ _SAME_VALUE = {
 }
 
 
+_CONTROL_FLOW = "control flow; straight-line operator calls are accepted"
+_HIGHER_ORDER = {  # of operators on functions or texts, what makes them no operator here
+    "inline_asm_elementwise": "assembly is for one kind of GPU; torch's operators are accepted",
+}
 _BY_STRIDES = {
     "aten.as_strided.default",
     "aten.as_strided_copy.default",
@@ -113,7 +117,7 @@ class OperatorReader:
                 "aotpack.register_lowering"
             )
         if schema is None:
-            raise UnsupportedError("control flow; straight-line operator calls are accepted")
+            raise UnsupportedError(_HIGHER_ORDER.get(_operator(node), _CONTROL_FLOW))
         if schema.is_mutable:
             raise UnsupportedError("it changes its argument in place")
         if str(node.target) in _BY_STRIDES and not _is_row_major(node.args[0]):
