@@ -4,7 +4,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from aotpack.emit import emit, write_package
 from aotpack.emit.names import import_name, normal_version
 from aotpack.errors import UsageError
 from aotpack.ir.dtypes import DType
+from aotpack.ir.passes import Pass, apply_passes
 from aotpack.ir.verify import verify
 from aotpack.ir.verify_schedule import verify_schedule
 from aotpack.knobs import read_knobs
@@ -74,8 +75,9 @@ class Between:
 class Source:
     """What is built: a module with example inputs, how it is to be traced and scheduled.
 
-    ``deterministic`` fixes the order of float sums at some cost (``schedule``). ``fallback``
-    "torch" leaves operators without a lowering to torch, "error" refuses them.
+    ``deterministic`` fixes the order of float sums at some cost (``schedule``). ``passes`` change
+    the lowered program (``ir/passes.py``). ``fallback`` "torch" leaves operators without a
+    lowering to torch, "error" refuses them.
     """
 
     module: nn.Module | ExportedProgram
@@ -87,6 +89,7 @@ class Source:
     dtype: DType | None = None
     strict: bool = False
     deterministic: bool = False
+    passes: tuple[Pass, ...] = ()
     fallback: str = "error"
 
     def __post_init__(self) -> None:
@@ -125,9 +128,16 @@ def to_rendered(
     """The first four stages."""
     traced = to_traced(source, between)
     through_torch = source.fallback == "torch"
-    lowered = between("lowered", lambda: lower(traced, through_torch=through_torch))
+    lowered = between(
+        "lowered",
+        lambda: _changed(lower(traced, through_torch=through_torch), source.passes),
+    )
     scheduled = between("scheduled", lambda: schedule(lowered, deterministic=source.deterministic))
     return between("rendered", lambda: render(scheduled, targets, decisions))
+
+
+def _changed(lowered: Lowered, passes: tuple[Pass, ...]) -> Lowered:
+    return replace(lowered, program=apply_passes(lowered.program, passes))
 
 
 def to_precompiled(
@@ -184,17 +194,24 @@ def build(
     candidates: int = 1,
     tuning: str | Path | None = None,
     deterministic: bool = False,
+    passes: Iterable[Pass] = (),
     fallback: str = "error",
 ) -> Path:
     """Package a module for the targets as one wheel in the folder ``out``; returns its path.
 
     ``candidates`` is how many forms of each kernel the wheel holds, for ``aotpack tune``;
     ``tuning`` a file with what it measured. ``deterministic``: equal inputs give equal bits in
-    every run and batch. ``fallback`` "torch": torch runs what cannot be lowered (a warning says).
+    every run and batch. ``passes`` are functions that change the lowered program
+    (``aotpack.ir.nodes.Program``). ``fallback`` "torch": torch runs what cannot be lowered (a
+    warning says).
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
-    example = (module, args, kwargs, dynamic_shapes)
-    source = Source(*example, name, version, deterministic=deterministic, fallback=fallback)
+    source = Source(
+        *(module, args, kwargs, dynamic_shapes, name, version),
+        deterministic=deterministic,
+        fallback=fallback,
+        passes=tuple(passes),
+    )
     between = Between()
     emitted = to_emitted(
         source,
@@ -222,15 +239,16 @@ def compile(
     deterministic: bool = False,
     fallback: str = "error",
     graphs: bool = True,
+    passes: Iterable[Pass] = (),
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.
 
-    ``graphs`` is what it is for ``load``.
+    ``passes`` are what they are for ``build``, ``graphs`` is what it is for ``load``.
     Its package is a temporary folder, which is gone on return: loading reads all of it.
     """
     chosen = Target.parse(target)
     example = (module, args, kwargs, dynamic_shapes)
-    source = Source(*example, deterministic=deterministic, fallback=fallback)
+    source = Source(*example, deterministic=deterministic, fallback=fallback, passes=tuple(passes))
     between = Between()
     precompiled = to_precompiled(source, (chosen,), between, jobs)
     _warn_of(between.fallbacks)

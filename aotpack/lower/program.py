@@ -27,6 +27,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     matmul,
     nonzero,
     norm,
+    pairs,
     patches,
     pointwise,
     pooling,

@@ -13,6 +13,8 @@ from aotpack.ir.schedule import Kernel, Tile, Variant
 from aotpack.ir.traffic import Work
 from aotpack.stages import KernelArg, KernelSource, TorchCall
 
+_STORE = re.compile(r"\b(?:tl\.store|tl\.atomic_\w+|scatter_\w+)\(\s*(\w+)")
+
 
 @dataclass(frozen=True, slots=True)
 class Launched:
@@ -88,6 +90,7 @@ class Sources:
         arches = (variant.arch_low, variant.arch_high)
         types = " ".join(f"{parameter.dtype} {parameter.multiple}" for parameter in parameters)
         shown = without_comments(text(name), language)
+        check_written(name, shown, parameters)
         key = digest(f"{shown} {types} {tile.num_warps} {tile.num_stages}")
         if key in self.known:
             found = self.known[key]
@@ -110,6 +113,14 @@ class Sources:
             work=work,
         )
         return full
+
+
+def check_written(name: str, text: str, parameters: tuple[KernelArg, ...]) -> None:
+    """Whoever a kernel stores through says so: the order of launches in graphs rests on it."""
+    stores = set(_STORE.findall(text))
+    silent = [one.name for one in parameters if one.name in stores and not one.is_written]
+    if silent:
+        raise ValueError(f"the kernel {name} stores through {silent[0]}, which is not written")
 
 
 def digest(text: str) -> str:

@@ -97,6 +97,8 @@ def _joined(
 ) -> Group | Refusal:
     """The group with the operation, which saves so many bytes, or what speaks against it."""
     group = groups.members[position]
+    if any(program.buffers[name].alone for name in (*targets(operation), *group.written)):
+        return Refusal.ALONE
     if len(group.members) >= MAX_MEMBERS:
         return Refusal.FULL
     if _closes_cycle(operation, position, groups, program):
