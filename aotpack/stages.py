@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.foreign import TorchOperator, TritonKernel
 from aotpack.ir.integers import Int, Var
 from aotpack.ir.traffic import NO_WORK, Work
 
@@ -141,7 +142,9 @@ def refs_in(arg: "Arg") -> Iterator[Ref]:
 class GraphNode:
     """One operator call. Sizes are Ints, dtypes are DTypes; layout, device and pin flags are gone.
 
-    ``op`` is the torch name without the overload namespace object: "aten.add.Tensor".
+    ``op`` is the torch name without the overload namespace object: "aten.add.Tensor". A launch of a
+    ``kernel`` of the user's, "triton.NAME", has for arguments what the kernel is passed, and for
+    results its arguments number ``changes`` as they are after the launch.
     """
 
     name: str
@@ -150,6 +153,9 @@ class GraphNode:
     kwargs: tuple[tuple[str, Arg], ...]
     results: tuple[TensorSpec, ...]
     source: Source | None
+    kernel: TritonKernel | None = None
+    grid: tuple[Int, ...] = ()
+    changes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +213,10 @@ class Lowered:
     weights: tuple[Weight, ...]
     golden: Golden
     program: "Program"
+    fallbacks: tuple[str, ...] = ()  # the operators that torch is to run, with the reasons
 
     def as_text(self) -> str:
-        return str(self.program)
+        return "".join(f"# through torch: {line}\n" for line in self.fallbacks) + str(self.program)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,12 +245,14 @@ class KernelArg:
 
     ``dtype`` is the element type behind a pointer. Sizes are int32 or int64 as ``dtype`` says.
     ``multiple`` is a promise: the address, or the size, is a multiple of this power of two (C:H7).
+    A kernel stores only through pointers that are ``is_written``.
     """
 
     name: str
     dtype: DType
     is_pointer: bool
     multiple: int = 1
+    is_written: bool = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +291,19 @@ class Decisions:
 
 
 @dataclass(frozen=True, slots=True)
+class TorchCall:
+    """An operator that torch runs. ``dtypes`` are those of what a call passes, None for sizes.
+
+    The last ``results`` of what is passed are written.
+    """
+
+    name: str
+    operator: TorchOperator
+    dtypes: tuple[DType | None, ...]
+    results: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rendered:
     """All kernels, deduplicated by text, and the wrapper that launches them."""
 
@@ -294,6 +316,7 @@ class Rendered:
     host_file: str = ""  # all kernels in C with what they share, when the target cpu is built
     choices: tuple[str, ...] = ()  # keys of the launches that have several forms
     settled: tuple[tuple[str, str], ...] = ()  # (target, key) of those a measurement decided
+    calls: tuple[TorchCall, ...] = ()  # what torch runs
 
     def as_text(self) -> str:
         parts = [f"# ==== kernel {kernel.name}\n{kernel.text}" for kernel in self.kernels]

@@ -66,7 +66,7 @@ def check(name: str, folder: Path, target: Target, file: Path) -> list[tuple[flo
     file.write_text(tuning_text(merged(old, found)))
     (choices,) = found.values()
     print(f"== {name}: {len(choices)} choices timed in {took:.1f} s")
-    rows = [_row(folder, key, times, target) for key, times in choices.items()]
+    rows = [_row(folder, key, one, target) for key, some in choices.items() for one in some]
     pairs = [(whole(folder, None), whole(folder, file)) for _ in range(ROUNDS)]
     before, after = (statistics.median(column) for column in zip(*pairs, strict=True))
     print(f"   the whole: {before:.1f} us, tuned {after:.1f} us, {before / after:.3f}x", flush=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from aotpack.ir.nodes import (
     Apply,
     Attention,
     Const,
+    Foreign,
     Guarded,
     IndexValue,
     Load,
@@ -39,6 +41,8 @@ from aotpack.ir.reference import Array, cast, round_bfloat16
 
 _ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
+Call: TypeAlias = Callable[[Foreign, Mapping[str, Array], Mapping[str, int]], None]
+
 
 class Precision(Enum):
     """How floats are kept: as their types say, or all in float64 without rounding."""
@@ -57,14 +61,16 @@ def evaluate(
     weights: Mapping[str, Array],
     sizes: Mapping[str, int],
     precision: Precision = Precision.EXACT,
+    call: Call | None = None,
 ) -> dict[str, Array]:
     """The outputs, and the new values of what is updated, by name.
 
     bfloat16 buffers are given and returned as float32 arrays.
 
     ``weights`` are those that are not packed of others; what the program does not use is ignored.
+    ``call`` runs a foreign kernel on arrays by name, whose targets it changes.
     """
-    machine = _Machine(program, dict(sizes), precision)
+    machine = _Machine(program, dict(sizes), precision, call)
     packed = {p.name: np.concatenate([weights[part] for part in p.parts]) for p in program.packed}
     for name, array in {**weights, **packed, **inputs}.items():
         if name in program.buffers:
@@ -89,8 +95,15 @@ class _Scope:
 class _Machine:
     """Memory and the rules of each node."""
 
-    def __init__(self, program: Program, sizes: dict[str, int], precision: Precision) -> None:
+    def __init__(
+        self,
+        program: Program,
+        sizes: dict[str, int],
+        precision: Precision,
+        call: Call | None = None,
+    ) -> None:
         self.program = program
+        self.call = call
         self.sizes = sizes
         self.precision = precision
         self.memory: dict[str, Array] = {}
@@ -217,6 +230,8 @@ class _Machine:
                 self._store(operation, (self._matmul(operation),))
             case Attention():
                 self._store(operation, (self._attention(operation),))
+            case Foreign():
+                self._foreign(operation)
 
     def _store(self, operation: Operation, results: States) -> None:
         for name, result in zip(targets(operation), results, strict=True):
@@ -261,6 +276,16 @@ class _Machine:
             flat[where] = numbers[inside]  # the last of equal positions stays
         else:
             _ACCUMULATE[operation.kind].at(flat, where, numbers[inside])
+
+    def _foreign(self, operation: Foreign) -> None:
+        if self.call is None:
+            raise ValueError(f"evaluating {operation.kernel.function}: nothing is given to call it")
+        for target, base in zip(operation.targets, operation.bases, strict=True):
+            buffer = self.program.buffers[target]
+            empty = np.zeros(self.shape(buffer.shape), self.numpy_type(buffer.dtype))
+            self.memory[target] = empty if base is None else self.memory[base].copy()
+        named = {name: self.memory[name] for name in (*operation.operands, *operation.targets)}
+        self.call(operation, named, self.sizes)
 
     def _states(self, operation: Reduction | Scan, axes: tuple[Axis, ...]) -> list[Array]:
         return [self.grid(arg, axes) for arg in operation.args]

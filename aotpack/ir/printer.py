@@ -14,7 +14,9 @@ from aotpack.ir.nodes import (
     Apply,
     Attention,
     Buffer,
+    Computation,
     Const,
+    Foreign,
     Guarded,
     IndexValue,
     Load,
@@ -29,6 +31,7 @@ from aotpack.ir.nodes import (
     Sort,
     Value,
     children,
+    overwritten,
     targets,
     values,
     walk,
@@ -153,6 +156,8 @@ def _shared(roots: tuple[Value, ...]) -> dict[Value, str]:
 
 def operation_text(operation: Operation) -> str:
     """A loop nest over the axes, with the shared values named before they are used."""
+    if isinstance(operation, Foreign):
+        return _foreign(operation)
     names = _shared(values(operation))
     lines = [f"{name} = {_definition(value, names)}" for value, name in names.items()]
     lines += _body(operation, lambda value: _text(value, names))
@@ -160,7 +165,17 @@ def operation_text(operation: Operation) -> str:
     return header + _comment(operation.origin) + "".join(f"\n{_INDENT}{line}" for line in lines)
 
 
-def _body(operation: Operation, text: Callable[[Value], str]) -> list[str]:
+def _foreign(operation: Foreign) -> str:
+    """The copies a call begins with, then the call."""
+    lines = [f"{target} = {base}" for target, base in overwritten(operation)]
+    passed = zip(operation.kernel.passed, operation.arguments, strict=False)  # illegal ones print
+    arguments = dict(operation.kernel.parameters) | dict(passed)
+    shown = ", ".join(f"{name}={argument}" for name, argument in arguments.items())
+    lines.append(f"{operation.kernel.function}[{_tuple(operation.grid)}]({shown})")
+    return "once:" + _comment(operation.origin) + "".join(f"\n{_INDENT}{line}" for line in lines)
+
+
+def _body(operation: Computation, text: Callable[[Value], str]) -> list[str]:
     match operation:
         case Pointwise():
             return [f"{element(operation.target, operation.index)} = {text(operation.value)}"]

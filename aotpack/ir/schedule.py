@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from aotpack.ir.integers import Axis, Int, Var, ceil_div
-from aotpack.ir.nodes import Attention, Matmul, Operation, Program, Scatter
+from aotpack.ir.nodes import Attention, Foreign, Matmul, Operation, Program, Scatter, overwritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +160,7 @@ class Kernel:
 
     ``stored`` are the buffers written to memory; other targets of members stay in registers.
     A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
+    ``unfused`` kernels, one after the other, do the same: another form of the launch.
     ``apart`` says why its operations are in no kernel that was there before them.
     """
 
@@ -170,6 +171,7 @@ class Kernel:
     reads: tuple[str, ...]
     variants: tuple[Variant, ...] = ()
     joins: bool = False
+    unfused: tuple["Kernel", ...] = ()
     apart: tuple[Apart, ...] = ()
 
     @property
@@ -183,6 +185,17 @@ class Kernel:
         """The scatter that is this kernel's only member, if it is one."""
         first = self.members[0].operation
         return first if isinstance(first, Scatter) else None
+
+    @property
+    def foreign(self) -> Foreign | None:
+        """The call of code that is not ours that is this kernel's only member, if it is one."""
+        first = self.members[0].operation
+        return first if isinstance(first, Foreign) else None
+
+    @property
+    def bases(self) -> dict[str, str]:
+        """The buffers in whose memory results lie, because they are overwritten, by result."""
+        return dict(overwritten(self.members[0].operation))
 
 
 def launches(kernels: tuple[Kernel, ...]) -> tuple[tuple[Kernel, ...], ...]:

@@ -14,6 +14,7 @@ from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
     SCATTER_KINDS,
     Attention,
+    Foreign,
     Guarded,
     IndexValue,
     Load,
@@ -28,6 +29,7 @@ from aotpack.ir.nodes import (
     Value,
     all_axes,
     children,
+    overwritten,
     reads,
     targets,
     values,
@@ -209,7 +211,7 @@ def check_index_bounds(program: Program) -> None:
 def check_target_shape(program: Program) -> None:
     """The axes of a reduction, scan or template have the extents of what it writes."""
     for position, operation in enumerate(program.operations):
-        if isinstance(operation, (Pointwise, Scatter)):
+        if isinstance(operation, (Pointwise, Scatter, Foreign)):
             continue
         for name in targets(operation):
             buffer = program.buffers[name]
@@ -267,9 +269,30 @@ def check_scatters(program: Program) -> None:
             raise InvalidProgram(program, position, f"{kind} does not scatter into {dtype}")
 
 
+def check_foreign(program: Program) -> None:
+    """A call passes what its kernel takes, and its bases are like its targets."""
+    for position, operation in enumerate(program.operations):
+        if not isinstance(operation, Foreign):
+            continue
+        names = {name for name in operation.arguments if isinstance(name, str)}
+        count = len(operation.kernel.passed)
+        if len(operation.arguments) != count or not names >= {*operation.targets}:
+            message = f"{operation.kernel.function} takes {count} arguments, its targets among them"
+            raise InvalidProgram(program, position, message)
+        for pair in overwritten(operation):
+            target, base = (program.buffers[name] for name in pair)
+            if (target.dtype, target.shape) != (base.dtype, base.shape):
+                raise InvalidProgram(program, position, f"{target} is no version of {base}")
+        numbers = (number for number in operation.arguments if isinstance(number, Int))
+        for number in (*operation.grid, *numbers):
+            _check_leaves(program, position, number, ())
+
+
 def check_stored_types(program: Program) -> None:
     """What is stored has the compute type of the buffer."""
     for position, operation in enumerate(program.operations):
+        if isinstance(operation, Foreign):
+            continue
         for name, dtype in zip(targets(operation), result_types(operation), strict=True):
             buffer = program.buffers[name]
             if buffer.dtype.compute is not dtype.compute:
@@ -293,6 +316,7 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
     check_value_types,
     check_monoids,
     check_scatters,
+    check_foreign,
     check_stored_types,
 )
 
@@ -355,6 +379,8 @@ def _accesses(
             stack += (value.condition, value.otherwise)
         else:
             stack += children(value)
+    if isinstance(operation, Foreign):
+        return
     if not (unguarded and isinstance(operation, Scatter)):
         for name in targets(operation):
             yield name, written(operation)

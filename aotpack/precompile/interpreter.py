@@ -126,13 +126,20 @@ class InterpreterDevice:
         )
         return HostKernel(kernel.name, interpretable(binary.symbol, code.decode()), types)
 
+    def capture(self, stream: int) -> int:
+        return 0
+
     def executor(
-        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]"
+        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]", *, graphs: bool
     ) -> Callable[[int], None]:
-        """A function that runs all steps, each with what its cells hold then."""
+        """A function that runs all steps, each with what its cells hold then.
+
+        They run as late as others admit, so that a dependence the plan lacks shows in the answer.
+        """
+        order = _latest_first(steps)
 
         def issue(stream: int) -> None:
-            for step in steps:
+            for step in order:
                 launch(step.kernel, step.grid, [cells[slot] for slot in step.slots])
 
         return issue
@@ -140,6 +147,16 @@ class InterpreterDevice:
     def close(self) -> None:
         """Drop all memory."""
         self.memory.clear()
+
+
+def _latest_first(steps: Sequence[Step]) -> list[Step]:
+    """The steps in the admitted order that is farthest from their own."""
+    waiting = dict(enumerate(steps))
+    order = []
+    while waiting:
+        ready = (n for n, step in waiting.items() if waiting.keys().isdisjoint(step.after))
+        order.append(waiting.pop(max(ready)))
+    return order
 
 
 def pointer_type(dtype: str) -> Any:

@@ -26,8 +26,9 @@ def render(
         scheduled.golden,
         kernels,
         render_wrapper(scheduled.signature, schedule, steps, targets),
-        peak_bytes(schedule),
+        peak_bytes(schedule, steps),
         host_file(f"{scheduled.signature.name} {scheduled.signature.version}", kernels),
         tuple(sorted(judge.opened)),
         tuple(sorted(judge.settled)),
+        tuple(sorted(judge.sources.calls.values(), key=lambda call: call.name)),
     )

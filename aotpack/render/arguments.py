@@ -66,12 +66,24 @@ class Arguments:
     def parameters(self, promises: Mapping[Var, int] = {}) -> tuple[KernelArg, ...]:
         """The kernel's parameters in order; ``promises`` are multiples that sizes are of (C:H7)."""
         pointers = [
-            KernelArg(name, self._program.buffers[buffer].dtype, True, POINTER_MULTIPLE)
+            KernelArg(
+                name,
+                self._program.buffers[buffer].dtype,
+                is_pointer=True,
+                multiple=POINTER_MULTIPLE,
+                is_written=buffer in self._stored,
+            )
             for buffer, name in self._pointers.items()
         ]
         width = DType.INT64 if self._wide else DType.INT32
         sizes = [
-            KernelArg(size.name, width, False, max(_power_of_two_in(size), promises.get(size, 1)))
+            KernelArg(
+                size.name,
+                width,
+                is_pointer=False,
+                multiple=max(_power_of_two_in(size), promises.get(size, 1)),
+                is_written=False,
+            )
             for size in self.sizes
         ]
         return (*pointers, *sizes)

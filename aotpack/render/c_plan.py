@@ -19,6 +19,7 @@ from aotpack.ir.nodes import (
     targets,
 )
 from aotpack.ir.schedule import Kernel, Member
+from aotpack.render.apart import groups_without_common_reads
 from aotpack.render.c_loops import EXPENSIVE, member_values, weight
 from aotpack.render.c_reductions import two_pass
 from aotpack.render.workshop import Workshop
@@ -67,6 +68,7 @@ def plan_walks(kernel: Kernel, shop: Workshop, inner: frozenset[Axis], innermost
     if stored:
         last = max(len(walks) - 1, *(number for number, _ in stored))
         _at(walks, last).stored += [member for _, member in stored]
+    walks = [part for walk in walks for part in _apart(walk, kernel, inner)]
     _keep(walks, shop, inner, innermost)
     return Plan(tuple(walks), tuple(outer))
 
@@ -84,6 +86,14 @@ def _place(member: Member, number: int, walks: list[Walk]) -> int:
         return 1
     _at(walks, number + 1).seconds.append(member)
     return 2
+
+
+def _apart(walk: Walk, kernel: Kernel, inner: frozenset[Axis]) -> list[Walk]:
+    """A walk for each group of reductions that read nothing in common."""
+    if walk.scans or walk.seconds or walk.stored:
+        return [walk]
+    groups = groups_without_common_reads(walk.reductions, kernel, inner)
+    return [Walk(reductions=group) for group in groups]
 
 
 def _at(walks: list[Walk], number: int) -> Walk:

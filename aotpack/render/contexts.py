@@ -143,4 +143,5 @@ class WrapperContext:
     buffers: tuple[tuple[str, str, int, int], ...]  # name, bytes, first and last launch
     outputs: tuple[str, ...]
     launches: tuple[LaunchContext, ...]
-    has_choices: bool
+    has_choices: bool = False
+    has_calls: bool = False

@@ -36,6 +36,7 @@ from aotpack.render.combined import combined_launch
 from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
 from aotpack.render.emitter import Frame
 from aotpack.render.environment import render_template
+from aotpack.render.foreign import foreign_choice, refuse_foreign
 from aotpack.render.loops import loop_context, loop_workshop
 from aotpack.render.matmul import matmul_context, output_frame
 from aotpack.render.regions import Region
@@ -59,6 +60,7 @@ def render_kernels(
     schedule: Schedule, targets: tuple[Target, ...], decisions: Decisions
 ) -> tuple[tuple[KernelSource, ...], tuple[Alternatives, ...], Judge]:
     """All sources, for each launch its choices for the given targets, and who made them."""
+    refuse_foreign(schedule, targets)
     judge = Judge(Sources(), decisions)
     found = tuple(_alternatives(schedule, k, targets, judge) for k in launches(schedule.kernels))
     return tuple(judge.sources.known.values()), found, judge
@@ -77,6 +79,8 @@ def _alternatives(
             for choice in judge.choices(variant, _forms(schedule, kernel, variant), meant)
         )
 
+    if kernels[0].foreign is not None:
+        return Alternatives(kernels, (foreign_choice(schedule, kernels[0], judge.sources),))
     if len(kernels) == 1:
         return Alternatives(kernels, suited(kernels[0], targets))
     hosts = [target for target in targets if target.arch == 0]
@@ -100,12 +104,28 @@ def _meant(variant: Variant, targets: Iterable[Target]) -> list[Target]:
 
 
 def _forms(schedule: Schedule, kernel: Kernel, variant: Variant) -> tuple[Form, ...]:
-    """A launch for each tile of a variant."""
+    """A launch for each tile of a variant; then the kernel's parts."""
 
     def form(tile: Tile) -> Form:
         return lambda own, sources: (_launched(schedule, kernel, tile, own, sources),)
 
-    return tuple(map(form, variant.tiles))
+    def parts(own: Variant, sources: Sources) -> tuple[Launched, ...]:
+        product, behind = kernel.unfused
+        return (
+            _launched(schedule, product, own.tile, own, sources),
+            _launched(schedule, behind, _plain_tile(behind, own), own, sources),
+        )
+
+    return (*map(form, variant.tiles), *((parts,) if kernel.unfused else ()))
+
+
+def _plain_tile(kernel: Kernel, own: Variant) -> Tile:
+    """The tile that takes all sizes, for the architectures of another kernel's variant."""
+    return next(
+        variant.tile
+        for variant in kernel.variants
+        if variant.takes_everything and variant.arch_low <= own.arch_low <= variant.arch_high
+    )
 
 
 def _launched(

@@ -36,7 +36,6 @@ def matmul_context(
     epilogue = render_epilogue(kernel, shop, anchor.axes)
     for axis in (*anchor.batch, anchor.m, anchor.n, anchor.k):
         shop.arguments.use_sizes(axis.extent)
-    frame = shop.emitter.frame
     return MatmulContext(
         name=kernel.name,
         comments=shop.comments,
@@ -49,8 +48,8 @@ def matmul_context(
         m_block=tile.m,
         n_block=tile.n,
         k_block=tile.k,
-        m_masked=anchor.m in frame.masks,
-        n_masked=anchor.n in frame.masks,
+        m_masked=anchor.m in shop.emitter.frame.masks,
+        n_masked=anchor.n in shop.emitter.frame.masks,
         k_masked=anchor.k in lhs_frame.masks,
         persistent=tile.programs > 0,
         group=ROWS_TOGETHER,

@@ -11,7 +11,7 @@ from aotpack.ir.nodes import Program
 from aotpack.ir.schedule import Kernel, Schedule, launches
 from aotpack.render.contexts import LaunchContext, WrapperContext
 from aotpack.render.environment import render_template
-from aotpack.render.sources import Alternatives, Choice, Launched
+from aotpack.render.sources import Alternatives, Called, Choice, Launched
 from aotpack.stages import Signature
 from aotpack.target import Target
 
@@ -26,12 +26,20 @@ def render_wrapper(
 ) -> str:
     """The text of ``wrapper.py``."""
     names = _tensor_names(signature, schedule)
+    names |= {name: name for name, *_ in _passed(schedule, steps)}
     context = WrapperContext(
         title=f"{signature.name} {signature.version}: {len(steps)} launches",
         parameters=tuple(size.name for size in signature.sizes),
-        buffers=_buffers(schedule),
+        buffers=_buffers(schedule, steps),
         outputs=tuple(_tuple(spec.shape) for spec in signature.outputs),
         launches=tuple(launch for step in steps for launch in _launches(step, names, targets)),
+        has_calls=any(
+            isinstance(launched, Called)
+            for step in steps
+            for choice in step.choices
+            for form in choice.forms
+            for launched in form
+        ),
         has_choices=any(
             len(choice.forms) > 1 for step in steps for choice in (*step.choices, *step.separate)
         ),
@@ -39,9 +47,10 @@ def render_wrapper(
     return render_template("wrapper.py.jinja", context)
 
 
-def peak_bytes(schedule: Schedule) -> int:
+def peak_bytes(schedule: Schedule, steps: tuple[Alternatives, ...]) -> int:
     """Bytes of intermediates alive at once at the largest admitted sizes."""
-    spans = [(_largest(text), first, last) for _, text, first, last in _storages(schedule)]
+    storages = (*_storages(schedule), *_passed(schedule, steps))
+    spans = [(_largest(text), first, last) for _, text, first, last in storages]
     times = range(len(launches(schedule.kernels)))
     return max((sum(n for n, a, b in spans if a <= t <= b) for t in times), default=0)
 
@@ -65,8 +74,28 @@ def _storages(schedule: Schedule) -> list[tuple[str, Int, int, int]]:
     ]
 
 
-def _buffers(schedule: Schedule) -> tuple[tuple[str, str, int, int], ...]:
-    return tuple((name, str(size), first, last) for name, size, first, last in _storages(schedule))
+def _passed(schedule: Schedule, steps: tuple[Alternatives, ...]) -> list[tuple[str, Int, int, int]]:
+    """What the launches of a form pass on to each other: as ``_storages``, at one place each."""
+    buffers, kept = schedule.program.buffers, {life.buffer for life in schedule.lifetimes}
+    found = {}
+    for place, step in enumerate(steps):
+        choices = (*step.choices, *step.separate)
+        several = [form for choice in choices for form in choice.forms if len(form) > 1]
+        inside = {
+            name for kernel in step.kernels for part in kernel.unfused for name in part.stored
+        }
+        for name in (a for form in several for launched in form for a in launched.arguments):
+            if name in inside - kept and name not in schedule.program.results:
+                size = product(buffers[name].shape) * buffers[name].dtype.itemsize
+                found[name] = (name, size, place, place)
+    return list(found.values())
+
+
+def _buffers(
+    schedule: Schedule, steps: tuple[Alternatives, ...]
+) -> tuple[tuple[str, str, int, int], ...]:
+    storages = (*_storages(schedule), *_passed(schedule, steps))
+    return tuple((name, str(size), first, last) for name, size, first, last in storages)
 
 
 def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
@@ -112,12 +141,25 @@ def _text(choice: Choice, names: dict[str, str]) -> str:
     return forms[0] if len(forms) == 1 else f'pick("{choice.key}", {", ".join(forms)})'
 
 
-def _form(form: tuple[Launched, ...], names: dict[str, str]) -> str:
+def _form(form: tuple[Launched | Called, ...], names: dict[str, str]) -> str:
     texts = []
     for launched in form:
+        if isinstance(launched, Called):
+            passed = (_argument(argument, names) for argument in launched.arguments)
+            texts.append(f'Call("{launched.kernel}", {_tuple(passed)})')
+            continue
         arguments = _tuple(repr(names[a]) if a in names else a for a in launched.arguments)
-        texts.append(f'Launch("{launched.kernel}", ({launched.programs}, 1, 1), {arguments})')
+        grid = _tuple((launched.programs, *launched.planes))
+        texts.append(f'Launch("{launched.kernel}", {grid}, {arguments})')
     return texts[0] if len(texts) == 1 else _tuple(texts)
+
+
+def _argument(argument: tuple[str, tuple[Int, ...]] | Int, names: dict[str, str]) -> str:
+    """A tensor's name and shape, or an integer."""
+    if isinstance(argument, Int):
+        return str(argument)
+    name, shape = argument
+    return f"({names[name]!r}, {_tuple(shape)})"
 
 
 def _condition(choice: Choice, targets: tuple[Target, ...]) -> str:

@@ -1,4 +1,4 @@
-"""The port to an NVIDIA GPU, over cuda.bindings; launches are issued by ``cuda_executor``.
+"""The port to an NVIDIA GPU, over cuda.bindings; launches are issued by ``cuda_executor.py``.
 
 Rows S:P4.
 """
@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .cuda_errors import failure, result
-from .cuda_executor import Function, StreamExecutor
+from .cuda_executor import cuda_executor
+from .cuda_launch import Function, relaxed
 from .device import Step
 from .errors import DeviceError
 from .manifest import Binary, Kernel
@@ -94,10 +95,12 @@ class CudaDevice:
 
     def alloc(self, size: int) -> int:
         doing = f"allocating {size:,} bytes on {self.name}"
-        return int(result(doing, self.driver.cuMemAlloc(size)))
+        with relaxed(self._library):
+            return int(result(doing, self.driver.cuMemAlloc(size)))
 
     def free(self, address: int) -> None:
-        result(f"freeing memory on {self.name}", self.driver.cuMemFree(address))
+        with relaxed(self._library):
+            result(f"freeing memory on {self.name}", self.driver.cuMemFree(address))
 
     def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
         if size:
@@ -157,10 +160,22 @@ class CudaDevice:
             result(doing, driver.cuFuncSetAttribute(function, name, 1))
         return Function(int(function), 32 * binary.num_warps, binary.shared, binary.num_ctas)
 
+    def capture(self, stream: int) -> int:
+        if stream == 0:
+            return 0  # the default stream cannot be captured
+        status, number = ctypes.c_int(), ctypes.c_ulonglong()
+        found = ctypes.byref(status), ctypes.byref(number)
+        failed = self._library.cuStreamGetCaptureInfo_v2(
+            ctypes.c_void_p(stream), *found, None, None, None
+        )
+        if failed:
+            raise failure(f"asking whether a stream of {self.name} is being captured", failed)
+        return number.value if status.value else 0
+
     def executor(
-        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]"
+        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]", *, graphs: bool
     ) -> Callable[[int], None]:
-        return StreamExecutor(self.name, self._library, steps, cells).issue
+        return cuda_executor(self.name, self._library, steps, cells, graphs=graphs)
 
     def close(self) -> None:
         for library in self._libraries.values():

@@ -13,14 +13,16 @@ from typing import Any
 
 from .cpu import CPU_TARGET, CpuDevice
 from .cuda import CudaDevice
+from .debugging import debug_mode
 from .device import Device, active
 from .errors import AotpackError, DeviceError, PackageError
 from .frameworks import stream_handle
 from .manifest import Manifest, read_checked, read_manifest
-from .model import Model, Parts
+from .model import Model, Options, Parts
 from .plan import Form, Plan, flat
 from .prepare import Loaded
 from .timing import hardware
+from .torch_calls import TorchCalls
 from .tuning import Tuning, best_form, form_name, read_tuning
 from .weights import weights_file
 
@@ -36,6 +38,8 @@ def load(
     stream: Any = None,
     concurrency: int = 2,
     tuning: str | Path | None = None,
+    graphs: bool = True,
+    debug: str | None = None,
 ) -> Model:
     """The packaged model, ready to be called.
 
@@ -45,12 +49,18 @@ def load(
     ``stream`` overrides the caller's current stream. ``concurrency`` bounds the calls in flight,
     each of which has its own memory for intermediates. ``tuning`` is a file of measured times: of
     the forms of a launch that the package holds, the quickest on this device is taken.
+
+    On a GPU, sizes that are called again run as CUDA graphs unless ``graphs`` is False. ``debug``
+    watches each launch: "sync" names the one that fails, "nan" the first that writes a NaN; the
+    environment's AOTPACK_DEBUG stands in for it.
     """
     manifest = read_manifest(_folder(package))
     if concurrency < 1:
         raise AotpackError(f"loading a model: concurrency={concurrency}; accepted: 1 or more")
+    handle = None if stream is None else stream_handle(stream)
+    options = Options(handle, concurrency, graphs, debug_mode(debug))
     times = {} if tuning is None else read_tuning(Path(tuning))
-    parts = _parts(manifest, choose_device(manifest, device), stream, concurrency)
+    parts = _parts(manifest, choose_device(manifest, device), options)
     if manifest.choices and times:
         parts = replace(parts, plan=_tuned(parts, times))
     model = Model(parts)
@@ -104,17 +114,17 @@ def _folder(package: str | Path | ModuleType) -> Path:
     return Path(package)
 
 
-def _parts(manifest: Manifest, device: Device, stream: Any, concurrency: int) -> Parts:
+def _parts(manifest: Manifest, device: Device, options: Options) -> Parts:
     target, arch = device.select(manifest.targets)
-    handle = None if stream is None else stream_handle(stream)
     plan = _plan_function(manifest)
     try:
         with active(device):
             kernels = _load_kernels(manifest, device, target)
+            calls = TorchCalls(manifest, device) if manifest.calls else None
     except BaseException:
         device.close()
         raise
-    return Parts(manifest, device, target, arch, kernels, plan, handle, concurrency)
+    return Parts(manifest, device, target, arch, kernels, plan, options, calls)
 
 
 def _tuned(parts: Parts, tuning: Tuning) -> Callable[..., Plan]:
@@ -122,13 +132,9 @@ def _tuned(parts: Parts, tuning: Tuning) -> Callable[..., Plan]:
     choices = tuning.get((hardware(parts.device), parts.target), {})
 
     def pick(key: str, *forms: Form) -> Form:
-        names = [form_name(form) for form in forms]
         loaded = [all(launch.kernel in parts.kernels for launch in flat(form)) for form in forms]
-        times = dict(choices[key].microseconds) if key in choices else {}
-        for name, is_loaded in zip(names, loaded, strict=True):
-            if not is_loaded:
-                times.pop(name, None)
-        return forms[best_form(times, names) or 0]
+        usable = [form for form, has in zip(forms, loaded, strict=True) if has]
+        return usable[best_form(choices.get(key, ()), list(map(form_name, usable))) or 0]
 
     return partial(parts.plan, pick=pick)
 

@@ -11,6 +11,7 @@ Rows S:N7, C:K1, K4.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -20,15 +21,14 @@ import numpy as np
 from .arena import Arena
 from .device import Device, active
 from .errors import AotpackError, DeviceError
-from .guards import sizes_of
 from .loading import load
-from .manifest import Manifest
 from .model import Model
 from .packing import align, pack
-from .plan import Form, Launch, Plan, flat
+from .plan import Call, Form, Launch, Plan, flat
 from .prepare import Prepared, prepare
 from .safetensors import Stored, read_safetensors
 from .timing import hardware, seconds
+from .tune_sizes import main_sizes, single_sizes
 from .tuning import Times, Tuning, form_name, merged, read_tuning, tuning_text
 
 BEYOND_CACHES = 256 << 20  # bytes that launches in turn touch: twice the largest L2 of today
@@ -59,14 +59,13 @@ def tune(
                 "Build it with --candidates 2 or more."
             )
         golden = read_safetensors(manifest.folder / "golden.safetensors")
-        found: dict[str, Times] = {}
-        for sizes in size_sets(manifest, golden):
-            plan = model.plan_with(tuple(sizes.values()), _ask)
-            if _open_keys(plan, found):
-                try:
-                    _Walk(model, golden, sizes, plan, found, report).run()
-                except DeviceError as error:
-                    report(f"at {_shown(sizes)}: {error}")
+        found: dict[str, tuple[Times, ...]] = {}
+        walk = partial(_walk, model, golden, found, report)
+        mains = main_sizes(model, golden)
+        for sizes in mains:
+            walk(sizes, again=True)
+        for sizes in single_sizes(model, mains[0]):
+            walk(sizes, again=False)
         return {(hardware(model.device), model.target): dict(sorted(found.items()))}
 
 
@@ -86,34 +85,46 @@ def tune_into(
         raise AotpackError(f"writing {file}: {error.strerror}; pass another file to -o") from None
 
 
-def size_sets(manifest: Manifest, golden: Mapping[str, Stored]) -> Iterator[dict[str, int]]:
-    """The example's sizes; then, one size at a time, powers of two and the ends of its range."""
-    signature = manifest.signature
-    example = sizes_of(signature, [golden[f"inputs/{t.name}"].shape for t in signature.inputs])
-    yield example
-    for size in signature.sizes:
-        powers = (1 << n for n in range(size.high.bit_length()))
-        inside = (n // size.multiple * size.multiple for n in (size.low, *powers, size.high))
-        for value in dict.fromkeys(n for n in inside if size.low <= n <= size.high):
-            yield example | {size.name: value}
+def _walk(
+    model: Model,
+    golden: Mapping[str, Stored],
+    found: dict[str, tuple[Times, ...]],
+    report: Callable[[str], None],
+    sizes: Mapping[str, int],
+    *,
+    again: bool,
+) -> None:
+    """Time the launches of a plan for some sizes, ``again`` those that were timed at others too."""
+    plan = model.plan_with(tuple(sizes.values()), _ask)
+    keys = _keys(plan)
+    wanted = keys if again else keys - set(found)
+    if not wanted:
+        return
+    try:
+        times = _Walk(model, golden, sizes, plan, wanted, report).run()
+    except DeviceError as error:
+        report(f"not timed at {_shown(sizes)}: {error}")
+        return
+    for key, one in times.items():
+        found[key] = (*found.get(key, ()), one)
 
 
 def _ask(key: str, *forms: Form) -> Any:
     return Question(key, forms)
 
 
-def _parts(place: Any) -> Iterator["Launch | Question"]:
-    """The launches and questions at a place of a plan."""
-    if isinstance(place, (Launch, Question)):
+def _parts(place: Any) -> Iterator["Launch | Call | Question"]:
+    """The launches, calls and questions at a place of a plan."""
+    if isinstance(place, (Launch, Call, Question)):
         yield place
     else:
         for part in place:
             yield from _parts(part)
 
 
-def _open_keys(plan: Plan, found: Mapping[str, Times]) -> set[str]:
+def _keys(plan: Plan) -> set[str]:
     parts = (part for place in plan.launches for part in _parts(place))
-    return {part.key for part in parts if isinstance(part, Question)} - set(found)
+    return {part.key for part in parts if isinstance(part, Question)}
 
 
 def _shown(sizes: Mapping[str, int]) -> str:
@@ -121,7 +132,7 @@ def _shown(sizes: Mapping[str, int]) -> str:
 
 
 class _Walk:
-    """One run of a plan, launch by launch, timing what ``found`` lacks on the way."""
+    """One run of a plan, launch by launch, timing what is wanted on the way."""
 
     def __init__(
         self,
@@ -129,25 +140,28 @@ class _Walk:
         golden: Mapping[str, Stored],
         sizes: Mapping[str, int],
         plan: Plan,
-        found: dict[str, Times],
+        wanted: set[str],
         report: Callable[[str], None],
     ) -> None:
         self.model, self.device, self.signature = model, model.device, model.signature
         self.golden, self.sizes, self.plan = golden, sizes, plan
-        self.found, self.report = found, report
+        self.wanted, self.report = wanted, report
+        self.found: dict[str, Times] = {}
         self.places: dict[str, tuple[int, int]] = {}  # address and bytes of every tensor
 
-    def run(self) -> None:
+    def run(self) -> dict[str, Times]:
+        """The times by key."""
         with ExitStack() as memory:
             self._place_tensors(memory)
             for place in self.plan.launches:
                 for part in _parts(place):
-                    if isinstance(part, Question) and part.key not in self.found:
+                    if isinstance(part, Question) and part.key in self.wanted - set(self.found):
                         self._time(part)
                     form = part.forms[0] if isinstance(part, Question) else part
                     with ExitStack() as scratch:
                         self._prepared(form, {}, scratch).issue(0)
                         self.device.synchronize(None)
+        return self.found
 
     # --- memory
 
@@ -178,13 +192,14 @@ class _Walk:
         """A form as a plan of its own; ``moved`` tensors lie elsewhere."""
         addresses = {name: address for name, (address, _) in self.places.items()} | dict(moved)
         given = [t.name for t in (*self.signature.inputs, *self.signature.outputs)]
-        calls = [addresses.pop(name) for name in given]
+        signed = [addresses.pop(name) for name in given]
         arena: Arena[Prepared] = Arena(self.device)
         memory.callback(arena.free)
         plan = Plan((), self.plan.outputs, (form,))
         kernels = self.model.kernels
-        prepared = prepare(self.signature, plan, kernels, addresses, arena, self.device)
-        prepared.store(calls)
+        calls = self.model.calls
+        prepared = prepare(self.signature, plan, kernels, addresses, arena, self.device, calls)
+        prepared.store(signed)
         return prepared
 
     # --- timing

@@ -4,11 +4,11 @@ A key says what the best form depends on: the first form's kernel with the hash 
 many programs it runs, and the range of sizes. Files merge: for one key the later times replace.
 
     {"schema": 1, "measured": [{"device": "NVIDIA H200", "target": "sm_90", "choices":
-        {KEY: {"sizes": {"b": 8}, "microseconds": {"linear_5e6f7a8b": 4.1, ...}}}}]}
+        {KEY: [{"sizes": {"b": 8}, "microseconds": {"linear_5e6f7a8b": 4.1, ...}}, ...]}}]}
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -26,8 +26,8 @@ class Times(NamedTuple):
     microseconds: Mapping[str, float]
 
 
-Tuning: TypeAlias = dict[tuple[str, str], dict[str, Times]]
-"""By (device, target), then by key."""
+Tuning: TypeAlias = dict[tuple[str, str], dict[str, tuple[Times, ...]]]
+"""By (device, target), then by key, at some sizes each."""
 
 
 def form_name(form: Form) -> str:
@@ -35,12 +35,21 @@ def form_name(form: Form) -> str:
     return "+".join(launch.kernel for launch in flat(form))
 
 
-def best_form(times: Mapping[str, float], names: list[str]) -> int | None:
-    """The number of the quickest of the named forms; None without a time for the first of them."""
-    if names[0] not in times:
+def best_form(measured: Iterable[Times], names: Sequence[str]) -> int | None:
+    """The number of the form that is quickest over all, in parts of the first form's times.
+
+    None where the first was never measured; a form must have been, wherever the first was.
+    """
+    shares = [times.microseconds for times in measured if names[0] in times.microseconds]
+    if not shares:
         return None
-    best = min(range(len(names)), key=lambda n: (times.get(names[n], float("inf")), n))
-    return best if times[names[best]] < MARGIN * times[names[0]] else 0
+    means = {
+        number: sum(times[name] / times[names[0]] for times in shares) / len(shares)
+        for number, name in enumerate(names)
+        if all(name in times for times in shares)
+    }
+    best = min(means, key=lambda number: (means[number], number))
+    return best if means[best] < MARGIN else 0
 
 
 def merged(old: Tuning, new: Tuning) -> Tuning:
@@ -55,7 +64,7 @@ def tuning_text(tuning: Tuning) -> str:
         {
             "device": device,
             "target": target,
-            "choices": {key: times._asdict() for key, times in choices.items()},
+            "choices": {key: [one._asdict() for one in some] for key, some in choices.items()},
         }
         for (device, target), choices in sorted(tuning.items())
     ]
@@ -76,7 +85,7 @@ def read_tuning(path: Path) -> Tuning:
         found: Tuning = {}
         for one in data["measured"]:
             place = (str(one["device"]), str(one["target"]))
-            choices = {str(key): _times(times) for key, times in one["choices"].items()}
+            choices = {str(key): tuple(map(_times, some)) for key, some in one["choices"].items()}
             found = merged(found, {place: choices})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _refused(path, f"an entry is missing or of another kind ({error})") from None

@@ -172,8 +172,8 @@ class Weights:
         if hasattr(value, "contiguous"):
             value = value.contiguous()
         framework = frameworks.of(value)
-        address, facts, owner = framework.read(value, 0)
-        seen = framework.seen(facts)
+        (address,), facts, owner = framework.read((value,), 0)
+        (seen,) = framework.seen(facts)
         self._check(weight, seen.dtype, seen.shape, seen.framework)
         if seen.place[0] not in _HOST_PLACES and seen.place != self._device.place:
             raise self._refused(

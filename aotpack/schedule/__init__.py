@@ -19,9 +19,11 @@ from aotpack.schedule.memory import plan_memory
 from aotpack.schedule.merge import in_memory_order, merge_products
 from aotpack.schedule.online_softmax import merge_softmax_sums
 from aotpack.schedule.order import order
+from aotpack.schedule.peak import least_peak
 from aotpack.schedule.realize import realize
 from aotpack.schedule.split_reduction import split_reductions
 from aotpack.schedule.tile import choose_tiles, one_tile_for_all_sizes
+from aotpack.schedule.unfused import with_unfused
 from aotpack.schedule.update import place_updates
 from aotpack.stages import Lowered, Scheduled
 
@@ -51,9 +53,11 @@ def schedule(lowered: Lowered, *, deterministic: bool = False) -> Scheduled:
     strides = choose_strides(program, kernels)
     kernels = choose_tiles(program, kernels, strides)
     kernels = one_tile_for_all_sizes(kernels) if deterministic else kernels
+    kernels = least_peak(program, kernels, strides)
     program, kernels, strides = place_updates(program, kernels, strides)
     kernels = combine(kernels, program)
     lifetimes = plan_memory(program, kernels, strides)
+    kernels = with_unfused(program, kernels, strides, lifetimes)
     result = Schedule(program, kernels, strides, lifetimes)
     weights = in_memory_order(lowered.weights, program.packed)
     return Scheduled(lowered.signature, weights, lowered.golden, result)

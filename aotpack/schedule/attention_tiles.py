@@ -12,7 +12,10 @@ NARROW_HEAD = 32
 WIDE_HEAD = 64  # elements; beyond, registers are the limit
 MANY_QUERIES = 64 * 1024  # over all heads; then larger tiles keep all multiprocessors busy
 SMALLEST_SIDE = 16
-OTHERS_HALF = ((64, 64, 4, 3), (128, 64, 8, 3), (64, 32, 4, 3), (64, 128, 4, 2), (128, 128, 8, 2))
+OTHERS_HALF = (
+    *((64, 64, 4, 3), (128, 64, 8, 3), (64, 32, 4, 3), (64, 128, 4, 2), (128, 128, 8, 2)),
+    *((32, 64, 4, 3), (64, 64, 4, 2), (64, 64, 8, 3)),
+)
 OTHERS_SINGLE = ((32, 32, 4, 2), (16, 64, 4, 2), (16, 32, 4, 2), (32, 32, 4, 1))
 """Queries, keys, warps and stages of tiles that are timed beside the measured ones."""
 

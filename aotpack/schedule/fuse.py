@@ -21,6 +21,7 @@ from aotpack.ir.nodes import Operation, Program, reads, targets
 from aotpack.ir.schedule import Apart, Kernel
 from aotpack.schedule.group import Group, join, start
 from aotpack.schedule.naming import kernel_name
+from aotpack.schedule.pressure import holds_too_much, lent
 from aotpack.schedule.refusal import Refusal
 
 MAX_MEMBERS = 64
@@ -30,8 +31,9 @@ MOST_REASONS = 8  # kept for an operation, of the kernels with which it shares m
 class Groups:
     """The kernels in the making, and which of them write and read a buffer."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Program) -> None:
         self.members: list[Group] = []
+        self.lent = lent(program)
         self.writer: dict[str, int] = {}
         self.apart: dict[int, list[Apart]] = {}
         self._touching: dict[str, dict[int, None]] = {}
@@ -54,7 +56,7 @@ class Groups:
 
 def fuse(program: Program) -> tuple[Kernel, ...]:
     """One kernel for each group of operations, in the order their first members appear."""
-    groups = Groups()
+    groups = Groups(program)
     for operation in program.operations:
         position, group, apart = _best_group(operation, groups, program)
         groups.put(position, group)
@@ -81,7 +83,7 @@ def _best_group(
     for position in sorted(scores, key=lambda p: (-scores[p], -p)):
         found: Group | Refusal = Refusal.EMPTY if scores[position] == 0 else Refusal.CHOICE
         if found is Refusal.CHOICE and best is None:
-            found = _joined(operation, position, groups, program)
+            found = _joined(operation, position, groups, program, scores[position])
         if isinstance(found, Group):
             best = position, found
         else:
@@ -91,13 +93,19 @@ def _best_group(
 
 
 def _joined(
-    operation: Operation, position: int, groups: Groups, program: Program
+    operation: Operation, position: int, groups: Groups, program: Program, saved: int
 ) -> Group | Refusal:
+    """The group with the operation, which saves so many bytes, or what speaks against it."""
     group = groups.members[position]
+    if any(program.buffers[name].alone for name in (*targets(operation), *group.written)):
+        return Refusal.ALONE
     if len(group.members) >= MAX_MEMBERS:
         return Refusal.FULL
     if _closes_cycle(operation, position, groups, program):
         return Refusal.CYCLE
+    own = (name for name in reads(operation) if name not in group.written)
+    if holds_too_much(own, group.read, groups.lent, saved):
+        return Refusal.MEMORY
     return join(group, operation, program)
 
 
@@ -126,6 +134,8 @@ def _closes_cycle(operation: Operation, position: int, groups: Groups, program: 
 def _kernel(group: Group, program: Program, readers: Counter[str]) -> Kernel:
     """Close a group: name it and find which of its results anyone outside reads."""
     results = {*program.results, *wholes(program)}
+    if group.is_closed:
+        results.update(group.written)  # a foreign kernel writes all of them, read or not
     stored = tuple(
         name
         for member in group.members

@@ -16,6 +16,7 @@ from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Indirect, Int, product
 from aotpack.ir.nodes import (
     Attention,
+    Foreign,
     Load,
     Matmul,
     Operation,
@@ -51,9 +52,9 @@ class Group:
         return isinstance(self.members[0].operation, (Matmul, Attention))
 
     @property
-    def is_scatter(self) -> bool:
+    def is_closed(self) -> bool:
         """True for a kernel that nothing joins: what it makes is complete after its launch only."""
-        return isinstance(self.members[0].operation, Scatter)
+        return isinstance(self.members[0].operation, (Scatter, Foreign))
 
     @property
     def is_flat(self) -> bool:
@@ -67,6 +68,8 @@ def start(operation: Operation, program: Program) -> Group:
     if isinstance(operation, (Matmul, Attention)):
         axes = _template_axes(operation)
         binding = {axis: Int.of(axis) for axis in axes}
+    elif isinstance(operation, Foreign):
+        axes, binding = (), {}
     else:
         axes = _loop_axes(operation)
         binding = _decode(operation, axes)
@@ -76,10 +79,10 @@ def start(operation: Operation, program: Program) -> Group:
 
 def join(group: Group, operation: Operation, program: Program) -> Group | Refusal:
     """The group with ``operation`` in it, or why no rule admits it."""
-    if isinstance(operation, (Matmul, Attention, Scatter)):
+    if isinstance(operation, (Matmul, Attention, Scatter, Foreign)):
         return Refusal.BEGINS
-    if group.is_scatter:
-        return Refusal.SCATTER
+    if group.is_closed:
+        return Refusal.CLOSED
     if isinstance(operation, (Reduction, Scan)):
         return _join_reduction(group, operation, program)
     return _join_pointwise(group, operation, program)

@@ -26,8 +26,8 @@ from aotpack.ir.nodes import (
     Operation,
     Pointwise,
     Program,
-    Scatter,
     Value,
+    overwritten,
     reads,
     targets,
 )
@@ -56,7 +56,7 @@ def write_parts_in_place(
     """The program without the copies that its kernels spare, and its kernels; or the same."""
     makers = {name: kernel for kernel in kernels for name in kernel.stored}
     kept = {update.value for update in program.updates}
-    kept |= {o.base for o in program.operations if isinstance(o, Scatter)}
+    kept |= {base for o in program.operations for _, base in overwritten(o)}
     found: dict[str, list[Pointwise]] = {}
     for kernel in kernels:
         for operation in _candidates(kernel):

@@ -1,7 +1,8 @@
 """Choose the order of dimensions in memory of each intermediate, by how its readers walk over it.
 
-Inputs, weights and outputs are contiguous by contract, and with them what scatters overwrite. A
-buffer that its readers see transposed (attention output read as [b, s, h*d]) is written that way,
+Inputs, weights and outputs are contiguous by contract, and with them what scatters overwrite and
+what calls of foreign kernels touch. A buffer that its readers see transposed (attention output read
+as [b, s, h*d]) is written that way,
 so no transpose is ever run (S: simplification 4).
 
 Rows S:A9, A11, D4, D12, D14, D16, F3.
@@ -14,7 +15,7 @@ from aotpack.ir.access import Access, accesses, contiguous, digit_count, slope
 from aotpack.ir.facts import typical
 from aotpack.ir.integers import Int, product
 from aotpack.ir.joined import wholes
-from aotpack.ir.nodes import Buffer, Program, Scatter
+from aotpack.ir.nodes import Buffer, Foreign, Program, Scatter, read_whole, targets
 from aotpack.ir.schedule import Kernel
 
 MAX_RANK = 5  # beyond, only the order of the operation itself is considered
@@ -24,8 +25,9 @@ def choose_strides(program: Program, kernels: tuple[Kernel, ...]) -> dict[str, t
     """Strides in elements for every buffer that is in memory."""
     fixed = {*program.inputs, *program.weights, *program.results}
     for operation in program.operations:
-        if isinstance(operation, Scatter):
-            fixed |= {operation.base, operation.target}
+        fixed.update(read_whole(operation))
+        if isinstance(operation, (Scatter, Foreign)):
+            fixed.update(targets(operation))
     uses: dict[str, list[Access]] = {}
     whole = wholes(program)
     for kernel in kernels:

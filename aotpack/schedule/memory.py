@@ -2,7 +2,7 @@
 
 Offsets are not chosen here: the runtime packs the lifetimes once per concrete set of sizes.
 Results have no lifetime: an output is the caller's, a new value lies in what it updates. What a
-scatter makes lies where its base does (``bases.py``).
+scatter or a foreign kernel changes lies where its base does (``bases.py``).
 
 Rows S:D10, K3, K10, L7, L26, O1-O3, O6, O7, C:F11, F25.
 """
@@ -58,13 +58,13 @@ def plan_memory(
                 dying = []  # kernels that run at once may read it later than this one writes
             if name in in_results:
                 storage[name] = in_results[name]
-            elif kernel.scatter is not None:
-                storage[name] = storage[kernel.scatter.base]
+            elif name in kernel.bases:
+                storage[name] = storage[kernel.bases[name]]
             else:
                 home = _overwritable(name, kernel, dying, program, strides, storage, taken)
                 storage[name] = storage[home] if home else name
             taken.add(storage[name])
-            lifetimes.append(Lifetime(name, storage[name], step, last[name]))
+            lifetimes.append(Lifetime(name, storage[name], step, last.get(name, step)))
     return tuple(lifetimes)
 
 
@@ -107,6 +107,8 @@ def _overwritable(
 
 def may_overwrite(kernel: Kernel, name: str, other: str, strides: Strides) -> bool:
     """True when each program of a kernel reads ``other`` only where it then writes ``name``."""
+    if kernel.foreign is not None:
+        return False  # nobody knows where it reads
     if not _reads_once(kernel) or _is_shared(kernel, name):
         return False
     if _guards(kernel, other) or not _is_read_in_time(kernel, name, other):

@@ -24,6 +24,8 @@ from aotpack.ir.nodes import (
     Program,
     Value,
     loads,
+    read_whole,
+    targets,
 )
 from aotpack.ir.rewrite import Rewriter
 from aotpack.stages import Weight
@@ -78,13 +80,16 @@ def _families(program: Program) -> Iterator[list[Linear]]:
 def _linears(program: Program) -> Iterator[Linear]:
     users: dict[str, list[Operation]] = {}
     for operation in program.operations:
-        for load in loads(operation):
-            users.setdefault(load.buffer, []).append(operation)
+        for name in (*read_whole(operation), *(load.buffer for load in loads(operation))):
+            users.setdefault(name, []).append(operation)
     for operation in program.operations:
         if not isinstance(operation, Matmul) or operation.target in program.results:
             continue
         readers = users.get(operation.target, [])
-        if len(readers) == 1 and isinstance(readers[0], Pointwise):
+        alone = any(
+            program.buffers[name].alone for o in (operation, *readers) for name in targets(o)
+        )
+        if len(readers) == 1 and isinstance(readers[0], Pointwise) and not alone:
             linear = _linear(operation, readers[0], program)
             if linear is not None:
                 yield linear

@@ -9,11 +9,13 @@ from enum import Enum
 class Refusal(Enum):
     """The reasons, in the order in which they are found: a later one came closer to fusion."""
 
+    ALONE = "the program asks for a kernel of its own"
     EMPTY = "what both read has no elements"
     FULL = "the kernel has as many operations as it may"
     CYCLE = "it needs something else that needs the kernel first"
-    BEGINS = "products, attention and scatters begin kernels of their own"
-    SCATTER = "what a scatter makes is complete after its launch only"
+    MEMORY = "each could leave its memory to the other, which is much more than they share"
+    BEGINS = "products, attention, scatters and foreign kernels begin kernels of their own"
+    CLOSED = "what a scatter or a foreign kernel makes is complete after its launch only"
     TILE = "a tile of a product holds no whole row"
     POINTS = "it has another number of points or rows than the kernel"
     ORDER = "its rows do not take each element of the kernel's once"

@@ -22,15 +22,18 @@ from aotpack.trace.source import source_of
 from aotpack.trace.weights import weight_tensor
 
 
-def check_lowerings(program: ExportedProgram, example: Sequence[Any], name: str) -> None:
-    """Refuse registered lowerings that compute something else; ``example`` has all input leaves."""
+def check_lowerings(program: ExportedProgram, example: Sequence[Any] | None, name: str) -> None:
+    """Refuse registered lowerings that compute something else.
+
+    ``example`` are all leaves of the inputs; None where operators cannot run on this machine.
+    """
     nodes = [node for node in program.graph.nodes if registered(node.target)]
     for node in nodes:
         with torch.no_grad():
             complaint = _symbolic_complaint(node)
         if complaint:
             raise TraceError(_refusal(name, node, complaint))
-    if nodes:
+    if nodes and example is not None:
         user = iter(example)
         flat = [
             weight_tensor(program, spec.target).clone() if spec.target else next(user)

@@ -18,6 +18,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import TorchFunctionMode
 
 from aotpack.errors import UsageError
+from aotpack.trace.triton_kernels import LAUNCH, check_launch, implementation
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -65,17 +66,26 @@ def run_registered(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str
 
 
 class RegisteredLowerings(TorchFunctionMode):
-    """Inside the block, registered operators are what their functions compute."""
+    """Inside the block, registered operators are what their functions compute.
+
+    Of operators that launch Triton kernels (torch.library.triton_op), others are their launches.
+    """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         given = kwargs or {}
         overload = _only_overload(func) if isinstance(func, OpOverloadPacket) else func
-        if overload not in _REGISTERED:
+        if overload in _REGISTERED:
+            with self:
+                return run_registered(overload, args, given)
+        if LAUNCH in str(func):
+            check_launch(given)
+        launches = implementation(overload)
+        if launches is None:
             return func(*args, **given)
         with self:
-            return run_registered(overload, args, given)
+            return launches(*args, **given)
 
 
 def _overloads(packet: OpOverloadPacket) -> list[OpOverload]:

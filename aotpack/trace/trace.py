@@ -14,11 +14,13 @@ from aotpack.errors import TraceError, UsageError
 from aotpack.ir.dtypes import DType
 from aotpack.stages import Traced
 from aotpack.trace.agreement import check_lowerings
+from aotpack.trace.assertions import warn_of_assertions
 from aotpack.trace.capture import cast_floats, decompose, evaluation_copy, export
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
 from aotpack.trace.golden import in_program_order, record_golden
 from aotpack.trace.graph import build_graph
 from aotpack.trace.random import Example, check_drawn, draws, seeded, with_example_seed
+from aotpack.trace.triton_kernels import TritonPort, launches_kernels
 
 
 def trace(
@@ -32,12 +34,13 @@ def trace(
     dtype: DType | None = None,
     strict: bool = False,
     whole: frozenset[str] | None = None,
+    triton: TritonPort | None = None,
 ) -> Traced:
     """Export the module for inference and record what it should compute on the example inputs.
 
     ``dynamic_shapes`` has torch.export's form; ``dtype`` casts weights and floating inputs first.
     ``whole`` names the operators that lowering takes: all others are taken apart where torch says
-    how. Without it, none is.
+    how. Without it, none is. ``triton`` is asked about models that launch kernels of their own.
     """
     example = (tuple(args), dict(kwargs or {}))
     run: nn.Module
@@ -51,11 +54,13 @@ def trace(
         if dtype is not None:
             example = cast_floats(example, dtype)
         program, run, example, leaves = _export(run, example, dynamic_shapes, name, strict)
-    check_lowerings(program, in_program_order(program, *example), name)
-    program = decompose(program, name=name, whole=whole)
+    eager = None if launches_kernels(program) else run
+    check_lowerings(program, in_program_order(program, *example) if eager else None, name)
+    program = decompose(program, name=name, whole=whole, triton=triton)
     check_drawn(program, name)
+    warn_of_assertions(program, name)
     graph = build_graph(program, leaves, name=name, version=version)
-    return Traced(graph=graph, golden=record_golden(run, program, *example, graph))
+    return Traced(graph, record_golden(eager, program, *example, graph, triton))
 
 
 def _export(

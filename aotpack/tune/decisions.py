@@ -3,11 +3,10 @@
 Rows S:M16, N1.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from aotpack.errors import AotpackError, UsageError
-from aotpack.runtime.tuning import Tuning, best_form, read_tuning
+from aotpack.runtime.tuning import Times, Tuning, best_form, read_tuning
 from aotpack.stages import Decisions
 
 
@@ -25,18 +24,19 @@ def read_decisions(file: str | Path | None, candidates: int = 1) -> Decisions:
 
 
 def quickest(tuning: Tuning) -> dict[tuple[str, str], str]:
-    """For each target and key the form that is taken.
-
-    Where several devices of a target were measured, their times count as parts of the first form's.
-    """
-    shares: dict[tuple[str, str], list[Mapping[str, float]]] = {}
+    """For each target and key the form that is taken, over all devices and sizes measured."""
+    measured: dict[tuple[str, str], list[Times]] = {}
     for (_, target), choices in sorted(tuning.items()):
         for key, times in choices.items():
-            first = times.microseconds.get(_first(key))
-            if first is not None:
-                relative = {name: time / first for name, time in times.microseconds.items()}
-                shares.setdefault((target, key), []).append(relative)
-    return {place: _least(_first(place[1]), devices) for place, devices in sorted(shares.items())}
+            measured.setdefault((target, key), []).extend(times)
+    found = {}
+    for place, some in sorted(measured.items()):
+        first = place[1].split(" x ")[0]  # a key begins with the first form's kernel
+        names = [first, *sorted({name for one in some for name in one.microseconds} - {first})]
+        best = best_form(some, names)
+        if best is not None:
+            found[place] = names[best]
+    return found
 
 
 def unused(
@@ -45,15 +45,3 @@ def unused(
     """How many choices measured for these targets fit no launch of a build."""
     meant = {place for place in decisions.measured if place[0] in targets}
     return len(meant - set(settled))
-
-
-def _first(key: str) -> str:
-    """The kernel of a launch's first form, which its key begins with."""
-    return key.split(" x ")[0]
-
-
-def _least(first: str, devices: list[Mapping[str, float]]) -> str:
-    common = sorted(set(devices[0]).intersection(*devices[1:]) - {first})
-    names = [first, *common]
-    total = {name: sum(device[name] for device in devices) / len(devices) for name in names}
-    return names[best_form(total, names) or 0]

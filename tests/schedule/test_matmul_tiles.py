@@ -89,3 +89,16 @@ def test_long_sums_of_many_rows_read_their_factors_through_descriptors() -> None
 def test_other_products_read_by_pointers(n: int, k: int, operand: DType, given: DType) -> None:
     found = product(B, n, k, operand, given)
     assert not any(v.tile.descriptors for v in found if isinstance(v.tile, MatmulTile))
+
+
+@pytest.mark.row("C:L1")
+@pytest.mark.parametrize("k", [64, 960, 4096])
+@pytest.mark.parametrize("arch", ARCHES)
+def test_factors_of_float32_are_in_three_parts_and_tall_tiles_take_short_steps(
+    arch: int, k: int
+) -> None:
+    variants = product(B, 768, k, F32)
+    for rows in (1, 64, 8192):
+        tile = chosen(variants, arch, rows)
+        assert tile.precision == "bf16x6"
+        assert tile.m == 16 or tile.k <= 32

@@ -106,7 +106,7 @@ def preferring(model: Model, number: int, *sizes: int) -> Tuning:
     for key, forms in forms_of(model, *sizes).items():
         best = min(number, len(forms) - 1)
         times = {form_name(form): 1.0 if n == best else 9.0 for n, form in enumerate(forms)}
-        choices[key] = Times({}, times)
+        choices[key] = (Times({}, times),)
     return {(hardware(model.device), model.target): choices}
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from aotpack.render import render
-from aotpack.runtime.plan import Form, Launch, flat
+from aotpack.runtime.plan import Buffer, Form, Launch, flat
 from aotpack.runtime.selftest import check_golden
 from aotpack.runtime.tuning import form_name
 from aotpack.stages import Decisions, Rendered
@@ -27,7 +27,7 @@ RUNS = [(name, INTERPRETER) for name in CASES] + [(name, CPU) for name in ON_CPU
 @pytest.fixture(scope="module", params=RUNS, ids=lambda run: f"{run[0]}-{run[1]}")
 def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Packed:
     name, target = request.param
-    return packed(name, target, tmp_path_factory.mktemp("tune"), Decisions(6))
+    return packed(name, target, tmp_path_factory.mktemp("tune"), Decisions(9))
 
 
 def taken(package: Packed, number: int, folder: Path) -> Iterator[tuple[str, str, str]]:
@@ -121,3 +121,21 @@ def forms(product: Rendered) -> dict[str, tuple[Form, ...]]:
 
     plan_of(product)(90, pick=pick)
     return found
+
+
+@pytest.mark.row("S:N2", "C:K3")
+def test_a_product_keeps_what_follows_it_unless_two_launches_were_quicker() -> None:
+    module, args, _ = CASES["products"]
+    product = scheduled(module, *args)
+    targets = (Target("cuda", 90),)
+    fused = render(product, targets, Decisions(20))
+    key = next(key for key in fused.choices if key.startswith("linear_gelu"))
+    apart = forms(fused)[key][-1]
+    first, behind = flat(apart)
+    assert (first.kernel.rpartition("_")[0], first.args[-1]) == ("linear", behind.args[0])
+    built = render(product, targets, Decisions(1, {("sm_90", key): form_name(apart)}))
+    plan, plain = plan_of(built)(90), plan_of(render(product, targets))(90)
+    assert plan.launches[0] == apart and len(plan.launches) == len(plain.launches)
+    (passed,) = set(plan.buffers) - set(plain.buffers)
+    assert passed == Buffer(str(behind.args[0]), 4 * 5 * 24, 0, 0)
+    assert built.peak_bytes > render(product, targets).peak_bytes

@@ -4,7 +4,7 @@ from triton.language.extra import libdevice
 
 
 @triton.jit
-def linear_relu_974b457e(x_ptr, weight_ptr, bias_ptr, out_ptr):
+def linear_relu(x_ptr, weight_ptr, bias_ptr, out_ptr):
     m_tiles = tl.cdiv(128, 64)
     n_tiles = tl.cdiv(512, 32)
     tile = tl.program_id(0)
