@@ -41,7 +41,8 @@ class PointwiseTile:
 class PlaneTile:
     """Blocks of ``y`` by ``x`` points of a kernel seen as lines of ``width`` points (C:C1).
 
-    An access along either side reads whole cache lines.
+    An access along either side reads whole cache lines. With ``height`` the lines come in planes of
+    so many, and blocks span ``z`` planes: a third direction (C:C4).
     """
 
     width: Int
@@ -49,6 +50,8 @@ class PlaneTile:
     x: int
     num_warps: int
     num_stages: int = 1
+    height: Int | None = None
+    z: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +236,20 @@ def block_count(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> Int:
     return ceil_div(kernel.axes[0].extent, tile.x)
 
 
-def in_lines(kernel: Kernel, width: Int) -> Kernel:
-    """A pointwise kernel over (y, x): line and place in the line, instead of the flat position."""
+def in_lines(kernel: Kernel, width: Int, height: Int | None = None) -> Kernel:
+    """A pointwise kernel over (y, x): line and place in the line, instead of the flat position.
+
+    With ``height`` over (z, y, x): plane, line in the plane, place in the line.
+    """
     (flat,) = kernel.axes
-    y, x = Axis("y", flat.extent // width), Axis("x", width)
-    position = {flat: Int.of(y) * width + Int.of(x)}
+    lines, x = flat.extent // width, Axis("x", width)
+    y = Axis("y", lines if height is None else height)
+    line = Int.of(y)
+    axes: tuple[Axis, ...] = (y, x)
+    if height is not None:
+        z = Axis("z", lines // height)
+        line, axes = Int.of(z) * height + line, (z, y, x)
+    position = {flat: line * width + Int.of(x)}
     members = tuple(
         Member(
             member.operation,
@@ -246,7 +258,7 @@ def in_lines(kernel: Kernel, width: Int) -> Kernel:
         )
         for member in kernel.members
     )
-    return replace(kernel, axes=(y, x), members=members)
+    return replace(kernel, axes=axes, members=members)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,14 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class LoopContext:
-    """A pointwise or reduction kernel: definitions of ``y``, ``x`` and ``r``, then the body."""
+    """A pointwise or reduction kernel: definitions of its indices, then the body."""
 
     name: str
     comments: tuple[str, ...]
     functions: tuple[str, ...]  # source of the combine functions the kernel calls
     parameters: tuple[str, ...]
     index_type: str  # "" or ".to(tl.int64)"
+    z: Side | None
     y: Side | None
     x: Side  # a block of 0: one row a program
     r: Side | None

@@ -182,7 +182,7 @@ def _context(schedule: Schedule, kernel: Kernel, tile: Tile) -> tuple[str, Conte
         shop = _workshop(schedule, kernel, attention_frame(kernel, tile))
         return "kernel_attention.py.jinja", attention_context(schedule, kernel, tile, shop), shop
     if isinstance(tile, PlaneTile):
-        kernel = in_lines(kernel, tile.width)
+        kernel = in_lines(kernel, tile.width, tile.height)
     shop = loop_workshop(schedule, kernel, tile)
     return "kernel_loop.py.jinja", loop_context(schedule, kernel, tile, shop), shop
 
@@ -203,7 +203,10 @@ def _programs(kernel: Kernel, tile: Tile) -> Int:
     if isinstance(anchor, Attention) and isinstance(tile, AttentionTile):
         return ceil_div(anchor.i.extent, tile.i) * anchor.batch.extent * anchor.head.extent
     if isinstance(tile, PlaneTile):
-        lines = kernel.axes[0].extent // tile.width
-        return ceil_div(lines, tile.y) * ceil_div(tile.width, tile.x)
+        lines, across = kernel.axes[0].extent // tile.width, ceil_div(tile.width, tile.x)
+        if tile.height is None:
+            return ceil_div(lines, tile.y) * across
+        planes = ceil_div(lines // tile.height, tile.z)
+        return planes * ceil_div(tile.height, tile.y) * across
     assert isinstance(tile, (PointwiseTile, ReductionTile))
     return block_count(kernel, tile)
