@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
 
 from aotpack.errors import TraceError, UnsupportedError
-from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Tree
+from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Tree, every_node
 from aotpack.trace.changes import updates_of
 from aotpack.trace.dynamic import LeafSpec
 from aotpack.trace.guards import check_guards, check_shapes
@@ -44,7 +44,7 @@ def build_graph(
     results, updates = _outputs(program), updates_of(name, program, weights, inputs)
     _check_purpose(name, [*results, *updates.values()])
     nodes = reader.read([*results, *updates.values()])
-    check_shapes(name, nodes, tuple(inputs.values()))
+    check_shapes(name, tuple(every_node(nodes)), tuple(inputs.values()))
     outputs = tuple(map(reader.ref, results))
     changes = tuple((target, reader.ref(node)) for target, node in updates.items())
     named = {*inputs, *weights.tensors}

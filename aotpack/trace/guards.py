@@ -52,9 +52,11 @@ def check_shapes(name: str, nodes: Sequence[GraphNode], given: Sequence[TensorSp
     the slice from the fifth on has 4n - 5, and a squeeze removes no dynamic dimension. ``given``
     are the inputs.
     """
-    shapes = {Ref(spec.name): spec.shape for spec in given}
+    slices = (spec for node in nodes for body in node.bodies for spec in body.slices)
+    shapes = {Ref(spec.name): spec.shape for spec in (*given, *slices)}
     for node in nodes:
         shapes |= {Ref(node.name, k): spec.shape for k, spec in enumerate(node.results)}
+    for node in nodes:
         if node.op.startswith("aten.squeeze."):
             _check_squeeze(name, node, shapes)
         for spec in node.results:
