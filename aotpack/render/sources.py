@@ -13,7 +13,7 @@ from aotpack.ir.schedule import Kernel, Tile, Variant
 from aotpack.ir.traffic import Work
 from aotpack.stages import KernelArg, KernelSource, TorchCall
 
-_STORE = re.compile(r"\b(?:tl\.store|tl\.atomic_\w+|scatter_\w+)\(\s*(\w+)")
+_STORE = re.compile(r"\b(?:tl\.store|tl\.atomic_\w+|scatter_(?:sum|prod|max|min))\(\s*(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
