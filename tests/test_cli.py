@@ -173,7 +173,7 @@ def test_show_says_why_operations_share_no_kernel(
     assert shown.startswith(plain)
     assert why == (
         "matmul_1 is not in the kernel of matmul: "
-        "products, attention, scatters and foreign kernels begin kernels of their own"
+        "products, attention, scatters, foreign kernels and control flow begin kernels"
     )
 
 

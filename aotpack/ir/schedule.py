@@ -6,9 +6,12 @@ operation is bound to them: its axes are expressions in the kernel's axes (C:A9)
 Rows S:G3, G4, K5, K6, C:C6, B15.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from aotpack.ir.control import Branch, Loop
 from aotpack.ir.integers import Axis, Int, Var, ceil_div
 from aotpack.ir.nodes import Attention, Foreign, Matmul, Operation, Program, Scatter, overwritten
 
@@ -162,6 +165,8 @@ class Kernel:
     A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
     ``unfused`` kernels, one after the other, do the same: another form of the launch.
     ``apart`` says why its operations are in no kernel that was there before them.
+    A branch or loop is a kernel of its own, without axes or variants: in its place run the
+    schedules of its ``parts``, as often as its condition says.
     """
 
     name: str
@@ -171,8 +176,15 @@ class Kernel:
     reads: tuple[str, ...]
     variants: tuple[Variant, ...] = ()
     joins: bool = False
-    unfused: tuple["Kernel", ...] = ()
+    unfused: tuple[Kernel, ...] = ()
     apart: tuple[Apart, ...] = ()
+    parts: tuple[Schedule, ...] = ()
+
+    @property
+    def control(self) -> Branch | Loop | None:
+        """The operation whose parts run in place of a kernel, if this is one."""
+        first = self.members[0].operation
+        return first if isinstance(first, (Branch, Loop)) else None
 
     @property
     def anchor(self) -> Matmul | Attention | None:
@@ -191,6 +203,11 @@ class Kernel:
         """The call of code that is not ours that is this kernel's only member, if it is one."""
         first = self.members[0].operation
         return first if isinstance(first, Foreign) else None
+
+    @property
+    def is_opaque(self) -> bool:
+        """True for what is no loop nest of ours: a foreign call, a branch or a loop."""
+        return self.foreign is not None or self.control is not None
 
     @property
     def bases(self) -> dict[str, str]:

@@ -49,7 +49,7 @@ def choose_tiles(
     """The kernels with their variants; a foreign kernel comes with its own tiles."""
     return tuple(
         kernel
-        if kernel.foreign is not None
+        if kernel.is_opaque
         else replace(
             kernel,
             variants=(
