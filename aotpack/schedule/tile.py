@@ -37,7 +37,7 @@ SHARES_L2 = 128 * 1024  # bytes of a row, of which L2 holds two for each multipr
 HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
 MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
 LONGEST_COLUMN = 1024  # elements of a column that is kept in registers to be read again
-HELD_BYTES = 128  # of what was read, in each thread
+LONGEST_COLUMN_ONCE = 256  # likewise, where nothing but its reduction needs it
 MANY_PROGRAMS = 264  # two for each multiprocessor
 FEW_ROWS = 132  # up to here they all run at once, and a row takes as long as its threads need
 SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
@@ -125,9 +125,9 @@ def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> t
     once = not _reads_again(kernel) and not _has_scan(kernel)
     persistent = longest <= (MAX_READ_ONCE if once else MAX_PERSISTENT)
     if _walks_along(kernel, program, strides) is x:
-        if once or longest > LONGEST_COLUMN:
+        if longest > (LONGEST_COLUMN_ONCE if once else LONGEST_COLUMN):
             columns = _power_of_two(typical(x.extent))
-            tile = _column_tile(int(longest), columns, _states(kernel))
+            tile = _column_tile(columns, _states(kernel))
         else:
             tile = _held_columns(kernel, program, _power_of_two(int(longest)))
     elif persistent:
@@ -183,12 +183,11 @@ def _long_row_tile(kernel: Kernel, program: Program, strides: Strides) -> Reduct
 
 def _reads_again(kernel: Kernel) -> bool:
     """True when a row is needed again after its reduction."""
-    reduced = {
-        name
-        for member in kernel.members
-        if isinstance(member.operation, Reduction)
-        for name in targets(member.operation)
-    }
+    reduced: set[str] = set()  # what is known when a row was reduced
+    for member in kernel.members:
+        follows = member.outer and reduced.intersection(reads(member.operation))
+        if follows or isinstance(member.operation, Reduction):
+            reduced.update(targets(member.operation))
     return any(
         reduced.intersection(reads(member.operation))
         for member in kernel.members
@@ -202,32 +201,27 @@ def _states(kernel: Kernel) -> int:
     return sum(len(MONOIDS[o.kind].states) for o in operations if isinstance(o, Reduction))
 
 
-def _column_tile(longest: int, columns: int, states: int) -> ReductionTile:
+def _column_tile(columns: int, states: int) -> ReductionTile:
     """Neighbouring columns a program, so that a warp reads whole cache lines."""
-    r = _power_of_two(longest)
-    if r <= 64:
-        return ReductionTile(max(16, 2048 // r), r, persistent=True, num_warps=4)
-    if r <= 256:  # 32 columns of 16 bits fill two sectors: 13.3 us for 18.2 with 16 ([4096, 4096])
-        return ReductionTile(16 if states > MOST_STATES else 32, r, persistent=True, num_warps=8)
     x = min(COLUMNS_TOGETHER, max(16, columns))
     unroll = max(1, 4 // max(1, states))
     return ReductionTile(x, 2048 // x, persistent=False, num_warps=4, unroll=unroll)
 
 
 def _held_columns(kernel: Kernel, program: Program, r: int) -> ReductionTile:
-    """Columns that are read again stay in registers (measured, C:C7).
+    """Columns in registers (measured, C:C7), best where they are read again.
 
-    A warp then reads 64 bytes of neighbouring columns at a time, and a thread holds 128 bytes of
+    A warp reads 64 or 128 bytes of neighbouring columns at a time, and a thread holds 128 bytes of
     what was read: enough loads are under way. With few columns a program takes fewer of them.
     """
     x = kernel.axes[0]
     width = max((program.buffers[name].dtype.itemsize for name in kernel.reads), default=4)
-    size = 8192 if r <= 256 else 16384  # elements
-    together = min(64, max(16, size // r))
+    size, widest = (8192 if r <= 256 else 16384), (64 if width < 4 else 32)
+    together = max(min(widest, max(16, size // r)), 1024 // r)
     while together > 8 and typical(x.extent) < MANY_PROGRAMS * together:
         together //= 2
-    warps = together * r * width // (32 * HELD_BYTES)
-    return ReductionTile(together, r, persistent=True, num_warps=min(16, max(1, warps)))
+    warps = together * r // (2048 if width < 4 else 1024)
+    return ReductionTile(together, r, persistent=True, num_warps=min(8, max(1, warps)))
 
 
 def _walks_along(kernel: Kernel, program: Program, strides: Strides) -> Axis:
