@@ -18,6 +18,7 @@ from aotpack.ir.reference import Array
 States: TypeAlias = tuple[Array, ...]
 Number: TypeAlias = bool | int | float
 LAST_INDEX = 2**63 - 1
+LOG2_E = 1.4426950408889634
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +299,12 @@ def _exponential_sum(name: str) -> Monoid:
             name,
             "top = tl.reduce(elements, 1, combine_max)",
             'base = tl.where(tl.abs(top) == float("inf"), 0.0, top)',
-            "return top, tl.sum(tl.exp(elements - base[:, None]), 1)",
+            "below = elements - base[:, None]",
+            "if below.dtype == tl.float64:",
+            "    shares = tl.exp(below)",
+            "else:  # what this flushes to zero does not count beside the maximum's 1",
+            f"    shares = tl.exp2(below * {LOG2_E})",
+            "return top, tl.sum(shares, 1)",
         ),
         group_uses=("max",),
         kinds=("float",),

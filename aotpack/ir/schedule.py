@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from aotpack.ir.integers import Axis, Int, ceil_div
-from aotpack.ir.nodes import Attention, Matmul, Operation, Program, Scatter
+from aotpack.ir.nodes import Attention, Buffer, Matmul, Operation, Program, Scatter
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ class ReductionTile:
     """``x`` rows by ``r`` columns a block; ``persistent`` when ``r`` covers a row (C:B16).
 
     A loop over blocks runs ``unroll`` steps at once. ``group`` neighbours along a row, which one
-    thread loads together, are combined before they meet what came before them.
+    thread loads together, are combined before they meet what came before them. A row of a
+    persistent tile may be shared by several ``programs``, each of which has a block of it (C:G18).
     """
 
     x: int
@@ -63,6 +64,7 @@ class ReductionTile:
     num_stages: int = 1
     unroll: int = 1
     group: int = 1
+    programs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,7 @@ class Kernel:
 
     ``stored`` are the buffers written to memory; other targets of members stay in registers.
     A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
+    In ``exchange`` programs that share a row leave each other the states of their parts.
     """
 
     name: str
@@ -136,6 +139,7 @@ class Kernel:
     reads: tuple[str, ...]
     variants: tuple[Variant, ...] = ()
     joins: bool = False
+    exchange: tuple[Buffer, ...] = ()
 
     @property
     def anchor(self) -> Matmul | Attention | None:
@@ -161,13 +165,18 @@ def launches(kernels: tuple[Kernel, ...]) -> tuple[tuple[Kernel, ...], ...]:
     return tuple(found)
 
 
+def programs(tile: Tile) -> int:
+    """How many programs share a row; they run at once and can wait for each other."""
+    return tile.programs if isinstance(tile, ReductionTile) else 1
+
+
 def gpu_variants(kernel: Kernel) -> tuple[Variant, ...]:
     """The variants that some GPU may take."""
     return tuple(variant for variant in kernel.variants if variant.arch_high > 0)
 
 
 def block_count(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> Int:
-    """The number of programs of a loop kernel."""
+    """The number of programs of a loop kernel; programs that share a row are one."""
     return ceil_div(kernel.axes[0].extent, tile.x)
 
 

@@ -16,7 +16,8 @@ class Request:
     """Compile the function ``name`` of ``text`` for the compute capability ``arch``.
 
     ``types`` are the parameters in Triton's spelling ("*bf16", "i32") with their names;
-    ``aligned`` the positions of the pointers that are multiples of 16 bytes.
+    ``aligned`` the positions of the pointers that are multiples of 16 bytes. A launch makes a
+    cluster of ``programs`` of each of its programs; the code itself does not depend on it.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Request:
     aligned: tuple[int, ...]
     num_warps: int
     num_stages: int
+    programs: int
     text: str
 
     @staticmethod
@@ -40,6 +42,7 @@ class Request:
             aligned=tuple(pointers),
             num_warps=kernel.num_warps,
             num_stages=kernel.num_stages,
+            programs=kernel.programs,
             text=kernel.text,
         )
 

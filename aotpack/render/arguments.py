@@ -7,7 +7,7 @@ import re
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int, Var
-from aotpack.ir.nodes import Program
+from aotpack.ir.nodes import Buffer, Program
 from aotpack.stages import KernelArg
 
 
@@ -18,9 +18,17 @@ class Arguments:
     in different layers is equal and is compiled once.
     """
 
-    def __init__(self, program: Program, stored: tuple[str, ...], *, wide: bool) -> None:
+    def __init__(
+        self,
+        program: Program,
+        stored: tuple[str, ...],
+        *,
+        wide: bool,
+        exchange: tuple[Buffer, ...] = (),
+    ) -> None:
         self._program = program
         self._stored = stored
+        self._buffers = {**program.buffers, **{buffer.name: buffer for buffer in exchange}}
         self._pointers: dict[str, str] = {}
         self._sizes: set[Var] = set()
         self._wide = wide
@@ -39,7 +47,7 @@ class Arguments:
 
     def dtype(self, buffer: str) -> DType:
         """The element type of a buffer in memory."""
-        return self._program.buffers[buffer].dtype
+        return self._buffers[buffer].dtype
 
     def use_sizes(self, expression: Int) -> None:
         """Note the sizes an expression needs at run time."""
@@ -63,7 +71,7 @@ class Arguments:
     def parameters(self) -> tuple[KernelArg, ...]:
         """The kernel's parameters in order."""
         pointers = [
-            KernelArg(name, self._program.buffers[buffer].dtype, is_pointer=True)
+            KernelArg(name, self.dtype(buffer), is_pointer=True)
             for buffer, name in self._pointers.items()
         ]
         width = DType.INT64 if self._wide else DType.INT32

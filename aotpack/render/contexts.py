@@ -13,6 +13,14 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """A row in parts of ``length`` (text), one for each of its ``programs``."""
+
+    programs: int
+    length: str
+
+
+@dataclass(frozen=True, slots=True)
 class LoopContext:
     """A pointwise or reduction kernel: definitions of ``y``, ``x`` and ``r``, then the body."""
 
@@ -28,6 +36,7 @@ class LoopContext:
     persistent: bool
     lines: tuple[str, ...]
     program: str
+    share: Share | None = None
 
 
 @dataclass(frozen=True, slots=True)

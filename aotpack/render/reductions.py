@@ -6,6 +6,7 @@ from aotpack.ir.monoids import MONOIDS, Monoid
 from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.schedule import Member
 from aotpack.render.emitter import Emitter
+from aotpack.render.sharing import exchange, part_length
 from aotpack.render.workshop import Workshop
 
 
@@ -13,10 +14,12 @@ def block_reduction(shop: Workshop, member: Member) -> list[str]:
     """Reduce a block that holds whole rows; the names of the results."""
     operation = member.operation
     assert isinstance(operation, Reduction)
-    if operation.kind == "welford":
-        return _two_pass_welford(shop, member, operation)
     monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
-    return finish(shop, monoid, dtype, block_states(shop, member, monoid))
+    if operation.kind == "welford":
+        rows = _two_pass_welford(shop, member, operation)
+    else:
+        rows = _across(shop, monoid, dtype, block_states(shop, member, monoid))
+    return _finalised(shop, operation, rows)
 
 
 def block_scan(shop: Workshop, member: Member) -> list[str]:
@@ -55,18 +58,30 @@ def _masked(shop: Workshop, text: str, identity: str) -> str:
     return named(shop, f"tl.where({mask}, {text}, {identity})") if mask else text
 
 
-def finish(shop: Workshop, monoid: Monoid, dtype: DType, states: list[str]) -> list[str]:
-    """Reduce states across the tile and finalise; results keep the row dimension."""
+def finish(shop: Workshop, operation: Reduction, states: list[str]) -> list[str]:
+    """Reduce states across the tile and finalise."""
+    monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
+    return _finalised(shop, operation, _across(shop, monoid, dtype, states))
+
+
+def _finalised(shop: Workshop, operation: Reduction, rows: list[str]) -> list[str]:
+    """The results of whole rows, from states of what this program has of them."""
+    monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
+    if shop.programs > 1:
+        rows = _across(shop, monoid, dtype, exchange(shop, operation, rows))
+    return [named(shop, text.format(*rows)) for text in monoid.finalise_triton]
+
+
+def _across(shop: Workshop, monoid: Monoid, dtype: DType, states: list[str]) -> list[str]:
+    """Reduce states across the tile; results keep the row dimension."""
     keep = "[:, None]" if len(shop.emitter.frame.blocks) == 2 else ""
     block = monoid.block_triton.get(dtype.facts.kind)
     if block is not None:
         text = block.format(states[0], axis=last_axis(shop))
         if dtype.is_integer and dtype.facts.bits < 32:
             text += f".to({dtype.facts.triton})"  # Triton reduces narrow integers in 32 bits
-        rows = [named(shop, text + keep)]
-    else:
-        rows = reduced(shop, monoid, states)
-    return [named(shop, text.format(*rows)) for text in monoid.finalise_triton]
+        return [named(shop, text + keep)]
+    return reduced(shop, monoid, states)
 
 
 def reduced(shop: Workshop, monoid: Monoid, states: list[str]) -> list[str]:
@@ -94,24 +109,26 @@ def block_states(
 
 
 def _two_pass_welford(shop: Workshop, member: Member, operation: Reduction) -> list[str]:
-    """Mean, then squares of differences: two sums, fewer registers than merging triples (C:G10)."""
+    """Mean, then squares of differences: two sums, fewer registers than merging triples (C:G10).
+
+    Programs that share a row also get the number of elements behind them.
+    """
     r = shop.kernel.axes[1]
     (value,) = operation.args
     kind = value.dtype.facts.triton
     keep = "[:, None]" if len(shop.emitter.frame.blocks) == 2 else ""
     bound = shop.bound(member, value)
     element = spanning(shop, shop.emitter.value(bound), shop.emitter.needs(bound), value.dtype)
-    count = (
-        f"tl.maximum({shop.emitter.index(r.extent)}, 1)"
-        if r.extent.constant is None
-        else (f"{max(1, int(r.extent))}.0")
-    )
+    size = shop.emitter.index(part_length(r.extent, shop.programs))
+    count = f"{max(1, int(size))}.0" if size.isdigit() else f"tl.maximum({size}, 1)"
     total = named(shop, f"tl.sum({_masked(shop, element, '0.0')}, {last_axis(shop)}){keep}")
     mean = named(
         shop, f"{total} / {count}" if count[0].isdigit() else f"{total} / {count}.to({kind})"
     )
     delta = _masked(shop, named(shop, f"{element} - {mean}"), "0.0")
-    return [mean, named(shop, f"tl.sum({delta} * {delta}, {last_axis(shop)}){keep}")]
+    squares = named(shop, f"tl.sum({delta} * {delta}, {last_axis(shop)}){keep}")
+    weight = [named(shop, f"tl.full([], {size}, {kind})")] if shop.programs > 1 else []
+    return [mean, squares, *weight]
 
 
 def spanning(shop: Workshop, text: str, needs: frozenset[Axis], dtype: DType) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from aotpack.ir.integers import Int
-from aotpack.ir.schedule import Kernel, Variant
+from aotpack.ir.schedule import Kernel, Variant, programs
 from aotpack.stages import KernelArg, KernelSource
 
 
@@ -57,9 +57,8 @@ class Sources:
             return found.name
         full = f"{name}_{key}"
         warps, stages = tile.num_warps, tile.num_stages
-        self.known[key] = KernelSource(
-            full, text(full), parameters, warps, stages, (arches,), language
-        )
+        launch = (warps, stages, (arches,), language, programs(tile))
+        self.known[key] = KernelSource(full, text(full), parameters, *launch)
         return full
 
 

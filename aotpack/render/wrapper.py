@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from aotpack.ir.facts import bounds
 from aotpack.ir.integers import Int, product
-from aotpack.ir.nodes import Program
+from aotpack.ir.nodes import Buffer, Program
 from aotpack.ir.schedule import Kernel, Schedule, launches
 from aotpack.render.contexts import LaunchContext, WrapperContext
 from aotpack.render.environment import render_template
@@ -57,9 +57,18 @@ def _storages(schedule: Schedule) -> list[tuple[str, Int, int, int]]:
         spans[lifetime.storage] = (min(first, lifetime.first), max(last, lifetime.last))
     buffers = schedule.program.buffers
     return [
-        (name, product(buffers[name].shape) * buffers[name].dtype.itemsize, first, last)
-        for name, (first, last) in spans.items()
+        *((name, _bytes(buffers[name]), *span) for name, span in spans.items()),
+        *(
+            (buffer.name, _bytes(buffer), step, step)
+            for step, together in enumerate(launches(schedule.kernels))
+            for kernel in together
+            for buffer in kernel.exchange
+        ),
     ]
+
+
+def _bytes(buffer: Buffer) -> Int:
+    return product(buffer.shape) * buffer.dtype.itemsize
 
 
 def _buffers(schedule: Schedule) -> tuple[tuple[str, str, int, int], ...]:
@@ -74,6 +83,7 @@ def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
     given = zip(program.outputs, signature.outputs, strict=True)
     outputs = {name: output.name for name, output in given}
     names |= {life.buffer: outputs.get(life.storage, life.storage) for life in schedule.lifetimes}
+    names |= {buffer.name: buffer.name for k in schedule.kernels for buffer in k.exchange}
     names |= outputs
     return names | {update.value: names[update.name] for update in program.updates}
 

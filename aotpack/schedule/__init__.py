@@ -17,6 +17,7 @@ from aotpack.schedule.merge import in_memory_order, merge_products
 from aotpack.schedule.online_softmax import merge_softmax_sums
 from aotpack.schedule.order import order
 from aotpack.schedule.realize import realize
+from aotpack.schedule.share import declare_exchanges
 from aotpack.schedule.split_reduction import split_reductions
 from aotpack.schedule.tile import choose_tiles
 from aotpack.schedule.update import place_updates
@@ -41,7 +42,7 @@ def schedule(lowered: Lowered) -> Scheduled:
     strides = choose_strides(program, kernels)
     kernels = choose_tiles(program, kernels, strides)
     program, kernels, strides = place_updates(program, kernels, strides)
-    kernels = combine(kernels, program.updates)
+    kernels = declare_exchanges(program, combine(kernels, program.updates))
     lifetimes = plan_memory(program, kernels, strides)
     result = Schedule(program, kernels, strides, lifetimes)
     weights = in_memory_order(lowered.weights, program.packed)

@@ -107,7 +107,14 @@ def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> t
     elif _has_scan(kernel):
         tile = ReductionTile(1, 4096, persistent=False, num_warps=8)
     else:
-        tile = _long_row_tile(kernel, program, strides)
+        looped = _long_row_tile(kernel, program, strides)
+        shared = shared_row_tile(kernel, program, strides)
+        if shared is not None:
+            return (
+                Variant(looped, 1, CLUSTERS - 1, Int.of(1), None),
+                Variant(shared, CLUSTERS, ANY_ARCH[1], Int.of(1), None),
+            )
+        tile = looped
     return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
 
 
@@ -204,3 +211,15 @@ def _has_scan(kernel: Kernel) -> bool:
 
 def _power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
+CLUSTERS = 90  # from this architecture on, programs of a launch can wait for each other
+SHARED_PROGRAMS = 8
+def shared_row_tile(kernel, program, strides):
+    import os
+    if not _reads_again(kernel): return None
+    longest=int(bounds(kernel.axes[1].extent)[1])
+    form=os.environ.get('COOP','')
+    if not form: return None
+    kind,n,w,e=form.split(','); n,w,e=int(n),int(w),int(e)
+    part=-(-longest//(8*n))*8
+    if kind=='p': return ReductionTile(1, _power_of_two(part), persistent=True, num_warps=w, programs=n)
+    return ReductionTile(1, 32*w*e, persistent=False, num_warps=w, programs=n, group=e if e<8 else 8)
