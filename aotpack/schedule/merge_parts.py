@@ -24,7 +24,7 @@ Merge = Callable[[Reduction, Reduction, dict[str, Buffer]], list[Operation]]
 NEEDS_EQUAL_PARTS = frozenset(("welford",))  # no element adds nothing to a mean
 
 
-def _same_kind(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> list[Operation]:
+def same_kind(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> list[Operation]:
     """The kind of the kind is the kind."""
     (name,) = _declare(whole.targets, first, buffers)
     value = _piece(name, first, buffers)
@@ -118,7 +118,7 @@ def _piece(name: str, first: Reduction, buffers: dict[str, Buffer]) -> Load:
 
 
 MERGES: Mapping[str, Merge] = {
-    **dict.fromkeys("sum prod max min any all xor_sum logsumexp".split(), _same_kind),
+    **dict.fromkeys("sum prod max min any all xor_sum logsumexp".split(), same_kind),
     "welford": _welford,
     "softmax": _softmax,
     "argmax": _position,
