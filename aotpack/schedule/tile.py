@@ -215,11 +215,9 @@ CLUSTERS = 90  # from this architecture on, programs of a launch can wait for ea
 SHARED_PROGRAMS = 8
 def shared_row_tile(kernel, program, strides):
     import os
-    if not _reads_again(kernel): return None
-    longest=int(bounds(kernel.axes[1].extent)[1])
     form=os.environ.get('COOP','')
-    if not form: return None
-    kind,n,w,e=form.split(','); n,w,e=int(n),int(w),int(e)
-    part=-(-longest//(8*n))*8
-    if kind=='p': return ReductionTile(1, _power_of_two(part), persistent=True, num_warps=w, programs=n)
-    return ReductionTile(1, 32*w*e, persistent=False, num_warps=w, programs=n, group=e if e<8 else 8)
+    if not _reads_again(kernel) or not form: return None
+    longest=int(bounds(kernel.axes[1].extent)[1])
+    kind,n,w,e,g=form.split(','); n,w,e,g=int(n),int(w),int(e),int(g)
+    if kind=='p': return ReductionTile(1, _power_of_two(longest//n), persistent=True, num_warps=w, programs=n)
+    return ReductionTile(1, 32*w*e, persistent=False, num_warps=w, programs=n, group=g)
