@@ -18,6 +18,7 @@ from aotpack.ir.reference import Array
 States: TypeAlias = tuple[Array, ...]
 Number: TypeAlias = bool | int | float
 LAST_INDEX = 2**63 - 1
+NEIGHBOURS = 8  # of "near_max": as many 16-bit elements as the widest load has
 LOG2_E = 1.4426950408889634
 
 
@@ -166,8 +167,13 @@ def _simple_monoids() -> list[Monoid]:
     ]
 
 
-def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Monoid:
-    """The extreme element's position: NaN before numbers; of equals the first, or the latest."""
+def _indexed(
+    name: str, *, largest: bool, latest: bool, with_value: bool, near: int = 1
+) -> Monoid:
+    """The extreme element's position: NaN before numbers; of equals the first, or the latest.
+
+    With ``near`` it is that of the first of as many aligned neighbours, among which the extreme is.
+    """
     sign = ">" if largest else "<"
     extremum = "max" if largest else "min"
     tie = ">" if latest else "<"
@@ -184,10 +190,10 @@ def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Mon
         states=(None, DType.INT64),
         results=(None, DType.INT64) if with_value else (DType.INT64,),
         identity=("low" if largest else "high", -1 if latest else LAST_INDEX),
-        lift=lambda element, index: (element, index),
+        lift=lambda element, index: (element, index - index % near),
         combine=combine,
         finalise=lambda states: states if with_value else states[1:],
-        lift_triton=("{0}", "{index}"),
+        lift_triton=("{0}", "{index}" if near == 1 else f"({{index}} // {near} * {near})"),
         combine_triton=_source(
             name,
             "a0, a1, b0, b1",
@@ -197,7 +203,9 @@ def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Mon
             "return tl.where(take, a0, b0), tl.where(take, a1, b1)",
         ),
         finalise_triton=("{0}", "{1}") if with_value else ("{1}",),
-        group_triton="" if latest else _first_extreme(name, extremum),
+        group_triton=""
+        if latest
+        else (_first_extreme(name, extremum) if near == 1 else _near_extreme(name, extremum, near)),
         group_uses=(extremum,),
     )
 
@@ -210,6 +218,13 @@ def _first_extreme(name: str, extremum: str) -> str:
         "found = (elements == extreme[:, None]) | (elements != elements)",
         "place = tl.where(found, tl.arange(0, size)[None, :], size)",
         "return extreme, first + tl.min(place, 1)",
+    )
+
+
+def _near_extreme(name: str, extremum: str, near: int) -> str:
+    return _group(
+        name,
+        f"return tl.reduce(elements, 1, combine_{extremum}), first // {near} * {near}",
     )
 
 
@@ -319,6 +334,8 @@ MONOIDS: dict[str, Monoid] = {
         _indexed("argmin", largest=False, latest=False, with_value=False),
         _indexed("first_max", largest=True, latest=False, with_value=True),
         _indexed("first_min", largest=False, latest=False, with_value=True),
+        _indexed("near_max", largest=True, latest=False, with_value=True, near=NEIGHBOURS),
+        _indexed("near_min", largest=False, latest=False, with_value=True, near=NEIGHBOURS),
         _indexed("cummax", largest=True, latest=True, with_value=True),
         _indexed("cummin", largest=False, latest=True, with_value=True),
         _welford(),

@@ -32,7 +32,7 @@ from aotpack.ir.nodes import (
 )
 from aotpack.ir.rewrite import Rewriter
 from aotpack.schedule.group import digits
-from aotpack.schedule.merge_parts import MERGES, NEEDS_EQUAL_PARTS, same_kind
+from aotpack.schedule.merge_parts import MERGES, NEEDS_EQUAL_PARTS, has_neighbours, near_position, same_kind
 
 ENOUGH_ROWS = 132  # one for each multiprocessor of an H200 reads at full speed
 ROW_PROGRAMS = 2112  # sixteen for each multiprocessor of an H200, of four warps
@@ -52,7 +52,7 @@ def split_reductions(program: Program) -> Program:
         step = _step(operation, program) if isinstance(operation, Reduction) else None
         if step is not None and isinstance(operation, Reduction):
             down = _walks_down_columns(operation, program)
-            operations += _split(operation, step, buffers, leave=down)
+            operations += _split(operation, step, buffers, down=down)
         else:
             operations.append(operation)
     if len(operations) == len(program.operations):
@@ -110,12 +110,12 @@ def _divisor_near(length: int, wanted: int) -> int:
 
 
 def _split(
-    operation: Reduction, length: int, buffers: dict[str, Buffer], *, leave: bool
+    operation: Reduction, length: int, buffers: dict[str, Buffer], *, down: bool
 ) -> list[Operation]:
-    """Both halves; ``leave`` what equal parts do not cover to the second, if the kind allows it."""
+    """Both halves. Down columns the second also takes what equal parts leave, where it can."""
     whole = product(axis.extent for axis in operation.inner)
     merge = MERGES[operation.kind]
-    leave = leave and merge is same_kind
+    leave = down and merge is same_kind
     parts = whole // length if leave else ceil_div(whole, length)
     part, step = Axis("part", parts), Axis("step", Int.of(length))
     position = Int.of(part) * length + Int.of(step)
@@ -123,6 +123,8 @@ def _split(
     if int(whole) % length and not leave:
         args = tuple(_within(position, whole, value, operation.kind) for value in args)
     first = replace(operation, axes=(part, *operation.axes), inner=(step,), args=args)
+    if operation.kind in ("argmax", "argmin") and not down and has_neighbours(first):
+        merge = near_position
     halves = merge(operation, first, buffers)
     if leave and int(whole) % length:
         return [halves[0], _with_rest(operation, halves[1], length, int(parts))]
