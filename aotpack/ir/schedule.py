@@ -54,7 +54,7 @@ class ReductionTile:
 
     A loop over blocks runs ``unroll`` steps at once. ``group`` neighbours along a row, which one
     thread loads together, are combined before they meet what came before them. A row of a
-    persistent tile may be shared by several ``programs``, each of which has a block of it (C:G18).
+    loop may be shared by several ``programs``, each of which walks over a part of it (C:G18).
     """
 
     x: int

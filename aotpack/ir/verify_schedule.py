@@ -10,9 +10,9 @@ from itertools import pairwise
 import numpy as np
 
 from aotpack.ir.access import accesses, contiguous, written_index
-from aotpack.ir.facts import known_equal
+from aotpack.ir.facts import known_equal, known_multiple
 from aotpack.ir.integers import Axis, Int, Var, product
-from aotpack.ir.nodes import Reduction, Scatter, all_axes, loads, targets
+from aotpack.ir.nodes import Reduction, Scan, Scatter, all_axes, loads, targets
 from aotpack.ir.reference import Array
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import (
@@ -25,6 +25,7 @@ from aotpack.ir.schedule import (
     block_count,
     gpu_variants,
     launches,
+    programs,
 )
 from aotpack.ir.verify import verify
 
@@ -283,6 +284,18 @@ def check_variants(schedule: Schedule) -> None:
                 raise InvalidSchedule(schedule, kernel, message)
 
 
+def check_shared_rows(schedule: Schedule) -> None:
+    """Programs that share a row have equal parts of it, and a place for each state of each."""
+    for kernel in schedule.kernels:
+        for together in {programs(variant.tile) for variant in kernel.variants} - {1}:
+            is_whole = known_multiple(kernel.axes[1].extent, together)
+            rooms = {buffer.shape for buffer in kernel.exchange}
+            walks = any(isinstance(member.operation, Scan) for member in kernel.members)
+            if walks or not is_whole or rooms != {(kernel.axes[0].extent, Int.of(together))}:
+                message = f"{together} programs cannot share its rows"
+                raise InvalidSchedule(schedule, kernel, message)
+
+
 CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_kernel_order,
     check_joined,
@@ -297,6 +310,7 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_scatters,
     check_updates,
     check_variants,
+    check_shared_rows,
 )
 
 

@@ -6,7 +6,7 @@ from aotpack.ir.monoids import MONOIDS, Monoid
 from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.schedule import Member
 from aotpack.render.emitter import Emitter
-from aotpack.render.sharing import exchange, part_length
+from aotpack.render.sharing import exchange
 from aotpack.render.workshop import Workshop
 
 
@@ -14,12 +14,9 @@ def block_reduction(shop: Workshop, member: Member) -> list[str]:
     """Reduce a block that holds whole rows; the names of the results."""
     operation = member.operation
     assert isinstance(operation, Reduction)
-    monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
     if operation.kind == "welford":
-        rows = _two_pass_welford(shop, member, operation)
-    else:
-        rows = _across(shop, monoid, dtype, block_states(shop, member, monoid))
-    return _finalised(shop, operation, rows)
+        return _two_pass_welford(shop, member, operation)
+    return finish(shop, operation, block_states(shop, member, MONOIDS[operation.kind]))
 
 
 def block_scan(shop: Workshop, member: Member) -> list[str]:
@@ -59,14 +56,9 @@ def _masked(shop: Workshop, text: str, identity: str) -> str:
 
 
 def finish(shop: Workshop, operation: Reduction, states: list[str]) -> list[str]:
-    """Reduce states across the tile and finalise."""
+    """Reduce states across the tile, and across programs that share a row, and finalise."""
     monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
-    return _finalised(shop, operation, _across(shop, monoid, dtype, states))
-
-
-def _finalised(shop: Workshop, operation: Reduction, rows: list[str]) -> list[str]:
-    """The results of whole rows, from states of what this program has of them."""
-    monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
+    rows = _across(shop, monoid, dtype, states)
     if shop.programs > 1:
         rows = _across(shop, monoid, dtype, exchange(shop, operation, rows))
     return [named(shop, text.format(*rows)) for text in monoid.finalise_triton]
@@ -109,26 +101,24 @@ def block_states(
 
 
 def _two_pass_welford(shop: Workshop, member: Member, operation: Reduction) -> list[str]:
-    """Mean, then squares of differences: two sums, fewer registers than merging triples (C:G10).
-
-    Programs that share a row also get the number of elements behind them.
-    """
+    """Mean, then squares of differences: two sums, fewer registers than merging triples (C:G10)."""
     r = shop.kernel.axes[1]
     (value,) = operation.args
     kind = value.dtype.facts.triton
     keep = "[:, None]" if len(shop.emitter.frame.blocks) == 2 else ""
     bound = shop.bound(member, value)
     element = spanning(shop, shop.emitter.value(bound), shop.emitter.needs(bound), value.dtype)
-    size = shop.emitter.index(part_length(r.extent, shop.programs))
-    count = f"{max(1, int(size))}.0" if size.isdigit() else f"tl.maximum({size}, 1)"
+    count = (
+        f"tl.maximum({shop.emitter.index(r.extent)}, 1)"
+        if r.extent.constant is None
+        else (f"{max(1, int(r.extent))}.0")
+    )
     total = named(shop, f"tl.sum({_masked(shop, element, '0.0')}, {last_axis(shop)}){keep}")
     mean = named(
         shop, f"{total} / {count}" if count[0].isdigit() else f"{total} / {count}.to({kind})"
     )
     delta = _masked(shop, named(shop, f"{element} - {mean}"), "0.0")
-    squares = named(shop, f"tl.sum({delta} * {delta}, {last_axis(shop)}){keep}")
-    weight = [named(shop, f"tl.full([], {size}, {kind})")] if shop.programs > 1 else []
-    return [mean, squares, *weight]
+    return [mean, named(shop, f"tl.sum({delta} * {delta}, {last_axis(shop)}){keep}")]
 
 
 def spanning(shop: Workshop, text: str, needs: frozenset[Axis], dtype: DType) -> str:

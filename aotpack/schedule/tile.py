@@ -9,7 +9,7 @@ Rows S:B8, B20, G7, L22, C:B17, B19, H8-H10, L1, L2.
 from dataclasses import replace
 
 from aotpack.ir.access import Strides, accesses, local_slope
-from aotpack.ir.facts import bounds, known_one, typical
+from aotpack.ir.facts import bounds, known_multiple, known_one, typical
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Attention, Matmul, Program, Reduction, Scan, reads, targets
@@ -36,6 +36,10 @@ VECTOR_BYTES = 16  # of the widest load
 SHARES_L2 = 128 * 1024  # bytes of a row, of which L2 holds two for each multiprocessor
 HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
 MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
+CLUSTERS = 90  # from this architecture on, programs of a row can wait for each other
+ROW_PROGRAMS = 8  # that share a row: the largest cluster every such GPU takes
+LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
+FEWEST_ROWS = 16  # up to here most multiprocessors would wait for those that have a row
 FEW_ROWS = 132  # up to here they all run at once, and a row takes as long as its threads need
 SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
 
@@ -107,14 +111,7 @@ def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> t
     elif _has_scan(kernel):
         tile = ReductionTile(1, 4096, persistent=False, num_warps=8)
     else:
-        looped = _long_row_tile(kernel, program, strides)
-        shared = shared_row_tile(kernel, program, strides)
-        if shared is not None:
-            return (
-                Variant(looped, 1, CLUSTERS - 1, Int.of(1), None),
-                Variant(shared, CLUSTERS, ANY_ARCH[1], Int.of(1), None),
-            )
-        tile = looped
+        return _long_row_variants(kernel, program, strides)
     return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
 
 
@@ -134,20 +131,51 @@ def _row_warps(r: int) -> int:
     return min(16, max(1, r // 1024))
 
 
-def _long_row_tile(kernel: Kernel, program: Program, strides: Strides) -> ReductionTile:
+def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
+    """One program a row; where the GPU can, several for rows that are few, or too long for L2."""
+    along = _read_along(kernel, strides)
+    width = max((program.buffers[name].dtype.itemsize for name in along), default=4)
+    tile = _long_row_tile(kernel, width, len(along))
+    rows, row = kernel.axes
+    fewest, most = bounds(rows.extent)
+    always = most <= FEWEST_ROWS or typical(row.extent) * width > LARGEST_IN_L2
+    is_whole = known_multiple(row.extent, ROW_PROGRAMS * tile.group)
+    if not (_reads_again(kernel) and is_whole and (always or fewest <= FEWEST_ROWS)):
+        return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
+    limit = None if always else FEWEST_ROWS
+    shared = Variant(_shared_tile(kernel, width), CLUSTERS, ANY_ARCH[1], rows.extent, limit)
+    whole = Variant(tile, CLUSTERS, ANY_ARCH[1], Int.of(1), None)
+    older = Variant(tile, ANY_ARCH[0], CLUSTERS - 1, Int.of(1), None)
+    return (older, shared) if always else (older, shared, whole)
+
+
+def _shared_tile(kernel: Kernel, width: int) -> ReductionTile:
+    """Blocks of a part of a row: programs are small, so that while some wait others read (C:B18)."""
+    group = max(1, VECTOR_BYTES // width)
+    warps = 8 if _states(kernel) > MOST_STATES or width < 4 else 16
+    block = 32 * warps * 2 * group
+    return ReductionTile(
+        1, block, persistent=False, num_warps=warps, group=group, programs=ROW_PROGRAMS
+    )
+
+
+def _read_along(kernel: Kernel, strides: Strides) -> set[str]:
+    """The buffers whose neighbouring elements are neighbours of a row."""
+    return {
+        access.buffer
+        for access in accesses(kernel)
+        if not access.is_store and local_slope(access.offset(strides), kernel.axes[1]) == 1
+    }
+
+
+def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
     """Blocks of a row that is not kept in registers (measured on an H200).
 
     Read once: many small programs with several loads under way. Read again: few rows at a time, so
     that they are still in L2 then; longer rows take larger blocks, whose registers leave room for
-    one program on a multiprocessor.
+    one program on a multiprocessor. ``tensors`` of ``width`` bytes an element are read along it.
     """
     r = kernel.axes[1]
-    along = {
-        access.buffer
-        for access in accesses(kernel)
-        if not access.is_store and local_slope(access.offset(strides), r) == 1
-    }
-    width = max((program.buffers[name].dtype.itemsize for name in along), default=4)
     group = max(1, VECTOR_BYTES // width)
     many = _states(kernel) > MOST_STATES
     if not _reads_again(kernel):
@@ -155,7 +183,7 @@ def _long_row_tile(kernel: Kernel, program: Program, strides: Strides) -> Reduct
         return ReductionTile(1, 2048, persistent=False, num_warps=4, unroll=unroll, group=group)
     elements = group
     if typical(r.extent) * width > SHARES_L2:
-        elements = max(group, _power_of_two(HELD_ELEMENTS // max(1, len(along)) + 1) // 2)
+        elements = max(group, _power_of_two(HELD_ELEMENTS // max(1, tensors) + 1) // 2)
     warps = 16 if many else 32
     return ReductionTile(1, 32 * warps * elements, persistent=False, num_warps=warps, group=group)
 
@@ -211,13 +239,3 @@ def _has_scan(kernel: Kernel) -> bool:
 
 def _power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
-CLUSTERS = 90  # from this architecture on, programs of a launch can wait for each other
-SHARED_PROGRAMS = 8
-def shared_row_tile(kernel, program, strides):
-    import os
-    form=os.environ.get('COOP','')
-    if not _reads_again(kernel) or not form: return None
-    longest=int(bounds(kernel.axes[1].extent)[1])
-    kind,n,w,e,g=form.split(','); n,w,e,g=int(n),int(w),int(e),int(g)
-    if kind=='p': return ReductionTile(1, _power_of_two(longest//n), persistent=True, num_warps=w, programs=n)
-    return ReductionTile(1, 32*w*e, persistent=False, num_warps=w, programs=n, group=g)
