@@ -5,17 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aotpack.errors import AotpackError
-    from aotpack.pipeline import build, compile
+    from aotpack.pipeline import build, compile, register_lowering
     from aotpack.target import Target
 
 __version__ = "0.1.0"
-__all__ = ["AotpackError", "Target", "build", "compile"]
+__all__ = ["AotpackError", "Target", "build", "compile", "register_lowering"]
 
 _HOME = {
     "AotpackError": "aotpack.errors",
     "Target": "aotpack.target",
     "build": "aotpack.pipeline",
     "compile": "aotpack.pipeline",
+    "register_lowering": "aotpack.pipeline",
 }
 
 

@@ -19,13 +19,16 @@ from aotpack.knobs import read_knobs
 from aotpack.lower import LOWERINGS, lower
 from aotpack.precompile import check_host, precompile
 from aotpack.precompile.interpreter import InterpreterDevice
+from aotpack.precompile.user_kernels import UserKernels
 from aotpack.progress import Quiet, Reporter
-from aotpack.render import render
+from aotpack.render import FIRST_FORMS, render
 from aotpack.runtime import Model, load
 from aotpack.schedule import schedule
-from aotpack.stages import Emitted, Lowered, Precompiled, Rendered, Scheduled, Traced
+from aotpack.stages import Decisions, Emitted, Lowered, Precompiled, Rendered, Scheduled, Traced
 from aotpack.target import CPU, DEFAULT_TARGETS, INTERPRETER, Target, parse_targets
+from aotpack.trace import register_lowering as register_lowering
 from aotpack.trace import trace
+from aotpack.tune import read_decisions
 
 Product = TypeVar("Product", Traced, Lowered, Scheduled, Rendered, Precompiled, Emitted)
 STAGES = ("traced", "lowered", "scheduled", "rendered", "precompiled", "emitted")
@@ -36,9 +39,10 @@ class Between:
     """What happens to each product before the next stage gets it: verified, dumped, timed."""
 
     reporter: Reporter = field(default_factory=Quiet)
-    look: Callable[[str, str], None] | None = None
+    look: Callable[[str, Any], None] | None = None
     dump: Path | None = field(default_factory=lambda: read_knobs().dump)
     seconds: dict[str, float] = field(default_factory=dict)
+    settled: tuple[tuple[str, str], ...] = ()  # (target, key) of what a tuning file decided
 
     def __call__(self, stage: str, make: Callable[[], Product]) -> Product:
         """Make a product and look at it."""
@@ -50,8 +54,10 @@ class Between:
             verify(product.program)
         if isinstance(product, Scheduled):
             verify_schedule(product.schedule)
+        if isinstance(product, Rendered):
+            self.settled = product.settled
         if self.look is not None:
-            self.look(stage, product.as_text())
+            self.look(stage, product)
         if self.dump is not None:
             self.dump.mkdir(parents=True, exist_ok=True)
             number = STAGES.index(stage) + 1
@@ -61,7 +67,10 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is built: a module with example inputs, and how it is to be traced."""
+    """What is built: a module with example inputs, how it is to be traced and scheduled.
+
+    ``deterministic`` fixes the order of float sums at some cost (``schedule``).
+    """
 
     module: nn.Module | ExportedProgram
     args: tuple[Any, ...]
@@ -71,6 +80,7 @@ class Source:
     version: str = "0.1.0"
     dtype: DType | None = None
     strict: bool = False
+    deterministic: bool = False
 
 
 def to_traced(source: Source, between: Between) -> Traced:
@@ -87,16 +97,22 @@ def to_traced(source: Source, between: Between) -> Traced:
             dtype=source.dtype,
             strict=source.strict,
             whole=frozenset(LOWERINGS),
+            triton=UserKernels(),
         ),
     )
 
 
-def to_rendered(source: Source, targets: tuple[Target, ...], between: Between) -> Rendered:
+def to_rendered(
+    source: Source,
+    targets: tuple[Target, ...],
+    between: Between,
+    decisions: Decisions = FIRST_FORMS,
+) -> Rendered:
     """The first four stages."""
     traced = to_traced(source, between)
     lowered = between("lowered", lambda: lower(traced))
-    scheduled = between("scheduled", lambda: schedule(lowered))
-    return between("rendered", lambda: render(scheduled, targets))
+    scheduled = between("scheduled", lambda: schedule(lowered, deterministic=source.deterministic))
+    return between("rendered", lambda: render(scheduled, targets, decisions))
 
 
 def to_precompiled(
@@ -105,9 +121,10 @@ def to_precompiled(
     between: Between,
     jobs: int | None = None,
     cpu_arch: str | None = None,
+    decisions: Decisions = FIRST_FORMS,
 ) -> Precompiled:
     """The first five stages."""
-    rendered = to_rendered(source, targets, between)
+    rendered = to_rendered(source, targets, between, decisions)
     return between(
         "precompiled",
         lambda: precompile(
@@ -125,13 +142,14 @@ def to_emitted(
     weights: str = "embed",
     jobs: int | None = None,
     cpu_arch: str | None = None,
+    decisions: Decisions = FIRST_FORMS,
 ) -> Emitted:
     """All six stages; what cannot be emitted or compiled here is refused before the first."""
     import_name(source.name)
     normal_version(source.version)
     if CPU in targets:
         check_host(cpu_arch)
-    precompiled = to_precompiled(source, targets, between, jobs, cpu_arch)
+    precompiled = to_precompiled(source, targets, between, jobs, cpu_arch, decisions)
     return between("emitted", lambda: emit(precompiled, out, weights=weights))
 
 
@@ -148,12 +166,29 @@ def build(
     weights: str = "embed",
     jobs: int | None = None,
     cpu_arch: str | None = None,
+    candidates: int = 1,
+    tuning: str | Path | None = None,
+    deterministic: bool = False,
 ) -> Path:
-    """Package a module for the targets as one wheel in the folder ``out``; returns its path."""
+    """Package a module for the targets as one wheel in the folder ``out``; returns its path.
+
+    ``candidates`` is how many forms of each kernel the wheel holds, for ``aotpack tune``;
+    ``tuning`` a file with what it measured.
+    ``deterministic``: equal inputs give equal bits in every run, and in every batch.
+    """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
-    source = Source(module, args, kwargs, dynamic_shapes, name, version)
+    source = Source(
+        module, args, kwargs, dynamic_shapes, name, version, deterministic=deterministic
+    )
     return to_emitted(
-        source, chosen, Path(out), Between(), weights=weights, jobs=jobs, cpu_arch=cpu_arch
+        source,
+        chosen,
+        Path(out),
+        Between(),
+        weights=weights,
+        jobs=jobs,
+        cpu_arch=cpu_arch,
+        decisions=read_decisions(tuning, candidates),
     ).wheel
 
 
@@ -166,17 +201,20 @@ def compile(
     target: str = "native",
     device: int | None = None,
     jobs: int | None = None,
+    deterministic: bool = False,
+    graphs: bool = True,
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.
 
+    ``graphs`` is what it is for ``load``.
     Its package is a temporary folder, which is gone on return: loading reads all of it.
     """
     chosen = Target.parse(target)
-    source = Source(module, args, kwargs, dynamic_shapes)
+    source = Source(module, args, kwargs, dynamic_shapes, deterministic=deterministic)
     precompiled = to_precompiled(source, (chosen,), Between(), jobs)
     with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
         write_package(precompiled, Path(folder))
-        return load(folder, _port(chosen, device))
+        return load(folder, _port(chosen, device), graphs=graphs)
 
 
 def _port(target: Target, device: int | None) -> int | str | InterpreterDevice | None:

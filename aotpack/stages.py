@@ -5,12 +5,14 @@ Precompiled -> Emitted. Each prints as text (``as_text``) and none imports the s
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.foreign import TritonKernel
 from aotpack.ir.integers import Int, Var
+from aotpack.ir.traffic import NO_WORK, Work
 
 if TYPE_CHECKING:
     from aotpack.ir.nodes import Program
@@ -140,7 +142,9 @@ def refs_in(arg: "Arg") -> Iterator[Ref]:
 class GraphNode:
     """One operator call. Sizes are Ints, dtypes are DTypes; layout, device and pin flags are gone.
 
-    ``op`` is the torch name without the overload namespace object: "aten.add.Tensor".
+    ``op`` is the torch name without the overload namespace object: "aten.add.Tensor". A launch of a
+    ``kernel`` of the user's, "triton.NAME", has for arguments what the kernel is passed, and for
+    results its arguments number ``changes`` as they are after the launch.
     """
 
     name: str
@@ -149,6 +153,9 @@ class GraphNode:
     kwargs: tuple[tuple[str, Arg], ...]
     results: tuple[TensorSpec, ...]
     source: Source | None
+    kernel: TritonKernel | None = None
+    grid: tuple[Int, ...] = ()
+    changes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +228,12 @@ class Scheduled:
     def as_text(self) -> str:
         return str(self.schedule)
 
+    def why_text(self) -> str:
+        """Why operations did not share a kernel."""
+        from aotpack.ir.printer import why_text
+
+        return why_text(self.schedule)
+
 
 # --- Rendered -----------------------------------------------------------------------------------
 
@@ -230,13 +243,15 @@ class KernelArg:
     """A parameter of a rendered kernel: a pointer to ``dtype`` elements, or an integer size.
 
     ``dtype`` is the element type behind a pointer. Sizes are int32 or int64 as ``dtype`` says.
-    ``aligned`` promises that the pointer is a multiple of 16 bytes.
+    ``multiple`` is a promise: the address, or the size, is a multiple of this power of two (C:H7).
+    A kernel stores only through pointers that are ``is_written``.
     """
 
     name: str
     dtype: DType
     is_pointer: bool
-    aligned: bool = True
+    multiple: int = 1
+    is_written: bool = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,11 +271,24 @@ class KernelSource:
     num_stages: int
     arches: tuple[tuple[int, int], ...] = ((0, 10_000),)
     language: str = "triton"  # or "c": the text is a part of the build's one C file
+    is_spare: bool = False  # a candidate; where it does not compile, the package goes without
+    work: Work = NO_WORK  # of the first launch that takes it
     programs: int = 1
 
     def is_for(self, arch: int) -> bool:
         """True when a launch on this compute capability may pick the kernel."""
         return any(low <= arch <= high for low, high in self.arches)
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What decides between the forms of a launch: how many a package holds, and measurements.
+
+    ``measured`` gives, for a target and the key of a launch, the name of its quickest form.
+    """
+
+    candidates: int = 1
+    measured: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +302,8 @@ class Rendered:
     wrapper: str
     peak_bytes: int  # arena at the largest admitted sizes
     host_file: str = ""  # all kernels in C with what they share, when the target cpu is built
+    choices: tuple[str, ...] = ()  # keys of the launches that have several forms
+    settled: tuple[tuple[str, str], ...] = ()  # (target, key) of those a measurement decided
 
     def as_text(self) -> str:
         parts = [f"# ==== kernel {kernel.name}\n{kernel.text}" for kernel in self.kernels]
@@ -306,6 +336,16 @@ class Binary:
     spills: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Refused:
+    """A number of warps a kernel is not launched with: ``spills`` bytes a thread are too many."""
+
+    kernel: str
+    target: str
+    num_warps: int
+    spills: int
+
+
 @dataclass(frozen=True, slots=True)
 class HostBuild:
     """What the shared object of the target cpu runs on. ``glibc`` is None where it needs none."""
@@ -322,12 +362,17 @@ class Precompiled:
     binaries: tuple[Binary, ...]  # sorted by (target, kernel)
     compilers: Mapping[str, str]  # name -> version, recorded in the manifest
     host: HostBuild | None = None  # with the target cpu
+    refused: tuple[Refused, ...] = ()  # in order
 
     def as_text(self) -> str:
         lines = ["target     kernel  bytes  registers  spills  shared"]
         for b in self.binaries:
             row = (b.target, b.kernel, len(b.code), b.registers, b.spills, b.shared)
             lines.append("  ".join(map(str, row)))
+        lines += [
+            f"{one.target}  {one.kernel} refused with {one.num_warps} warps: spills {one.spills}"
+            for one in self.refused
+        ]
         return "\n".join(lines) + "\n"
 
 

@@ -29,6 +29,7 @@ example_inputs = (torch.linspace(-9, 9, 32).reshape(4, 8),)
 name = "half"
 """
 OTHER = MODEL.replace("0.5", "0.75")
+TWO_PRODUCTS = MODEL.replace("x * 0.5 + self.bias", "x @ x.T @ x")
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +154,24 @@ def test_other_wheels_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[
         archive.writestr("other/__init__.py", "")
     code, error = failed(capsys, "inspect", str(other))
     assert code == 2 and "no aotpack package" in error
+
+
+@pytest.mark.row("S:K15", "S:inv25")
+def test_show_says_why_operations_share_no_kernel(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["show", str(folder / "two_products.py"), "--stage", "scheduled"]
+    (folder / "two_products.py").write_text(TWO_PRODUCTS)
+    assert main([*command, "--why"]) == 0
+    shown = capsys.readouterr().out
+    assert main(command) == 0
+    plain = capsys.readouterr().out
+    (why,) = shown.removeprefix(plain).splitlines()
+    assert shown.startswith(plain)
+    assert why == (
+        "matmul_1 is not in the kernel of matmul: "
+        "products, attention and scatters begin kernels of their own"
+    )
 
 
 def test_show_prints_the_stage_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

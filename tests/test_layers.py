@@ -8,18 +8,20 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted(p for p in (ROOT / "aotpack").rglob("*.py") if "templates" not in p.parts)
-STAGES = {"trace", "lower", "schedule", "render", "precompile", "emit"}
-BASE = {"errors", "target", "knobs", "progress", ""}
+STAGES = {"trace", "lower", "schedule", "render", "precompile", "emit", "tune"}
+BASE = {"errors", "target", "devices", "knobs", "progress", ""}
 ALLOWED = {
     "errors": {"runtime"},
     "target": {"errors"},
     "knobs": {"errors"},
+    "devices": set(),
     "progress": set(),
     "": {"errors", "target", "pipeline"},
     "ir": {"errors", "target", "ir"},
     "stages": {"ir", "target"},
     "runtime": {"runtime"},
-    **{stage: BASE | {"ir", "stages", stage} for stage in STAGES - {"precompile", "emit"}},
+    **{stage: BASE | {"ir", "stages", stage} for stage in STAGES},
+    "tune": BASE | {"ir", "stages", "runtime", "tune"},
     "precompile": BASE | {"ir", "stages", "runtime", "precompile"},
     "emit": BASE | {"ir", "stages", "runtime", "emit"},
     "pipeline": BASE | {"ir", "stages", "runtime"} | STAGES,

@@ -65,5 +65,5 @@ def test_public_names_are_there() -> None:
 
 
 def test_other_names_are_refused() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'tune'"):
-        _ = aotpack.tune  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="no attribute 'package'"):
+        _ = aotpack.package  # type: ignore[attr-defined]

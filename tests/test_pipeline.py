@@ -98,7 +98,7 @@ def test_two_builds_in_two_folders_give_the_same_bytes(
 
 def test_the_look_hook_sees_products_in_order(model: nn.Module) -> None:
     seen: list[str] = []
-    between = Between(look=lambda stage, text: seen.append(stage))
+    between = Between(look=lambda stage, product: seen.append(stage))
     to_rendered(Source(model, (X,)), parse_targets("sm_90"), between)
     assert seen == ["traced", "lowered", "scheduled", "rendered"]
 

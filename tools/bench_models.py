@@ -1,10 +1,10 @@
-"""Whole models, wall time a call: eager, torch.compile (two modes) and aotpack, side by side.
+"""Whole models, wall time a call: eager, torch.compile and aotpack (two modes each), side by side.
 
     python tools/bench_models.py [bert_1x128 bert_32x128 gpt2_1x512] [--modes eager,compile,...]
 
 Every figure is the median of synchronised calls in one process, the modes in turn over several
-rounds, so that a drift of the machine touches all alike. Inputs are random. Needs a GPU, torch and
-triton.
+rounds, so that a drift of the machine touches all alike. "launches" is aotpack without graphs.
+Inputs are random. Needs a GPU, torch and triton.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import transformers
 import aotpack
 
 Case = tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
-MODES = ("eager", "compile", "reduce-overhead", "aotpack")
+MODES = ("eager", "compile", "reduce-overhead", "launches", "aotpack")
 ROUNDS = 5
 CALLS = 40
 
@@ -62,9 +62,9 @@ def prepare(
     """The callable of a mode, warmed up."""
     if mode == "eager":
         call: Callable[..., object] = module
-    elif mode == "aotpack":
+    elif mode in ("launches", "aotpack"):
         host = _on_host(module, args)
-        call = aotpack.compile(*host, target="native")
+        call = aotpack.compile(*host, target="native", graphs=mode == "aotpack")
     else:
         torch._dynamo.reset()
         call = torch.compile(module, mode=None if mode == "compile" else mode)

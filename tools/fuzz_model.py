@@ -79,13 +79,24 @@ class Shell(nn.Module):
 
     def __init__(self, model: Model) -> None:
         super().__init__()
+        self.model = model
         for number, x in enumerate(model.inputs):
             if x.is_weight:
                 weight = x.draw({}, 1000 + number)
                 self.register_parameter(x.name, nn.Parameter(weight, requires_grad=False))
+        self._take(model.source)
+
+    def _take(self, source: str) -> None:
         scope: dict[str, Any] = {"torch": torch, "F": nn.functional}
-        exec(compile(model.source, "fuzzed.py", "exec"), scope)
+        exec(compile(source, "fuzzed.py", "exec"), scope)
         self.forward = scope["forward"].__get__(self)
+
+    def double(self) -> Shell:
+        """The module in float64 throughout: its own casts to float32 become casts to float64."""
+        super().double()
+        wide = self.model.source.replace(".float()", ".double()")
+        self._take(wide.replace("torch.float32", "torch.float64"))
+        return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Shell:
         return self._again()
@@ -93,6 +104,7 @@ class Shell(nn.Module):
     def _again(self) -> Shell:
         copy = Shell.__new__(Shell)
         nn.Module.__init__(copy)
+        copy.model = self.model
         for name, weight in self.named_parameters():
             copy.register_parameter(name, nn.Parameter(weight.clone(), requires_grad=False))
         copy.forward = self.forward.__func__.__get__(copy)

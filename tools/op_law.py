@@ -12,7 +12,7 @@ from tests.e2e.oracle import accuracy_complaint
 from tools.op_samples import Sample, Verdict, dense, reference_of
 
 INEXACT = "off by"  # how the oracle's complaint about an error begins
-DRAWS = 8
+DRAWS = 32
 
 
 def judged(sample: Sample, result: Any) -> Verdict:

@@ -141,7 +141,7 @@ def _page(rows: list[Row], counted: list[Row]) -> Iterable[str]:
     yield ""
     yield (
         f"**{_share(total)}** of the samples that count pass; {total['redrawn']} of them only when "
-        "the law is held of the worst errors of nine draws near the sample, ours and eager's."
+        "the law is held of the worst errors of 33 draws near the sample, ours and eager's."
     )
     yield ""
     yield from _families(counted)

@@ -170,11 +170,13 @@ def reference_of(sample: Sample, eager: list[Any]) -> tuple[Any, ...]:
         (x,) = sample.tensors
         numbers = [float(sample.exact(number)) for number in x.double().flatten().tolist()]
         return (torch.tensor(numbers, dtype=torch.float64).reshape(x.shape),)
-    wide = tuple(_widened(leaf) for leaf in sample.leaves)
+    wide = [_widened(leaf) for leaf in sample.leaves]
+    if any(isinstance(x, torch.Tensor) and x.is_floating_point() for x in eager):
+        wide[0] = _widened(wide[0], integers=True)
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        bare = replace(sample, leaves=wide)
+        bare = replace(sample, leaves=tuple(wide))
         results = pytree.tree_leaves(bare.call([x.clone() for x in bare.tensors]))
     except Exception:
         return tuple(eager)
@@ -187,9 +189,11 @@ def reference_of(sample: Sample, eager: list[Any]) -> tuple[Any, ...]:
     return tuple(results if alike else eager)
 
 
-def _widened(leaf: Any) -> Any:
-    if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
-        return leaf.double()
+def _widened(leaf: Any, *, integers: bool = False) -> Any:
+    """A float tensor or type as float64; with ``integers``, what torch computes in float32 too."""
+    if isinstance(leaf, torch.Tensor):
+        is_integer = integers and leaf.dtype in (torch.int64, torch.int32)
+        return leaf.double() if leaf.is_floating_point() or is_integer else leaf
     if isinstance(leaf, torch.dtype) and leaf.is_floating_point:
         return torch.float64
     return leaf

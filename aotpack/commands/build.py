@@ -7,7 +7,9 @@ from pathlib import Path
 from aotpack.commands.model_options import MODEL_HELP, add_trace_options, load_source, positive
 from aotpack.errors import UsageError
 from aotpack.progress import Bar, terminal_reporter
-from aotpack.target import DEFAULT_TARGETS, parse_targets
+from aotpack.stages import Decisions
+from aotpack.target import DEFAULT_TARGETS, Target, parse_targets
+from aotpack.tune import read_decisions, unused
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +37,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ARCH",
         help="the oldest processors the target cpu runs on (default x86-64-v3, or armv8-a)",
     )
+    parser.add_argument(
+        "--candidates",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="forms of each kernel in the wheel, for aotpack tune to time (default 1)",
+    )
+    parser.add_argument(
+        "--tuning", metavar="FILE", type=Path, help="take the kernels that aotpack tune found best"
+    )
     add_trace_options(parser)
 
 
@@ -43,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
     targets = parse_targets(options.target) if options.target else DEFAULT_TARGETS
     if options.out.exists() and not options.out.is_dir():
         raise UsageError(f"-o {options.out}: it is a file; a folder, existing or new, is accepted")
+    decisions = read_decisions(options.tuning, options.candidates)
     with ExitStack() as stack:
         reporter = terminal_reporter()
         if isinstance(reporter, Bar):
@@ -60,8 +73,23 @@ def run(options: argparse.Namespace) -> int:
             weights=options.weights,
             jobs=options.jobs,
             cpu_arch=options.cpu_arch,
+            decisions=decisions,
         )
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in between.seconds.items())
     print(f"{emitted.wheel}  {emitted.wheel.stat().st_size:,} bytes")
     print(f"for {', '.join(map(str, targets))}; {times}")
+    if options.tuning is not None:
+        print(_tuning_note(options.tuning, decisions, targets, between.settled))
     return 0
+
+
+def _tuning_note(
+    file: Path,
+    decisions: Decisions,
+    targets: tuple[Target, ...],
+    settled: tuple[tuple[str, str], ...],
+) -> str:
+    """How many launches a tuning file decided, and what of it fits none."""
+    stale = unused(decisions, settled, tuple(map(str, targets)))
+    note = f"{file} decided {len(settled)} choices"
+    return f"{note}; {stale} of its entries fit no kernel of this build" if stale else note

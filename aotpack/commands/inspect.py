@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from aotpack.commands.report import html_report, kernel_rows, summary_rows, table
-from aotpack.commands.wheel_file import manifest_of
+from aotpack.commands.wheel_file import example_sizes, manifest_of
 from aotpack.errors import UsageError
 
 
@@ -34,10 +34,12 @@ def run(options: argparse.Namespace) -> int:
             print(archive.read(f"{name}/{kernels[options.kernel].source}").decode(), end="")
         elif options.html is not None:
             sources = {k: archive.read(f"{name}/{v.source}").decode() for k, v in kernels.items()}
-            options.html.write_text(html_report(manifest, archive, sources))
+            options.html.write_text(
+                html_report(manifest, archive, sources, example_sizes(manifest, archive, name))
+            )
             print(options.html)
         else:
             print(table(summary_rows(manifest, archive)))
             print()
-            print(table(kernel_rows(manifest)))
+            print(table(kernel_rows(manifest, example_sizes(manifest, archive, name))))
     return 0

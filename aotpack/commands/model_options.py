@@ -13,7 +13,7 @@ MODEL_HELP = "model.py, model.py:attr, package.module:attr or model.pt2"
 
 
 def add_trace_options(parser: argparse.ArgumentParser) -> None:
-    """Options of the first stage."""
+    """Options of the first stages."""
     parser.add_argument(
         "--dynamic",
         action="append",
@@ -23,6 +23,11 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dtype", choices=FLOATS, help="cast weights and floating inputs first")
     parser.add_argument("--strict", action="store_true", help="torch.export's strict mode")
+    parser.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="equal bits in every run and batch: no atomics on floats, one tile for all sizes",
+    )
 
 
 def positive(text: str) -> int:
@@ -53,4 +58,5 @@ def load_source(
         version=version or loaded.version,
         dtype=DType(options.dtype) if options.dtype else None,
         strict=options.strict,
+        deterministic=options.deterministic,
     )

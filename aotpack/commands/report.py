@@ -4,7 +4,10 @@ import html
 import zipfile
 from collections.abc import Mapping, Sequence
 
-from aotpack.runtime.manifest import Manifest
+from aotpack.devices import GPUS
+from aotpack.runtime.manifest import Kernel, Manifest
+from aotpack.target import Target
+from aotpack.tune import estimate
 
 Rows = Sequence[tuple[str, ...]]
 
@@ -36,15 +39,35 @@ def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
     ]
 
 
-def kernel_rows(manifest: Manifest) -> Rows:
-    """Every binary: a header, then a row each, sorted by target and kernel."""
-    header = ("target", "kernel", "registers", "spills", "shared", "warps", "bytes")
+def kernel_rows(manifest: Manifest, sizes: Mapping[str, int]) -> Rows:
+    """Every binary: a header, then a row each, sorted by target and kernel.
+
+    A launch moves at least ``moved`` bytes at these sizes, which should take ``us`` microseconds.
+    """
+    header = (
+        *("target", "kernel", "registers", "spills", "shared", "warps", "bytes"),
+        *("moved", "us"),
+    )
     rows = [
-        (target, name, *map(str, (b.registers, b.spills, b.shared, b.num_warps, b.bytes)))
+        (
+            *(target, name),
+            *map(str, (b.registers, b.spills, b.shared, b.num_warps, b.bytes)),
+            str(kernel.moved.evaluate(sizes)),
+            _microseconds(kernel, target, sizes),
+        )
         for name, kernel in manifest.kernels.items()
         for target, b in kernel.binaries.items()
     ]
     return [header, *sorted(rows)]
+
+
+def _microseconds(kernel: Kernel, target: str, sizes: Mapping[str, int]) -> str:
+    work = kernel.moved.evaluate(sizes), kernel.flops.evaluate(sizes)
+    return (
+        f"{estimate(*work, GPUS[Target.parse(target).arch]):.1f}"
+        if target.startswith("sm_")
+        else "-"
+    )
 
 
 def table(rows: Rows) -> str:
@@ -52,7 +75,7 @@ def table(rows: Rows) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
         "  ".join(
-            cell.rjust(width) if cell.isdecimal() else cell.ljust(width)
+            cell.rjust(width) if _is_number(cell) else cell.ljust(width)
             for cell, width in zip(row, widths, strict=True)
         )
         for row in rows
@@ -60,7 +83,12 @@ def table(rows: Rows) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def html_report(manifest: Manifest, archive: zipfile.ZipFile, sources: Mapping[str, str]) -> str:
+def html_report(
+    manifest: Manifest,
+    archive: zipfile.ZipFile,
+    sources: Mapping[str, str],
+    sizes: Mapping[str, int],
+) -> str:
     """The facts, the kernels and their sources as one file without outside parts."""
     title = html.escape(f"{manifest.signature.name} {manifest.signature.version}")
     texts = "".join(
@@ -68,7 +96,7 @@ def html_report(manifest: Manifest, archive: zipfile.ZipFile, sources: Mapping[s
         for name, text in sorted(sources.items())
     )
     facts = "".join(map(_html_row, summary_rows(manifest, archive)))
-    header, *kernels = kernel_rows(manifest)
+    header, *kernels = kernel_rows(manifest, sizes)
     heads = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
@@ -78,9 +106,13 @@ def html_report(manifest: Manifest, archive: zipfile.ZipFile, sources: Mapping[s
     )
 
 
+def _is_number(cell: str) -> bool:
+    return cell.replace(".", "", 1).isdecimal()
+
+
 def _html_row(row: Sequence[str]) -> str:
     cells = (
-        f'<td class="number">{cell}</td>' if cell.isdecimal() else f"<td>{html.escape(cell)}</td>"
+        f'<td class="number">{cell}</td>' if _is_number(cell) else f"<td>{html.escape(cell)}</td>"
         for cell in row
     )
     return f"<tr>{''.join(cells)}</tr>"

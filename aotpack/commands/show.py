@@ -1,6 +1,7 @@
 """Print the stage products of a model as text; nothing is written."""
 
 import argparse
+from typing import Any
 
 from aotpack.commands.model_options import MODEL_HELP, add_trace_options, load_source
 from aotpack.target import DEFAULT_TARGETS, parse_targets
@@ -12,6 +13,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``aotpack show``."""
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     parser.add_argument("--stage", choices=SHOWN, help="only this one (default: all)")
+    parser.add_argument(
+        "--why", action="store_true", help="say why operations did not share a kernel"
+    )
     parser.add_argument("--target", action="append", metavar="LIST", help="as for build")
     add_trace_options(parser)
 
@@ -22,11 +26,13 @@ def run(options: argparse.Namespace) -> int:
     source = load_source(options)
     from aotpack.pipeline import Between, to_rendered  # imports torch
 
-    def look(stage: str, text: str) -> None:
+    def look(stage: str, product: Any) -> None:
         if options.stage is None:
             print(f"# ======== {stage}")
         if options.stage in (None, stage):
-            print(text, end="")
+            print(product.as_text(), end="")
+        if options.why and stage == "scheduled":
+            print(product.why_text(), end="")
 
     to_rendered(source, targets, Between(look=look))
     return 0

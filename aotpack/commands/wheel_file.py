@@ -3,6 +3,7 @@
 import base64
 import csv
 import hashlib
+import json
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from aotpack.errors import AotpackError, UsageError
+from aotpack.runtime.guards import sizes_of
 from aotpack.runtime.manifest import Manifest, read_manifest
 
 
@@ -53,6 +55,15 @@ def manifest_of(wheel: Path) -> Iterator[tuple[Manifest, zipfile.ZipFile, str]]:
         name = package_name(wheel, archive)
         archive.extract(f"{name}/manifest.json", place)
         yield read_manifest(Path(place, name)), archive, name
+
+
+def example_sizes(manifest: Manifest, archive: zipfile.ZipFile, name: str) -> dict[str, int]:
+    """The model's sizes for its golden inputs, by the header of their file."""
+    with archive.open(f"{name}/golden.safetensors") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    inputs = manifest.signature.inputs
+    shapes = [tuple(header[f"inputs/{tensor.name}"]["shape"]) for tensor in inputs]
+    return sizes_of(manifest.signature, shapes)
 
 
 def _check_record(wheel: Path, archive: zipfile.ZipFile, place: Path) -> None:

@@ -10,6 +10,7 @@ from aotpack.ir.integers import Int
 from aotpack.stages import (
     Binary,
     HostBuild,
+    KernelArg,
     KernelSource,
     Precompiled,
     TensorSpec,
@@ -51,6 +52,7 @@ def manifest_text(
         "peak_bytes": rendered.peak_bytes,
         "host": _host(precompiled.host),
         "kernels": _kernels(precompiled),
+        "choices": list(rendered.choices),
         "golden": {"eager_errors": list(rendered.golden.eager_errors)},
     }
     return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
@@ -92,8 +94,10 @@ def _weight(weight: Weight) -> dict[str, Any]:
 def _kernels(precompiled: Precompiled) -> dict[str, Any]:
     kernels: dict[str, Any] = {
         kernel.name: {
-            "args": [{"dtype": str(arg.dtype), "pointer": arg.is_pointer} for arg in kernel.args],
+            "args": [_argument(arg) for arg in kernel.args],
             "source": source_path(kernel),
+            "moved": _size(kernel.work.moved),
+            "flops": _size(kernel.work.flops),
             "binaries": {},
         }
         for kernel in precompiled.rendered.kernels
@@ -112,7 +116,14 @@ def _kernels(precompiled: Precompiled) -> dict[str, Any]:
             "registers": binary.registers,
             "spills": binary.spills,
         }
+    for one in precompiled.refused:
+        told = kernels[one.kernel].setdefault("refused", {}).setdefault(one.target, [])
+        told.append({"num_warps": one.num_warps, "spills": one.spills})
     return kernels
+
+
+def _argument(arg: KernelArg) -> dict[str, Any]:
+    return {"dtype": str(arg.dtype), "pointer": arg.is_pointer, "written": arg.is_written}
 
 
 def _host(host: HostBuild | None) -> dict[str, str] | None:

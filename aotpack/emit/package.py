@@ -31,7 +31,7 @@ def load(device: Any = None, **options: Any) -> Model:
 '''
 
 _MAIN = '''\
-"""python -m {name} info|verify|bench"""
+"""python -m {name} info|verify|bench|tune"""
 
 from ._runtime.command import main
 

@@ -45,8 +45,24 @@ def contiguous(shape: tuple[Int, ...]) -> tuple[Int, ...]:
     return tuple(reversed(strides))
 
 
+def is_dense(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> bool:
+    """True when some order of the dimensions makes the strides row-major."""
+    left = list(range(len(shape)))
+    step = Int.of(1)
+    while left:
+        fitting = [dim for dim in left if strides[dim] is step]
+        if not fitting:
+            return False
+        dim = min(fitting, key=lambda dim: shape[dim].constant != 1)
+        left.remove(dim)
+        step = step * shape[dim]
+    return len(strides) == len(shape)
+
+
 def accesses(kernel: Kernel) -> Iterator[Access]:
     """Every access to memory of a kernel; what stays in registers is none."""
+    if kernel.foreign is not None:
+        return  # where it reads and writes is its own affair
     inside = {name for member in kernel.members for name in targets(member.operation)}
     for member in kernel.members:
         rewrite = Rewriter(dict(member.binding))

@@ -158,6 +158,11 @@ _ROUNDING = {
     }.items()
 }
 
+_TO_16_BITS = {
+    f"round_{dtype}": {"float32": f"aot_round_{dtype}({{0}})"}
+    for dtype in (DType.FLOAT16, DType.BFLOAT16)
+}
+
 _PREDICATES = {
     **{
         name: _on(_ALL, f"{{0}} {sign} {{1}}")
@@ -205,6 +210,7 @@ C_TEXTS: Mapping[str, Mapping[str, str]] = {
     **_SELECTIONS,
     **_TRANSCENDENTAL,
     **_ROUNDING,
+    **_TO_16_BITS,
     **_PREDICATES,
     **_BITWISE,
     "philox": {"int64": "aot_philox({0}, {1})"},

@@ -8,16 +8,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Indirect, Int
+from aotpack.ir.joined import wholes
 from aotpack.ir.monoids import MONOIDS, Monoid, States
 from aotpack.ir.nodes import (
     Apply,
     Attention,
     Const,
+    Foreign,
     Guarded,
     IndexValue,
     Load,
@@ -34,9 +37,11 @@ from aotpack.ir.nodes import (
 )
 from aotpack.ir.optable import OPS
 from aotpack.ir.ordering import positions_in_order
-from aotpack.ir.reference import Array, cast
+from aotpack.ir.reference import Array, cast, round_bfloat16
 
 _ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+
+Call: TypeAlias = Callable[[Foreign, Mapping[str, Array], Mapping[str, int]], None]
 
 
 class Precision(Enum):
@@ -56,14 +61,16 @@ def evaluate(
     weights: Mapping[str, Array],
     sizes: Mapping[str, int],
     precision: Precision = Precision.EXACT,
+    call: Call | None = None,
 ) -> dict[str, Array]:
     """The outputs, and the new values of what is updated, by name.
 
     bfloat16 buffers are given and returned as float32 arrays.
 
     ``weights`` are those that are not packed of others; what the program does not use is ignored.
+    ``call`` runs a foreign kernel on arrays by name, whose targets it changes.
     """
-    machine = _Machine(program, dict(sizes), precision)
+    machine = _Machine(program, dict(sizes), precision, call)
     packed = {p.name: np.concatenate([weights[part] for part in p.parts]) for p in program.packed}
     for name, array in {**weights, **packed, **inputs}.items():
         if name in program.buffers:
@@ -73,13 +80,6 @@ def evaluate(
             machine.run(operation)
     updated = {update.name: machine.memory[update.value] for update in program.updates}
     return {name: machine.memory[name] for name in program.outputs} | updated
-
-
-def round_bfloat16(array: Array) -> Array:
-    """float32 numbers rounded to the nearest bfloat16, ties to even, still as float32."""
-    bits = np.asarray(array, np.float32, order="C").view(np.uint32)
-    rounded = (bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) & np.uint32(0xFFFF0000)
-    return np.where(np.isnan(array), np.float32(np.nan), rounded.view(np.float32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,20 @@ class _Scope:
 class _Machine:
     """Memory and the rules of each node."""
 
-    def __init__(self, program: Program, sizes: dict[str, int], precision: Precision) -> None:
+    def __init__(
+        self,
+        program: Program,
+        sizes: dict[str, int],
+        precision: Precision,
+        call: Call | None = None,
+    ) -> None:
         self.program = program
+        self.call = call
         self.sizes = sizes
         self.precision = precision
         self.memory: dict[str, Array] = {}
+        self.wholes = wholes(program)
+        self.written: dict[str, Array] = {}  # which elements of joined buffers
 
     def numpy_type(self, dtype: DType) -> np.dtype[np.generic]:
         if self.precision is Precision.WIDE and dtype.is_float:
@@ -221,6 +230,8 @@ class _Machine:
                 self._store(operation, (self._matmul(operation),))
             case Attention():
                 self._store(operation, (self._attention(operation),))
+            case Foreign():
+                self._foreign(operation)
 
     def _store(self, operation: Operation, results: States) -> None:
         for name, result in zip(targets(operation), results, strict=True):
@@ -230,9 +241,11 @@ class _Machine:
         buffer = self.program.buffers[operation.target]
         shape = self.shape(buffer.shape)
         numpy_type = self.numpy_type(buffer.dtype)
-        undefined = np.nan if numpy_type.kind == "f" else 0
-        array = np.full(shape, undefined, numpy_type)
-        self.memory[operation.target] = array
+        name = self.wholes.get(operation.target, operation.target)
+        if name not in self.written:
+            undefined = np.nan if numpy_type.kind == "f" else 0
+            self.memory[name] = np.full(shape, undefined, numpy_type)
+            self.written[name] = np.zeros(shape, bool)
         scope = self.scope(operation.axes)
         numbers = self.rounded(self.grid(operation.value, operation.axes), buffer.dtype)
         index = [self.index(part, scope) for part in operation.index]
@@ -241,9 +254,11 @@ class _Machine:
             if bad.any() and 0 not in scope.shape:
                 self._complain("writes", operation.target, operation.index, dimension, part, bad)
         where = tuple(np.broadcast_to(part, scope.shape) for part in index)
-        if shape and len(np.unique(np.ravel_multi_index(where, shape))) != prod(scope.shape):
+        twice = shape and len(np.unique(np.ravel_multi_index(where, shape))) != prod(scope.shape)
+        if twice or self.written[name][where].any():
             raise IndexOutOfRange(f"{operation.target} is written twice at the same element")
-        array[where] = numbers
+        self.memory[name][where] = numbers
+        self.written[name][where] = True
 
     def _scatter(self, operation: Scatter) -> None:
         dtype = self.program.buffers[operation.target].dtype
@@ -261,6 +276,16 @@ class _Machine:
             flat[where] = numbers[inside]  # the last of equal positions stays
         else:
             _ACCUMULATE[operation.kind].at(flat, where, numbers[inside])
+
+    def _foreign(self, operation: Foreign) -> None:
+        if self.call is None:
+            raise ValueError(f"evaluating {operation.kernel.function}: nothing is given to call it")
+        for target, base in zip(operation.targets, operation.bases, strict=True):
+            buffer = self.program.buffers[target]
+            empty = np.zeros(self.shape(buffer.shape), self.numpy_type(buffer.dtype))
+            self.memory[target] = empty if base is None else self.memory[base].copy()
+        named = {name: self.memory[name] for name in (*operation.operands, *operation.targets)}
+        self.call(operation, named, self.sizes)
 
     def _states(self, operation: Reduction | Scan, axes: tuple[Axis, ...]) -> list[Array]:
         return [self.grid(arg, axes) for arg in operation.args]

@@ -167,9 +167,7 @@ def _simple_monoids() -> list[Monoid]:
     ]
 
 
-def _indexed(
-    name: str, *, largest: bool, latest: bool, with_value: bool, near: int = 1
-) -> Monoid:
+def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool, near: int = 1) -> Monoid:
     """The extreme element's position: NaN before numbers; of equals the first, or the latest.
 
     With ``near`` it is that of the first of as many aligned neighbours, among which the extreme is.

@@ -8,12 +8,12 @@
               | Sort(targets, axes, along, value, descending)  # (values, positions) along one axis
               | Matmul(target, batch, m, n, k, lhs, rhs)     # target[batch, m, n] = sum of products
               | Attention(target, ..., query, key, value...) # target[b, h, i, e], softmax over j
+              | Foreign(targets, bases, kernel, ...)         # not ours: ``ir/foreign.py``
     value     = Const | IndexValue(Int) | Load(buffer, Int*) | Apply(op, value*)
               | Guarded(condition, value, otherwise)           # loads of value only where condition
 An Int (``ir/integers.py``) may use the axes of its operation, the sizes of the model, and loaded
-values (``Indirect``). Values are interned: equal values are one object. What makes a program
-illegal is in ``ir/verify.py``; how it prints, in ``ir/printer.py``; what it computes, in
-``ir/evaluate.py``. (S:A1-A7, S:B, S:C without boxes and closures.)
+values (``Indirect``). Values are interned: equal values are one object. ``ir/verify.py`` says what
+is illegal, ``ir/printer.py`` how it prints, ``ir/evaluate.py`` what it computes. (S:A1-A7, B, C.)
 
 Rows S:B1, B3, D1, E1, E2, F6, G1, K2, L11-L13, Q4, C:D10, E9, I1.
 """
@@ -25,8 +25,11 @@ from dataclasses import dataclass
 from typing import Union, cast
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.foreign import Foreign as Foreign
 from aotpack.ir.integers import Axis, Indirect, Int, Var
 from aotpack.ir.interning import Interned
+from aotpack.ir.joined import Joined
+from aotpack.ir.origin import Origin as Origin
 
 
 class _Printed:
@@ -60,9 +63,9 @@ class IndexValue(_Printed, metaclass=Interned):
 class Load(_Printed, metaclass=Interned):
     """The element of a buffer at a logical index, one Int for each dimension.
 
-    ``dtype`` is the compute type of the buffer's element type: 16-bit floats load as float32 and a
-    store rounds to the buffer's type. So a value never has a 16-bit float type, and replacing a
-    load by the value that was stored keeps types (and only skips a rounding).
+    ``dtype`` is the compute type of the buffer's: 16-bit floats load as float32, a store rounds. So
+    a value never has a 16-bit float type, and replacing a load by the value that was stored keeps
+    types (and only skips a rounding).
     """
 
     buffer: str
@@ -81,9 +84,9 @@ class Apply(_Printed, metaclass=Interned):
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Guarded(_Printed, metaclass=Interned):
-    """``value``, and its loads, where ``condition`` holds, else ``otherwise`` (C:E23).
+    """``value``, and its loads, where ``condition`` (a bool) holds, else ``otherwise`` (C:E23).
 
-    The condition is a bool value. Used where an index may leave its buffer: pad, cat, diagonal.
+    Used where an index may leave its buffer: pad, cat, diagonal.
     """
 
     condition: Value
@@ -96,27 +99,11 @@ Value = Union[Const, IndexValue, Load, Apply, Guarded]
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """What an operation comes from: graph node names, operator names, the user's source lines."""
-
-    nodes: tuple[str, ...] = ()
-    ops: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-
-    def __add__(self, other: Origin) -> Origin:
-        return Origin(
-            tuple(dict.fromkeys(self.nodes + other.nodes)),
-            self.ops + other.ops,
-            tuple(dict.fromkeys(self.sources + other.sources)),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Pointwise:
     """``target[index] = value`` for every point of ``axes``; each writes an element of its own.
 
-    ``index`` is usually the axes themselves; it may be read from memory where that keeps the points
-    apart. Elements no point writes are undefined.
+    ``index`` is usually the axes; it may be read from memory where that keeps the points apart.
+    Elements no point writes are undefined.
     """
 
     target: str
@@ -243,7 +230,8 @@ class Attention:
         return (self.batch, self.head, self.i, self.e)
 
 
-Operation = Union[Pointwise, Reduction, Scan, Scatter, Sort, Matmul, Attention]
+Computation = Union[Pointwise, Reduction, Scan, Scatter, Sort, Matmul, Attention]
+Operation = Union[Computation, Foreign]
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +258,7 @@ class Packed:
 class Update:
     """The input or weight called ``name`` has the value of the buffer ``value`` after a run.
 
-    So a change in place is a new version of the tensor; operations read the version they mean.
-    (S:D8, L9 by SSA, section 3 point 1.)
+    So a change in place is a new version; operations read the one they mean (S:D8, L9 by SSA).
     """
 
     name: str
@@ -280,7 +267,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Operations in execution order. Every buffer but inputs and weights has exactly one writer.
+    """Operations in execution order. Every other buffer but ``joined`` ones has exactly one writer.
 
     ``weights`` includes the names of ``packed`` ones.
     """
@@ -293,6 +280,7 @@ class Program:
     outputs: tuple[str, ...]
     packed: tuple[Packed, ...] = ()
     updates: tuple[Update, ...] = ()
+    joined: tuple[Joined, ...] = ()
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -307,7 +295,7 @@ class Program:
 
 def targets(operation: Operation) -> tuple[str, ...]:
     """The buffers an operation writes."""
-    if isinstance(operation, (Reduction, Scan, Sort)):
+    if isinstance(operation, (Reduction, Scan, Sort, Foreign)):
         return operation.targets
     return (operation.target,)
 
@@ -344,10 +332,11 @@ def values(operation: Operation) -> tuple[Value, ...]:
             return (operation.value, *places)
         case Matmul():
             return (operation.lhs, operation.rhs)
-        case Attention():
-            o = operation
-            slots = (o.query, o.key, o.value, o.bias, o.mask)
+        case Attention(query=query, key=key, value=value, bias=bias, mask=mask):
+            slots = (query, key, value, bias, mask)
             return tuple(slot for slot in slots if slot is not None)
+        case Foreign():
+            return ()
 
 
 def children(value: Value) -> tuple[Value, ...]:
@@ -390,6 +379,22 @@ def loads(operation: Operation) -> tuple[Load, ...]:
 
 
 def reads(operation: Operation) -> tuple[str, ...]:
-    """The buffers an operation reads, each once; a scatter's base is one."""
-    base = (operation.base,) if isinstance(operation, Scatter) else ()
-    return tuple(dict.fromkeys((*base, *(load.buffer for load in loads(operation)))))
+    """The buffers an operation reads, each once."""
+    loaded = (load.buffer for load in loads(operation))
+    return tuple(dict.fromkeys((*read_whole(operation), *loaded)))
+
+
+def read_whole(operation: Operation) -> tuple[str, ...]:
+    """The buffers an operation reads without loads: those it overwrites, and a call's operands."""
+    calls = operation.operands if isinstance(operation, Foreign) else ()
+    return (*(base for _, base in overwritten(operation)), *calls)
+
+
+def overwritten(operation: Operation) -> tuple[tuple[str, str], ...]:
+    """(target, base) for each target that is its base with changes, and may lie in its memory."""
+    if isinstance(operation, Scatter):
+        return ((operation.target, operation.base),)
+    if isinstance(operation, Foreign):
+        pairs = zip(operation.targets, operation.bases, strict=True)
+        return tuple((target, base) for target, base in pairs if base is not None)
+    return ()

@@ -245,6 +245,16 @@ def _gelus() -> list[OpInfo]:
     ]
 
 
+def _to_16_bits() -> list[OpInfo]:
+    """A float32 as a 16-bit type keeps it."""
+    return [
+        _same(
+            f"round_{dtype}", 1, {"float32": f"{{0}}.to({dtype.facts.triton}).to(tl.float32)"}, how
+        )
+        for dtype, how in reference.TO_16_BITS.items()
+    ]
+
+
 def _rounding() -> list[OpInfo]:
     texts = {
         "floor": "tl.floor({0})",
@@ -367,6 +377,7 @@ OPS: dict[str, OpInfo] = {
         _arithmetic(),
         _transcendental(),
         _rounding(),
+        _to_16_bits(),
         _comparisons(),
         _logic(),
         _classifications(),

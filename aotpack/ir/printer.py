@@ -14,7 +14,9 @@ from aotpack.ir.nodes import (
     Apply,
     Attention,
     Buffer,
+    Computation,
     Const,
+    Foreign,
     Guarded,
     IndexValue,
     Load,
@@ -29,6 +31,7 @@ from aotpack.ir.nodes import (
     Sort,
     Value,
     children,
+    overwritten,
     targets,
     values,
     walk,
@@ -153,6 +156,8 @@ def _shared(roots: tuple[Value, ...]) -> dict[Value, str]:
 
 def operation_text(operation: Operation) -> str:
     """A loop nest over the axes, with the shared values named before they are used."""
+    if isinstance(operation, Foreign):
+        return _foreign(operation)
     names = _shared(values(operation))
     lines = [f"{name} = {_definition(value, names)}" for value, name in names.items()]
     lines += _body(operation, lambda value: _text(value, names))
@@ -160,7 +165,17 @@ def operation_text(operation: Operation) -> str:
     return header + _comment(operation.origin) + "".join(f"\n{_INDENT}{line}" for line in lines)
 
 
-def _body(operation: Operation, text: Callable[[Value], str]) -> list[str]:
+def _foreign(operation: Foreign) -> str:
+    """The copies a call begins with, then the call."""
+    lines = [f"{target} = {base}" for target, base in overwritten(operation)]
+    passed = zip(operation.kernel.passed, operation.arguments, strict=False)  # illegal ones print
+    arguments = dict(operation.kernel.parameters) | dict(passed)
+    shown = ", ".join(f"{name}={argument}" for name, argument in arguments.items())
+    lines.append(f"{operation.kernel.function}[{_tuple(operation.grid)}]({shown})")
+    return "once:" + _comment(operation.origin) + "".join(f"\n{_INDENT}{line}" for line in lines)
+
+
+def _body(operation: Computation, text: Callable[[Value], str]) -> list[str]:
     match operation:
         case Pointwise():
             return [f"{element(operation.target, operation.index)} = {text(operation.value)}"]
@@ -247,7 +262,8 @@ def program_text(program: Program, notes: Mapping[int, str] | None = None) -> st
 
 def _ending(program: Program) -> list[str]:
     updates = [f"update {update.name} = {update.value}" for update in program.updates]
-    return [*updates, f"return {', '.join(program.outputs)}"]
+    joined = [f"join {each.name} = {' | '.join(each.parts)}" for each in program.joined]
+    return [*joined, *updates, f"return {', '.join(program.outputs)}"]
 
 
 def _declared(buffers: Mapping[str, Buffer], name: str) -> str:
@@ -266,6 +282,16 @@ def schedule_text(schedule: Schedule) -> str:
     return "\n".join([*lines, *_ending(schedule.program)]) + "\n"
 
 
+def why_text(schedule: Schedule) -> str:
+    """Why operations that touch the same buffers are in different kernels, one reason each."""
+    lines = [
+        f"{each.buffer} is not in the kernel of {each.other}: {each.reason}"
+        for kernel in schedule.kernels
+        for each in kernel.apart
+    ]
+    return "\n".join([*lines, ""])
+
+
 def _kernel(kernel: Kernel) -> list[str]:
     lines = [f"kernel {kernel.name} over {_ranges(kernel.axes) or 'one point'}"]
     lines[0] += ", in the launch of the one before" if kernel.joins else ""
@@ -282,7 +308,9 @@ def _kernel(kernel: Kernel) -> list[str]:
 
 def _variant(variant: Variant) -> str:
     limit = "" if variant.at_most is None else f" while {variant.measure} <= {variant.at_most}"
-    return f"tile {variant.tile} for arch {variant.arch_low} to {variant.arch_high}{limit}"
+    limit += "".join(f" where {size} % {factor} == 0" for size, factor in variant.promises)
+    others = "".join(f"; or {tile}" for tile in variant.others)
+    return f"tile {variant.tile} for arch {variant.arch_low} to {variant.arch_high}{limit}{others}"
 
 
 def _tuple(numbers: Iterable[Int]) -> str:

@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from aotpack.ir.dtypes import DType
+
 Array: TypeAlias = npt.NDArray[Any]
 Reference: TypeAlias = Callable[..., Array]
 
@@ -185,6 +187,19 @@ LIBRARY: Mapping[str, Reference] = {
     "asinh": np.arcsinh,
     "acosh": np.arccosh,
     "atanh": np.arctanh,
+}
+
+
+def round_bfloat16(array: Array) -> Array:
+    """float32 numbers rounded to the nearest bfloat16, ties to even, still as float32."""
+    bits = np.asarray(array, np.float32, order="C").view(np.uint32)
+    rounded = (bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(array), np.float32(np.nan), rounded.view(np.float32))
+
+
+TO_16_BITS: Mapping[DType, Reference] = {
+    DType.FLOAT16: lambda x: x.astype(np.float16).astype(x.dtype),
+    DType.BFLOAT16: lambda x: round_bfloat16(x.astype(np.float32)).astype(x.dtype),
 }
 ROUNDING: Mapping[str, Reference] = {
     name: (lambda x, function=function: function(x) if x.dtype.kind == "f" else x)

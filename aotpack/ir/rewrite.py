@@ -14,6 +14,7 @@ from aotpack.ir.nodes import (
     Apply,
     Attention,
     Const,
+    Foreign,
     Guarded,
     IndexValue,
     Load,
@@ -100,6 +101,8 @@ def as_index(value: Value, extent: Int) -> Int:
 def map_values(operation: Operation, change: Callable[[Value], Value]) -> Operation:
     """The operation with each of its values replaced; the same object if none changes."""
     match operation:
+        case Foreign():
+            return operation
         case Pointwise():
             index = _rewritten(operation.index, change)
             new: Operation = replace(operation, value=change(operation.value), index=index)

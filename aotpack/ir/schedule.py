@@ -9,8 +9,17 @@ Rows S:G3, G4, K5, K6, C:C6, B15.
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from aotpack.ir.integers import Axis, Int, ceil_div
-from aotpack.ir.nodes import Attention, Buffer, Matmul, Operation, Program, Scatter
+from aotpack.ir.integers import Axis, Int, Var, ceil_div
+from aotpack.ir.nodes import (
+    Attention,
+    Buffer,
+    Foreign,
+    Matmul,
+    Operation,
+    Program,
+    Scatter,
+    overwritten,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +78,11 @@ class ReductionTile:
 
 @dataclass(frozen=True, slots=True)
 class MatmulTile:
-    """Output tiles of m x n, k a step; ``precision`` is how float32 factors are multiplied."""
+    """Output tiles of m x n, k a step; ``precision`` is how float32 factors are multiplied.
+
+    With ``descriptors`` factors that are rectangles of memory are copied to shared memory by the
+    hardware's copy engine. With ``programs`` as many programs at most go through all tiles.
+    """
 
     m: int
     n: int
@@ -77,6 +90,8 @@ class MatmulTile:
     num_warps: int
     num_stages: int
     precision: str = "ieee"
+    descriptors: bool = False
+    programs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +125,13 @@ Tile: TypeAlias = PointwiseTile | PlaneTile | ReductionTile | MatmulTile | Atten
 class Variant:
     """A tile, for targets with ``arch_low <= arch <= arch_high``, while ``measure <= at_most``.
 
-    Arch 0 is the processor's; GPUs have their compute capability.
+    Arch 0 is the processor's; GPUs have their compute capability. ``promises`` are sizes with what
+    they must be multiples of for this variant; its kernel is compiled to rely on that.
 
     Variants of a kernel are tried in order for the arch at hand; the last for each arch has
-    ``at_most`` None and takes everything, so a choice always exists (DESIGN: closed set).
+    ``at_most`` None, promises nothing and takes everything, so a choice always exists (DESIGN:
+    closed set).
+    ``others`` are what else a launch could take there, best guess first: what tuning times.
     """
 
     tile: Tile
@@ -121,6 +139,27 @@ class Variant:
     arch_high: int
     measure: Int
     at_most: int | None
+    promises: tuple[tuple[Var, int], ...] = ()
+    others: tuple[Tile, ...] = ()
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """All candidates; the first is the cost model's choice."""
+        return (self.tile, *self.others)
+
+    @property
+    def takes_everything(self) -> bool:
+        """True when no size rules it out."""
+        return self.at_most is None and not self.promises
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Why the operation that makes a buffer is not in the kernel of another (S:K15)."""
+
+    buffer: str
+    other: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +168,8 @@ class Kernel:
 
     ``stored`` are the buffers written to memory; other targets of members stay in registers.
     A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
+    ``unfused`` kernels, one after the other, do the same: another form of the launch.
+    ``apart`` says why its operations are in no kernel that was there before them.
     In ``exchange`` programs that share a row leave each other the states of their parts.
     """
 
@@ -139,6 +180,8 @@ class Kernel:
     reads: tuple[str, ...]
     variants: tuple[Variant, ...] = ()
     joins: bool = False
+    unfused: tuple["Kernel", ...] = ()
+    apart: tuple[Apart, ...] = ()
     exchange: tuple[Buffer, ...] = ()
 
     @property
@@ -152,6 +195,17 @@ class Kernel:
         """The scatter that is this kernel's only member, if it is one."""
         first = self.members[0].operation
         return first if isinstance(first, Scatter) else None
+
+    @property
+    def foreign(self) -> Foreign | None:
+        """The call of code that is not ours that is this kernel's only member, if it is one."""
+        first = self.members[0].operation
+        return first if isinstance(first, Foreign) else None
+
+    @property
+    def bases(self) -> dict[str, str]:
+        """The buffers in whose memory results lie, because they are overwritten, by result."""
+        return dict(overwritten(self.members[0].operation))
 
 
 def launches(kernels: tuple[Kernel, ...]) -> tuple[tuple[Kernel, ...], ...]:

@@ -9,12 +9,12 @@ from aotpack.ir.nodes import (
     Apply,
     Attention,
     Buffer,
+    Computation,
     Const,
     Guarded,
     IndexValue,
     Load,
     Matmul,
-    Operation,
     Pointwise,
     Reduction,
     Scan,
@@ -76,7 +76,7 @@ def _operator_complaint(value: Apply) -> str | None:
     return None if value.dtype is expected else f"{value} is {expected}, not {value.dtype}"
 
 
-def result_types(operation: Operation) -> tuple[DType, ...]:
+def result_types(operation: Computation) -> tuple[DType, ...]:
     """The types of what an operation stores, before they are rounded."""
     match operation:
         case Pointwise() | Scatter():

@@ -7,12 +7,14 @@ Rows S:A4.
 
 from collections.abc import Callable, Iterator
 
-from aotpack.ir.facts import known_le, known_lt
-from aotpack.ir.integers import Axis, Int, Var, total
+from aotpack.ir.facts import known_equal, known_le, known_lt
+from aotpack.ir.integers import Axis, Int, Var, product, total
+from aotpack.ir.joined import sources, wholes
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
     SCATTER_KINDS,
     Attention,
+    Foreign,
     Guarded,
     IndexValue,
     Load,
@@ -27,6 +29,7 @@ from aotpack.ir.nodes import (
     Value,
     all_axes,
     children,
+    overwritten,
     reads,
     targets,
     values,
@@ -78,6 +81,7 @@ def check_single_writer(program: Program) -> None:
             if name in written:
                 raise InvalidProgram(program, position, f"{name} already has its value")
             written.add(name)
+    written |= {joined.name for joined in program.joined}
     for name in program.buffers:
         if name not in written:
             raise InvalidProgram(program, None, f"nothing writes {name}")
@@ -87,7 +91,7 @@ def check_defined_before_use(program: Program) -> None:
     """An operation reads only what stands before it."""
     defined = {*program.inputs, *program.weights}
     for position, operation in enumerate(program.operations):
-        for name in reads(operation):
+        for name in sources(reads(operation), program):
             if name not in defined:
                 message = f"{name} is read before it is written"
                 raise InvalidProgram(program, position, message)
@@ -106,6 +110,28 @@ def check_packed(program: Program) -> None:
         same = all((p.dtype, p.shape[1:]) == (whole.dtype, whole.shape[1:]) for p in parts)
         if not same or length is not whole.shape[0]:
             raise InvalidProgram(program, None, f"{whole} is not {', '.join(map(str, parts))}")
+
+
+def check_joined(program: Program) -> None:
+    """Parts are written for their whole alone, which nothing else writes, by as many points."""
+    writers = {name: o for o in program.operations for name in targets(o)}
+    taken = {name for operation in program.operations for name in reads(operation)}
+    taken |= {*program.inputs, *program.weights, *program.results}
+    if len(wholes(program)) < sum(len(joined.parts) for joined in program.joined):
+        raise InvalidProgram(program, None, "a buffer is two parts")
+    for joined in program.joined:
+        whole = program.buffers[joined.name]
+        if joined.name in writers or joined.name in {*program.inputs, *program.weights}:
+            raise InvalidProgram(program, None, f"{whole} is joined of {joined.parts}, and written")
+        points: list[Int] = []
+        for name in joined.parts:
+            part, writer = program.buffers[name], writers.get(name)
+            same = (part.dtype, part.shape) == (whole.dtype, whole.shape)
+            if not same or name in taken or not isinstance(writer, Pointwise):
+                raise InvalidProgram(program, None, f"{part} is no part of {whole}")
+            points.append(product(axis.extent for axis in writer.axes))
+        if not known_equal(total(points), product(whole.shape)):
+            raise InvalidProgram(program, None, f"{joined.parts} do not fill {whole}")
 
 
 def check_updates(program: Program) -> None:
@@ -185,7 +211,7 @@ def check_index_bounds(program: Program) -> None:
 def check_target_shape(program: Program) -> None:
     """The axes of a reduction, scan or template have the extents of what it writes."""
     for position, operation in enumerate(program.operations):
-        if isinstance(operation, (Pointwise, Scatter)):
+        if isinstance(operation, (Pointwise, Scatter, Foreign)):
             continue
         for name in targets(operation):
             buffer = program.buffers[name]
@@ -243,9 +269,30 @@ def check_scatters(program: Program) -> None:
             raise InvalidProgram(program, position, f"{kind} does not scatter into {dtype}")
 
 
+def check_foreign(program: Program) -> None:
+    """A call passes what its kernel takes, and its bases are like its targets."""
+    for position, operation in enumerate(program.operations):
+        if not isinstance(operation, Foreign):
+            continue
+        names = {name for name in operation.arguments if isinstance(name, str)}
+        count = len(operation.kernel.passed)
+        if len(operation.arguments) != count or not names >= {*operation.targets}:
+            message = f"{operation.kernel.function} takes {count} arguments, its targets among them"
+            raise InvalidProgram(program, position, message)
+        for pair in overwritten(operation):
+            target, base = (program.buffers[name] for name in pair)
+            if (target.dtype, target.shape) != (base.dtype, base.shape):
+                raise InvalidProgram(program, position, f"{target} is no version of {base}")
+        numbers = (number for number in operation.arguments if isinstance(number, Int))
+        for number in (*operation.grid, *numbers):
+            _check_leaves(program, position, number, ())
+
+
 def check_stored_types(program: Program) -> None:
     """What is stored has the compute type of the buffer."""
     for position, operation in enumerate(program.operations):
+        if isinstance(operation, Foreign):
+            continue
         for name, dtype in zip(targets(operation), result_types(operation), strict=True):
             buffer = program.buffers[name]
             if buffer.dtype.compute is not dtype.compute:
@@ -257,6 +304,7 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
     check_single_writer,
     check_defined_before_use,
     check_packed,
+    check_joined,
     check_updates,
     check_axis_names,
     check_axes_used,
@@ -268,6 +316,7 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
     check_value_types,
     check_monoids,
     check_scatters,
+    check_foreign,
     check_stored_types,
 )
 
@@ -330,6 +379,8 @@ def _accesses(
             stack += (value.condition, value.otherwise)
         else:
             stack += children(value)
+    if isinstance(operation, Foreign):
+        return
     if not (unguarded and isinstance(operation, Scatter)):
         for name in targets(operation):
             yield name, written(operation)

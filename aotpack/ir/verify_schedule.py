@@ -9,35 +9,39 @@ from itertools import pairwise
 
 import numpy as np
 
-from aotpack.ir.access import accesses, contiguous, written_index
-from aotpack.ir.facts import known_equal, known_multiple
+from aotpack.ir.access import accesses, contiguous, is_dense, written_index
+from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Int, Var, product
-from aotpack.ir.nodes import Reduction, Scan, Scatter, all_axes, loads, targets
+from aotpack.ir.joined import sources, wholes
+from aotpack.ir.nodes import (
+    Foreign,
+    Reduction,
+    all_axes,
+    loads,
+    overwritten,
+    read_whole,
+    reads,
+    targets,
+)
 from aotpack.ir.reference import Array
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import (
     Kernel,
     Lifetime,
     Member,
-    PointwiseTile,
-    ReductionTile,
     Schedule,
-    block_count,
-    gpu_variants,
     launches,
-    programs,
 )
 from aotpack.ir.verify import verify
+from aotpack.ir.verify_tiles import (
+    InvalidSchedule,
+    check_candidates,
+    check_joined,
+    check_shared_rows,
+    check_variants,
+)
 
 SAMPLED_POINTS = 4096  # of each member, when its points are compared
-
-
-class InvalidSchedule(Exception):
-    """An invariant of the schedule is broken. Its text is the place, then the schedule."""
-
-    def __init__(self, schedule: Schedule, kernel: Kernel | None, message: str) -> None:
-        place = f"kernel {kernel.name}: " if kernel else ""
-        super().__init__(f"{place}{message}\n\n{schedule}")
 
 
 def verify_schedule(schedule: Schedule) -> None:
@@ -55,40 +59,20 @@ def check_kernel_order(schedule: Schedule) -> None:
     known = {*schedule.program.inputs, *schedule.program.weights}
     for together in launches(schedule.kernels):
         for kernel in together:
-            for access in accesses(kernel):
-                if access.is_store:
-                    continue
-                if access.buffer not in {*known, *kernel.stored}:
-                    message = f"{access.buffer} is read before it is stored"
+            made = () if kernel.foreign is not None else kernel.stored
+            for name in _read_from_memory(kernel):
+                if not {*known, *made}.issuperset(sources((name,), schedule.program)):
+                    message = f"{name} is read before it is stored"
                     raise InvalidSchedule(schedule, kernel, message)
-                if access.buffer not in kernel.reads:
-                    message = f"{access.buffer} is not among its reads"
-                    raise InvalidSchedule(schedule, kernel, message)
+                if name not in kernel.reads:
+                    raise InvalidSchedule(schedule, kernel, f"{name} is not among its reads")
         known.update(name for kernel in together for name in kernel.stored)
-
-
-def check_joined(schedule: Schedule) -> None:
-    """Kernels of one launch have one GPU tile each, as many warps, and numbers of programs."""
-    for together in launches(schedule.kernels):
-        if len(together) == 1:
-            continue
-        warps = {variant.tile.num_warps for k in together for variant in gpu_variants(k)}
-        for kernel in together:
-            tiles = [variant.tile for variant in gpu_variants(kernel)]
-            counts = [
-                block_count(kernel, tile).constant
-                for tile in tiles
-                if isinstance(tile, (PointwiseTile, ReductionTile))
-            ]
-            if len(tiles) != 1 or counts in ([], [None]) or len(warps) > 1:
-                message = f"the tiles {_list(tiles)} do not share a launch"
-                raise InvalidSchedule(schedule, kernel, message)
 
 
 def check_stored_once(schedule: Schedule) -> None:
     """Each result is stored by exactly one kernel, any other buffer by at most one."""
     stored = [name for kernel in schedule.kernels for name in kernel.stored]
-    for name in {*stored, *schedule.program.results}:
+    for name in {*stored, *sources(schedule.program.results, schedule.program)}:
         times = stored.count(name)
         if times != 1:
             raise InvalidSchedule(schedule, None, f"{name} is stored by {times} kernels")
@@ -133,6 +117,8 @@ def check_binding_points(schedule: Schedule) -> None:
     """A member meets each point of its operation once: tried on some points, at small sizes."""
     sizes = {size.name: _small(size) for size in schedule.program.sizes}
     for kernel, member in _members(schedule):
+        if kernel.foreign is not None:
+            continue
         walked = _walked(kernel, member)
         extents = [int(axis.extent.evaluate(sizes)) for axis in walked]
         own = [int(axis.extent.evaluate(sizes)) for axis, _ in member.binding]
@@ -179,12 +165,15 @@ def check_registers(schedule: Schedule) -> None:
 
 
 def check_strides(schedule: Schedule) -> None:
-    """The elements of a buffer lie without gaps, those of inputs, weights and outputs row-major."""
+    """Elements lie without gaps; of inputs, weights, outputs and calls' tensors, row-major."""
     program = schedule.program
     fixed = {*program.inputs, *program.weights, *program.results}
+    for operation in program.operations:
+        if isinstance(operation, Foreign):
+            fixed |= {*reads(operation), *operation.targets}
     for name, buffer in program.buffers.items():
         strides = schedule.strides.get(name)
-        if strides is None or not _is_dense(buffer.shape, strides):
+        if strides is None or not is_dense(buffer.shape, strides):
             shown = "none" if strides is None else _list(strides)
             raise InvalidSchedule(schedule, None, f"{buffer} has the strides {shown}")
         if name in fixed and strides != contiguous(buffer.shape):
@@ -213,7 +202,10 @@ def check_lifetimes(schedule: Schedule) -> None:
 def check_shared_storage(schedule: Schedule) -> None:
     """Buffers in one storage live one after the other, or one overwrites the other in place."""
     by_storage: dict[str, list[Lifetime]] = {}
+    parts = wholes(schedule.program)
     for life in sorted(schedule.lifetimes, key=lambda life: life.first):
+        if life.buffer in parts:
+            continue
         by_storage.setdefault(life.storage, []).append(life)
     for storage, lives in by_storage.items():
         for before, after in pairwise(lives):
@@ -231,8 +223,8 @@ def check_shared_storage(schedule: Schedule) -> None:
                 raise InvalidSchedule(schedule, None, f"{life.buffer} does not fit {storage}")
 
 
-def check_scatters(schedule: Schedule) -> None:
-    """A scatter is alone in its kernel, in memory that its base has left to it, laid out alike."""
+def check_bases(schedule: Schedule) -> None:
+    """What overwrites a base is alone in its kernel, in the memory of the base, laid out alike."""
     homes = {life.buffer: life.storage for life in schedule.lifetimes}
     homes |= {name: name for name in schedule.program.outputs}
     for update in schedule.program.updates:
@@ -240,21 +232,34 @@ def check_scatters(schedule: Schedule) -> None:
     bases: set[str] = set()
     for kernel, member in _members(schedule):
         operation = member.operation
-        if not isinstance(operation, Scatter):
-            continue
-        target, base = operation.target, operation.base
-        bases.add(base)
-        readers = [k for k in schedule.kernels if base in k.reads]
-        is_read = any(load.buffer == base for load in loads(operation))
-        if len(kernel.members) > 1 or len(readers) > 1 or is_read:
-            raise InvalidSchedule(schedule, kernel, f"{base} is read beside the scatter into it")
-        is_alike = schedule.strides[target] == schedule.strides[base]
-        if base not in homes or homes[base] != homes[target] or not is_alike:
-            raise InvalidSchedule(schedule, kernel, f"{target} does not lie where {base} does")
+        for target, base in overwritten(operation):
+            bases.add(base)
+            readers = [k for k in schedule.kernels if base in k.reads]
+            is_read = any(load.buffer == base for load in loads(operation))
+            is_read |= read_whole(operation).count(base) > 1
+            if len(kernel.members) > 1 or len(readers) > 1 or is_read:
+                message = f"{base} is read beside what overwrites it"
+                raise InvalidSchedule(schedule, kernel, message)
+            is_alike = schedule.strides[target] == schedule.strides[base]
+            if base not in homes or homes[base] != homes[target] or not is_alike:
+                raise InvalidSchedule(schedule, kernel, f"{target} does not lie where {base} does")
     for life in schedule.lifetimes:
-        if not schedule.is_own(life) and life.buffer not in bases:
-            message = f"{life.buffer} lies in {life.storage}, which is no scatter's"
+        if not schedule.is_own(life) and life.buffer not in {*bases, *wholes(schedule.program)}:
+            message = f"{life.buffer} lies in {life.storage}, which nothing turns it into"
             raise InvalidSchedule(schedule, None, message)
+
+
+def check_parts(schedule: Schedule) -> None:
+    """The parts of a joined buffer lie where it does, laid out alike, and live within its life."""
+    lives = {life.buffer: life for life in schedule.lifetimes}
+    for part, whole in wholes(schedule.program).items():
+        life = lives[part]
+        around = lives.get(whole, Lifetime(whole, whole, life.first, life.last))
+        inside = around.first <= life.first and life.last <= around.last
+        if life.storage != around.storage or not inside:
+            raise InvalidSchedule(schedule, None, f"{part} does not lie where {whole} does")
+        if schedule.strides[part] != schedule.strides[whole]:
+            raise InvalidSchedule(schedule, None, f"{part} is not laid out as {whole} is")
 
 
 def check_updates(schedule: Schedule) -> None:
@@ -272,30 +277,6 @@ def check_updates(schedule: Schedule) -> None:
                 raise InvalidSchedule(schedule, kernel, message)
 
 
-def check_variants(schedule: Schedule) -> None:
-    """For every architecture a kernel has variants, of which the last alone takes everything."""
-    for kernel in schedule.kernels:
-        for arch in {0, *(variant.arch_low for variant in kernel.variants)}:
-            fitting = [v for v in kernel.variants if v.arch_low <= arch <= v.arch_high]
-            unlimited = [variant.at_most is None for variant in fitting]
-            if unlimited != [False] * (len(fitting) - 1) + [True]:
-                message = f"for architecture {arch} there are {len(fitting)} variants,"
-                message += f" {unlimited.count(True)} of them without limit"
-                raise InvalidSchedule(schedule, kernel, message)
-
-
-def check_shared_rows(schedule: Schedule) -> None:
-    """Programs that share a row have equal parts of it, and a place for each state of each."""
-    for kernel in schedule.kernels:
-        for together in {programs(variant.tile) for variant in kernel.variants} - {1}:
-            is_whole = known_multiple(kernel.axes[1].extent, together)
-            rooms = {buffer.shape for buffer in kernel.exchange}
-            walks = any(isinstance(member.operation, Scan) for member in kernel.members)
-            if walks or not is_whole or rooms != {(kernel.axes[0].extent, Int.of(together))}:
-                message = f"{together} programs cannot share its rows"
-                raise InvalidSchedule(schedule, kernel, message)
-
-
 CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_kernel_order,
     check_joined,
@@ -307,9 +288,11 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_strides,
     check_lifetimes,
     check_shared_storage,
-    check_scatters,
+    check_bases,
+    check_parts,
     check_updates,
     check_variants,
+    check_candidates,
     check_shared_rows,
 )
 
@@ -321,6 +304,13 @@ def _members(schedule: Schedule) -> Iterator[tuple[Kernel, Member]]:
     for kernel in schedule.kernels:
         for member in kernel.members:
             yield kernel, member
+
+
+def _read_from_memory(kernel: Kernel) -> Iterator[str]:
+    """The buffers a kernel reads, as its members say."""
+    if kernel.foreign is not None:
+        yield from reads(kernel.foreign)
+    yield from (access.buffer for access in accesses(kernel) if not access.is_store)
 
 
 def _name(member: Member) -> str:
@@ -365,30 +355,15 @@ def _sample(extents: list[int]) -> list[Array]:
     return [grid.ravel() for grid in grids]
 
 
-def _is_dense(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> bool:
-    """True when some order of the dimensions makes the strides row-major."""
-    left = list(range(len(shape)))
-    step = Int.of(1)
-    while left:
-        fitting = [dim for dim in left if strides[dim] is step]
-        if not fitting:
-            return False
-        dim = min(fitting, key=lambda dim: shape[dim].constant != 1)
-        left.remove(dim)
-        step = step * shape[dim]
-    return len(strides) == len(shape)
-
-
 def _is_in_place(schedule: Schedule, kernel: Kernel, before: str, after: str) -> bool:
     """True when a kernel reads one buffer only where it writes the other, in elements as wide."""
-    scatter = kernel.scatter
-    if scatter is not None and (scatter.base, scatter.target) == (before, after):
+    if kernel.bases.get(after) == before:
         return True
     widths = {schedule.program.buffers[name].dtype.itemsize for name in (before, after)}
     touched = list(accesses(kernel))
     read = {a.offset(schedule.strides) for a in touched if a.buffer == before}
     written = {a.offset(schedule.strides) for a in touched if a.buffer == after}
-    return read == written and len(widths) == 1
+    return read == written and bool(written) and len(widths) == 1
 
 
 def _bytes(schedule: Schedule, name: str) -> Int:

@@ -1,4 +1,4 @@
-"""Rows of a table collected in bags: embedding_bag.
+"""Rows of a table collected in bags: embedding_bag; and rows kept short: embedding_renorm.
 
 Bags of one size are a reduction. Others begin where offsets say, which are data: each place in the
 list of rows finds its bag by counting the offsets up to it, and its row is scattered there.
@@ -13,6 +13,7 @@ from aotpack.ir.nodes import Value
 from aotpack.lower.context import Context, Index, Scalar, Shape, is_empty
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.scatter import Points, count_hits, take_in
+from aotpack.lower.spread import norm_parts
 from aotpack.lower.values import apply, cast, constant, index_from, position, target_from, where
 from aotpack.lower.view import wrapped
 from aotpack.stages import Ref
@@ -189,3 +190,29 @@ def _filled(c: Context, role: str, dtype: DType, shape: Shape, number: Scalar) -
     filled = c.temporary(role, dtype, shape)
     c.pointwise(filled, lambda index: constant(number, dtype))
     return filled
+
+
+@lowering("aten.embedding_renorm.default")
+def embedding_renorm(
+    c: Context, self: Ref, indices: Ref, max_norm: float, norm_type: float
+) -> None:
+    """The table with those of its listed rows that are longer than ``max_norm`` made so long."""
+    rows, width = c.shape(self)
+    wide = c.dtype(self).compute
+    kind, element, finish = norm_parts(float(norm_type))
+    state = c.temporary(kind, wide, (rows,))
+    c.reduction(
+        (state,), kind, (width,), lambda row, column: (element(c.load(self, (*row, *column))),)
+    )
+    points = Points(c.shape(indices), lambda at: (target_from(c.load(indices, at), rows),))
+    hits = count_hits(c, points, (rows,))
+
+    def value(index: Index) -> Value:
+        norm = finish(c.load(state, index[:1]))
+        factor = apply("div", constant(max_norm, wide), apply("add", norm, 1e-7))
+        is_long = apply("gt", norm, max_norm)
+        is_meant = apply("logical_and", is_long, apply("gt", c.load(hits, index[:1]), 0))
+        old = c.load(self, index)
+        return where(is_meant, apply("mul", old, factor), old)
+
+    c.pointwise(c.result(), value)

@@ -10,9 +10,11 @@ from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.pointwise import result_dtype
-from aotpack.lower.registry import CannotLower, lowering
+from aotpack.lower.registry import lowering
 from aotpack.lower.values import apply, cast, constant, position, where
 from aotpack.stages import Arg, Ref
+
+_END_KINDS = ("default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")
 
 
 def _filled(number: Scalar) -> Callable[..., None]:
@@ -84,32 +86,34 @@ def arange_step(
     c.pointwise(c.result(), value)
 
 
-@lowering("aten.linspace.default")
-def linspace(c: Context, start: Scalar, end: Scalar, steps: Scalar, *, dtype: Arg = None) -> None:
+@lowering(*(f"aten.linspace.{kind}" for kind in _END_KINDS))
+def linspace(
+    c: Context, start: Ref | Scalar, end: Ref | Scalar, steps: Scalar, *, dtype: Arg = None
+) -> None:
     """Counted from the nearer end, as torch does, so that both ends are exact.
 
-    Integers are cut from float64.
+    Between integers the ends are cut first, then what lies between them, from float64.
     """
     result = result_dtype(c)
     common = result if result.is_float else DType.FLOAT64
-    if isinstance(start, Int) or isinstance(end, Int):
-        raise CannotLower("the ends must be numbers, not sizes")
-    if not result.is_float:
-        start, end = int(start), int(end)
     count = c.shape(c.result())[0]
 
     def value(index: Index) -> Value:
-        if count.constant == 1:
-            return constant(start, common)
-        gaps = position(count - 1, common)
-        step = apply("div", constant(float(end) - float(start), common), gaps)
-        low = apply("add", apply("mul", position(index[0], common), step), start)
-        left = position(count - 1 - index[0], common)
-        high = apply("sub", constant(end, common), apply("mul", left, step))
-        near = apply("lt", position(index[0]), position(count // 2))
-        return cast(where(near, low, high), result)
+        first, last = (cast(c.operand(x, (), result), common) for x in (start, end))
+        return cast(between(first, last, index[0], count, common), result)
 
     c.pointwise(c.result(), value)
+
+
+def between(first: Value, last: Value, place: Int, count: Int, common: DType) -> Value:
+    """The value at a place of ``count`` that go from first to last in equal steps."""
+    if count.constant == 1:
+        return first
+    step = apply("div", apply("sub", last, first), position(count - 1, common))
+    low = apply("add", apply("mul", position(place, common), step), first)
+    left = position(count - 1 - place, common)
+    high = apply("sub", last, apply("mul", left, step))
+    return where(apply("lt", position(place), position(count // 2)), low, high)
 
 
 @lowering("aten.eye.default", "aten.eye.m")

@@ -16,11 +16,15 @@ from aotpack.stages import Arg, Ref
 
 @lowering("aten._cdist_forward.default")
 def cdist(c: Context, x1: Ref, x2: Ref, p: float, compute_mode: Arg = None) -> None:
-    """[..., n, d] and [..., m, d] -> [..., n, m]: the p-norms of all differences of rows."""
+    """[..., n, d] and [..., m, d] -> [..., n, m]: the p-norms of all differences of rows.
+
+    Dimensions before the last two broadcast.
+    """
 
     def difference(outer: Index, k: Int) -> Value:
         *batch, row, column = outer
-        return apply("sub", c.load(x1, (*batch, row, k)), c.load(x2, (*batch, column, k)))
+        first, second = (*batch, row, k), (*batch, column, k)
+        return apply("sub", c.broadcast(x1, first), c.broadcast(x2, second))
 
     _write_norms(c, p, c.shape(x1)[-1], difference)
 

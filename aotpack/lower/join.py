@@ -97,22 +97,30 @@ def pad(
     if mode == "constant":
         constant_pad_nd(c, self, pad, 0 if value is None else value)
         return
-    before = _before(c, self, pad)
+    before, shape = _before(c, self, pad), c.shape(self)
 
     def mapped(index: Index) -> Index:
-        moved = zip(index, before, c.shape(self), strict=True)
-        return tuple(border_index(i - low, size, mode) for i, low, size in moved)
+        moved = zip(index, before, shape, c.shape(c.result()), strict=True)
+        if mode == "circular":
+            return tuple(_around(i, low, size, count) for i, low, size, count in moved)
+        return tuple(border_index(i - low, size, mode) for i, low, size, _ in moved)
 
     emit_view(c, self, mapped)
 
 
+def _around(position: Int, before: Int, size: Int, count: Int) -> Int:
+    """Where a position of ``count`` reads: negative counts cut first, and what is left repeats."""
+    after = count - size - before
+    first = maximum(-before, 0)
+    length = size - first - maximum(-after, 0)
+    return first + (position - maximum(before, 0)) % length
+
+
 def border_index(position: Int, size: Int, mode: str) -> Int:
-    """Where a position outside ``[0, size)`` reads: mirrored, at the edge, or around."""
+    """Where a position outside ``[0, size)`` reads: mirrored, or at the edge."""
     last = size - 1
     if mode == "replicate":
         return minimum(maximum(position, 0), last)
-    if mode == "circular":
-        return position % size
     if mode != "reflect":
         raise CannotLower(f"the pad mode {mode!r} is not constant, reflect, replicate or circular")
     folded = last - maximum(position, -position)

@@ -23,6 +23,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     index_put,
     join,
     matmul,
+    nonzero,
     norm,
     patches,
     pointwise,
@@ -35,6 +36,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     scan,
     scatter,
     search,
+    segments,
     softmax,
     sort,
     special,
@@ -44,6 +46,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
 )
 from aotpack.lower.builder import Builder
 from aotpack.lower.context import Context
+from aotpack.lower.foreign import lower_launch
 from aotpack.lower.registry import LOWERINGS, CannotLower, bind, handler_of
 from aotpack.stages import Graph, GraphNode, Lowered, Traced
 
@@ -66,6 +69,9 @@ def lower(traced: Traced) -> Lowered:
 
 def _lower_node(context: Context) -> None:
     node = context.node
+    if node.kernel is not None:
+        lower_launch(context, node.kernel)
+        return
     handler = handler_of(node.op)
     bound = bind(handler, node.args, dict(node.kwargs), leading=1)
     handler(context, *bound.args, **bound.kwargs)

@@ -2,8 +2,8 @@
 
 from aotpack.ir.integers import Int, product
 from aotpack.lower.context import Context, Index, Scalar
-from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.reshape import reshape_index
+from aotpack.lower.registry import lowering
+from aotpack.lower.reshape import flatten_index, reshape_index, unflatten_index
 from aotpack.lower.view import emit_view, replaced, whole
 from aotpack.stages import Arg, Ref
 
@@ -44,11 +44,17 @@ def flip(c: Context, self: Ref, dims: tuple[int, ...]) -> None:
 
 @lowering("aten.roll.default")
 def roll(c: Context, self: Ref, shifts: tuple[Scalar, ...], dims: tuple[int, ...] = ()) -> None:
+    """Without dims all elements move, in row-major order."""
     shape = c.shape(self)
     if not dims:
-        if len(shape) != 1:
-            raise CannotLower("a roll without dims needs a one-dimensional tensor")
-        dims = (0,)
+        (shift,) = _tuple(shifts)
+        numel = product(shape)
+        emit_view(
+            c,
+            self,
+            lambda at: unflatten_index((flatten_index(at, shape) - whole(shift)) % numel, shape),
+        )
+        return
     moves = {c.dim(self, dim): whole(s) for dim, s in zip(dims, _tuple(shifts), strict=True)}
 
     def mapped(index: Index) -> Index:

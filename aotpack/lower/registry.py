@@ -13,6 +13,7 @@ from aotpack.stages import Arg
 Handler = TypeVar("Handler", bound=Callable[..., None])
 
 LOWERINGS: dict[str, Callable[..., None]] = {}
+_TORCHS = ("aten", "prims", "prim", "higher_order", "aotpack")
 WITHOUT_MEANING = frozenset({"memory_format", "non_blocking", "pin_memory", "device", "layout"})
 
 
@@ -41,7 +42,16 @@ def handler_of(operator: str) -> Callable[..., None]:
     siblings = sorted(name for name in LOWERINGS if name.startswith(stem))
     if siblings:
         raise CannotLower(f"this overload has no lowering; {', '.join(siblings)} has")
-    raise CannotLower("this operator has no lowering")
+    raise CannotLower(f"this operator has no lowering{register_hint(operator)}")
+
+
+def register_hint(operator: str) -> str:
+    """How to give a lowering to an operator that torch did not bring; nothing for torch's own."""
+    namespace, name, overload = (*operator.split("."), "", "")[:3]
+    if namespace in _TORCHS:
+        return ""
+    full = f"{namespace}::{name}" + (f".{overload}" if overload != "default" else "")
+    return f"; say what it computes with aotpack.register_lowering({full!r})"
 
 
 def bind(

@@ -47,26 +47,23 @@ def cubic_taps(source: Value) -> tuple[Tap, ...]:
     t = apply("sub", source, low)
     first = cast(low, DType.INT64)
     rest = apply("sub", constant(1, source.dtype), t)
-    weights = (
-        _outer_weight(apply("add", t, 1.0)),
-        _inner_weight(t),
-        _inner_weight(rest),
-        _outer_weight(apply("add", rest, 1.0)),
-    )
-    return tuple(Tap(apply("add", first, k - 1), w) for k, w in enumerate(weights))
+    weights = (_outer_weight(t, rest), _inner_weight(t, rest), _inner_weight(rest, t))
+    shares = (*weights, _outer_weight(rest, t))
+    return tuple(Tap(apply("add", first, k - 1), share) for k, share in enumerate(shares))
 
 
-def _inner_weight(x: Value) -> Value:
-    """``((a + 2) x - (a + 3)) x**2 + 1`` for distances up to 1."""
-    slope = apply("sub", apply("mul", x, CUBIC + 2), CUBIC + 3)
-    return apply("add", apply("mul", apply("mul", slope, x), x), 1.0)
+def _inner_weight(x: Value, rest: Value) -> Value:
+    """``(a + 2) x**3 - (a + 3) x**2 + 1`` at a distance x up to 1; ``rest`` is 1 - x.
+
+    As a product both weights keep their relative accuracy: torch's sums cancel.
+    """
+    slope = apply("sub", constant(1, x.dtype), apply("mul", x, CUBIC + 2))
+    return apply("mul", rest, apply("add", apply("mul", x, slope), 1.0))
 
 
-def _outer_weight(x: Value) -> Value:
-    """``((a x - 5 a) x + 8 a) x - 4 a`` for distances from 1 to 2."""
-    inner = apply("sub", apply("mul", x, CUBIC), 5 * CUBIC)
-    middle = apply("add", apply("mul", inner, x), 8 * CUBIC)
-    return apply("sub", apply("mul", middle, x), 4 * CUBIC)
+def _outer_weight(beyond: Value, rest: Value) -> Value:
+    """``a x**3 - 5 a x**2 + 8 a x - 4 a`` at x = 1 + ``beyond`` = 2 - ``rest``."""
+    return apply("mul", apply("mul", beyond, CUBIC), apply("square", rest))
 
 
 def _bounded(place: Value, size: Int) -> Value:

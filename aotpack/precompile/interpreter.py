@@ -4,6 +4,7 @@ Triton's own switch (TRITON_INTERPRET) changes the whole process when triton is 
 kernels are interpreted one launch at a time, so that the same process can compile.
 """
 
+import copy
 import ctypes
 import functools
 import re
@@ -33,6 +34,7 @@ PLAN_ARCH = 80  # variants are chosen as for the oldest target
 _ALIGNMENT = 256
 _PRECISIONS = ("tf32", "tf32x3", "bf16x6", "ieee")  # all are computed exactly here
 _ENDED = object()
+_VALIDATE_DESCRIPTOR = triton_interpreter.TensorDescHandle.validate
 _ONE_AT_A_TIME = threading.RLock()  # a launch changes triton.language for its duration
 
 
@@ -40,7 +42,7 @@ _ONE_AT_A_TIME = threading.RLock()  # a launch changes triton.language for its d
 class HostKernel:
     """A kernel as a Python function; ``types`` are its parameters, in Triton's types.
 
-    With ``programs`` that share a row it is a generator, which stops where they wait for each other.
+    With ``programs`` that share a row it is a generator, which stops where they wait.
     """
 
     name: str
@@ -131,13 +133,20 @@ class InterpreterDevice:
         function = interpretable(binary.symbol, code.decode())
         return HostKernel(kernel.name, function, types, binary.num_ctas)
 
+    def capture(self, stream: int) -> int:
+        return 0
+
     def executor(
-        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]"
+        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]", *, graphs: bool
     ) -> Callable[[int], None]:
-        """A function that runs all steps, each with what its cells hold then."""
+        """A function that runs all steps, each with what its cells hold then.
+
+        They run as late as others admit, so that a dependence the plan lacks shows in the answer.
+        """
+        order = _latest_first(steps)
 
         def issue(stream: int) -> None:
-            for step in steps:
+            for step in order:
                 launch(step.kernel, step.grid, [cells[slot] for slot in step.slots])
 
         return issue
@@ -145,6 +154,16 @@ class InterpreterDevice:
     def close(self) -> None:
         """Drop all memory."""
         self.memory.clear()
+
+
+def _latest_first(steps: Sequence[Step]) -> list[Step]:
+    """The steps in the admitted order that is farthest from their own."""
+    waiting = dict(enumerate(steps))
+    order = []
+    while waiting:
+        ready = (n for n, step in waiting.items() if waiting.keys().isdisjoint(step.after))
+        order.append(waiting.pop(max(ready)))
+    return order
 
 
 def pointer_type(dtype: str) -> Any:
@@ -259,7 +278,16 @@ def _interpreted_language(function: Callable[..., None]) -> Iterator[None]:
         options = replace(builder.options, allowed_dot_input_precisions=_PRECISIONS)
         scope.set_attr(builder, "options", options)
         scope.set_attr(builder, "create_splat", _splat)
+        scope.set_attr(triton_interpreter.TensorDescHandle, "validate", _validate_descriptor)
         yield
+
+
+def _validate_descriptor(block: Any) -> None:
+    """Triton's checks of a descriptor less that of its address: a file's weights lie as mapped."""
+    handle = triton_interpreter.TensorHandle(block.base.data // 16 * 16, block.base.dtype)
+    aligned = copy.copy(block)
+    aligned.base = handle
+    _VALIDATE_DESCRIPTOR(aligned)
 
 
 def _splat(kind: Any, value: Any) -> Any:

@@ -7,8 +7,10 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
+from aotpack.devices import GPUS
 from aotpack.errors import CompileError
 from aotpack.knobs import read_knobs
 from aotpack.precompile.cache import KernelCache
@@ -16,20 +18,10 @@ from aotpack.precompile.compilers import compiler_versions
 from aotpack.precompile.host import compile_host, host_build
 from aotpack.precompile.pool import compile_all
 from aotpack.precompile.request import Request
+from aotpack.precompile.spills import settle
 from aotpack.progress import Quiet, Reporter
 from aotpack.stages import Binary, HostBuild, KernelSource, Precompiled, Rendered
 from aotpack.target import CPU, INTERPRETER, Target
-
-# Bytes of shared memory a block may take, by compute capability (CUDA programming guide).
-_SHARED_LIMIT = {
-    80: 166_912,
-    86: 101_376,
-    89: 101_376,
-    90: 232_448,
-    100: 232_448,
-    103: 232_448,
-    120: 101_376,
-}
 
 
 def precompile(
@@ -44,16 +36,17 @@ def precompile(
     knobs = read_knobs()
     native = [target for target in targets if target.backend == "cuda"]
     texts = [kernel for kernel in rendered.kernels if kernel.language == "triton"]
-    requests = [
-        Request.of(kernel, target)
-        for target in native
-        for kernel in texts
-        if kernel.is_for(target.arch)
-    ]
+    pairs = product(native, texts)
+    requests = [Request.of(text, target) for target, text in pairs if text.is_for(target.arch)]
     compilers = dict(compiler_versions()) if native else {}
     cache = KernelCache(knobs.cache)
     reporter = progress or Quiet()
-    binaries = _compile(requests, compilers, cache, jobs or knobs.jobs, reporter)
+    spare = {kernel.name for kernel in texts if kernel.is_spare}
+    needed = frozenset(request for request in requests if request.name not in spare)
+    binaries, refused = settle(
+        requests,
+        lambda some: _compile(some, compilers, cache, jobs or knobs.jobs, reporter, needed),
+    )
     if INTERPRETER in targets:
         binaries += [_interpreted(kernel) for kernel in texts]
     host = None
@@ -66,6 +59,7 @@ def precompile(
         binaries=tuple(sorted(binaries, key=lambda binary: (binary.target, binary.kernel))),
         compilers=compilers,
         host=host,
+        refused=refused,
     )
 
 
@@ -83,23 +77,30 @@ def _compile(
     cache: KernelCache,
     jobs: int,
     progress: Reporter,
-) -> list[Binary]:
-    """Binaries from the cache, and those it lacks from the compiler."""
+    needed: frozenset[Request],
+) -> dict[Request, Binary | None]:
+    """Binaries from the cache, and those it lacks from the compiler.
+
+    None for one that does not compile, where it is not ``needed``.
+    """
     keys = {request: request.key(compilers) for request in requests}
     found = {request: cache.get(key) for request, key in keys.items()}
-    binaries = [binary for binary in found.values() if binary is not None]
     missing = [request for request, binary in found.items() if binary is None]
     progress.begin("compile kernels", len(missing))
     answers = compile_all(missing, jobs)
     try:
         for request, answer in answers:
-            binary = _accept(request, answer)
-            cache.put(keys[request], binary)
-            binaries.append(binary)
+            if request in needed or _is_usable(request, answer):
+                found[request] = binary = _accept(request, answer)
+                cache.put(keys[request], binary)
             progress.step(f"{request.name} for {request.target}")
     finally:
         answers.close()
-    return binaries
+    return found
+
+
+def _is_usable(request: Request, answer: Binary | str) -> bool:
+    return isinstance(answer, Binary) and answer.shared <= GPUS[request.arch].shared
 
 
 def _accept(request: Request, answer: Binary | str) -> Binary:
@@ -109,7 +110,7 @@ def _accept(request: Request, answer: Binary | str) -> Binary:
             f"compiling the kernel {request.name} for {request.target} failed.\n"
             f"The compiler says:\n{answer}\n{_repeat(request)}"
         )
-    limit = _SHARED_LIMIT[request.arch]
+    limit = GPUS[request.arch].shared
     if answer.shared > limit:
         raise CompileError(
             f"the kernel {request.name} needs {answer.shared} bytes of shared memory and"

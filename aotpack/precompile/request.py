@@ -8,22 +8,20 @@ from dataclasses import asdict, dataclass
 from aotpack.stages import KernelSource
 from aotpack.target import Target
 
-ALIGNMENT = 16  # bytes; what an aligned pointer is promised to be a multiple of
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """Compile the function ``name`` of ``text`` for the compute capability ``arch``.
 
     ``types`` are the parameters in Triton's spelling ("*bf16", "i32") with their names;
-    ``aligned`` the positions of the pointers that are multiples of 16 bytes. A launch makes a
-    cluster of ``programs`` of each of its programs; the code itself does not depend on it.
+    ``multiples`` the promises about them: (position, what its value is a multiple of).
+    A launch makes a cluster of ``programs`` of each program; the code does not depend on it.
     """
 
     name: str
     arch: int
     types: tuple[tuple[str, str], ...]
-    aligned: tuple[int, ...]
+    multiples: tuple[tuple[int, int], ...]
     num_warps: int
     num_stages: int
     programs: int
@@ -32,14 +30,14 @@ class Request:
     @staticmethod
     def of(kernel: KernelSource, target: Target) -> "Request":
         """The compilation of a rendered kernel for a target."""
-        pointers = [i for i, arg in enumerate(kernel.args) if arg.is_pointer and arg.aligned]
+        args = enumerate(kernel.args)
         return Request(
             name=kernel.name,
             arch=target.arch,
             types=tuple(
                 (a.name, _triton_type(a.dtype.facts.pointer, a.is_pointer)) for a in kernel.args
             ),
-            aligned=tuple(pointers),
+            multiples=tuple((i, arg.multiple) for i, arg in args if arg.multiple > 1),
             num_warps=kernel.num_warps,
             num_stages=kernel.num_stages,
             programs=kernel.programs,
@@ -62,7 +60,7 @@ class Request:
         first, _, rest = text.partition("\n")
         facts = json.loads(first.removeprefix("# "))
         facts["types"] = tuple((name, kind) for name, kind in facts["types"])
-        facts["aligned"] = tuple(facts["aligned"])
+        facts["multiples"] = tuple((position, factor) for position, factor in facts["multiples"])
         return Request(text=rest, **facts)
 
     def key(self, compilers: Mapping[str, str]) -> str:

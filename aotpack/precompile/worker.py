@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import triton
 from triton.backends.compiler import GPUTarget
@@ -17,28 +18,13 @@ from triton.compiler import ASTSource
 from aotpack.precompile.elf import read_resources
 from aotpack.precompile.kernel_module import load_module
 from aotpack.precompile.messages import read_request, write_answer
-from aotpack.precompile.request import ALIGNMENT, Request
+from aotpack.precompile.request import Request
 from aotpack.stages import Binary
 
 
 def compile_request(request: Request) -> Binary:
-    """Compile with Triton."""
-    function = getattr(load_module(request.name, request.text), request.name)
-    source = ASTSource(
-        function,
-        signature=dict(request.types),
-        constexprs={},
-        attrs={(position,): [["tt.divisibility", ALIGNMENT]] for position in request.aligned},
-    )
-    compiled = triton.compile(
-        source,
-        target=GPUTarget("cuda", request.arch, 32),
-        options={
-            "num_warps": request.num_warps,
-            "num_stages": request.num_stages,
-            "enable_fp_fusion": True,
-        },
-    )
+    """Compile with Triton, and read from the code what its launcher needs."""
+    compiled = run_triton(request)
     code, facts = compiled.asm["cubin"], compiled.metadata
     resources = read_resources(code, facts.name)
     return Binary(
@@ -54,6 +40,26 @@ def compile_request(request: Request) -> Binary:
         global_scratch_align=facts.global_scratch_align,
         registers=resources.registers,
         spills=resources.local_bytes,
+    )
+
+
+def run_triton(request: Request) -> Any:
+    """What Triton makes of a request, with the texts on its way."""
+    function = getattr(load_module(request.name, request.text), request.name)
+    source = ASTSource(
+        function,
+        signature=dict(request.types),
+        constexprs={},
+        attrs={(where,): [["tt.divisibility", factor]] for where, factor in request.multiples},
+    )
+    return triton.compile(
+        source,
+        target=GPUTarget("cuda", request.arch, 32),
+        options={
+            "num_warps": request.num_warps,
+            "num_stages": request.num_stages,
+            "enable_fp_fusion": True,
+        },
     )
 
 

@@ -6,22 +6,28 @@ Rows S:P1, C:B13.
 from aotpack.render.c_kernels import host_file
 from aotpack.render.kernels import render_kernels
 from aotpack.render.wrapper import peak_bytes, render_wrapper
-from aotpack.stages import Rendered, Scheduled
+from aotpack.stages import Decisions, Rendered, Scheduled
 from aotpack.target import Target
 
 __all__ = ["render"]
 
+FIRST_FORMS = Decisions()
 
-def render(scheduled: Scheduled, targets: tuple[Target, ...]) -> Rendered:
-    """Render the variants that some target can pick."""
+
+def render(
+    scheduled: Scheduled, targets: tuple[Target, ...], decisions: Decisions = FIRST_FORMS
+) -> Rendered:
+    """Render the variants that some target can pick, in the forms that are decided for."""
     schedule = scheduled.schedule
-    kernels, steps = render_kernels(schedule, targets)
+    kernels, steps, judge = render_kernels(schedule, targets, decisions)
     return Rendered(
         scheduled.signature,
         scheduled.weights,
         scheduled.golden,
         kernels,
         render_wrapper(scheduled.signature, schedule, steps, targets),
-        peak_bytes(schedule),
+        peak_bytes(schedule, steps),
         host_file(f"{scheduled.signature.name} {scheduled.signature.version}", kernels),
+        tuple(sorted(judge.opened)),
+        tuple(sorted(judge.settled)),
     )

@@ -4,11 +4,14 @@ Rows C:A12, H4-H6, H18.
 """
 
 import re
+from collections.abc import Mapping
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int, Var
 from aotpack.ir.nodes import Buffer, Program
 from aotpack.stages import KernelArg
+
+POINTER_MULTIPLE = 16  # bytes: the runtime copies what is less aligned
 
 
 class Arguments:
@@ -28,6 +31,7 @@ class Arguments:
     ) -> None:
         self._program = program
         self._stored = stored
+        self._written = {*stored, *(buffer.name for buffer in exchange)}
         self._buffers = {**program.buffers, **{buffer.name: buffer for buffer in exchange}}
         self._pointers: dict[str, str] = {}
         self._sizes: set[Var] = set()
@@ -68,15 +72,35 @@ class Arguments:
         """What is passed: buffers, then sizes, in the order of the parameters."""
         return (*self.buffers, *(size.name for size in self.sizes))
 
-    def parameters(self) -> tuple[KernelArg, ...]:
-        """The kernel's parameters in order."""
+    def parameters(self, promises: Mapping[Var, int] = {}) -> tuple[KernelArg, ...]:
+        """The kernel's parameters in order; ``promises`` are multiples that sizes are of (C:H7)."""
         pointers = [
-            KernelArg(name, self.dtype(buffer), is_pointer=True)
+            KernelArg(
+                name,
+                self.dtype(buffer),
+                is_pointer=True,
+                multiple=POINTER_MULTIPLE,
+                is_written=buffer in self._written,
+            )
             for buffer, name in self._pointers.items()
         ]
         width = DType.INT64 if self._wide else DType.INT32
-        sizes = [KernelArg(size.name, width, is_pointer=False) for size in self.sizes]
+        sizes = [
+            KernelArg(
+                size.name,
+                width,
+                is_pointer=False,
+                multiple=max(_power_of_two_in(size), promises.get(size, 1)),
+                is_written=False,
+            )
+            for size in self.sizes
+        ]
         return (*pointers, *sizes)
+
+
+def _power_of_two_in(size: Var) -> int:
+    """The largest power of two that divides every value of a size; all that compilers use."""
+    return size.multiple & -size.multiple
 
 
 def _role(buffer: str, program: Program) -> str:

@@ -19,6 +19,7 @@ from aotpack.ir.nodes import (
     targets,
 )
 from aotpack.ir.schedule import Kernel, Member
+from aotpack.render.apart import groups_without_common_reads
 from aotpack.render.c_loops import EXPENSIVE, member_values, weight
 from aotpack.render.c_reductions import two_pass
 from aotpack.render.workshop import Workshop
@@ -44,8 +45,11 @@ class Plan:
     outer: tuple[Member, ...]
 
 
-def plan_walks(kernel: Kernel, shop: Workshop, inner: frozenset[Axis]) -> Plan:
-    """Place every member, then find what is better kept than computed again."""
+def plan_walks(kernel: Kernel, shop: Workshop, inner: frozenset[Axis], innermost: Axis) -> Plan:
+    """Place every member, then find what is better kept than computed again.
+
+    A walk is loops over ``inner``; ``innermost`` is the axis of the loop inside all others.
+    """
     ready: dict[str, int] = {}
     walks: list[Walk] = []
     stored: list[tuple[int, Member]] = []
@@ -64,7 +68,8 @@ def plan_walks(kernel: Kernel, shop: Workshop, inner: frozenset[Axis]) -> Plan:
     if stored:
         last = max(len(walks) - 1, *(number for number, _ in stored))
         _at(walks, last).stored += [member for _, member in stored]
-    _keep(walks, shop, inner)
+    walks = [part for walk in walks for part in _apart(walk, kernel, inner)]
+    _keep(walks, shop, inner, innermost)
     return Plan(tuple(walks), tuple(outer))
 
 
@@ -83,14 +88,25 @@ def _place(member: Member, number: int, walks: list[Walk]) -> int:
     return 2
 
 
+def _apart(walk: Walk, kernel: Kernel, inner: frozenset[Axis]) -> list[Walk]:
+    """A walk for each group of reductions that read nothing in common."""
+    if walk.scans or walk.seconds or walk.stored:
+        return [walk]
+    groups = groups_without_common_reads(walk.reductions, kernel, inner)
+    return [Walk(reductions=group) for group in groups]
+
+
 def _at(walks: list[Walk], number: int) -> Walk:
     while len(walks) <= number:
         walks.append(Walk())
     return walks[number]
 
 
-def _keep(walks: list[Walk], shop: Workshop, inner: frozenset[Axis]) -> None:
-    """Give row buffers to values that are expensive and needed by more than one walk."""
+def _keep(walks: list[Walk], shop: Workshop, inner: frozenset[Axis], innermost: Axis) -> None:
+    """Give row buffers to values that are expensive and needed by more than one walk.
+
+    Row buffers are written and read in the innermost loop, so only for what is computed there.
+    """
     reached = [_reached(_roots(walk, shop), shop, frozenset()) for walk in walks]
     kept: dict[Value, None] = {}
     for number, walk in enumerate(walks):
@@ -99,7 +115,8 @@ def _keep(walks: list[Walk], shop: Workshop, inner: frozenset[Axis]) -> None:
         for value in seen:
             again = any(value in later for later in reached[number + 1 :])
             is_worth = again and weight(value) >= EXPENSIVE
-            if value not in kept and is_worth and shop.emitter.needs(value) & inner:
+            needs = shop.emitter.needs(value)
+            if value not in kept and is_worth and needs & inner and innermost in needs:
                 walk.kept.append(value)
         kept.update(dict.fromkeys(walk.kept))
 

@@ -43,7 +43,8 @@ class Walker:
         self.streaming: Loop | None = None  # the loop of the last walk
         self.length = shop.emitter.index(shop.kernel.axes[1].extent)
         self.item = self._open_items()
-        self.plan: Plan = plan_walks(nest.kernel, shop, frozenset(nest.r))
+        innermost = nest.x[-1] if is_columns else nest.r[-1]
+        self.plan: Plan = plan_walks(nest.kernel, shop, frozenset(nest.r), innermost)
 
     def code(self) -> HostCode:
         """The function over items, and the entry."""

@@ -17,14 +17,16 @@ from aotpack.ir.schedule import (
     PointwiseTile,
     ReductionTile,
     Schedule,
+    Variant,
     block_count,
     gpu_variants,
 )
+from aotpack.ir.traffic import NO_WORK, work_of
 from aotpack.render.contexts import CombinedContext, LoopContext
 from aotpack.render.environment import render_template
 from aotpack.render.loops import loop_context, loop_workshop
 from aotpack.render.regions import INDENT
-from aotpack.render.sources import Choice, Sources, digest, without_comments
+from aotpack.render.sources import Launched, Sources, digest, without_comments
 from aotpack.render.workshop import Workshop
 from aotpack.stages import KernelArg
 
@@ -40,8 +42,10 @@ class _Call:
     start: int
 
 
-def combined_choice(schedule: Schedule, kernels: tuple[Kernel, ...], sources: Sources) -> Choice:
-    """One source for all kernels of a launch; equal members are one function."""
+def combined_launch(
+    schedule: Schedule, kernels: tuple[Kernel, ...], own: Variant, sources: Sources
+) -> Launched:
+    """One source for all kernels of a launch, for an architecture's own part of their variant."""
     passed: dict[tuple[str, KernelArg], str] = {}
     members: dict[str, LoopContext] = {}
     functions: dict[str, str] = {}
@@ -69,11 +73,12 @@ def combined_choice(schedule: Schedule, kernels: tuple[Kernel, ...], sources: So
         _name(kernels),
         lambda name: render_template("kernel_combined.py.jinja", replace(context, name=name)),
         parameters,
-        gpu_variants(kernels[0])[0],
+        own.tile,
+        own,
         "triton",
+        sum((work_of(kernel, schedule.program) for kernel in kernels), NO_WORK),
     )
-    arguments = tuple(text for text, _ in passed)
-    return Choice(gpu_variants(kernels[0])[0], name, Int.of(programs), arguments)
+    return Launched(name, Int.of(programs), tuple(text for text, _ in passed))
 
 
 def _member(context: LoopContext) -> LoopContext:

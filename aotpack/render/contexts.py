@@ -68,8 +68,11 @@ class MatmulContext:
     m_masked: bool
     n_masked: bool
     k_masked: bool
+    persistent: bool
+    before: tuple[str, ...]  # what is made once in a program: descriptors
     group: int
     batch: tuple[tuple[str, str], ...]  # (name, expression of the program's batch number)
+    batch_count: str  # "" or a factor: how many products there are
     setup: tuple[str, ...]
     body: tuple[str, ...]  # loads of the tiles lhs and rhs for one step of k
     lhs: str
@@ -125,12 +128,11 @@ class AttentionContext:
 class LaunchContext:
     """One launch: ``choices`` are (condition, Launch expression), the last without a condition.
 
-    The expressions of ``several`` are tuples of launches.
+    An expression may be a tuple of launches that follow each other.
     """
 
     comment: str
     choices: tuple[tuple[str, str], ...]
-    several: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +144,4 @@ class WrapperContext:
     buffers: tuple[tuple[str, str, int, int], ...]  # name, bytes, first and last launch
     outputs: tuple[str, ...]
     launches: tuple[LaunchContext, ...]
+    has_choices: bool

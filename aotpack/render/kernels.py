@@ -3,11 +3,11 @@
 Rows C:B14, F5, H2, H14, I3.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeAlias
 
-from aotpack.ir.integers import Int, ceil_div, product
+from aotpack.ir.integers import Int, ceil_div, minimum, product
 from aotpack.ir.nodes import Attention, Matmul
 from aotpack.ir.schedule import (
     AttentionTile,
@@ -21,24 +21,28 @@ from aotpack.ir.schedule import (
     Tile,
     Variant,
     block_count,
+    gpu_variants,
     in_lines,
     launches,
 )
+from aotpack.ir.traffic import work_of
 from aotpack.render.attention import attention_context, attention_frame
 from aotpack.render.c_contexts import AttentionContext as HostAttentionContext
 from aotpack.render.c_contexts import FewContext
 from aotpack.render.c_contexts import MatmulContext as HostMatmulContext
 from aotpack.render.c_kernels import HostContext, host_context
-from aotpack.render.combined import combined_choice
+from aotpack.render.choices import Form, Judge
+from aotpack.render.combined import combined_launch
 from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
 from aotpack.render.emitter import Frame
 from aotpack.render.environment import render_template
+from aotpack.render.foreign import foreign_choice, refuse_foreign
 from aotpack.render.loops import loop_context, loop_workshop
 from aotpack.render.matmul import matmul_context, output_frame
 from aotpack.render.regions import Region
-from aotpack.render.sources import Alternatives, Choice, Sources
+from aotpack.render.sources import Alternatives, Choice, Launched, Sources
 from aotpack.render.workshop import Workshop
-from aotpack.stages import KernelSource
+from aotpack.stages import Decisions, KernelSource
 from aotpack.target import Target
 
 Context: TypeAlias = (
@@ -53,46 +57,92 @@ Context: TypeAlias = (
 
 
 def render_kernels(
-    schedule: Schedule, targets: tuple[Target, ...]
-) -> tuple[tuple[KernelSource, ...], tuple[Alternatives, ...]]:
-    """All sources, and for each launch of the schedule its choices for the given targets."""
-    sources = Sources()
-    found = tuple(_alternatives(schedule, k, targets, sources) for k in launches(schedule.kernels))
-    return tuple(sources.known.values()), found
+    schedule: Schedule, targets: tuple[Target, ...], decisions: Decisions
+) -> tuple[tuple[KernelSource, ...], tuple[Alternatives, ...], Judge]:
+    """All sources, for each launch its choices for the given targets, and who made them."""
+    refuse_foreign(schedule, targets)
+    judge = Judge(Sources(), decisions)
+    found = tuple(_alternatives(schedule, k, targets, judge) for k in launches(schedule.kernels))
+    return tuple(judge.sources.known.values()), found, judge
 
 
 def _alternatives(
-    schedule: Schedule, kernels: tuple[Kernel, ...], targets: tuple[Target, ...], sources: Sources
+    schedule: Schedule, kernels: tuple[Kernel, ...], targets: tuple[Target, ...], judge: Judge
 ) -> Alternatives:
     """One kernel's variants; or several kernels as one, and on a processor one by one."""
 
-    def suited(kernel: Kernel, fits: Callable[[Target], bool]) -> tuple[Choice, ...]:
+    def suited(kernel: Kernel, targets: Iterable[Target]) -> tuple[Choice, ...]:
         return tuple(
-            _choice(schedule, kernel, variant, sources)
+            choice
             for variant in kernel.variants
-            if any(fits(t) and variant.arch_low <= t.arch <= variant.arch_high for t in targets)
+            if (meant := _meant(variant, targets))
+            for choice in judge.choices(variant, _forms(schedule, kernel, variant), meant)
         )
 
+    if kernels[0].foreign is not None:
+        return Alternatives(kernels, (foreign_choice(schedule, kernels[0], judge.sources),))
     if len(kernels) == 1:
-        return Alternatives(kernels, suited(kernels[0], lambda target: True))
-    separate = (suited(kernel, lambda target: target.arch == 0) for kernel in kernels)
-    hosted = tuple(choice for choices in separate for choice in choices)
-    if all(target.arch == 0 for target in targets):
+        return Alternatives(kernels, suited(kernels[0], targets))
+    hosts = [target for target in targets if target.arch == 0]
+    hosted = tuple(choice for kernel in kernels for choice in suited(kernel, hosts))
+    gpus = [target for target in targets if target.arch > 0]
+    if not gpus:
         return Alternatives(kernels, (), hosted)
-    return Alternatives(kernels, (combined_choice(schedule, kernels, sources),), hosted)
+    (variant, *_) = gpu_variants(kernels[0])
+    forms = (
+        lambda own, sources: (combined_launch(schedule, kernels, own, sources),),
+        lambda own, sources: tuple(
+            _launched(schedule, kernel, gpu_variants(kernel)[0].others[0], own, sources)
+            for kernel in kernels
+        ),
+    )
+    return Alternatives(kernels, judge.choices(variant, forms, gpus), hosted)
 
 
-def _choice(schedule: Schedule, kernel: Kernel, variant: Variant, sources: Sources) -> Choice:
-    tile = variant.tile
+def _meant(variant: Variant, targets: Iterable[Target]) -> list[Target]:
+    return [t for t in targets if variant.arch_low <= t.arch <= variant.arch_high]
+
+
+def _forms(schedule: Schedule, kernel: Kernel, variant: Variant) -> tuple[Form, ...]:
+    """A launch for each tile of a variant; then the kernel's parts."""
+
+    def form(tile: Tile) -> Form:
+        return lambda own, sources: (_launched(schedule, kernel, tile, own, sources),)
+
+    def parts(own: Variant, sources: Sources) -> tuple[Launched, ...]:
+        product, behind = kernel.unfused
+        return (
+            _launched(schedule, product, own.tile, own, sources),
+            _launched(schedule, behind, _plain_tile(behind, own), own, sources),
+        )
+
+    return (*map(form, variant.tiles), *((parts,) if kernel.unfused else ()))
+
+
+def _plain_tile(kernel: Kernel, own: Variant) -> Tile:
+    """The tile that takes all sizes, for the architectures of another kernel's variant."""
+    return next(
+        variant.tile
+        for variant in kernel.variants
+        if variant.takes_everything and variant.arch_low <= own.arch_low <= variant.arch_high
+    )
+
+
+def _launched(
+    schedule: Schedule, kernel: Kernel, tile: Tile, own: Variant, sources: Sources
+) -> Launched:
+    """A kernel with a tile; ``own`` says for which architectures."""
     template, context, shop = _context(schedule, kernel, tile)
     name = sources.add(
         kernel.name,
         lambda name: render_template(template, _named(context, name)),
-        shop.arguments.parameters(),
-        variant,
+        shop.arguments.parameters(dict(own.promises)),
+        tile,
+        own,
         "c" if isinstance(tile, HostTile) else "triton",
+        work_of(kernel, schedule.program),
     )
-    return Choice(variant, name, _programs(kernel, tile), shop.arguments.names)
+    return Launched(name, _programs(kernel, tile), shop.arguments.names)
 
 
 def _named(context: Context, name: str) -> Context:
@@ -125,7 +175,8 @@ def _programs(kernel: Kernel, tile: Tile) -> Int:
         return product(axis.extent for axis in (anchor.axes if anchor else kernel.axes[:1]))
     if isinstance(anchor, Matmul) and isinstance(tile, MatmulTile):
         tiles = ceil_div(anchor.m.extent, tile.m) * ceil_div(anchor.n.extent, tile.n)
-        return tiles * product(axis.extent for axis in anchor.batch)
+        tiles = tiles * product(axis.extent for axis in anchor.batch)
+        return minimum(tiles, tile.programs) if tile.programs else tiles
     if isinstance(anchor, Attention) and isinstance(tile, AttentionTile):
         return ceil_div(anchor.i.extent, tile.i) * anchor.batch.extent * anchor.head.extent
     if isinstance(tile, PlaneTile):

@@ -22,6 +22,7 @@ from aotpack.ir.schedule import (
     Schedule,
     programs,
 )
+from aotpack.render.apart import groups_without_common_reads
 from aotpack.render.contexts import LoopContext, Side
 from aotpack.render.emitter import Frame
 from aotpack.render.reduction_loops import ReductionLoop, stretches
@@ -128,8 +129,8 @@ def _emit_looped(kernel: Kernel, tile: ReductionTile, shop: Workshop) -> None:
             **dict.fromkeys(sorted(walked[number] & before), "first"),
             **dict.fromkeys(sorted(walked[number] & after), "last"),
         }
-        if walk:
-            _emit_walk(walk, kernel, shop, ReductionLoop(shop, tile, held))
+        for group in groups_without_common_reads(walk, kernel, frozenset(kernel.axes[1:])):
+            _emit_walk(group, kernel, shop, ReductionLoop(shop, tile, held))
         shop.emitter.keep = {}
 
 

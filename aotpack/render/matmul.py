@@ -6,6 +6,7 @@ from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import Matmul, Value
 from aotpack.ir.schedule import Kernel, MatmulTile, Schedule
 from aotpack.render.contexts import MatmulContext
+from aotpack.render.descriptors import Slot, descriptor_slot
 from aotpack.render.emitter import Frame
 from aotpack.render.epilogue import batch_names, batch_numbers, render_epilogue
 from aotpack.render.regions import Region
@@ -29,13 +30,12 @@ def matmul_context(
     assert isinstance(anchor, Matmul)
     lhs_frame = _frame(anchor, tile, {anchor.m: "m", anchor.k: "k_row"})
     rhs_frame = _frame(anchor, tile, {anchor.k: "k_column", anchor.n: "n"})
-    lhs_setup, lhs_body, lhs = _slot(shop, lhs_frame, anchor.lhs, anchor, anchor.m)
-    rhs_setup, rhs_body, rhs = _slot(shop, rhs_frame, anchor.rhs, anchor, anchor.n)
+    lhs = _factor(shop, "lhs", lhs_frame, anchor, tile)
+    rhs = _factor(shop, "rhs", rhs_frame, anchor, tile)
     shop.results[anchor.target] = "acc"
     epilogue = render_epilogue(kernel, shop, anchor.axes)
     for axis in (*anchor.batch, anchor.m, anchor.n, anchor.k):
         shop.arguments.use_sizes(axis.extent)
-    frame = shop.emitter.frame
     return MatmulContext(
         name=kernel.name,
         comments=shop.comments,
@@ -48,15 +48,18 @@ def matmul_context(
         m_block=tile.m,
         n_block=tile.n,
         k_block=tile.k,
-        m_masked=anchor.m in frame.masks,
-        n_masked=anchor.n in frame.masks,
+        m_masked=anchor.m in shop.emitter.frame.masks,
+        n_masked=anchor.n in shop.emitter.frame.masks,
         k_masked=anchor.k in lhs_frame.masks,
+        persistent=tile.programs > 0,
+        before=(*lhs.before, *rhs.before),
         group=ROWS_TOGETHER,
         batch=batch_numbers(anchor.batch, "batch_number"),
-        setup=(*lhs_setup, *rhs_setup),
-        body=(*lhs_body, *rhs_body),
-        lhs=lhs,
-        rhs=rhs,
+        batch_count="".join(f" * ({axis.extent})" for axis in anchor.batch),
+        setup=(*lhs.setup, *rhs.setup),
+        body=(*lhs.body, *rhs.body),
+        lhs=lhs.name,
+        rhs=rhs.name,
         accumulator=anchor.operand.accumulator.facts.triton,
         precision=precision(anchor.operand, tile.precision),
         epilogue=epilogue,
@@ -79,13 +82,24 @@ def _frame(anchor: Matmul, tile: MatmulTile, names: dict[Axis, str]) -> Frame:
     return Frame(named, masks, tuple((axis, blocks[axis]) for axis in names))
 
 
-def _slot(
-    shop: Workshop, frame: Frame, value: Value, anchor: Matmul, outer: Axis
-) -> tuple[list[str], list[str], str]:
-    """(lines before the loop over k, lines in it, the name of the tile)."""
-    before = Region(frozenset((*anchor.batch, outer)))
+def _factor(shop: Workshop, name: str, frame: Frame, anchor: Matmul, tile: MatmulTile) -> Slot:
+    """How a factor is loaded: as a block where the tile says so and it is one, else by pointers."""
+    value = anchor.lhs if name == "lhs" else anchor.rhs
+    if tile.descriptors:
+        starts = {anchor.m: "m_start", anchor.n: "n_start", anchor.k: "k_start"}
+        names = batch_names(anchor.batch) | starts
+        slot = descriptor_slot(shop, name, value, anchor.operand, frame.blocks, names)
+        if slot is not None:
+            return slot
+    return _by_pointers(shop, frame, value, anchor)
+
+
+def _by_pointers(shop: Workshop, frame: Frame, value: Value, anchor: Matmul) -> Slot:
+    """Lines before the loop over k, lines in it, and the name of the tile."""
+    outer = [axis for axis, _ in frame.blocks if axis is not anchor.k]
+    before = Region(frozenset((*anchor.batch, *outer)))
     loop = before.open("for", frozenset((anchor.k,)))
     emitter = shop.emitter_in(frame, loop)
     name = emitter.operand(value, anchor.operand, anchor.k)
-    setup = [item for item in before.items if isinstance(item, str)]
-    return setup, list(loop.lines()), name
+    setup = tuple(item for item in before.items if isinstance(item, str))
+    return Slot((), setup, tuple(loop.lines()), name)

@@ -103,7 +103,7 @@ class ReductionLoop:
 
     def _place(self, name: str, start: str, masked: bool) -> None:
         """The lines that name the indices of a block, and its mask."""
-        shop, r = self.shop, self.shop.kernel.axes[1]
+        shop = self.shop
         shape = "[None, :]" if last_axis(shop) else ""
         end = shop.emitter.index(self.length)
         if shop.programs > 1:

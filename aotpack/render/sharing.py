@@ -15,13 +15,13 @@ from aotpack.render.contexts import Share
 from aotpack.render.workshop import Workshop
 
 WAIT = "meet()"  # Triton's interpreter turns to another program here
-MEET = '''@triton.jit
+MEET = """@triton.jit
 def meet():
     tl.inline_asm_elementwise(
         "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
         " mov.u32 $0, $1;", "=r,r", [0], tl.int32, is_pure=False, pack=1
     )
-'''
+"""
 
 
 def part_length(extent: Int, programs: int) -> Int:

@@ -9,18 +9,39 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from aotpack.ir.integers import Int
-from aotpack.ir.schedule import Kernel, Variant, programs
+from aotpack.ir.schedule import Kernel, Tile, Variant, programs
+from aotpack.ir.traffic import Work
 from aotpack.stages import KernelArg, KernelSource
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """A variant a launch may take: when, which kernel, how many programs, with which arguments."""
+class Launched:
+    """A kernel, how many programs, with which arguments."""
 
-    variant: Variant
     kernel: str
     programs: Int
     arguments: tuple[str, ...]  # buffers, then sizes, in the order of the source's parameters
+    planes: tuple[Int, Int] = (Int.of(1), Int.of(1))  # programs along the grid's other sides
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A variant a launch may take: when, and the forms it may then have, best guess first.
+
+    A form is one launch, or several in turn that do the same.
+    """
+
+    variant: Variant
+    forms: tuple[tuple[Launched, ...], ...]
+
+    @property
+    def key(self) -> str:
+        """What the best form depends on: the kernel's text and programs, the range of sizes."""
+        (first, *_), *_ = self.forms
+        variant = self.variant
+        limit = "" if variant.at_most is None else f" while {variant.measure} <= {variant.at_most}"
+        limit += "".join(f" where {size} % {factor} == 0" for size, factor in variant.promises)
+        return f"{first.kernel} x {first.programs}{limit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +55,47 @@ class Alternatives:
 
 @dataclass(slots=True)
 class Sources:
-    """The sources so far, by a digest of their text."""
+    """The sources so far, by a digest of their text; ``spare``: what is added may be left out."""
 
     known: dict[str, KernelSource] = field(default_factory=dict)
+    spare: bool = False
 
     def add(
         self,
         name: str,
         text: Callable[[str], str],
         parameters: tuple[KernelArg, ...],
+        tile: Tile,
         variant: Variant,
         language: str,
+        work: Work,
     ) -> str:
         """The full name of a kernel; ``text`` gives its text under a name."""
-        tile, arches = variant.tile, (variant.arch_low, variant.arch_high)
-        types = " ".join(str(parameter.dtype) for parameter in parameters)
+        arches = (variant.arch_low, variant.arch_high)
+        types = " ".join(f"{parameter.dtype} {parameter.multiple}" for parameter in parameters)
         shown = without_comments(text(name), language)
         key = digest(f"{shown} {types} {tile.num_warps} {tile.num_stages}")
         if key in self.known:
             found = self.known[key]
-            self.known[key] = replace(found, arches=tuple(sorted({*found.arches, arches})))
+            self.known[key] = replace(
+                found,
+                arches=tuple(sorted({*found.arches, arches})),
+                is_spare=found.is_spare and self.spare,
+            )
             return found.name
         full = f"{name}_{key}"
-        warps, stages = tile.num_warps, tile.num_stages
-        launch = (warps, stages, (arches,), language, programs(tile))
-        self.known[key] = KernelSource(full, text(full), parameters, *launch)
+        self.known[key] = KernelSource(
+            name=full,
+            text=text(full),
+            args=parameters,
+            num_warps=tile.num_warps,
+            num_stages=tile.num_stages,
+            arches=(arches,),
+            language=language,
+            is_spare=self.spare,
+            work=work,
+            programs=programs(tile),
+        )
         return full
 
 

@@ -11,7 +11,7 @@ from aotpack.ir.nodes import Buffer, Program
 from aotpack.ir.schedule import Kernel, Schedule, launches
 from aotpack.render.contexts import LaunchContext, WrapperContext
 from aotpack.render.environment import render_template
-from aotpack.render.sources import Alternatives, Choice
+from aotpack.render.sources import Alternatives, Choice, Launched
 from aotpack.stages import Signature
 from aotpack.target import Target
 
@@ -26,19 +26,24 @@ def render_wrapper(
 ) -> str:
     """The text of ``wrapper.py``."""
     names = _tensor_names(signature, schedule)
+    names |= {name: name for name, *_ in _passed(schedule, steps)}
     context = WrapperContext(
         title=f"{signature.name} {signature.version}: {len(steps)} launches",
         parameters=tuple(size.name for size in signature.sizes),
-        buffers=_buffers(schedule),
+        buffers=_buffers(schedule, steps),
         outputs=tuple(_tuple(spec.shape) for spec in signature.outputs),
         launches=tuple(launch for step in steps for launch in _launches(step, names, targets)),
+        has_choices=any(
+            len(choice.forms) > 1 for step in steps for choice in (*step.choices, *step.separate)
+        ),
     )
     return render_template("wrapper.py.jinja", context)
 
 
-def peak_bytes(schedule: Schedule) -> int:
+def peak_bytes(schedule: Schedule, steps: tuple[Alternatives, ...]) -> int:
     """Bytes of intermediates alive at once at the largest admitted sizes."""
-    spans = [(_largest(text), first, last) for _, text, first, last in _storages(schedule)]
+    storages = (*_storages(schedule), *_passed(schedule, steps))
+    spans = [(_largest(text), first, last) for _, text, first, last in storages]
     times = range(len(launches(schedule.kernels)))
     return max((sum(n for n, a, b in spans if a <= t <= b) for t in times), default=0)
 
@@ -71,8 +76,28 @@ def _bytes(buffer: Buffer) -> Int:
     return product(buffer.shape) * buffer.dtype.itemsize
 
 
-def _buffers(schedule: Schedule) -> tuple[tuple[str, str, int, int], ...]:
-    return tuple((name, str(size), first, last) for name, size, first, last in _storages(schedule))
+def _passed(schedule: Schedule, steps: tuple[Alternatives, ...]) -> list[tuple[str, Int, int, int]]:
+    """What the launches of a form pass on to each other: as ``_storages``, at one place each."""
+    buffers, kept = schedule.program.buffers, {life.buffer for life in schedule.lifetimes}
+    found = {}
+    for place, step in enumerate(steps):
+        choices = (*step.choices, *step.separate)
+        several = [form for choice in choices for form in choice.forms if len(form) > 1]
+        inside = {
+            name for kernel in step.kernels for part in kernel.unfused for name in part.stored
+        }
+        for name in (a for form in several for launched in form for a in launched.arguments):
+            if name in inside - kept and name not in schedule.program.results:
+                size = _bytes(buffers[name])
+                found[name] = (name, size, place, place)
+    return list(found.values())
+
+
+def _buffers(
+    schedule: Schedule, steps: tuple[Alternatives, ...]
+) -> tuple[tuple[str, str, int, int], ...]:
+    storages = (*_storages(schedule), *_passed(schedule, steps))
+    return tuple((name, str(size), first, last) for name, size, first, last in storages)
 
 
 def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
@@ -92,18 +117,19 @@ def _launches(
     step: Alternatives, names: dict[str, str], targets: tuple[Target, ...]
 ) -> tuple[LaunchContext, ...]:
     """One launch; of kernels that share it on GPUs alone, one each where no GPU is meant."""
-    together = tuple(_rendered_choice(c, step.choices, names, targets) for c in step.choices)
-    if not step.separate:
-        return (LaunchContext(_comment(step.kernels), together),)
-    if not step.choices:
-        pairs = zip(step.kernels, step.separate, strict=True)
+    texts = [_text(choice, names) for choice in step.choices]
+    conditions = [_condition(choice, targets) for choice in step.choices]
+    if step.separate and not step.choices:
         return tuple(
             LaunchContext(_comment((kernel,)), (("", _text(choice, names)),))
-            for kernel, choice in pairs
+            for kernel, choice in zip(step.kernels, step.separate, strict=True)
         )
-    gpu = ("arch > 0", _tuple(text for _, text in together))
-    host = ("", _tuple(_text(choice, names) for choice in step.separate))
-    return (LaunchContext(_comment(step.kernels), (gpu, host), several=True),)
+    if step.separate:
+        texts.append(_tuple(_text(choice, names) for choice in step.separate))
+    pairs = zip([*conditions, ""], texts, strict=False)
+    last = len(texts) - 1
+    together = tuple((c if n < last else "", text) for n, (c, text) in enumerate(pairs))
+    return (LaunchContext(_comment(step.kernels), together),)
 
 
 def _comment(kernels: tuple[Kernel, ...]) -> str:
@@ -113,16 +139,18 @@ def _comment(kernels: tuple[Kernel, ...]) -> str:
 
 
 def _text(choice: Choice, names: dict[str, str]) -> str:
-    """The Launch expression."""
-    arguments = [repr(names[a]) if a in names else a for a in choice.arguments]
-    return f'Launch("{choice.kernel}", ({choice.programs}, 1, 1), {_tuple(arguments)})'
+    """The Launch expression; where there are several forms, the runtime picks."""
+    forms = [_form(form, names) for form in choice.forms]
+    return forms[0] if len(forms) == 1 else f'pick("{choice.key}", {", ".join(forms)})'
 
 
-def _rendered_choice(
-    choice: Choice, choices: tuple[Choice, ...], names: dict[str, str], targets: tuple[Target, ...]
-) -> tuple[str, str]:
-    """(condition, the Launch expression); the last choice needs no condition."""
-    return "" if choice is choices[-1] else _condition(choice, targets), _text(choice, names)
+def _form(form: tuple[Launched, ...], names: dict[str, str]) -> str:
+    texts = []
+    for launched in form:
+        arguments = _tuple(repr(names[a]) if a in names else a for a in launched.arguments)
+        grid = _tuple((launched.programs, *launched.planes))
+        texts.append(f'Launch("{launched.kernel}", {grid}, {arguments})')
+    return texts[0] if len(texts) == 1 else _tuple(texts)
 
 
 def _condition(choice: Choice, targets: tuple[Target, ...]) -> str:
@@ -134,6 +162,7 @@ def _condition(choice: Choice, targets: tuple[Target, ...]) -> str:
         tests.append(f"arch >= {variant.arch_low}")
     if variant.at_most is not None:
         tests.append(f"{variant.measure} <= {variant.at_most}")
+    tests += [f"{size} % {factor} == 0" for size, factor in variant.promises]
     return " and ".join(tests)
 
 

@@ -13,10 +13,10 @@ from .errors import (
 )
 from .loading import load
 from .model import Model
-from .plan import Buffer, Launch, Plan
+from .plan import Buffer, Launch, Plan, first
 from .selftest import verify
 
-EXPORTED = ("Buffer", "Launch", "Plan")
+EXPORTED = ("Buffer", "Launch", "Plan", "first")
 
 __all__ = [
     "EXPORTED",
@@ -30,6 +30,7 @@ __all__ = [
     "Plan",
     "VerifyError",
     "WeightError",
+    "first",
     "load",
     "verify",
 ]

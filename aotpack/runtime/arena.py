@@ -8,7 +8,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Generic, TypeVar
+
+import numpy as np
 
 from .device import Device
 from .errors import AotpackError
@@ -16,13 +19,20 @@ from .fork import tell_of_forks
 
 PlanT = TypeVar("PlanT")
 PLANS_KEPT = 64
+_CHUNK = 1 << 24
+_DEFAULT_STREAM = 0
+_THREADS_STREAM = 2  # one number, but another stream in each thread
 
 
 class Arena(Generic[PlanT]):
-    """Memory of one call in flight, with the plans prepared for its addresses."""
+    """Memory of one call in flight, with the plans prepared for its addresses.
 
-    def __init__(self, device: Device) -> None:
+    ``recording`` tells what the arena's calls are recorded into, when they are not run at once.
+    """
+
+    def __init__(self, device: Device, recording: Hashable = None) -> None:
         self._device = device
+        self.recording = recording
         self._event = device.event()
         self._capacity = 0
         self._staging: dict[Hashable, tuple[int, int]] = {}
@@ -73,13 +83,26 @@ class Arena(Generic[PlanT]):
 
     def begin(self, stream: int) -> None:
         """Put the coming work on ``stream`` after the arena's last."""
-        if self.stream is not None and self.stream != stream:
-            self._device.wait(self._event, stream)
+        if self.stream is None or (self.stream == stream != _THREADS_STREAM):
+            return
+        if self.stream == _DEFAULT_STREAM:
+            self._device.record(self._event, _DEFAULT_STREAM)
+        self._device.wait(self._event, stream)
 
     def end(self, stream: int) -> None:
-        """Mark the end of a call's work."""
-        self._device.record(self._event, stream)
+        """Mark the end of a call's work; on the default stream, which never ends, when asked."""
+        if stream != _DEFAULT_STREAM:
+            self._device.record(self._event, stream)
         self.stream = stream
+
+    def scribble(self) -> None:
+        """Fill all memory with NaN, as if other calls had used it; none may be in flight."""
+        noise = np.full(_CHUNK, 255, np.uint8)
+        for address, size in ((self.address, self._capacity), *self._staging.values()):
+            for start in range(0, size, _CHUNK):
+                part = min(_CHUNK, size - start)
+                self._device.copy_in(address + start, noise.ctypes.data, part, _DEFAULT_STREAM)
+                self._device.synchronize(_DEFAULT_STREAM)
 
     def free(self) -> None:
         """Give all memory back; no call may be in flight."""
@@ -93,37 +116,52 @@ class Arena(Generic[PlanT]):
 
 
 class ArenaPool(Generic[PlanT]):
-    """At most ``limit`` arenas; a call takes one and gives it back, or waits for one."""
+    """At most ``limit`` arenas; a call takes one and gives it back, or waits for one.
+
+    A call that is recorded into the caller's own graph runs whenever that is launched. Its arena is
+    one that only calls of the same recording use, each after the other, and is kept until the end.
+    """
 
     def __init__(self, model: str, device: Device, limit: int) -> None:
         self._model, self._device, self._limit = model, device, limit
-        self._changed = threading.Condition(threading.Lock())
+        self._renew_lock()
         self._free: list[Arena[PlanT]] = []
+        self._recorded: dict[Hashable, list[Arena[PlanT]]] = {}
         self._made = 0
+        self._taken = 0
         self._idlers = 0  # threads that want no call in flight: new calls let them go first
         self._is_closed = False
         tell_of_forks(self)
 
     def forked(self) -> None:
         """In a child process the other threads' calls never end: their arenas are lost."""
-        self._changed = threading.Condition(threading.Lock())
+        self._renew_lock()
         self._made = len(self._free)
-        self._idlers = 0
+        self._taken = self._idlers = 0
 
-    def take(self, stream: int) -> Arena[PlanT]:
+    def _renew_lock(self) -> None:
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting = 0
+
+    def take(self, stream: int, recording: Hashable = None) -> Arena[PlanT]:
         """An arena, best the one whose last call was on the same stream."""
-        with self._changed:
+        with self._lock:
             while True:
                 if self._is_closed:
                     raise AotpackError(
                         f"calling {self._model}: the model was closed. Load it again."
                     )
-                arena = None if self._idlers else self._available(stream)
+                arena = None if self._idlers else self._available(stream, recording)
                 if arena is not None:
+                    self._taken += 1
                     return arena
-                self._changed.wait()
+                self._wait()
 
-    def _available(self, stream: int) -> Arena[PlanT] | None:
+    def _available(self, stream: int, recording: Hashable) -> Arena[PlanT] | None:
+        if recording is not None:
+            kept = self._recorded.setdefault(recording, [])
+            return kept.pop() if kept else Arena(self._device, recording)
         for position in range(len(self._free) - 1, -1, -1):
             if self._free[position].stream == stream:
                 return self._free.pop(position)
@@ -135,18 +173,28 @@ class ArenaPool(Generic[PlanT]):
 
     def give(self, arena: Arena[PlanT]) -> None:
         """End a call."""
-        with self._changed:
-            self._free.append(arena)
-            self._changed.notify_all()
+        with self._lock:
+            self._taken -= 1
+            home = self._free if arena.recording is None else self._recorded[arena.recording]
+            home.append(arena)
+            if self._waiting:
+                self._changed.notify_all()
+
+    def _wait(self) -> None:
+        self._waiting += 1
+        try:
+            self._changed.wait()
+        finally:
+            self._waiting -= 1
 
     @contextmanager
     def idle(self) -> Iterator[None]:
         """Inside the block no call is in flight and none begins."""
-        with self._changed:
+        with self._lock:
             self._idlers += 1
             try:
-                while len(self._free) < self._made:
-                    self._changed.wait()
+                while self._taken:
+                    self._wait()
                 yield
             finally:
                 self._idlers -= 1
@@ -154,15 +202,24 @@ class ArenaPool(Generic[PlanT]):
 
     def forget(self) -> None:
         """Drop the plans of all arenas; only inside ``idle``."""
-        for arena in self._free:
+        for arena in self._all():
             arena.forget()
+
+    def scribble(self) -> None:
+        """Fill the memory of all arenas with NaN; only inside ``idle``."""
+        for arena in self._all():
+            arena.scribble()
 
     def close(self) -> None:
         """Wait for calls in flight and free all arenas."""
         with self.idle():
             self._is_closed = True
             self._device.synchronize(None)
-            for arena in self._free:
+            for arena in self._all():
                 arena.free()
             self._free.clear()
+            self._recorded.clear()
             self._made = 0
+
+    def _all(self) -> list[Arena[PlanT]]:
+        return [*self._free, *chain.from_iterable(self._recorded.values())]

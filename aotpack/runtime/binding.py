@@ -24,6 +24,14 @@ class Binder:
             named = child.kind == "leaf"
             self._names.append(signature.inputs[leaf].name if named else f"args[{position}]")
             leaf += child.leaves
+        calling = f"calling {signature.name}: argument "
+        self._args = [
+            (calling + name, child) for name, child in zip(self._names, children, strict=True)
+        ]
+        tree = signature.kwargs
+        self._kwargs = [
+            (key, calling + key, child) for key, child in zip(tree.keys, tree.children, strict=True)
+        ]
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """The tensors in the order of the signature's inputs."""
@@ -31,14 +39,10 @@ class Binder:
             return args
         args, kwargs = self._by_position(args, kwargs)
         leaves: list[Any] = []
-        name = self._signature.name
-        for label, child, value in zip(
-            self._names, self._signature.args.children, args, strict=True
-        ):
-            flatten(child, value, f"calling {name}: argument {label}", leaves)
-        tree = self._signature.kwargs
-        for key, child in zip(tree.keys, tree.children, strict=True):
-            flatten(child, kwargs[key], f"calling {name}: argument {key}", leaves)
+        for (path, child), value in zip(self._args, args, strict=True):
+            flatten(child, value, path, leaves)
+        for key, path, child in self._kwargs:
+            flatten(child, kwargs[key], path, leaves)
         return leaves
 
     def _by_position(
@@ -47,19 +51,15 @@ class Binder:
         rest = dict(kwargs)
         if len(args) > self._count:
             raise self._refused(f"got {len(args)} positional arguments")
-        filled = list(args)
-        for name in self._names[len(args) :]:
-            if name not in rest:
-                raise self._refused(f"argument {name!r} is missing")
-            filled.append(rest.pop(name))
+        asked = self._names[len(args) :]
         keys = self._signature.kwargs.keys
-        missing = [key for key in keys if key not in rest]
-        if missing:
-            raise self._refused(f"argument {missing[0]!r} is missing")
-        extra = [key for key in rest if key not in keys]
-        if extra:
-            raise self._refused(f"argument {extra[0]!r} is unknown or given twice")
-        return tuple(filled), rest
+        missing = [name for name in (*asked, *keys) if name not in rest]
+        extra = [name for name in rest if name not in asked and name not in keys]
+        if missing or extra:
+            wrong = [f"argument {name!r} is missing" for name in missing[:1]]
+            wrong += [f"argument {name!r} is unknown or given twice" for name in extra[:1]]
+            raise self._refused(", ".join(wrong))
+        return (*args, *[rest.pop(name) for name in asked]), rest
 
     def _refused(self, reason: str) -> ArgumentError:
         accepted = ", ".join([*self._names, *self._signature.kwargs.keys]) or "no argument"

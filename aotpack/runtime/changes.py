@@ -8,7 +8,6 @@ import numpy as np
 
 from .device import Device
 from .errors import ArgumentError
-from .frameworks import Reading
 from .manifest import Signature
 
 Copy = tuple[int, int, int]
@@ -33,10 +32,10 @@ def check_writable(signature: Signature, index: int, value: Any) -> None:
 
 
 def check_apart(
-    signature: Signature, changed: Sequence[int], readings: Sequence[Reading], sizes: Sequence[int]
+    signature: Signature, changed: Sequence[int], addresses: Sequence[int], sizes: Sequence[int]
 ) -> None:
     """Refuse a changed argument whose memory another argument shares."""
-    spans = [(r[0], r[0] + size) for r, size in zip(readings, sizes, strict=True)]
+    spans = [(one, one + size) for one, size in zip(addresses, sizes, strict=True)]
     for index in changed:
         low, high = spans[index]
         for other, (start, end) in enumerate(spans):

@@ -1,4 +1,4 @@
-"""``python -m PACKAGE info|verify|bench``: what the package is, whether it is right, how fast."""
+"""``python -m PACKAGE info|verify|bench|tune``: what the package is, is it right, how fast."""
 
 import argparse
 import json
@@ -7,13 +7,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from .device import active
+from .device import active, is_host
 from .device_array import DeviceArray
 from .errors import AotpackError
 from .loading import load
 from .manifest import Manifest, read_manifest
+from .model import Model
 from .safetensors import read_safetensors
 from .selftest import golden_arguments, verify
+from .tune import tune_into
 
 _WARMUP = 5
 
@@ -30,6 +32,9 @@ def main(package: str, argv: Sequence[str] | None = None) -> int:
             report = verify(folder, device_of(options.device), weights=weights)
             print(report)
             return 0 if report.is_passed else 1
+        if options.command == "tune":
+            tune_into(Path(options.out), folder, device_of(options.device), weights, print)
+            return 0
         return bench(folder, device_of(options.device), weights, options.repeat)
     except AotpackError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -67,27 +72,36 @@ def device_of(text: str | None) -> int | str | None:
 
 
 def bench(folder: Path, device: int | str | None, weights: Path | None, repeat: int) -> int:
-    """Time calls on the golden inputs, which lie on the device."""
+    """Time calls on the golden inputs, which lie on the device; on a GPU by both executors."""
     with load(folder, device, weights=weights) as model:
-        golden = read_safetensors(folder / "golden.safetensors")
-        args, kwargs = golden_arguments(
-            model.manifest,
-            golden,
-            lambda stored: DeviceArray.from_numpy(model.device, stored.data, stored.dtype),
-        )
-        hosts, walls = [], []
-        for _ in range(repeat + _WARMUP):
-            start = time.perf_counter()
-            result = model(*args, **kwargs)
-            issued = time.perf_counter()
-            with active(model.device):
-                model.device.synchronize(None)
-            walls.append(time.perf_counter() - start)
-            hosts.append(issued - start)
-            del result
-    host, wall = _median(hosts[_WARMUP:]), _median(walls[_WARMUP:])
-    print(f"{folder.name}: {wall * 1e3:.3f} ms per call, {host * 1e6:.1f} us of it on the host")
+        print(f"{folder.name}: {timed(model, repeat)}")
+        on_host = is_host(model.device)
+    if not on_host:
+        with load(folder, device, weights=weights, graphs=False) as model:
+            print(f"{folder.name} without graphs: {timed(model, repeat)}")
     return 0
+
+
+def timed(model: Model, repeat: int) -> str:
+    """Medians of so many calls, in words."""
+    golden = read_safetensors(model.manifest.folder / "golden.safetensors")
+    args, kwargs = golden_arguments(
+        model.manifest,
+        golden,
+        lambda stored: DeviceArray.from_numpy(model.device, stored.data, stored.dtype),
+    )
+    hosts, walls = [], []
+    for _ in range(repeat + _WARMUP):
+        start = time.perf_counter()
+        result = model(*args, **kwargs)
+        issued = time.perf_counter()
+        with active(model.device):
+            model.device.synchronize(None)
+        walls.append(time.perf_counter() - start)
+        hosts.append(issued - start)
+        del result
+    host, wall = _median(hosts[_WARMUP:]), _median(walls[_WARMUP:])
+    return f"{wall * 1e3:.3f} ms per call, {host * 1e6:.1f} us of it on the host"
 
 
 def _median(times: list[float]) -> float:
@@ -102,12 +116,17 @@ def _parser(name: str) -> argparse.ArgumentParser:
     for command, text in (
         ("verify", "run the golden data and prove that nothing is compiled"),
         ("bench", "time calls on the golden inputs"),
+        ("tune", "time the candidates of every kernel that the package holds"),
     ):
         one = commands.add_parser(command, help=text)
         one.add_argument(
             "--device", help='a GPU\'s number or "cpu" (default: a GPU if there is one)'
         )
         one.add_argument("--weights", help="a safetensors file in place of the package's own")
+        if command == "tune":
+            one.add_argument(
+                "-o", "--out", required=True, help="the file for the times; what it has is kept"
+            )
         if command == "bench":
             one.add_argument("--repeat", type=int, default=100, help="calls to time (default 100)")
     return parser

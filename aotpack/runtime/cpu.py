@@ -125,8 +125,11 @@ class CpuDevice:
         assert address is not None
         return address
 
+    def capture(self, stream: int) -> int:
+        return 0
+
     def executor(
-        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]"
+        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]", *, graphs: bool
     ) -> Callable[[int], None]:
         """All steps in one call, without the interpreter's lock."""
         if not steps or self._library is None or self._team is None:

@@ -1,4 +1,4 @@
-"""The port to an NVIDIA GPU, over cuda.bindings; launches are issued by ``cuda_executor``.
+"""The port to an NVIDIA GPU, over cuda.bindings; launches are issued by ``cuda_executor.py``.
 
 Rows S:P4.
 """
@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .cuda_errors import failure, result
-from .cuda_executor import Function, StreamExecutor
+from .cuda_executor import cuda_executor
+from .cuda_launch import Function, relaxed
 from .device import Step
 from .errors import DeviceError
 from .manifest import Binary, Kernel
@@ -27,7 +28,7 @@ class CudaDevice:
     """One GPU with its primary context, which other libraries of the process share."""
 
     def __init__(self, index: int) -> None:
-        self._driver = driver = _driver()
+        self.driver = driver = _driver()
         self.name, self.place = f"cuda:{index}", (2, index)
         count = int(result("counting GPUs", driver.cuDeviceGetCount()))
         if not 0 <= index < count:
@@ -35,21 +36,21 @@ class CudaDevice:
                 f"loading on cuda:{index}: this machine shows {count} GPUs; accepted: 0 to "
                 f"{count - 1}. Check CUDA_VISIBLE_DEVICES."
             )
-        self._device = result(f"opening {self.name}", driver.cuDeviceGet(index))
+        self.number = result(f"opening {self.name}", driver.cuDeviceGet(index))
         attributes = driver.CUdevice_attribute
         self._major, self._minor = (
-            int(result("asking the GPU", driver.cuDeviceGetAttribute(attribute, self._device)))
+            int(result("asking the GPU", driver.cuDeviceGetAttribute(attribute, self.number)))
             for attribute in (
                 attributes.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
                 attributes.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
             )
         )
         self._context = int(
-            result(f"opening {self.name}", driver.cuDevicePrimaryCtxRetain(self._device))
+            result(f"opening {self.name}", driver.cuDevicePrimaryCtxRetain(self.number))
         )
         release = driver.cuDevicePrimaryCtxRelease
         # Arrays returned to the caller outlive the model and hold this object.
-        weakref.finalize(self, release, self._device).atexit = False
+        weakref.finalize(self, release, self.number).atexit = False
         self._library = _library()
         self._handle = ctypes.c_void_p(self._context)
         self._libraries: dict[bytes, Any] = {}
@@ -94,36 +95,38 @@ class CudaDevice:
 
     def alloc(self, size: int) -> int:
         doing = f"allocating {size:,} bytes on {self.name}"
-        return int(result(doing, self._driver.cuMemAlloc(size)))
+        with relaxed(self._library):
+            return int(result(doing, self.driver.cuMemAlloc(size)))
 
     def free(self, address: int) -> None:
-        result(f"freeing memory on {self.name}", self._driver.cuMemFree(address))
+        with relaxed(self._library):
+            result(f"freeing memory on {self.name}", self.driver.cuMemFree(address))
 
     def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
         if size:
             doing = f"copying {size:,} bytes to {self.name}"
-            result(doing, self._driver.cuMemcpyHtoDAsync(target, source, size, stream))
+            result(doing, self.driver.cuMemcpyHtoDAsync(target, source, size, stream))
 
     def copy_out(self, target: int, source: int, size: int, stream: int) -> None:
         if size:
             doing = f"copying {size:,} bytes from {self.name}"
-            result(doing, self._driver.cuMemcpyDtoHAsync(target, source, size, stream))
+            result(doing, self.driver.cuMemcpyDtoHAsync(target, source, size, stream))
 
     def copy(self, target: int, source: int, size: int, stream: int) -> None:
         if size:
             doing = f"copying {size:,} bytes on {self.name}"
-            result(doing, self._driver.cuMemcpyDtoDAsync(target, source, size, stream))
+            result(doing, self.driver.cuMemcpyDtoDAsync(target, source, size, stream))
 
     def synchronize(self, stream: int | None) -> None:
         doing = f"waiting for {self.name}"
         if stream is None:
-            result(doing, self._driver.cuCtxSynchronize())
+            result(doing, self.driver.cuCtxSynchronize())
         else:
-            result(doing, self._driver.cuStreamSynchronize(stream))
+            result(doing, self.driver.cuStreamSynchronize(stream))
 
     def event(self) -> int:
-        flags = self._driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
-        return int(result("making an event", self._driver.cuEventCreate(flags)))
+        flags = self.driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
+        return int(result("making an event", self.driver.cuEventCreate(flags)))
 
     def record(self, event: int, stream: int) -> None:
         status = self._library.cuEventRecord(ctypes.c_void_p(event), ctypes.c_void_p(stream))
@@ -131,18 +134,18 @@ class CudaDevice:
             raise failure(f"marking the end of a call on {self.name}", status)
 
     def wait(self, event: int, stream: int) -> None:
-        result(f"ordering streams on {self.name}", self._driver.cuStreamWaitEvent(stream, event, 0))
+        result(f"ordering streams on {self.name}", self.driver.cuStreamWaitEvent(stream, event, 0))
 
     def drop(self, event: int) -> None:
-        result("dropping an event", self._driver.cuEventDestroy(event))
+        result("dropping an event", self.driver.cuEventDestroy(event))
 
     def owner(self, address: int) -> int:
-        attribute = self._driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        asked = self._driver.cuPointerGetAttribute(attribute, address)
+        attribute = self.driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        asked = self.driver.cuPointerGetAttribute(attribute, address)
         return int(result("asking whose memory an argument is", asked))
 
     def load(self, kernel: Kernel, binary: Binary, code: bytes) -> Function:
-        driver, doing = self._driver, f"loading {binary.file} on {self.name}"
+        driver, doing = self.driver, f"loading {binary.file} on {self.name}"
         if code not in self._libraries:
             loaded = driver.cuLibraryLoadData(code, [], [], 0, [], [], 0)
             self._libraries[code] = result(doing, loaded)
@@ -157,14 +160,26 @@ class CudaDevice:
             result(doing, driver.cuFuncSetAttribute(function, name, 1))
         return Function(int(function), 32 * binary.num_warps, binary.shared, binary.num_ctas)
 
+    def capture(self, stream: int) -> int:
+        if stream == 0:
+            return 0  # the default stream cannot be captured
+        status, number = ctypes.c_int(), ctypes.c_ulonglong()
+        found = ctypes.byref(status), ctypes.byref(number)
+        failed = self._library.cuStreamGetCaptureInfo_v2(
+            ctypes.c_void_p(stream), *found, None, None, None
+        )
+        if failed:
+            raise failure(f"asking whether a stream of {self.name} is being captured", failed)
+        return number.value if status.value else 0
+
     def executor(
-        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]"
+        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]", *, graphs: bool
     ) -> Callable[[int], None]:
-        return StreamExecutor(self.name, self._library, steps, cells).issue
+        return cuda_executor(self.name, self._library, steps, cells, graphs=graphs)
 
     def close(self) -> None:
         for library in self._libraries.values():
-            result(f"unloading kernels from {self.name}", self._driver.cuLibraryUnload(library))
+            result(f"unloading kernels from {self.name}", self.driver.cuLibraryUnload(library))
         self._libraries.clear()
 
 

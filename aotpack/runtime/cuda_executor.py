@@ -1,53 +1,24 @@
-"""Issues the steps of a plan to a stream, one cuLaunchKernelEx each.
+"""How the steps of a plan are issued on a GPU: first as launches, as a graph when they come again.
 
-The structs are built once, cluster attributes included, so a launch is one foreign call of four
-pointers: 0.24 us of Python. The driver takes the rest of the 3 us that were measured on an H200.
+A graph costs as much to build as some hundred launches, so sizes that are seen once never pay for
+one; and it is built when the launches have been issued, while the GPU works on them.
 """
 
 import ctypes
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from warnings import warn
 
-from .cuda_errors import failure
-from .device import NULL_SLOT, Step
+from .cuda_graph import GraphExecutor
+from .cuda_launch import StreamExecutor, relaxed
+from .device import Step
+from .errors import DeviceError
 
-_CLUSTER_DIMENSION, _CLUSTER_POLICY, _POLICY_SPREAD = 4, 5, 1  # CUlaunchAttributeID
-
-
-class Function(NamedTuple):
-    """A loaded kernel and its launch configuration."""
-
-    handle: int
-    threads: int
-    shared: int
-    num_ctas: int
+FEWEST = 2  # one launch costs what launching a graph does
+BUILT_AT = 2  # the issue of the same steps that is followed by building the graph
 
 
-class _Attribute(ctypes.Structure):
-    """CUlaunchAttribute: an id, and a union of 64 bytes aligned to 8."""
-
-    _fields_ = (
-        ("id", ctypes.c_uint),
-        ("padding", ctypes.c_uint),
-        ("value", ctypes.c_uint * 16),
-    )
-
-
-class _Config(ctypes.Structure):
-    """CUlaunchConfig."""
-
-    _fields_ = (
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared", ctypes.c_uint),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.POINTER(_Attribute)),
-        ("attribute_count", ctypes.c_uint),
-    )
-
-
-class StreamExecutor:
-    """Launch structs for all steps; they point into the cells, which are read at each launch."""
+class CudaExecutor:
+    """Steps that may be issued again and again."""
 
     def __init__(
         self,
@@ -56,51 +27,37 @@ class StreamExecutor:
         steps: Sequence[Step],
         cells: "ctypes.Array[ctypes.c_uint64]",
     ) -> None:
-        self._device, self._steps, self._cells = device, steps, cells
-        self._launch = library.cuLaunchKernelEx
-        self._stream = 0
-        self._configs = [_config(step) for step in steps]
-        self._params = [_parameters(step, cells) for step in steps]
-        pointer, address = ctypes.c_void_p, ctypes.addressof
-        self._rows = (
-            [pointer(address(config)) for config in self._configs],
-            [pointer(step.kernel.handle) for step in steps],
-            [pointer(address(params)) for params in self._params],
-            [pointer(None)] * len(steps),
-        )
+        self._library = library
+        self._made = device, library, steps, cells
+        self._issue = StreamExecutor(*self._made).issue
+        self._issues = 0
 
     def issue(self, stream: int) -> None:
         """Issue all steps to ``stream``."""
-        if stream != self._stream:
-            for config in self._configs:
-                config.stream = stream
-            self._stream = stream
-        for index, status in enumerate(map(self._launch, *self._rows)):
-            if status:
-                raise failure(f"launching {self._steps[index].name} on {self._device}", status)
+        self._issue(stream)
+        if self._issues < BUILT_AT:
+            self._issues += 1
+            if self._issues == BUILT_AT:
+                self._build(stream)
+
+    def _build(self, stream: int) -> None:
+        try:
+            with relaxed(self._library):  # another thread may be capturing
+                graph = GraphExecutor(*self._made)
+                graph.upload(stream)
+            self._issue = graph.issue
+        except DeviceError as error:
+            warn(f"{error} Launches go on one by one.", RuntimeWarning, stacklevel=2)
 
 
-def _config(step: Step) -> _Config:
-    function: Function = step.kernel
-    x, y, z = step.grid
-    config = _Config()
-    config.grid[:] = (x * function.num_ctas, y, z)
-    config.block[:] = (function.threads, 1, 1)
-    config.shared = function.shared
-    if function.num_ctas > 1:
-        attributes = (_Attribute * 2)()
-        attributes[0].id, attributes[1].id = _CLUSTER_DIMENSION, _CLUSTER_POLICY
-        attributes[0].value[:3] = (function.num_ctas, 1, 1)
-        attributes[1].value[0] = _POLICY_SPREAD
-        config.attributes = ctypes.cast(attributes, ctypes.POINTER(_Attribute))
-        config.attribute_count = 2
-    return config
-
-
-def _parameters(
-    step: Step, cells: "ctypes.Array[ctypes.c_uint64]"
-) -> "ctypes.Array[ctypes.c_void_p]":
-    """Pointers to the cells; compiled kernels take global and profiling scratch at the end."""
-    slots = (*step.slots, step.scratch, NULL_SLOT)
-    base, width = ctypes.addressof(cells), ctypes.sizeof(ctypes.c_uint64)
-    return (ctypes.c_void_p * len(slots))(*[base + width * slot for slot in slots])
+def cuda_executor(
+    device: str,
+    library: ctypes.CDLL,
+    steps: Sequence[Step],
+    cells: "ctypes.Array[ctypes.c_uint64]",
+    *,
+    graphs: bool,
+) -> Callable[[int], None]:
+    """The function of the stream that issues the steps."""
+    kind = CudaExecutor if graphs and len(steps) >= FEWEST else StreamExecutor
+    return kind(device, library, steps, cells).issue

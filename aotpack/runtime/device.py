@@ -16,13 +16,24 @@ NULL_SLOT = 0
 
 
 class Step(NamedTuple):
-    """A launch with its arguments as numbers of cells; ``scratch`` is the cell of its scratch."""
+    """A launch with its arguments as numbers of cells; ``scratch`` is the cell of its scratch.
+
+    ``after`` holds the numbers of the earlier steps it must follow; others it may overtake.
+    """
 
     kernel: Any  # what Device.load returned
     name: str
     grid: tuple[int, int, int]
     slots: tuple[int, ...]
     scratch: int
+    after: tuple[int, ...]
+
+
+class HostCall(NamedTuple):
+    """A step that is no kernel: ``run`` is called with the stream, between launches."""
+
+    run: Callable[[int], None]
+    after: tuple[int, ...]
 
 
 class Device(Protocol):
@@ -81,13 +92,17 @@ class Device(Protocol):
     def load(self, kernel: Kernel, binary: Binary, code: bytes) -> Any:
         """A handle on a kernel, to be put in a Step."""
 
+    def capture(self, stream: int) -> int:
+        """A number for the recording that takes what is issued to ``stream``; 0 for none."""
+
     def executor(
-        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]"
+        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]", *, graphs: bool
     ) -> Callable[[int], None]:
-        """A function of the stream that issues all steps.
+        """A function of the stream that issues all steps, in an order their ``after`` admits.
 
         ``cells`` is read anew in each issue. A cell holds a pointer, or an integer argument in
-        two's complement.
+        two's complement. With ``graphs`` steps that are issued again and again may be kept by the
+        device as a whole.
         """
 
     def close(self) -> None:

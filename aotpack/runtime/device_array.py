@@ -44,9 +44,7 @@ class DeviceArray:
         """A copy of stored bytes (bfloat16 as uint16 bits) on the device."""
         with active(device):
             made = cls(device, stored.shape, dtype)
-            source = np.asarray(stored, order="C")
-            device.copy_in(made.address, source.ctypes.data, made.nbytes, 0)
-            device.synchronize(0)
+        made.fill(stored)
         return made
 
     @classmethod
@@ -58,6 +56,13 @@ class DeviceArray:
         made.shape, made.dtype, made.address = shape, dtype, address
         made._device, made._stream, made._owner = device, 0, owner
         return made
+
+    def fill(self, stored: Array) -> None:
+        """Put stored bytes (bfloat16 as uint16 bits) of the same shape into this memory."""
+        with active(self._device):
+            source = np.asarray(stored, order="C")
+            self._device.copy_in(self.address, source.ctypes.data, self.nbytes, self._stream)
+            self._device.synchronize(self._stream)
 
     def numpy(self) -> Array:
         """A host copy; bfloat16 comes as ml_dtypes.bfloat16 if that is loaded, else float32."""

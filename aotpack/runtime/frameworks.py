@@ -20,12 +20,18 @@ from .errors import ArgumentError
 from .guards import Seen
 from .torch_tensors import TorchFramework
 
-Reading = tuple[int, Hashable, Any]
-"""Address, facts, and the owner that keeps the memory alive until the launches are issued."""
+Reading = tuple[list[int], Hashable, Any]
+"""Addresses, facts, and what keeps the memory alive until the launches are issued."""
+
+Spec = tuple[tuple[int, ...], tuple[int, ...], DType]
+"""Shape, strides in elements, and type of an array in row-major order."""
 
 
 class Framework(Protocol):
-    """A caller's framework. ``rank`` decides whose arrays come back when a call mixes them."""
+    """A caller's framework. ``rank`` decides whose arrays come back when a call mixes them.
+
+    All arrays of a call are read and made at once: per array a call does what it must.
+    """
 
     name: str
     rank: int
@@ -33,14 +39,14 @@ class Framework(Protocol):
     def stream(self) -> int:
         """The caller's current stream."""
 
-    def read(self, value: Any, stream: int) -> Reading:
-        """The memory of ``value``, in order with ``stream``."""
+    def read(self, values: Sequence[Any], stream: int) -> Reading:
+        """The memory of ``values``, in order with ``stream``."""
 
-    def seen(self, facts: Any) -> Seen:
-        """The facts in the words of the guards."""
+    def seen(self, facts: Any) -> list[Seen]:
+        """The facts in the words of the guards, one for each value."""
 
-    def empty(self, shape: tuple[int, ...], dtype: DType, stream: int) -> tuple[Any, int]:
-        """A new array and its device address; address -1 asks for a copy from staging."""
+    def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
+        """New arrays and their device addresses; address -1 asks for a copy from staging."""
 
 
 class NumpyFramework:
@@ -54,17 +60,18 @@ class NumpyFramework:
     def stream(self) -> int:
         return 0
 
-    def read(self, value: Any, stream: int) -> Reading:
-        array = np.asarray(value, order="C")
-        return array.__array_interface__["data"][0], (array.shape, array.dtype), array
+    def read(self, values: Sequence[Any], stream: int) -> Reading:
+        arrays = [np.asarray(value, order="C") for value in values]
+        addresses = [array.__array_interface__["data"][0] for array in arrays]
+        return addresses, tuple([(array.shape, array.dtype) for array in arrays]), arrays
 
-    def seen(self, facts: Any) -> Seen:
-        return Seen("numpy", facts[0], numpy_name(facts[1]), (1, 0), True)
+    def seen(self, facts: Any) -> list[Seen]:
+        return [Seen("numpy", shape, numpy_name(dtype), (1, 0), True) for shape, dtype in facts]
 
-    def empty(self, shape: tuple[int, ...], dtype: DType, stream: int) -> tuple[Any, int]:
-        array = np.empty(shape, dtype.storage)
-        address: int = array.ctypes.data
-        return array, address if self._host and address % 16 == 0 else -1
+    def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
+        arrays = [np.empty(shape, dtype.storage) for shape, _, dtype in specs]
+        found = (array.ctypes.data for array in arrays)
+        return arrays, [one if self._host and one % 16 == 0 else -1 for one in found]
 
 
 class DlpackFramework:
@@ -79,21 +86,25 @@ class DlpackFramework:
     def stream(self) -> int:
         return 0
 
-    def read(self, value: Any, stream: int) -> Reading:
-        if value.__dlpack_device__()[0] == 1:
-            capsule = value.__dlpack__()
-        else:
-            capsule = value.__dlpack__(stream=stream or 1)
-        lent = borrow(capsule)
-        return lent.address, lent[1:], capsule
+    def read(self, values: Sequence[Any], stream: int) -> Reading:
+        capsules = [
+            value.__dlpack__()
+            if value.__dlpack_device__()[0] == 1
+            else value.__dlpack__(stream=stream or 1)
+            for value in values
+        ]
+        lent = [borrow(capsule) for capsule in capsules]
+        return [one.address for one in lent], tuple([one[1:] for one in lent]), capsules
 
-    def seen(self, facts: Any) -> Seen:
-        kind, index = facts[2]
-        return Seen(self.name, facts[0], facts[1], (2 if kind == 13 else kind, index), facts[3])
+    def seen(self, facts: Any) -> list[Seen]:
+        return [
+            Seen(self.name, shape, dtype, (2 if kind == 13 else kind, index), contiguous)
+            for shape, dtype, (kind, index), contiguous in facts
+        ]
 
-    def empty(self, shape: tuple[int, ...], dtype: DType, stream: int) -> tuple[Any, int]:
-        array = DeviceArray(self._device, shape, dtype, stream)
-        return array, array.address
+    def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
+        arrays = [DeviceArray(self._device, shape, dtype, stream) for shape, _, dtype in specs]
+        return arrays, [array.address for array in arrays]
 
 
 class CupyFramework(DlpackFramework):
@@ -104,14 +115,19 @@ class CupyFramework(DlpackFramework):
     def stream(self) -> int:
         return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
 
-    def empty(self, shape: tuple[int, ...], dtype: DType, stream: int) -> tuple[Any, int]:
-        if dtype.name == "bfloat16":
-            return super().empty(shape, dtype, stream)
+    def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
         cupy = sys.modules["cupy"]
         index = self._device.place[1]
         with cupy.cuda.Device(index), cupy.cuda.ExternalStream(stream, index):
-            array = cupy.empty(shape, dtype.storage)
-        return array, int(array.data.ptr)
+            arrays = [
+                DeviceArray(self._device, shape, dtype, stream)  # cupy has no bfloat16
+                if dtype.name == "bfloat16"
+                else cupy.empty(shape, dtype.storage)
+                for shape, _, dtype in specs
+            ]
+        return arrays, [
+            one.address if isinstance(one, DeviceArray) else int(one.data.ptr) for one in arrays
+        ]
 
 
 class InterfaceFramework(DlpackFramework):
@@ -119,7 +135,11 @@ class InterfaceFramework(DlpackFramework):
 
     name = "interface"
 
-    def read(self, value: Any, stream: int) -> Reading:
+    def read(self, values: Sequence[Any], stream: int) -> Reading:
+        found = [self._read(value, stream) for value in values]
+        return [address for address, _ in found], tuple([facts for _, facts in found]), values
+
+    def _read(self, value: Any, stream: int) -> tuple[int, Hashable]:
         facts = value.__cuda_array_interface__
         address, shape, strides = facts["data"][0] or 0, tuple(facts["shape"]), facts.get("strides")
         dtype = np.dtype(facts["typestr"])
@@ -130,7 +150,27 @@ class InterfaceFramework(DlpackFramework):
             order(self._device, 0 if theirs == 1 else theirs, stream)
         name = "bfloat16" if facts["typestr"] == "<V2" else numpy_name(dtype)
         place = (2, self._device.owner(address)) if address else self._device.place
-        return address, (shape, name, place, is_contiguous(shape, strides)), value
+        return address, (shape, name, place, is_contiguous(shape, strides))
+
+
+class MixedFramework:
+    """Arguments of several frameworks; results are those of the one that ranks highest."""
+
+    def __init__(self, found: Sequence[Framework]) -> None:
+        self._found = found
+        highest = max(found, key=lambda framework: framework.rank)
+        self.name, self.rank = highest.name, highest.rank
+        self.stream, self.empty = highest.stream, highest.empty
+
+    def read(self, values: Sequence[Any], stream: int) -> Reading:
+        pairs = zip(self._found, values, strict=True)
+        parts = [framework.read((value,), stream) for framework, value in pairs]
+        addresses = [address for part in parts for address in part[0]]
+        return addresses, tuple([part[1] for part in parts]), parts
+
+    def seen(self, facts: Any) -> list[Seen]:
+        pairs = zip(self._found, facts, strict=True)
+        return [seen for framework, own in pairs for seen in framework.seen(own)]
 
 
 class Frameworks:
@@ -146,9 +186,12 @@ class Frameworks:
         """The framework ``value`` belongs to."""
         return self._by_type.get(type(value)) or self._find(value)
 
-    def of_call(self, found: Sequence[Framework]) -> Framework:
-        """The framework of a call's outputs."""
-        return max(found, key=lambda framework: framework.rank, default=self.default)
+    def of_call(self, values: Sequence[Any]) -> Framework:
+        """The framework of all arguments of a call."""
+        if len(set(map(type, values))) > 1:
+            found = [self.of(value) for value in values]
+            return found[0] if len(set(map(id, found))) == 1 else MixedFramework(found)
+        return self.of(values[0]) if values else self.default
 
     def _find(self, value: Any) -> Framework:
         kind = self._kind(value)

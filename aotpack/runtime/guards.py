@@ -38,6 +38,11 @@ def check_call(
     return {size.name: sizes[size.name] for size in signature.sizes}
 
 
+def sizes_of(signature: Signature, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    """The model's sizes for inputs of these shapes, which are known to fit."""
+    return _solve(signature, [Seen("numpy", shape, "", (1, 0), True) for shape in shapes])
+
+
 def check_dtype(signature: Signature, tensor: Tensor, argument: Seen) -> None:
     """The elements are those the kernels were compiled for."""
     if not is_accepted(argument.dtype, tensor.dtype, argument.framework):

@@ -3,6 +3,8 @@
 import itertools
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
 from pathlib import Path
@@ -11,13 +13,16 @@ from typing import Any
 
 from .cpu import CPU_TARGET, CpuDevice
 from .cuda import CudaDevice
+from .debugging import debug_mode
 from .device import Device, active
 from .errors import AotpackError, DeviceError, PackageError
 from .frameworks import stream_handle
 from .manifest import Manifest, read_checked, read_manifest
-from .model import Model, Parts
-from .plan import Plan
+from .model import Model, Options, Parts
+from .plan import Form, Plan, flat
 from .prepare import Loaded
+from .timing import hardware
+from .tuning import Tuning, best_form, form_name, read_tuning
 from .weights import weights_file
 
 CONSTANTS = "constants.safetensors"
@@ -31,6 +36,9 @@ def load(
     weights: str | Path | Mapping[str, Any] | None = None,
     stream: Any = None,
     concurrency: int = 2,
+    tuning: str | Path | None = None,
+    graphs: bool = True,
+    debug: str | None = None,
 ) -> Model:
     """The packaged model, ready to be called.
 
@@ -38,12 +46,23 @@ def load(
     it the model is loaded on the first GPU, or on the processors where there is no GPU it has code
     for. ``weights`` is a safetensors file or a mapping to use in place of the package's own.
     ``stream`` overrides the caller's current stream. ``concurrency`` bounds the calls in flight,
-    each of which has its own memory for intermediates.
+    each of which has its own memory for intermediates. ``tuning`` is a file of measured times: of
+    the forms of a launch that the package holds, the quickest on this device is taken.
+
+    On a GPU, sizes that are called again run as CUDA graphs unless ``graphs`` is False. ``debug``
+    watches each launch: "sync" names the one that fails, "nan" the first that writes a NaN; the
+    environment's AOTPACK_DEBUG stands in for it.
     """
     manifest = read_manifest(_folder(package))
     if concurrency < 1:
         raise AotpackError(f"loading a model: concurrency={concurrency}; accepted: 1 or more")
-    model = Model(_parts(manifest, choose_device(manifest, device), stream, concurrency))
+    handle = None if stream is None else stream_handle(stream)
+    options = Options(handle, concurrency, graphs, debug_mode(debug))
+    times = {} if tuning is None else read_tuning(Path(tuning))
+    parts = _parts(manifest, choose_device(manifest, device), options)
+    if manifest.choices and times:
+        parts = replace(parts, plan=_tuned(parts, times))
+    model = Model(parts)
     try:
         _bind(model, weights)
     except BaseException:
@@ -94,9 +113,8 @@ def _folder(package: str | Path | ModuleType) -> Path:
     return Path(package)
 
 
-def _parts(manifest: Manifest, device: Device, stream: Any, concurrency: int) -> Parts:
+def _parts(manifest: Manifest, device: Device, options: Options) -> Parts:
     target, arch = device.select(manifest.targets)
-    handle = None if stream is None else stream_handle(stream)
     plan = _plan_function(manifest)
     try:
         with active(device):
@@ -104,7 +122,19 @@ def _parts(manifest: Manifest, device: Device, stream: Any, concurrency: int) ->
     except BaseException:
         device.close()
         raise
-    return Parts(manifest, device, target, arch, kernels, plan, handle, concurrency)
+    return Parts(manifest, device, target, arch, kernels, plan, options)
+
+
+def _tuned(parts: Parts, tuning: Tuning) -> Callable[..., Plan]:
+    """The plan function with the forms that were quickest on this device."""
+    choices = tuning.get((hardware(parts.device), parts.target), {})
+
+    def pick(key: str, *forms: Form) -> Form:
+        loaded = [all(launch.kernel in parts.kernels for launch in flat(form)) for form in forms]
+        usable = [form for form, has in zip(forms, loaded, strict=True) if has]
+        return usable[best_form(choices.get(key, ()), list(map(form_name, usable))) or 0]
+
+    return partial(parts.plan, pick=pick)
 
 
 def _load_kernels(manifest: Manifest, device: Device, target: str) -> dict[str, Loaded]:

@@ -83,6 +83,7 @@ class KernelArg:
 
     dtype: DType
     pointer: bool
+    written: bool  # the kernel may store there
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,8 @@ class Kernel:
     name: str
     args: tuple[KernelArg, ...]
     source: str
+    moved: Size  # bytes of a launch, in the model's sizes
+    flops: Size  # of its products
     binaries: Mapping[str, Binary]
 
 
@@ -134,6 +137,7 @@ class Manifest:
     kernels: Mapping[str, Kernel]
     eager_errors: tuple[float, ...]
     host: Host | None
+    choices: tuple[str, ...]  # keys of the launches that have several forms
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -217,6 +221,7 @@ def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
         {name: _kernel(name, kernel) for name, kernel in data["kernels"].items()},
         tuple(data["golden"]["eager_errors"]),
         Host(**data["host"]) if data.get("host") else None,
+        tuple(data["choices"]),
     )
 
 
@@ -236,6 +241,8 @@ def _weight(data: Mapping[str, Any]) -> Weight:
 
 
 def _kernel(name: str, data: Mapping[str, Any]) -> Kernel:
-    args = tuple(KernelArg(DTYPES[arg["dtype"]], arg["pointer"]) for arg in data["args"])
+    args = tuple(
+        KernelArg(DTYPES[arg["dtype"]], arg["pointer"], arg["written"]) for arg in data["args"]
+    )
     binaries = {target: Binary(**binary) for target, binary in data["binaries"].items()}
-    return Kernel(name, args, data["source"], binaries)
+    return Kernel(name, args, data["source"], Size(data["moved"]), Size(data["flops"]), binaries)

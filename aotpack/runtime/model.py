@@ -6,8 +6,10 @@ the launches; it allocates only outputs, and waits only for numpy arrays.
 
 import math
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,17 +17,18 @@ from typing import Any
 from .arena import Arena, ArenaPool
 from .binding import Binder
 from .changes import byte_sizes, changed_inputs, check_apart, check_writable, copy_back
+from .debugging import Watch, lengths
 from .device import Device, active
 from .device_array import DeviceArray
 from .dtypes import present
 from .errors import AotpackError, ArgumentError
-from .frameworks import Framework, Frameworks, Reading
+from .frameworks import Framework, Frameworks
 from .guards import check_call
 from .manifest import Manifest, Signature
 from .plan import Plan
 from .prepare import Loaded, Prepared, prepare
 from .safetensors import read_safetensors
-from .trees import unflatten
+from .trees import unflattener
 from .weights import Weights
 
 POINTER_ALIGNMENT = 16
@@ -42,6 +45,16 @@ class _Checked:
 
 
 @dataclass(frozen=True, slots=True)
+class Options:
+    """How calls are run: what ``load`` was told."""
+
+    stream: int | None
+    concurrency: int
+    graphs: bool
+    debug: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """What loading made of a package."""
 
@@ -51,8 +64,7 @@ class Parts:
     arch: int
     kernels: Mapping[str, Loaded]
     plan: Callable[..., Plan]
-    stream: int | None
-    concurrency: int
+    options: Options
 
 
 class Model:
@@ -65,17 +77,17 @@ class Model:
         self.manifest = parts.manifest
         self.device: Device = parts.device
         self._parts = parts
-        self._stream = parts.stream
+        self._stream = parts.options.stream
         self._binder = Binder(self.signature)
-        self._frameworks = Frameworks(parts.device, parts.stream)
+        self._frameworks = Frameworks(parts.device, parts.options.stream)
         name, updates = self.signature.name, self.signature.updates
         self._weights = Weights(name, parts.device, parts.manifest.weights, updates)
         self._changed = changed_inputs(self.signature)
         has_state = len(updates) > len(self._changed)
-        limit = 1 if has_state else parts.concurrency  # calls that change it go one by one
+        limit = 1 if has_state else parts.options.concurrency  # calls that change it go one by one
         self._pool: ArenaPool[Prepared] = ArenaPool(name, parts.device, limit)
-        self._checked: dict[tuple[Any, ...], _Checked] = {}
-        self._is_single = self.signature.result.kind == "leaf"
+        self._checked: dict[Hashable, _Checked] = {}
+        self._arranged = unflattener(self.signature.result)
         self._release = weakref.finalize(self, _release, self._pool, self._weights, self.device)
         self._release.atexit = False  # the process gives all memory back by itself
 
@@ -86,6 +98,19 @@ class Model:
     def memory(self) -> int:
         """Peak device bytes of one call at the largest sizes: weights and intermediates."""
         return self._weights.total + self.manifest.peak_bytes
+
+    @property
+    def kernels(self) -> Mapping[str, Loaded]:
+        """The kernels of the chosen target."""
+        return self._parts.kernels
+
+    def plan_with(self, sizes: tuple[int, ...], pick: Callable[..., Any]) -> Plan:
+        """The plan for sizes where ``pick(key, *forms)`` chooses between forms of a launch."""
+        return self._parts.plan(self._parts.arch, *sizes, pick=pick)
+
+    def weight_places(self) -> dict[str, tuple[int, int]]:
+        """The address and the bytes of each weight, with those that lie right behind it."""
+        return self._weights.places()
 
     @property
     def state(self) -> dict[str, DeviceArray]:
@@ -115,7 +140,7 @@ class Model:
         finally:
             if entered:
                 device.leave()
-        return results[0] if self._is_single else unflatten(self.signature.result, results)
+        return self._arranged(results)
 
     def bind_weights(self, mapping: Mapping[str, Any] | str | Path, strict: bool = True) -> None:
         """Replace the weights by tensors or by a safetensors file, all or (not strict) some.
@@ -129,6 +154,12 @@ class Model:
                 self._weights.bind(given, self._frameworks, strict=strict)
             finally:
                 self._pool.forget()
+
+    def scribble(self) -> None:
+        """Fill the memory of intermediates with NaN: no call may read what it has not written."""
+        with active(self.device), self._pool.idle():
+            self.device.synchronize(None)
+            self._pool.scribble()
 
     def close(self) -> None:
         """Wait for calls in flight and give back all device memory; a second close does nothing."""
@@ -146,25 +177,22 @@ class Model:
         self.close()
 
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
-        of = self._frameworks.of
         try:
-            found = [of(leaf) for leaf in leaves]
+            caller = self._frameworks.of_call(leaves)
         except ArgumentError as error:
             raise self._named(leaves, error) from None
-        caller = self._frameworks.of_call(found)
         stream = self._stream if self._stream is not None else caller.stream()
-        readings = [
-            framework.read(leaf, stream) for framework, leaf in zip(found, leaves, strict=True)
-        ]
-        key = tuple([reading[1] for reading in readings])
-        checked = self._checked.get(key) or self._check(key, found)
+        addresses, facts, _owners = caller.read(leaves, stream)
+        checked = self._checked.get(facts) or self._check(facts, caller)
         if self._changed:
             for index in self._changed:
                 check_writable(self.signature, index, leaves[index])
-            check_apart(self.signature, self._changed, readings, checked.input_bytes)
-        arena = self._pool.take(stream)
+            check_apart(self.signature, self._changed, addresses, checked.input_bytes)
+        capture = self.device.capture(stream)
+        recording = (capture, stream, checked.sizes) if capture else None
+        arena = self._pool.take(stream, recording)
         try:
-            return self._issue(arena, checked, readings, caller, stream)
+            return self._issue(arena, checked, addresses, caller, stream)
         finally:
             self._pool.give(arena)
 
@@ -172,86 +200,96 @@ class Model:
         self,
         arena: Arena[Prepared],
         checked: _Checked,
-        readings: Sequence[Reading],
+        inputs: list[int],
         caller: Framework,
         stream: int,
     ) -> list[Any]:
         prepared = arena.plan(checked.sizes) or self._prepare(arena, checked.sizes)
-        outputs = [caller.empty(shape, dtype, stream) for shape, dtype in prepared.outputs]
-        addresses = [reading[0] for reading in readings]
-        together = 0
-        for address in addresses:
-            together |= address
+        results, outputs = caller.empty(prepared.outputs, stream)
         arena.begin(stream)
         try:
-            if checked.uploads or together % POINTER_ALIGNMENT:
-                self._stage_inputs(arena, checked, addresses, stream)
-            addresses += [address for _, address in outputs]
-            copied = self._stage_outputs(arena, prepared, addresses, len(readings))
-            prepared.store(addresses)
+            used = inputs
+            if checked.uploads or reduce(or_, inputs, 0) % POINTER_ALIGNMENT:
+                used = self._staged_inputs(arena, checked, inputs, stream)
+            copied = self._stage_outputs(arena, prepared, outputs)
+            prepared.store(used + outputs)
             prepared.issue(stream)
             if self._changed:
-                self._return_changes(checked, readings, addresses, stream)
+                self._return_changes(checked, inputs, used, stream)
         finally:
             arena.end(stream)
-        results = [value for value, _ in outputs]
         if caller.name == "numpy":
             self._fetch(prepared, results, copied, stream)
         return results
 
-    def _check(self, key: tuple[Any, ...], found: Sequence[Framework]) -> _Checked:
-        seen = [framework.seen(facts) for framework, facts in zip(found, key, strict=True)]
+    def _check(self, facts: Hashable, caller: Framework) -> _Checked:
+        seen = caller.seen(facts)
         sizes = check_call(self.signature, seen, self.device.place)
         uploads = frozenset(i for i, one in enumerate(seen) if one.place != self.device.place)
         input_bytes = byte_sizes(self.signature, [one.shape for one in seen])
         checked = _Checked(tuple(sizes.values()), uploads, input_bytes)
         if len(self._checked) >= CHECKED_KEPT:
             self._checked.clear()
-        self._checked[key] = checked
+        self._checked[facts] = checked
         return checked
 
     def _prepare(self, arena: Arena[Prepared], sizes: tuple[int, ...]) -> Prepared:
-        weights = self._weights.addresses()
         parts = self._parts
         plan = parts.plan(parts.arch, *sizes)
-        prepared = prepare(self.signature, plan, parts.kernels, weights, arena, parts.device)
+        prepared = prepare(
+            self.signature,
+            plan,
+            parts.kernels,
+            self._weights.addresses(),
+            arena,
+            parts.device,
+            graphs=parts.options.graphs and arena.recording is None,
+            watch=self._watch(plan, sizes),
+        )
         arena.keep(sizes, prepared)
         return prepared
 
-    def _stage_inputs(
-        self, arena: Arena[Prepared], checked: _Checked, addresses: list[int], stream: int
-    ) -> None:
-        """Copy host arguments to the device, and unaligned ones to an aligned place."""
+    def _watch(self, plan: Plan, sizes: tuple[int, ...]) -> Watch | None:
+        mode, signature = self._parts.options.debug, self.signature
+        if mode is None:
+            return None
+        found = lengths(self.manifest, sizes, plan)
+        return Watch(signature.name, self.device, mode, found, signature.updates)
+
+    def _staged_inputs(
+        self, arena: Arena[Prepared], checked: _Checked, inputs: Sequence[int], stream: int
+    ) -> list[int]:
+        """Addresses with host arguments on the device, and unaligned ones at an aligned place."""
+        staged = list(inputs)
         for index, size in enumerate(checked.input_bytes):
             is_upload = index in checked.uploads
-            if size and (is_upload or addresses[index] % POINTER_ALIGNMENT):
-                target = arena.staging(("input", index), size)
+            if size and (is_upload or inputs[index] % POINTER_ALIGNMENT):
+                staged[index] = arena.staging(("input", index), size)
                 copy = self.device.copy_in if is_upload else self.device.copy
-                copy(target, addresses[index], size, stream)
-                addresses[index] = target
+                copy(staged[index], inputs[index], size, stream)
+        return staged
 
     def _return_changes(
-        self, checked: _Checked, readings: Sequence[Reading], addresses: list[int], stream: int
+        self, checked: _Checked, inputs: Sequence[int], staged: Sequence[int], stream: int
     ) -> None:
         """Copy changed arguments that were staged back to the caller's memory."""
         copies = [
-            (index in checked.uploads, (origin, addresses[index], checked.input_bytes[index]))
+            (index in checked.uploads, (inputs[index], staged[index], checked.input_bytes[index]))
             for index in self._changed
-            if (origin := readings[index][0]) != addresses[index]
+            if inputs[index] != staged[index]
         ]
         copy_back(self.device, copies, stream)
 
     def _stage_outputs(
-        self, arena: Arena[Prepared], prepared: Prepared, addresses: list[int], first: int
+        self, arena: Arena[Prepared], prepared: Prepared, outputs: list[int]
     ) -> list[tuple[int, int, int]]:
         """Device memory for outputs that are copied to the host: (output, address, bytes)."""
         copied = []
-        for index, (shape, dtype) in enumerate(prepared.outputs):
-            if addresses[first + index] == -1:
-                size = math.prod(shape) * dtype.itemsize
-                address = arena.staging(("output", index), size) if size else 0
-                addresses[first + index] = address
-                copied.append((index, address, size))
+        for index in [index for index, address in enumerate(outputs) if address == -1]:
+            shape, _, dtype = prepared.outputs[index]
+            size = math.prod(shape) * dtype.itemsize
+            outputs[index] = arena.staging(("output", index), size) if size else 0
+            copied.append((index, outputs[index], size))
         return copied
 
     def _fetch(
@@ -265,7 +303,7 @@ class Model:
         for index, address, size in copied:
             self.device.copy_out(results[index].ctypes.data, address, size, stream)
         self.device.synchronize(stream)
-        for index, (_, dtype) in enumerate(prepared.outputs):
+        for index, (*_, dtype) in enumerate(prepared.outputs):
             results[index] = present(results[index], dtype)
 
     def _named(self, leaves: Sequence[Any], error: ArgumentError) -> AotpackError:

@@ -1,6 +1,7 @@
 """What a package's wrapper hands over: the launches and the memory of one set of sizes."""
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
 
 
 class Buffer(NamedTuple):
@@ -13,16 +14,47 @@ class Buffer(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A kernel, its grid, and its arguments: a str names a tensor, an int is passed as it is."""
+    """A kernel, its grid, and its arguments: a str names a tensor, an int is passed as it is.
+
+    ``source`` is the line of the model that the kernel comes from.
+    """
 
     kernel: str
     grid: tuple[int, int, int]
     args: tuple[str | int, ...]
+    source: str = ""
+
+
+Form: TypeAlias = "Launch | tuple[Form, ...]"
+"""What is done at one place of a plan: a launch, or several that follow each other."""
+
+
+def first(key: str, *forms: Form) -> Form:
+    """How a plan picks one of several forms of a launch when nothing was measured."""
+    return forms[0]
 
 
 class Plan(NamedTuple):
-    """All launches in order, with their intermediates and the shapes of the outputs."""
+    """All launches in order, with their intermediates and the shapes of the outputs.
+
+    Lifetimes count the places of ``launches``, of which each may be several launches.
+    """
 
     buffers: tuple[Buffer, ...]
     outputs: tuple[tuple[int, ...], ...]
-    launches: tuple[Launch, ...]
+    launches: tuple[Form, ...]
+
+    def steps(self) -> Iterator[tuple[int, Launch]]:
+        """Each launch with the number of its place."""
+        for place, form in enumerate(self.launches):
+            for launch in flat(form):
+                yield place, launch
+
+
+def flat(form: Form) -> Iterator[Launch]:
+    """The launches of a form, in order."""
+    if isinstance(form, Launch):
+        yield form
+    else:
+        for part in form:
+            yield from flat(part)

@@ -7,16 +7,20 @@ Rows S:A14.
 """
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from .arena import Arena
+from .debugging import Watch
+from .dependence import Access, dependences
 from .device import NULL_SLOT, Device, Step
 from .dtypes import DType
 from .errors import PackageError
+from .executor import executor
+from .frameworks import Spec
 from .manifest import Binary, Kernel, Signature
-from .packing import pack
+from .packing import pack, strides
 from .plan import Buffer, Launch, Plan
 
 _FIRST_INPUT = NULL_SLOT + 1
@@ -32,12 +36,21 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
+class _Issued:
+    """A launch that has programs to run, by its number in the plan."""
+
+    index: int
+    launch: Launch
+    loaded: Loaded
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """A plan bound to an arena: store the addresses of a call, then issue."""
 
     cells: "ctypes.Array[ctypes.c_uint64]"
     issue: Callable[[int], None]
-    outputs: tuple[tuple[tuple[int, ...], DType], ...]
+    outputs: tuple[Spec, ...]
 
     def store(self, addresses: list[int]) -> None:
         """The addresses of all inputs and all outputs, in the order of the signature."""
@@ -75,11 +88,13 @@ def prepare(
     weights: Mapping[str, int],
     arena: Arena[Prepared],
     device: Device,
+    *,
+    graphs: bool = False,
+    watch: Watch | None = None,
 ) -> Prepared:
     """Pack the intermediates into the arena and turn the launches into steps."""
-    loaded = [_loaded(launch, kernels) for launch in plan.launches]
-    scratch = _scratch(plan, loaded)
-    buffers = (*plan.buffers, *scratch)
+    launches = [(place, launch, _loaded(launch, kernels)) for place, launch in plan.steps()]
+    buffers = (*plan.buffers, *_scratch(launches))
     offsets, total = pack(buffers)
     arena.reserve(total)
     cells = _Cells(signature)
@@ -87,16 +102,21 @@ def prepare(
         cells.add(name, address)
     for buffer, offset in zip(buffers, offsets, strict=True):
         cells.add(buffer.name, arena.address + offset)
-    steps = [
-        _step(index, launch, kernel, cells)
-        for index, (launch, kernel) in enumerate(zip(plan.launches, loaded, strict=True))
+    issued = [
+        _Issued(index, launch, loaded)
+        for index, (_, launch, loaded) in enumerate(launches)
         if 0 not in launch.grid
     ]
+    steps = _ordered(issued, cells, _places(buffers, offsets, cells))
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
+    watched = [(one.launch, one.loaded.kernel) for one in issued] if watch else []
+    all_steps = watch.around(steps, watched, array) if watch else steps
+    issue = executor(device, all_steps, array, graphs=graphs)
     outputs = tuple(
-        (shape, spec.dtype) for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
+        (shape, strides(shape), spec.dtype)
+        for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
     )
-    return Prepared(array, device.executor(steps, array), outputs)
+    return Prepared(array, issue, outputs)
 
 
 def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
@@ -114,14 +134,14 @@ def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
     return loaded
 
 
-def _scratch(plan: Plan, kernels: list[Loaded]) -> list[Buffer]:
-    """Global scratch, needed during one launch each."""
+def _scratch(launches: list[tuple[int, Launch, Loaded]]) -> list[Buffer]:
+    """Global scratch, needed during one launch each; its lifetime is the launch's place."""
     buffers = []
-    for index, (launch, loaded) in enumerate(zip(plan.launches, kernels, strict=True)):
+    for index, (place, launch, loaded) in enumerate(launches):
         x, y, z = launch.grid
         size = loaded.binary.global_scratch * x * y * z * loaded.binary.num_ctas
         if size:
-            buffers.append(Buffer(_scratch_name(index), size, index, index))
+            buffers.append(Buffer(_scratch_name(index), size, place, place))
     return buffers
 
 
@@ -129,7 +149,35 @@ def _scratch_name(index: int) -> str:
     return f"scratch of launch {index}"
 
 
-def _step(index: int, launch: Launch, loaded: Loaded, cells: _Cells) -> Step:
+def _places(
+    buffers: Sequence[Buffer], offsets: Sequence[int], cells: _Cells
+) -> dict[int, tuple[int, int]]:
+    """The bytes of the arena, from and to, that each intermediate has, by its cell."""
+    placed = zip(buffers, offsets, strict=True)
+    return {cells.by_name[b.name]: (offset, offset + b.size) for b, offset in placed if b.size}
+
+
+def _access(one: _Issued, step: Step) -> Access:
+    """The tensors a launch reads, and those it writes, its scratch among them."""
+    pairs = list(zip(step.slots, one.loaded.kernel.args, strict=True))
+    reads = tuple(slot for slot, arg in pairs if arg.pointer and not arg.written)
+    writes = tuple(slot for slot, arg in pairs if arg.written)
+    return Access(reads, (*writes, step.scratch) if step.scratch != NULL_SLOT else writes)
+
+
+def _ordered(
+    issued: Sequence[_Issued], cells: _Cells, places: Mapping[int, tuple[int, int]]
+) -> list[Step]:
+    """The steps, each with those it must follow."""
+    loose = [_step(one, cells) for one in issued]
+    accesses = [_access(one, step) for one, step in zip(issued, loose, strict=True)]
+    after = dependences(accesses, places)
+    return [step._replace(after=before) for step, before in zip(loose, after, strict=True)]
+
+
+def _step(one: _Issued, cells: _Cells) -> Step:
+    """A launch, as if it had to follow no other."""
+    launch, loaded = one.launch, one.loaded
     slots = []
     for arg, declared in zip(launch.args, loaded.kernel.args, strict=True):
         if isinstance(arg, str) != declared.pointer:
@@ -141,8 +189,8 @@ def _step(index: int, launch: Launch, loaded: Loaded, cells: _Cells) -> Step:
         else:
             _check_fits(launch, arg, declared.dtype)
             slots.append(cells.number(arg))
-    scratch = cells.by_name.get(_scratch_name(index), NULL_SLOT)
-    return Step(loaded.handle, launch.kernel, launch.grid, tuple(slots), scratch)
+    scratch = cells.by_name.get(_scratch_name(one.index), NULL_SLOT)
+    return Step(loaded.handle, launch.kernel, launch.grid, tuple(slots), scratch, ())
 
 
 def _check_fits(launch: Launch, value: int, dtype: DType) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .audit import watch
-from .device import Device
+from .device import Device, is_host
 from .dtypes import Array, DType, present, widen
 from .errors import VerifyError
 from .loading import load
@@ -25,6 +25,7 @@ from .trees import flatten, unflatten
 from .weights import weights_file
 
 _CHUNK = 1 << 24
+_CALLS = 3  # launches twice, then a graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,29 @@ def verify(
 
 
 def check_golden(model: Model) -> tuple[Check, ...]:
-    """Outputs on the golden inputs, and what the call changed, against the reference."""
-    signature = model.signature
+    """Outputs on the golden inputs, and what the call changed, against the reference.
+
+    On a GPU the worst of several calls counts, of which the last is one that runs as a graph; what
+    one has left in memory is no help to the next.
+    """
     golden = read_safetensors(model.manifest.folder / "golden.safetensors")
+    state = {name: array.stored() for name, array in model.state.items()}
+    runs = []
+    for _ in range(1 if is_host(model.device) else _CALLS):
+        for name, array in model.state.items():
+            array.fill(state[name])
+        model.scribble()
+        runs.append(_golden_run(model, golden))
+    return tuple(max(checks, key=_severity) for checks in zip(*runs, strict=True))
+
+
+def _severity(check: Check) -> tuple[bool, float]:
+    return not check.is_passed, check.error
+
+
+def _golden_run(model: Model, golden: Mapping[str, Stored]) -> list[Check]:
+    """The checks of one call."""
+    signature = model.signature
     given = {spec.name: np.array(golden[f"inputs/{spec.name}"].data) for spec in signature.inputs}
     args, kwargs = _arranged(signature, list(given.values()))
     results: list[Any] = []
@@ -95,10 +116,10 @@ def check_golden(model: Model) -> tuple[Check, ...]:
     for name in signature.updates:
         left = present(given[name], dtypes[name]) if name in given else state[name].numpy()
         found.append((f"updates/{name}", left, dtypes[name]))
-    return tuple(
+    return [
         compare(key.partition("/")[2], array, golden[key].data, dtype, eager_error)
         for (key, array, dtype), eager_error in zip(found, model.manifest.eager_errors, strict=True)
-    )
+    ]
 
 
 def golden_arguments(

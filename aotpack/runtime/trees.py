@@ -3,8 +3,10 @@
 Leaves are numbered in the order of appearance, which is the order of the signature's tensors.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from .errors import ArgumentError, PackageError
@@ -102,6 +104,15 @@ def _flatten_mapping(tree: Tree, value: Any, path: str, leaves: list[Any]) -> No
 def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
     """The value with structure ``tree`` over ``leaves``."""
     return _build(tree, iter(leaves))
+
+
+def unflattener(tree: Tree) -> Callable[[Sequence[Any]], Any]:
+    """``unflatten`` for one structure; where all tensors lie side by side it is a single step."""
+    if tree.kind == "leaf":
+        return itemgetter(0)
+    if tree.kind in ("tuple", "list") and all(child.kind == "leaf" for child in tree.children):
+        return tuple if tree.kind == "tuple" else list
+    return partial(unflatten, tree)
 
 
 def _build(tree: Tree, leaves: Iterator[Any]) -> Any:

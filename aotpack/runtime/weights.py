@@ -68,6 +68,17 @@ class Weights:
         own = {name: self._address + offset for name, offset in self._offsets.items()}
         return own | {name: source.address for name, source in self._mapped.items()}
 
+    def places(self) -> dict[str, tuple[int, int]]:
+        """The address of every weight, and the bytes up to the end of those that follow it."""
+        addresses = self.addresses()
+        found: dict[str, tuple[int, int]] = {}
+        for group in self._groups:
+            last = group[-1]
+            end = addresses[last.name] + _bytes(last.dtype, last.shape)
+            for weight in group:
+                found[weight.name] = (addresses[weight.name], end - addresses[weight.name])
+        return found
+
     def bind(self, given: Mapping[str, Any], frameworks: Frameworks, *, strict: bool) -> None:
         """Copy the given values to the device; all are checked before the first is copied.
 
@@ -161,8 +172,8 @@ class Weights:
         if hasattr(value, "contiguous"):
             value = value.contiguous()
         framework = frameworks.of(value)
-        address, facts, owner = framework.read(value, 0)
-        seen = framework.seen(facts)
+        (address,), facts, owner = framework.read((value,), 0)
+        (seen,) = framework.seen(facts)
         self._check(weight, seen.dtype, seen.shape, seen.framework)
         if seen.place[0] not in _HOST_PLACES and seen.place != self._device.place:
             raise self._refused(

@@ -4,31 +4,42 @@ The passes run in the order of ``schedule``; each is a file of its own name.
 """
 
 from aotpack.ir.schedule import Schedule
+from aotpack.schedule.agree import agree_on_rounding
 from aotpack.schedule.bases import copy_bases
 from aotpack.schedule.combo import combine
 from aotpack.schedule.dead_code import remove_dead_code
 from aotpack.schedule.expand_sorts import expand_sorts
+from aotpack.schedule.fixed_order import fix_order
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.gelu import recognise_gelu
+from aotpack.schedule.join import write_parts_in_place
 from aotpack.schedule.layout import choose_strides
 from aotpack.schedule.mask import recognise_causal_masks
 from aotpack.schedule.memory import plan_memory
 from aotpack.schedule.merge import in_memory_order, merge_products
 from aotpack.schedule.online_softmax import merge_softmax_sums
 from aotpack.schedule.order import order
+from aotpack.schedule.peak import least_peak
 from aotpack.schedule.realize import realize
 from aotpack.schedule.share import declare_exchanges
 from aotpack.schedule.split_reduction import split_reductions
-from aotpack.schedule.tile import choose_tiles
+from aotpack.schedule.tile import choose_tiles, one_tile_for_all_sizes
+from aotpack.schedule.unfused import with_unfused
 from aotpack.schedule.update import place_updates
 from aotpack.stages import Lowered, Scheduled
 
 __all__ = ["schedule"]
 
 
-def schedule(lowered: Lowered) -> Scheduled:
-    """Decide everything about kernels but their text."""
+def schedule(lowered: Lowered, *, deterministic: bool = False) -> Scheduled:
+    """Decide everything about kernels but their text.
+
+    ``deterministic``: equal inputs give equal bits in every run, and each row of a batch the bits
+    it has in any other batch (C:L7).
+    """
     program = remove_dead_code(lowered.program)
+    if deterministic:
+        program = fix_order(program)
     program = copy_bases(program)
     program = merge_products(program)
     program = realize(program)
@@ -38,12 +49,16 @@ def schedule(lowered: Lowered) -> Scheduled:
     program = expand_sorts(program)
     program = split_reductions(program)
     program = remove_dead_code(program)
-    kernels = order(fuse(program), program)
+    program, kernels = write_parts_in_place(program, fuse(program))
+    program, kernels = agree_on_rounding(program, order(kernels, program))
     strides = choose_strides(program, kernels)
     kernels = choose_tiles(program, kernels, strides)
+    kernels = one_tile_for_all_sizes(kernels) if deterministic else kernels
+    kernels = least_peak(program, kernels, strides)
     program, kernels, strides = place_updates(program, kernels, strides)
-    kernels = declare_exchanges(program, combine(kernels, program.updates))
+    kernels = declare_exchanges(program, combine(kernels, program))
     lifetimes = plan_memory(program, kernels, strides)
+    kernels = with_unfused(program, kernels, strides, lifetimes)
     result = Schedule(program, kernels, strides, lifetimes)
     weights = in_memory_order(lowered.weights, program.packed)
     return Scheduled(lowered.signature, weights, lowered.golden, result)

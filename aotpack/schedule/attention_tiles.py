@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from aotpack.devices import GPUS
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds, typical
 from aotpack.ir.nodes import Attention
@@ -10,20 +11,34 @@ from aotpack.ir.schedule import AttentionTile, Variant
 NARROW_HEAD = 32
 WIDE_HEAD = 64  # elements; beyond, registers are the limit
 MANY_QUERIES = 64 * 1024  # over all heads; then larger tiles keep all multiprocessors busy
-SHARED_BYTES = {0: 101_376, 90: 232_448, 110: 101_376}  # of the least of each range from there on
 SMALLEST_SIDE = 16
+OTHERS_HALF = (
+    *((64, 64, 4, 3), (128, 64, 8, 3), (64, 32, 4, 3), (64, 128, 4, 2), (128, 128, 8, 2)),
+    *((32, 64, 4, 3), (64, 64, 4, 2), (64, 64, 8, 3)),
+)
+OTHERS_SINGLE = ((32, 32, 4, 2), (16, 64, 4, 2), (16, 32, 4, 2), (32, 32, 4, 1))
+"""Queries, keys, warps and stages of tiles that are timed beside the measured ones."""
 
 
 def attention_variants(anchor: Attention) -> tuple[Variant, ...]:
     """Measured tiles, made smaller where a long head exceeds an architecture's shared memory."""
-    return tuple(_fitted(variant, anchor) for variant in _measured(anchor))
+    return tuple(_with_others(variant, anchor) for variant in _measured(anchor))
 
 
-def _fitted(variant: Variant, anchor: Attention) -> Variant:
-    """Fewer stages first, then fewer queries, then fewer keys at a time."""
+def _with_others(variant: Variant, anchor: Attention) -> Variant:
+    """The variant with other tiles, all made to fit its architectures."""
     tile = variant.tile
     assert isinstance(tile, AttentionTile)
-    available = SHARED_BYTES[max(low for low in SHARED_BYTES if low <= variant.arch_low)]
+    low, high = variant.arch_low, variant.arch_high
+    available = min(gpu.shared for arch, gpu in GPUS.items() if low <= arch <= high)
+    others = OTHERS_SINGLE if anchor.operand is DType.FLOAT32 else OTHERS_HALF
+    tiles = [tile, *(AttentionTile(*other, tile.precision) for other in others)]
+    first, *rest = dict.fromkeys(_fitted(one, available, anchor) for one in tiles)
+    return replace(variant, tile=first, others=tuple(rest))
+
+
+def _fitted(tile: AttentionTile, available: int, anchor: Attention) -> AttentionTile:
+    """Fewer stages first, then fewer queries, then fewer keys at a time."""
     while _shared_bytes(tile, anchor) > available:
         if tile.num_stages > 2:
             tile = replace(tile, num_stages=tile.num_stages - 1)
@@ -37,7 +52,7 @@ def _fitted(variant: Variant, anchor: Attention) -> Variant:
             tile = replace(tile, i=tile.i // 2)
         else:
             break
-    return replace(variant, tile=tile)
+    return tile
 
 
 def _shared_bytes(tile: AttentionTile, anchor: Attention) -> int:

@@ -1,10 +1,10 @@
-"""Where scatters work: in their base's memory, once nobody needs it as it was (S:K11).
+"""Where scatters and calls work: in their base's memory, once nobody needs it as it was (S:K11).
 
     y = x; y[i] = v    ->    c = x; y = c; y[i] = v        (c and y lie in one place)
 
 ``copy_bases`` puts in the copies, before anything else is scheduled; with them every base has its
-scatter for its only reader. ``homes`` says which buffers lie in a result from the start: those that
-scatters turn into it. A base that is an input or a weight is overwritten where forward updates it.
+operation for its only reader. ``homes`` says which buffers lie in a result from the start: those
+that are turned into it. An input or a weight is overwritten where forward updates it.
 """
 
 from collections import Counter
@@ -14,6 +14,7 @@ from dataclasses import replace
 from aotpack.ir.integers import Axis, Int, Var
 from aotpack.ir.nodes import (
     Buffer,
+    Foreign,
     Load,
     Operation,
     Origin,
@@ -22,6 +23,8 @@ from aotpack.ir.nodes import (
     Scatter,
     Update,
     loads,
+    overwritten,
+    read_whole,
     reads,
 )
 
@@ -29,22 +32,24 @@ from aotpack.ir.nodes import (
 def copy_bases(program: Program) -> Program:
     """Copy each base that is still needed as it was; the same object if there is none."""
     uses = Counter(name for operation in program.operations for name in reads(operation))
-    scatters = {o.target: o for o in program.operations if isinstance(o, Scatter)}
-    in_place = {u.name for u in program.updates if _turns_into(u, program, scatters, uses)}
+    makers = {target: o for o in program.operations for target, _ in overwritten(o)}
+    in_place = {u.name for u in program.updates if _turns_into(u, program, makers, uses)}
     kept = {*program.inputs, *program.weights, *program.results} - in_place
     buffers = dict(program.buffers)
     operations: list[Operation] = []
     for operation in program.operations:
-        if isinstance(operation, Scatter) and not _may_overwrite(operation, uses, kept):
-            name = f"{operation.target}_base"
-            copy = copied(operation.base, name, operation.origin, buffers, program.sizes)
-            operations.append(copy)
-            operation = replace(operation, base=copy.target)
-        operations.append(operation)
+        copies: dict[str, str] = {}
+        for target, base in overwritten(operation):
+            if not _may_overwrite(operation, base, uses, kept):
+                origin = operation.origin
+                copy = copied(base, f"{target}_base", origin, buffers, program.sizes)
+                operations.append(copy)
+                copies[target] = copy.target
+        operations.append(_with_bases(operation, copies))
     updates: list[Update] = []
     for update in program.updates:
-        if update.name not in in_place and update.value in scatters:
-            origin = scatters[update.value].origin
+        if update.name not in in_place and update.value in makers:
+            origin = makers[update.value].origin
             copy = copied(update.value, f"{update.value}_new", origin, buffers, program.sizes)
             operations.append(copy)
             update = replace(update, value=copy.target)
@@ -55,22 +60,37 @@ def copy_bases(program: Program) -> Program:
 
 
 def _turns_into(
-    update: Update, program: Program, scatters: Mapping[str, Scatter], uses: Mapping[str, int]
+    update: Update, program: Program, makers: Mapping[str, Operation], uses: Mapping[str, int]
 ) -> bool:
-    """True when nothing but scatters leads from a tensor to its new value, each in place."""
+    """True when nothing but overwriting leads from a tensor to its new value, each in place."""
     kept = {*program.inputs, *program.weights, *program.results} - {update.name}
     name = update.value
-    while name in scatters:
-        if not _may_overwrite(scatters[name], uses, kept):
+    while name in makers:
+        base = dict(overwritten(makers[name]))[name]
+        if not _may_overwrite(makers[name], base, uses, kept):
             return False
-        name = scatters[name].base
+        name = base
     return name == update.name and name != update.value
 
 
-def _may_overwrite(scatter: Scatter, uses: Mapping[str, int], kept: set[str]) -> bool:
-    """True for a base that no other operation, nor this one's value or index, reads."""
-    is_read = any(load.buffer == scatter.base for load in loads(scatter))
-    return not is_read and uses[scatter.base] == 1 and scatter.base not in kept
+def _may_overwrite(
+    operation: Operation, base: str, uses: Mapping[str, int], kept: set[str]
+) -> bool:
+    """True for a base of one target that nothing else reads, this operation included."""
+    is_read = any(load.buffer == base for load in loads(operation))
+    is_alone = read_whole(operation).count(base) == 1
+    return not is_read and is_alone and uses[base] == 1 and base not in kept
+
+
+def _with_bases(operation: Operation, copies: Mapping[str, str]) -> Operation:
+    """The operation on other bases, by target; the same object without any."""
+    if not copies:
+        return operation
+    if isinstance(operation, Scatter):
+        return replace(operation, base=copies[operation.target])
+    assert isinstance(operation, Foreign)
+    pairs = zip(operation.targets, operation.bases, strict=True)
+    return replace(operation, bases=tuple(copies.get(target, base) for target, base in pairs))
 
 
 def copied(
@@ -90,13 +110,13 @@ def copied(
 
 
 def homes(program: Program) -> dict[str, str]:
-    """The intermediates that scatters turn into results, each with the tensor it lies in."""
+    """The intermediates that are overwritten to be results, each with the tensor it lies in."""
     final = {name: name for name in program.outputs}
     final |= {update.value: update.name for update in program.updates}
     found: dict[str, str] = {}
     for operation in reversed(program.operations):
-        if isinstance(operation, Scatter):
-            home = final.get(operation.target) or found.get(operation.target)
+        for target, base in overwritten(operation):
+            home = final.get(target) or found.get(target)
             if home is not None:
-                found[operation.base] = home
+                found[base] = home
     return found

@@ -11,7 +11,8 @@ Rows S:K13, L17, L23, C:B7, J1-J4, J12, J14-J16.
 from dataclasses import replace
 
 from aotpack.ir.integers import product
-from aotpack.ir.nodes import Update
+from aotpack.ir.joined import sources
+from aotpack.ir.nodes import Program
 from aotpack.ir.schedule import Kernel, PointwiseTile, ReductionTile, gpu_variants
 
 MOST_POINTS = 264 * 1024  # of a member: about what an H200 computes at once
@@ -21,7 +22,7 @@ NUM_WARPS = 4  # of every member
 LARGEST_TILE = 4096  # elements: 32 in each thread
 
 
-def combine(kernels: tuple[Kernel, ...], updates: tuple[Update, ...]) -> tuple[Kernel, ...]:
+def combine(kernels: tuple[Kernel, ...], program: Program) -> tuple[Kernel, ...]:
     """The kernels with those that share a launch behind each other; order is kept otherwise.
 
     What overwrites an updated tensor stays in a later launch than what reads its old value.
@@ -29,9 +30,9 @@ def combine(kernels: tuple[Kernel, ...], updates: tuple[Update, ...]) -> tuple[K
     slots: list[list[Kernel]] = []
     made: dict[str, int] = {}
     last_read: dict[str, int] = {}
-    overwritten = {update.value: update.name for update in updates}
+    overwritten = {update.value: update.name for update in program.updates}
     for kernel in kernels:
-        before = [made[name] for name in kernel.reads if name in made]
+        before = [made[name] for name in sources(kernel.reads, program) if name in made]
         old = (overwritten[name] for name in kernel.stored if name in overwritten)
         before += [last_read[name] for name in old if name in last_read]
         earliest = 1 + max(before, default=-1)
@@ -55,10 +56,10 @@ def _has_room(slot: list[Kernel], kernel: Kernel) -> bool:
 
 def _is_small(kernel: Kernel) -> bool:
     """True for a loop kernel of one tile, without a loop, of few points whose number is known."""
+    if kernel.scatter is not None or kernel.foreign is not None:
+        return False
     variants = gpu_variants(kernel)
     tile = variants[0].tile
-    if kernel.scatter is not None:
-        return False
     if len(variants) > 1 or not isinstance(tile, (PointwiseTile, ReductionTile)):
         return False
     if isinstance(tile, ReductionTile) and not (
@@ -70,7 +71,7 @@ def _is_small(kernel: Kernel) -> bool:
 
 
 def _together(slot: list[Kernel]) -> list[Kernel]:
-    """The members of a launch, all with the same number of warps."""
+    """The members of a launch, all with the same number of warps; apart, each has its own tile."""
     if len(slot) == 1:
         return slot
     return [
@@ -78,7 +79,11 @@ def _together(slot: list[Kernel]) -> list[Kernel]:
             kernel,
             joins=number > 0,
             variants=tuple(
-                replace(variant, tile=replace(variant.tile, num_warps=NUM_WARPS))
+                replace(
+                    variant,
+                    tile=replace(variant.tile, num_warps=NUM_WARPS),
+                    others=(variant.tile,),
+                )
                 if variant in gpu_variants(kernel)
                 else variant
                 for variant in kernel.variants

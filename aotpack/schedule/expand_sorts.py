@@ -32,10 +32,10 @@ from aotpack.ir.nodes import (
     Pointwise,
     Program,
     Reduction,
-    Scatter,
     Sort,
     Value,
     loads,
+    read_whole,
 )
 from aotpack.ir.ordering import comes_first, int64, place_in, search, truth, whole
 from aotpack.ir.rewrite import Rewriter, as_index
@@ -63,8 +63,8 @@ def expand_sorts(program: Program) -> Program:
 def _kept(sort: Sort, program: Program) -> Int:
     """How many elements of a sorted row are read; more where that is not known."""
     size, dim = sort.along.extent, sort.axes.index(sort.along)
-    bases = {o.base for o in program.operations if isinstance(o, Scatter)}
-    if set(sort.targets) & {*program.results, *bases}:
+    entire = {name for operation in program.operations for name in read_whole(operation)}
+    if set(sort.targets) & {*program.results, *entire}:
         return size
     read = [
         load.index[dim]

@@ -12,23 +12,30 @@ Rows S:L2, L5, L20, M1-M5, M8, M13, M14, M17, M20, N5, K8, K9.
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 from aotpack.ir.facts import typical
 from aotpack.ir.integers import product
+from aotpack.ir.joined import sources, wholes
 from aotpack.ir.nodes import Operation, Program, reads, targets
-from aotpack.ir.schedule import Kernel
+from aotpack.ir.schedule import Apart, Kernel
 from aotpack.schedule.group import Group, join, start
 from aotpack.schedule.naming import kernel_name
+from aotpack.schedule.pressure import holds_too_much, lent
+from aotpack.schedule.refusal import Refusal
 
 MAX_MEMBERS = 64
+MOST_REASONS = 8  # kept for an operation, of the kernels with which it shares most
 
 
 class Groups:
     """The kernels in the making, and which of them write and read a buffer."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Program) -> None:
         self.members: list[Group] = []
+        self.lent = lent(program)
         self.writer: dict[str, int] = {}
+        self.apart: dict[int, list[Apart]] = {}
         self._touching: dict[str, dict[int, None]] = {}
 
     def put(self, position: int, group: Group) -> None:
@@ -49,34 +56,55 @@ class Groups:
 
 def fuse(program: Program) -> tuple[Kernel, ...]:
     """One kernel for each group of operations, in the order their first members appear."""
-    groups = Groups()
+    groups = Groups(program)
     for operation in program.operations:
-        found = _best_group(operation, groups, program)
-        if found is None:
-            groups.put(len(groups.members), start(operation, program))
-        else:
-            groups.put(*found)
+        position, group, apart = _best_group(operation, groups, program)
+        groups.put(position, group)
+        groups.apart.setdefault(position, []).extend(apart)
     readers = Counter(name for group in groups.members for name in group.read)
-    return tuple(_kernel(group, program, readers) for group in groups.members)
+    return tuple(
+        replace(_kernel(group, program, readers), apart=tuple(groups.apart[position]))
+        for position, group in enumerate(groups.members)
+    )
 
 
-def _best_group(operation: Operation, groups: Groups, program: Program) -> tuple[int, Group] | None:
+def _best_group(
+    operation: Operation, groups: Groups, program: Program
+) -> tuple[int, Group, list[Apart]]:
     """The group that saves most memory traffic by taking ``operation``, and what it becomes.
 
-    A group scores with the typical bytes of the buffers that both touch, and are not empty.
+    A group scores with the typical bytes of the buffers that both touch. With it come the others
+    and why it is none of them; where no group takes the operation, it begins one of its own.
     """
     common = groups.shared(reads(operation)).items()
     scores = {p: sum(_bytes(name, program) for name in names) for p, names in common}
+    best: tuple[int, Group] | None = None
+    apart: list[Apart] = []
     for position in sorted(scores, key=lambda p: (-scores[p], -p)):
-        group = groups.members[position]
-        if scores[position] == 0 or len(group.members) >= MAX_MEMBERS:
-            continue
-        if _closes_cycle(operation, position, groups):
-            continue
-        joined = join(group, operation, program)
-        if joined is not None:
-            return position, joined
-    return None
+        found: Group | Refusal = Refusal.EMPTY if scores[position] == 0 else Refusal.CHOICE
+        if found is Refusal.CHOICE and best is None:
+            found = _joined(operation, position, groups, program, scores[position])
+        if isinstance(found, Group):
+            best = position, found
+        else:
+            names = targets(operation)[0], groups.members[position].written[0]
+            apart.append(Apart(*names, found.value))
+    return *(best or (len(groups.members), start(operation, program))), apart[:MOST_REASONS]
+
+
+def _joined(
+    operation: Operation, position: int, groups: Groups, program: Program, saved: int
+) -> Group | Refusal:
+    """The group with the operation, which saves so many bytes, or what speaks against it."""
+    group = groups.members[position]
+    if len(group.members) >= MAX_MEMBERS:
+        return Refusal.FULL
+    if _closes_cycle(operation, position, groups, program):
+        return Refusal.CYCLE
+    own = (name for name in reads(operation) if name not in group.written)
+    if holds_too_much(own, group.read, groups.lent, saved):
+        return Refusal.MEMORY
+    return join(group, operation, program)
 
 
 def _bytes(name: str, program: Program) -> int:
@@ -84,10 +112,11 @@ def _bytes(name: str, program: Program) -> int:
     return typical(product(buffer.shape)) * buffer.dtype.itemsize
 
 
-def _closes_cycle(operation: Operation, position: int, groups: Groups) -> bool:
+def _closes_cycle(operation: Operation, position: int, groups: Groups, program: Program) -> bool:
     """True when something ``operation`` needs from elsewhere depends on the group it would join."""
     target = groups.members[position]
-    pending = [name for name in reads(operation) if name not in target.written]
+    needed = [name for name in reads(operation) if name not in target.written]
+    pending = [*sources(needed, program)]
     seen: set[int] = set()
     while pending:
         writer = groups.writer.get(pending.pop())
@@ -96,13 +125,13 @@ def _closes_cycle(operation: Operation, position: int, groups: Groups) -> bool:
         if writer == position:
             return True
         seen.add(writer)
-        pending += groups.members[writer].read
+        pending += sources(groups.members[writer].read, program)
     return False
 
 
 def _kernel(group: Group, program: Program, readers: Counter[str]) -> Kernel:
     """Close a group: name it and find which of its results anyone outside reads."""
-    results = set(program.results)
+    results = {*program.results, *wholes(program)}
     stored = tuple(
         name
         for member in group.members

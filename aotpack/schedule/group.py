@@ -16,6 +16,7 @@ from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Indirect, Int, product
 from aotpack.ir.nodes import (
     Attention,
+    Foreign,
     Load,
     Matmul,
     Operation,
@@ -31,6 +32,7 @@ from aotpack.ir.nodes import (
 )
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import Member
+from aotpack.schedule.refusal import Refusal
 
 Binding = Mapping[Axis, Int]
 
@@ -50,9 +52,9 @@ class Group:
         return isinstance(self.members[0].operation, (Matmul, Attention))
 
     @property
-    def is_scatter(self) -> bool:
+    def is_closed(self) -> bool:
         """True for a kernel that nothing joins: what it makes is complete after its launch only."""
-        return isinstance(self.members[0].operation, Scatter)
+        return isinstance(self.members[0].operation, (Scatter, Foreign))
 
     @property
     def is_flat(self) -> bool:
@@ -66,6 +68,8 @@ def start(operation: Operation, program: Program) -> Group:
     if isinstance(operation, (Matmul, Attention)):
         axes = _template_axes(operation)
         binding = {axis: Int.of(axis) for axis in axes}
+    elif isinstance(operation, Foreign):
+        axes, binding = (), {}
     else:
         axes = _loop_axes(operation)
         binding = _decode(operation, axes)
@@ -73,10 +77,12 @@ def start(operation: Operation, program: Program) -> Group:
     return Group(number, axes, (member,), targets(operation), reads(operation))
 
 
-def join(group: Group, operation: Operation, program: Program) -> Group | None:
-    """The group with ``operation`` in it, or None when no rule admits it."""
-    if isinstance(operation, (Matmul, Attention, Scatter)) or group.is_scatter:
-        return None
+def join(group: Group, operation: Operation, program: Program) -> Group | Refusal:
+    """The group with ``operation`` in it, or why no rule admits it."""
+    if isinstance(operation, (Matmul, Attention, Scatter, Foreign)):
+        return Refusal.BEGINS
+    if group.is_closed:
+        return Refusal.CLOSED
     if isinstance(operation, (Reduction, Scan)):
         return _join_reduction(group, operation, program)
     return _join_pointwise(group, operation, program)
@@ -136,48 +142,57 @@ def _decode(operation: Operation, axes: tuple[Axis, ...]) -> dict[Axis, Int]:
     return binding
 
 
-def _join_reduction(group: Group, operation: Reduction | Scan, program: Program) -> Group | None:
+def _join_reduction(group: Group, operation: Reduction | Scan, program: Program) -> Group | Refusal:
     if group.is_template:
-        return None
+        return Refusal.TILE
     axes = _loop_axes(operation)
     binding = _decode(operation, axes)
     if group.is_flat:
-        group_or_none = _refine(group, operation, axes, binding, program)
-        if group_or_none is None:
-            return None
-        group = group_or_none
+        refined = _refine(group, operation, axes, binding, program)
+        if isinstance(refined, Refusal):
+            return refined
+        group = refined
     elif not _same_extents(group.axes, axes):
-        return None
+        return Refusal.POINTS
     else:
         binding = _rename(binding, dict(zip(axes, map(Int.of, group.axes), strict=True)))
     if not _shares(group, operation, binding):
-        return None
+        return Refusal.NOTHING
     return _add(group, operation, binding, outer=False)
 
 
 def _refine(
     group: Group, operation: Operation, axes: tuple[Axis, ...], binding: Binding, program: Program
-) -> Group | None:
+) -> Group | Refusal:
     """Give a flat group the axes (x, r) of a reduction that reads what it writes, or shares reads.
 
-    Its points are renumbered so that each element is made where the reduction needs it.
+    Its points are renumbered so that each element is made where the reduction needs it. Refused
+    too where its members' reads of each other are no longer seen to be what was written.
     """
     total = _points(axes)
     (flat,) = group.axes
     if known_equal(flat.extent, total):
-        position = _position_read(group, operation, binding, program)
-        if position is None:
-            return None
-        outer = False
+        found = _position_read(group, operation, binding, program)
+        if found is None:
+            return _refused_order(group, operation)
+        position, outer = found, False
     elif known_equal(flat.extent, axes[0].extent):
         position, outer = Int.of(axes[0]), True
     else:
-        return None
-    members = tuple(
-        replace(m, binding=tuple(_rename(dict(m.binding), {flat: position}).items()), outer=outer)
-        for m in group.members
-    )
-    return replace(group, axes=axes, members=members)
+        return Refusal.POINTS
+    renumbered = replace(group, axes=axes, members=())
+    for member in group.members:
+        moved = _rename(dict(member.binding), {flat: position})
+        if not _reads_registers(renumbered, member.operation, moved, outer=outer):
+            return Refusal.ELSEWHERE
+        placed = replace(member, binding=tuple(moved.items()), outer=outer)
+        renumbered = replace(renumbered, members=(*renumbered.members, placed))
+    return renumbered
+
+
+def _refused_order(group: Group, operation: Operation) -> Refusal:
+    is_read = any(_writer(group, name) for name in reads(operation))
+    return Refusal.ORDER if is_read else Refusal.NOTHING
 
 
 def _position_read(
@@ -216,14 +231,20 @@ def linear_of_kernel(axes: tuple[Axis, ...]) -> Int:
     return linear(axes, {axis: Int.of(axis) for axis in axes})
 
 
-def _join_pointwise(group: Group, operation: Operation, program: Program) -> Group | None:
+def _join_pointwise(group: Group, operation: Operation, program: Program) -> Group | Refusal:
+    refusal = Refusal.POINTS
     for axes, outer in _spaces(group):
         binding = _bind(group, operation, axes, program)
-        if binding is not None and _shares(group, operation, binding):
+        if binding is None:
+            continue
+        if _shares(group, operation, binding):
             joined = _add(group, operation, binding, outer=outer)
-            if joined is not None:
+            if isinstance(joined, Group):
                 return joined
-    return None
+            refusal = joined
+        elif refusal is Refusal.POINTS:
+            refusal = Refusal.NOTHING
+    return refusal
 
 
 def _spaces(group: Group) -> list[tuple[tuple[Axis, ...], bool]]:
@@ -313,10 +334,10 @@ def _writer(group: Group, buffer: str) -> Member | None:
     return next((m for m in group.members if buffer in targets(m.operation)), None)
 
 
-def _add(group: Group, operation: Operation, binding: Binding, *, outer: bool) -> Group | None:
+def _add(group: Group, operation: Operation, binding: Binding, *, outer: bool) -> Group | Refusal:
     """Append a member if all it reads from members is in its own registers."""
     if not _reads_registers(group, operation, binding, outer=outer):
-        return None
+        return Refusal.ELSEWHERE
     member = Member(operation, tuple(binding.items()), outer)
     written = (*group.written, *targets(operation))
     read = dict.fromkeys((*group.read, *(n for n in reads(operation) if n not in group.written)))

@@ -1,5 +1,7 @@
 """Variants of kernels for processors: what lies side by side goes into one vector."""
 
+from dataclasses import replace
+
 from aotpack.ir.access import Strides, accesses, dot, local_slope, slope
 from aotpack.ir.facts import bounds
 from aotpack.ir.integers import Axis, Int
@@ -12,23 +14,33 @@ LONGEST_WINDOW = 64  # elements that lanes need not share
 WIDEST_STEP = 3  # elements between neighbouring windows
 
 
-def host_variants(kernel: Kernel, strides: Strides, *, is_across: bool) -> tuple[Variant, ...]:
-    """The variants of a kernel; ``is_across``: its bytes are contiguous across its rows."""
+def host_variants(
+    kernel: Kernel, strides: Strides, *, is_across: bool, is_either: bool
+) -> tuple[Variant, ...]:
+    """The variants of a kernel; ``is_across``: its bytes are contiguous across its rows.
+
+    ``is_either``: its lanes may lie along or across.
+    """
     if isinstance(kernel.anchor, Matmul):
         return _product_variants(kernel.anchor, strides)
-    return (Variant(HostTile("x" if is_across else "r"), *HOST_ARCH, Int.of(1), None),)
+    tile, other = HostTile("x" if is_across else "r"), HostTile("r" if is_across else "x")
+    return (Variant(tile, *HOST_ARCH, Int.of(1), None, others=(other,) if is_either else ()),)
 
 
 def _product_variants(anchor: Matmul, strides: Strides) -> tuple[Variant, ...]:
     """Dot products for few rows or columns, if the other factor is read along its depth."""
     packed = Variant(HostTile(), *HOST_ARCH, Int.of(1), None)
-    for few, axis, other in (("m", anchor.m, anchor.rhs), ("n", anchor.n, anchor.lhs)):
+    for name, axis, other in (("m", anchor.m, anchor.rhs), ("n", anchor.n, anchor.lhs)):
         low, high = bounds(axis.extent)
-        if low > FEW or not _runs_along(other, anchor.k, strides):
+        if low > 4 * FEW or not _runs_along(other, anchor.k, strides):
             continue
+        few = Variant(HostTile(few=name), *HOST_ARCH, axis.extent, None, others=(packed.tile,))
         if high <= FEW:
-            return (Variant(HostTile(few=few), *HOST_ARCH, axis.extent, None),)
-        return (Variant(HostTile(few=few), *HOST_ARCH, axis.extent, FEW), packed)
+            return (few,)
+        if low <= FEW:
+            return (replace(few, at_most=FEW), packed)
+        if high <= 4 * FEW and not packed.others:
+            packed = replace(packed, others=(few.tile,))
     return (packed,)
 
 

@@ -1,18 +1,21 @@
 """Choose the order of dimensions in memory of each intermediate, by how its readers walk over it.
 
-Inputs, weights and outputs are contiguous by contract, and with them what scatters overwrite. A
-buffer that its readers see transposed (attention output read as [b, s, h*d]) is written that way,
+Inputs, weights and outputs are contiguous by contract, and with them what scatters overwrite and
+what calls of foreign kernels touch. A buffer that its readers see transposed (attention output read
+as [b, s, h*d]) is written that way,
 so no transpose is ever run (S: simplification 4).
 
 Rows S:A9, A11, D4, D12, D14, D16, F3.
 """
 
+from dataclasses import replace
 from itertools import permutations
 
 from aotpack.ir.access import Access, accesses, contiguous, digit_count, slope
 from aotpack.ir.facts import typical
 from aotpack.ir.integers import Int, product
-from aotpack.ir.nodes import Buffer, Program, Scatter
+from aotpack.ir.joined import wholes
+from aotpack.ir.nodes import Buffer, Foreign, Program, Scatter, read_whole, targets
 from aotpack.ir.schedule import Kernel
 
 MAX_RANK = 5  # beyond, only the order of the operation itself is considered
@@ -22,18 +25,21 @@ def choose_strides(program: Program, kernels: tuple[Kernel, ...]) -> dict[str, t
     """Strides in elements for every buffer that is in memory."""
     fixed = {*program.inputs, *program.weights, *program.results}
     for operation in program.operations:
-        if isinstance(operation, Scatter):
-            fixed |= {operation.base, operation.target}
+        fixed.update(read_whole(operation))
+        if isinstance(operation, (Scatter, Foreign)):
+            fixed.update(targets(operation))
     uses: dict[str, list[Access]] = {}
+    whole = wholes(program)
     for kernel in kernels:
         for access in accesses(kernel):
-            uses.setdefault(access.buffer, []).append(access)
+            name = whole.get(access.buffer, access.buffer)
+            uses.setdefault(name, []).append(replace(access, buffer=name))
     strides: dict[str, tuple[Int, ...]] = {}
     for name, buffer in program.buffers.items():
         strides[name] = contiguous(buffer.shape)
         if name in uses and name not in fixed and 2 < len(buffer.shape) <= MAX_RANK:
             strides[name] = _cheapest(buffer, uses[name])
-    return strides
+    return strides | {part: strides[name] for part, name in whole.items()}
 
 
 def _cheapest(buffer: Buffer, uses: list[Access]) -> tuple[Int, ...]:

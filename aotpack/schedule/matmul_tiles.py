@@ -3,19 +3,22 @@
 The model for sm_90 was fitted to medians on an H200 (89 shapes, docs/benchmarks.md): a fixed time,
 a time for each step of k and for each wave of tiles, and the traffic at 4.3 TB/s times a factor.
 Other architectures take tiles that compile without spills within their shared memory, with scaled
-steps.
+steps. Long sums on sm_90 read factors through tensor descriptors where both are rectangles of
+memory: making descriptors takes 2 us, and steps are a third shorter (C:F24, L4).
 
 Rows S:N6, C:L1.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, log2
 
+from aotpack.ir.access import Strides, dot
+from aotpack.ir.blocks import described_block
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds, typical
-from aotpack.ir.integers import product
-from aotpack.ir.nodes import Matmul
+from aotpack.ir.integers import Axis, product
+from aotpack.ir.nodes import Load, Matmul, Program
 from aotpack.ir.schedule import MatmulTile, Variant
 
 BYTES_PER_MICROSECOND = 4.3e6
@@ -42,6 +45,7 @@ class Family:
     multiprocessors: int
     half: tuple[Cost, ...]
     single: tuple[Cost, ...]
+    more: tuple[MatmulTile, ...]  # candidates for 16-bit factors that the model was not fitted to
 
 
 _WGMMA = (
@@ -59,51 +63,105 @@ _MMA = (
     Cost(MatmulTile(64, 128, 64, 4, 3), 1.5, 0.85, 1.6, 0.25),
     Cost(MatmulTile(128, 128, 32, 8, 4), 2.5, 0.5, 2.2, 0.30),
 )
+DESCRIBED = Cost(
+    MatmulTile(128, 256, 64, 8, 3, descriptors=True, programs=132), 4.0, 0.58, 2.4, 0.30
+)
+# float32 factors go through tensor cores as three bfloat16 parts each. Tensor cores cut sums off
+# where others round, so each step of k shrinks what it adds: by 0.3 to 0.45 of the last place for
+# two additions of 16 products (simulated). Two tf32 parts (tf32x3) take as long and shrink by 0.7
+# to 1.5, which adds up from layer to layer beyond eager's error.
 _SINGLE_WGMMA = (
     Cost(MatmulTile(16, 32, 128, 4, 3, "bf16x6"), 2.4, 1.2, 0.3, 0.5),
-    Cost(MatmulTile(64, 32, 64, 4, 3, "tf32x3"), 1.0, 0.6, 1.4, 0.3),
-    Cost(MatmulTile(64, 64, 32, 4, 3, "tf32x3"), 1.0, 0.5, 1.2, 0.25),
+    Cost(MatmulTile(64, 32, 32, 4, 4, "bf16x6"), 1.0, 0.3, 1.4, 0.3),
+    Cost(MatmulTile(64, 64, 32, 4, 3, "bf16x6"), 1.0, 0.5, 1.2, 0.25),
 )
 _SINGLE_MMA = (
     Cost(MatmulTile(16, 32, 64, 4, 3, "bf16x6"), 2.4, 0.9, 0.3, 0.5),
     Cost(MatmulTile(64, 32, 32, 4, 3, "bf16x6"), 1.0, 0.7, 1.4, 0.3),
     Cost(MatmulTile(64, 64, 32, 4, 3, "bf16x6"), 1.0, 1.1, 1.2, 0.25),
 )
-SHORT_SUM = 256  # products: in longer sums their own rounding covers the 22 bits of tf32x3
+_MORE_MMA = (
+    MatmulTile(128, 64, 32, 4, 4),
+    MatmulTile(128, 256, 32, 8, 3),
+    MatmulTile(64, 64, 128, 4, 3),
+    MatmulTile(32, 64, 64, 4, 5),
+    MatmulTile(16, 64, 128, 4, 4),
+)
+_MORE_WGMMA = (
+    MatmulTile(128, 128, 64, 8, 4),
+    MatmulTile(128, 256, 64, 8, 3),
+    MatmulTile(128, 64, 64, 4, 5),
+    MatmulTile(64, 128, 64, 4, 5),
+    MatmulTile(64, 256, 64, 4, 4),
+    MatmulTile(64, 64, 64, 4, 8),
+    MatmulTile(64, 32, 256, 4, 3),
+    MatmulTile(32, 64, 128, 4, 5),
+    MatmulTile(16, 64, 256, 4, 3),
+)
+LONG_SUM = 2048  # products: from here on descriptors gain more than they cost
 FAMILIES = (
-    Family(0, 89, 108, _MMA, _SINGLE_MMA),
-    Family(90, 109, 132, _WGMMA, _SINGLE_WGMMA),
-    Family(110, 10_000, 170, _MMA, _SINGLE_MMA),
+    Family(0, 89, 108, _MMA, _SINGLE_MMA, _MORE_MMA),
+    Family(90, 99, 132, (*_WGMMA, DESCRIBED), _SINGLE_WGMMA, _MORE_WGMMA),
+    Family(100, 109, 132, _WGMMA, _SINGLE_WGMMA, _MORE_WGMMA),
+    Family(110, 10_000, 170, _MMA, _SINGLE_MMA, _MORE_MMA),
 )
 
 
-def matmul_variants(anchor: Matmul) -> tuple[Variant, ...]:
+def matmul_variants(anchor: Matmul, program: Program, strides: Strides) -> tuple[Variant, ...]:
     """For each family of architectures, the cheapest tile for each range of row counts."""
-    return tuple(variant for family in FAMILIES for variant in _family_variants(anchor, family))
+    return tuple(
+        variant
+        for family in FAMILIES
+        for variant in _family_variants(anchor, family, program, strides)
+    )
 
 
-def _family_variants(anchor: Matmul, family: Family) -> Iterable[Variant]:
+def _family_variants(
+    anchor: Matmul, family: Family, program: Program, strides: Strides
+) -> Iterable[Variant]:
     """Each row count governs from the one before it; equal neighbours become one range."""
+    table = family.single if anchor.operand is DType.FLOAT32 else family.half
+    table = tuple(cost for cost in table if _is_possible(cost.tile, anchor, program, strides))
     rows = anchor.m.extent
     low, high = bounds(rows)
     steps = [step for step in ROW_STEPS if low <= step < high]
-    chosen: list[tuple[MatmulTile, int | None]] = []
+    chosen: list[tuple[list[MatmulTile], int | None]] = []
     for step in [*steps, min(high, ROW_STEPS[-1])]:
-        tile = _cheapest(anchor, family, max(1, int(step)))
-        if chosen and chosen[-1][0] == tile:
+        ranked = _cheapest_first(anchor, family, table, max(1, int(step)))
+        if chosen and chosen[-1][0][0] == ranked[0]:
             chosen.pop()
-        chosen.append((tile, int(step)))
+        chosen.append((ranked, int(step)))
     chosen[-1] = (chosen[-1][0], None)
-    for tile, limit in chosen:
-        yield Variant(tile, family.arch_low, family.arch_high, rows, limit)
+    for (tile, *others), limit in chosen:
+        yield Variant(tile, family.arch_low, family.arch_high, rows, limit, others=tuple(others))
 
 
-def _cheapest(anchor: Matmul, family: Family, rows: int) -> MatmulTile:
-    table = family.single if anchor.operand is DType.FLOAT32 else family.half
-    tile = min(table, key=lambda cost: _microseconds(cost, anchor, family, rows)).tile
-    if tile.precision == "tf32x3" and bounds(anchor.k.extent)[1] <= SHORT_SUM:
-        tile = replace(tile, precision="bf16x6")
-    return _fitted(tile, typical(anchor.k.extent))
+def _is_possible(tile: MatmulTile, anchor: Matmul, program: Program, strides: Strides) -> bool:
+    """False for descriptors where sums are short, or a factor is no rectangle at a fixed place."""
+    if not tile.descriptors:
+        return True
+    if typical(anchor.k.extent) < LONG_SUM:
+        return False
+    sides = ((anchor.m, tile.m), (anchor.k, tile.k)), ((anchor.k, tile.k), (anchor.n, tile.n))
+    for value, side in zip((anchor.lhs, anchor.rhs), sides, strict=True):
+        if not isinstance(value, Load) or program.buffers[value.buffer].dtype is not anchor.operand:
+            return False
+        offset = dot(value.index, strides[value.buffer])
+        block = described_block(offset, side, anchor.operand.itemsize)
+        if block is None or any(isinstance(leaf, Axis) for leaf in block.base.leaves()):
+            return False
+    return True
+
+
+def _cheapest_first(
+    anchor: Matmul, family: Family, table: tuple[Cost, ...], rows: int
+) -> list[MatmulTile]:
+    """The tiles of the table in the order of their cost, then others: the most alike first."""
+    more = () if anchor.operand is DType.FLOAT32 else family.more
+    ranked = [c.tile for c in sorted(table, key=lambda c: _microseconds(c, anchor, family, rows))]
+    first = ranked[0]
+    alike = sorted(more, key=lambda t: abs(log2(t.m / first.m)) + abs(log2(t.n / first.n)))
+    return list(dict.fromkeys(_fitted(tile, anchor) for tile in (*ranked, *alike)))
 
 
 def _microseconds(cost: Cost, anchor: Matmul, family: Family, rows: int) -> float:
@@ -117,7 +175,7 @@ def _microseconds(cost: Cost, anchor: Matmul, family: Family, rows: int) -> floa
     return cost.fixed + waves * (steps * cost.step + cost.wave) + memory
 
 
-def _fitted(tile: MatmulTile, k: int) -> MatmulTile:
+def _fitted(tile: MatmulTile, anchor: Matmul) -> MatmulTile:
     """A step no longer than a short k needs."""
-    shortest = max(16, 1 << max(0, k - 1).bit_length())
+    shortest = max(16, 1 << max(0, typical(anchor.k.extent) - 1).bit_length())
     return replace(tile, k=min(tile.k, shortest))

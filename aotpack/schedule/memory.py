@@ -2,13 +2,14 @@
 
 Offsets are not chosen here: the runtime packs the lifetimes once per concrete set of sizes.
 Results have no lifetime: an output is the caller's, a new value lies in what it updates. What a
-scatter makes lies where its base does (``bases.py``).
+scatter or a foreign kernel changes lies where its base does (``bases.py``).
 
 Rows S:D10, K3, K10, L7, L26, O1-O3, O6, O7, C:F11, F25.
 """
 
 from aotpack.ir.access import Strides, accesses
 from aotpack.ir.facts import known_equal
+from aotpack.ir.joined import wholes
 from aotpack.ir.nodes import (
     Guarded,
     Load,
@@ -42,25 +43,45 @@ def plan_memory(
     last = {name: step for step, together in steps for k in together for name in k.reads}
     storage: dict[str, str] = {}
     in_results = homes(program)
+    whole = wholes(program)
     lifetimes: list[Lifetime] = []
     for step, together in steps:
         taken: set[str] = set()
         for kernel, name in ((k, name) for k in together for name in k.stored):
             if name in program.results:
                 continue
+            if name in whole:
+                lifetimes += _part(name, whole[name], step, program, storage, last)
+                continue
             dying = [n for n in kernel.reads if n in storage and last[n] == step]
             if len(together) > 1:
                 dying = []  # kernels that run at once may read it later than this one writes
             if name in in_results:
                 storage[name] = in_results[name]
-            elif kernel.scatter is not None:
-                storage[name] = storage[kernel.scatter.base]
+            elif name in kernel.bases:
+                storage[name] = storage[kernel.bases[name]]
             else:
                 home = _overwritable(name, kernel, dying, program, strides, storage, taken)
                 storage[name] = storage[home] if home else name
             taken.add(storage[name])
             lifetimes.append(Lifetime(name, storage[name], step, last[name]))
     return tuple(lifetimes)
+
+
+def _part(
+    name: str,
+    whole: str,
+    step: int,
+    program: Program,
+    storage: dict[str, str],
+    last: dict[str, int],
+) -> list[Lifetime]:
+    """The lives that begin with a part: its own, and with the first that of the whole."""
+    if whole in program.results:
+        return [Lifetime(name, whole, step, step)]
+    begun = [] if whole in storage else [Lifetime(whole, whole, step, last[whole])]
+    storage[whole] = whole
+    return [*begun, Lifetime(name, whole, step, last[whole])]
 
 
 def _overwritable(
@@ -86,6 +107,8 @@ def _overwritable(
 
 def may_overwrite(kernel: Kernel, name: str, other: str, strides: Strides) -> bool:
     """True when each program of a kernel reads ``other`` only where it then writes ``name``."""
+    if kernel.foreign is not None:
+        return False  # nobody knows where it reads
     if not _reads_once(kernel) or _is_shared(kernel, name):
         return False
     if _guards(kernel, other) or not _is_read_in_time(kernel, name, other):
@@ -98,9 +121,10 @@ def may_overwrite(kernel: Kernel, name: str, other: str, strides: Strides) -> bo
 def _reads_once(kernel: Kernel) -> bool:
     """True when no variant walks twice over its row, and might read again what it has written."""
     return all(
-        isinstance(v.tile, (PointwiseTile, PlaneTile, MatmulTile, HostTile))
-        or (isinstance(v.tile, ReductionTile) and v.tile.persistent)
-        for v in kernel.variants
+        isinstance(tile, (PointwiseTile, PlaneTile, MatmulTile, HostTile))
+        or (isinstance(tile, ReductionTile) and tile.persistent)
+        for variant in kernel.variants
+        for tile in variant.tiles
     )
 
 

@@ -24,6 +24,7 @@ from aotpack.ir.nodes import (
     Program,
     Value,
     loads,
+    read_whole,
 )
 from aotpack.ir.rewrite import Rewriter
 from aotpack.stages import Weight
@@ -78,8 +79,8 @@ def _families(program: Program) -> Iterator[list[Linear]]:
 def _linears(program: Program) -> Iterator[Linear]:
     users: dict[str, list[Operation]] = {}
     for operation in program.operations:
-        for load in loads(operation):
-            users.setdefault(load.buffer, []).append(operation)
+        for name in (*read_whole(operation), *(load.buffer for load in loads(operation))):
+            users.setdefault(name, []).append(operation)
     for operation in program.operations:
         if not isinstance(operation, Matmul) or operation.target in program.results:
             continue

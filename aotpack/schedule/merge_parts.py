@@ -21,6 +21,7 @@ from aotpack.ir.nodes import (
     Pointwise,
     Reduction,
     Value,
+    targets,
 )
 from aotpack.ir.rewrite import Rewriter
 from aotpack.schedule.group import digits
@@ -126,13 +127,13 @@ def near_position(
     number = Axis("near", first.axes[0].extent)
     position = Int.of(Indirect(start, length)) + Int.of(number)
     element = Rewriter(digits(whole.inner, position))(whole.args[0])
-    inside = _both(_less(Int.of(number), NEIGHBOURS), _less(position, int(length)))
+    inside = _both(less(Int.of(number), NEIGHBOURS), less(position, int(length)))
     nothing = Const(MONOIDS[whole.kind].identities(element.dtype)[0], element.dtype)
     value = Guarded(inside, element, nothing, element.dtype)
     distance: Value = Load(near, index, DType.INT64)
     total = Apply("add", (start, distance), DType.INT64)
     return [
-        replace(parts, kind=whole.kind.replace("arg", "near_")),
+        replace(first, targets=targets(parts), kind=whole.kind.replace("arg", "near_")),
         winner,
         found,
         replace(whole, targets=(near,), inner=(number,), args=(value,)),
@@ -140,7 +141,8 @@ def near_position(
     ]
 
 
-def _less(index: Int, limit: int) -> Value:
+def less(index: Int, limit: int) -> Value:
+    """True where an index is below a limit."""
     return Apply("lt", (IndexValue(index, DType.INT64), Const(limit, DType.INT64)), DType.BOOL)
 
 

@@ -3,16 +3,14 @@
 Rows S:K4, L1, L4, L10, L14.
 """
 
+from aotpack.ir.joined import sources
 from aotpack.ir.nodes import Program, Update, targets
 from aotpack.ir.schedule import Kernel
 
 
 def order(kernels: tuple[Kernel, ...], program: Program) -> tuple[Kernel, ...]:
     """A topological order, stable with respect to the first operation of each kernel."""
-    writer = {name: position for position, kernel in enumerate(kernels) for name in kernel.stored}
-    waiting = [{writer[name] for name in kernel.reads if name in writer} for kernel in kernels]
-    for update in program.updates:
-        _let_old_value_be_read(update, writer[update.value], kernels, waiting)
+    waiting = dependences(kernels, program)
     position_of = {
         name: position
         for position, operation in enumerate(program.operations)
@@ -27,6 +25,18 @@ def order(kernels: tuple[Kernel, ...], program: Program) -> tuple[Kernel, ...]:
     for position in sorted(range(len(kernels)), key=rank.__getitem__):
         _place(position, kernels, waiting, done, result)
     return tuple(result)
+
+
+def dependences(kernels: tuple[Kernel, ...], program: Program) -> list[set[int]]:
+    """The kernels, by number, that each must wait for."""
+    writer = {name: position for position, kernel in enumerate(kernels) for name in kernel.stored}
+    waiting = [
+        {writer[name] for name in sources(kernel.reads, program) if name in writer}
+        for kernel in kernels
+    ]
+    for update in program.updates:
+        _let_old_value_be_read(update, writer[update.value], kernels, waiting)
+    return waiting
 
 
 def _let_old_value_be_read(

@@ -25,9 +25,9 @@ from aotpack.ir.nodes import (
     Program,
     Reduction,
     Scan,
-    Scatter,
     Value,
     loads,
+    read_whole,
     targets,
     walk,
 )
@@ -44,9 +44,9 @@ IDENTITIES = {"sum": 0, "any": False, "all": True}
 
 
 def realize(program: Program) -> Program:
-    """Inline what is cheaper to recompute than to store. What a scatter overwrites is stored."""
+    """Inline what is cheaper to recompute than to store. What is read as a whole is stored."""
     users = _users(program)
-    stored = {o.base for o in program.operations if isinstance(o, Scatter)} | {*program.results}
+    stored = {*program.results, *(name for o in program.operations for name in read_whole(o))}
     inlined: dict[str, Pointwise] = {}
     operations: list[Operation] = []
     for operation in program.operations:

@@ -1,6 +1,6 @@
 """Memory in which programs that share a row leave each other the states of their parts (C:G18).
 
-    s[i] = sum over k of x[i, k], by 8 programs    ->    needs s_state0[i, 8]
+s[i] = sum over k of x[i, k], by 8 programs    ->    needs s_state0[i, 8]
 """
 
 from dataclasses import replace

@@ -32,7 +32,13 @@ from aotpack.ir.nodes import (
 )
 from aotpack.ir.rewrite import Rewriter
 from aotpack.schedule.group import digits
-from aotpack.schedule.merge_parts import MERGES, NEEDS_EQUAL_PARTS, has_neighbours, near_position, same_kind
+from aotpack.schedule.merge_parts import (
+    MERGES,
+    NEEDS_EQUAL_PARTS,
+    has_neighbours,
+    near_position,
+    same_kind,
+)
 
 ENOUGH_ROWS = 132  # one for each multiprocessor of an H200 reads at full speed
 ROW_PROGRAMS = 2112  # sixteen for each multiprocessor of an H200, of four warps
@@ -139,7 +145,7 @@ def _args_at(operation: Reduction, position: Int) -> tuple[Value, ...]:
 def _with_rest(operation: Reduction, second: Operation, length: int, parts: int) -> Reduction:
     """The second half, with the few elements that are in no part.
 
-        y[i] = sum over s of p[s, i]    ->    y[i] = sum over k of k < S ? p[k, i] : x[i, S*(J-1)+k]
+    y[i] = sum over s of p[s, i]    ->    y[i] = sum over k of k < S ? p[k, i] : x[i, S*(J-1)+k]
     """
     assert isinstance(second, Reduction)
     whole = int(product(axis.extent for axis in operation.inner))
@@ -148,7 +154,7 @@ def _with_rest(operation: Reduction, second: Operation, length: int, parts: int)
     position = Int.of(either)
     rest = _args_at(operation, position + parts * (length - 1))[0]
     piece = Rewriter({part: position})(piece)
-    is_part = Apply("lt", (IndexValue(position, DType.INT32), Const(parts, DType.INT32)), DType.BOOL)
+    is_part = less(position, parts)
     other = Apply("logical_not", (is_part,), DType.BOOL)
     nothing = Const(MONOIDS[operation.kind].identities(piece.dtype)[0], piece.dtype)
     value = Guarded(is_part, piece, Guarded(other, rest, nothing, piece.dtype), piece.dtype)

@@ -21,10 +21,12 @@ from aotpack.ir.schedule import (
     Variant,
 )
 from aotpack.schedule.attention_tiles import attention_variants
+from aotpack.schedule.candidates import with_others
 from aotpack.schedule.host_tiles import host_variants, is_window
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
 from aotpack.schedule.plane import line_width
+from aotpack.schedule.promises import VECTOR_BYTES, with_promises
 from aotpack.schedule.split_reduction import COLUMNS_TOGETHER
 
 ANY_ARCH = (1, 10_000)
@@ -32,7 +34,6 @@ MAX_PERSISTENT = 16384  # elements of a row held in registers
 MAX_READ_ONCE = 4096  # likewise, where nothing but its reduction needs it
 MANY_ROWS = 4096  # from here on two rows a program hide each other's latency
 LONGEST_PAIR = 2048  # elements of a row, of which two fit the registers of a few warps
-VECTOR_BYTES = 16  # of the widest load
 SHARES_L2 = 128 * 1024  # bytes of a row, of which L2 holds two for each multiprocessor
 HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
 MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
@@ -40,6 +41,9 @@ CLUSTERS = 90  # from this architecture on, programs of a row can wait for each 
 ROW_PROGRAMS = 8  # that share a row: the largest cluster every such GPU takes
 LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
 FEWEST_ROWS = 16  # up to here most multiprocessors would wait for those that have a row
+LONGEST_COLUMN = 1024  # elements of a column that is kept in registers to be read again
+HELD_BYTES = 128  # of what was read, in each thread
+MANY_PROGRAMS = 264  # two for each multiprocessor
 FEW_ROWS = 132  # up to here they all run at once, and a row takes as long as its threads need
 SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
 
@@ -47,15 +51,24 @@ SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
 def choose_tiles(
     program: Program, kernels: tuple[Kernel, ...], strides: Strides
 ) -> tuple[Kernel, ...]:
-    """The kernels with their variants."""
+    """The kernels with their variants; a foreign kernel comes with its own tiles."""
     return tuple(
-        replace(
+        kernel
+        if kernel.foreign is not None
+        else replace(
             kernel,
             variants=(
-                *host_variants(kernel, strides, is_across=_is_across(kernel, program, strides)),
+                *host_variants(
+                    kernel,
+                    strides,
+                    is_across=_is_across(kernel, program, strides),
+                    is_either=_is_either(kernel),
+                ),
                 *(
-                    replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low))
-                    for variant in _variants(kernel, program, strides)
+                    with_others(replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low)))
+                    for variant in with_promises(
+                        _variants(kernel, program, strides), kernel, program, strides
+                    )
                 ),
             ),
         )
@@ -63,20 +76,33 @@ def choose_tiles(
     )
 
 
+def one_tile_for_all_sizes(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    """For each architecture the variant that takes everything: a row is summed alike always."""
+    return tuple(
+        replace(kernel, variants=tuple(v for v in kernel.variants if v.takes_everything))
+        for kernel in kernels
+    )
+
+
 def _is_across(kernel: Kernel, program: Program, strides: Strides) -> bool:
     """True when a processor's lanes are rows of a reduction; a scan walks its row in order."""
+    if not _is_either(kernel):
+        return False
+    x = kernel.axes[0]
+    return is_window(kernel, strides) or _walks_along(kernel, program, strides) is x
+
+
+def _is_either(kernel: Kernel) -> bool:
+    """True for reductions of rows that have neighbours."""
     if kernel.anchor is not None or len(kernel.axes) != 2 or _has_scan(kernel):
         return False
-    x, _ = kernel.axes
-    if known_one(x.extent):
-        return False  # one row has no neighbour
-    return is_window(kernel, strides) or _walks_along(kernel, program, strides) is x
+    return not known_one(kernel.axes[0].extent)
 
 
 def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
     anchor = kernel.anchor
     if isinstance(anchor, Matmul):
-        return matmul_variants(anchor)
+        return matmul_variants(anchor, program, strides)
     if isinstance(anchor, Attention):
         return attention_variants(anchor)
     if kernel.scatter is not None:
@@ -104,8 +130,11 @@ def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> t
     once = not _reads_again(kernel) and not _has_scan(kernel)
     persistent = longest <= (MAX_READ_ONCE if once else MAX_PERSISTENT)
     if _walks_along(kernel, program, strides) is x:
-        columns = _power_of_two(typical(x.extent))
-        tile = _column_tile(int(longest), columns, _states(kernel))
+        if once or longest > LONGEST_COLUMN:
+            columns = _power_of_two(typical(x.extent))
+            tile = _column_tile(int(longest), columns, _states(kernel))
+        else:
+            tile = _held_columns(kernel, program, _power_of_two(int(longest)))
     elif persistent:
         return _row_variants(x.extent, _power_of_two(int(longest)))
     elif _has_scan(kernel):
@@ -150,7 +179,7 @@ def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tu
 
 
 def _shared_tile(kernel: Kernel, width: int) -> ReductionTile:
-    """Blocks of a part of a row: programs are small, so that while some wait others read (C:B18)."""
+    """Blocks of a part of a row; programs are small: while some wait, others read (C:B18)."""
     group = max(1, VECTOR_BYTES // width)
     warps = 8 if _states(kernel) > MOST_STATES or width < 4 else 16
     block = 32 * warps * 2 * group
@@ -214,11 +243,27 @@ def _column_tile(longest: int, columns: int, states: int) -> ReductionTile:
     r = _power_of_two(longest)
     if r <= 64:
         return ReductionTile(max(16, 2048 // r), r, persistent=True, num_warps=4)
-    if r <= 256:
-        return ReductionTile(16, r, persistent=True, num_warps=8)
+    if r <= 256:  # 32 columns of 16 bits fill two sectors: 13.3 us for 18.2 with 16 ([4096, 4096])
+        return ReductionTile(16 if states > MOST_STATES else 32, r, persistent=True, num_warps=8)
     x = min(COLUMNS_TOGETHER, max(16, columns))
     unroll = max(1, 4 // max(1, states))
     return ReductionTile(x, 2048 // x, persistent=False, num_warps=4, unroll=unroll)
+
+
+def _held_columns(kernel: Kernel, program: Program, r: int) -> ReductionTile:
+    """Columns that are read again stay in registers (measured, C:C7).
+
+    A warp then reads 64 bytes of neighbouring columns at a time, and a thread holds 128 bytes of
+    what was read: enough loads are under way. With few columns a program takes fewer of them.
+    """
+    x = kernel.axes[0]
+    width = max((program.buffers[name].dtype.itemsize for name in kernel.reads), default=4)
+    size = 8192 if r <= 256 else 16384  # elements
+    together = min(64, max(16, size // r))
+    while together > 8 and typical(x.extent) < MANY_PROGRAMS * together:
+        together //= 2
+    warps = together * r * width // (32 * HELD_BYTES)
+    return ReductionTile(together, r, persistent=True, num_warps=min(16, max(1, warps)))
 
 
 def _walks_along(kernel: Kernel, program: Program, strides: Strides) -> Axis:

@@ -35,7 +35,7 @@ def place_updates(
 def _is_in_place(update: Update, kernels: tuple[Kernel, ...], strides: Strides) -> bool:
     readers = [p for p, kernel in enumerate(kernels) if update.name in kernel.reads]
     writer = next(p for p, kernel in enumerate(kernels) if update.value in kernel.stored)
-    if kernels[writer].scatter is not None:
+    if update.value in kernels[writer].bases:
         return True  # ``copy_bases`` left it only where it may
     last = max(readers, default=-1)
     if last == writer:

@@ -1,7 +1,8 @@
 """nn.Module -> ExportedProgram: a private copy in eval mode, torch.export, functionalisation.
 
-``decompose`` removes mutation, and takes apart what lowering does not know: linear, convolution,
-normalisation, attention, softmax, gelu and their like stay whole.
+``decompose`` removes mutation, puts registered lowerings in place of their operators, and takes
+apart what lowering does not know: linear, convolution, normalisation, attention, softmax, gelu and
+their like stay whole.
 """
 
 import copy
@@ -11,7 +12,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from typing import Any
 
 import torch
@@ -19,10 +20,13 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from aotpack.errors import TraceError
+from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
+from aotpack.trace.answers import Unasked
 from aotpack.trace.decompositions import decompositions
+from aotpack.trace.registered import RegisteredLowerings
 from aotpack.trace.source import is_user_file, shown_path
+from aotpack.trace.triton_kernels import TritonPort
 
 _Example = tuple[tuple[Any, ...], dict[str, Any]]
 _NOISE = (
@@ -87,7 +91,10 @@ def export(
     try:
         with _quiet_inference(), redirect_stderr(io.StringIO()) as printed:
             args, named = _distinct(module, (args, dict(kwargs)))
-            program = torch.export.export(module, args, named, dynamic_shapes=shapes, strict=strict)
+            with Unasked():
+                program = torch.export.export(
+                    module, args, named, dynamic_shapes=shapes, strict=strict
+                )
     except Exception as error:
         raise TraceError(f"exporting {name} with torch.export: {_condensed(error)}") from error
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
@@ -113,13 +120,20 @@ def _distinct(module: nn.Module, example: _Example) -> _Example:
 
 
 def decompose(
-    program: ExportedProgram, *, name: str, whole: frozenset[str] | None = None
+    program: ExportedProgram,
+    *,
+    name: str,
+    whole: frozenset[str] | None = None,
+    triton: TritonPort | None = None,
 ) -> ExportedProgram:
     """The same program without mutation; operators that ``whole`` does not name are taken apart."""
     table = {} if whole is None else dict(decompositions(whole))
     try:
-        with _quiet_inference():
+        analysis = nullcontext() if triton is None else triton.analysis()
+        with _quiet_inference(), RegisteredLowerings(), analysis:
             functional: ExportedProgram = program.run_decompositions(table)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"tracing {name}: {error}") from None
     except Exception as error:
         shared = _views_of_one_memory(program)
         hint = f" ({' and '.join(shared)} share memory; give each its own)" if shared else ""

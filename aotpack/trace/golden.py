@@ -14,36 +14,45 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
-from aotpack.errors import TraceError
+from aotpack.errors import AotpackError, TraceError
 from aotpack.ir.dtypes import DType
 from aotpack.stages import Golden, Graph
 from aotpack.trace.capture import torch_dtype
 from aotpack.trace.changes import CHANGES, kept, named_tensors
 from aotpack.trace.graph import is_returned
+from aotpack.trace.triton_kernels import TritonPort, is_launch, read_launch
 from aotpack.trace.weights import bytes_of, dtype_of, weight_tensor
 
 _BITCAST = torch.ops.aten.view.dtype
 
 
 def record_golden(
-    run: nn.Module,
+    run: nn.Module | None,
     program: ExportedProgram,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     graph: Graph,
+    triton: TritonPort | None = None,
 ) -> Golden:
-    """Inputs and reference results as bytes, and how far eager is from the reference."""
+    """Inputs and reference results as bytes, and how far eager is from the reference.
+
+    ``run`` is None for a model that launches Triton kernels of its own. Then the program runs for
+    it, operator by operator, its kernels through ``triton``: so no GPU is needed.
+    """
     args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
     signature, changed = graph.signature, [name for name, _ in graph.updates]
-    example = _in_program_order(program, args, kwargs)
+    example = in_program_order(program, args, kwargs)
     tensors = [leaf for leaf in example if isinstance(leaf, torch.Tensor)]
     given = dict(zip((spec.name for spec in signature.inputs), tensors, strict=True))
     inputs = tuple(_recorded(name, tensor) for name, tensor in given.items())
-    held = {**named_tensors(run), **given}
-    with torch.no_grad(), kept(held[name] for name in changed):
-        reference = _reference(program, example)
-        eager = _eager(run, args, kwargs, signature.name)
-        eager = [result.clone() for result in (*eager, *(held[name] for name in changed))]
+    held = {**(named_tensors(run) if run else {}), **given}
+    with torch.no_grad(), kept(held[name] for name in changed if run):
+        reference = _results(program, example, _Reference(program.graph_module, triton))
+        if run is None:
+            eager = _results(program, example, _Eager(program.graph_module, triton))
+        else:
+            eager = _eager(run, args, kwargs, signature.name)
+            eager = [result.clone() for result in (*eager, *(held[name] for name in changed))]
     names = [*(spec.name for spec in signature.outputs), *changed]
     results, errors = [], []
     for name, exact, result in zip(names, reference, eager, strict=True):
@@ -53,7 +62,7 @@ def record_golden(
     return Golden(inputs, tuple(results[:count]), tuple(errors), tuple(results[count:]))
 
 
-def _in_program_order(
+def in_program_order(
     program: ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[Any]:
     """The leaves of the inputs in the order of the program's placeholders."""
@@ -76,8 +85,10 @@ def _eager(
     return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
 
 
-def _reference(program: ExportedProgram, example: Sequence[Any]) -> list[torch.Tensor]:
-    """What the graph returns, then its new values of what it changes; every float in float64."""
+def _results(
+    program: ExportedProgram, example: Sequence[Any], interpreter: "_Eager"
+) -> list[torch.Tensor]:
+    """What the graph returns, then its new values of what it changes."""
     user = iter(example)
     flat = [
         next(user)
@@ -85,18 +96,69 @@ def _reference(program: ExportedProgram, example: Sequence[Any]) -> list[torch.T
         else weight_tensor(program, spec.target or "")
         for spec in program.graph_signature.input_specs
     ]
-    with _double_default():
-        outputs = _Reference(program.graph_module).run(*flat)
+    outputs = interpreter.run(*flat)
     pairs = list(zip(outputs, program.graph_signature.output_specs, strict=True))
     returned = [value for value, spec in pairs if is_returned(spec)]
     changed = [value for value, spec in pairs if spec.kind in CHANGES]
-    return [_widen(value) for value in (*returned, *changed)]
+    return [interpreter.value(value) for value in (*returned, *changed)]
 
 
-class _Reference(fx.Interpreter):
-    """Runs each operator with float64 in place of every other float."""
+class _Eager(fx.Interpreter):
+    """Runs each operator as it is, and launches of Triton kernels on host memory."""
+
+    def __init__(self, module: fx.GraphModule, triton: TritonPort | None) -> None:
+        super().__init__(module)
+        self.triton = triton
+
+    def value(self, result: torch.Tensor) -> torch.Tensor:
+        """A result as it is recorded."""
+        return result
 
     def run_node(self, n: fx.Node) -> Any:
+        return self.launch(n, widened=False) if is_launch(n) else super().run_node(n)
+
+    def launch(self, node: fx.Node, *, widened: bool) -> dict[str, torch.Tensor]:
+        """What a launch changes, by its parameters; tensors have their own types or float64."""
+        assert self.triton is not None
+        launch = read_launch(node)
+
+        def found(value: Any) -> Any:
+            if not isinstance(value, fx.Node):
+                return value
+            own = value.meta["val"]
+            if not isinstance(own, torch.Tensor):
+                return self.env[value]
+            tensor = _widen(self.env[value]) if widened else self.env[value].to(own.dtype)
+            return tensor.contiguous().clone()
+
+        passed = dict(zip(launch.kernel.passed, map(found, launch.passed), strict=True))
+        x, y, z = map(found, launch.grid)
+        if 0 not in (x, y, z):
+            self.triton.run(launch.kernel, (x, y, z), [_argument(v) for v in passed.values()])
+        return {parameter: passed[parameter] for parameter in node.meta["val"]}
+
+
+def _argument(value: Any) -> tuple[str, int]:
+    """A tensor as its element type and address, an integer as it is."""
+    if isinstance(value, torch.Tensor):
+        return str(dtype_of(value.dtype, "an argument")), value.data_ptr()
+    return "", int(value)
+
+
+class _Reference(_Eager):
+    """Runs each operator with float64 in place of every other float."""
+
+    def value(self, result: torch.Tensor) -> torch.Tensor:
+        widened: torch.Tensor = _widen(result)
+        return widened
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        with _double_default():
+            return super().run(*args, **kwargs)
+
+    def run_node(self, n: fx.Node) -> Any:
+        if is_launch(n):
+            return self._widened_launch(n)
         if n.op != "call_function":
             return super().run_node(n)
         if "_assert" in str(n.target):
@@ -108,6 +170,13 @@ class _Reference(fx.Interpreter):
             return _widen(n.target(args[0].to(source.meta["val"].dtype), args[1]))
         args, kwargs = pytree.tree_map(_widen, (args, kwargs))
         return pytree.tree_map(_widen, self.call_function(n.target, args, kwargs))
+
+    def _widened_launch(self, node: fx.Node) -> Any:
+        """In float64 if the kernel can be run so; else as it is."""
+        try:
+            return self.launch(node, widened=True)
+        except AotpackError:
+            return pytree.tree_map(_widen, self.launch(node, widened=False))
 
 
 def _widen(value: Any) -> Any:

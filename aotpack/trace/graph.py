@@ -18,7 +18,7 @@ from aotpack.errors import TraceError, UnsupportedError
 from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Tree, refs_in
 from aotpack.trace.changes import updates_of
 from aotpack.trace.dynamic import LeafSpec
-from aotpack.trace.guards import check_guards
+from aotpack.trace.guards import check_guards, check_shapes
 from aotpack.trace.operators import OperatorReader
 from aotpack.trace.sizes import Sizes, find_sizes
 from aotpack.trace.tree import children_of, leaf_of, tree_of
@@ -41,10 +41,10 @@ def build_graph(
     refs = {placeholders[p]: Ref(weight) for p, weight in weights.by_placeholder.items()}
     refs |= {placeholders[p]: Ref(spec.name) for p, spec in inputs.items()}
     reader = OperatorReader(name, sizes, refs)
-    results = _outputs(program)
-    updates = updates_of(name, program, weights, inputs)
+    results, updates = _outputs(program), updates_of(name, program, weights, inputs)
     _check_purpose(name, [*results, *updates.values()])
     nodes = reader.read([*results, *updates.values()])
+    check_shapes(name, nodes)
     outputs = tuple(map(reader.ref, results))
     changes = tuple((target, reader.ref(node)) for target, node in updates.items())
     named = {*inputs, *weights.tensors}

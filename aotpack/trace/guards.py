@@ -13,7 +13,9 @@ from typing import Any
 from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError
+from aotpack.ir.facts import known_nonnegative
 from aotpack.ir.integers import Int, Var
+from aotpack.stages import GraphNode
 
 _SIZE = re.compile(r"L((?:\[[^\]]+\])+)\.size\(\)\[(\d+)\]")
 _PLAIN = (
@@ -41,6 +43,30 @@ def check_guards(name: str, program: ExportedProgram, shapes: Mapping[str, Seque
             + "\nGive the dimension a narrower range or a derived Dim (such as 2*n), "
             "or make it static."
         )
+
+
+def check_shapes(name: str, nodes: Sequence[GraphNode]) -> None:
+    """Refuse a program in which a tensor has a negative size for some admitted one.
+
+    torch.export reckons with dynamic sizes of 2 and more, whatever the range says: of 4n elements
+    the slice from the fifth on has 4n - 5.
+    """
+    for node in nodes:
+        for spec in node.results:
+            for size in (size for size in spec.shape if not known_nonnegative(size)):
+                numbers = [abs(coefficient) for _, coefficient in size.terms]
+                for values in _admitted([v for v in size.leaves() if isinstance(v, Var)], numbers):
+                    if size.evaluate(values) < 0:
+                        raise _too_small(name, node, size, values)
+
+
+def _too_small(name: str, node: GraphNode, size: Int, values: Mapping[str, int]) -> TraceError:
+    found = ", ".join(f"{key}={value}" for key, value in values.items())
+    at = f"\n  at {node.source}" if node.source else ""
+    return TraceError(
+        f"exporting {name}: torch.export gives the result of {node.op} the size {size}, which "
+        f"is negative for {found}. Give the dimension a narrower range.{at}"
+    )
 
 
 def _counterexample(guard: str, shapes: Mapping[str, Sequence[Int]]) -> str | None:

@@ -9,9 +9,11 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from aotpack.errors import UnsupportedError
+from aotpack.ir.integers import Int
 from aotpack.stages import Arg, GraphNode, Ref, TensorSpec
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.source import source_of
+from aotpack.trace.triton_kernels import is_launch, read_launch
 from aotpack.trace.weights import dtype_of
 
 _PLACEMENT = ("device", "layout", "pin_memory", "memory_format", "non_blocking")
@@ -75,9 +77,14 @@ class OperatorReader:
             raise UnsupportedError("a part of the model that is a graph of its own (control flow)")
         if node.target is operator.getitem:
             whole, index = node.args
-            assert isinstance(whole, fx.Node) and isinstance(index, int)
+            assert isinstance(whole, fx.Node)
+            if isinstance(index, str):  # what a launch changed, by its parameter
+                index = list(whole.meta["val"]).index(index)
+            assert isinstance(index, int)
             self._refs[node] = Ref(self._refs[whole].name, index)
             return None
+        if is_launch(node):
+            return self._launch(node)
         same = _same_value(node)
         if same is not None:
             self._refs[node] = self._refs[same]
@@ -86,6 +93,11 @@ class OperatorReader:
 
     def _operator_call(self, node: fx.Node) -> GraphNode:
         schema = getattr(node.target, "_schema", None)
+        if "auto_functionalized" in str(node.target):
+            raise UnsupportedError(
+                "it changes its arguments in place and has no lowering; say what it computes with "
+                "aotpack.register_lowering"
+            )
         if schema is None:
             raise UnsupportedError("control flow; straight-line operator calls are accepted")
         if schema.is_mutable:
@@ -104,12 +116,42 @@ class OperatorReader:
             source=source_of(node),
         )
 
+    def _launch(self, node: fx.Node) -> GraphNode:
+        launch = read_launch(node)
+        name = self._unused(node.name)
+        self._refs[node] = Ref(name)
+        for passed in launch.passed:
+            value = passed.meta["val"] if isinstance(passed, fx.Node) else passed
+            if isinstance(value, torch.Tensor) and not value.is_contiguous():
+                raise UnsupportedError("its kernel takes a tensor that is not contiguous")
+        values = node.meta["val"]
+        return GraphNode(
+            name=name,
+            op=f"triton.{launch.kernel.function}",
+            args=tuple(map(self._number, launch.passed)),
+            kwargs=(),
+            results=self._results(name, tuple(values.values())),
+            source=source_of(node),
+            kernel=launch.kernel,
+            grid=tuple(map(self._number, launch.grid)),
+            changes=tuple(launch.position(parameter) for parameter in values),
+        )
+
+    def _number(self, value: Any) -> Any:
+        """A tensor's place, or a number that may be symbolic."""
+        arg = self._arg(value)
+        return Int.of(arg) if isinstance(arg, int) else arg
+
     def _results(self, name: str, value: Any) -> tuple[TensorSpec, ...]:
         values = value if isinstance(value, (tuple, list)) else (value,)
         specs = []
         for index, result in enumerate(values):
             if not isinstance(result, torch.Tensor):
                 raise UnsupportedError(f"result {index} is a {type(result).__name__}, not a tensor")
+            if result.layout is not torch.strided:
+                raise UnsupportedError(
+                    f"a result has the layout {result.layout}; dense ones are accepted"
+                )
             shape = tuple(map(self._sizes.convert, result.shape))
             shown = f"{name}.{index}" if index else name
             specs.append(TensorSpec(shown, dtype_of(result.dtype, "a result"), shape))
@@ -187,4 +229,10 @@ def _is_row_major(argument: Any) -> bool:
 
 
 def _operator(node: fx.Node) -> str:
-    return str(node.target) if node.op == "call_function" else f"{node.op} {node.target}"
+    """Its name; of an operator torch made functional, that of the operator it wraps."""
+    if node.op != "call_function":
+        return f"{node.op} {node.target}"
+    if is_launch(node):
+        return "a launch of a Triton kernel"
+    wrapped = "auto_functionalized" in str(node.target)
+    return str(node.args[0] if wrapped else node.target)

@@ -13,11 +13,13 @@ from torch.export import ExportedProgram
 from aotpack.errors import TraceError, UsageError
 from aotpack.ir.dtypes import DType
 from aotpack.stages import Traced
+from aotpack.trace.agreement import check_lowerings
 from aotpack.trace.capture import cast_floats, decompose, evaluation_copy, export
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
-from aotpack.trace.golden import record_golden
+from aotpack.trace.golden import in_program_order, record_golden
 from aotpack.trace.graph import build_graph
-from aotpack.trace.random import check_drawn, draws, seeded, with_example_seed
+from aotpack.trace.random import Example, check_drawn, draws, seeded, with_example_seed
+from aotpack.trace.triton_kernels import TritonPort, launches_kernels
 
 
 def trace(
@@ -31,12 +33,13 @@ def trace(
     dtype: DType | None = None,
     strict: bool = False,
     whole: frozenset[str] | None = None,
+    triton: TritonPort | None = None,
 ) -> Traced:
     """Export the module for inference and record what it should compute on the example inputs.
 
     ``dynamic_shapes`` has torch.export's form; ``dtype`` casts weights and floating inputs first.
     ``whole`` names the operators that lowering takes: all others are taken apart where torch says
-    how. Without it, none is.
+    how. Without it, none is. ``triton`` is asked about models that launch kernels of their own.
     """
     example = (tuple(args), dict(kwargs or {}))
     run: nn.Module
@@ -49,17 +52,26 @@ def trace(
         run = evaluation_copy(module, dtype)
         if dtype is not None:
             example = cast_floats(example, dtype)
-        shapes = specs_by_argument(run, *example, dynamic_shapes)
-        program = export(run, *example, shapes, name=name, strict=strict)
-        if draws(program):
-            run, example = seeded(run, name), with_example_seed(example)
-            shapes = specs_by_argument(run, *example, shapes)
-            program = export(run, *example, shapes, name=name, strict=strict)
-        leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)
-    program = decompose(program, name=name, whole=whole)
+        program, run, example, leaves = _export(run, example, dynamic_shapes, name, strict)
+    eager = None if launches_kernels(program) else run
+    check_lowerings(program, in_program_order(program, *example) if eager else None, name)
+    program = decompose(program, name=name, whole=whole, triton=triton)
     check_drawn(program, name)
     graph = build_graph(program, leaves, name=name, version=version)
-    return Traced(graph=graph, golden=record_golden(run, program, *example, graph))
+    return Traced(graph, record_golden(eager, program, *example, graph, triton))
+
+
+def _export(
+    run: nn.Module, example: Example, dynamic_shapes: Any, name: str, strict: bool
+) -> tuple[ExportedProgram, nn.Module, Example, tuple[LeafSpec, ...]]:
+    """The program, and what it was made of: of a model that draws, with a seed."""
+    shapes = specs_by_argument(run, *example, dynamic_shapes)
+    program = export(run, *example, shapes, name=name, strict=strict)
+    if draws(program):
+        run, example = seeded(run, name), with_example_seed(example)
+        shapes = specs_by_argument(run, *example, shapes)
+        program = export(run, *example, shapes, name=name, strict=strict)
+    return program, run, example, leaf_specs(run, program.call_spec.in_spec, *example, shapes)
 
 
 def _refuse_changes(name: str, dynamic_shapes: Any, dtype: DType | None) -> None:

@@ -14,6 +14,7 @@ from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Program, targets
 from aotpack.ir.schedule import Kernel, Schedule
 from aotpack.schedule.group import join, start
+from aotpack.schedule.refusal import Refusal
 from tests.e2e.models import Function
 from tests.schedule.programs import BF16, F32, Writer, apply, load, schedule_of, scheduled
 
@@ -68,7 +69,7 @@ def test_a_refused_operation_leaves_the_kernel_as_it_was() -> None:
     program = w.program(t, y)
     group = start(program.operations[0], program)
     before = str(group)
-    assert join(group, program.operations[1], program) is None
+    assert join(group, program.operations[1], program) is Refusal.ELSEWHERE
     assert str(group) == before
 
 

@@ -320,8 +320,8 @@ def test_16_bits_are_widened_when_loaded_and_rounded_when_stored_only() -> None:
 def test_fixed_sizes_are_literals_and_dynamic_ones_arguments() -> None:
     def program(rows: Int | int) -> Program:
         w = Writer((Var("b", 1, 99),))
-        x = w.input("x", rows, 7)
-        return w.program(w.reduction("y", [rows], [7], lambda i, r: load(x, i, r)))
+        x = w.input("x", rows, 100)
+        return w.program(w.reduction("y", [rows], [100], lambda i, r: load(x, i, r)))
 
     fixed, dynamic = (rendered_program(program(n)) for n in (5, Int.of(Var("b", 1, 99))))
     names = [[argument.name for argument in p.kernels[0].args] for p in (fixed, dynamic)]

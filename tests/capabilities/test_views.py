@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.export import Dim
 
-from aotpack.ir.access import accesses, contiguous
+from aotpack.ir.access import accesses, contiguous, is_dense
 from aotpack.ir.integers import Int, Var
 from aotpack.ir.nodes import Matmul, Pointwise, loads
 from aotpack.ir.schedule import Schedule
-from aotpack.ir.verify_schedule import _is_dense, verify_schedule
+from aotpack.ir.verify_schedule import verify_schedule
 from aotpack.lower import lower
 from aotpack.schedule.realize import MAX_INLINED_OPS, MAX_OPS, MAX_READS, realize
 from aotpack.stages import Ref
@@ -214,9 +214,9 @@ def test_any_order_of_dimensions_is_dense_and_ones_lie_anywhere(shape: tuple[int
     for order in itertools.permutations(range(len(shape))):
         turned = contiguous(tuple(sizes[dim] for dim in order))
         strides = tuple(turned[order.index(dim)] for dim in range(len(shape)))
-        assert _is_dense(sizes, strides)
+        assert is_dense(sizes, strides)
     if len(shape) == 3 and 1 not in shape:
-        assert not _is_dense(sizes, tuple(map(Int.of, (12, 4, 2))))
+        assert not is_dense(sizes, tuple(map(Int.of, (12, 4, 2))))
 
 
 # --- what is stored ------------------------------------------------------------------------------

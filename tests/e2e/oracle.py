@@ -84,10 +84,7 @@ def compile_all(
     verify(keep.products["scheduled"].schedule.program)
     with tempfile.TemporaryDirectory() as folder:
         write_package(precompiled, Path(folder))
-        models = {
-            str(target): load(folder, _device(target, Path(folder)))
-            for target in targets
-        }
+        models = {str(target): load(folder, _device(target, Path(folder))) for target in targets}
     stages = keep.products
     return Compiled(module, stages["lowered"], stages["scheduled"], precompiled, models)
 

@@ -10,12 +10,13 @@ import torch
 import aotpack.schedule
 from aotpack.ir.nodes import Pointwise, Program
 from aotpack.stages import Lowered, Scheduled
+from aotpack.target import CPU
 from tools import fuzz
 from tools.fuzz_make import make
 from tools.fuzz_model import Input, Line, Model
 
 SEEDS = range(60)
-F32, I32, BF16 = torch.float32, torch.int32, torch.bfloat16
+F32, F64, I32, BF16 = torch.float32, torch.float64, torch.int32, torch.bfloat16
 
 
 @pytest.mark.row("S:M20", "S:Q6", "S:inv10", "S:inv20", "S:inv37", "C:inv8", "C:inv12")
@@ -69,8 +70,43 @@ FOUND = {
     "decision_as_a_number": model({"x": ((4, 5), F32)}, "v0 = (x > 0).float()", "v1 = x.sign()"),
     "scan_of_one_element": model({"x": ((1,), I32)}, "v0 = x.cummax(0)[1]", "v1 = v0 ^ v0"),
     "number_stored_in_16_bits": model({"w": ((1, 1), BF16), "x": ((2,), BF16)}, "v0 = w.tril(-1)"),
+    "steps_in_float32_of_a_float64": model(
+        {"x": ((6, 6), F64)}, "v0 = x.float()", "v1 = F.layer_norm(v0, (6,))", "v2 = v1 - x"
+    ),
+    "flat_group_that_is_renumbered": model(
+        {"x": (("b", 8, 1), F32)},
+        "v0 = (x + 1).unflatten(1, (2, -1))",
+        "v1 = v0.flatten(0, 2)",
+        "v2 = v1.unflatten(0, (2, -1))",
+        "v3 = v0.mean(0, keepdim=True)",
+        "v4 = v0 @ v1.transpose(-1, -2)",
+    ),
     "nothing_to_reduce": model({"x": ((3, 0), F32)}, "v0 = x.sum(1)", "v1 = x * 2"),
 }
+
+
+FOUND_ON_PROCESSORS = {
+    "kept_value_of_an_outer_loop": model(
+        {"x": (("b",), F32)},
+        "v0 = (1 / (x * x + 1)).repeat_interleave(2, 0)",
+        "v1 = v0 * v0",
+        "v2 = v1 * v1.sum((0,))",
+    ),
+    "kept_value_of_all_rows": model(
+        {"x": ((40, 1), F32)}, "v0 = x.exp().expand(40, 70)", "v1 = v0 - v0.mean(0)"
+    ),
+    "maximum_of_rounded_numbers": model(
+        {"x": ((17, "b"), BF16)},
+        "v0 = x.sigmoid().log_softmax(1)",
+        "v1 = v0.select(0, 13).float()",
+    ),
+}
+
+
+@pytest.mark.row("S:Q6", "C:inv12")
+@pytest.mark.parametrize("name", FOUND_ON_PROCESSORS)
+def test_found_on_processors(name: str) -> None:
+    fuzz.check(FOUND_ON_PROCESSORS[name], (CPU,))
 
 
 @pytest.mark.row("S:Q6", "S:inv29", "C:inv12")

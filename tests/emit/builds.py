@@ -37,7 +37,7 @@ def tiny(weight: bytes = bytes(range(8)), **signature: Any) -> Precompiled:
         (0.5,),
     )
     weights = (Weight("w", ("w", "tied"), DType.BFLOAT16, (len(weight) // 2,), memoryview(weight)),)
-    arg = KernelArg("x", DType.FLOAT32, is_pointer=True)
+    arg = KernelArg("x", DType.FLOAT32, is_pointer=True, is_written=True)
     kernels = tuple(
         KernelSource(name, f"# {name}\n", (arg,), num_warps=4, num_stages=2)
         for name in ("k1", "k2")

@@ -215,11 +215,13 @@ def elements(dtype: DType) -> Array:
     return tile
 
 
-def install_interpreted_libdevice() -> None:
-    """Triton's interpreter has no libdevice: give it numpy functions of the same meaning."""
+def complete_the_interpreter() -> None:
+    """It has no libdevice: give it numpy functions of the same meaning; and it cuts bfloat16."""
     from triton.language import core
     from triton.language.extra import libdevice
     from triton.runtime.interpreter import TensorHandle
+
+    from aotpack.precompile import bfloat16
 
     def interpreted(info: OpInfo) -> object:
         def call(*args: core.tensor) -> core.tensor:
@@ -231,6 +233,8 @@ def install_interpreted_libdevice() -> None:
 
     for info in OPS.values():
         setattr(libdevice, {"round": "rint"}.get(info.name, info.name), interpreted(info))
+    for place, name, form in bfloat16.replacements():
+        setattr(place, name, form)
 
 
 def main(out: str, device: str) -> None:
@@ -239,7 +243,7 @@ def main(out: str, device: str) -> None:
     import torch
 
     if device == "cpu":
-        install_interpreted_libdevice()
+        complete_the_interpreter()
     path = Path(out).with_suffix(".kernels.py")
     path.write_text(module_text())
     spec = importlib.util.spec_from_file_location("forms", path)

@@ -94,6 +94,12 @@ def test_refuses_results_for_training() -> None:
         case("histc.default", torch.ones(3), 4),
         case("histc.default", torch.tensor([0.0, 0.5, 1.0, 2.0, -1.0]), 2, 0, 1),
         case("histc.default", floats(0), 3),
+        case("histogram.bin_ct", floats(4, 10), 7),
+        case("histogram.bin_ct", floats(40), 5, range=(-1.0, 1.0), weight=floats(40).abs()),
+        case("histogram.bin_ct", torch.ones(3), 4, density=True),
+        case("histogram.bins_tensor", floats(40), torch.tensor([-1.0, -0.5, 0.0, 2.0])),
+        case("histogram.bins_tensor", torch.tensor([0.0, 1.0, 2.0, 3.0]), torch.tensor([0.0, 2.0])),
+        case("embedding_renorm.default", floats(6, 3), torch.tensor([[0, 2], [2, 5]]), 1.0, 2.0),
     ],
     ids=str,
 )

@@ -10,6 +10,10 @@ CASES = [
         case("pad.default", floats(2, 3, 5), [2, 1], mode)
         for mode in ("reflect", "replicate", "circular")
     ),
+    *(
+        case("pad.default", floats(2, 3, 5), [before, after], "circular")
+        for before, after in ((-1, 1), (2, -1), (-2, -1), (5, 5))
+    ),
     case("cat.default", [floats(2, 3), floats(1, 3), floats(4, 3)]),
     case("cat.default", [floats(2, 3), floats(2, 1)], -1),
     case("cat.default", [floats(2), ints(3)]),

@@ -44,9 +44,9 @@ def kernel(
     name: str, text: str = ADD, arches: tuple[tuple[int, int], ...] = ((0, 10_000),)
 ) -> KernelSource:
     args = (
-        KernelArg("x", DType.FLOAT32, True),
-        KernelArg("y", DType.FLOAT32, True),
-        KernelArg("n", DType.INT32, False),
+        KernelArg("x", DType.FLOAT32, True, 16, is_written=False),
+        KernelArg("y", DType.FLOAT32, True, 16, is_written=True),
+        KernelArg("n", DType.INT32, False, is_written=False),
     )
     return KernelSource(name, text.format(name=name), args, 4, 2, arches)
 

@@ -28,7 +28,11 @@ from tests.render.test_c_templates import CASES, Table
 
 EXPORTED = '__attribute__((visibility("default")))'
 TEXT = f"#include <math.h>\n{EXPORTED} double f(double x) {{ return exp(x); }}\n"
-KERNELS = (KernelSource("f", TEXT, (KernelArg("x", DType.FLOAT64, False),), 1, 1, language="c"),)
+KERNELS = (
+    KernelSource(
+        "f", TEXT, (KernelArg("x", DType.FLOAT64, False, is_written=False),), 1, 1, language="c"
+    ),
+)
 
 
 def compiled(text: str = TEXT, folder: Path | None = None) -> bytes:

@@ -22,6 +22,7 @@ from aotpack.runtime.device import Step
 from aotpack.runtime.dtypes import DTYPES
 from aotpack.runtime.errors import DeviceError
 from aotpack.runtime.manifest import Binary, Kernel, KernelArg
+from aotpack.runtime.sizes import Size
 from aotpack.target import Target
 from tests.precompile.kernels import ADD, kernel, rendered
 
@@ -182,8 +183,12 @@ def test_threads_take_turns() -> None:
 
 def packaged(suffix: str) -> tuple[Kernel, Binary]:
     binary = Binary(f"kernels/add.{suffix}", "", 0, "add", 4, 1, 0, 0, 1, 0, 0)
-    args = [KernelArg(DTYPES[d], p) for d, p in (("float32", 1), ("float32", 1), ("int32", 0))]
-    return Kernel("add", tuple(args), "kernels/source/add.py", {}), binary
+    args = [
+        KernelArg(DTYPES[d], p, written=False)
+        for d, p in (("float32", 1), ("float32", 1), ("int32", 0))
+    ]
+    source, nothing = "kernels/source/add.py", Size(0)
+    return Kernel("add", tuple(args), source, nothing, nothing, {}), binary
 
 
 def test_a_device_runs_steps_over_its_cells() -> None:
@@ -194,7 +199,7 @@ def test_a_device_runs_steps_over_its_cells() -> None:
     ones = np.ones(130, np.float32)
     device.copy_in(memory, ones.ctypes.data, ones.nbytes, 0)
     cells = (ctypes.c_uint64 * 4)(0, memory, memory, 130)
-    device.executor([Step(handle, "add", (2, 1, 1), (1, 2, 3), 0)], cells)(0)
+    device.executor([Step(handle, "add", (2, 1, 1), (1, 2, 3), 0, ())], cells, graphs=False)(0)
     result = np.zeros(130, np.float32)
     device.copy_out(result.ctypes.data, memory, result.nbytes, 0)
     np.testing.assert_allclose(result, 1.8427008, rtol=1e-6)

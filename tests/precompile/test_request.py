@@ -10,7 +10,7 @@ VERSIONS = {"triton": "3.9.0"}
 
 def test_types_and_alignment_come_from_the_arguments() -> None:
     assert REQUEST.types == (("x", "*fp32"), ("y", "*fp32"), ("n", "i32"))
-    assert REQUEST.aligned == (0, 1)
+    assert REQUEST.multiples == ((0, 16), (1, 16))
 
 
 def test_print_and_parse_are_a_pair() -> None:
@@ -21,7 +21,7 @@ def test_everything_the_binary_depends_on_is_in_the_key() -> None:
     others = [
         replace(REQUEST, text=REQUEST.text + "\n"),
         replace(REQUEST, arch=80),
-        replace(REQUEST, aligned=(0,)),
+        replace(REQUEST, multiples=((0, 16),)),
         replace(REQUEST, num_warps=8),
         replace(REQUEST, num_stages=3),
         replace(REQUEST, types=(("x", "*fp16"), *REQUEST.types[1:])),

@@ -3,22 +3,32 @@
 Sizes are those of the goals (DESIGN 6), written without data: the binaries' own headers are read.
 """
 
+import json
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from aotpack.emit.manifest import manifest_text
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Buffer, Load, Program, Value
+from aotpack.ir.schedule import ReductionTile
 from aotpack.precompile import precompile
+from aotpack.precompile.request import Request
+from aotpack.precompile.spills import SPILL_LIMIT, settle
 from aotpack.render import render
 from aotpack.schedule import schedule
-from aotpack.stages import Precompiled
+from aotpack.stages import Binary, KernelSource, Precompiled, Rendered
 from aotpack.target import Target
+from tests.precompile.kernels import kernel
 from tests.schedule.programs import BF16, F32, I64, Writer, apply, load, lowered
 
 TARGETS = [Target("cuda", arch) for arch in (80, 90, 100, 120)]
 ROWS = 4096
+HOPPER = Target("cuda", 90)
 
 
 def layer_norm(w: Writer, name: str, columns: int, dtype: DType) -> list[Buffer]:
@@ -135,3 +145,77 @@ def test_every_pattern_is_there_for_every_target(compiled: Precompiled) -> None:
     counts = Counter(binary.target for binary in compiled.binaries)
     assert set(counts) == {str(target) for target in TARGETS}
     assert min(counts.values()) >= len(PATTERNS)
+
+
+def with_tile(tile: ReductionTile) -> Rendered:
+    """A row in registers, on a tile that no table would choose."""
+    w = Writer()
+    made = schedule(lowered(w.program(*log_softmax(w, "y", 8192, F32))))
+    (kernel,) = made.schedule.kernels
+    variants = tuple(
+        replace(variant, tile=tile) if variant.arch_high else variant for variant in kernel.variants
+    )
+    kernels = (replace(kernel, variants=variants),)
+    return render(replace(made, schedule=replace(made.schedule, kernels=kernels)), (HOPPER,))
+
+
+@pytest.mark.row("C:inv26", "C:L5")
+def test_a_tile_too_big_for_its_warps_gets_more_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AOTPACK_CACHE", str(tmp_path))
+    stage = with_tile(ReductionTile(1, 8192, persistent=True, num_warps=1))
+    product = precompile(stage, [HOPPER], jobs=1)
+    (binary,) = product.binaries
+    assert binary.num_warps > 1 and binary.spills <= SPILL_LIMIT
+    warps = [one.num_warps for one in product.refused]
+    assert warps == [2**n for n in range(len(warps))] and 2 * warps[-1] == binary.num_warps
+    assert all(one.spills > SPILL_LIMIT for one in product.refused)
+    assert f"refused with 1 warps: spills {product.refused[0].spills}" in product.as_text()
+    manifest = json.loads(manifest_text(product, "embed", None, ""))
+    (kernel,) = manifest["kernels"].values()
+    assert kernel["binaries"]["sm_90"]["num_warps"] == binary.num_warps
+    assert kernel["refused"]["sm_90"][0] == {"num_warps": 1, "spills": product.refused[0].spills}
+    assert precompile(stage, [HOPPER], jobs=1) == product
+
+
+def settled(spills: dict[int, int | None]) -> tuple[int, list[int]]:
+    """The chosen number of warps and the refused ones; ``spills`` by warps, None: not compiled."""
+    request = Request.of(with_warps("k", min(spills)), HOPPER)
+
+    def compiled(some: Sequence[Request]) -> dict[Request, Binary | None]:
+        return {one: form(one, spills[one.num_warps]) for one in some}
+
+    (binary,), refused = settle([request], compiled)
+    return binary.num_warps, [one.num_warps for one in refused]
+
+
+def with_warps(name: str, warps: int) -> KernelSource:
+    return replace(kernel(name), num_warps=warps)
+
+
+def form(request: Request, spills: int | None) -> Binary | None:
+    warps = request.num_warps
+    if spills is None:
+        return None
+    return Binary(request.name, "sm_90", "", b"", "cubin", warps, 1, 0, 0, 1, 255, spills)
+
+
+@pytest.mark.row("C:inv26", "C:L5")
+@pytest.mark.parametrize(
+    ("spills", "chosen"),
+    [
+        ({4: 0}, (4, [])),
+        ({4: SPILL_LIMIT}, (4, [])),
+        ({4: 65, 8: 0}, (8, [4])),
+        ({4: 900, 8: 400, 16: 8}, (16, [4, 8])),
+        ({8: 900, 16: 400, 32: 500}, (16, [8, 32])),
+        ({16: 100, 32: 100}, (16, [32])),
+        ({4: 900, 8: None}, (4, [])),
+        ({32: 900}, (32, [])),
+    ],
+)
+def test_the_first_number_of_warps_that_fits_is_taken(
+    spills: dict[int, int | None], chosen: tuple[int, list[int]]
+) -> None:
+    assert settled(spills) == chosen

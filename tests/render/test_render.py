@@ -1,6 +1,7 @@
 """What kernels look like: the golden texts, and that nothing but the model decides them."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -151,3 +152,25 @@ def test_equal_text_over_other_types_is_another_kernel() -> None:
     floats, integers = torch.zeros(512, 1024), torch.zeros(512, 1024, dtype=torch.int64)
     assert len(rendered(Turned(), floats, floats).kernels) == 1
     assert len(rendered(Turned(), floats, integers).kernels) == 2
+
+
+@pytest.mark.row("S:T9")
+@pytest.mark.parametrize(
+    ("model", "args"),
+    [
+        (Projection(16, 16), [torch.zeros(2, 16)]),
+        (Attended(), [torch.zeros(1, 2, 100, 64)] * 3),
+        (Joined(), [torch.zeros(4, 3), torch.zeros(4, 5)]),
+        (
+            Collected(),
+            [torch.zeros(100, 32), torch.zeros(5, dtype=torch.int64), torch.zeros(5, 32)],
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_kernels_store_through_parameters_that_say_so(
+    model: nn.Module, args: list[torch.Tensor]
+) -> None:
+    for kernel in rendered(model, *args).kernels:
+        stores = re.findall(r"(?:tl\.store|scatter_sum)\((\w+_ptr)", kernel.text)
+        assert {arg.name for arg in kernel.args if arg.is_written} == set(stores) != set()

@@ -1,5 +1,6 @@
 """The wrapper's text, and that it is a program in the sizes."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from aotpack.runtime.plan import Buffer, Launch, Plan
+from aotpack.runtime.plan import Buffer, Launch, Plan, first
 from aotpack.stages import Rendered
 
 from .models import Normed, Projection, Softmax, rendered
@@ -17,8 +18,8 @@ ROWS = {"input": {0: Dim("b", min=1, max=64)}}
 
 def plan_of(product: Rendered) -> Callable[..., Plan]:
     """The wrapper's function, run with the runtime's types."""
-    text = product.wrapper.replace("from ._runtime import Buffer, Launch, Plan\n", "")
-    scope = {"Buffer": Buffer, "Launch": Launch, "Plan": Plan}
+    text = re.sub("from ._runtime import .*\n", "", product.wrapper)
+    scope = {"Buffer": Buffer, "Launch": Launch, "Plan": Plan, "first": first}
     exec(compile(text, "wrapper.py", "exec"), scope)
     return scope["plan"]  # type: ignore[return-value]
 

@@ -87,8 +87,11 @@ class FakeDevice:
         exec(code, namespace)
         return namespace[binary.symbol]
 
+    def capture(self, stream: int) -> int:
+        return 0
+
     def executor(
-        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]"
+        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]", *, graphs: bool
     ) -> Callable[[int], None]:
         def issue(stream: int) -> None:
             self.before_issue()

@@ -42,12 +42,39 @@ def plan(arch: int, b: int, s: int) -> Plan:
         ),
     )
 '''
+DIAMOND = '''\
+"""demo 0.1.0: 5 launches."""
+from ._runtime import Buffer, Launch, Plan
+
+
+def plan(arch: int, b: int, s: int) -> Plan:
+    """``d`` lies where ``a`` did, which the launch before it reads."""
+    n, grid = b*s, (b*s, 1, 1)
+    return Plan(
+        buffers=(
+            Buffer("a", 4*n, 0, 2),
+            Buffer("b", 4*n, 1, 3),
+            Buffer("c", 4*n, 2, 4),
+            Buffer("d", 4*n, 3, 4),
+        ),
+        outputs=((b, s),),
+        launches=(
+            Launch("add", grid, ("x", "y", "a", n)),
+            Launch("scale", grid, ("a", "scale", "b", n)),
+            Launch("add", grid, ("a", "y", "c", n)),
+            Launch("scale", grid, ("b", "scale", "d", n)),
+            Launch("add", grid, ("c", "d", "output0", n)),
+        ),
+    )
+'''
+"""5 * (x + y) + y, in five launches."""
 ADD = "def add(x, y, out, n):\n    floats(out, n)[:] = floats(x, n) + floats(y, n)\n"
 SCALE = "def scale(x, w, out, n):\n    floats(out, n)[:] = floats(x, n) * floats(w, 1)[0]\n"
 
 
 def _kernel(name: str, text: str, *pointers: str) -> KernelSource:
-    args = (*(KernelArg(p, F32, True) for p in pointers), KernelArg("n", DType.INT32, False))
+    buffers = (KernelArg(p, F32, True, is_written=p == "out") for p in pointers)
+    args = (*buffers, KernelArg("n", DType.INT32, False, is_written=False))
     return KernelSource(name, text, args, num_warps=4, num_stages=1)
 
 
@@ -60,9 +87,13 @@ def demo(
     inputs: tuple[TensorSpec, ...] = (),
     target: str = "fake",
     is_constant: bool = False,
+    factor: float = 4,
     **signature: Any,
 ) -> Precompiled:
-    """The product to emit; ``inputs`` come after x and y, ``signature`` replaces its fields."""
+    """The product to emit; ``inputs`` come after x and y, ``signature`` replaces its fields.
+
+    The golden result is ``factor`` times the golden x, which is y too.
+    """
     shape = (Int.of(B), Int.of(S))
     tensors = (TensorSpec("x", F32, shape), TensorSpec("y", F32, shape), *inputs)
     args = Tree("tuple", (LEAF,) * len(tensors))
@@ -71,7 +102,7 @@ def demo(
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     golden = Golden(
         tuple((name, F32, (2, 3), x.tobytes()) for name in ("x", "y")),
-        (("output0", F32, (2, 3), (x * 4).tobytes()),),
+        (("output0", F32, (2, 3), (x * factor).tobytes()),),
         (1e-6,),
     )
     two = memoryview(np.float32(2).tobytes())

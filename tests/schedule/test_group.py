@@ -12,6 +12,7 @@ from aotpack.ir.integers import Axis, Int, Var, product
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Program
 from aotpack.ir.verify_schedule import InvalidSchedule, verify_schedule
 from aotpack.schedule.group import Group, digits, join, linear, start
+from aotpack.schedule.refusal import Refusal
 
 from .programs import BOOL, F32, I64, Writer, apply, load, schedule_of
 
@@ -41,13 +42,16 @@ def test_no_point_has_zeros_for_digits() -> None:
     assert all(int(digit) == 0 for digit in digits(axes, Int.of(Axis("x", Int.of(0)))).values())
 
 
-def joined(program: Program) -> Group | None:
+def joined(program: Program) -> Group | Refusal:
     """The last operation offered to the kernel of all before it."""
     first, *rest = program.operations
-    group: Group | None = start(first, program)
+    group = start(first, program)
     for operation in rest:
-        assert group is not None
-        group = join(group, operation, program)
+        found = join(group, operation, program)
+        if isinstance(found, Refusal):
+            assert operation is rest[-1]
+            return found
+        group = found
     return group
 
 
@@ -58,7 +62,7 @@ def test_pointwise_joins_a_row_it_reads() -> None:
     total = w.reduction("total", [B], [8], lambda i, r: load(x, i, r))
     y = w.pointwise("y", [B, 8], lambda i, j: apply("div", load(x, i, j), load(total, i)))
     group = joined(w.program(y))
-    assert group is not None and len(group.members) == 2 and not group.members[1].outer
+    assert isinstance(group, Group) and len(group.members) == 2 and not group.members[1].outer
 
 
 @pytest.mark.row("S:M9", "C:B5", "C:B12")
@@ -68,7 +72,7 @@ def test_once_a_row_joins_as_outer() -> None:
     total = w.reduction("total", [B], [8], lambda i, r: load(x, i, r))
     y = w.pointwise("y", [B], lambda i: apply("sqrt", load(total, i)))
     group = joined(w.program(y))
-    assert group is not None and group.members[1].outer
+    assert isinstance(group, Group) and group.members[1].outer
 
 
 @pytest.mark.row("S:M12", "C:B4")
@@ -78,7 +82,7 @@ def test_flat_kernel_takes_the_axes_of_a_reduction() -> None:
     t = w.pointwise("t", [B, 8], lambda i, j: apply("exp", load(x, i, j)))
     total = w.reduction("total", [B], [8], lambda i, r: load(t, i, r))
     group = joined(w.program(t, total))
-    assert group is not None and [axis.name for axis in group.axes] == ["x", "r"]
+    assert isinstance(group, Group) and [axis.name for axis in group.axes] == ["x", "r"]
 
 
 @pytest.mark.row("S:M6", "S:M12", "C:B4")
@@ -88,7 +92,7 @@ def test_middle_reduction_renumbers_the_flat_kernel() -> None:
     t = w.pointwise("t", [3, 8, 5], lambda i, j, k: apply("exp", load(x, i, j, k)))
     total = w.reduction("total", [3, 5], [8], lambda i, k, r: load(t, i, r, k))
     group = joined(w.program(t, total))
-    assert group is not None
+    assert isinstance(group, Group)
     x_axis, r_axis = group.axes
     assert (int(x_axis.extent), int(r_axis.extent)) == (15, 8)
 
@@ -139,7 +143,7 @@ def refused_template(w: Writer) -> None:
 def test_refuses(write: object) -> None:
     w = Writer((B,))
     write(w)  # type: ignore[operator]
-    assert joined(w.program()) is None
+    assert isinstance(joined(w.program()), Refusal)
 
 
 @pytest.mark.row("S:M12", "S:inv22", "C:inv3")
@@ -150,7 +154,7 @@ def test_renumbering_must_meet_each_point_once(index: Callable[..., tuple[Int, I
     w = Writer()
     t = w.pointwise("t", [8, 4], lambda i, j: apply("exp", load(w.input("x", 8, 4), i, j)))
     total = w.reduction("total", [8], [4], lambda i, r: load(t, *index(i, r)))
-    assert joined(w.program(t, total)) is None
+    assert isinstance(joined(w.program(t, total)), Refusal)
 
 
 @pytest.mark.row("S:M12", "S:Q3")
@@ -164,7 +168,7 @@ def test_binding_must_meet_each_point_once() -> None:
         return Guarded(inside, load(t, i, j), Const(0.0, F32), F32)
 
     y = w.pointwise("y", [4, 8], padded)
-    assert joined(w.program(t, y)) is None
+    assert isinstance(joined(w.program(t, y)), Refusal)
 
 
 def product_and_epilogue(rows: int, row: int | None) -> Program:
@@ -184,16 +188,16 @@ def product_and_epilogue(rows: int, row: int | None) -> Program:
 def test_a_product_of_one_row_takes_its_epilogue_however_the_row_is_named(row: int | None) -> None:
     program = product_and_epilogue(1, row)
     group = joined(program)
-    assert group is not None and len(group.members) == 2
+    assert isinstance(group, Group) and len(group.members) == 2
     schedule = schedule_of(program)
     verify_schedule(schedule)
     assert len(schedule.kernels) == 1
 
 
 def test_a_row_among_several_is_in_another_program_s_registers() -> None:
-    assert joined(product_and_epilogue(2, None)) is not None
+    assert isinstance(joined(product_and_epilogue(2, None)), Group)
     program = product_and_epilogue(2, 0)
-    assert joined(program) is None
+    assert isinstance(joined(program), Refusal)
     verify_schedule(schedule_of(program))
     schedule = schedule_of(product_and_epilogue(2, None))
     (kernel,) = schedule.kernels
@@ -208,4 +212,4 @@ def test_a_reduction_of_the_only_row_is_not_an_epilogue() -> None:
     w = Writer(())
     y = w.matmul("y", 1, 6, 8, w.input("x", 1, 8), w.weight("w", 6, 8))
     total = w.reduction("total", [1], [6], lambda i, r: load(y, i, r))
-    assert joined(w.program(total)) is None
+    assert isinstance(joined(w.program(total)), Refusal)

@@ -271,7 +271,7 @@ def test_refuses(make: Callable[[], Schedule], message: str) -> None:
 
 def test_refuses_a_base_that_is_still_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aotpack.schedule.copy_bases", lambda program: program)
-    with pytest.raises(InvalidSchedule, match="y is read beside the scatter into it"):
+    with pytest.raises(InvalidSchedule, match="y is read beside what overwrites it"):
         verify_schedule(schedule_of(read_by_its_value(Writer())))
-    with pytest.raises(InvalidSchedule, match="y is read beside the scatter into it"):
+    with pytest.raises(InvalidSchedule, match="y is read beside what overwrites it"):
         verify_schedule(schedule_of(twice_a_base(Writer())))

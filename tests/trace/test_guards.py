@@ -44,3 +44,17 @@ def test_equal_sizes_are_one_size(trace_function):
 def test_refuses(trace_function, forward, spec, message):
     with pytest.raises(TraceError, match=message):
         trace_function(forward, torch.randn(8, 4), dynamic_shapes={"x": spec})
+
+
+@pytest.mark.row("S:A13")
+@pytest.mark.parametrize("low", [1, 2])
+def test_a_size_that_would_be_negative(trace_function, low):
+    def forward(self, x):
+        return torch.cat([x, x], 0).repeat_interleave(2, 0)[5:]
+
+    spec = {"x": {0: Dim("b", min=low, max=16)}}
+    if low == 2:
+        assert trace_function(forward, torch.randn(3), dynamic_shapes=spec)
+        return
+    with pytest.raises(TraceError, match=r"the size 4\*b - 5, which is negative for b=1"):
+        trace_function(forward, torch.randn(3), dynamic_shapes=spec)

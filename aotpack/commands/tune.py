@@ -1,0 +1,38 @@
+"""Time the candidates of every kernel inside a wheel, on this machine; no compiler is needed.
+
+The wheel was built with --candidates N. A build with --tuning FILE then takes the quickest.
+"""
+
+import argparse
+from pathlib import Path
+
+from aotpack.commands.shipped import shipped_runtime
+from aotpack.commands.wheel_file import unpacked
+from aotpack.errors import AotpackError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``aotpack tune``."""
+    parser.add_argument("wheel", metavar="WHEEL", type=Path)
+    parser.add_argument(
+        "-o",
+        "--out",
+        metavar="FILE",
+        type=Path,
+        required=True,
+        help="the file for the times; what it has of other kernels and devices is kept",
+    )
+    parser.add_argument(
+        "--device", help='a GPU\'s number or "cpu" (default: a GPU if there is one)'
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """The wheel's own tuner, from a temporary folder."""
+    with unpacked(options.wheel) as package, shipped_runtime(package) as runtime:
+        command = runtime.command
+        try:
+            command.tune_into(options.out, package, command.device_of(options.device), None, print)
+        except runtime.AotpackError as error:
+            raise AotpackError(str(error)) from error
+    return 0

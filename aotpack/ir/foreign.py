@@ -1,0 +1,87 @@
+"""Calls of code that is not ours: whole buffers in, whole buffers out, all in row-major order.
+
+    target = base; kernel[grid](operand, target, n)
+
+Nothing is known of what happens inside, so nothing fuses with it and no axes are its own.
+
+Rows S:H1, H2, H15.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotpack.ir.integers import Axis, Int
+from aotpack.ir.origin import Origin
+
+_ENTRY = '''\
+import triton
+import triton.language as tl
+
+{source}
+
+@triton.jit
+def {name}({parameters}):
+    """What a launch passes, and what is the same for all."""
+    {function}({arguments})
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class TritonKernel:
+    """A Triton kernel of the user's in one configuration.
+
+    ``source`` defines ``function`` and all it uses. ``parameters`` are the function's in order,
+    with the text of their value where it is the same for every launch, else None: what is passed.
+    """
+
+    function: str
+    source: str
+    parameters: tuple[tuple[str, str | None], ...]
+    num_warps: int
+    num_stages: int
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """The parameters a launch gives a value to."""
+        return tuple(name for name, text in self.parameters if text is None)
+
+    def text(self, name: str) -> str:
+        """A complete Triton text whose kernel ``name`` has the passed parameters alone."""
+        arguments = ", ".join(f"{p}={p if text is None else text}" for p, text in self.parameters)
+        return _ENTRY.format(
+            source=self.source,
+            name=name,
+            parameters=", ".join(self.passed),
+            function=self.function,
+            arguments=arguments,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """``targets``, which begin as ``bases``, are what a launch of ``kernel`` leaves in them.
+
+    A base is of its target's shape and type, and the target lies in its memory; with None the
+    target begins undefined. ``arguments`` are those of ``kernel.passed``: names of operands, which
+    are read, or of targets, and integers in the sizes. The kernel does not overlap with itself: two
+    arguments are one buffer only where it reads both.
+    """
+
+    targets: tuple[str, ...]
+    bases: tuple[str | None, ...]
+    kernel: TritonKernel
+    arguments: tuple[str | Int, ...]
+    grid: tuple[Int, Int, Int]
+    origin: Origin
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """A call has no points of its own."""
+        return ()
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The buffers it reads but the bases, each once."""
+        names = (name for name in self.arguments if isinstance(name, str))
+        return tuple(dict.fromkeys(name for name in names if name not in self.targets))

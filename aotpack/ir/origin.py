@@ -1,0 +1,21 @@
+"""What an operation comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What an operation comes from: graph node names, operator names, the user's source lines."""
+
+    nodes: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+    def __add__(self, other: Origin) -> Origin:
+        return Origin(
+            tuple(dict.fromkeys(self.nodes + other.nodes)),
+            self.ops + other.ops,
+            tuple(dict.fromkeys(self.sources + other.sources)),
+        )

@@ -1,0 +1,55 @@
+"""What a kernel cannot do without: the bytes it moves and the arithmetic of its products.
+
+A tensor counts once, whole, or by the points that touch it where those are fewer (a gather).
+
+Rows S:N5.
+"""
+
+from dataclasses import dataclass
+
+from aotpack.ir.access import accesses
+from aotpack.ir.integers import Int, minimum, product, total
+from aotpack.ir.nodes import Attention, Matmul, Program
+from aotpack.ir.schedule import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Bytes of memory, and multiplications and additions of products, in the model's sizes."""
+
+    moved: Int
+    flops: Int
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(self.moved + other.moved, self.flops + other.flops)
+
+
+NO_WORK = Work(Int.of(0), Int.of(0))
+
+
+def work_of(kernel: Kernel, program: Program) -> Work:
+    """The work of one launch."""
+    anchor = kernel.anchor
+    points = product(axis.extent for axis in kernel.axes)
+    if isinstance(anchor, Matmul):
+        points = points * anchor.k.extent
+    elif isinstance(anchor, Attention):
+        points = points * anchor.j.extent * anchor.d.extent
+    touched = dict.fromkeys((access.buffer, access.is_store) for access in accesses(kernel))
+    moved = []
+    for name, is_store in touched:
+        buffer = program.buffers[name]
+        elements = minimum(product(buffer.shape), points)
+        again = is_store and kernel.scatter is not None  # it reads what it combines with
+        moved.append(elements * buffer.dtype.itemsize * (2 if again else 1))
+    return Work(total(moved), _flops(anchor))
+
+
+def _flops(anchor: Matmul | Attention | None) -> Int:
+    if isinstance(anchor, Matmul):
+        return 2 * product(axis.extent for axis in (*anchor.axes, anchor.k))
+    if isinstance(anchor, Attention):
+        scores = product(axis.extent for axis in (anchor.batch, anchor.head, anchor.i, anchor.j))
+        both = 2 * scores * (anchor.d.extent + anchor.e.extent)
+        return both // 2 if anchor.causal else both
+    return Int.of(0)

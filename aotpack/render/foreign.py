@@ -1,0 +1,79 @@
+"""Launches of the user's own Triton kernels: their text under a name of ours.
+
+Rows S:H15.
+"""
+
+from aotpack.errors import UnsupportedError
+from aotpack.ir.dtypes import DType
+from aotpack.ir.facts import bounds
+from aotpack.ir.foreign import Foreign
+from aotpack.ir.integers import LARGEST_SIZE, Int, product, total
+from aotpack.ir.nodes import Program
+from aotpack.ir.schedule import Kernel, PointwiseTile, Schedule, Variant
+from aotpack.ir.traffic import Work
+from aotpack.render.arguments import POINTER_MULTIPLE
+from aotpack.render.sources import Choice, Launched, Sources
+from aotpack.stages import KernelArg
+from aotpack.target import CPU, Target
+
+_ANY_GPU = (1, 10_000)
+
+
+def refuse_foreign(schedule: Schedule, targets: tuple[Target, ...]) -> None:
+    """Refuse Triton kernels of the user's for processors, all at once."""
+    calls = [kernel.foreign for kernel in schedule.kernels if kernel.foreign is not None]
+    if not calls or CPU not in targets:
+        return
+    lines = (
+        f"  {call.kernel.function}" + "".join(f"  ({place})" for place in call.origin.sources)
+        for call in calls
+    )
+    raise UnsupportedError(
+        "rendering for the target cpu: the model launches Triton kernels of its own, which GPUs "
+        "alone run:\n" + "\n".join(dict.fromkeys(lines)) + "\nBuild for GPU targets, or give the "
+        "operators around them a lowering with aotpack.register_lowering."
+    )
+
+
+def foreign_choice(schedule: Schedule, kernel: Kernel, sources: Sources) -> Choice:
+    """The one way to launch it: the user's configuration, for every GPU."""
+    call = kernel.foreign
+    assert call is not None
+    program = schedule.program
+    tile = PointwiseTile(1, call.kernel.num_warps, call.kernel.num_stages)
+    variant = Variant(tile, *_ANY_GPU, Int.of(1), None)
+    touched = (program.buffers[name] for name in (*call.operands, *call.targets))
+    moved = total(product(buffer.shape) * buffer.dtype.itemsize for buffer in touched)
+    sources.spare = False
+    name = sources.add(
+        kernel.name,
+        call.kernel.text,
+        _parameters(call, program),
+        tile,
+        variant,
+        "triton",
+        Work(moved, Int.of(0)),
+    )
+    x, y, z = call.grid
+    return Choice(variant, ((Launched(name, x, tuple(map(str, call.arguments)), (y, z)),),))
+
+
+def _parameters(call: Foreign, program: Program) -> tuple[KernelArg, ...]:
+    """Pointers of their buffers' types; integers of 32 bits where every value fits (as Triton)."""
+    return tuple(
+        KernelArg(
+            name,
+            program.buffers[argument].dtype,
+            is_pointer=True,
+            multiple=POINTER_MULTIPLE,
+            is_written=argument in call.targets,
+        )
+        if isinstance(argument, str)
+        else KernelArg(name, _integer_type(argument), is_pointer=False, is_written=False)
+        for name, argument in zip(call.kernel.passed, call.arguments, strict=True)
+    )
+
+
+def _integer_type(number: Int) -> DType:
+    low, high = bounds(number)
+    return DType.INT32 if low >= -LARGEST_SIZE and high <= LARGEST_SIZE else DType.INT64

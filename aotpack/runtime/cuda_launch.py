@@ -1,0 +1,128 @@
+"""Issues the steps of a plan to a stream, one cuLaunchKernelEx each.
+
+The structs are built once, cluster attributes included, so a launch is one foreign call of four
+pointers: 0.24 us of Python. The driver takes the rest of the 3 us that were measured on an H200.
+"""
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from .cuda_errors import failure
+from .device import NULL_SLOT, Step
+
+_RELAXED = 2  # CUstreamCaptureMode
+_CLUSTER_DIMENSION, _CLUSTER_POLICY, _POLICY_SPREAD = 4, 5, 1  # CUlaunchAttributeID
+
+
+class Function(NamedTuple):
+    """A loaded kernel and its launch configuration."""
+
+    handle: int
+    threads: int
+    shared: int
+    num_ctas: int
+
+
+class Attribute(ctypes.Structure):
+    """CUlaunchAttribute: an id, and a union of 64 bytes aligned to 8."""
+
+    _fields_ = (
+        ("id", ctypes.c_uint),
+        ("padding", ctypes.c_uint),
+        ("value", ctypes.c_uint * 16),
+    )
+
+
+class Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(Attribute)),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+class StreamExecutor:
+    """Launch structs for all steps; they point into the cells, which are read at each launch."""
+
+    def __init__(
+        self,
+        device: str,
+        library: ctypes.CDLL,
+        steps: Sequence[Step],
+        cells: "ctypes.Array[ctypes.c_uint64]",
+    ) -> None:
+        self._device, self._steps, self._cells = device, steps, cells
+        self._launch = library.cuLaunchKernelEx
+        self._stream = 0
+        self._configs = [_config(step) for step in steps]
+        self._params = [parameters(step, cells) for step in steps]
+        pointer, address = ctypes.c_void_p, ctypes.addressof
+        self._rows = (
+            [pointer(address(config)) for config in self._configs],
+            [pointer(step.kernel.handle) for step in steps],
+            [pointer(address(params)) for params in self._params],
+            [pointer(None)] * len(steps),
+        )
+
+    def issue(self, stream: int) -> None:
+        """Issue all steps to ``stream``."""
+        if stream != self._stream:
+            for config in self._configs:
+                config.stream = stream
+            self._stream = stream
+        for index, status in enumerate(map(self._launch, *self._rows)):
+            if status:
+                raise failure(f"launching {self._steps[index].name} on {self._device}", status)
+
+
+def _config(step: Step) -> Config:
+    function: Function = step.kernel
+    x, y, z = step.grid
+    config = Config()
+    config.grid[:] = (x * function.num_ctas, y, z)
+    config.block[:] = (function.threads, 1, 1)
+    config.shared = function.shared
+    found = attributes(function)
+    config.attributes = (Attribute * len(found))(*found)
+    config.attribute_count = len(found)
+    return config
+
+
+def attributes(function: Function) -> list[Attribute]:
+    """What a launch needs besides grid and block: the shape of clusters."""
+    if function.num_ctas == 1:
+        return []
+    dimension, policy = Attribute(id=_CLUSTER_DIMENSION), Attribute(id=_CLUSTER_POLICY)
+    dimension.value[:3] = (function.num_ctas, 1, 1)
+    policy.value[0] = _POLICY_SPREAD
+    return [dimension, policy]
+
+
+def parameters(
+    step: Step, cells: "ctypes.Array[ctypes.c_uint64]"
+) -> "ctypes.Array[ctypes.c_void_p]":
+    """Pointers to the cells; compiled kernels take global and profiling scratch at the end."""
+    slots = (*step.slots, step.scratch, NULL_SLOT)
+    base, width = ctypes.addressof(cells), ctypes.sizeof(ctypes.c_uint64)
+    return (ctypes.c_void_p * len(slots))(*[base + width * slot for slot in slots])
+
+
+@contextmanager
+def relaxed(library: ctypes.CDLL) -> Iterator[None]:
+    """Inside the block this thread may allocate though a stream is being captured.
+
+    Nothing of it is captured: memory of an arena outlives the graph that was.
+    """
+    mode = ctypes.c_int(_RELAXED)
+    library.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+    try:
+        yield
+    finally:
+        library.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))

@@ -1,0 +1,152 @@
+"""Calls that are watched launch by launch: which one fails, which one is the first to write a NaN.
+
+A watched plan runs its launches one at a time, each followed by a host call that waits for it. To
+look for NaN, intermediates and results are zeroed before the first launch that writes into them:
+what no launch has written yet holds no NaN then.
+
+Rows C:H19, C:K5.
+"""
+
+import ctypes
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from .device import Device, HostCall, Step
+from .dtypes import DType, widen
+from .errors import AotpackError, DeviceError
+from .manifest import Kernel, Manifest
+from .plan import Launch, Plan
+
+Cells: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
+MODES = ("sync", "nan")
+VARIABLE = "AOTPACK_DEBUG"
+
+
+def debug_mode(given: str | None) -> str | None:
+    """What to watch for: as given to ``load``, else by the environment."""
+    mode = os.environ.get(VARIABLE) or None if given is None else given
+    if mode is not None and mode not in MODES:
+        where = VARIABLE if given is None else "debug"
+        raise AotpackError(
+            f'loading a model: {where}={mode!r}; accepted: "sync" (wait for each launch) and "nan" '
+            "(wait, and look for NaN in what it wrote)"
+        )
+    return mode
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Memory that a launch writes: its cell, and what lies there."""
+
+    name: str
+    cell: int
+    dtype: DType
+    size: int  # bytes
+    is_first: bool  # no launch has written there before, and nothing was there
+
+
+class Watch:
+    """Puts host calls around the launches of a plan.
+
+    ``lengths`` are the bytes of whatever a launch may write, ``kept`` what is there before a call.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        device: Device,
+        mode: str,
+        lengths: Mapping[str, int],
+        kept: Iterable[str],
+    ) -> None:
+        self._model, self._device, self._mode = model, device, mode
+        self._lengths, self._kept = lengths, frozenset(kept)
+
+    def around(
+        self, steps: Sequence[Step], launches: Sequence[tuple[Launch, Kernel]], cells: Cells
+    ) -> list[Step | HostCall]:
+        """The steps one after the other, each between what prepares it and what checks it."""
+        found: list[Step | HostCall] = []
+        known = set(self._kept)
+        for step, (launch, kernel) in zip(steps, launches, strict=True):
+            written = self._written(step, launch, kernel, known)
+            known.update(one.name for one in written)
+            if self._mode == "nan":
+                found.append(HostCall(self._clearing(written, cells), _last(found)))
+            found.append(step._replace(after=_last(found)))
+            check = self._check(f"{step.name} ({launch.source})", written, cells)
+            found.append(HostCall(check, _last(found)))
+        return found
+
+    def _written(
+        self, step: Step, launch: Launch, kernel: Kernel, known: set[str]
+    ) -> list[Written]:
+        passed = zip(launch.args, kernel.args, step.slots, strict=True)
+        return [
+            Written(name, cell, arg.dtype, self._lengths[name], name not in known)
+            for name, arg, cell in passed
+            if isinstance(name, str) and arg.written
+        ]
+
+    def _clearing(self, written: Sequence[Written], cells: Cells) -> Callable[[int], None]:
+        def clear(stream: int) -> None:
+            for one in written:
+                if one.is_first and one.size:
+                    zeros = np.zeros(one.size, np.uint8)
+                    self._device.copy_in(cells[one.cell], zeros.ctypes.data, one.size, stream)
+                    self._device.synchronize(stream)
+
+        return clear
+
+    def _check(
+        self, kernel: str, written: Sequence[Written], cells: Cells
+    ) -> Callable[[int], None]:
+        def check(stream: int) -> None:
+            try:
+                self._device.synchronize(stream)
+            except DeviceError as error:
+                raise DeviceError(f"calling {self._model}: kernel {kernel}: {error}") from None
+            for one in written if self._mode == "nan" else ():
+                self._look(kernel, one, cells[one.cell], stream)
+
+        return check
+
+    def _look(self, kernel: str, one: Written, address: int, stream: int) -> None:
+        if not one.dtype.eps or not one.size:
+            return
+        stored = np.empty(one.size // one.dtype.itemsize, one.dtype.storage)
+        self._device.copy_out(stored.ctypes.data, address, stored.nbytes, stream)
+        self._device.synchronize(stream)
+        values = widen(stored) if one.dtype.name == "bfloat16" else stored
+        wrong = np.flatnonzero(np.isnan(values))
+        if len(wrong):
+            raise AotpackError(
+                f"calling {self._model}: kernel {kernel} wrote NaN into {one.name!r}: {len(wrong)} "
+                f"of {len(stored)} elements of {one.dtype}, the first at position {wrong[0]}"
+            )
+
+
+def lengths(manifest: Manifest, sizes: Sequence[int], plan: Plan) -> dict[str, int]:
+    """The bytes of whatever a launch of the plan may write."""
+    signature = manifest.signature
+    values = {size.name: value for size, value in zip(signature.sizes, sizes, strict=True)}
+    shapes = [(weight.name, weight.dtype, weight.shape) for weight in manifest.weights]
+    shapes += [
+        (one.name, one.dtype, tuple(size.evaluate(values) for size in one.shape))
+        for one in signature.inputs
+    ]
+    shapes += [
+        (one.name, one.dtype, shape)
+        for one, shape in zip(signature.outputs, plan.outputs, strict=True)
+    ]
+    found = {buffer.name: buffer.size for buffer in plan.buffers}
+    return found | {name: math.prod(shape) * dtype.itemsize for name, dtype, shape in shapes}
+
+
+def _last(found: Sequence[Step | HostCall]) -> tuple[int, ...]:
+    return (len(found) - 1,) if found else ()

@@ -1,0 +1,106 @@
+"""tuning.json: what was measured, by device, target, and the key of a launch with several forms.
+
+A key says what the best form depends on: the first form's kernel with the hash of its text, how
+many programs it runs, and the range of sizes. Files merge: for one key the later times replace.
+
+    {"schema": 1, "measured": [{"device": "NVIDIA H200", "target": "sm_90", "choices":
+        {KEY: [{"sizes": {"b": 8}, "microseconds": {"linear_5e6f7a8b": 4.1, ...}}, ...]}}]}
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from .errors import AotpackError
+from .plan import Form, flat
+
+SCHEMA = 1
+MARGIN = 0.97  # of the first form's time: what another must beat, or noise would decide
+
+
+class Times(NamedTuple):
+    """Microseconds of each form by its name, measured at some sizes."""
+
+    sizes: Mapping[str, int]
+    microseconds: Mapping[str, float]
+
+
+Tuning: TypeAlias = dict[tuple[str, str], dict[str, tuple[Times, ...]]]
+"""By (device, target), then by key, at some sizes each."""
+
+
+def form_name(form: Form) -> str:
+    """What a form is called: its kernels."""
+    return "+".join(launch.kernel for launch in flat(form))
+
+
+def best_form(measured: Iterable[Times], names: Sequence[str]) -> int | None:
+    """The number of the form that is quickest over all, in parts of the first form's times.
+
+    None where the first was never measured; a form must have been, wherever the first was.
+    """
+    shares = [times.microseconds for times in measured if names[0] in times.microseconds]
+    if not shares:
+        return None
+    means = {
+        number: sum(times[name] / times[names[0]] for times in shares) / len(shares)
+        for number, name in enumerate(names)
+        if all(name in times for times in shares)
+    }
+    best = min(means, key=lambda number: (means[number], number))
+    return best if means[best] < MARGIN else 0
+
+
+def merged(old: Tuning, new: Tuning) -> Tuning:
+    """Both; what is in both is taken from ``new``."""
+    places = sorted({*old, *new})
+    return {place: {**old.get(place, {}), **new.get(place, {})} for place in places}
+
+
+def tuning_text(tuning: Tuning) -> str:
+    """The file's text, in a fixed order."""
+    measured = [
+        {
+            "device": device,
+            "target": target,
+            "choices": {key: [one._asdict() for one in some] for key, some in choices.items()},
+        }
+        for (device, target), choices in sorted(tuning.items())
+    ]
+    return json.dumps({"schema": SCHEMA, "measured": measured}, indent=1, sort_keys=True) + "\n"
+
+
+def read_tuning(path: Path) -> Tuning:
+    """What a tuning file says; an AotpackError where it is none."""
+    try:
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise _refused(path, f"it cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise _refused(path, f"it is not JSON ({error})") from None
+    try:
+        if data["schema"] != SCHEMA:
+            raise _refused(path, f"it has schema {data['schema']!r}, not {SCHEMA}")
+        found: Tuning = {}
+        for one in data["measured"]:
+            place = (str(one["device"]), str(one["target"]))
+            choices = {str(key): tuple(map(_times, some)) for key, some in one["choices"].items()}
+            found = merged(found, {place: choices})
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _refused(path, f"an entry is missing or of another kind ({error})") from None
+    return found
+
+
+def _times(data: Mapping[str, Any]) -> Times:
+    times = {str(name): float(time) for name, time in data["microseconds"].items()}
+    if any(not time > 0 for time in times.values()):
+        raise ValueError("a time is not above 0")
+    return Times({str(name): int(size) for name, size in data["sizes"].items()}, times)
+
+
+def _refused(path: Path, reason: str) -> AotpackError:
+    return AotpackError(
+        f"reading the tuning file {path}: {reason}; accepted: what `aotpack tune WHEEL -o FILE` "
+        "wrote. Measure again."
+    )

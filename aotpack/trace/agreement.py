@@ -1,0 +1,163 @@
+"""Do registered lowerings say what their operators compute? Asked before they replace them.
+
+Once with symbolic sizes: results have the operator's types and shapes for all admitted sizes. Once
+with the example inputs: values agree to half of the digits of their type, which tells a wrong
+lowering from one that rounds in another order.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils import _pytree as pytree
+
+from aotpack.errors import TraceError
+from aotpack.trace.registered import RegisteredLowerings, registered, run_registered
+from aotpack.trace.source import source_of
+from aotpack.trace.weights import weight_tensor
+
+
+def check_lowerings(program: ExportedProgram, example: Sequence[Any] | None, name: str) -> None:
+    """Refuse registered lowerings that compute something else.
+
+    ``example`` are all leaves of the inputs; None where operators cannot run on this machine.
+    """
+    nodes = [node for node in program.graph.nodes if registered(node.target)]
+    for node in nodes:
+        with torch.no_grad():
+            complaint = _symbolic_complaint(node)
+        if complaint:
+            raise TraceError(_refusal(name, node, complaint))
+    if nodes and example is not None:
+        user = iter(example)
+        flat = [
+            weight_tensor(program, spec.target).clone() if spec.target else next(user)
+            for spec in program.graph_signature.input_specs
+        ]
+        copies = pytree.tree_map_only(torch.Tensor, torch.clone, flat)
+        with torch.no_grad():
+            _Comparison(program.graph_module, name).run(*copies)
+
+
+class _Comparison(fx.Interpreter):
+    """Runs the program; at each registered operator its function too, on copies."""
+
+    def __init__(self, module: fx.GraphModule, name: str) -> None:
+        super().__init__(module)
+        self.name = name
+
+    def run_node(self, n: fx.Node) -> Any:
+        if not registered(n.target):
+            return super().run_node(n)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        theirs = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
+        try:
+            result = super().run_node(n)
+        except Exception as error:
+            raise TraceError(
+                f"running {self.name} on the example inputs: {n.target} failed: {error}"
+            ) from error
+        with RegisteredLowerings():
+            answer = _answer(n, *theirs)
+        wanted, found = ((result, args, kwargs), (answer, *theirs))
+        complaint = answer if isinstance(answer, str) else _difference(wanted, found)
+        if complaint:
+            raise TraceError(_refusal(self.name, n, complaint))
+        return result
+
+
+def _answer(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What the function returns, or its complaint as text."""
+    try:
+        return run_registered(node.target, args, kwargs)  # type: ignore[arg-type]
+    except Exception as error:  # whatever the user's function raises is theirs to read
+        return f"the lowering fails: {type(error).__name__}: {str(error).strip().splitlines()[0]}"
+
+
+def _symbolic_complaint(node: fx.Node) -> str | None:
+    """What is wrong with the function's results as types and symbolic sizes, if anything."""
+
+    def value(arg: Any) -> Any:
+        return arg.meta["val"] if isinstance(arg, fx.Node) else arg
+
+    args, kwargs = fx.map_arg((node.args, node.kwargs), value)
+    fakes = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
+    if not fakes:
+        return None
+    mode = fakes[0].fake_mode
+    guards = mode.shape_env.guards if mode.shape_env is not None else []
+    before = len(guards)
+    with mode, RegisteredLowerings():
+        answer = _answer(node, args, kwargs)
+    if isinstance(answer, str):
+        return answer
+    if len(guards) > before:
+        found = "; ".join(str(guard.expr) for guard in guards[before:])
+        del guards[before:]
+        return f"the lowering asks for more than the model's sizes promise: {found}"
+    return _mismatch(node.meta["val"], answer)
+
+
+def _mismatch(wanted: Any, found: Any) -> str | None:
+    """How results differ in number, element type or shape."""
+    left, right = (pytree.tree_leaves(value) for value in (wanted, found))
+    if len(left) != len(right):
+        return f"the lowering returns {len(right)} results, the operator {len(left)}"
+    for number, (a, b) in enumerate(zip(left, right, strict=True)):
+        if isinstance(a, torch.Tensor) and not _is_like(a, b):
+            return f"result {number} of the lowering is {_shown(b)}, the operator's {_shown(a)}"
+    return None
+
+
+def _is_like(a: torch.Tensor, b: Any) -> bool:
+    if not isinstance(b, torch.Tensor) or a.dtype is not b.dtype or a.dim() != b.dim():
+        return False
+    return all(statically_known_true(x == y) for x, y in zip(a.shape, b.shape, strict=True))
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return f"a {type(value).__name__}"
+    return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
+
+
+def _difference(wanted: Any, found: Any) -> str | None:
+    """Where results, or arguments after the call, have other values."""
+    mismatch = _mismatch(wanted[0], found[0])
+    if mismatch:
+        return mismatch
+    for what, left, right in (
+        ("results", wanted[0], found[0]),
+        ("the arguments it changes", wanted[1:], found[1:]),
+    ):
+        for a, b in zip(pytree.tree_leaves(left), pytree.tree_leaves(right), strict=True):
+            if isinstance(a, torch.Tensor) and not _agrees(a, b):
+                off = (a.double() - b.double()).abs().max()
+                return f"on the example inputs {what} are off by {float(off):.3g}"
+    return None
+
+
+def _agrees(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equal integers; floats that differ by less than half of their digits, at the scale of all."""
+    if not a.is_floating_point() or a.numel() == 0:
+        return bool(torch.equal(a, b))
+    x, y = a.double(), b.double()
+    finite = x.isfinite()
+    if not torch.equal(finite, y.isfinite()):
+        return False
+    if not torch.equal(x[~finite].nan_to_num(0.5), y[~finite].nan_to_num(0.5)):
+        return False
+    scale = float(x[finite].abs().max()) if finite.any() else 0.0
+    off = float((x[finite] - y[finite]).abs().max()) if finite.any() else 0.0
+    return off <= math.sqrt(torch.finfo(a.dtype).eps) * scale
+
+
+def _refusal(name: str, node: fx.Node, complaint: str) -> str:
+    source = source_of(node)
+    place = f" ({source})" if source else ""
+    return f"lowering {node.target} of {name} as registered{place}: {complaint}"

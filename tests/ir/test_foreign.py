@@ -1,0 +1,54 @@
+"""Calls of foreign kernels in the IR: how they print, and what makes them illegal."""
+
+from dataclasses import replace
+
+import pytest
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.foreign import Foreign, TritonKernel
+from aotpack.ir.integers import Int
+from aotpack.ir.nodes import Buffer, Operation, Origin, Program, overwritten, reads, targets
+from aotpack.ir.verify import InvalidProgram, verify
+
+KERNEL = TritonKernel(
+    "copy", "@triton.jit\ndef copy(x, y, n): ...", (("x", None), ("y", None), ("n", "4")), 4, 3
+)
+ONE = Int.of(1)
+CALL = Foreign(("y",), ("b",), KERNEL, ("x", "y"), (ONE, ONE, ONE), Origin())
+
+
+def program(call: Operation) -> Program:
+    shapes = {"x": 4, "b": 4, "short": 3, "y": 4}
+    buffers = {n: Buffer(n, DType.FLOAT32, (Int.of(size),)) for n, size in shapes.items()}
+    return Program((), buffers, ("x", "b", "short"), (), (call,), ("y",))
+
+
+def test_what_a_call_touches() -> None:
+    assert (targets(CALL), reads(CALL), overwritten(CALL)) == (("y",), ("b", "x"), (("y", "b"),))
+    assert overwritten(replace(CALL, bases=(None,))) == ()
+
+
+@pytest.mark.row("S:A2")
+def test_it_prints_as_a_launch() -> None:
+    assert "once:\n    y = b\n    copy[(1, 1, 1)](x=x, y=y, n=4)" in str(program(CALL))
+
+
+def test_its_text_has_the_passed_parameters_alone() -> None:
+    text = KERNEL.text("copy_1")
+    assert "def copy_1(x, y):" in text and "copy(x=x, y=y, n=4)" in text
+
+
+@pytest.mark.row("S:A4")
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (replace(CALL, arguments=("x",)), "copy takes 2 arguments, its targets among them"),
+        (replace(CALL, arguments=("x", "b")), "copy takes 2 arguments, its targets among them"),
+        (replace(CALL, bases=("short",)), "is no version of short"),
+        (replace(CALL, bases=("gone",)), "gone is not declared"),
+    ],
+)
+def test_illegal_calls_are_refused(call: Foreign, words: str) -> None:
+    verify(program(CALL))
+    with pytest.raises(InvalidProgram, match=words):
+        verify(program(call))

@@ -1,0 +1,161 @@
+"""Calls that become graphs, on a library whose graphs run as late as their edges admit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aotpack.runtime import AotpackError, Model, load, verify
+from aotpack.runtime.arena import PLANS_KEPT
+from aotpack.runtime.cuda_launch import Function, attributes
+
+from .fake_library import FakeGpu
+from .packages import DIAMOND, WRAPPER, write_demo
+
+
+@pytest.fixture
+def gpu() -> FakeGpu:
+    return FakeGpu()
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    return write_demo(tmp_path / "demo", wrapper=DIAMOND, factor=11)
+
+
+def call(model: Model, rows: int = 2, value: float = 1.0) -> None:
+    """One call with arguments of its own, whose answer is checked."""
+    x = np.arange(32 * rows, dtype=np.float32).reshape(rows, 32) + np.float32(value)
+    y = x * 2
+    np.testing.assert_array_equal(model(x, y), 5 * (x + y) + y)
+
+
+@pytest.mark.row("S:T9", "S:P6", "S:P7")
+def test_sizes_seen_twice_become_a_graph_with_the_plans_edges(package: Path, gpu: FakeGpu) -> None:
+    with load(package, gpu) as model:
+        library = gpu.library
+        for value in range(2):
+            call(model, value=value)
+        assert library.log.count("cuLaunchKernelEx") == 10 and "cuGraphLaunch" not in library.log
+        assert [before for _, _, before in library.nodes] == [(), (1,), (1,), (2, 3), (4,)]
+        for value in range(3):
+            call(model, value=value)
+        assert library.log.count("cuLaunchKernelEx") == 10
+        assert library.log.count("cuGraphLaunch") == 3
+
+
+def test_only_nodes_with_new_addresses_are_set(package: Path, gpu: FakeGpu) -> None:
+    x = np.ones((2, 3), np.float32)
+    with load(package, gpu) as model:
+        for _ in range(4):
+            model(x, x)  # staged, so every address is that of the call before
+        assert "cuGraphExecKernelNodeSetParams_v2" not in gpu.library.log
+        prepared = next(iter(model._pool._free[0]._plans.values()))
+        ours = np.full((2, 3), 4, np.float32)
+        addresses = list(prepared.cells[1:4])
+        prepared.store([addresses[0], ours.ctypes.data, addresses[2]])
+        prepared.issue(0)
+        assert gpu.library.log.count("cuGraphExecKernelNodeSetParams_v2") == 2  # y has two readers
+
+
+def test_without_graphs_everything_is_a_launch(package: Path, gpu: FakeGpu) -> None:
+    with load(package, gpu, graphs=False) as model:
+        for value in range(4):
+            call(model, value=value)
+    assert gpu.library.log.count("cuLaunchKernelEx") == 20 and not gpu.library.nodes
+
+
+def test_a_single_launch_stays_a_launch(tmp_path: Path, gpu: FakeGpu) -> None:
+    add = '            Launch("add", (b*s, 1, 1), ("x", "y", "total", b*s)),\n'
+    wrapper = WRAPPER.replace(add, "").replace('("total", "scale"', '("x", "scale"')
+    x = np.ones((2, 3), np.float32)
+    with load(write_demo(tmp_path / "one", wrapper=wrapper), gpu) as model:
+        for _ in range(4):
+            np.testing.assert_array_equal(model(x, x), x * 2)
+    assert gpu.library.log.count("cuLaunchKernelEx") == 4 and not gpu.library.nodes
+
+
+def test_growth_of_the_arena_and_new_weights_rebuild_graphs(package: Path, gpu: FakeGpu) -> None:
+    with load(package, gpu) as model:
+        for rows in (1, 1, 1, 8, 8, 8, 1, 1, 1):
+            call(model, rows)
+        assert gpu.library.log.count("cuGraphInstantiateWithFlags") == 3
+        assert gpu.library.alive == 4
+        model.bind_weights({"scale": np.float32([2])})
+        assert gpu.library.alive == 0
+        call(model)
+    assert gpu.library.alive == 0
+
+
+def test_graphs_are_bounded(package: Path, gpu: FakeGpu) -> None:
+    with load(package, gpu) as model:
+        model(*[np.zeros((8, 32), np.float32)] * 2)
+        shapes = [(b, s) for b in range(1, 9) for s in range(1, 10)]
+        for shape in shapes:
+            for _ in range(2):
+                model(*[np.zeros(shape, np.float32)] * 2)
+        assert len(shapes) > PLANS_KEPT
+        assert gpu.library.alive == 2 * PLANS_KEPT
+
+
+def test_calls_that_are_captured_are_launches_in_memory_of_their_own(
+    package: Path, gpu: FakeGpu
+) -> None:
+    with load(package, gpu) as model:
+        for _ in range(3):
+            call(model)
+        blocks = len(gpu.blocks)
+        gpu.captures[0] = 77
+        before = gpu.library.log.count("cuLaunchKernelEx")
+        for _ in range(3):
+            call(model)
+        assert gpu.library.log.count("cuLaunchKernelEx") == before + 15
+        assert len(gpu.blocks) == blocks + 4  # an arena, and staging for two arguments and a result
+        gpu.captures.clear()
+        launches = gpu.library.log.count("cuGraphLaunch")
+        call(model)
+        assert gpu.library.log.count("cuGraphLaunch") == launches + 1
+        gpu.captures[0] = 78
+        call(model)
+        assert len(gpu.blocks) == blocks + 8
+
+
+def test_where_no_graph_can_be_built_launches_go_on(package: Path, gpu: FakeGpu) -> None:
+    with load(package, gpu) as model:
+        call(model)
+        gpu.library.fails["cuGraphInstantiateWithFlags"] = 2
+        with pytest.warns(
+            RuntimeWarning, match="instantiating a graph on fake:0: the GPU has no mem"
+        ):
+            call(model)
+        for _ in range(3):
+            call(model)
+    assert gpu.library.log.count("cuLaunchKernelEx") == 25 and gpu.library.alive == 0
+
+
+def test_a_graph_that_fails_is_an_error(package: Path, gpu: FakeGpu) -> None:
+    with load(package, gpu) as model:
+        for _ in range(2):
+            call(model)
+        gpu.library.fails["cuGraphLaunch"] = 719
+        with pytest.raises(AotpackError, match="launching a graph on fake:0: a kernel failed"):
+            call(model)
+
+
+def test_clusters_are_attributes_of_nodes_and_launches() -> None:
+    assert attributes(Function(1, 128, 0, 1)) == []
+    assert [(a.id, list(a.value[:3])) for a in attributes(Function(1, 128, 0, 2))] == [
+        (4, [2, 1, 1]),
+        (5, [1, 0, 0]),
+    ]
+
+
+def test_verify_checks_what_runs_as_a_graph(package: Path, gpu: FakeGpu) -> None:
+    assert verify(package, gpu).is_passed
+    assert gpu.library.log.count("cuGraphLaunch") == 1
+
+
+def test_verify_finds_a_graph_that_lacks_an_edge(package: Path, gpu: FakeGpu) -> None:
+    gpu.library.forgets_edges = True
+    report = verify(package, gpu)
+    assert not report.is_passed and "WRONG" in str(report)

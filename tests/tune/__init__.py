@@ -1,0 +1,1 @@
+"""Tests of choosing between forms of a launch."""
