@@ -36,6 +36,7 @@ from aotpack.schedule.merge_parts import (
     MERGES,
     NEEDS_EQUAL_PARTS,
     has_neighbours,
+    less,
     near_position,
     same_kind,
 )
