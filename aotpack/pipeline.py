@@ -2,8 +2,9 @@
 
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +13,9 @@ from torch.export import ExportedProgram
 
 from aotpack.emit import emit, write_package
 from aotpack.emit.names import import_name, normal_version
+from aotpack.errors import UsageError
 from aotpack.ir.dtypes import DType
+from aotpack.ir.passes import Pass, apply_passes
 from aotpack.ir.verify import verify
 from aotpack.ir.verify_schedule import verify_schedule
 from aotpack.knobs import read_knobs
@@ -31,6 +34,7 @@ from aotpack.trace import trace
 from aotpack.tune import read_decisions
 
 Product = TypeVar("Product", Traced, Lowered, Scheduled, Rendered, Precompiled, Emitted)
+FALLBACKS = ("error", "torch")
 STAGES = ("traced", "lowered", "scheduled", "rendered", "precompiled", "emitted")
 
 
@@ -42,6 +46,7 @@ class Between:
     look: Callable[[str, Any], None] | None = None
     dump: Path | None = field(default_factory=lambda: read_knobs().dump)
     seconds: dict[str, float] = field(default_factory=dict)
+    fallbacks: tuple[str, ...] = ()  # operators that torch will run, and why
     settled: tuple[tuple[str, str], ...] = ()  # (target, key) of what a tuning file decided
 
     def __call__(self, stage: str, make: Callable[[], Product]) -> Product:
@@ -52,6 +57,7 @@ class Between:
         self.seconds[stage] = time.perf_counter() - start
         if isinstance(product, Lowered):
             verify(product.program)
+            self.fallbacks = product.fallbacks
         if isinstance(product, Scheduled):
             verify_schedule(product.schedule)
         if isinstance(product, Rendered):
@@ -69,7 +75,9 @@ class Between:
 class Source:
     """What is built: a module with example inputs, how it is to be traced and scheduled.
 
-    ``deterministic`` fixes the order of float sums at some cost (``schedule``).
+    ``deterministic`` fixes the order of float sums at some cost (``schedule``). ``passes`` change
+    the lowered program (``ir/passes.py``). ``fallback`` "torch" leaves operators without a
+    lowering to torch, "error" refuses them.
     """
 
     module: nn.Module | ExportedProgram
@@ -81,6 +89,15 @@ class Source:
     dtype: DType | None = None
     strict: bool = False
     deterministic: bool = False
+    passes: tuple[Pass, ...] = ()
+    fallback: str = "error"
+
+    def __post_init__(self) -> None:
+        if self.fallback not in FALLBACKS:
+            raise UsageError(
+                f"building {self.name}: fallback={self.fallback!r}; accepted are "
+                f"{' and '.join(map(repr, FALLBACKS))}"
+            )
 
 
 def to_traced(source: Source, between: Between) -> Traced:
@@ -110,9 +127,17 @@ def to_rendered(
 ) -> Rendered:
     """The first four stages."""
     traced = to_traced(source, between)
-    lowered = between("lowered", lambda: lower(traced))
+    through_torch = source.fallback == "torch"
+    lowered = between(
+        "lowered",
+        lambda: _changed(lower(traced, through_torch=through_torch), source.passes),
+    )
     scheduled = between("scheduled", lambda: schedule(lowered, deterministic=source.deterministic))
     return between("rendered", lambda: render(scheduled, targets, decisions))
+
+
+def _changed(lowered: Lowered, passes: tuple[Pass, ...]) -> Lowered:
+    return replace(lowered, program=apply_passes(lowered.program, passes))
 
 
 def to_precompiled(
@@ -169,27 +194,37 @@ def build(
     candidates: int = 1,
     tuning: str | Path | None = None,
     deterministic: bool = False,
+    passes: Iterable[Pass] = (),
+    fallback: str = "error",
 ) -> Path:
     """Package a module for the targets as one wheel in the folder ``out``; returns its path.
 
     ``candidates`` is how many forms of each kernel the wheel holds, for ``aotpack tune``;
-    ``tuning`` a file with what it measured.
-    ``deterministic``: equal inputs give equal bits in every run, and in every batch.
+    ``tuning`` a file with what it measured. ``deterministic``: equal inputs give equal bits in
+    every run and batch. ``passes`` are functions that change the lowered program
+    (``aotpack.ir.nodes.Program``). ``fallback`` "torch": torch runs what cannot be lowered (a
+    warning says).
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
     source = Source(
-        module, args, kwargs, dynamic_shapes, name, version, deterministic=deterministic
+        *(module, args, kwargs, dynamic_shapes, name, version),
+        deterministic=deterministic,
+        fallback=fallback,
+        passes=tuple(passes),
     )
-    return to_emitted(
+    between = Between()
+    emitted = to_emitted(
         source,
         chosen,
         Path(out),
-        Between(),
+        between,
         weights=weights,
         jobs=jobs,
         cpu_arch=cpu_arch,
         decisions=read_decisions(tuning, candidates),
-    ).wheel
+    )
+    _warn_of(between.fallbacks)
+    return emitted.wheel
 
 
 def compile(
@@ -202,19 +237,31 @@ def compile(
     device: int | None = None,
     jobs: int | None = None,
     deterministic: bool = False,
+    fallback: str = "error",
     graphs: bool = True,
+    passes: Iterable[Pass] = (),
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.
 
-    ``graphs`` is what it is for ``load``.
+    ``passes`` are what they are for ``build``, ``graphs`` is what it is for ``load``.
     Its package is a temporary folder, which is gone on return: loading reads all of it.
     """
     chosen = Target.parse(target)
-    source = Source(module, args, kwargs, dynamic_shapes, deterministic=deterministic)
-    precompiled = to_precompiled(source, (chosen,), Between(), jobs)
+    example = (module, args, kwargs, dynamic_shapes)
+    source = Source(*example, deterministic=deterministic, fallback=fallback, passes=tuple(passes))
+    between = Between()
+    precompiled = to_precompiled(source, (chosen,), between, jobs)
+    _warn_of(between.fallbacks)
     with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
         write_package(precompiled, Path(folder))
         return load(folder, _port(chosen, device), graphs=graphs)
+
+
+def _warn_of(fallbacks: tuple[str, ...]) -> None:
+    """Say which operators torch will run, where nobody prints it."""
+    if fallbacks:
+        lines = "\n  ".join(fallbacks)
+        warnings.warn(f"the package calls torch for\n  {lines}", stacklevel=3)
 
 
 def _port(target: Target, device: int | None) -> int | str | InterpreterDevice | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.foreign import TritonKernel
+from aotpack.ir.foreign import TorchOperator, TritonKernel
 from aotpack.ir.integers import Int, Var
 from aotpack.ir.traffic import NO_WORK, Work
 
@@ -213,9 +213,10 @@ class Lowered:
     weights: tuple[Weight, ...]
     golden: Golden
     program: "Program"
+    fallbacks: tuple[str, ...] = ()  # the operators that torch is to run, with the reasons
 
     def as_text(self) -> str:
-        return str(self.program)
+        return "".join(f"# through torch: {line}\n" for line in self.fallbacks) + str(self.program)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +293,19 @@ class Decisions:
 
 
 @dataclass(frozen=True, slots=True)
+class TorchCall:
+    """An operator that torch runs. ``dtypes`` are those of what a call passes, None for sizes.
+
+    The last ``results`` of what is passed are written.
+    """
+
+    name: str
+    operator: TorchOperator
+    dtypes: tuple[DType | None, ...]
+    results: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rendered:
     """All kernels, deduplicated by text, and the wrapper that launches them."""
 
@@ -304,6 +318,7 @@ class Rendered:
     host_file: str = ""  # all kernels in C with what they share, when the target cpu is built
     choices: tuple[str, ...] = ()  # keys of the launches that have several forms
     settled: tuple[tuple[str, str], ...] = ()  # (target, key) of those a measurement decided
+    calls: tuple[TorchCall, ...] = ()  # what torch runs
 
     def as_text(self) -> str:
         parts = [f"# ==== kernel {kernel.name}\n{kernel.text}" for kernel in self.kernels]

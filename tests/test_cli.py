@@ -68,6 +68,9 @@ def test_inspect_prints_facts_and_kernels(wheel: Path, capsys: pytest.CaptureFix
     assert "half 1.2" in printed
     assert "batch in 1 to 64" in printed
     assert "target  kernel" in printed and "\nsm_90   " in printed
+    header, *_, row = printed.partition("target  kernel")[2].splitlines()
+    assert header.split()[-2:] == ["moved", "us"]
+    assert row.split()[-2:] == [str(2 * 32 * 4 + 8 * 4), "1.5"]
 
 
 @pytest.mark.row("C:B21", "C:I2")
@@ -170,7 +173,7 @@ def test_show_says_why_operations_share_no_kernel(
     assert shown.startswith(plain)
     assert why == (
         "matmul_1 is not in the kernel of matmul: "
-        "products, attention and scatters begin kernels of their own"
+        "products, attention, scatters and foreign kernels begin kernels of their own"
     )
 
 

@@ -78,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in between.seconds.items())
     print(f"{emitted.wheel}  {emitted.wheel.stat().st_size:,} bytes")
     print(f"for {', '.join(map(str, targets))}; {times}")
+    for line in between.fallbacks:
+        print(f"through torch: {line}")
     if options.tuning is not None:
         print(_tuning_note(options.tuning, decisions, targets, between.settled))
     return 0

@@ -28,6 +28,13 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="equal bits in every run and batch: no atomics on floats, one tile for all sizes",
     )
+    parser.add_argument(
+        "--fallback",
+        choices=("error", "torch"),
+        default="error",
+        help="what becomes of operators without a lowering: refused, or run by torch, which the "
+        "wheel then requires (default error)",
+    )
 
 
 def positive(text: str) -> int:
@@ -58,5 +65,6 @@ def load_source(
         version=version or loaded.version,
         dtype=DType(options.dtype) if options.dtype else None,
         strict=options.strict,
+        fallback=options.fallback,
         deterministic=options.deterministic,
     )

@@ -36,7 +36,7 @@ def emit(
     late.append(Content.of("DIST-INFO/sboms/aotpack.cdx.json", sbom_text(precompiled)))
     facts = Facts(
         platform_tag(precompiled.host),
-        requirements(tuple(map(str, precompiled.targets))),
+        requirements(tuple(map(str, precompiled.targets)), calls_torch=bool(rendered.calls)),
         entry_point,
     )
     with _staging(out, name) as staging:

@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import math
 from typing import Any
 
 import aotpack
 from aotpack.emit.names import import_name, normal_version
+from aotpack.ir.dtypes import DType
+from aotpack.ir.foreign import Fixed, Passed
 from aotpack.ir.integers import Int
 from aotpack.stages import (
     Binary,
@@ -14,6 +17,7 @@ from aotpack.stages import (
     KernelSource,
     Precompiled,
     TensorSpec,
+    TorchCall,
     Tree,
     Weight,
 )
@@ -53,6 +57,7 @@ def manifest_text(
         "host": _host(precompiled.host),
         "kernels": _kernels(precompiled),
         "choices": list(rendered.choices),
+        "calls": {call.name: _call(call) for call in rendered.calls},
         "golden": {"eager_errors": list(rendered.golden.eager_errors)},
     }
     return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
@@ -120,6 +125,32 @@ def _kernels(precompiled: Precompiled) -> dict[str, Any]:
         told = kernels[one.kernel].setdefault("refused", {}).setdefault(one.target, [])
         told.append({"num_warps": one.num_warps, "spills": one.spills})
     return kernels
+
+
+def _call(call: TorchCall) -> dict[str, Any]:
+    """An operator that torch runs; arguments as in ``_fixed``."""
+    operator = call.operator
+    return {
+        "operator": operator.function,
+        "args": [_fixed(argument) for argument in operator.args],
+        "kwargs": {name: _fixed(argument) for name, argument in operator.kwargs},
+        "dtypes": [None if dtype is None else str(dtype) for dtype in call.dtypes],
+        "results": call.results,
+        "reason": operator.reason,
+    }
+
+
+def _fixed(argument: Fixed) -> Any:
+    """JSON as it stands; {"passed": n}, {"dtype": name} and {"float": text} for what it lacks."""
+    if isinstance(argument, tuple):
+        return [_fixed(part) for part in argument]
+    if isinstance(argument, Passed):
+        return {"passed": argument.number}
+    if isinstance(argument, DType):
+        return {"dtype": str(argument)}
+    if isinstance(argument, float) and not math.isfinite(argument):
+        return {"float": str(argument)}
+    return argument
 
 
 def _argument(arg: KernelArg) -> dict[str, Any]:

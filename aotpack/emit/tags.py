@@ -15,6 +15,7 @@ def platform_tag(host: HostBuild | None) -> str:
     return f"manylinux_{major}_{minor}_{host.machine}"
 
 
-def requirements(targets: tuple[str, ...]) -> tuple[str, ...]:
+def requirements(targets: tuple[str, ...], *, calls_torch: bool = False) -> tuple[str, ...]:
     """What a package for these targets imports at run time."""
-    return ("numpy",) if targets == ("cpu",) else ("cuda-bindings", "numpy")
+    found = ("numpy",) if targets == ("cpu",) else ("cuda-bindings", "numpy")
+    return (*found, "torch") if calls_torch else found

@@ -8,8 +8,9 @@ Rows S:D3, K1, K7, C:A14.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Int, Number, Quotient, Remainder, total
-from aotpack.ir.nodes import loads, targets, written
+from aotpack.ir.nodes import IndexValue, Load, loads, targets, walk, written
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import Kernel, Member
 
@@ -79,6 +80,14 @@ def written_index(member: Member) -> tuple[Int, ...]:
     """The index a member writes at, in kernel axes."""
     rewrite = Rewriter(dict(member.binding))
     return tuple(rewrite.index(part) for part in written(member.operation))
+
+
+def axes_in(index: tuple[Int, ...]) -> frozenset[Axis]:
+    """The axes an index depends on, also through the values that parts of it are read with."""
+    values = walk(IndexValue(part, DType.INT64) for part in index)
+    parts = [value.index for value in values if isinstance(value, IndexValue)]
+    parts += [part for value in values if isinstance(value, Load) for part in value.index]
+    return frozenset(leaf for part in parts for leaf in part.leaves() if isinstance(leaf, Axis))
 
 
 def slope(offset: Int, axis: Axis) -> int | None:

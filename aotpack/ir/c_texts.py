@@ -205,6 +205,16 @@ _BITWISE = {
     },
 }
 
+_BITS = {
+    "bits": {
+        **{dtype: f"aot_bits_{dtype}({{0}})" for dtype in ("float32", "float64")},
+        "int32": "aot_float32_of_bits({0})",
+        "int64": "aot_float64_of_bits({0})",
+    },
+    "half_bits": {"float32": "(int32_t)(int16_t)aot_float16_of_float({0})"},
+    "of_half_bits": {"int32": "aot_float_of_float16((uint16_t){0})"},
+}
+
 C_TEXTS: Mapping[str, Mapping[str, str]] = {
     **_ARITHMETIC,
     **_SELECTIONS,
@@ -213,5 +223,6 @@ C_TEXTS: Mapping[str, Mapping[str, str]] = {
     **_TO_16_BITS,
     **_PREDICATES,
     **_BITWISE,
+    **_BITS,
     "philox": {"int64": "aot_philox({0}, {1})"},
 }

@@ -1,7 +1,7 @@
 """Polynomials for results that end up in 16 bits: Triton texts of the op table's cheaper forms.
 
 Each was fitted (minimax over the range where the function is not yet flat) so that what is left is
-within ``optable.FAST_ULP`` of the last place of the type that a text is filed under.
+within ``opinfo.FAST_ULP`` of the last place of the type that a text is filed under.
 """
 
 from collections.abc import Mapping

@@ -10,7 +10,9 @@ Rows S:H1, H2, H15.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.origin import Origin
 
@@ -59,8 +61,40 @@ class TritonKernel:
 
 
 @dataclass(frozen=True, slots=True)
+class Passed:
+    """The argument number ``number`` of those a call passes."""
+
+    number: int
+
+
+Fixed: TypeAlias = "Passed | DType | bool | int | float | str | tuple[Fixed, ...] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class TorchOperator:
+    """An operator that torch itself runs, with the arguments that are the same for every call.
+
+    ``passed`` are names for what a call passes: tensors and sizes, then the results. ``reason``
+    says why it has no lowering.
+    """
+
+    function: str  # "aten.igamma.default"
+    args: tuple[Fixed, ...]
+    kwargs: tuple[tuple[str, Fixed], ...]
+    passed: tuple[str, ...]
+    reason: str
+
+    @property
+    def parameters(self) -> tuple[tuple[str, str | None], ...]:
+        """What is passed and what is fixed, for printing."""
+        fixed = [(f"args[{n}]", str(value)) for n, value in enumerate(self.args)]
+        fixed += [(name, str(value)) for name, value in self.kwargs]
+        return (*((name, None) for name in self.passed), *fixed)
+
+
+@dataclass(frozen=True, slots=True)
 class Foreign:
-    """``targets``, which begin as ``bases``, are what a launch of ``kernel`` leaves in them.
+    """``targets``, which begin as ``bases``, are what a call of ``kernel`` leaves in them.
 
     A base is of its target's shape and type, and the target lies in its memory; with None the
     target begins undefined. ``arguments`` are those of ``kernel.passed``: names of operands, which
@@ -70,9 +104,9 @@ class Foreign:
 
     targets: tuple[str, ...]
     bases: tuple[str | None, ...]
-    kernel: TritonKernel
+    kernel: TritonKernel | TorchOperator
     arguments: tuple[str | Int, ...]
-    grid: tuple[Int, Int, Int]
+    grid: tuple[Int, Int, Int]  # of a Triton kernel
     origin: Origin
 
     @property

@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Packed:
+    """A weight that is others laid end to end in memory, along the first dimension."""
+
+    name: str
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Joined:
     """``name`` is its ``parts`` in one memory: buffers of its shape and type, nobody else's.
 

@@ -28,7 +28,8 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Foreign as Foreign
 from aotpack.ir.integers import Axis, Indirect, Int, Var
 from aotpack.ir.interning import Interned
-from aotpack.ir.joined import Joined
+from aotpack.ir.joined import Joined as Joined
+from aotpack.ir.joined import Packed as Packed
 from aotpack.ir.origin import Origin as Origin
 
 
@@ -236,22 +237,18 @@ Operation = Union[Computation, Foreign]
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A tensor in memory, addressed by logical index; strides come with the schedule."""
+    """A tensor in memory, addressed by logical index; strides come with the schedule.
+
+    What makes an ``alone`` one shares its kernel with nothing, and is stored (S:M19).
+    """
 
     name: str
     dtype: DType
     shape: tuple[Int, ...]
+    alone: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """A weight that is others laid end to end in memory, along the first dimension."""
-
-    name: str
-    parts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,79 +8,17 @@ Rows C:E1-E17, E19, E28.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
-
-import numpy as np
 
 from aotpack.ir import reference
 from aotpack.ir.dtypes import DType
 from aotpack.ir.fast_texts import FAST_ERF, FAST_GELU, FAST_GELU_TANH, FAST_TANH
+from aotpack.ir.opinfo import TWINS, OpInfo
 from aotpack.ir.philox import philox
-from aotpack.ir.reference import Array, Reference
+from aotpack.ir.reference import Reference
 
 _NUMBERS = ("float", "int", "uint")
 _INTEGERS = ("int", "uint")
 _ALL = ("float", "int", "uint", "bool")
-FAST_ULP = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class OpInfo:
-    """An elementwise operator.
-
-    ``result``: "same" as the operands, "bool", or "given" by the node. ``texts`` is keyed by the
-    operand's dtype or kind of dtype; a missing key means that the operator has no such form.
-    ``fast_texts`` are cheaper forms for float32 operands by the 16-bit type all results end up in:
-    within ``FAST_ULP`` of that type's last place. bfloat16 takes float16's where it has no own.
-    ``ulp`` bounds the error of ``texts`` in the last place of the result, or of the operand where
-    that is larger (``of_operand``: the operand times a share that is rounded near 1).
-    """
-
-    name: str
-    arity: int
-    result: Literal["same", "bool", "given"]
-    texts: Mapping[str, str]
-    reference: Reference
-    ulp: float = 0
-    fast_texts: Mapping[DType, str] = field(default_factory=dict)
-    commutative: bool = False
-    of_operand: bool = False
-
-    def accepts(self, dtype: DType) -> bool:
-        """True when operands may have this type."""
-        return _choose(self.texts, dtype) is not None
-
-    def compute(self, operands: Sequence[Array], dtype: np.dtype[np.generic]) -> Array:
-        """The result for arrays of the operands' types, in ``dtype``; no warning for NaN or inf."""
-        with np.errstate(all="ignore"):
-            return reference.cast(np.asarray(self.reference(*operands)), dtype)
-
-    def triton(
-        self,
-        operands: Sequence[str],
-        operand: DType,
-        dtype: DType,
-        *,
-        ends_in: DType | None = None,
-    ) -> str:
-        """Triton text for operands of type ``operand`` (where: its arms) giving ``dtype``.
-
-        ``ends_in`` is the 16-bit type that everything computed from it is rounded to, if any.
-        """
-        text = _choose(self.texts, operand)
-        if ends_in is not None and operand is DType.FLOAT32:
-            coarsest = self.fast_texts.get(DType.FLOAT16, text)
-            text = self.fast_texts.get(ends_in, coarsest)
-        if text is None:
-            raise TypeError(f"operator {self.name} has no form for {operand}")
-        if self.name == "cast" and dtype is DType.UINT8 and operand.is_float:
-            text = "{0}.to(tl.int64).to(tl.uint8)"
-        return text.format(*operands, type=dtype.facts.triton, bits=operand.facts.bits)
-
-
-def _choose(texts: Mapping[str, str], dtype: DType) -> str | None:
-    return texts.get(str(dtype)) or texts.get(dtype.facts.kind)
 
 
 def _on(kinds: Sequence[str], text: str) -> dict[str, str]:
@@ -365,6 +303,18 @@ def _bitwise() -> list[OpInfo]:
     ]
 
 
+def _bits() -> list[OpInfo]:
+    """Bits seen as another type; ``half_bits`` are those of the nearest float16, and back."""
+    same = {str(own): f"{{0}}.to({twin.facts.triton}, bitcast=True)" for own, twin in TWINS.items()}
+    half = {"float32": "{0}.to(tl.float16).to(tl.int16, bitcast=True).to(tl.int32)"}
+    back = {"int32": "{0}.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)"}
+    return [
+        OpInfo("bits", 1, "twin", same, reference.bits),
+        OpInfo("half_bits", 1, "twin", half, reference.half_bits),
+        OpInfo("of_half_bits", 1, "twin", back, reference.of_half_bits),
+    ]
+
+
 def _random() -> list[OpInfo]:
     words = "tl.philox({0}, {1}.to(tl.uint32), ({1} >> 32).to(tl.uint32), 0, 0)"
     text = f"{words}[0].to(tl.int64) | ({words}[1].to(tl.int64) << 32)"
@@ -382,6 +332,7 @@ OPS: dict[str, OpInfo] = {
         _logic(),
         _classifications(),
         _bitwise(),
+        _bits(),
         _random(),
     )
     for info in group

@@ -121,6 +121,24 @@ def shift_right(a: Array, b: Array) -> Array:
     return np.where(outside, full, np.right_shift(a, np.where(outside, 0, b)))
 
 
+def bits(x: Array) -> Array:
+    """The same bits as a number of the other kind."""
+    twins = {"float32": np.int32, "float64": np.int64, "int32": np.float32, "int64": np.float64}
+    return np.ascontiguousarray(x).view(twins[str(x.dtype)]).reshape(np.shape(x))
+
+
+def half_bits(x: Array) -> Array:
+    """The bits of the nearest float16, with its sign drawn into an int32."""
+    half = np.ascontiguousarray(x).astype(np.float16)
+    return half.view(np.int16).astype(np.int32).reshape(np.shape(x))
+
+
+def of_half_bits(x: Array) -> Array:
+    """The float16 whose bits are the lower half."""
+    half = np.ascontiguousarray(x).astype(np.int16).view(np.float16)
+    return half.astype(np.float32).reshape(np.shape(x))
+
+
 def _outside(a: Array, b: Array) -> Array:
     return np.asarray((b < 0) | (b >= a.dtype.itemsize * 8))
 

@@ -1,13 +1,14 @@
 """What a kernel cannot do without: the bytes it moves and the arithmetic of its products.
 
-A tensor counts once, whole, or by the points that touch it where those are fewer (a gather).
+A tensor counts once, whole, or by the points that touch it where those are fewer: a gather, a
+slice, one element of each row. A point of an access is one of the axes its index depends on.
 
-Rows S:N5.
+Rows S:N5, C:K2.
 """
 
 from dataclasses import dataclass
 
-from aotpack.ir.access import accesses
+from aotpack.ir.access import accesses, axes_in
 from aotpack.ir.integers import Int, minimum, product, total
 from aotpack.ir.nodes import Attention, Matmul, Program
 from aotpack.ir.schedule import Kernel
@@ -30,16 +31,14 @@ NO_WORK = Work(Int.of(0), Int.of(0))
 def work_of(kernel: Kernel, program: Program) -> Work:
     """The work of one launch."""
     anchor = kernel.anchor
-    points = product(axis.extent for axis in kernel.axes)
-    if isinstance(anchor, Matmul):
-        points = points * anchor.k.extent
-    elif isinstance(anchor, Attention):
-        points = points * anchor.j.extent * anchor.d.extent
-    touched = dict.fromkeys((access.buffer, access.is_store) for access in accesses(kernel))
+    touched: dict[tuple[str, bool], dict[tuple[Int, ...], Int]] = {}
+    for access in accesses(kernel):
+        points = product(axis.extent for axis in axes_in(access.index))
+        touched.setdefault((access.buffer, access.is_store), {})[access.index] = points
     moved = []
-    for name, is_store in touched:
+    for (name, is_store), points_of in touched.items():
         buffer = program.buffers[name]
-        elements = minimum(product(buffer.shape), points)
+        elements = minimum(product(buffer.shape), total(points_of.values()))
         again = is_store and kernel.scatter is not None  # it reads what it combines with
         moved.append(elements * buffer.dtype.itemsize * (2 if again else 1))
     return Work(total(moved), _flops(anchor))

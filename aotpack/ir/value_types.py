@@ -72,7 +72,7 @@ def _operator_complaint(value: Apply) -> str | None:
     (dtype,) = found
     if not info.accepts(dtype):
         return f"{value.op} is not defined on {dtype}"
-    expected = {"same": dtype, "bool": DType.BOOL, "given": value.dtype}[info.result]
+    expected = info.result_type(dtype, value.dtype)
     return None if value.dtype is expected else f"{value} is {expected}, not {value.dtype}"
 
 

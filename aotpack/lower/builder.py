@@ -77,6 +77,14 @@ class Builder:
     def append(self, operation: Operation) -> None:
         self._operations.append(operation)
 
+    def mark(self) -> int:
+        """The present end of the program, for ``go_back``."""
+        return len(self._operations)
+
+    def go_back(self, mark: int) -> None:
+        """Drop the operations behind a mark; buffers nobody writes are left out in the end."""
+        del self._operations[mark:]
+
     def finish(self) -> Program:
         """The program; each output and each new value is a buffer of its own, that is written."""
         signature = self._graph.signature

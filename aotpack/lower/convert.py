@@ -1,12 +1,14 @@
-"""Copies, conversions and what does nothing when a model is only run.
+"""Copies, conversions, bits seen as another type, and what does nothing when a model is only run.
 
 Rows C:E19, S:H24.
 """
 
+from aotpack.ir.dtypes import DType
+from aotpack.ir.nodes import Value
 from aotpack.lower.context import Context
 from aotpack.lower.pointwise import result_dtype
 from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.values import cast
+from aotpack.lower.values import apply, cast
 from aotpack.stages import Arg, Ref
 
 
@@ -35,6 +37,35 @@ lowering(
     "aten.resolve_neg.default",
     "prims.convert_element_type.default",
 )(_convert)
+
+
+@lowering("aten.view.dtype")
+def view_dtype(c: Context, self: Ref, dtype: DType) -> None:
+    """Bits seen as another type of the same size."""
+    before = c.dtype(self)
+    if before.itemsize != dtype.itemsize or (dtype is DType.BOOL is not before):
+        raise CannotLower(f"reading {before} bytes as {dtype} is not accepted")
+    c.pointwise(c.result(), lambda index: _with_bits(_bits(c.load(self, index), before), dtype))
+
+
+def _bits(value: Value, dtype: DType) -> Value:
+    """An integer that ends in the bits of an element of a type; it may be longer."""
+    if dtype is DType.FLOAT16:
+        return apply("half_bits", value)
+    if dtype is DType.BFLOAT16:
+        return apply("shift_right", apply("bits", apply("round_bfloat16", value)), 16)
+    return apply("bits", value) if dtype.is_float else value
+
+
+def _with_bits(bits: Value, dtype: DType) -> Value:
+    """The value of a type with such bits."""
+    if not dtype.is_float:
+        return cast(bits, dtype)
+    if dtype is DType.FLOAT16:
+        return apply("of_half_bits", cast(bits, DType.INT32))
+    if dtype is DType.BFLOAT16:
+        return apply("bits", apply("shift_left", cast(bits, DType.INT32), 16))
+    return apply("bits", bits)
 
 
 @lowering("aten.copy.default")

@@ -1,10 +1,10 @@
-"""Launches of the user's own Triton kernels: their tensors are whole buffers.
+"""Calls of code that is not ours: the user's own Triton kernels, and operators that torch runs.
 
-Rows S:H1, H2, H15.
+Rows S:H1, H2, H8, H15.
 """
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.foreign import Foreign, TritonKernel
+from aotpack.ir.foreign import Fixed, Foreign, Passed, TorchOperator, TritonKernel
 from aotpack.ir.integers import Int
 from aotpack.lower.context import Context, is_empty
 from aotpack.lower.values import constant
@@ -54,4 +54,43 @@ def _argument(c: Context, arg: Arg) -> str | Int:
     if isinstance(arg, Ref):
         return c.builder.buffer(arg).name
     assert isinstance(arg, Int)
+    return arg
+
+
+def call_torch(c: Context, reason: str) -> str | None:
+    """The node as a call of torch with fresh results; why not, where that cannot be."""
+    node = c.node
+    namespace, *rest = node.op.split(".")
+    if node.kernel is not None or len(rest) != 2 or namespace in ("prims", "aotpack"):
+        return reason
+    passed: list[str | Int] = []
+    args = tuple(_fixed(c, arg, passed) for arg in node.args)
+    kwargs = tuple((name, _fixed(c, arg, passed)) for name, arg in node.kwargs)
+    if not any(isinstance(name, str) for name in passed):
+        return f"{reason}; torch cannot run it either, since no tensor says on which device"
+    targets = tuple(c.builder.buffer(c.result(n)).name for n in range(len(node.results)))
+    names = [f"arg{n}" for n in range(len(passed))] + [f"out{n}" for n in range(len(targets))]
+    one = Int.of(1)
+    c.builder.append(
+        Foreign(
+            targets=targets,
+            bases=(None,) * len(targets),
+            kernel=TorchOperator(node.op, args, kwargs, tuple(names), reason),
+            arguments=(*passed, *targets),
+            grid=(one, one, one),
+            origin=c.origin,
+        )
+    )
+    return None
+
+
+def _fixed(c: Context, arg: Arg, passed: list[str | Int]) -> Fixed:
+    """An argument with tensors and sizes replaced by their numbers among what is passed."""
+    if isinstance(arg, tuple):
+        return tuple(_fixed(c, part, passed) for part in arg)
+    if isinstance(arg, Int) and arg.constant is not None:
+        return arg.constant
+    if isinstance(arg, (Ref, Int)):
+        passed.append(_argument(c, arg))
+        return Passed(len(passed) - 1)
     return arg

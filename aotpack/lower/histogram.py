@@ -67,9 +67,12 @@ def histogram(
     weight: Ref | None = None,
     density: bool = False,
 ) -> None:
-    """Equal bins over a range, else between the extreme elements; half a unit around equal ones."""
+    """Equal bins over a range, else between the extreme elements; half a unit around equal ones.
+
+    Without elements they lie between 0 and 1.
+    """
     dtype = c.dtype(self).compute
-    given = range or ((0.0, 0.0) if is_empty(c.shape(self)) else None)
+    given = range or ((0.0, 1.0) if is_empty(c.shape(self)) else None)
     low, high = map(constant, given, (dtype, dtype)) if given else _extremes(c, self)
     is_one = apply("eq", low, high)
     first = where(is_one, apply("sub", low, 0.5), low)

@@ -3,6 +3,8 @@
 Rows S:A3, H12, P2, H1, H8, H10, H11, C:G22.
 """
 
+from collections.abc import Iterator
+
 from aotpack.errors import UnsupportedError
 from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its family)
     activation,
@@ -25,6 +27,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     matmul,
     nonzero,
     norm,
+    pairs,
     patches,
     pointwise,
     pooling,
@@ -46,25 +49,36 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
 )
 from aotpack.lower.builder import Builder
 from aotpack.lower.context import Context
-from aotpack.lower.foreign import lower_launch
+from aotpack.lower.foreign import call_torch, lower_launch
 from aotpack.lower.registry import LOWERINGS, CannotLower, bind, handler_of
 from aotpack.stages import Graph, GraphNode, Lowered, Traced
 
 
-def lower(traced: Traced) -> Lowered:
-    """Turn the graph's operator calls into loop operations over buffers, each written once."""
+def lower(traced: Traced, *, through_torch: bool = False) -> Lowered:
+    """Turn the graph's operator calls into loop operations over buffers, each written once.
+
+    ``through_torch``: what cannot be lowered becomes a call of torch, where that can be.
+    """
     graph = traced.graph
     builder = Builder(graph)
-    refused = []
+    refused: list[tuple[GraphNode, str]] = []
+    fallen: list[tuple[GraphNode, str]] = []
     for node in graph.nodes:
         builder.declare_results(node)
+        before = builder.mark()
         try:
             _lower_node(Context(builder, node))
         except CannotLower as refusal:
-            refused.append((node, str(refusal)))
+            reason = str(refusal)
+            builder.go_back(before)
+            complaint = call_torch(Context(builder, node), reason) if through_torch else ""
+            (fallen if complaint is None else refused).append((node, complaint or reason))
     if refused:
         raise UnsupportedError(_refusal(graph, refused))
-    return Lowered(graph.signature, graph.weights, traced.golden, builder.finish())
+    program = builder.finish()
+    return Lowered(
+        graph.signature, graph.weights, traced.golden, program, tuple(_listed(fallen, "; "))
+    )
 
 
 def _lower_node(context: Context) -> None:
@@ -79,18 +93,24 @@ def _lower_node(context: Context) -> None:
 
 def _refusal(graph: Graph, refused: list[tuple[GraphNode, str]]) -> str:
     """Every refused call once for each kind and reason, with the user's lines."""
-    kinds: dict[tuple[str, str], list[GraphNode]] = {}
-    for node, reason in refused:
-        kinds.setdefault((node.op, reason), []).append(node)
     head = (
         f"lowering {graph.signature.name!r}: {len(refused)} of {len(graph.nodes)} operator calls "
         f"cannot be lowered ({len(LOWERINGS)} operators can):"
     )
-    lines = [head]
+    kinds = (f"  {kind}" for kind in _listed(refused, "\n    "))
+    advice = (
+        "Rewrite these lines of the model with supported operators, or build with "
+        '--fallback torch (fallback="torch"): then the package needs torch.'
+    )
+    return "\n".join([head, *kinds, advice])
+
+
+def _listed(calls: list[tuple[GraphNode, str]], between: str) -> Iterator[str]:
+    """Each kind of call and reason once, with the user's lines behind it."""
+    kinds: dict[tuple[str, str], list[GraphNode]] = {}
+    for node, reason in calls:
+        kinds.setdefault((node.op, reason), []).append(node)
     for (operator, reason), nodes in kinds.items():
         count = "1 call" if len(nodes) == 1 else f"{len(nodes)} calls"
-        lines.append(f"  {operator} ({count}): {reason}")
         places = dict.fromkeys(str(node.source) if node.source else node.name for node in nodes)
-        lines += [f"    {place}" for place in places]
-    lines.append("Rewrite these lines of the model with supported operators.")
-    return "\n".join(lines)
+        yield between.join([f"{operator} ({count}): {reason}", *places])

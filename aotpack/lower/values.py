@@ -71,7 +71,7 @@ def apply(op: str, *args: Value | Int | bool | float) -> Value:
         constant(arg, first.dtype) if isinstance(arg, (Int, bool, int, float)) else arg
         for arg in args
     )
-    return fold(Apply(op, values, DType.BOOL if info.result == "bool" else first.dtype))
+    return fold(Apply(op, values, info.result_type(first.dtype, first.dtype)))
 
 
 def where(condition: Value, a: Value | float, b: Value | float) -> Value:

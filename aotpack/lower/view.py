@@ -58,13 +58,6 @@ def reshape(c: Context, self: Ref, *_: Arg, **__: Arg) -> None:
     emit_view(c, self, lambda index: reshape_index(index, shape, source))
 
 
-@lowering("aten.view.dtype")
-def view_dtype(c: Context, self: Ref, dtype: Arg) -> None:
-    if c.dtype(self) is not dtype:
-        raise CannotLower(f"reading {c.dtype(self)} bytes as {dtype} is not accepted")
-    emit_view(c, self, lambda index: index)
-
-
 @lowering("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default")
 @lowering("aten.expand_copy.default")
 def expand(c: Context, self: Ref, *_: Arg, **__: Arg) -> None:

@@ -30,4 +30,5 @@ def render(
         host_file(f"{scheduled.signature.name} {scheduled.signature.version}", kernels),
         tuple(sorted(judge.opened)),
         tuple(sorted(judge.settled)),
+        tuple(sorted(judge.sources.calls.values(), key=lambda call: call.name)),
     )

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from aotpack.ir.schedule import Variant
-from aotpack.render.sources import Choice, Launched, Sources
+from aotpack.render.sources import Called, Choice, Launched, Sources
 from aotpack.stages import Decisions
 from aotpack.target import Target
 
-Form: TypeAlias = Callable[[Variant, Sources], tuple[Launched, ...]]
+Form: TypeAlias = Callable[[Variant, Sources], tuple[Launched | Called, ...]]
 
 
 @dataclass(slots=True)
@@ -69,6 +69,6 @@ class Judge:
         return None
 
 
-def form_name(form: tuple[Launched, ...]) -> str:
+def form_name(form: tuple[Launched | Called, ...]) -> str:
     """What measurements call a form: its kernels."""
     return "+".join(launched.kernel for launched in form)

@@ -51,6 +51,16 @@ class CombinedContext:
 
 
 @dataclass(frozen=True, slots=True)
+class Factor:
+    """How a factor is loaded: lines of the program, of a tile, of a step; what it is called."""
+
+    before: tuple[str, ...]
+    setup: tuple[str, ...]
+    body: tuple[str, ...]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class MatmulContext:
     """A tiled matrix product with load slots for its operands and a store slot for the result."""
 
@@ -69,14 +79,11 @@ class MatmulContext:
     n_masked: bool
     k_masked: bool
     persistent: bool
-    before: tuple[str, ...]  # what is made once in a program: descriptors
     group: int
     batch: tuple[tuple[str, str], ...]  # (name, expression of the program's batch number)
     batch_count: str  # "" or a factor: how many products there are
-    setup: tuple[str, ...]
-    body: tuple[str, ...]  # loads of the tiles lhs and rhs for one step of k
-    lhs: str
-    rhs: str
+    lhs: Factor
+    rhs: Factor
     accumulator: str
     precision: str
     epilogue: tuple[str, ...]
@@ -144,4 +151,5 @@ class WrapperContext:
     buffers: tuple[tuple[str, str, int, int], ...]  # name, bytes, first and last launch
     outputs: tuple[str, ...]
     launches: tuple[LaunchContext, ...]
-    has_choices: bool
+    has_choices: bool = False
+    has_calls: bool = False

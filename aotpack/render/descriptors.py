@@ -9,36 +9,26 @@ across its rows is read as it lies, and transposed on its way into the product.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from aotpack.ir.access import dot
 from aotpack.ir.blocks import Block, described_block
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import Load, Value
+from aotpack.render.contexts import Factor
 from aotpack.render.emitter import Emitter, Frame
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A factor: lines of the program, of a tile, of a step, and the name of what they load."""
-
-    before: tuple[str, ...]
-    setup: tuple[str, ...]
-    body: tuple[str, ...]
-    name: str
-
-
-def descriptor_slot(
+def described_factor(
     shop: Workshop,
     name: str,
     value: Value,
     operand: DType,
     sides: Sequence[tuple[Axis, int]],
     starts: dict[Axis, str],
-) -> Slot | None:
+) -> Factor | None:
     """The lines that load a factor called ``name`` as a block, None where it is none.
 
     Nothing is rounded on the way: the elements are of the type ``operand`` already. ``starts`` are
@@ -62,7 +52,7 @@ def descriptor_slot(
         text += ".T"
     is_fixed = not any(isinstance(leaf, Axis) for leaf in block.base.leaves())
     before, setup = (lines, ()) if is_fixed else ((), lines)
-    return Slot(before, setup, (f"{name} = {text}",), name)
+    return Factor(before, setup, (f"{name} = {text}",), name)
 
 
 def _made(emitter: Emitter, buffer: str, block: Block) -> str:

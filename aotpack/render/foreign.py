@@ -1,4 +1,4 @@
-"""Launches of the user's own Triton kernels: their text under a name of ours.
+"""Calls of code that is not ours: the user's Triton kernels under a name of ours, and torch.
 
 Rows S:H15.
 """
@@ -6,14 +6,14 @@ Rows S:H15.
 from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds
-from aotpack.ir.foreign import Foreign
+from aotpack.ir.foreign import Foreign, TorchOperator, TritonKernel
 from aotpack.ir.integers import LARGEST_SIZE, Int, product, total
 from aotpack.ir.nodes import Program
 from aotpack.ir.schedule import Kernel, PointwiseTile, Schedule, Variant
 from aotpack.ir.traffic import Work
 from aotpack.render.arguments import POINTER_MULTIPLE
-from aotpack.render.sources import Choice, Launched, Sources
-from aotpack.stages import KernelArg
+from aotpack.render.sources import Called, Choice, Launched, Sources, digest
+from aotpack.stages import KernelArg, TorchCall
 from aotpack.target import CPU, Target
 
 _ANY_GPU = (1, 10_000)
@@ -21,7 +21,8 @@ _ANY_GPU = (1, 10_000)
 
 def refuse_foreign(schedule: Schedule, targets: tuple[Target, ...]) -> None:
     """Refuse Triton kernels of the user's for processors, all at once."""
-    calls = [kernel.foreign for kernel in schedule.kernels if kernel.foreign is not None]
+    found = (kernel.foreign for kernel in schedule.kernels)
+    calls = [call for call in found if call and isinstance(call.kernel, TritonKernel)]
     if not calls or CPU not in targets:
         return
     lines = (
@@ -36,10 +37,13 @@ def refuse_foreign(schedule: Schedule, targets: tuple[Target, ...]) -> None:
 
 
 def foreign_choice(schedule: Schedule, kernel: Kernel, sources: Sources) -> Choice:
-    """The one way to launch it: the user's configuration, for every GPU."""
+    """The one way to call it, whatever the target."""
     call = kernel.foreign
     assert call is not None
     program = schedule.program
+    if isinstance(call.kernel, TorchOperator):
+        variant = Variant(PointwiseTile(1, 1), 0, _ANY_GPU[1], Int.of(1), None)
+        return Choice(variant, ((_called(kernel.name, call, call.kernel, program, sources),),))
     tile = PointwiseTile(1, call.kernel.num_warps, call.kernel.num_stages)
     variant = Variant(tile, *_ANY_GPU, Int.of(1), None)
     touched = (program.buffers[name] for name in (*call.operands, *call.targets))
@@ -56,6 +60,21 @@ def foreign_choice(schedule: Schedule, kernel: Kernel, sources: Sources) -> Choi
     )
     x, y, z = call.grid
     return Choice(variant, ((Launched(name, x, tuple(map(str, call.arguments)), (y, z)),),))
+
+
+def _called(
+    name: str, call: Foreign, operator: TorchOperator, program: Program, sources: Sources
+) -> Called:
+    """A call of torch; equal ones are one entry of the manifest."""
+    dtypes = tuple(program.buffers[a].dtype if isinstance(a, str) else None for a in call.arguments)
+    made = TorchCall(
+        f"{name}_{digest(f'{operator} {dtypes}')}", operator, dtypes, len(call.targets)
+    )
+    sources.calls[made.name] = made
+    arguments = tuple(
+        (a, program.buffers[a].shape) if isinstance(a, str) else a for a in call.arguments
+    )
+    return Called(made.name, arguments)
 
 
 def _parameters(call: Foreign, program: Program) -> tuple[KernelArg, ...]:

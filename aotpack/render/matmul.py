@@ -5,8 +5,8 @@ from aotpack.ir.facts import known_multiple
 from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import Matmul, Value
 from aotpack.ir.schedule import Kernel, MatmulTile, Schedule
-from aotpack.render.contexts import MatmulContext
-from aotpack.render.descriptors import Slot, descriptor_slot
+from aotpack.render.contexts import Factor, MatmulContext
+from aotpack.render.descriptors import described_factor
 from aotpack.render.emitter import Frame
 from aotpack.render.epilogue import batch_names, batch_numbers, render_epilogue
 from aotpack.render.regions import Region
@@ -52,14 +52,11 @@ def matmul_context(
         n_masked=anchor.n in shop.emitter.frame.masks,
         k_masked=anchor.k in lhs_frame.masks,
         persistent=tile.programs > 0,
-        before=(*lhs.before, *rhs.before),
         group=ROWS_TOGETHER,
         batch=batch_numbers(anchor.batch, "batch_number"),
         batch_count="".join(f" * ({axis.extent})" for axis in anchor.batch),
-        setup=(*lhs.setup, *rhs.setup),
-        body=(*lhs.body, *rhs.body),
-        lhs=lhs.name,
-        rhs=rhs.name,
+        lhs=lhs,
+        rhs=rhs,
         accumulator=anchor.operand.accumulator.facts.triton,
         precision=precision(anchor.operand, tile.precision),
         epilogue=epilogue,
@@ -82,19 +79,19 @@ def _frame(anchor: Matmul, tile: MatmulTile, names: dict[Axis, str]) -> Frame:
     return Frame(named, masks, tuple((axis, blocks[axis]) for axis in names))
 
 
-def _factor(shop: Workshop, name: str, frame: Frame, anchor: Matmul, tile: MatmulTile) -> Slot:
+def _factor(shop: Workshop, name: str, frame: Frame, anchor: Matmul, tile: MatmulTile) -> Factor:
     """How a factor is loaded: as a block where the tile says so and it is one, else by pointers."""
     value = anchor.lhs if name == "lhs" else anchor.rhs
     if tile.descriptors:
         starts = {anchor.m: "m_start", anchor.n: "n_start", anchor.k: "k_start"}
         names = batch_names(anchor.batch) | starts
-        slot = descriptor_slot(shop, name, value, anchor.operand, frame.blocks, names)
+        slot = described_factor(shop, name, value, anchor.operand, frame.blocks, names)
         if slot is not None:
             return slot
     return _by_pointers(shop, frame, value, anchor)
 
 
-def _by_pointers(shop: Workshop, frame: Frame, value: Value, anchor: Matmul) -> Slot:
+def _by_pointers(shop: Workshop, frame: Frame, value: Value, anchor: Matmul) -> Factor:
     """Lines before the loop over k, lines in it, and the name of the tile."""
     outer = [axis for axis, _ in frame.blocks if axis is not anchor.k]
     before = Region(frozenset((*anchor.batch, *outer)))
@@ -102,4 +99,4 @@ def _by_pointers(shop: Workshop, frame: Frame, value: Value, anchor: Matmul) -> 
     emitter = shop.emitter_in(frame, loop)
     name = emitter.operand(value, anchor.operand, anchor.k)
     setup = tuple(item for item in before.items if isinstance(item, str))
-    return Slot((), setup, tuple(loop.lines()), name)
+    return Factor((), setup, tuple(loop.lines()), name)

@@ -11,7 +11,9 @@ from hashlib import sha256
 from aotpack.ir.integers import Int
 from aotpack.ir.schedule import Kernel, Tile, Variant, programs
 from aotpack.ir.traffic import Work
-from aotpack.stages import KernelArg, KernelSource
+from aotpack.stages import KernelArg, KernelSource, TorchCall
+
+_STORE = re.compile(r"\b(?:tl\.store|tl\.atomic_\w+|scatter_\w+)\(\s*(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,19 @@ class Launched:
 
 
 @dataclass(frozen=True, slots=True)
+class Called:
+    """A call of torch, by its name in the manifest: tensors with their shapes, and integers."""
+
+    kernel: str
+    arguments: tuple[tuple[str, tuple[Int, ...]] | Int, ...]
+
+    @property
+    def programs(self) -> int:
+        """There is nothing to choose by."""
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """A variant a launch may take: when, and the forms it may then have, best guess first.
 
@@ -32,7 +47,7 @@ class Choice:
     """
 
     variant: Variant
-    forms: tuple[tuple[Launched, ...], ...]
+    forms: tuple[tuple[Launched | Called, ...], ...]
 
     @property
     def key(self) -> str:
@@ -58,6 +73,7 @@ class Sources:
     """The sources so far, by a digest of their text; ``spare``: what is added may be left out."""
 
     known: dict[str, KernelSource] = field(default_factory=dict)
+    calls: dict[str, TorchCall] = field(default_factory=dict)
     spare: bool = False
 
     def add(
@@ -74,6 +90,7 @@ class Sources:
         arches = (variant.arch_low, variant.arch_high)
         types = " ".join(f"{parameter.dtype} {parameter.multiple}" for parameter in parameters)
         shown = without_comments(text(name), language)
+        check_written(name, shown, parameters)
         key = digest(f"{shown} {types} {tile.num_warps} {tile.num_stages}")
         if key in self.known:
             found = self.known[key]
@@ -97,6 +114,14 @@ class Sources:
             programs=programs(tile),
         )
         return full
+
+
+def check_written(name: str, text: str, parameters: tuple[KernelArg, ...]) -> None:
+    """Whoever a kernel stores through says so: the order of launches in graphs rests on it."""
+    stores = set(_STORE.findall(text))
+    silent = [one.name for one in parameters if one.name in stores and not one.is_written]
+    if silent:
+        raise ValueError(f"the kernel {name} stores through {silent[0]}, which is not written")
 
 
 def digest(text: str) -> str:

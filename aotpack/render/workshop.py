@@ -34,7 +34,8 @@ from aotpack.render.triton_dialect import TRITON
 
 MAX_COMMENTS = 6
 JUMPS = frozenset(
-    "floor ceil trunc round floordiv truncdiv remainder fmod sign signbit eq ne lt le gt ge".split()
+    "floor ceil trunc round floordiv truncdiv remainder fmod sign signbit eq ne lt le gt ge bits"
+    " half_bits".split()
 )
 
 

@@ -11,7 +11,7 @@ from aotpack.ir.nodes import Buffer, Program
 from aotpack.ir.schedule import Kernel, Schedule, launches
 from aotpack.render.contexts import LaunchContext, WrapperContext
 from aotpack.render.environment import render_template
-from aotpack.render.sources import Alternatives, Choice, Launched
+from aotpack.render.sources import Alternatives, Called, Choice, Launched
 from aotpack.stages import Signature
 from aotpack.target import Target
 
@@ -33,6 +33,13 @@ def render_wrapper(
         buffers=_buffers(schedule, steps),
         outputs=tuple(_tuple(spec.shape) for spec in signature.outputs),
         launches=tuple(launch for step in steps for launch in _launches(step, names, targets)),
+        has_calls=any(
+            isinstance(launched, Called)
+            for step in steps
+            for choice in step.choices
+            for form in choice.forms
+            for launched in form
+        ),
         has_choices=any(
             len(choice.forms) > 1 for step in steps for choice in (*step.choices, *step.separate)
         ),
@@ -144,13 +151,25 @@ def _text(choice: Choice, names: dict[str, str]) -> str:
     return forms[0] if len(forms) == 1 else f'pick("{choice.key}", {", ".join(forms)})'
 
 
-def _form(form: tuple[Launched, ...], names: dict[str, str]) -> str:
+def _form(form: tuple[Launched | Called, ...], names: dict[str, str]) -> str:
     texts = []
     for launched in form:
+        if isinstance(launched, Called):
+            passed = (_argument(argument, names) for argument in launched.arguments)
+            texts.append(f'Call("{launched.kernel}", {_tuple(passed)})')
+            continue
         arguments = _tuple(repr(names[a]) if a in names else a for a in launched.arguments)
         grid = _tuple((launched.programs, *launched.planes))
         texts.append(f'Launch("{launched.kernel}", {grid}, {arguments})')
     return texts[0] if len(texts) == 1 else _tuple(texts)
+
+
+def _argument(argument: tuple[str, tuple[Int, ...]] | Int, names: dict[str, str]) -> str:
+    """A tensor's name and shape, or an integer."""
+    if isinstance(argument, Int):
+        return str(argument)
+    name, shape = argument
+    return f"({names[name]!r}, {_tuple(shape)})"
 
 
 def _condition(choice: Choice, targets: tuple[Target, ...]) -> str:

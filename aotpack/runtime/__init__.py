@@ -13,16 +13,17 @@ from .errors import (
 )
 from .loading import load
 from .model import Model
-from .plan import Buffer, Launch, Plan, first
+from .plan import Buffer, Call, Launch, Plan, first
 from .selftest import verify
 
-EXPORTED = ("Buffer", "Launch", "Plan", "first")
+EXPORTED = ("Buffer", "Call", "Launch", "Plan", "first")
 
 __all__ = [
     "EXPORTED",
     "AotpackError",
     "ArgumentError",
     "Buffer",
+    "Call",
     "DeviceError",
     "Launch",
     "Model",

@@ -34,15 +34,26 @@ def check_writable(signature: Signature, index: int, value: Any) -> None:
 def check_apart(
     signature: Signature, changed: Sequence[int], addresses: Sequence[int], sizes: Sequence[int]
 ) -> None:
-    """Refuse a changed argument whose memory another argument shares."""
-    spans = [(one, one + size) for one, size in zip(addresses, sizes, strict=True)]
-    for index in changed:
-        low, high = spans[index]
-        for other, (start, end) in enumerate(spans):
-            if other != index and low < end and start < high:
-                shared = signature.inputs[other].name
-                reason = f"shares memory with {shared!r}, but the model changes it; give a copy"
-                raise _refused(signature, index, reason)
+    """Refuse a changed argument whose memory another argument shares.
+
+    In the order of addresses a span meets one before it if it begins before the furthest end; one
+    that is only read may meet others that are only read.
+    """
+    numbers = [number for number, size in enumerate(sizes) if size]
+    numbers.sort(key=addresses.__getitem__)
+    is_changed = frozenset(changed).__contains__
+    furthest, furthest_changed = (0, -1), (0, -1)  # (end, argument)
+    for number in numbers:
+        end = (addresses[number] + sizes[number], number)
+        met = furthest if is_changed(number) else furthest_changed
+        if addresses[number] < met[0]:
+            pair = (number, met[1]) if is_changed(number) else (met[1], number)
+            shared = signature.inputs[pair[1]].name
+            reason = f"shares memory with {shared!r}, but the model changes it; give a copy"
+            raise _refused(signature, pair[0], reason)
+        furthest = max(furthest, end)
+        if is_changed(number):
+            furthest_changed = max(furthest_changed, end)
 
 
 def copy_back(device: Device, copies: Sequence[tuple[bool, Copy]], stream: int) -> None:

@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -68,12 +68,23 @@ class Watch:
         self._lengths, self._kept = lengths, frozenset(kept)
 
     def around(
-        self, steps: Sequence[Step], launches: Sequence[tuple[Launch, Kernel]], cells: Cells
+        self,
+        steps: Sequence[Step | HostCall],
+        launches: Sequence[tuple[Launch, Kernel] | tuple[str, ...]],
+        cells: Cells,
     ) -> list[Step | HostCall]:
-        """The steps one after the other, each between what prepares it and what checks it."""
+        """The steps one after the other, each launch between what prepares it and what checks it.
+
+        For a step that is no launch, ``launches`` has the names of what it writes.
+        """
         found: list[Step | HostCall] = []
         known = set(self._kept)
-        for step, (launch, kernel) in zip(steps, launches, strict=True):
+        for step, told in zip(steps, launches, strict=True):
+            if isinstance(step, HostCall):
+                known.update(name for name in told if isinstance(name, str))
+                found.append(step._replace(after=_last(found)))
+                continue
+            launch, kernel = cast("tuple[Launch, Kernel]", told)
             written = self._written(step, launch, kernel, known)
             known.update(one.name for one in written)
             if self._mode == "nan":

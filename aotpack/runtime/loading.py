@@ -22,6 +22,7 @@ from .model import Model, Options, Parts
 from .plan import Form, Plan, flat
 from .prepare import Loaded
 from .timing import hardware
+from .torch_calls import TorchCalls
 from .tuning import Tuning, best_form, form_name, read_tuning
 from .weights import weights_file
 
@@ -119,10 +120,11 @@ def _parts(manifest: Manifest, device: Device, options: Options) -> Parts:
     try:
         with active(device):
             kernels = _load_kernels(manifest, device, target)
+            calls = TorchCalls(manifest, device) if manifest.calls else None
     except BaseException:
         device.close()
         raise
-    return Parts(manifest, device, target, arch, kernels, plan, options)
+    return Parts(manifest, device, target, arch, kernels, plan, options, calls)
 
 
 def _tuned(parts: Parts, tuning: Tuning) -> Callable[..., Plan]:

@@ -114,6 +114,22 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
+class TorchCall:
+    """An operator that torch runs; the last ``results`` of what is passed are written.
+
+    In ``args`` and ``kwargs``, as read from JSON, {"passed": n} stands for what is passed there,
+    {"dtype": name} for a type, {"float": text} for a number that JSON lacks.
+    """
+
+    operator: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    dtypes: tuple[DType | None, ...]  # of what is passed; None for an integer
+    results: int
+    reason: str  # why it has no kernel
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """What code for processors runs on."""
 
@@ -138,6 +154,7 @@ class Manifest:
     eager_errors: tuple[float, ...]
     host: Host | None
     choices: tuple[str, ...]  # keys of the launches that have several forms
+    calls: Mapping[str, TorchCall]
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -222,7 +239,14 @@ def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
         tuple(data["golden"]["eager_errors"]),
         Host(**data["host"]) if data.get("host") else None,
         tuple(data["choices"]),
+        {name: _call(call) for name, call in data["calls"].items()},
     )
+
+
+def _call(data: Mapping[str, Any]) -> TorchCall:
+    dtypes = tuple(None if name is None else DTYPES[name] for name in data["dtypes"])
+    fixed = list(data["args"]), dict(data["kwargs"])
+    return TorchCall(data["operator"], *fixed, dtypes, data["results"], data["reason"])
 
 
 def _size(data: Mapping[str, Any]) -> SizeRange:

@@ -28,6 +28,7 @@ from .manifest import Manifest, Signature
 from .plan import Plan
 from .prepare import Loaded, Prepared, prepare
 from .safetensors import read_safetensors
+from .torch_calls import TorchCalls
 from .trees import unflattener
 from .weights import Weights
 
@@ -65,6 +66,7 @@ class Parts:
     kernels: Mapping[str, Loaded]
     plan: Callable[..., Plan]
     options: Options
+    calls: TorchCalls | None
 
 
 class Model:
@@ -103,6 +105,11 @@ class Model:
     def kernels(self) -> Mapping[str, Loaded]:
         """The kernels of the chosen target."""
         return self._parts.kernels
+
+    @property
+    def calls(self) -> TorchCalls | None:
+        """What torch runs between launches, if anything."""
+        return self._parts.calls
 
     def plan_with(self, sizes: tuple[int, ...], pick: Callable[..., Any]) -> Plan:
         """The plan for sizes where ``pick(key, *forms)`` chooses between forms of a launch."""
@@ -243,6 +250,7 @@ class Model:
             self._weights.addresses(),
             arena,
             parts.device,
+            parts.calls,
             graphs=parts.options.graphs and arena.recording is None,
             watch=self._watch(plan, sizes),
         )

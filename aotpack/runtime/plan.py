@@ -25,7 +25,14 @@ class Launch(NamedTuple):
     source: str = ""
 
 
-Form: TypeAlias = "Launch | tuple[Form, ...]"
+class Call(NamedTuple):
+    """A call of torch, by its name in the manifest: tensors with their shapes, and integers."""
+
+    name: str
+    args: tuple[tuple[str, tuple[int, ...]] | int, ...]
+
+
+Form: TypeAlias = "Launch | Call | tuple[Form, ...]"
 """What is done at one place of a plan: a launch, or several that follow each other."""
 
 
@@ -44,17 +51,22 @@ class Plan(NamedTuple):
     outputs: tuple[tuple[int, ...], ...]
     launches: tuple[Form, ...]
 
-    def steps(self) -> Iterator[tuple[int, Launch]]:
-        """Each launch with the number of its place."""
+    def steps(self) -> Iterator[tuple[int, Launch | Call]]:
+        """Each launch and call with the number of its place."""
         for place, form in enumerate(self.launches):
-            for launch in flat(form):
-                yield place, launch
+            for part in parts(form):
+                yield place, part
+
+
+def parts(form: Form) -> Iterator[Launch | Call]:
+    """The launches and calls of a form, in order."""
+    if isinstance(form, (Launch, Call)):
+        yield form
+    else:
+        for part in form:
+            yield from parts(part)
 
 
 def flat(form: Form) -> Iterator[Launch]:
     """The launches of a form, in order."""
-    if isinstance(form, Launch):
-        yield form
-    else:
-        for part in form:
-            yield from flat(part)
+    return (part for part in parts(form) if isinstance(part, Launch))

@@ -9,19 +9,21 @@ Rows S:A14.
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from .arena import Arena
 from .debugging import Watch
 from .dependence import Access, dependences
-from .device import NULL_SLOT, Device, Step
+from .device import NULL_SLOT, Device, HostCall, Step
 from .dtypes import DType
 from .errors import PackageError
 from .executor import executor
 from .frameworks import Spec
 from .manifest import Binary, Kernel, Signature
 from .packing import pack, strides
-from .plan import Buffer, Launch, Plan
+from .plan import Buffer, Call, Launch, Plan
+from .torch_calls import BoundCall, TorchCalls
 
 _FIRST_INPUT = NULL_SLOT + 1
 
@@ -37,9 +39,10 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Issued:
-    """A launch that has programs to run, by its number in the plan."""
+    """A launch that has programs to run: its number among them, and its place in the plan."""
 
     index: int
+    place: int
     launch: Launch
     loaded: Loaded
 
@@ -88,13 +91,14 @@ def prepare(
     weights: Mapping[str, int],
     arena: Arena[Prepared],
     device: Device,
+    calls: TorchCalls | None = None,
     *,
     graphs: bool = False,
     watch: Watch | None = None,
 ) -> Prepared:
-    """Pack the intermediates into the arena and turn the launches into steps."""
-    launches = [(place, launch, _loaded(launch, kernels)) for place, launch in plan.steps()]
-    buffers = (*plan.buffers, *_scratch(launches))
+    """Pack the intermediates into the arena and turn launches and calls into steps."""
+    issued = _issued(plan, kernels, calls)
+    buffers = (*plan.buffers, *_scratch(issued))
     offsets, total = pack(buffers)
     arena.reserve(total)
     cells = _Cells(signature)
@@ -102,21 +106,32 @@ def prepare(
         cells.add(name, address)
     for buffer, offset in zip(buffers, offsets, strict=True):
         cells.add(buffer.name, arena.address + offset)
-    issued = [
-        _Issued(index, launch, loaded)
-        for index, (_, launch, loaded) in enumerate(launches)
-        if 0 not in launch.grid
-    ]
-    steps = _ordered(issued, cells, _places(buffers, offsets, cells))
+    loose = [_step(one, cells) if isinstance(one, _Issued) else one for one in issued]
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
-    watched = [(one.launch, one.loaded.kernel) for one in issued] if watch else []
-    all_steps = watch.around(steps, watched, array) if watch else steps
+    steps = _ordered(issued, loose, cells, array, _places(buffers, offsets, cells))
+    all_steps = watch.around(steps, list(map(_watched, issued)), array) if watch else steps
     issue = executor(device, all_steps, array, graphs=graphs)
     outputs = tuple(
         (shape, strides(shape), spec.dtype)
         for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
     )
     return Prepared(array, issue, outputs)
+
+
+def _issued(
+    plan: Plan, kernels: Mapping[str, Loaded], calls: TorchCalls | None
+) -> list[_Issued | BoundCall]:
+    """The launches that have programs to run, and the calls of torch, in order."""
+    found: list[_Issued | BoundCall] = []
+    for place, one in plan.steps():
+        if isinstance(one, Call):
+            assert calls is not None  # loading made them of the manifest that names the calls
+            found.append(calls.bound(one))
+            continue
+        loaded = _loaded(one, kernels)
+        if 0 not in one.grid:
+            found.append(_Issued(len(found), place, one, loaded))
+    return found
 
 
 def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
@@ -134,14 +149,14 @@ def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
     return loaded
 
 
-def _scratch(launches: list[tuple[int, Launch, Loaded]]) -> list[Buffer]:
+def _scratch(issued: Sequence[_Issued | BoundCall]) -> list[Buffer]:
     """Global scratch, needed during one launch each; its lifetime is the launch's place."""
     buffers = []
-    for index, (place, launch, loaded) in enumerate(launches):
-        x, y, z = launch.grid
-        size = loaded.binary.global_scratch * x * y * z * loaded.binary.num_ctas
+    for one in (one for one in issued if isinstance(one, _Issued)):
+        x, y, z = one.launch.grid
+        size = one.loaded.binary.global_scratch * x * y * z * one.loaded.binary.num_ctas
         if size:
-            buffers.append(Buffer(_scratch_name(index), size, place, place))
+            buffers.append(Buffer(_scratch_name(one.index), size, one.place, one.place))
     return buffers
 
 
@@ -157,8 +172,14 @@ def _places(
     return {cells.by_name[b.name]: (offset, offset + b.size) for b, offset in placed if b.size}
 
 
-def _access(one: _Issued, step: Step) -> Access:
-    """The tensors a launch reads, and those it writes, its scratch among them."""
+def _access(one: _Issued | BoundCall, step: Step | BoundCall, cells: _Cells) -> Access:
+    """The tensors a launch or call reads, and those it writes, a launch's scratch among them."""
+    if isinstance(one, BoundCall):
+        return Access(
+            tuple(cells.by_name[name] for name in one.reads),
+            tuple(cells.by_name[name] for name in one.writes),
+        )
+    assert isinstance(step, Step)
     pairs = list(zip(step.slots, one.loaded.kernel.args, strict=True))
     reads = tuple(slot for slot, arg in pairs if arg.pointer and not arg.written)
     writes = tuple(slot for slot, arg in pairs if arg.written)
@@ -166,13 +187,25 @@ def _access(one: _Issued, step: Step) -> Access:
 
 
 def _ordered(
-    issued: Sequence[_Issued], cells: _Cells, places: Mapping[int, tuple[int, int]]
-) -> list[Step]:
+    issued: Sequence[_Issued | BoundCall],
+    loose: Sequence[Step | BoundCall],
+    cells: _Cells,
+    array: "ctypes.Array[ctypes.c_uint64]",
+    places: Mapping[int, tuple[int, int]],
+) -> list[Step | HostCall]:
     """The steps, each with those it must follow."""
-    loose = [_step(one, cells) for one in issued]
-    accesses = [_access(one, step) for one, step in zip(issued, loose, strict=True)]
-    after = dependences(accesses, places)
-    return [step._replace(after=before) for step, before in zip(loose, after, strict=True)]
+    accesses = [_access(one, step, cells) for one, step in zip(issued, loose, strict=True)]
+    return [
+        step._replace(after=before)
+        if isinstance(step, Step)
+        else HostCall(partial(step.run, cells.by_name, array), before)
+        for step, before in zip(loose, dependences(accesses, places), strict=True)
+    ]
+
+
+def _watched(one: _Issued | BoundCall) -> "tuple[Launch, Kernel] | tuple[str, ...]":
+    """A launch with its kernel; of a call, what it writes."""
+    return (one.launch, one.loaded.kernel) if isinstance(one, _Issued) else one.writes
 
 
 def _step(one: _Issued, cells: _Cells) -> Step:

@@ -24,7 +24,7 @@ from .errors import AotpackError, DeviceError
 from .loading import load
 from .model import Model
 from .packing import align, pack
-from .plan import Form, Launch, Plan, flat
+from .plan import Call, Form, Launch, Plan, flat
 from .prepare import Prepared, prepare
 from .safetensors import Stored, read_safetensors
 from .timing import hardware, seconds
@@ -113,9 +113,9 @@ def _ask(key: str, *forms: Form) -> Any:
     return Question(key, forms)
 
 
-def _parts(place: Any) -> Iterator["Launch | Question"]:
-    """The launches and questions at a place of a plan."""
-    if isinstance(place, (Launch, Question)):
+def _parts(place: Any) -> Iterator["Launch | Call | Question"]:
+    """The launches, calls and questions at a place of a plan."""
+    if isinstance(place, (Launch, Call, Question)):
         yield place
     else:
         for part in place:
@@ -192,13 +192,14 @@ class _Walk:
         """A form as a plan of its own; ``moved`` tensors lie elsewhere."""
         addresses = {name: address for name, (address, _) in self.places.items()} | dict(moved)
         given = [t.name for t in (*self.signature.inputs, *self.signature.outputs)]
-        calls = [addresses.pop(name) for name in given]
+        signed = [addresses.pop(name) for name in given]
         arena: Arena[Prepared] = Arena(self.device)
         memory.callback(arena.free)
         plan = Plan((), self.plan.outputs, (form,))
         kernels = self.model.kernels
-        prepared = prepare(self.signature, plan, kernels, addresses, arena, self.device)
-        prepared.store(calls)
+        calls = self.model.calls
+        prepared = prepare(self.signature, plan, kernels, addresses, arena, self.device, calls)
+        prepared.store(signed)
         return prepared
 
     # --- timing

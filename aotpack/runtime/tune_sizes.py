@@ -10,7 +10,7 @@ from .device import is_host
 from .guards import sizes_of
 from .manifest import SizeRange
 from .model import Model
-from .plan import first
+from .plan import Launch, first
 from .safetensors import Stored
 
 Sizes = dict[str, int]
@@ -52,7 +52,8 @@ def is_short(model: Model, sizes: Sizes) -> bool:
     """True for a call within the limits of its device."""
     limits = _HOST if is_host(model.device) else _GPU
     moved = flops = 0
-    for _, launch in model.plan_with(tuple(sizes.values()), first).steps():
+    steps = model.plan_with(tuple(sizes.values()), first).steps()
+    for launch in (step for _, step in steps if isinstance(step, Launch)):
         kernel = model.kernels[launch.kernel].kernel
         moved += kernel.moved.evaluate(sizes)
         flops += kernel.flops.evaluate(sizes)

@@ -37,9 +37,9 @@ def combine(kernels: tuple[Kernel, ...], program: Program) -> tuple[Kernel, ...]
         before += [last_read[name] for name in old if name in last_read]
         earliest = 1 + max(before, default=-1)
         slot = len(slots)
-        if _is_small(kernel):
+        if _is_small(kernel, program):
             open_slots = range(earliest, len(slots))
-            slot = next((n for n in open_slots if _has_room(slots[n], kernel)), slot)
+            slot = next((n for n in open_slots if _has_room(slots[n], kernel, program)), slot)
         if slot == len(slots):
             slots.append([])
         slots[slot].append(kernel)
@@ -49,14 +49,16 @@ def combine(kernels: tuple[Kernel, ...], program: Program) -> tuple[Kernel, ...]
     return tuple(kernel for slot in slots for kernel in _together(slot))
 
 
-def _has_room(slot: list[Kernel], kernel: Kernel) -> bool:
+def _has_room(slot: list[Kernel], kernel: Kernel, program: Program) -> bool:
     touched = {name for member in (*slot, kernel) for name in (*member.reads, *member.stored)}
-    return _is_small(slot[0]) and len(slot) < MOST_MEMBERS and len(touched) <= MOST_BUFFERS
+    return _is_small(slot[0], program) and len(slot) < MOST_MEMBERS and len(touched) <= MOST_BUFFERS
 
 
-def _is_small(kernel: Kernel) -> bool:
+def _is_small(kernel: Kernel, program: Program) -> bool:
     """True for a loop kernel of one tile, without a loop, of few points whose number is known."""
     if kernel.scatter is not None or kernel.foreign is not None:
+        return False
+    if any(program.buffers[name].alone for name in kernel.stored):
         return False
     variants = gpu_variants(kernel)
     tile = variants[0].tile

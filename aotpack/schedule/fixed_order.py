@@ -14,6 +14,7 @@ combined exactly in any order, and stay atomic; so does what cannot meet.
 
 from dataclasses import dataclass, field, replace
 
+from aotpack.ir.access import axes_in
 from aotpack.ir.conditions import inside, within
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds, known_le
@@ -23,7 +24,6 @@ from aotpack.ir.nodes import (
     Apply,
     Buffer,
     Guarded,
-    IndexValue,
     Load,
     Operation,
     Pointwise,
@@ -31,7 +31,6 @@ from aotpack.ir.nodes import (
     Scatter,
     Sort,
     Value,
-    walk,
 )
 from aotpack.ir.ordering import int64, place_in, search, truth, whole
 from aotpack.ir.rewrite import Rewriter, as_index
@@ -94,7 +93,7 @@ class _Ordered:
         self.keyed = tuple(dim for dim in range(len(self.shape)) if dim not in self.own)
         self.lanes = tuple(self.own.values())
         self.meeting = tuple(axis for axis in self.scatter.axes if axis not in self.lanes)
-        used = _axes_in(self._keyed(self.scatter.index))
+        used = axes_in(self._keyed(self.scatter.index))
         self.rows = tuple(axis for axis in self.lanes if axis in used)
         self.point = self._axis("p", product(axis.extent for axis in self.meeting))
 
@@ -232,11 +231,3 @@ def _row_major(index: tuple[Int, ...], shape: tuple[Int, ...]) -> Int:
     for part, size in zip(index, shape, strict=True):
         position = position * size + part
     return position
-
-
-def _axes_in(index: tuple[Int, ...]) -> set[Axis]:
-    """The axes that an index depends on, also through what it is read with."""
-    values = walk(IndexValue(part, DType.INT64) for part in index)
-    parts = [value.index for value in values if isinstance(value, IndexValue)]
-    parts += [part for value in values if isinstance(value, Load) for part in value.index]
-    return {leaf for part in parts for leaf in part.leaves() if isinstance(leaf, Axis)}

@@ -97,6 +97,8 @@ def _joined(
 ) -> Group | Refusal:
     """The group with the operation, which saves so many bytes, or what speaks against it."""
     group = groups.members[position]
+    if any(program.buffers[name].alone for name in (*targets(operation), *group.written)):
+        return Refusal.ALONE
     if len(group.members) >= MAX_MEMBERS:
         return Refusal.FULL
     if _closes_cycle(operation, position, groups, program):
@@ -132,6 +134,8 @@ def _closes_cycle(operation: Operation, position: int, groups: Groups, program: 
 def _kernel(group: Group, program: Program, readers: Counter[str]) -> Kernel:
     """Close a group: name it and find which of its results anyone outside reads."""
     results = {*program.results, *wholes(program)}
+    if group.is_closed:
+        results.update(group.written)  # a foreign kernel writes all of them, read or not
     stored = tuple(
         name
         for member in group.members

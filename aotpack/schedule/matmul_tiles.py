@@ -50,9 +50,13 @@ class Family:
 
 _WGMMA = (
     Cost(MatmulTile(16, 32, 256, 4, 4), 2.4, 0.29, 0.3, 0.54),
-    Cost(MatmulTile(32, 32, 256, 4, 3), 2.75, 0.43, 0.0, 0.45),
-    Cost(MatmulTile(64, 32, 128, 4, 6), 0.46, 0.34, 1.42, 0.35),
+    Cost(MatmulTile(32, 32, 256, 4, 3), 2.95, 0.5, 0.0, 0.45),
+    Cost(MatmulTile(64, 32, 128, 4, 6), 0.46, 0.22, 2.6, 0.35),
     Cost(MatmulTile(64, 64, 128, 4, 5), 1.01, 0.44, 1.14, 0.24),
+    # Of these two, what one wave takes; more waves as 128 x 128 is reckoned, whose blocks share a
+    # multiprocessor and take less (docs/benchmarks.md).
+    Cost(MatmulTile(64, 128, 64, 4, 5), 1.9, 0.242, 2.1, 0.30),
+    Cost(MatmulTile(128, 64, 64, 4, 5), 1.7, 0.251, 2.0, 0.30),
     Cost(MatmulTile(128, 128, 64, 8, 3), 2.5, 0.38, 2.2, 0.30),
 )
 _MMA = (
@@ -90,18 +94,20 @@ _MORE_MMA = (
 _MORE_WGMMA = (
     MatmulTile(128, 128, 64, 8, 4),
     MatmulTile(128, 256, 64, 8, 3),
-    MatmulTile(128, 64, 64, 4, 5),
-    MatmulTile(64, 128, 64, 4, 5),
     MatmulTile(64, 256, 64, 4, 4),
     MatmulTile(64, 64, 64, 4, 8),
     MatmulTile(64, 32, 256, 4, 3),
     MatmulTile(32, 64, 128, 4, 5),
     MatmulTile(16, 64, 256, 4, 3),
 )
+_MORE_DESCRIBED = (
+    DESCRIBED.tile,
+    MatmulTile(128, 128, 64, 8, 4, descriptors=True, programs=132),
+)
 LONG_SUM = 2048  # products: from here on descriptors gain more than they cost
 FAMILIES = (
     Family(0, 89, 108, _MMA, _SINGLE_MMA, _MORE_MMA),
-    Family(90, 99, 132, (*_WGMMA, DESCRIBED), _SINGLE_WGMMA, _MORE_WGMMA),
+    Family(90, 99, 132, (*_WGMMA, DESCRIBED), _SINGLE_WGMMA, (*_MORE_WGMMA, *_MORE_DESCRIBED)),
     Family(100, 109, 132, _WGMMA, _SINGLE_WGMMA, _MORE_WGMMA),
     Family(110, 10_000, 170, _MMA, _SINGLE_MMA, _MORE_MMA),
 )
@@ -120,14 +126,19 @@ def _family_variants(
     anchor: Matmul, family: Family, program: Program, strides: Strides
 ) -> Iterable[Variant]:
     """Each row count governs from the one before it; equal neighbours become one range."""
-    table = family.single if anchor.operand is DType.FLOAT32 else family.half
+    is_single = anchor.operand is DType.FLOAT32
+    table = family.single if is_single else family.half
     table = tuple(cost for cost in table if _is_possible(cost.tile, anchor, program, strides))
+    if typical(anchor.k.extent) < LONG_SUM:
+        table = tuple(cost for cost in table if not cost.tile.descriptors)
+    known = () if is_single else family.more
+    more = [tile for tile in known if _is_possible(tile, anchor, program, strides)]
     rows = anchor.m.extent
     low, high = bounds(rows)
     steps = [step for step in ROW_STEPS if low <= step < high]
     chosen: list[tuple[list[MatmulTile], int | None]] = []
     for step in [*steps, min(high, ROW_STEPS[-1])]:
-        ranked = _cheapest_first(anchor, family, table, max(1, int(step)))
+        ranked = _cheapest_first(anchor, family, table, more, max(1, int(step)))
         if chosen and chosen[-1][0][0] == ranked[0]:
             chosen.pop()
         chosen.append((ranked, int(step)))
@@ -137,11 +148,9 @@ def _family_variants(
 
 
 def _is_possible(tile: MatmulTile, anchor: Matmul, program: Program, strides: Strides) -> bool:
-    """False for descriptors where sums are short, or a factor is no rectangle at a fixed place."""
+    """False for descriptors where a factor is no rectangle at a fixed place."""
     if not tile.descriptors:
         return True
-    if typical(anchor.k.extent) < LONG_SUM:
-        return False
     sides = ((anchor.m, tile.m), (anchor.k, tile.k)), ((anchor.k, tile.k), (anchor.n, tile.n))
     for value, side in zip((anchor.lhs, anchor.rhs), sides, strict=True):
         if not isinstance(value, Load) or program.buffers[value.buffer].dtype is not anchor.operand:
@@ -154,10 +163,13 @@ def _is_possible(tile: MatmulTile, anchor: Matmul, program: Program, strides: St
 
 
 def _cheapest_first(
-    anchor: Matmul, family: Family, table: tuple[Cost, ...], rows: int
+    anchor: Matmul,
+    family: Family,
+    table: tuple[Cost, ...],
+    more: list[MatmulTile],
+    rows: int,
 ) -> list[MatmulTile]:
     """The tiles of the table in the order of their cost, then others: the most alike first."""
-    more = () if anchor.operand is DType.FLOAT32 else family.more
     ranked = [c.tile for c in sorted(table, key=lambda c: _microseconds(c, anchor, family, rows))]
     first = ranked[0]
     alike = sorted(more, key=lambda t: abs(log2(t.m / first.m)) + abs(log2(t.n / first.n)))

@@ -64,7 +64,7 @@ def plan_memory(
                 home = _overwritable(name, kernel, dying, program, strides, storage, taken)
                 storage[name] = storage[home] if home else name
             taken.add(storage[name])
-            lifetimes.append(Lifetime(name, storage[name], step, last[name]))
+            lifetimes.append(Lifetime(name, storage[name], step, last.get(name, step)))
     return tuple(lifetimes)
 
 

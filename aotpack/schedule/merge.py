@@ -25,6 +25,7 @@ from aotpack.ir.nodes import (
     Value,
     loads,
     read_whole,
+    targets,
 )
 from aotpack.ir.rewrite import Rewriter
 from aotpack.stages import Weight
@@ -85,7 +86,10 @@ def _linears(program: Program) -> Iterator[Linear]:
         if not isinstance(operation, Matmul) or operation.target in program.results:
             continue
         readers = users.get(operation.target, [])
-        if len(readers) == 1 and isinstance(readers[0], Pointwise):
+        alone = any(
+            program.buffers[name].alone for o in (operation, *readers) for name in targets(o)
+        )
+        if len(readers) == 1 and isinstance(readers[0], Pointwise) and not alone:
             linear = _linear(operation, readers[0], program)
             if linear is not None:
                 yield linear

@@ -105,8 +105,8 @@ def _position(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) ->
 
 def has_neighbours(first: Reduction) -> bool:
     """True when parts are made of whole groups of neighbours, and there are enough of them."""
-    (step,), parts = first.inner, first.axes[0]
-    return int(step.extent) % NEIGHBOURS == 0 and int(parts.extent) >= NEIGHBOURS
+    (step,), parts = first.inner, first.axes[0].extent.constant
+    return int(step.extent) % NEIGHBOURS == 0 and parts is not None and parts >= NEIGHBOURS
 
 
 def near_position(

@@ -32,14 +32,11 @@ from aotpack.ir.nodes import (
     walk,
 )
 from aotpack.ir.rewrite import Rewriter, map_values
+from aotpack.schedule.prologue import CHEAP, is_prologue
 
 MAX_READS = 4  # a value with more loads is stored when several operations read it
 MAX_OPS = 8  # likewise for arithmetic: recomputing is cheaper than a round trip below this
 MAX_INLINED_OPS = 120  # a bound on the size of one expression
-CHEAP = frozenset(
-    "add sub mul neg abs cast where eq ne lt le gt ge logical_and logical_or logical_not "
-    "logical_xor minimum maximum relu bitwise_and bitwise_or bitwise_xor bitwise_not square".split()
-)
 IDENTITIES = {"sum": 0, "any": False, "all": True}
 
 
@@ -92,11 +89,13 @@ def _is_inlinable(
     """Not results, bases, partial writes, and what templates or several readers would recompute."""
     if operation.target in stored or operation.index != own_index(operation.axes):
         return False
+    if program.buffers[operation.target].alone:
+        return False
     if is_view(operation.value):
         return True
     readers = users[operation.target]
     if any(_is_operand(operation.target, reader) for reader in readers):
-        return False
+        return is_prologue(operation, readers, program)
     inner = walk((operation.value,))
     arithmetic = [value for value in inner if isinstance(value, (Apply, Guarded))]
     reads = [value for value in inner if isinstance(value, Load)]

@@ -9,6 +9,7 @@ from enum import Enum
 class Refusal(Enum):
     """The reasons, in the order in which they are found: a later one came closer to fusion."""
 
+    ALONE = "the program asks for a kernel of its own"
     EMPTY = "what both read has no elements"
     FULL = "the kernel has as many operations as it may"
     CYCLE = "it needs something else that needs the kernel first"

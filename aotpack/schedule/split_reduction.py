@@ -10,6 +10,7 @@ missing. How parts of a kind merge is in ``merge_parts.py``.
 Rows C:B20.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import isqrt
 
@@ -29,8 +30,10 @@ from aotpack.ir.nodes import (
     Reduction,
     Value,
     loads,
+    targets,
 )
 from aotpack.ir.rewrite import Rewriter
+from aotpack.schedule.follow import row_length
 from aotpack.schedule.group import digits
 from aotpack.schedule.merge_parts import (
     MERGES,
@@ -55,22 +58,29 @@ def split_reductions(program: Program) -> Program:
     """Split what is worth it; the same object if nothing is."""
     buffers = dict(program.buffers)
     operations: list[Operation] = []
+    makers: dict[str, Operation] = {}
     for operation in program.operations:
-        step = _step(operation, program) if isinstance(operation, Reduction) else None
+        step = _step(operation, program, makers) if isinstance(operation, Reduction) else None
         if step is not None and isinstance(operation, Reduction):
             down = _walks_down_columns(operation, program)
             operations += _split(operation, step, buffers, down=down)
         else:
             operations.append(operation)
+        makers |= dict.fromkeys(targets(operation), operation)
     if len(operations) == len(program.operations):
         return program
     return replace(program, operations=tuple(operations), buffers=buffers)
 
 
-def _step(operation: Reduction, program: Program) -> int | None:
+def _step(operation: Reduction, program: Program, makers: Mapping[str, Operation]) -> int | None:
     """The length of a part, None to leave the reduction whole."""
+    if operation.kind not in MERGES:
+        return None
+    row = row_length(operation, makers)
+    if row is not None:
+        return row
     length = product(axis.extent for axis in operation.inner).constant
-    if length is None or operation.kind not in MERGES:
+    if length is None:
         return None
     results = typical(product(axis.extent for axis in operation.axes))
     if length * results < WORTH_A_LAUNCH:
@@ -127,13 +137,14 @@ def _split(
     part, step = Axis("part", parts), Axis("step", Int.of(length))
     position = Int.of(part) * length + Int.of(step)
     args = _args_at(operation, position)
-    if int(whole) % length and not leave:
+    rest = int(whole) % length if whole.constant is not None else 0
+    if rest and not leave:
         args = tuple(_within(position, whole, value, operation.kind) for value in args)
     first = replace(operation, axes=(part, *operation.axes), inner=(step,), args=args)
     if operation.kind in ("argmax", "argmin") and not down and has_neighbours(first):
         merge = near_position
     halves = merge(operation, first, buffers)
-    if leave and int(whole) % length:
+    if leave and rest:
         return [halves[0], _with_rest(operation, halves[1], length, int(parts))]
     return halves
 

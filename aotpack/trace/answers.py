@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 _Function = Callable[..., Any]
+_larger: _Function = torch.sym_max
 
 
 class Unasked(TorchFunctionMode):
@@ -52,7 +53,9 @@ def _gaussian_nll_loss(
     loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
-    return {"mean": loss.mean, "sum": loss.sum, "none": lambda: loss}[reduction]()
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else loss.sum()
 
 
 def _cov(
@@ -71,9 +74,10 @@ def _cov(
     norm: Any = count - correction
     if w is not None and aweights is not None and correction != 0:
         norm = count - correction * (w * aweights).sum() / count
-    norm = norm.clamp(min=0) if isinstance(norm, torch.Tensor) else torch.sym_max(norm, 0)
+    norm = norm.clamp(min=0) if isinstance(norm, torch.Tensor) else _larger(norm, 0)
     x = x - mean
-    return (x @ (x if w is None else x * w).t() / norm).squeeze()
+    found: torch.Tensor = (x @ (x if w is None else x * w).t() / norm).squeeze()
+    return found
 
 
 def _corrcoef(input: torch.Tensor) -> torch.Tensor:

@@ -180,8 +180,10 @@ class _Reference(_Eager):
 
 
 def _widen(value: Any) -> Any:
-    """float64 for a floating tensor or dtype; anything else as it is."""
+    """float64 (complex128) for a floating tensor or dtype; anything else as it is."""
     if isinstance(value, torch.Tensor):
+        if value.is_complex():
+            return value.to(torch.complex128)
         return value.double() if value.is_floating_point() else value
     return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
 

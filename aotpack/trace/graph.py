@@ -44,7 +44,7 @@ def build_graph(
     results, updates = _outputs(program), updates_of(name, program, weights, inputs)
     _check_purpose(name, [*results, *updates.values()])
     nodes = reader.read([*results, *updates.values()])
-    check_shapes(name, nodes)
+    check_shapes(name, nodes, tuple(inputs.values()))
     outputs = tuple(map(reader.ref, results))
     changes = tuple((target, reader.ref(node)) for target, node in updates.items())
     named = {*inputs, *weights.tensors}

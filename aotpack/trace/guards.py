@@ -13,9 +13,9 @@ from typing import Any
 from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError
-from aotpack.ir.facts import known_nonnegative
+from aotpack.ir.facts import known_lt, known_nonnegative
 from aotpack.ir.integers import Int, Var
-from aotpack.stages import GraphNode
+from aotpack.stages import GraphNode, Ref, TensorSpec
 
 _SIZE = re.compile(r"L((?:\[[^\]]+\])+)\.size\(\)\[(\d+)\]")
 _PLAIN = (
@@ -45,13 +45,18 @@ def check_guards(name: str, program: ExportedProgram, shapes: Mapping[str, Seque
         )
 
 
-def check_shapes(name: str, nodes: Sequence[GraphNode]) -> None:
-    """Refuse a program in which a tensor has a negative size for some admitted one.
+def check_shapes(name: str, nodes: Sequence[GraphNode], given: Sequence[TensorSpec]) -> None:
+    """Refuse a program in which a tensor has another shape for some admitted size.
 
     torch.export reckons with dynamic sizes of 2 and more, whatever the range says: of 4n elements
-    the slice from the fifth on has 4n - 5.
+    the slice from the fifth on has 4n - 5, and a squeeze removes no dynamic dimension. ``given``
+    are the inputs.
     """
+    shapes = {Ref(spec.name): spec.shape for spec in given}
     for node in nodes:
+        shapes |= {Ref(node.name, k): spec.shape for k, spec in enumerate(node.results)}
+        if node.op.startswith("aten.squeeze."):
+            _check_squeeze(name, node, shapes)
         for spec in node.results:
             for size in (size for size in spec.shape if not known_nonnegative(size)):
                 numbers = [abs(coefficient) for _, coefficient in size.terms]
@@ -60,12 +65,31 @@ def check_shapes(name: str, nodes: Sequence[GraphNode]) -> None:
                         raise _too_small(name, node, size, values)
 
 
+def _check_squeeze(name: str, node: GraphNode, shapes: Mapping[Ref, Sequence[Int]]) -> None:
+    """Refuse to leave a dimension in place that eager removes where its size is 1."""
+    source, *dims = node.args
+    assert isinstance(source, Ref)
+    shape = shapes.get(source, ())  # a weight's is fixed
+    meant = dims[0] if dims and isinstance(dims[0], tuple) else dims or range(len(shape))
+    for dim in meant:
+        size = shape[dim] if shape and isinstance(dim, int) else Int.of(1)
+        if size.constant is None and not known_lt(1, size):
+            raise TraceError(
+                f"exporting {name}: {node.op} removes a dimension of size {size} only where that "
+                "is 1, and shapes of a package do not depend on such a case. Name the dimensions "
+                f"to squeeze, or give the size a range from 2 on.{_place(node)}"
+            )
+
+
+def _place(node: GraphNode) -> str:
+    return f"\n  at {node.source}" if node.source else ""
+
+
 def _too_small(name: str, node: GraphNode, size: Int, values: Mapping[str, int]) -> TraceError:
     found = ", ".join(f"{key}={value}" for key, value in values.items())
-    at = f"\n  at {node.source}" if node.source else ""
     return TraceError(
         f"exporting {name}: torch.export gives the result of {node.op} the size {size}, which "
-        f"is negative for {found}. Give the dimension a narrower range.{at}"
+        f"is negative for {found}. Give the dimension a narrower range.{_place(node)}"
     )
 
 

@@ -11,6 +11,16 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from aotpack.errors import UnsupportedError
 from aotpack.ir.integers import Int
 from aotpack.stages import Arg, GraphNode, Ref, TensorSpec
+from aotpack.trace.pairs import (
+    ARITHMETIC,
+    FROM_REALS,
+    REALS,
+    UNCHANGED,
+    is_complex,
+    moved_arguments,
+    operands,
+    touches_complex,
+)
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.source import source_of
 from aotpack.trace.triton_kernels import is_launch, read_launch
@@ -27,6 +37,10 @@ _SAME_VALUE = {
 }
 
 
+_CONTROL_FLOW = "control flow; straight-line operator calls are accepted"
+_HIGHER_ORDER = {  # of operators on functions or texts, what makes them no operator here
+    "inline_asm_elementwise": "assembly is for one kind of GPU; torch's operators are accepted",
+}
 _BY_STRIDES = {
     "aten.as_strided.default",
     "aten.as_strided_copy.default",
@@ -47,22 +61,24 @@ class OperatorReader:
     def read(self, results: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
         """The calls in order, those ``results`` do not need left out; there is a result."""
         live = _live(results)
-        nodes = [self._read(node) for node in results[0].graph.nodes if node in live]
+        nodes = [
+            made for node in results[0].graph.nodes if node in live for made in self._read(node)
+        ]
         if self._problems:
             raise UnsupportedError(
                 f"tracing {self._model}: these cannot be packaged:\n  "
                 + "\n  ".join(dict.fromkeys(self._problems))
                 + "\nWrite these parts of the model another way, or keep them outside of it."
             )
-        return tuple(node for node in nodes if node is not None)
+        return tuple(nodes)
 
     def ref(self, node: fx.Node) -> Ref:
         """Where the value of a node that was read is found."""
         return self._refs[node]
 
-    def _read(self, node: fx.Node) -> GraphNode | None:
+    def _read(self, node: fx.Node) -> tuple[GraphNode, ...]:
         if node.op == "placeholder":
-            return None
+            return ()
         try:
             return self._call(node)
         except UnsupportedError as error:
@@ -70,9 +86,9 @@ class OperatorReader:
             place = f"  ({source})" if source else ""
             self._problems.append(f"{_operator(node)}: {error}{place}")
             self._refs[node] = Ref(node.name)
-            return None
+            return ()
 
-    def _call(self, node: fx.Node) -> GraphNode | None:
+    def _call(self, node: fx.Node) -> tuple[GraphNode, ...]:
         if node.op != "call_function":
             raise UnsupportedError("a part of the model that is a graph of its own (control flow)")
         if node.target is operator.getitem:
@@ -82,14 +98,16 @@ class OperatorReader:
                 index = list(whole.meta["val"]).index(index)
             assert isinstance(index, int)
             self._refs[node] = Ref(self._refs[whole].name, index)
-            return None
+            return ()
         if is_launch(node):
-            return self._launch(node)
+            return (self._launch(node),)
         same = _same_value(node)
         if same is not None:
             self._refs[node] = self._refs[same]
-            return None
-        return self._operator_call(node)
+            return ()
+        if touches_complex(node):
+            return self._pair_call(node)
+        return (self._operator_call(node),)
 
     def _operator_call(self, node: fx.Node) -> GraphNode:
         schema = getattr(node.target, "_schema", None)
@@ -99,7 +117,7 @@ class OperatorReader:
                 "aotpack.register_lowering"
             )
         if schema is None:
-            raise UnsupportedError("control flow; straight-line operator calls are accepted")
+            raise UnsupportedError(_HIGHER_ORDER.get(_operator(node), _CONTROL_FLOW))
         if schema.is_mutable:
             raise UnsupportedError("it changes its argument in place")
         if str(node.target) in _BY_STRIDES and not _is_row_major(node.args[0]):
@@ -115,6 +133,40 @@ class OperatorReader:
             results=self._results(name, node.meta["val"]),
             source=source_of(node),
         )
+
+    def _pair_call(self, node: fx.Node) -> tuple[GraphNode, ...]:
+        """A call with complex tensors, which are pairs of reals here."""
+        op = str(node.target)
+        arithmetic = ARITHMETIC.get(op)
+        if arithmetic is None and op not in FROM_REALS:
+            return (self._named(node, op, tuple(map(self._arg, moved_arguments(node)))),)
+        given = operands(node)
+        before: list[GraphNode] = []
+        args: list[Arg] = []
+        for value in given:
+            arg = self._arg(value)
+            if arithmetic is not None and not is_complex(value):
+                made = self._as_pair(node, value, arg)
+                before.append(made)
+                arg = Ref(made.name)
+            args.append(arg)
+        return (*before, self._named(node, arithmetic or FROM_REALS[op], tuple(args)))
+
+    def _as_pair(self, node: fx.Node, value: Any, arg: Arg) -> GraphNode:
+        """A real operand of complex arithmetic."""
+        shape = value.meta["val"].shape if isinstance(value, fx.Node) else ()
+        real = REALS[node.meta["val"].dtype]
+        name = self._unused(f"{node.name}_operand")
+        result = TensorSpec(
+            name, dtype_of(real, "a result"), (*map(self._sizes.convert, shape), Int.of(2))
+        )
+        return GraphNode(name, "pair.of_real", (arg,), (), (result,), source_of(node))
+
+    def _named(self, node: fx.Node, op: str, args: tuple[Arg, ...]) -> GraphNode:
+        """A call without options, and the name of its result."""
+        name = self._unused(node.name)
+        self._refs[node] = Ref(name)
+        return GraphNode(name, op, args, (), self._results(name, node.meta["val"]), source_of(node))
 
     def _launch(self, node: fx.Node) -> GraphNode:
         launch = read_launch(node)
@@ -153,8 +205,9 @@ class OperatorReader:
                     f"a result has the layout {result.layout}; dense ones are accepted"
                 )
             shape = tuple(map(self._sizes.convert, result.shape))
-            shown = f"{name}.{index}" if index else name
-            specs.append(TensorSpec(shown, dtype_of(result.dtype, "a result"), shape))
+            shape = (*shape, Int.of(2)) if result.dtype in REALS else shape
+            dtype = dtype_of(REALS.get(result.dtype, result.dtype), "a result")
+            specs.append(TensorSpec(f"{name}.{index}" if index else name, dtype, shape))
         return tuple(specs)
 
     def _arg(self, value: Any) -> Arg:
@@ -210,7 +263,7 @@ def _same_value(node: fx.Node) -> fx.Node | None:
     source = node.args[0] if node.args else None
     if not isinstance(source, fx.Node):
         return None
-    if str(node.target) in _SAME_VALUE:
+    if str(node.target) in (_SAME_VALUE | UNCHANGED):
         return source
     if str(node.target) == "aten._to_copy.default":
         before, after = source.meta["val"], node.meta["val"]

@@ -14,6 +14,7 @@ from torch.export.graph_signature import InputKind
 from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.stages import Weight
+from aotpack.trace.pairs import real_tensor
 
 _WEIGHT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
@@ -33,7 +34,7 @@ class Weights:
 
     def weight(self, name: str) -> Weight:
         """The named weight with its bytes."""
-        tensor = self.tensors[name]
+        tensor = real_tensor(self.tensors[name])
         dtype = dtype_of(tensor.dtype, f"the weight {name}")
         return Weight(
             name,

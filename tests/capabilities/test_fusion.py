@@ -100,7 +100,6 @@ def test_the_result_nobody_reads_of_several_is_not_stored() -> None:
     assert not [k for k in made.kernels if any("argmax" in str(m.operation) for m in k.members)]
 
 
-@pytest.mark.row("S:B13")
 def test_the_first_stage_takes_in_the_arithmetic_before_it() -> None:
     made = scheduled(Function(lambda x: (x.exp() * 2).sum(), 1), torch.empty(2**21)).schedule
     first, second = made.kernels

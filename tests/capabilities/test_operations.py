@@ -279,6 +279,18 @@ def while_below_ten(x: torch.Tensor) -> torch.Tensor:
     return loop(lambda y: y.sum() < 10, lambda y: (y + 1,), (x,))[0]
 
 
+@pytest.mark.row("C:E26")
+def test_assembly_is_refused() -> None:
+    module = pytest.importorskip("torch._higher_order_ops.inline_asm_elementwise")
+
+    def absolute(x: torch.Tensor) -> torch.Tensor:
+        assembly = module.inline_asm_elementwise
+        return assembly(x, asm_str="abs.f32 $0, $1;", constraints="=f,f", dtype=x.dtype)
+
+    with pytest.raises(UnsupportedError, match="assembly is for one kind of GPU"):
+        scheduled(Function(absolute, 1), floats(3, 2))
+
+
 @pytest.mark.parametrize(("function", "reason"), REFUSED)
 def test_what_has_no_form_here_is_refused(function: Callable[..., Any], reason: str) -> None:
     with pytest.raises((UnsupportedError, TraceError), match=reason):

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 
+from aotpack.errors import AotpackError
 from aotpack.pipeline import compile
 
 Tensors = Any
@@ -89,7 +90,13 @@ def single_element(m: Model, x: torch.Tensor) -> Tensors:
     return F.layer_norm(x, (1,)), F.rms_norm(x, (1,))
 
 
+def bits_of_what_is_rounded(m: Model, x: torch.Tensor) -> Tensors:
+    y = x * 1.7
+    return y.view(torch.int16), (y.view(torch.int16) & 0x7FFF).view(torch.bfloat16)
+
+
 CASES = {
+    bits_of_what_is_rounded: (torch.randn(8, 4).bfloat16(),),
     gathered: (torch.randn(8, 4),),
     padded: (torch.randn(8, 4),),
     used_after_overwriting: (torch.randn(16, 16),),
@@ -120,3 +127,24 @@ def test_sizes_that_are_quotients_on_processors() -> None:
     compiled = compile(model, (torch.randn(3, 20),), dynamic_shapes=sizes, target="cpu")
     args = (torch.randn(3, 31),)
     torch.testing.assert_close(compiled(*args), model(*args))
+
+
+@pytest.mark.row("S:A13", "S:L8")
+def test_sizes_that_are_derived_from_others() -> None:
+    def function(m: Model, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> Tensors:
+        halves = x.view(-1, 2).sum(1)
+        return halves + y, z[1:] * y, y[: y.shape[0] // 2] + 1, torch.cat([x, z])[::2]
+
+    s = Dim("s", min=4, max=9)
+    shapes = {"args": ({0: 2 * s}, {0: s}, {0: s + 1})}
+    model = Model(function).eval()
+
+    def args(size: int) -> tuple[torch.Tensor, ...]:
+        return torch.randn(2 * size), torch.randn(size), torch.randn(size + 1)
+
+    compiled = compile(model, args(4), dynamic_shapes=shapes, target="cpu")
+    for size in (4, 5, 9):
+        given = args(size)
+        torch.testing.assert_close(compiled(*given), model(*given))
+    with pytest.raises(AotpackError, match="x|args"):
+        compiled(torch.randn(11), *args(5)[1:])

@@ -24,6 +24,7 @@ from .user_kernels import (
     ChangingReference,
     Fused,
     FusedReference,
+    Sums,
     bounded_kernel,
     copy_kernel,
     described_kernel,
@@ -69,6 +70,13 @@ def test_kernels_that_change_their_arguments() -> None:
             torch.testing.assert_close(ours, theirs)
         torch.testing.assert_close(given, x)
     torch.testing.assert_close(torch.from_dlpack(model.state["state"]), reference.state)
+
+
+@pytest.mark.row("S:H15")
+def test_what_a_kernel_writes_and_nobody_reads_has_memory() -> None:
+    x = torch.randn(5, 8)
+    model = aotpack.compile(Sums(), (x,), target="interpreter")
+    torch.testing.assert_close(model(x), x.exp().sum(1) + 1)
 
 
 def interpreted(call: Foreign, arrays: Mapping[str, Any], sizes: Mapping[str, int]) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.optable import FAST_ULP, OPS
+from aotpack.ir.opinfo import FAST_ULP
+from aotpack.ir.optable import OPS
 from aotpack.ir.reference import Array
 from tests.ir import triton_forms as forms
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.monoids import MONOIDS, Monoid
-from aotpack.ir.optable import OPS, OpInfo
+from aotpack.ir.opinfo import OpInfo
+from aotpack.ir.optable import OPS
 from aotpack.ir.reference import Array
 
 HEAD = (
@@ -60,7 +61,7 @@ def forms(operand: DType) -> list[Form]:
         if info.name == "cast":
             found += [Form(info, operand, dtype) for dtype in CASTS[operand.facts.kind]]
             continue
-        result = DType.BOOL if info.result == "bool" else operand
+        result = info.result_type(operand, operand)
         found.append(Form(info, operand, result))
         if operand is DType.FLOAT32:
             found += [Form(info, operand, result, ends_in) for ends_in in info.fast_texts]

@@ -95,6 +95,7 @@ def test_refuses_results_for_training() -> None:
         case("histc.default", torch.tensor([0.0, 0.5, 1.0, 2.0, -1.0]), 2, 0, 1),
         case("histc.default", floats(0), 3),
         case("histogram.bin_ct", floats(4, 10), 7),
+        case("histogram.bin_ct", floats(0, 2), 3),
         case("histogram.bin_ct", floats(40), 5, range=(-1.0, 1.0), weight=floats(40).abs()),
         case("histogram.bin_ct", torch.ones(3), 4, density=True),
         case("histogram.bins_tensor", floats(40), torch.tensor([-1.0, -0.5, 0.0, 2.0])),

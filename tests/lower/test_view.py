@@ -6,7 +6,20 @@ import torch
 from aotpack.errors import UnsupportedError
 from tests.lower.oracle import Case, case, floats
 
+BITS = [
+    (torch.float32, torch.int32),
+    (torch.int32, torch.float32),
+    (torch.float64, torch.int64),
+    (torch.int64, torch.float64),
+    (torch.float16, torch.int16),
+    (torch.int16, torch.float16),
+    (torch.float16, torch.bfloat16),
+    (torch.int8, torch.uint8),
+    (torch.float32, torch.float32),
+]
 CASES = [
+    *(case("view.dtype", (floats(3, 5) * 9000).to(a), b) for a, b in BITS),
+    case("view.dtype", floats(4) > 0, torch.uint8),
     case("view.default", floats(4, 6), [2, 2, 3, 2]),
     case("view.default", floats(2, 3, 4), [6, 4]),
     case("reshape.default", floats(0, 3), [3, 0]),
@@ -62,7 +75,11 @@ def test_yields_what_eager_yields(case: Case) -> None:
 @pytest.mark.parametrize(
     ("refused", "reason"),
     [
-        (case("view.dtype", floats(4), torch.int32), "as int32 is not accepted"),
+        (case("view.dtype", floats(4), torch.int16), "reading float32 bytes as int16"),
+        (
+            case("view.dtype", torch.ones(4, dtype=torch.uint8), torch.bool),
+            "uint8 bytes as bool",
+        ),
     ],
     ids=str,
 )

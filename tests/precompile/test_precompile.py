@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,14 @@ def test_a_compiler_failure_names_kernel_target_cause_and_a_command(
     command = message.rsplit("To repeat: ", 1)[1].split(" ", 1)[1]
     again = subprocess.run([sys.executable, *command.split()], capture_output=True, text=True)
     assert again.returncode != 0 and "no_such_name" in again.stderr
+
+
+@pytest.mark.row("C:K3")
+@pytest.mark.parametrize("text", [BROKEN, GREEDY], ids=["broken", "greedy"])
+def test_a_candidate_that_cannot_be_had_is_left_out(text: str) -> None:
+    spare = replace(kernel("other", text), is_spare=True)
+    product = precompile(rendered(kernel("a"), spare), [Target("cuda", 86)])
+    assert [binary.kernel for binary in product.binaries] == ["a"]
 
 
 @pytest.mark.row("C:L5")

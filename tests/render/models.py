@@ -1,5 +1,6 @@
 """Models of a few lines, and their kernels as text."""
 
+import re
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from aotpack.target import Target
 from tests.schedule.programs import lowered, scheduled
 
 H100 = (Target("cuda", 90),)
+DIGEST = re.compile(r"_[0-9a-f]{8}\b")
 
 
 class Gelu(nn.Module):
@@ -94,9 +96,12 @@ def rendered_program(program: Program, targets: tuple[Target, ...] = H100) -> Re
 
 
 def kernel_text(product: Rendered) -> str:
-    """The text of the only kernel, without its comments: they name files of torch."""
-    texts = {kernel.name: kernel.text for kernel in product.kernels}
-    assert len(texts) == 1, f"kernels: {', '.join(texts)}"
-    (text,) = texts.values()
+    """The only text, without digests in names, and without comments: they name files of torch.
+
+    Twins that are promised multiples have one text.
+    """
+    texts = {DIGEST.sub("", kernel.text) for kernel in product.kernels}
+    assert len(texts) == 1, f"kernels: {', '.join(kernel.name for kernel in product.kernels)}"
+    (text,) = texts
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("# ")]
     return "\n".join(lines) + "\n"

@@ -15,7 +15,7 @@ class Titled:
 
 
 def test_renders_the_context() -> None:
-    context = WrapperContext("demo: 0 launches", ("b",), (), ("(b,)",), ())
+    context = WrapperContext("demo: 0 launches", ("b",), (), ("(b,)",), (), has_choices=False)
     text = render_template("wrapper.py.jinja", context)
     assert text.startswith('"""demo: 0 launches."""\n')
     assert "def plan(arch: int, b: int) -> Plan:" in text
@@ -23,7 +23,7 @@ def test_renders_the_context() -> None:
 
 def test_refuses_what_the_context_lacks() -> None:
     assert environment().undefined is StrictUndefined
-    with pytest.raises(UndefinedError, match="has no attribute 'parameters'"):
+    with pytest.raises(UndefinedError, match="has no attribute 'has_choices'"):
         render_template("wrapper.py.jinja", Titled("demo"))
 
 

@@ -3,13 +3,17 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aotpack.emit import write_package
 from aotpack.runtime import Model, load
+from aotpack.runtime.changes import check_apart
 from aotpack.runtime.errors import ArgumentError
 
 from .fake_device import FakeDevice
@@ -72,3 +76,27 @@ def test_refuses(tmp_path: Path, make: Callable[[], Any], message: str) -> None:
         with pytest.raises(ArgumentError, match=message):
             model(*make())
         assert device.launches == []
+
+
+spans = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), max_size=6)
+
+
+@given(spans, st.sets(st.integers(0, 5)))
+def test_whatever_a_changed_argument_shares_is_found(
+    given_spans: list[tuple[int, int]], chosen: set[int]
+) -> None:
+    changed = sorted(number for number in chosen if number < len(given_spans))
+    inputs = tuple(SimpleNamespace(name=f"x{number}") for number in range(len(given_spans)))
+    signature: Any = SimpleNamespace(name="demo", inputs=inputs)
+    is_shared = any(
+        one != other and set(range(a, a + n)) & set(range(b, b + m))
+        for one, (a, n) in enumerate(given_spans)
+        for other, (b, m) in enumerate(given_spans)
+        if one in changed
+    )
+    addresses, sizes = [a for a, _ in given_spans], [n for _, n in given_spans]
+    if is_shared:
+        with pytest.raises(ArgumentError, match="shares memory with"):
+            check_apart(signature, changed, addresses, sizes)
+    else:
+        check_apart(signature, changed, addresses, sizes)

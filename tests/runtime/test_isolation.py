@@ -15,7 +15,7 @@ import sys
 for name in {BLOCKED!r}:
     sys.modules[name] = None
 import copied_runtime as runtime
-assert runtime.EXPORTED == ("Buffer", "Launch", "Plan", "first")
+assert runtime.EXPORTED == ("Buffer", "Call", "Launch", "Plan", "first")
 foreign = [n for n in sys.modules if sys.modules[n] and n.split(".")[0] in {BLOCKED!r}]
 assert not foreign, foreign
 """

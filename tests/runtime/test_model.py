@@ -157,6 +157,7 @@ def test_noncontiguous_tensors_are_refused(package: Path) -> None:
         ((X, X, X), {}, "got 3 positional arguments"),
         ((X, X), {"mask": X}, "argument 'mask' is unknown"),
         ((X, X), {"y": X}, "argument 'y' is unknown or given twice"),
+        ((X,), {"z": X}, "argument 'y' is missing, argument 'z' is unknown or given twice; accept"),
     ],
 )
 def test_wrong_argument_lists(model: Model, args: tuple, kwargs: dict, message: str) -> None:

@@ -1,6 +1,7 @@
 """Every reason why two operations did not share a kernel: one case each."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,14 @@ from aotpack.schedule.refusal import Refusal
 
 from .programs import Writer, apply, load, schedule_of
 from .test_fuse import cycle, linear_then_row_sum
+
+
+def alone() -> Program:
+    w = Writer()
+    t = w.pointwise("t", [8], lambda i: apply("exp", load(w.input("x", 8), i)))
+    y = w.pointwise("y", [8], lambda i: apply("exp", load(t, i)))
+    w.buffers["y"] = replace(y, alone=True)
+    return w.program(t, w.pointwise("z", [8], lambda i: apply("exp", load(y, i))))
 
 
 def empty() -> Program:
@@ -92,6 +101,7 @@ def choice() -> Program:
 
 
 CASES = [
+    (alone, ("y", "t"), Refusal.ALONE),
     (empty, ("y", "t"), Refusal.EMPTY),
     (full, ("y", "t"), Refusal.FULL),
     (cycle, ("y", "t"), Refusal.CYCLE),
@@ -125,6 +135,19 @@ def test_each_refusal_has_one_reason(
 
 def test_the_table_has_every_reason() -> None:
     assert [reason for _, _, reason in CASES] == [*Refusal]
+
+
+@pytest.mark.row("S:M15")
+def test_what_is_shared_may_outweigh_what_could_be_left() -> None:
+    """As ``memory``, with as many bytes in common as both read alone."""
+    w = Writer()
+    x, c = w.input("x", 64, 64), w.input("c", 64, 64)
+    a = w.matmul("a", 64, 64, 64, x, x)
+    b = w.matmul("b", 64, 64, 64, x, x, by_rows=False)
+    t = w.reduction("t", [64], [64], lambda i, r: apply("mul", load(a, i, r), load(c, i, r)))
+    y = w.reduction("y", [64], [64], lambda i, r: apply("mul", load(b, i, r), load(c, i, r)))
+    assert [kernel.stored for kernel in fuse(w.program(t, y))] == [("a",), ("b",), ("t", "y")]
+    assert [kernel.stored for kernel in fuse(memory())] == [("a",), ("b",), ("t",), ("y",)]
 
 
 @pytest.mark.row("S:K15")

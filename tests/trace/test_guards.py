@@ -58,3 +58,30 @@ def test_a_size_that_would_be_negative(trace_function, low):
         return
     with pytest.raises(TraceError, match=r"the size 4\*b - 5, which is negative for b=1"):
         trace_function(forward, torch.randn(3), dynamic_shapes=spec)
+
+
+SQUEEZES = {
+    "all": lambda self, x: x.squeeze(),
+    "first": lambda self, x: x.squeeze(0),
+    "both": lambda self, x: x.squeeze((0, 1)),
+    "product": lambda self, x: (x + 1).reshape(-1).squeeze(-1),
+}
+
+
+@pytest.mark.row("S:A13")
+@pytest.mark.parametrize("low", [1, 2])
+@pytest.mark.parametrize("name", SQUEEZES)
+def test_a_squeeze_of_a_dimension_that_may_be_one(trace_function, name, low):
+    spec = {"x": {0: Dim("b", min=low, max=16)}}
+    if low == 2:
+        assert trace_function(SQUEEZES[name], torch.randn(3, 1), dynamic_shapes=spec)
+        return
+    with pytest.raises(TraceError, match=r"removes a dimension of size b only where that is 1"):
+        trace_function(SQUEEZES[name], torch.randn(3, 1), dynamic_shapes=spec)
+
+
+def test_a_squeeze_of_other_dimensions(trace_function):
+    spec = {"x": {0: Dim("b", min=1, max=16)}}
+    forward = lambda self, x: x.squeeze(1) + x.squeeze(-1)  # noqa: E731
+    graph = trace_function(forward, torch.randn(3, 1), dynamic_shapes=spec).graph
+    assert str(graph.signature.outputs[0].shape[0]) == "b"

@@ -9,7 +9,6 @@ import pytest
 
 from aotpack.cli import main
 from aotpack.errors import UsageError
-from aotpack.ir.integers import Int
 from aotpack.runtime import tune_sizes
 from aotpack.runtime.errors import AotpackError
 from aotpack.runtime.plan import Launch, Plan, first
@@ -161,16 +160,3 @@ def test_several_launches_at_one_place_share_its_number() -> None:
     a, b, c = (Launch(name, (1, 1, 1), ()) for name in "abc")
     plan = Plan((), (), (first("key", (a, b), c), c))
     assert list(plan.steps()) == [(0, a), (0, b), (1, c)]
-
-
-def test_work_is_whole_tensors_or_the_points_that_touch_them() -> None:
-    from aotpack.ir.traffic import work_of
-    from tests.schedule.programs import BF16, Writer, schedule_of
-
-    w = Writer()
-    x, weight = w.input("x", 8, 96, dtype=BF16), w.weight("w", 50, 96, dtype=BF16)
-    schedule = schedule_of(w.program(w.matmul("y", 8, 50, 96, x, weight, by_rows=True)))
-    work = work_of(schedule.kernels[0], schedule.program)
-    assert work.flops == Int.of(2 * 8 * 50 * 96)
-    out = schedule.program.buffers["y"].dtype.itemsize * 8 * 50
-    assert work.moved == Int.of(2 * (8 * 96 + 50 * 96) + out)

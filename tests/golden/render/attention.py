@@ -4,7 +4,7 @@ from triton.language.extra import libdevice
 
 
 @triton.jit
-def attention_0bf90140(q_ptr, k_ptr, v_ptr, out_ptr):
+def attention(q_ptr, k_ptr, v_ptr, out_ptr):
     batch_head = tl.program_id(0) % (2)
     first_i = (tl.num_programs(0) // (2) - 1 - tl.program_id(0) // (2)) * 64
     g0 = batch_head // 2

@@ -4,7 +4,7 @@ from triton.language.extra import libdevice
 
 
 @triton.jit
-def cat_add_485cef28(x_ptr, y_ptr, out_ptr):
+def cat_add(x_ptr, y_ptr, out_ptr):
     x = (tl.program_id(0)*256 + tl.arange(0, 256))
     x_mask = x < 32
     i1 = x % 8

@@ -4,7 +4,7 @@ from triton.language.extra import libdevice
 
 
 @triton.jit
-def sum_bae17009(x_ptr, out_ptr):
+def sum(x_ptr, out_ptr):
     x = (tl.program_id(0)*32 + tl.arange(0, 32))[:, None]
     r = tl.arange(0, 64)[None, :]
     r_mask = r < 61

@@ -4,7 +4,7 @@ from triton.language.extra import libdevice
 
 
 @triton.jit
-def embedding_mul_ec655803(weight_ptr, ids_ptr, out_ptr):
+def embedding_mul(weight_ptr, ids_ptr, out_ptr):
     x = (tl.program_id(0)*256 + tl.arange(0, 256))
     i1 = x % 32
     i2 = x // 32

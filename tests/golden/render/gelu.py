@@ -4,7 +4,7 @@ from triton.language.extra import libdevice
 
 
 @triton.jit
-def to_copy_add_gelu_6c247a8f(x_ptr, y_ptr, out_ptr):
+def to_copy_add_gelu(x_ptr, y_ptr, out_ptr):
     x = (tl.program_id(0)*256 + tl.arange(0, 256))
     x_mask = x < 35
     t1 = tl.load(x_ptr + x, mask=x_mask, other=0)

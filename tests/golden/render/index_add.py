@@ -10,7 +10,7 @@ def scatter_sum(pointer, offset, value, mask):
 
 
 @triton.jit
-def index_add_ab3d7f5c(y_ptr, n_ptr, out_ptr):
+def index_add(y_ptr, n_ptr, out_ptr):
     x = (tl.program_id(0)*256 + tl.arange(0, 256))
     x_mask = x < 160
     t1 = tl.load(y_ptr + x, mask=x_mask, other=0)

@@ -4,7 +4,7 @@ from triton.language.extra import libdevice
 
 
 @triton.jit
-def layer_norm_add_51f40d2f(x_ptr, y_ptr, weight_ptr, bias_ptr, out_ptr):
+def layer_norm_add(x_ptr, y_ptr, weight_ptr, bias_ptr, out_ptr):
     x = tl.program_id(0)
     r = tl.arange(0, 1024)
     r_mask = r < 768

@@ -4,15 +4,17 @@ from triton.language.extra import libdevice
 
 
 @triton.jit
-def linear_relu_f51ab9d7(x_ptr, weight_ptr, bias_ptr, out_ptr):
-    tile = tl.program_id(0)
+def linear_relu(x_ptr, weight_ptr, bias_ptr, out_ptr):
     m_tiles = tl.cdiv(128, 64)
     n_tiles = tl.cdiv(512, 32)
+    tile = tl.program_id(0)
     first_m = tile // (8 * n_tiles) * 8
     rows = tl.minimum(m_tiles - first_m, 8)
     tile = tile % (8 * n_tiles)
-    m = ((first_m + tile % rows) * 64 + tl.arange(0, 64))[:, None]
-    n = ((tile // rows) * 32 + tl.arange(0, 32))[None, :]
+    m_start = (first_m + tile % rows) * 64
+    n_start = (tile // rows) * 32
+    m = (m_start + tl.arange(0, 64))[:, None]
+    n = (n_start + tl.arange(0, 32))[None, :]
     acc = tl.zeros([64, 32], tl.float32)
     for k_start in range(0, 256, 128):
         k = k_start + tl.arange(0, 128)

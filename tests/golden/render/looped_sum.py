@@ -9,7 +9,7 @@ def combine_sum(a, b):
 
 
 @triton.jit
-def sum_60197d4b(x_ptr, out_ptr):
+def sum(x_ptr, out_ptr):
     x = tl.program_id(0)
     acc2 = tl.full([2048], 0.0, tl.float32)
     for r_start in tl.range(0, 49152, 2048, loop_unroll_factor=4):

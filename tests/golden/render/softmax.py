@@ -9,7 +9,7 @@ def combine_max(a, b):
 
 
 @triton.jit
-def softmax_1c667f15(x_ptr, out_ptr):
+def softmax(x_ptr, out_ptr):
     x = tl.program_id(0)
     r = tl.arange(0, 1024)
     r_mask = r < 1000

@@ -9,7 +9,7 @@ def combine_max(a, b):
 
 
 @triton.jit
-def softmax_ccf9d06b(x_ptr, out_ptr, b, s):
+def softmax(x_ptr, out_ptr, b, s):
     x = tl.program_id(0)
     r = tl.arange(0, 512)
     r_mask = r < s

@@ -1,0 +1,53 @@
+"""Passes of the user: functions that take the lowered program and return another (S:L18)."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from aotpack.errors import UsageError
+from aotpack.ir.nodes import Program
+from aotpack.ir.verify import InvalidProgram, verify
+
+Pass = Callable[[Program], Program]
+
+
+def apply_passes(program: Program, passes: Iterable[Pass]) -> Program:
+    """What the passes make of a program, one after the other; each result is verified.
+
+    A pass may change anything but the contract: sizes, inputs, weights, what is updated, and the
+    types and shapes of results. UsageError names the pass that does, or whose program is illegal.
+    """
+    for one in passes:
+        name = getattr(one, "__name__", type(one).__name__)
+        changed = one(program)
+        if not isinstance(changed, Program):
+            found = type(changed).__name__
+            raise UsageError(f"pass {name}: it returns a {found}; accepted is a Program")
+        try:
+            verify(changed)
+        except InvalidProgram as error:
+            raise UsageError(f"pass {name}: its program is illegal: {error}") from error
+        for what, before, after in zip(
+            CONTRACT, _contract(program), _contract(changed), strict=True
+        ):
+            if before != after:
+                raise UsageError(
+                    f"pass {name}: it changes the {what}, from {before} to {after}; "
+                    "a pass keeps the sizes, inputs, weights, updates and the shapes of results"
+                )
+        program = changed
+    return program
+
+
+CONTRACT = ("sizes", "inputs", "weights", "updates", "results")
+
+
+def _contract(program: Program) -> tuple[Any, ...]:
+    """What callers and the rest of a build rely on, in the order of CONTRACT."""
+    results = [program.buffers[name] for name in program.results]
+    return (
+        [str(size) for size in program.sizes],
+        [str(program.buffers[name]) for name in program.inputs],
+        [str(program.buffers[name]) for name in program.weights],
+        [update.name for update in program.updates],
+        [f"{buffer.dtype}[{', '.join(map(str, buffer.shape))}]" for buffer in results],
+    )
