@@ -7,7 +7,7 @@ Rows S:B3-B7, B15-B17, C:G5-G9, G11, G14.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -167,11 +167,8 @@ def _simple_monoids() -> list[Monoid]:
     ]
 
 
-def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool, near: int = 1) -> Monoid:
-    """The extreme element's position: NaN before numbers; of equals the first, or the latest.
-
-    With ``near`` it is that of the first of as many aligned neighbours, among which the extreme is.
-    """
+def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Monoid:
+    """The extreme element's position: NaN before numbers; of equals the first, or the latest."""
     sign = ">" if largest else "<"
     extremum = "max" if largest else "min"
     tie = ">" if latest else "<"
@@ -188,10 +185,10 @@ def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool, near: 
         states=(None, DType.INT64),
         results=(None, DType.INT64) if with_value else (DType.INT64,),
         identity=("low" if largest else "high", -1 if latest else LAST_INDEX),
-        lift=lambda element, index: (element, index - index % near),
+        lift=lambda element, index: (element, index),
         combine=combine,
         finalise=lambda states: states if with_value else states[1:],
-        lift_triton=("{0}", "{index}" if near == 1 else f"({{index}} // {near} * {near})"),
+        lift_triton=("{0}", "{index}"),
         combine_triton=_source(
             name,
             "a0, a1, b0, b1",
@@ -201,9 +198,7 @@ def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool, near: 
             "return tl.where(take, a0, b0), tl.where(take, a1, b1)",
         ),
         finalise_triton=("{0}", "{1}") if with_value else ("{1}",),
-        group_triton=""
-        if latest
-        else (_first_extreme(name, extremum) if near == 1 else _near_extreme(name, extremum, near)),
+        group_triton="" if latest else _first_extreme(name, extremum),
         group_uses=(extremum,),
     )
 
@@ -219,10 +214,16 @@ def _first_extreme(name: str, extremum: str) -> str:
     )
 
 
-def _near_extreme(name: str, extremum: str, near: int) -> str:
-    return _group(
-        name,
-        f"return tl.reduce(elements, 1, combine_{extremum}), first // {near} * {near}",
+def _near(extremum: str) -> Monoid:
+    """The extreme, and the first of the aligned neighbours among which it is: less to compare."""
+    name = f"near_{extremum}"
+    first = _indexed(name, largest=extremum == "max", latest=False, with_value=True)
+    texts = (f"tl.reduce(elements, 1, combine_{extremum})", f"first // {NEIGHBOURS} * {NEIGHBOURS}")
+    return replace(
+        first,
+        lift=lambda element, index: (element, index - index % NEIGHBOURS),
+        lift_triton=("{0}", f"({{index}} // {NEIGHBOURS} * {NEIGHBOURS})"),
+        group_triton=_group(name, f"return {texts[0]}, {texts[1]}"),
     )
 
 
@@ -332,8 +333,8 @@ MONOIDS: dict[str, Monoid] = {
         _indexed("argmin", largest=False, latest=False, with_value=False),
         _indexed("first_max", largest=True, latest=False, with_value=True),
         _indexed("first_min", largest=False, latest=False, with_value=True),
-        _indexed("near_max", largest=True, latest=False, with_value=True, near=NEIGHBOURS),
-        _indexed("near_min", largest=False, latest=False, with_value=True, near=NEIGHBOURS),
+        _near("max"),
+        _near("min"),
         _indexed("cummax", largest=True, latest=True, with_value=True),
         _indexed("cummin", largest=False, latest=True, with_value=True),
         _welford(),
