@@ -281,6 +281,18 @@ def _pair(states: States) -> States:
     return top, np.where(top == np.inf, np.nan, total).astype(total.dtype)
 
 
+_EXPONENTIALS = (
+    "top = tl.reduce(elements, 1, combine_max)",
+    'base = tl.where(tl.abs(top) == float("inf"), 0.0, top)',
+    "below = elements - base[:, None]",
+    "if below.dtype == tl.float64:",
+    "    shares = tl.exp(below)",
+    "else:  # what this flushes to zero does not count beside the maximum's 1",
+    f"    shares = tl.exp2(below * {LOG2_E})",
+    "return top, tl.sum(shares, 1)",
+)
+
+
 def _exponential_sum(name: str) -> Monoid:
     """The maximum and the sum of exponentials of distances from it, in one walk, without overflow.
 
@@ -309,17 +321,7 @@ def _exponential_sum(name: str) -> Monoid:
             if is_pair
             else ("{0} + libdevice.log({1})",)
         ),
-        group_triton=_group(
-            name,
-            "top = tl.reduce(elements, 1, combine_max)",
-            'base = tl.where(tl.abs(top) == float("inf"), 0.0, top)',
-            "below = elements - base[:, None]",
-            "if below.dtype == tl.float64:",
-            "    shares = tl.exp(below)",
-            "else:  # what this flushes to zero does not count beside the maximum's 1",
-            f"    shares = tl.exp2(below * {LOG2_E})",
-            "return top, tl.sum(shares, 1)",
-        ),
+        group_triton=_group(name, *_EXPONENTIALS),
         group_uses=("max",),
         kinds=("float",),
     )

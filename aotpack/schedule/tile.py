@@ -40,7 +40,7 @@ MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps shar
 CLUSTERS = 90  # from this architecture on, programs of a row can wait for each other
 ROW_PROGRAMS = 8  # that share a row: the largest cluster every such GPU takes
 LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
-FEWEST_ROWS = 16  # up to here most multiprocessors would wait for those that have a row
+FEWEST_ROWS = 32  # up to here most multiprocessors would wait for those that have a row
 LONGEST_COLUMN = 1024  # elements of a column that is kept in registers to be read again
 HELD_BYTES = 128  # of what was read, in each thread
 MANY_PROGRAMS = 264  # two for each multiprocessor
@@ -180,11 +180,14 @@ def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tu
 
 def _shared_tile(kernel: Kernel, width: int) -> ReductionTile:
     """Blocks of a part of a row; programs are small: while some wait, others read (C:B18)."""
-    group = max(1, VECTOR_BYTES // width)
-    warps = 8 if _states(kernel) > MOST_STATES or width < 4 else 16
-    block = 32 * warps * 2 * group
+    warps = 8 if _states(kernel) > MOST_STATES else 16
     return ReductionTile(
-        1, block, persistent=False, num_warps=warps, group=group, programs=ROW_PROGRAMS
+        1,
+        256 * warps,
+        persistent=False,
+        num_warps=warps,
+        group=max(1, VECTOR_BYTES // width),
+        programs=ROW_PROGRAMS,
     )
 
 
