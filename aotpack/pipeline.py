@@ -163,7 +163,6 @@ def to_emitted(
     targets: tuple[Target, ...],
     out: Path,
     between: Between,
-    *,
     weights: str = "embed",
     jobs: int | None = None,
     cpu_arch: str | None = None,
@@ -213,16 +212,8 @@ def build(
         passes=tuple(passes),
     )
     between = Between()
-    emitted = to_emitted(
-        source,
-        chosen,
-        Path(out),
-        between,
-        weights=weights,
-        jobs=jobs,
-        cpu_arch=cpu_arch,
-        decisions=read_decisions(tuning, candidates),
-    )
+    decisions = read_decisions(tuning, candidates)
+    emitted = to_emitted(source, chosen, Path(out), between, weights, jobs, cpu_arch, decisions)
     _warn_of(between.fallbacks)
     return emitted.wheel
 

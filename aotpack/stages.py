@@ -4,14 +4,23 @@ A build is a ladder of six frozen values, Traced -> Lowered -> Scheduled -> Rend
 Precompiled -> Emitted. Each prints as text (``as_text``) and none imports the stage that made it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.foreign import TorchOperator, TritonKernel
-from aotpack.ir.integers import Int, Var
+from aotpack.ir.foreign import TorchOperator
+from aotpack.ir.graph import Arg as Arg
+from aotpack.ir.graph import Body as Body
+from aotpack.ir.graph import GraphNode as GraphNode
+from aotpack.ir.graph import Ref as Ref
+from aotpack.ir.graph import Source as Source
+from aotpack.ir.graph import TensorSpec as TensorSpec
+from aotpack.ir.graph import arg_text, node_lines
+from aotpack.ir.graph import every_node as every_node
+from aotpack.ir.graph import refs_in as refs_in
+from aotpack.ir.integers import Var
 from aotpack.ir.traffic import NO_WORK, Work
 
 if TYPE_CHECKING:
@@ -21,18 +30,6 @@ if TYPE_CHECKING:
 
 
 # --- what the user sees: shared by every stage -------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
-    """A named tensor: element type and shape; a dimension is an Int over the model's sizes."""
-
-    name: str
-    dtype: DType
-    shape: tuple[Int, ...]
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,58 +104,6 @@ class Golden:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where the user wrote it: file name relative to the model's folder, line, source text."""
-
-    file: str
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.text}"
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """The ``output``-th result of the graph node (or input, or weight) called ``name``."""
-
-    name: str
-    output: int = 0
-
-
-Arg: TypeAlias = "Ref | Int | bool | int | float | str | DType | tuple[Arg, ...] | None"
-
-
-def refs_in(arg: "Arg") -> Iterator[Ref]:
-    """The tensors in an argument, in order."""
-    if isinstance(arg, Ref):
-        yield arg
-    elif isinstance(arg, tuple):
-        for part in arg:
-            yield from refs_in(part)
-
-
-@dataclass(frozen=True, slots=True)
-class GraphNode:
-    """One operator call. Sizes are Ints, dtypes are DTypes; layout, device and pin flags are gone.
-
-    ``op`` is the torch name without the overload namespace object: "aten.add.Tensor". A launch of a
-    ``kernel`` of the user's, "triton.NAME", has for arguments what the kernel is passed, and for
-    results its arguments number ``changes`` as they are after the launch.
-    """
-
-    name: str
-    op: str
-    args: tuple[Arg, ...]
-    kwargs: tuple[tuple[str, Arg], ...]
-    results: tuple[TensorSpec, ...]
-    source: Source | None
-    kernel: TritonKernel | None = None
-    grid: tuple[Int, ...] = ()
-    changes: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Graph:
     """A straight-line tensor program in torch's operators, free of torch objects.
 
@@ -186,22 +131,10 @@ class Traced:
         lines += [f"input {spec}" for spec in graph.signature.inputs]
         lines += [f"weight {w.name}: {w.dtype}{list(w.shape)}" for w in graph.weights]
         for node in graph.nodes:
-            shown = [_arg_text(arg) for arg in node.args]
-            shown += [f"{key}={_arg_text(arg)}" for key, arg in node.kwargs]
-            results = ", ".join(map(str, node.results))
-            place = f"  # {node.source}" if node.source else ""
-            lines.append(f"{results} = {node.op}({', '.join(shown)}){place}")
-        lines += [f"update {name} = {_arg_text(value)}" for name, value in graph.updates]
-        lines.append("return " + ", ".join(map(_arg_text, graph.outputs)))
+            lines += node_lines(node)
+        lines += [f"update {name} = {arg_text(value)}" for name, value in graph.updates]
+        lines.append("return " + ", ".join(map(arg_text, graph.outputs)))
         return "\n".join(lines) + "\n"
-
-
-def _arg_text(arg: Arg) -> str:
-    if isinstance(arg, Ref):
-        return arg.name if arg.output == 0 else f"{arg.name}.{arg.output}"
-    if isinstance(arg, tuple):
-        return "[" + ", ".join(map(_arg_text, arg)) + "]"
-    return repr(arg) if isinstance(arg, str) else str(arg)
 
 
 # --- Lowered, Scheduled -------------------------------------------------------------------------

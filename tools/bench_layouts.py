@@ -47,6 +47,11 @@ def channel_norm(x: torch.Tensor) -> torch.Tensor:
     return layer_norm(x.permute(0, 2, 3, 1), (x.shape[1],)).permute(0, 3, 1, 2).contiguous()
 
 
+def three_ways(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    """Each tensor is contiguous along another dimension of the result."""
+    return x + y.permute(1, 2, 0) + z.permute(2, 0, 1)
+
+
 def to_channels_last(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     return gelu(x.permute(0, 2, 3, 1) * scale).contiguous()
 
@@ -65,6 +70,7 @@ PATTERNS = {
     "permute_0213": Layout(lambda x: x.transpose(1, 2).contiguous(), (32, 512, 16, 128)),
     "transpose": Layout(lambda x: x.t().contiguous(), (8192, 8192)),
     "add_transposed": Layout(lambda x, y: x + y.transpose(1, 2), LINES, (32, 2048, 512)),
+    "three_ways": Layout(three_ways, (256, 320, 384), (384, 256, 320), (320, 384, 256)),
     "to_channels_last": Layout(to_channels_last, IMAGES, (256,)),
     "to_channels_first": Layout(to_channels_first, (32, 56, 56, 256), (256,)),
     "middle_sum": Layout(lambda x: x.sum(1), LINES),

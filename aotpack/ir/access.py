@@ -62,7 +62,7 @@ def is_dense(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> bool:
 
 def accesses(kernel: Kernel) -> Iterator[Access]:
     """Every access to memory of a kernel; what stays in registers is none."""
-    if kernel.foreign is not None:
+    if kernel.is_opaque:
         return  # where it reads and writes is its own affair
     inside = {name for member in kernel.members for name in targets(member.operation)}
     for member in kernel.members:

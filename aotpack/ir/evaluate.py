@@ -12,7 +12,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
+from aotpack.ir.evaluate_control import run_control
 from aotpack.ir.integers import Axis, Indirect, Int
 from aotpack.ir.joined import wholes
 from aotpack.ir.monoids import MONOIDS, Monoid, States
@@ -65,9 +67,8 @@ def evaluate(
 ) -> dict[str, Array]:
     """The outputs, and the new values of what is updated, by name.
 
-    bfloat16 buffers are given and returned as float32 arrays.
-
-    ``weights`` are those that are not packed of others; what the program does not use is ignored.
+    bfloat16 buffers are given and returned as float32 arrays. ``weights`` are those not packed of
+    others; what the program does not use is ignored.
     ``call`` runs a foreign kernel on arrays by name, whose targets it changes.
     """
     machine = _Machine(program, dict(sizes), precision, call)
@@ -232,6 +233,18 @@ class _Machine:
                 self._store(operation, (self._attention(operation),))
             case Foreign():
                 self._foreign(operation)
+            case Branch() | Loop():
+                run_control(operation, self.memory, self.sizes, self._run_part)
+
+    def _run_part(self, part: Program, sizes: Mapping[str, int]) -> None:
+        """Run a part of an operation on this memory; its updates take effect together."""
+        inner = _Machine(part, dict(sizes), self.precision, self.call)
+        for buffer in (part.buffers[name] for name in part.inputs):
+            empty = np.zeros(self.shape(buffer.shape), self.numpy_type(buffer.dtype))
+            inner.memory[buffer.name] = self.memory.setdefault(buffer.name, empty)
+        for operation in part.operations:
+            inner.run(operation)
+        self.memory |= {update.name: inner.memory[update.value] for update in part.updates}
 
     def _store(self, operation: Operation, results: States) -> None:
         for name, result in zip(targets(operation), results, strict=True):

@@ -21,12 +21,16 @@ LARGEST_SIZE = 2**31 - 1
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Var(metaclass=Interned):
-    """A size of the model: ``low <= name <= high``, a multiple of ``multiple``."""
+    """A size of the model: ``low <= name <= high``, a multiple of ``multiple``.
+
+    Or the number of a loop's turn, of which nothing is known when a plan is made.
+    """
 
     name: str
     low: int
     high: int
     multiple: int = 1
+    is_turn: bool = False
 
     def __str__(self) -> str:
         return self.name

@@ -9,6 +9,7 @@
               | Matmul(target, batch, m, n, k, lhs, rhs)     # target[batch, m, n] = sum of products
               | Attention(target, ..., query, key, value...) # target[b, h, i, e], softmax over j
               | Foreign(targets, bases, kernel, ...)         # not ours: ``ir/foreign.py``
+              | Branch(targets, ...) | Loop(targets, ...)    # that run programs: ``ir/control.py``
     value     = Const | IndexValue(Int) | Load(buffer, Int*) | Apply(op, value*)
               | Guarded(condition, value, otherwise)           # loads of value only where condition
 An Int (``ir/integers.py``) may use the axes of its operation, the sizes of the model, and loaded
@@ -24,6 +25,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Union, cast
 
+from aotpack.ir.control import Branch, Loop, captured
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Foreign as Foreign
 from aotpack.ir.integers import Axis, Indirect, Int, Var
@@ -148,8 +150,8 @@ class Scatter:
     ``base`` is a buffer of the target's shape and type, no value: the target may lie in its memory.
     ``index`` may hold loaded positions; points whose index lies outside the buffer are skipped.
     Kind "set" replaces the element, of several points by one of their values; the others are
-    commutative monoids that combine it with the values of all its points, in any order. They work
-    on types with 32 or 64 bits, as atomics do: lowering widens. (S:B2, K11; C:F12.)
+    commutative monoids that combine it with those of all its points, in any order. They work on
+    types with 32 or 64 bits, as atomics do: lowering widens. (S:B2, K11; C:F12.)
     """
 
     target: str
@@ -232,7 +234,7 @@ class Attention:
 
 
 Computation = Union[Pointwise, Reduction, Scan, Scatter, Sort, Matmul, Attention]
-Operation = Union[Computation, Foreign]
+Operation = Union[Computation, Foreign, Branch, Loop]
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,15 +266,12 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Operations in execution order. Every other buffer but ``joined`` ones has exactly one writer.
-
-    ``weights`` includes the names of ``packed`` ones.
-    """
+    """Operations in execution order. Each buffer has one writer, but inputs and joined ones."""
 
     sizes: tuple[Var, ...]
     buffers: dict[str, Buffer]  # insertion order is definition order
     inputs: tuple[str, ...]
-    weights: tuple[str, ...]
+    weights: tuple[str, ...]  # with the names of ``packed`` ones
     operations: tuple[Operation, ...]
     outputs: tuple[str, ...]
     packed: tuple[Packed, ...] = ()
@@ -292,7 +291,7 @@ class Program:
 
 def targets(operation: Operation) -> tuple[str, ...]:
     """The buffers an operation writes."""
-    if isinstance(operation, (Reduction, Scan, Sort, Foreign)):
+    if isinstance(operation, (Reduction, Scan, Sort, Foreign, Branch, Loop)):
         return operation.targets
     return (operation.target,)
 
@@ -332,7 +331,7 @@ def values(operation: Operation) -> tuple[Value, ...]:
         case Attention(query=query, key=key, value=value, bias=bias, mask=mask):
             slots = (query, key, value, bias, mask)
             return tuple(slot for slot in slots if slot is not None)
-        case Foreign():
+        case Foreign() | Branch() | Loop():
             return ()
 
 
@@ -377,12 +376,13 @@ def loads(operation: Operation) -> tuple[Load, ...]:
 
 def reads(operation: Operation) -> tuple[str, ...]:
     """The buffers an operation reads, each once."""
-    loaded = (load.buffer for load in loads(operation))
-    return tuple(dict.fromkeys((*read_whole(operation), *loaded)))
+    return tuple(dict.fromkeys((*read_whole(operation), *(o.buffer for o in loads(operation)))))
 
 
 def read_whole(operation: Operation) -> tuple[str, ...]:
-    """The buffers an operation reads without loads: those it overwrites, and a call's operands."""
+    """The buffers an operation reads without loads: overwritten ones, operands, captured ones."""
+    if isinstance(operation, (Branch, Loop)):
+        return captured(operation)
     calls = operation.operands if isinstance(operation, Foreign) else ()
     return (*(base for _, base in overwritten(operation)), *calls)
 

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from aotpack.errors import UsageError
+from aotpack.ir.invalid import InvalidProgram
 from aotpack.ir.nodes import Program
-from aotpack.ir.verify import InvalidProgram, verify
+from aotpack.ir.verify import verify
 
 Pass = Callable[[Program], Program]
 

@@ -6,8 +6,10 @@ as ``str(value)`` does it, distinct values have distinct texts, which orders ind
 
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
+from textwrap import indent
 from typing import TypeAlias
 
+from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.nodes import (
@@ -156,6 +158,9 @@ def _shared(roots: tuple[Value, ...]) -> dict[Value, str]:
 
 def operation_text(operation: Operation) -> str:
     """A loop nest over the axes, with the shared values named before they are used."""
+    if isinstance(operation, (Branch, Loop)):
+        texts = ["\n".join(_part(part)) for part in operation.parts]
+        return control_text(operation, texts)
     if isinstance(operation, Foreign):
         return _foreign(operation)
     names = _shared(values(operation))
@@ -200,6 +205,27 @@ def _body(operation: Computation, text: Callable[[Value], str]) -> list[str]:
             return [f"{_results(operation)} = {product}  # factors in {operation.operand}"]
         case Attention():
             return _attention(operation, text)
+
+
+def control_text(operation: Branch | Loop, parts: Iterable[str]) -> str:
+    """The texts of an operation's parts, each under what decides whether it runs."""
+    condition = operation.condition if isinstance(operation, Loop) else operation.predicate
+    shown = element(condition, ()) if isinstance(condition, str) else str(condition)
+    if isinstance(operation, Branch):
+        heads = [f"if {shown}:", "else:"]
+    elif operation.test is not None:
+        heads = ["first:", f"while {shown}, by:", "do:"]
+    else:
+        heads = ["first:", f"for {operation.turn or 'turn'} < {shown}:"]
+    heads[0] += _comment(operation.origin)
+    texts = zip(heads, parts, strict=True)
+    return "\n".join(f"{head}\n{indent(text, _INDENT)}".rstrip() for head, text in texts)
+
+
+def _part(program: Program) -> list[str]:
+    """A program within an operation: what it does, without what it is given."""
+    lines = [line for o in program.operations for line in _operation(program, o)]
+    return [*lines, *_ending(program)]
 
 
 def _scatter(operation: Scatter, text: Callable[[Value], str]) -> list[str]:
@@ -253,17 +279,24 @@ def program_text(program: Program, notes: Mapping[int, str] | None = None) -> st
     for name in program.weights:
         lines.append(f"weight {_declared(program.buffers, name)}{packed.get(name, '')}")
     for position, operation in enumerate(program.operations):
-        lines += ["", *(_declared(program.buffers, name) for name in targets(operation))]
-        lines.append(operation_text(operation))
+        lines += ["", *_operation(program, operation)]
         if notes and position in notes:
             lines.append(f"^^^ {notes[position]}")
     return "\n".join([*lines, "", *_ending(program)]) + "\n"
 
 
+def _operation(program: Program, operation: Operation) -> list[str]:
+    """The buffers an operation writes, and what it does."""
+    declared = [_declared(program.buffers, name) for name in targets(operation)]
+    return [*declared, operation_text(operation)]
+
+
 def _ending(program: Program) -> list[str]:
+    """New values and results; a part of an operation returns nothing."""
     updates = [f"update {update.name} = {update.value}" for update in program.updates]
     joined = [f"join {each.name} = {' | '.join(each.parts)}" for each in program.joined]
-    return [*joined, *updates, f"return {', '.join(program.outputs)}"]
+    returned = [f"return {', '.join(program.outputs)}"] if program.outputs else []
+    return [*joined, *updates, *returned]
 
 
 def _declared(buffers: Mapping[str, Buffer], name: str) -> str:
@@ -296,6 +329,9 @@ def _kernel(kernel: Kernel) -> list[str]:
     lines = [f"kernel {kernel.name} over {_ranges(kernel.axes) or 'one point'}"]
     lines[0] += ", in the launch of the one before" if kernel.joins else ""
     lines.append(f"{_INDENT}reads {', '.join(kernel.reads)}; stores {', '.join(kernel.stored)}")
+    if kernel.control is not None:
+        text = control_text(kernel.control, map(schedule_text, kernel.parts))
+        return [*lines, indent(text, _INDENT)]
     lines += [f"{_INDENT}{_variant(variant)}" for variant in kernel.variants]
     for member in kernel.members:
         bound = ", ".join(f"{axis} = {index}" for axis, index in member.binding)

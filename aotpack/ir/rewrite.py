@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
 from aotpack.ir.fold import fold
 from aotpack.ir.integers import Indirect, Int, Number
@@ -100,6 +101,8 @@ def as_index(value: Value, extent: Int) -> Int:
 
 def map_values(operation: Operation, change: Callable[[Value], Value]) -> Operation:
     """The operation with each of its values replaced; the same object if none changes."""
+    if isinstance(operation, (Branch, Loop)):
+        return operation
     match operation:
         case Foreign():
             return operation

@@ -6,9 +6,12 @@ operation is bound to them: its axes are expressions in the kernel's axes (C:A9)
 Rows S:G3, G4, K5, K6, C:C6, B15.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from aotpack.ir.control import Branch, Loop
 from aotpack.ir.integers import Axis, Int, Var, ceil_div
 from aotpack.ir.nodes import (
     Attention,
@@ -47,7 +50,8 @@ class PointwiseTile:
 class PlaneTile:
     """Blocks of ``y`` by ``x`` points of a kernel seen as lines of ``width`` points (C:C1).
 
-    An access along either side reads whole cache lines.
+    An access along either side reads whole cache lines. With ``height`` the lines come in planes of
+    so many, and blocks span ``z`` planes: a third direction (C:C4).
     """
 
     width: Int
@@ -55,6 +59,8 @@ class PlaneTile:
     x: int
     num_warps: int
     num_stages: int = 1
+    height: Int | None = None
+    z: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +177,8 @@ class Kernel:
     ``unfused`` kernels, one after the other, do the same: another form of the launch.
     ``apart`` says why its operations are in no kernel that was there before them.
     In ``exchange`` programs that share a row leave each other the states of their parts.
+    A branch or loop is a kernel of its own, without axes or variants: in its place run the
+    schedules of its ``parts``, as often as its condition says.
     """
 
     name: str
@@ -180,9 +188,16 @@ class Kernel:
     reads: tuple[str, ...]
     variants: tuple[Variant, ...] = ()
     joins: bool = False
-    unfused: tuple["Kernel", ...] = ()
+    unfused: tuple[Kernel, ...] = ()
     apart: tuple[Apart, ...] = ()
     exchange: tuple[Buffer, ...] = ()
+    parts: tuple[Schedule, ...] = ()
+
+    @property
+    def control(self) -> Branch | Loop | None:
+        """The operation whose parts run in place of a kernel, if this is one."""
+        first = self.members[0].operation
+        return first if isinstance(first, (Branch, Loop)) else None
 
     @property
     def anchor(self) -> Matmul | Attention | None:
@@ -201,6 +216,11 @@ class Kernel:
         """The call of code that is not ours that is this kernel's only member, if it is one."""
         first = self.members[0].operation
         return first if isinstance(first, Foreign) else None
+
+    @property
+    def is_opaque(self) -> bool:
+        """True for what is no loop nest of ours: a foreign call, a branch or a loop."""
+        return self.foreign is not None or self.control is not None
 
     @property
     def bases(self) -> dict[str, str]:
@@ -234,11 +254,20 @@ def block_count(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> Int:
     return ceil_div(kernel.axes[0].extent, tile.x)
 
 
-def in_lines(kernel: Kernel, width: Int) -> Kernel:
-    """A pointwise kernel over (y, x): line and place in the line, instead of the flat position."""
+def in_lines(kernel: Kernel, width: Int, height: Int | None = None) -> Kernel:
+    """A pointwise kernel over (y, x): line and place in the line, instead of the flat position.
+
+    With ``height`` over (z, y, x): plane, line in the plane, place in the line.
+    """
     (flat,) = kernel.axes
-    y, x = Axis("y", flat.extent // width), Axis("x", width)
-    position = {flat: Int.of(y) * width + Int.of(x)}
+    lines, x = flat.extent // width, Axis("x", width)
+    y = Axis("y", lines if height is None else height)
+    line = Int.of(y)
+    axes: tuple[Axis, ...] = (y, x)
+    if height is not None:
+        z = Axis("z", lines // height)
+        line, axes = Int.of(z) * height + line, (z, y, x)
+    position = {flat: line * width + Int.of(x)}
     members = tuple(
         Member(
             member.operation,
@@ -247,7 +276,7 @@ def in_lines(kernel: Kernel, width: Int) -> Kernel:
         )
         for member in kernel.members
     )
-    return replace(kernel, axes=(y, x), members=members)
+    return replace(kernel, axes=axes, members=members)
 
 
 @dataclass(frozen=True, slots=True)

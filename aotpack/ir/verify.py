@@ -7,8 +7,10 @@ Rows S:A4.
 
 from collections.abc import Callable, Iterator
 
+from aotpack.ir.control import Branch, Loop
 from aotpack.ir.facts import known_equal, known_le, known_lt
 from aotpack.ir.integers import Axis, Int, Var, product, total
+from aotpack.ir.invalid import InvalidProgram
 from aotpack.ir.joined import sources, wholes
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
@@ -36,20 +38,16 @@ from aotpack.ir.nodes import (
     walk,
     written,
 )
-from aotpack.ir.printer import program_text
 from aotpack.ir.value_types import result_types, type_complaint
-
-
-class InvalidProgram(Exception):
-    """An invariant of the IR is broken. Its text is the program, marked under the operation."""
-
-    def __init__(self, program: Program, position: int | None, message: str) -> None:
-        notes = {} if position is None else {position: message}
-        super().__init__(f"{message}\n\n{program_text(program, notes)}")
+from aotpack.ir.verify_control import check_conditions, check_parts
 
 
 def verify(program: Program) -> None:
-    """Check every invariant; the first broken one is raised."""
+    """Check every invariant, those of parts first; the first broken one is raised."""
+    for operation in program.operations:
+        if isinstance(operation, (Branch, Loop)):
+            for part in operation.parts:
+                verify(part)
     for check in CHECKS:
         check(program)
 
@@ -211,7 +209,7 @@ def check_index_bounds(program: Program) -> None:
 def check_target_shape(program: Program) -> None:
     """The axes of a reduction, scan or template have the extents of what it writes."""
     for position, operation in enumerate(program.operations):
-        if isinstance(operation, (Pointwise, Scatter, Foreign)):
+        if isinstance(operation, (Pointwise, Scatter, Foreign, Branch, Loop)):
             continue
         for name in targets(operation):
             buffer = program.buffers[name]
@@ -291,7 +289,7 @@ def check_foreign(program: Program) -> None:
 def check_stored_types(program: Program) -> None:
     """What is stored has the compute type of the buffer."""
     for position, operation in enumerate(program.operations):
-        if isinstance(operation, Foreign):
+        if isinstance(operation, (Foreign, Branch, Loop)):
             continue
         for name, dtype in zip(targets(operation), result_types(operation), strict=True):
             buffer = program.buffers[name]
@@ -318,6 +316,8 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
     check_scatters,
     check_foreign,
     check_stored_types,
+    check_parts,
+    check_conditions,
 )
 
 
@@ -379,7 +379,7 @@ def _accesses(
             stack += (value.condition, value.otherwise)
         else:
             stack += children(value)
-    if isinstance(operation, Foreign):
+    if isinstance(operation, (Foreign, Branch, Loop)):
         return
     if not (unguarded and isinstance(operation, Scatter)):
         for name in targets(operation):

@@ -47,6 +47,8 @@ SAMPLED_POINTS = 4096  # of each member, when its points are compared
 def verify_schedule(schedule: Schedule) -> None:
     """Check every invariant, those of the program first; the first broken one is raised."""
     verify(schedule.program)
+    for part in (part for kernel in schedule.kernels for part in kernel.parts):
+        verify_schedule(part)
     for check in CHECKS:
         check(schedule)
 
@@ -59,7 +61,7 @@ def check_kernel_order(schedule: Schedule) -> None:
     known = {*schedule.program.inputs, *schedule.program.weights}
     for together in launches(schedule.kernels):
         for kernel in together:
-            made = () if kernel.foreign is not None else kernel.stored
+            made = () if kernel.is_opaque else kernel.stored
             for name in _read_from_memory(kernel):
                 if not {*known, *made}.issuperset(sources((name,), schedule.program)):
                     message = f"{name} is read before it is stored"
@@ -117,7 +119,7 @@ def check_binding_points(schedule: Schedule) -> None:
     """A member meets each point of its operation once: tried on some points, at small sizes."""
     sizes = {size.name: _small(size) for size in schedule.program.sizes}
     for kernel, member in _members(schedule):
-        if kernel.foreign is not None:
+        if kernel.is_opaque:
             continue
         walked = _walked(kernel, member)
         extents = [int(axis.extent.evaluate(sizes)) for axis in walked]
@@ -308,8 +310,8 @@ def _members(schedule: Schedule) -> Iterator[tuple[Kernel, Member]]:
 
 def _read_from_memory(kernel: Kernel) -> Iterator[str]:
     """The buffers a kernel reads, as its members say."""
-    if kernel.foreign is not None:
-        yield from reads(kernel.foreign)
+    if kernel.is_opaque:
+        yield from reads(kernel.members[0].operation)
     yield from (access.buffer for access in accesses(kernel) if not access.is_store)
 
 

@@ -47,7 +47,7 @@ def check_joined(schedule: Schedule) -> None:
 
 def check_variants(schedule: Schedule) -> None:
     """For every architecture a kernel has variants, of which the last alone takes everything."""
-    for kernel in (kernel for kernel in schedule.kernels if kernel.foreign is None):
+    for kernel in (kernel for kernel in schedule.kernels if not kernel.is_opaque):
         for arch in {0, *(variant.arch_low for variant in kernel.variants)}:
             fitting = [v for v in kernel.variants if v.arch_low <= arch <= v.arch_high]
             unlimited = [variant.takes_everything for variant in fitting]

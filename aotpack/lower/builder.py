@@ -3,10 +3,23 @@
 Rows S:A2, H13.
 """
 
+from collections.abc import Callable, Iterator, Mapping
+
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis, Int
-from aotpack.ir.nodes import Buffer, Load, Operation, Origin, Pointwise, Program, Update, targets
-from aotpack.stages import Graph, GraphNode, Ref, refs_in
+from aotpack.ir.integers import Axis, Int, Var
+from aotpack.ir.names import safe_size_name
+from aotpack.ir.nodes import (
+    Buffer,
+    Load,
+    Operation,
+    Origin,
+    Pointwise,
+    Program,
+    Update,
+    reads,
+    targets,
+)
+from aotpack.stages import Graph, GraphNode, Ref, TensorSpec, every_node
 
 WRITERS = frozenset(
     f"aten.{name}"
@@ -18,19 +31,28 @@ WRITERS = frozenset(
 """Operators whose result is their first argument with some elements replaced."""
 
 
+LOOPS = frozenset({"higher_order.while_loop", "higher_order.scan"})
+"""Operators whose first results are what their body's first outputs replace."""
+
+
 class Builder:
     """Collects what lowering makes of a graph. A ``Ref`` names a buffer once it is declared."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
+        self._nodes = {node.name: node for node in every_node(graph.nodes)}
         self._buffers: dict[str, Buffer] = {}
         self._names: dict[Ref, str] = {}
         self._operations: list[Operation] = []
-        self._written_in_place = _written_in_place(graph)
+        self._sizes = graph.signature.sizes
+        self.through_torch = False
+        self.refused: list[tuple[GraphNode, str]] = []
+        self.fallen: list[tuple[GraphNode, str]] = []  # calls that torch runs
+        self._written_in_place = _written_in_place(graph, self._nodes)
         self._used = {*graph.outputs, *(value for _, value in graph.updates)}
         for node in graph.nodes:
-            self._used.update(refs_in((*node.args, *(value for _, value in node.kwargs))))
-        self._reserved = {node.name for node in graph.nodes if len(node.results) == 1}
+            self._used.update(node.refs())
+        self._reserved = {n.name for n in self._nodes.values() if len(n.results) == 1}
         for spec in graph.signature.inputs:
             self._declare(Ref(spec.name), spec.name, spec.dtype, spec.shape)
         for weight in graph.weights:
@@ -43,7 +65,7 @@ class Builder:
 
     def producer(self, ref: Ref) -> GraphNode | None:
         """The node that yields a tensor, if one does."""
-        return next((node for node in self._graph.nodes if node.name == ref.name), None)
+        return self._nodes.get(ref.name)
 
     def declare_results(self, node: GraphNode) -> None:
         """Make the buffers a node's results go to: ``split`` or ``split_out0``, ``split_out1``."""
@@ -52,6 +74,12 @@ class Builder:
             self._reserved.discard(node.name)
             name = self._unique(node.name if single else f"{node.name}_out{output}")
             self._declare(Ref(node.name, output), name, spec.dtype, spec.shape)
+
+    def declare(self, spec: TensorSpec) -> Ref:
+        """Make the buffer of a tensor that is neither an input nor a node's result."""
+        ref = Ref(spec.name)
+        self._declare(ref, self._unique(spec.name), spec.dtype, spec.shape)
+        return ref
 
     def is_written_in_place(self, ref: Ref) -> bool:
         """True for a step from a tensor forward changes to its new value, writing parts of it."""
@@ -69,7 +97,7 @@ class Builder:
 
     def axes(self, prefix: str, shape: tuple[Int, ...]) -> tuple[Axis, ...]:
         """Axes over a shape, none named like a size of the model."""
-        sizes = {size.name for size in self._graph.signature.sizes}
+        sizes = {size.name for size in self._sizes}
         names = [f"{prefix}{k}" for k in range(len(shape))]
         free = [name + "_" * (name in sizes) for name in names]
         return tuple(Axis(name, size) for name, size in zip(free, shape, strict=True))
@@ -102,6 +130,45 @@ class Builder:
             signature.sizes, buffers, inputs, weights, operations, outputs, updates=updates
         )
 
+    def same(self, ref: Ref, other: Ref) -> None:
+        """Let a tensor be another one."""
+        self._names[ref] = self._names[other]
+
+    def turn(self, name: str, most: int) -> Var:
+        """The number of a loop's turn, 0 to ``most``: a size of its body."""
+        name = safe_size_name(self._unique(name))
+        while name in {size.name for size in self._sizes}:
+            name += "_"
+        self._reserved.add(name)
+        return Var(name, 0, most, 1, True)
+
+    def part(self, make: Callable[[], Mapping[Ref, Ref]], *sizes: Var) -> Program:
+        """What ``make`` appends, as a program that gives tensors the values ``make`` returns.
+
+        ``sizes`` are known within, beside those known around it.
+        """
+        around = self._operations, self._sizes
+        self._operations, self._sizes = [], (*self._sizes, *sizes)
+        changes = {ref: value for ref, value in make().items() if ref != value}
+        written = {name for operation in self._operations for name in targets(operation)}
+        taken = {*self._buffers} - written
+        values = [self._own(value, taken) for value in changes.values()]
+        operations, known = tuple(self._operations), self._sizes
+        self._operations, self._sizes = around
+        changed = [self._names[ref] for ref in changes]
+        made = [name for operation in operations for name in targets(operation)]
+        read = [name for operation in operations for name in reads(operation)]
+        inputs = tuple(name for name in dict.fromkeys((*read, *changed)) if name not in made)
+        return Program(
+            known,
+            {name: self._buffers[name] for name in (*inputs, *made)},
+            inputs,
+            (),
+            operations,
+            (),
+            updates=tuple(map(Update, changed, values)),
+        )
+
     def _own(self, ref: Ref, taken: set[str]) -> str:
         """A buffer for this result alone."""
         name = self._names[ref]
@@ -132,17 +199,28 @@ class Builder:
         return found
 
 
-def _written_in_place(graph: Graph) -> frozenset[Ref]:
-    """The results of writers alone that lead from a tensor to its update."""
-    nodes = {node.name: node for node in graph.nodes}
+def _written_in_place(graph: Graph, nodes: Mapping[str, GraphNode]) -> frozenset[Ref]:
+    """The results of writers alone that lead from a tensor to its new value."""
     found: set[Ref] = set()
-    for name, value in graph.updates:
+    for changed, new in _changes(graph, nodes):
         chain: list[Ref] = []
+        value = new
         while value.name in nodes and nodes[value.name].op in WRITERS:
             chain.append(value)
             base = nodes[value.name].args[0]
             assert isinstance(base, Ref)
             value = base
-        if value.name == name:
+        if value == changed:
             found.update(chain)
     return frozenset(found)
+
+
+def _changes(graph: Graph, nodes: Mapping[str, GraphNode]) -> Iterator[tuple[Ref, Ref]]:
+    """Tensors that forward or the body of a loop changes, with their new values."""
+    for name, value in graph.updates:
+        yield Ref(name), value
+    for node in nodes.values():
+        if node.op in LOOPS:
+            for number, given in enumerate(node.bodies[-1].outputs):
+                if isinstance(given, Ref):
+                    yield Ref(node.name, number), given

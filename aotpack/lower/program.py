@@ -14,6 +14,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     bessel,
     chebyshev,
     choose,
+    control,
     convert,
     convolution,
     create,
@@ -48,10 +49,9 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     view,
 )
 from aotpack.lower.builder import Builder
-from aotpack.lower.context import Context
-from aotpack.lower.foreign import call_torch, lower_launch
-from aotpack.lower.registry import LOWERINGS, CannotLower, bind, handler_of
-from aotpack.stages import Graph, GraphNode, Lowered, Traced
+from aotpack.lower.calls import lower_calls
+from aotpack.lower.registry import LOWERINGS
+from aotpack.stages import Graph, GraphNode, Lowered, Traced, every_node
 
 
 def lower(traced: Traced, *, through_torch: bool = False) -> Lowered:
@@ -61,40 +61,20 @@ def lower(traced: Traced, *, through_torch: bool = False) -> Lowered:
     """
     graph = traced.graph
     builder = Builder(graph)
-    refused: list[tuple[GraphNode, str]] = []
-    fallen: list[tuple[GraphNode, str]] = []
-    for node in graph.nodes:
-        builder.declare_results(node)
-        before = builder.mark()
-        try:
-            _lower_node(Context(builder, node))
-        except CannotLower as refusal:
-            reason = str(refusal)
-            builder.go_back(before)
-            complaint = call_torch(Context(builder, node), reason) if through_torch else ""
-            (fallen if complaint is None else refused).append((node, complaint or reason))
-    if refused:
-        raise UnsupportedError(_refusal(graph, refused))
+    builder.through_torch = through_torch
+    lower_calls(builder, graph.nodes)
+    if builder.refused:
+        raise UnsupportedError(_refusal(graph, builder.refused))
     program = builder.finish()
-    return Lowered(
-        graph.signature, graph.weights, traced.golden, program, tuple(_listed(fallen, "; "))
-    )
-
-
-def _lower_node(context: Context) -> None:
-    node = context.node
-    if node.kernel is not None:
-        lower_launch(context, node.kernel)
-        return
-    handler = handler_of(node.op)
-    bound = bind(handler, node.args, dict(node.kwargs), leading=1)
-    handler(context, *bound.args, **bound.kwargs)
+    fallen = tuple(_listed(builder.fallen, "; "))
+    return Lowered(graph.signature, graph.weights, traced.golden, program, fallen)
 
 
 def _refusal(graph: Graph, refused: list[tuple[GraphNode, str]]) -> str:
     """Every refused call once for each kind and reason, with the user's lines."""
+    calls = sum(1 for _ in every_node(graph.nodes))
     head = (
-        f"lowering {graph.signature.name!r}: {len(refused)} of {len(graph.nodes)} operator calls "
+        f"lowering {graph.signature.name!r}: {len(refused)} of {calls} operator calls "
         f"cannot be lowered ({len(LOWERINGS)} operators can):"
     )
     kinds = (f"  {kind}" for kind in _listed(refused, "\n    "))

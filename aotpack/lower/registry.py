@@ -5,16 +5,21 @@ Rows S:H7, H9, H12.
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from types import NoneType
+from typing import Any, TypeVar, get_args
 
 from aotpack.ir.integers import Int
-from aotpack.stages import Arg
+from aotpack.stages import Arg, refs_in
 
 Handler = TypeVar("Handler", bound=Callable[..., None])
 
 LOWERINGS: dict[str, Callable[..., None]] = {}
 _TORCHS = ("aten", "prims", "prim", "higher_order", "aotpack")
 WITHOUT_MEANING = frozenset({"memory_format", "non_blocking", "pin_memory", "device", "layout"})
+
+
+_NUMBERS = {int, float, bool, Int, NoneType, ...}
+"""What the types of parameters that take no tensor consist of."""
 
 
 class CannotLower(Exception):
@@ -67,9 +72,19 @@ def bind(
     signature = inspect.signature(function)
     rest = signature.replace(parameters=list(signature.parameters.values())[leading:])
     try:
-        return rest.bind(*positional, **named)
+        bound = rest.bind(*positional, **named)
     except TypeError as error:
         raise CannotLower(f"its arguments are not accepted: {error}") from None
+    for parameter, value in bound.arguments.items():
+        if any(refs_in(value)) and _is_number(rest.parameters[parameter].annotation):
+            raise CannotLower(f"its argument {parameter!r} is data, a number that a loop carries")
+    return bound
+
+
+def _is_number(kind: Any) -> bool:
+    """True for a type of numbers, tuples of them and unions of such."""
+    parts = get_args(kind)
+    return all(map(_is_number, parts)) if parts else kind in _NUMBERS
 
 
 def _plain(arg: Arg) -> Arg:

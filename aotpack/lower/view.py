@@ -10,6 +10,7 @@ from aotpack.ir.integers import Int, Number, maximum, minimum
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.reshape import reshape_index
+from aotpack.lower.values import index_from
 from aotpack.stages import Arg, Ref
 
 IndexMap = Callable[[Index], Index]
@@ -155,9 +156,12 @@ def narrow(c: Context, self: Ref, dim: int, start: Scalar, length: Scalar) -> No
 
 
 @lowering("aten.select.int", "aten.select_copy.int")
-def select(c: Context, self: Ref, dim: int, index: Scalar) -> None:
+def select(c: Context, self: Ref, dim: int, index: Scalar | Ref) -> None:
     along = c.dim(self, dim)
-    entry = wrapped(index, c.shape(self)[along])
+    size = c.shape(self)[along]
+    entry = (  # the number of a row may be one that a loop carries
+        index_from(c.load(index, ()), size) if isinstance(index, Ref) else wrapped(index, size)
+    )
     emit_view(c, self, lambda place: with_entry(place, along, entry))
 
 

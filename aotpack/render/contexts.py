@@ -1,5 +1,7 @@
 """What templates get: one frozen context each, finished text and numbers only."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 
@@ -22,13 +24,14 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class LoopContext:
-    """A pointwise or reduction kernel: definitions of ``y``, ``x`` and ``r``, then the body."""
+    """A pointwise or reduction kernel: definitions of its indices, then the body."""
 
     name: str
     comments: tuple[str, ...]
     functions: tuple[str, ...]  # source of the combine functions the kernel calls
     parameters: tuple[str, ...]
     index_type: str  # "" or ".to(tl.int64)"
+    z: Side | None
     y: Side | None
     x: Side  # a block of 0: one row a program
     r: Side | None
@@ -138,8 +141,25 @@ class LaunchContext:
     An expression may be a tuple of launches that follow each other.
     """
 
-    comment: str
     choices: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NestedContext:
+    """A step that runs parts: the head of a call of ``Branch`` or ``Loop``, then a part each."""
+
+    comment: str
+    head: str
+    parts: tuple[PartContext, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartContext:
+    """Intermediates (name, bytes, first and last launch), and what uses them; ``name=`` or ""."""
+
+    name: str
+    buffers: tuple[tuple[str, str, int, int], ...]
+    launches: tuple[LaunchContext | NestedContext, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +167,8 @@ class WrapperContext:
     """The tables of ``wrapper.py``; all entries are Python expressions in the parameters."""
 
     title: str
+    imported: tuple[str, ...]
     parameters: tuple[str, ...]
-    buffers: tuple[tuple[str, str, int, int], ...]  # name, bytes, first and last launch
     outputs: tuple[str, ...]
-    launches: tuple[LaunchContext, ...]
+    body: PartContext
     has_choices: bool = False
-    has_calls: bool = False

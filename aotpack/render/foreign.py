@@ -3,6 +3,8 @@
 Rows S:H15.
 """
 
+from collections.abc import Iterator
+
 from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds
@@ -21,8 +23,7 @@ _ANY_GPU = (1, 10_000)
 
 def refuse_foreign(schedule: Schedule, targets: tuple[Target, ...]) -> None:
     """Refuse Triton kernels of the user's for processors, all at once."""
-    found = (kernel.foreign for kernel in schedule.kernels)
-    calls = [call for call in found if call and isinstance(call.kernel, TritonKernel)]
+    calls = [call for call in _calls(schedule) if isinstance(call.kernel, TritonKernel)]
     if not calls or CPU not in targets:
         return
     lines = (
@@ -34,6 +35,15 @@ def refuse_foreign(schedule: Schedule, targets: tuple[Target, ...]) -> None:
         "alone run:\n" + "\n".join(dict.fromkeys(lines)) + "\nBuild for GPU targets, or give the "
         "operators around them a lowering with aotpack.register_lowering."
     )
+
+
+def _calls(schedule: Schedule) -> Iterator[Foreign]:
+    """The calls of a schedule and of its parts."""
+    for kernel in schedule.kernels:
+        if kernel.foreign is not None:
+            yield kernel.foreign
+        for part in kernel.parts:
+            yield from _calls(part)
 
 
 def foreign_choice(schedule: Schedule, kernel: Kernel, sources: Sources) -> Choice:

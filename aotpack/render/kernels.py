@@ -40,7 +40,7 @@ from aotpack.render.foreign import foreign_choice, refuse_foreign
 from aotpack.render.loops import loop_context, loop_workshop
 from aotpack.render.matmul import matmul_context, output_frame
 from aotpack.render.regions import Region
-from aotpack.render.sources import Alternatives, Choice, Launched, Sources
+from aotpack.render.sources import Alternatives, Choice, Launched, Nested, Sources, Step
 from aotpack.render.workshop import Workshop
 from aotpack.stages import Decisions, KernelSource
 from aotpack.target import Target
@@ -58,25 +58,48 @@ Context: TypeAlias = (
 
 def render_kernels(
     schedule: Schedule, targets: tuple[Target, ...], decisions: Decisions
-) -> tuple[tuple[KernelSource, ...], tuple[Alternatives, ...], Judge]:
+) -> tuple[tuple[KernelSource, ...], tuple[Step, ...], Judge]:
     """All sources, for each launch its choices for the given targets, and who made them."""
     refuse_foreign(schedule, targets)
     judge = Judge(Sources(), decisions)
-    found = tuple(_alternatives(schedule, k, targets, judge) for k in launches(schedule.kernels))
+    found = _steps(schedule, targets, judge, is_part=False)
     return tuple(judge.sources.known.values()), found, judge
 
 
+def _steps(
+    schedule: Schedule, targets: tuple[Target, ...], judge: Judge, *, is_part: bool
+) -> tuple[Step, ...]:
+    """The launches; what is inside a branch or loop has the form that is thought best."""
+    forms = 1 if is_part else None
+    return tuple(
+        _alternatives(schedule, together, targets, judge, forms)
+        if together[0].control is None
+        else Nested(
+            together[0],
+            tuple(_steps(part, targets, judge, is_part=True) for part in together[0].parts),
+        )
+        for together in launches(schedule.kernels)
+    )
+
+
 def _alternatives(
-    schedule: Schedule, kernels: tuple[Kernel, ...], targets: tuple[Target, ...], judge: Judge
+    schedule: Schedule,
+    kernels: tuple[Kernel, ...],
+    targets: tuple[Target, ...],
+    judge: Judge,
+    most: int | None,
 ) -> Alternatives:
-    """One kernel's variants; or several kernels as one, and on a processor one by one."""
+    """One kernel's variants; or several kernels as one, and on a processor one by one.
+
+    Each in as many forms as are admitted, at ``most`` so many.
+    """
 
     def suited(kernel: Kernel, targets: Iterable[Target]) -> tuple[Choice, ...]:
         return tuple(
             choice
             for variant in kernel.variants
             if (meant := _meant(variant, targets))
-            for choice in judge.choices(variant, _forms(schedule, kernel, variant), meant)
+            for choice in judge.choices(variant, _forms(schedule, kernel, variant)[:most], meant)
         )
 
     if kernels[0].foreign is not None:
@@ -96,7 +119,7 @@ def _alternatives(
             for kernel in kernels
         ),
     )
-    return Alternatives(kernels, judge.choices(variant, forms, gpus), hosted)
+    return Alternatives(kernels, judge.choices(variant, forms[:most], gpus), hosted)
 
 
 def _meant(variant: Variant, targets: Iterable[Target]) -> list[Target]:
@@ -159,7 +182,7 @@ def _context(schedule: Schedule, kernel: Kernel, tile: Tile) -> tuple[str, Conte
         shop = _workshop(schedule, kernel, attention_frame(kernel, tile))
         return "kernel_attention.py.jinja", attention_context(schedule, kernel, tile, shop), shop
     if isinstance(tile, PlaneTile):
-        kernel = in_lines(kernel, tile.width)
+        kernel = in_lines(kernel, tile.width, tile.height)
     shop = loop_workshop(schedule, kernel, tile)
     return "kernel_loop.py.jinja", loop_context(schedule, kernel, tile, shop), shop
 
@@ -180,7 +203,10 @@ def _programs(kernel: Kernel, tile: Tile) -> Int:
     if isinstance(anchor, Attention) and isinstance(tile, AttentionTile):
         return ceil_div(anchor.i.extent, tile.i) * anchor.batch.extent * anchor.head.extent
     if isinstance(tile, PlaneTile):
-        lines = kernel.axes[0].extent // tile.width
-        return ceil_div(lines, tile.y) * ceil_div(tile.width, tile.x)
+        lines, across = kernel.axes[0].extent // tile.width, ceil_div(tile.width, tile.x)
+        if tile.height is None:
+            return ceil_div(lines, tile.y) * across
+        planes = ceil_div(lines // tile.height, tile.z)
+        return planes * ceil_div(tile.height, tile.y) * across
     assert isinstance(tile, (PointwiseTile, ReductionTile))
     return block_count(kernel, tile)

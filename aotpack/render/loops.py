@@ -63,8 +63,8 @@ def loop_frame(kernel: Kernel, tile: LoopTile) -> Frame:
 def _sides(kernel: Kernel, tile: LoopTile) -> dict[Axis, Side]:
     """The kernel's axes in the tile; a block of 0 means one point for the whole program."""
     if isinstance(tile, PlaneTile):
-        y, x = kernel.axes
-        return {y: _side(y, tile.y), x: _side(x, tile.x)}
+        blocks = (tile.z, tile.y, tile.x)[-len(kernel.axes) :]
+        return {axis: _side(axis, n) for axis, n in zip(kernel.axes, blocks, strict=True)}
     if isinstance(tile, PointwiseTile):
         (x,) = kernel.axes
         return {x: _side(x, tile.x)}
@@ -232,6 +232,7 @@ def _context(kernel: Kernel, tile: LoopTile, shop: Workshop, program: str) -> Lo
         functions=tuple(shop.functions.values()),
         parameters=tuple(arg.name for arg in shop.arguments.parameters()),
         index_type=shop.index_type,
+        z=sides.get("z"),
         y=sides.get("y"),
         x=sides["x"],
         r=sides.get("r"),

@@ -3,10 +3,13 @@
 Rows S:I1, I2, C:B21, H17.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import TypeAlias
 
 from aotpack.ir.integers import Int
 from aotpack.ir.schedule import Kernel, Tile, Variant, programs
@@ -66,6 +69,17 @@ class Alternatives:
     kernels: tuple[Kernel, ...]
     choices: tuple[Choice, ...]
     separate: tuple[Choice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A branch or loop: the steps of its parts."""
+
+    kernel: Kernel
+    parts: tuple[tuple[Step, ...], ...]
+
+
+Step: TypeAlias = "Alternatives | Nested"
 
 
 @dataclass(slots=True)

@@ -3,54 +3,106 @@
 Rows S:E4, C:H15.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from aotpack.ir.control import Loop
 from aotpack.ir.facts import bounds
 from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Buffer, Program
 from aotpack.ir.schedule import Kernel, Schedule, launches
-from aotpack.render.contexts import LaunchContext, WrapperContext
+from aotpack.render.contexts import LaunchContext, NestedContext, PartContext, WrapperContext
 from aotpack.render.environment import render_template
-from aotpack.render.sources import Alternatives, Called, Choice, Launched
+from aotpack.render.sources import Alternatives, Called, Choice, Launched, Nested, Step
 from aotpack.stages import Signature
 from aotpack.target import Target
 
 ALIGNMENT = 256  # bytes, of every intermediate
+CONTROL = ("Branch", "Loop", "Part")  # what a wrapper imports for control flow
 
 
 def render_wrapper(
     signature: Signature,
     schedule: Schedule,
-    steps: tuple[Alternatives, ...],
+    steps: tuple[Step, ...],
     targets: tuple[Target, ...],
 ) -> str:
     """The text of ``wrapper.py``."""
-    names = _tensor_names(signature, schedule)
-    names |= {name: name for name, *_ in _passed(schedule, steps)}
+    choices = list(_choices(steps))
+    is_nested = any(isinstance(step, Nested) for step in steps)
+    forms = [launched for choice in choices for form in choice.forms for launched in form]
+    imported = {"Buffer", "Launch", "Plan", *(CONTROL if is_nested else ())}
+    imported |= {"Call"} if any(isinstance(launched, Called) for launched in forms) else set()
+    has_choices = any(len(choice.forms) > 1 for choice in choices)
     context = WrapperContext(
         title=f"{signature.name} {signature.version}: {len(steps)} launches",
+        imported=(*sorted(imported), *(["first"] if has_choices else [])),
         parameters=tuple(size.name for size in signature.sizes),
-        buffers=_buffers(schedule, steps),
         outputs=tuple(_tuple(spec.shape) for spec in signature.outputs),
-        launches=tuple(launch for step in steps for launch in _launches(step, names, targets)),
-        has_calls=any(
-            isinstance(launched, Called)
-            for step in steps
-            for choice in step.choices
-            for form in choice.forms
-            for launched in form
-        ),
-        has_choices=any(
-            len(choice.forms) > 1 for step in steps for choice in (*step.choices, *step.separate)
-        ),
+        body=_part("", schedule, steps, _tensor_names(signature, schedule), targets),
+        has_choices=has_choices,
     )
     return render_template("wrapper.py.jinja", context)
 
 
-def peak_bytes(schedule: Schedule, steps: tuple[Alternatives, ...]) -> int:
+def _choices(steps: tuple[Step, ...]) -> Iterator[Choice]:
+    """All choices of steps and of what is inside them."""
+    for step in steps:
+        if isinstance(step, Nested):
+            for part in step.parts:
+                yield from _choices(part)
+        else:
+            yield from (*step.choices, *step.separate)
+
+
+def _part(
+    name: str,
+    schedule: Schedule,
+    steps: tuple[Step, ...],
+    names: dict[str, str],
+    targets: tuple[Target, ...],
+) -> PartContext:
+    """The intermediates and launches of a schedule, whose buffers have these ``names``."""
+    names = names | {name: name for name, *_ in _passed(schedule, steps)}
+    launched = tuple(
+        _nested(step, names, targets) if isinstance(step, Nested) else _launch(step, names, targets)
+        for step in steps
+    )
+    return PartContext(name, _buffers(schedule, steps), launched)
+
+
+def _nested(step: Nested, names: dict[str, str], targets: tuple[Target, ...]) -> NestedContext:
+    """A branch or loop; the number of a turn goes by its own name."""
+    control = step.kernel.control
+    assert control is not None
+    labels: tuple[str, ...] = ("", "")
+    turn = ""
+    condition = control.condition if isinstance(control, Loop) else control.predicate
+    shown = repr(names[condition]) if isinstance(condition, str) else str(condition)
+    head = f"Branch({shown}"
+    if isinstance(control, Loop):
+        labels = ("entry=", "test=", "body=") if control.test is not None else ("entry=", "body=")
+        turn = control.turn.name if control.turn is not None else ""
+        head = f"Loop({shown}, {turn!r}"
+    numbered = {turn: turn} if turn else {}
+    parts = zip(labels, step.kernel.parts, step.parts, strict=True)
+    return NestedContext(
+        _comment((step.kernel,)),
+        head,
+        tuple(
+            _part(label, part, inner, _part_names(part, {**names, **numbered}), targets)
+            for label, part, inner in parts
+        ),
+    )
+
+
+def peak_bytes(schedule: Schedule, steps: tuple[Step, ...]) -> int:
     """Bytes of intermediates alive at once at the largest admitted sizes."""
     storages = (*_storages(schedule), *_passed(schedule, steps))
     spans = [(_largest(text), first, last) for _, text, first, last in storages]
+    for place, step in enumerate(steps):
+        if isinstance(step, Nested):
+            parts = zip(step.kernel.parts, step.parts, strict=True)
+            spans.append((max(peak_bytes(*part) for part in parts), place, place))
     times = range(len(launches(schedule.kernels)))
     return max((sum(n for n, a, b in spans if a <= t <= b) for t in times), default=0)
 
@@ -83,11 +135,13 @@ def _bytes(buffer: Buffer) -> Int:
     return product(buffer.shape) * buffer.dtype.itemsize
 
 
-def _passed(schedule: Schedule, steps: tuple[Alternatives, ...]) -> list[tuple[str, Int, int, int]]:
+def _passed(schedule: Schedule, steps: tuple[Step, ...]) -> list[tuple[str, Int, int, int]]:
     """What the launches of a form pass on to each other: as ``_storages``, at one place each."""
     buffers, kept = schedule.program.buffers, {life.buffer for life in schedule.lifetimes}
     found = {}
     for place, step in enumerate(steps):
+        if isinstance(step, Nested):
+            continue
         choices = (*step.choices, *step.separate)
         several = [form for choice in choices for form in choice.forms if len(form) > 1]
         inside = {
@@ -100,9 +154,7 @@ def _passed(schedule: Schedule, steps: tuple[Alternatives, ...]) -> list[tuple[s
     return list(found.values())
 
 
-def _buffers(
-    schedule: Schedule, steps: tuple[Alternatives, ...]
-) -> tuple[tuple[str, str, int, int], ...]:
+def _buffers(schedule: Schedule, steps: tuple[Step, ...]) -> tuple[tuple[str, str, int, int], ...]:
     storages = (*_storages(schedule), *_passed(schedule, steps))
     return tuple((name, str(size), first, last) for name, size, first, last in storages)
 
@@ -120,23 +172,28 @@ def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
     return names | {update.value: names[update.name] for update in program.updates}
 
 
-def _launches(
+def _part_names(part: Schedule, around: dict[str, str]) -> dict[str, str]:
+    """What a part calls each buffer: what is around it by that name, its own by their storage."""
+    given = {name: around[name] for name in part.program.inputs}
+    own = {life.buffer: given.get(life.storage, life.storage) for life in part.lifetimes}
+    new = {update.value: given[update.name] for update in part.program.updates}
+    turns = {size.name: size.name for size in part.program.sizes if size.name in around}
+    return given | own | new | turns
+
+
+def _launch(
     step: Alternatives, names: dict[str, str], targets: tuple[Target, ...]
-) -> tuple[LaunchContext, ...]:
-    """One launch; of kernels that share it on GPUs alone, one each where no GPU is meant."""
-    texts = [_text(choice, names) for choice in step.choices]
+) -> LaunchContext:
+    """One launch; of kernels that share it on GPUs alone, one each on a processor."""
+    source = _comment(step.kernels)
+    texts = [_text(choice, names, source) for choice in step.choices]
     conditions = [_condition(choice, targets) for choice in step.choices]
-    if step.separate and not step.choices:
-        return tuple(
-            LaunchContext(_comment((kernel,)), (("", _text(choice, names)),))
-            for kernel, choice in zip(step.kernels, step.separate, strict=True)
-        )
     if step.separate:
-        texts.append(_tuple(_text(choice, names) for choice in step.separate))
+        texts.append(_tuple(_text(choice, names, source) for choice in step.separate))
     pairs = zip([*conditions, ""], texts, strict=False)
     last = len(texts) - 1
     together = tuple((c if n < last else "", text) for n, (c, text) in enumerate(pairs))
-    return (LaunchContext(_comment(step.kernels), together),)
+    return LaunchContext(together)
 
 
 def _comment(kernels: tuple[Kernel, ...]) -> str:
@@ -145,13 +202,13 @@ def _comment(kernels: tuple[Kernel, ...]) -> str:
     return sources[-1] if sources else kernels[0].name
 
 
-def _text(choice: Choice, names: dict[str, str]) -> str:
+def _text(choice: Choice, names: dict[str, str], source: str) -> str:
     """The Launch expression; where there are several forms, the runtime picks."""
-    forms = [_form(form, names) for form in choice.forms]
+    forms = [_form(form, names, source) for form in choice.forms]
     return forms[0] if len(forms) == 1 else f'pick("{choice.key}", {", ".join(forms)})'
 
 
-def _form(form: tuple[Launched | Called, ...], names: dict[str, str]) -> str:
+def _form(form: tuple[Launched | Called, ...], names: dict[str, str], source: str) -> str:
     texts = []
     for launched in form:
         if isinstance(launched, Called):
@@ -160,7 +217,7 @@ def _form(form: tuple[Launched | Called, ...], names: dict[str, str]) -> str:
             continue
         arguments = _tuple(repr(names[a]) if a in names else a for a in launched.arguments)
         grid = _tuple((launched.programs, *launched.planes))
-        texts.append(f'Launch("{launched.kernel}", {grid}, {arguments})')
+        texts.append(f'Launch("{launched.kernel}", {grid}, {arguments}, {source!r})')
     return texts[0] if len(texts) == 1 else _tuple(texts)
 
 

@@ -13,21 +13,24 @@ from .errors import (
 )
 from .loading import load
 from .model import Model
-from .plan import Buffer, Call, Launch, Plan, first
+from .plan import Branch, Buffer, Call, Launch, Loop, Part, Plan, first
 from .selftest import verify
 
-EXPORTED = ("Buffer", "Call", "Launch", "Plan", "first")
+EXPORTED = ("Branch", "Buffer", "Call", "Launch", "Loop", "Part", "Plan", "first")
 
 __all__ = [
     "EXPORTED",
     "AotpackError",
     "ArgumentError",
+    "Branch",
     "Buffer",
     "Call",
     "DeviceError",
     "Launch",
+    "Loop",
     "Model",
     "PackageError",
+    "Part",
     "Plan",
     "VerifyError",
     "WeightError",

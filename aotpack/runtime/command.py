@@ -62,6 +62,7 @@ def summary(manifest: Manifest) -> str:
             f"kernels   {len(manifest.kernels)}",
             f"weights   {len(manifest.weights)} tensors ({manifest.weights_mode})",
             f"memory    {manifest.peak_bytes:,} bytes for intermediates at the largest sizes",
+            *(f"torch     {call.operator}: {call.reason}" for call in manifest.calls.values()),
         ]
     )
 

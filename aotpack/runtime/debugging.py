@@ -10,7 +10,7 @@ Rows C:H19, C:K5.
 import ctypes
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -23,6 +23,7 @@ from .manifest import Kernel, Manifest
 from .plan import Launch, Plan
 
 Cells: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
+Told: TypeAlias = tuple[Launch, Kernel] | tuple[int, ...]
 MODES = ("sync", "nan")
 VARIABLE = "AOTPACK_DEBUG"
 
@@ -51,58 +52,44 @@ class Written:
 
 
 class Watch:
-    """Puts host calls around the launches of a plan.
+    """Puts host calls around the launches of a plan; ``lengths`` are the bytes of what it is given.
 
-    ``lengths`` are the bytes of whatever a launch may write, ``kept`` what is there before a call.
+    These are inputs, weights and outputs by their names.
     """
 
-    def __init__(
-        self,
-        model: str,
-        device: Device,
-        mode: str,
-        lengths: Mapping[str, int],
-        kept: Iterable[str],
-    ) -> None:
+    def __init__(self, model: str, device: Device, mode: str, lengths: Mapping[str, int]) -> None:
+        self.lengths = lengths
         self._model, self._device, self._mode = model, device, mode
-        self._lengths, self._kept = lengths, frozenset(kept)
 
     def around(
         self,
         steps: Sequence[Step | HostCall],
-        launches: Sequence[tuple[Launch, Kernel] | tuple[str, ...]],
+        told: Sequence[Told],
         cells: Cells,
+        lengths: Mapping[int, int],
+        own: Set[int],
     ) -> list[Step | HostCall]:
-        """The steps one after the other, each launch between what prepares it and what checks it.
+        """The steps one after the other, each launch between what prepares and what checks it.
 
-        For a step that is no launch, ``launches`` has the names of what it writes.
+        ``lengths`` are the bytes behind cells; in ``own`` ones nothing is before these steps. For a
+        step that is no launch, ``told`` has the cells it writes.
         """
         found: list[Step | HostCall] = []
-        known = set(self._kept)
-        for step, told in zip(steps, launches, strict=True):
+        fresh = set(own)
+        for step, known in zip(steps, told, strict=True):
             if isinstance(step, HostCall):
-                known.update(name for name in told if isinstance(name, str))
+                fresh.difference_update(known)
                 found.append(step._replace(after=_last(found)))
                 continue
-            launch, kernel = cast("tuple[Launch, Kernel]", told)
-            written = self._written(step, launch, kernel, known)
-            known.update(one.name for one in written)
+            launch, kernel = cast("tuple[Launch, Kernel]", known)
+            written = _written(step, launch, kernel, lengths, fresh)
+            fresh -= {one.cell for one in written}
             if self._mode == "nan":
                 found.append(HostCall(self._clearing(written, cells), _last(found)))
             found.append(step._replace(after=_last(found)))
             check = self._check(f"{step.name} ({launch.source})", written, cells)
             found.append(HostCall(check, _last(found)))
         return found
-
-    def _written(
-        self, step: Step, launch: Launch, kernel: Kernel, known: set[str]
-    ) -> list[Written]:
-        passed = zip(launch.args, kernel.args, step.slots, strict=True)
-        return [
-            Written(name, cell, arg.dtype, self._lengths[name], name not in known)
-            for name, arg, cell in passed
-            if isinstance(name, str) and arg.written
-        ]
 
     def _clearing(self, written: Sequence[Written], cells: Cells) -> Callable[[int], None]:
         def clear(stream: int) -> None:
@@ -142,8 +129,8 @@ class Watch:
             )
 
 
-def lengths(manifest: Manifest, sizes: Sequence[int], plan: Plan) -> dict[str, int]:
-    """The bytes of whatever a launch of the plan may write."""
+def lengths_of(manifest: Manifest, sizes: Sequence[int], plan: Plan) -> dict[str, int]:
+    """The bytes of inputs, weights and outputs."""
     signature = manifest.signature
     values = {size.name: value for size, value in zip(signature.sizes, sizes, strict=True)}
     shapes = [(weight.name, weight.dtype, weight.shape) for weight in manifest.weights]
@@ -155,8 +142,19 @@ def lengths(manifest: Manifest, sizes: Sequence[int], plan: Plan) -> dict[str, i
         (one.name, one.dtype, shape)
         for one, shape in zip(signature.outputs, plan.outputs, strict=True)
     ]
-    found = {buffer.name: buffer.size for buffer in plan.buffers}
-    return found | {name: math.prod(shape) * dtype.itemsize for name, dtype, shape in shapes}
+    return {name: math.prod(shape) * dtype.itemsize for name, dtype, shape in shapes}
+
+
+def _written(
+    step: Step, launch: Launch, kernel: Kernel, lengths: Mapping[int, int], fresh: Set[int]
+) -> list[Written]:
+    """The memory a launch writes."""
+    passed = zip(launch.args, kernel.args, step.slots, strict=True)
+    return [
+        Written(name, cell, arg.dtype, lengths[cell], cell in fresh)
+        for name, arg, cell in passed
+        if isinstance(name, str) and arg.written
+    ]
 
 
 def _last(found: Sequence[Step | HostCall]) -> tuple[int, ...]:

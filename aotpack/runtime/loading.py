@@ -20,7 +20,7 @@ from .frameworks import stream_handle
 from .manifest import Manifest, read_checked, read_manifest
 from .model import Model, Options, Parts
 from .plan import Form, Plan, flat
-from .prepare import Loaded
+from .rooms import Loaded
 from .timing import hardware
 from .torch_calls import TorchCalls
 from .tuning import Tuning, best_form, form_name, read_tuning

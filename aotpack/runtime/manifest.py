@@ -175,6 +175,11 @@ def read_manifest(folder: Path) -> Manifest:
         ) from None
 
 
+def called(manifest: Manifest) -> tuple[str, ...]:
+    """The operators that torch runs, each once."""
+    return tuple(dict.fromkeys(call.operator for call in manifest.calls.values()))
+
+
 def read_checked(folder: Path, file: str, sha256: str) -> bytes:
     """The bytes of a file of the package, checked against the manifest."""
     try:

@@ -17,7 +17,7 @@ from typing import Any
 from .arena import Arena, ArenaPool
 from .binding import Binder
 from .changes import byte_sizes, changed_inputs, check_apart, check_writable, copy_back
-from .debugging import Watch, lengths
+from .debugging import Watch, lengths_of
 from .device import Device, active
 from .device_array import DeviceArray
 from .dtypes import present
@@ -26,7 +26,8 @@ from .frameworks import Framework, Frameworks
 from .guards import check_call
 from .manifest import Manifest, Signature
 from .plan import Plan
-from .prepare import Loaded, Prepared, prepare
+from .prepare import Prepared, prepare
+from .rooms import Loaded
 from .safetensors import read_safetensors
 from .torch_calls import TorchCalls
 from .trees import unflattener
@@ -258,11 +259,11 @@ class Model:
         return prepared
 
     def _watch(self, plan: Plan, sizes: tuple[int, ...]) -> Watch | None:
-        mode, signature = self._parts.options.debug, self.signature
+        mode = self._parts.options.debug
         if mode is None:
             return None
-        found = lengths(self.manifest, sizes, plan)
-        return Watch(signature.name, self.device, mode, found, signature.updates)
+        found = lengths_of(self.manifest, sizes, plan)
+        return Watch(self.signature.name, self.device, mode, found)
 
     def _staged_inputs(
         self, arena: Arena[Prepared], checked: _Checked, inputs: Sequence[int], stream: int

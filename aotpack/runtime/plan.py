@@ -41,21 +41,72 @@ def first(key: str, *forms: Form) -> Form:
     return forms[0]
 
 
+class Part(NamedTuple):
+    """Launches in order, with their own intermediates, that a branch or loop runs or does not.
+
+    Lifetimes count the places of its own ``launches``.
+    """
+
+    buffers: tuple[Buffer, ...]
+    launches: "tuple[Place, ...]"
+
+    def steps(self) -> "Iterator[tuple[int, Step]]":
+        """Each launch, call, branch and loop with the number of its place."""
+        return _numbered(self.launches)
+
+
+class Branch(NamedTuple):
+    """The first part where the predicate is true, else the second.
+
+    The predicate is the name of a bool tensor without dimensions, which the host reads when all
+    before it is done; or a number that is 0 or 1.
+    """
+
+    predicate: str | int
+    first: Part
+    second: Part
+
+
+class Loop(NamedTuple):
+    """``entry`` once, then ``body`` again and again: so often, or while the named tensor is true.
+
+    The ``test`` writes that tensor before each turn, and the host reads it. ``turn`` names the
+    integer argument that counts from 0, if the body has one.
+    """
+
+    condition: str | int
+    turn: str
+    entry: Part
+    body: Part
+    test: Part | None = None
+
+
+Step: TypeAlias = Launch | Call | Branch | Loop
+Place: TypeAlias = "Form | Branch | Loop"
+
+
 class Plan(NamedTuple):
     """All launches in order, with their intermediates and the shapes of the outputs.
 
-    Lifetimes count the places of ``launches``, of which each may be several launches.
+    Lifetimes count the places of ``launches``, of which each may be several launches. A plan with
+    a branch or a loop is no straight line: it is run step by step.
     """
 
     buffers: tuple[Buffer, ...]
     outputs: tuple[tuple[int, ...], ...]
-    launches: tuple[Form, ...]
+    launches: tuple[Place, ...]
 
-    def steps(self) -> Iterator[tuple[int, Launch | Call]]:
-        """Each launch and call with the number of its place."""
-        for place, form in enumerate(self.launches):
-            for part in parts(form):
-                yield place, part
+    def steps(self) -> Iterator[tuple[int, Step]]:
+        """Each launch, call, branch and loop with the number of its place."""
+        return _numbered(self.launches)
+
+
+def _numbered(launches: tuple[Place, ...]) -> Iterator[tuple[int, Step]]:
+    for number, place in enumerate(launches):
+        if isinstance(place, (Branch, Loop)):
+            yield number, place
+        else:
+            yield from ((number, part) for part in parts(place))
 
 
 def parts(form: Form) -> Iterator[Launch | Call]:

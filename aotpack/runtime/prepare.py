@@ -7,44 +7,28 @@ Rows S:A14.
 """
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import ChainMap
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from .arena import Arena
-from .debugging import Watch
+from .control import Issue, branch, counted_loop, reader, while_loop
+from .debugging import Told, Watch
 from .dependence import Access, dependences
 from .device import NULL_SLOT, Device, HostCall, Step
 from .dtypes import DType
 from .errors import PackageError
 from .executor import executor
 from .frameworks import Spec
-from .manifest import Binary, Kernel, Signature
-from .packing import pack, strides
-from .plan import Buffer, Call, Launch, Plan
+from .manifest import Kernel, Signature
+from .packing import strides
+from .plan import Branch, Call, Launch, Loop, Plan
+from .rooms import Loaded, Room, inner_name, room_of, scratch_name
 from .torch_calls import BoundCall, TorchCalls
 
 _FIRST_INPUT = NULL_SLOT + 1
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A kernel of the chosen target, ready in the driver."""
-
-    kernel: Kernel
-    binary: Binary
-    handle: Any
-
-
-@dataclass(frozen=True, slots=True)
-class _Issued:
-    """A launch that has programs to run: its number among them, and its place in the plan."""
-
-    index: int
-    place: int
-    launch: Launch
-    loaded: Loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +48,68 @@ class Prepared:
 class _Cells:
     """Numbers the cells while steps are made."""
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(self) -> None:
         self.values: list[int] = [0]
-        self.by_name: dict[str, int] = {}
+        self.lengths: dict[int, int] = {}  # the bytes behind cells, where they are known
+        self.turns: set[int] = set()  # the cells that hold the number of a loop's turn
         self._by_number: dict[int, int] = {}
-        for tensor in (*signature.inputs, *signature.outputs):
-            self.add(tensor.name, 0)
 
-    def add(self, name: str, value: int) -> None:
-        if name in self.by_name:
-            raise PackageError(f"preparing a plan: two tensors are called {name!r}")
-        self.by_name[name] = len(self.values)
+    def add(self, value: int) -> int:
+        """A new cell."""
         self.values.append(value)
+        return len(self.values) - 1
 
     def number(self, value: int) -> int:
+        """The cell of an integer that never changes."""
         if value not in self._by_number:
-            self._by_number[value] = len(self.values)
-            self.values.append(value & (2**64 - 1))
+            self._by_number[value] = self.add(value & (2**64 - 1))
         return self._by_number[value]
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A branch or loop over steps; the cells of what decides, of the turn and of its memory."""
+
+    step: Branch | Loop
+    condition: int
+    turn: int
+    memory: int
+    parts: "tuple[_Made, ...]"
+    after: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Torch:
+    """A call of torch, and the cells by the names it uses."""
+
+    call: BoundCall
+    names: Mapping[str, int]
+    after: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """Steps in order, each with those it must follow, and what they touch together.
+
+    ``told`` is what a watch must know: of a launch its kernel, of others the cells they write.
+    ``own`` are the cells of memory in which nothing is before these steps.
+    """
+
+    steps: "tuple[Step | _Torch | _Choice, ...]"
+    told: tuple[Told, ...]
+    access: Access
+    own: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How the steps of all parts are issued."""
+
+    device: Device
+    cells: "ctypes.Array[ctypes.c_uint64]"
+    lengths: Mapping[int, int]
+    graphs: bool
+    watch: Watch | None
 
 
 def prepare(
@@ -97,132 +125,149 @@ def prepare(
     watch: Watch | None = None,
 ) -> Prepared:
     """Pack the intermediates into the arena and turn launches and calls into steps."""
-    issued = _issued(plan, kernels, calls)
-    buffers = (*plan.buffers, *_scratch(issued))
-    offsets, total = pack(buffers)
-    arena.reserve(total)
-    cells = _Cells(signature)
-    for name, address in weights.items():
-        cells.add(name, address)
-    for buffer, offset in zip(buffers, offsets, strict=True):
-        cells.add(buffer.name, arena.address + offset)
-    loose = [_step(one, cells) if isinstance(one, _Issued) else one for one in issued]
+    room = room_of(plan, kernels)
+    arena.reserve(room.total)
+    cells = _Cells()
+    names: dict[str, int] = {}
+    given = [(tensor.name, 0) for tensor in (*signature.inputs, *signature.outputs)]
+    for name, address in (*given, *weights.items()):
+        _name(names, name, cells.add(address))
+        if watch:
+            cells.lengths[names[name]] = watch.lengths[name]
+    outputs = frozenset(names[tensor.name] for tensor in signature.outputs)
+    made = _made(room, arena.address, ChainMap(names), cells, calls)
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
-    steps = _ordered(issued, loose, cells, array, _places(buffers, offsets, cells))
-    all_steps = watch.around(steps, list(map(_watched, issued)), array) if watch else steps
-    issue = executor(device, all_steps, array, graphs=graphs)
-    outputs = tuple(
+    way = _Way(device, array, cells.lengths, graphs, watch)
+    specs = tuple(
         (shape, strides(shape), spec.dtype)
         for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
     )
-    return Prepared(array, issue, outputs)
+    return Prepared(array, _issue(replace(made, own=made.own | outputs), way), specs)
 
 
-def _issued(
-    plan: Plan, kernels: Mapping[str, Loaded], calls: TorchCalls | None
-) -> list[_Issued | BoundCall]:
-    """The launches that have programs to run, and the calls of torch, in order."""
-    found: list[_Issued | BoundCall] = []
-    for place, one in plan.steps():
-        if isinstance(one, Call):
+def _made(
+    room: Room,
+    address: int,
+    names: ChainMap[str, int],
+    cells: _Cells,
+    calls: TorchCalls | None,
+) -> _Made:
+    """A part's steps on the memory at ``address``; its own names go into the first map."""
+    places = _placed(room, address, names, cells)
+    loose: list[Step | _Torch | _Choice] = []
+    told: list[Told] = []
+    accesses: list[Access] = []
+    for index, step in enumerate(room.steps):
+        if isinstance(step, (Branch, Loop)):
+            choice = _choice(index, step, room, names, cells, calls)
+            loose.append(choice)
+            accesses.append(_touched(choice))
+            told.append(accesses[-1].writes)
+        elif isinstance(step, Call):
             assert calls is not None  # loading made them of the manifest that names the calls
-            found.append(calls.bound(one))
-            continue
-        loaded = _loaded(one, kernels)
-        if 0 not in one.grid:
-            found.append(_Issued(len(found), place, one, loaded))
-    return found
+            bound = calls.bound(step)
+            loose.append(_Torch(bound, names))
+            used = (tuple(names[name] for name in part) for part in (bound.reads, bound.writes))
+            accesses.append(Access(*used))
+            told.append(accesses[-1].writes)
+        elif 0 not in step.grid:
+            kernel = room.loaded[index].kernel
+            issued = _step(index, step, room.loaded[index], names, cells)
+            loose.append(issued)
+            told.append((step, kernel))
+            accesses.append(_access(issued, kernel))
+    after = dependences(accesses, places)
+    steps = (_following(step, before) for step, before in zip(loose, after, strict=True))
+    return _Made(tuple(steps), tuple(told), _together(accesses), frozenset(places))
 
 
-def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
-    loaded = kernels.get(launch.kernel)
-    if loaded is None:
-        raise PackageError(
-            f"preparing a plan: the kernel {launch.kernel} has no binary for this GPU's target. "
-            "The package is damaged: reinstall it."
-        )
-    if len(launch.args) != len(loaded.kernel.args):
-        raise PackageError(
-            f"preparing a plan: {launch.kernel} takes {len(loaded.kernel.args)} arguments, "
-            f"wrapper.py passes {len(launch.args)}. The package is damaged: reinstall it."
-        )
-    return loaded
-
-
-def _scratch(issued: Sequence[_Issued | BoundCall]) -> list[Buffer]:
-    """Global scratch, needed during one launch each; its lifetime is the launch's place."""
-    buffers = []
-    for one in (one for one in issued if isinstance(one, _Issued)):
-        x, y, z = one.launch.grid
-        size = one.loaded.binary.global_scratch * x * y * z * one.loaded.binary.num_ctas
-        if size:
-            buffers.append(Buffer(_scratch_name(one.index), size, one.place, one.place))
-    return buffers
-
-
-def _scratch_name(index: int) -> str:
-    return f"scratch of launch {index}"
-
-
-def _places(
-    buffers: Sequence[Buffer], offsets: Sequence[int], cells: _Cells
+def _placed(
+    room: Room, address: int, names: ChainMap[str, int], cells: _Cells
 ) -> dict[int, tuple[int, int]]:
-    """The bytes of the arena, from and to, that each intermediate has, by its cell."""
-    placed = zip(buffers, offsets, strict=True)
-    return {cells.by_name[b.name]: (offset, offset + b.size) for b, offset in placed if b.size}
+    """The cells of a part's intermediates, with the bytes, from and to, that each has."""
+    places = {}
+    for buffer, offset in zip(room.buffers, room.offsets, strict=True):
+        cell = cells.add(address + offset)
+        cells.lengths[cell] = buffer.size
+        _name(names.maps[0], buffer.name, cell)
+        places[cell] = (offset, offset + buffer.size)
+    return places
 
 
-def _access(one: _Issued | BoundCall, step: Step | BoundCall, cells: _Cells) -> Access:
-    """The tensors a launch or call reads, and those it writes, a launch's scratch among them."""
-    if isinstance(one, BoundCall):
-        return Access(
-            tuple(cells.by_name[name] for name in one.reads),
-            tuple(cells.by_name[name] for name in one.writes),
-        )
-    assert isinstance(step, Step)
-    pairs = list(zip(step.slots, one.loaded.kernel.args, strict=True))
+def _following(step: Step | _Torch | _Choice, after: tuple[int, ...]) -> Step | _Torch | _Choice:
+    return step._replace(after=after) if isinstance(step, Step) else replace(step, after=after)
+
+
+def _access(step: Step, kernel: Kernel) -> Access:
+    """The tensors a launch reads, and those it writes, its scratch among them."""
+    pairs = list(zip(step.slots, kernel.args, strict=True))
     reads = tuple(slot for slot, arg in pairs if arg.pointer and not arg.written)
     writes = tuple(slot for slot, arg in pairs if arg.written)
     return Access(reads, (*writes, step.scratch) if step.scratch != NULL_SLOT else writes)
 
 
-def _ordered(
-    issued: Sequence[_Issued | BoundCall],
-    loose: Sequence[Step | BoundCall],
+def _touched(choice: _Choice) -> Access:
+    """What any part of a branch or loop may touch, its memory and what decides among it."""
+    own = Access((choice.condition,) if choice.condition != NULL_SLOT else (), (choice.memory,))
+    return _together([own, *(part.access for part in choice.parts)])
+
+
+def _together(accesses: Sequence[Access]) -> Access:
+    reads = dict.fromkeys(cell for access in accesses for cell in access.reads)
+    writes = dict.fromkeys(cell for access in accesses for cell in access.writes)
+    return Access(tuple(cell for cell in reads if cell not in writes), tuple(writes))
+
+
+def _choice(
+    index: int,
+    step: Branch | Loop,
+    room: Room,
+    names: ChainMap[str, int],
     cells: _Cells,
-    array: "ctypes.Array[ctypes.c_uint64]",
-    places: Mapping[int, tuple[int, int]],
-) -> list[Step | HostCall]:
-    """The steps, each with those it must follow."""
-    accesses = [_access(one, step, cells) for one, step in zip(issued, loose, strict=True)]
-    return [
-        step._replace(after=before)
-        if isinstance(step, Step)
-        else HostCall(partial(step.run, cells.by_name, array), before)
-        for step, before in zip(loose, dependences(accesses, places), strict=True)
-    ]
+    calls: TorchCalls | None,
+) -> _Choice:
+    """A branch or loop; the number of its turn is a name that its parts see."""
+    turn, own = NULL_SLOT, {}
+    if isinstance(step, Loop) and step.turn:
+        turn = cells.add(0)
+        cells.turns.add(turn)
+        own = {step.turn: turn}
+    condition = step.condition if isinstance(step, Loop) else step.predicate
+    asked = _slot(names, condition, "a condition") if isinstance(condition, str) else NULL_SLOT
+    memory = names[inner_name(index)]
+    parts = tuple(
+        _made(each, cells.values[memory], names.new_child({**own}), cells, calls)
+        for each in room.inner[index]
+    )
+    return _Choice(step, asked, turn, memory, parts)
 
 
-def _watched(one: _Issued | BoundCall) -> "tuple[Launch, Kernel] | tuple[str, ...]":
-    """A launch with its kernel; of a call, what it writes."""
-    return (one.launch, one.loaded.kernel) if isinstance(one, _Issued) else one.writes
+def _name(names: MutableMapping[str, int], name: str, cell: int) -> None:
+    if name in names:
+        raise PackageError(f"preparing a plan: two tensors are called {name!r}")
+    names[name] = cell
 
 
-def _step(one: _Issued, cells: _Cells) -> Step:
-    """A launch, as if it had to follow no other."""
-    launch, loaded = one.launch, one.loaded
+def _slot(names: Mapping[str, int], name: str, user: str) -> int:
+    if name not in names:
+        raise PackageError(f"preparing a plan: {user} uses unknown {name!r}")
+    return names[name]
+
+
+def _step(
+    index: int, launch: Launch, loaded: Loaded, names: ChainMap[str, int], cells: _Cells
+) -> Step:
+    """A launch, as if it followed no other. A name passed as an integer is the number of a turn."""
     slots = []
     for arg, declared in zip(launch.args, loaded.kernel.args, strict=True):
-        if isinstance(arg, str) != declared.pointer:
+        slot = _slot(names, arg, launch.kernel) if isinstance(arg, str) else cells.number(arg)
+        is_number = slot in cells.turns or not isinstance(arg, str)
+        if is_number == declared.pointer:
             raise PackageError(f"preparing a plan: {launch.kernel} cannot take {arg!r} there")
-        if isinstance(arg, str):
-            if arg not in cells.by_name:
-                raise PackageError(f"preparing a plan: {launch.kernel} uses unknown {arg!r}")
-            slots.append(cells.by_name[arg])
-        else:
+        if not isinstance(arg, str):
             _check_fits(launch, arg, declared.dtype)
-            slots.append(cells.number(arg))
-    scratch = cells.by_name.get(_scratch_name(one.index), NULL_SLOT)
+        slots.append(slot)
+    scratch = names.maps[0].get(scratch_name(index), NULL_SLOT)
     return Step(loaded.handle, launch.kernel, launch.grid, tuple(slots), scratch, ())
 
 
@@ -233,3 +278,35 @@ def _check_fits(launch: Launch, value: int, dtype: DType) -> None:
             f"preparing a plan: {launch.kernel} takes {dtype}, which cannot hold {value}. Report "
             "this with the sizes of the call."
         )
+
+
+def _issue(made: _Made, way: _Way) -> Issue:
+    """One function of the stream for all steps; branches and loops are calls of the host."""
+    steps = [
+        step if isinstance(step, Step) else HostCall(_hosted(step, way), step.after)
+        for step in made.steps
+    ]
+    if way.watch:
+        steps = way.watch.around(steps, made.told, way.cells, way.lengths, made.own)
+    return executor(way.device, steps, way.cells, graphs=way.graphs)
+
+
+def _hosted(step: _Torch | _Choice, way: _Way) -> Issue:
+    """What the host does between launches, as a function of the stream."""
+    if isinstance(step, _Torch):
+        return partial(step.call.run, step.names, way.cells)
+    return _decided(step, way)
+
+
+def _decided(choice: _Choice, way: _Way) -> Issue:
+    """A branch or loop as a function of the stream."""
+    parts = [_issue(part, way) for part in choice.parts]
+    step = choice.step
+    condition = step.condition if isinstance(step, Loop) else step.predicate
+    if isinstance(condition, str):
+        decide = reader(way.device, way.cells, choice.condition)
+        return (branch if isinstance(step, Branch) else while_loop)(decide, *parts)
+    if isinstance(step, Branch):
+        return parts[0 if condition else 1]
+    entry, body = parts
+    return counted_loop(condition, way.cells, choice.turn, entry, body)

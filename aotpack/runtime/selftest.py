@@ -18,7 +18,7 @@ from .device import Device, is_host
 from .dtypes import Array, DType, present, widen
 from .errors import VerifyError
 from .loading import load
-from .manifest import Manifest, Signature
+from .manifest import Manifest, Signature, called
 from .model import Model
 from .safetensors import Stored, read_safetensors
 from .trees import flatten, unflatten
@@ -51,17 +51,24 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What ``verify`` found; ``actions`` are programs started, files written, sockets used."""
+    """What ``verify`` found; ``actions`` are programs started, files written, sockets used.
+
+    Of a package that calls torch they are not held against it: torch does as it likes.
+    """
 
     checks: tuple[Check, ...]
     actions: tuple[str, ...]
+    calls: tuple[str, ...] = ()  # what torch runs
 
     @property
     def is_passed(self) -> bool:
-        return not self.actions and all(check.is_passed for check in self.checks)
+        kept = not self.actions or bool(self.calls)
+        return kept and all(check.is_passed for check in self.checks)
 
     def __str__(self) -> str:
         promise = ", ".join(self.actions) or "no program started, no file written, no socket used"
+        if self.calls:
+            promise += f"; torch runs {', '.join(self.calls)}"
         return "\n".join([*map(str, self.checks), f"load and call: {promise}"])
 
 
@@ -75,7 +82,7 @@ def verify(
     with watch() as actions, load(package, device, weights=weights) as model:
         checks = check_golden(model)
     check_weights(model.manifest, None if weights is None else Path(weights))
-    return Report(checks, tuple(actions))
+    return Report(checks, tuple(actions), called(model.manifest))
 
 
 def check_golden(model: Model) -> tuple[Check, ...]:

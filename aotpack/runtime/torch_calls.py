@@ -12,7 +12,7 @@ from .device import Device, is_host
 from .dlpack import lend
 from .dtypes import DType
 from .errors import DeviceError, PackageError
-from .manifest import Manifest, TorchCall
+from .manifest import Manifest, TorchCall, called
 from .plan import Call
 
 Values: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
@@ -43,9 +43,8 @@ class TorchCalls:
         self._place = "cpu" if is_host(device) else f"cuda:{index}"
         if kind == 2 and not self._torch.cuda.is_available():
             raise DeviceError(
-                f"loading {manifest.signature.name} on {device.name}: torch runs "
-                f"{_listed(manifest)} there, and the installed torch has no CUDA. Install one that "
-                "has."
+                f"loading {manifest.signature.name} on {device.name}: there torch runs "
+                f"{_names(manifest)}, and the installed one has no CUDA. Install one that has."
             )
 
     def bound(self, call: Call) -> BoundCall:
@@ -147,11 +146,11 @@ def _torch(manifest: Manifest) -> Any:
         import torch.utils.dlpack
     except ImportError as error:
         raise PackageError(
-            f"loading {manifest.signature.name}: torch runs {_listed(manifest)}, and it cannot be "
+            f"loading {manifest.signature.name}: torch runs {_names(manifest)}, and it cannot be "
             f"imported ({error}). Install torch."
         ) from None
     return torch
 
 
-def _listed(manifest: Manifest) -> str:
-    return ", ".join(dict.fromkeys(call.operator for call in manifest.calls.values()))
+def _names(manifest: Manifest) -> str:
+    return ", ".join(called(manifest))

@@ -24,7 +24,7 @@ from .errors import AotpackError, DeviceError
 from .loading import load
 from .model import Model
 from .packing import align, pack
-from .plan import Call, Form, Launch, Plan, flat
+from .plan import Branch, Call, Form, Launch, Loop, Place, Plan, flat
 from .prepare import Prepared, prepare
 from .safetensors import Stored, read_safetensors
 from .timing import hardware, seconds
@@ -113,9 +113,9 @@ def _ask(key: str, *forms: Form) -> Any:
     return Question(key, forms)
 
 
-def _parts(place: Any) -> Iterator["Launch | Call | Question"]:
-    """The launches, calls and questions at a place of a plan."""
-    if isinstance(place, (Launch, Call, Question)):
+def _parts(place: Any) -> Iterator["Launch | Call | Question | Branch | Loop"]:
+    """What stands at a place of a plan, and questions; a branch or loop is run as a whole."""
+    if isinstance(place, (Launch, Call, Question, Branch, Loop)):
         yield place
     else:
         for part in place:
@@ -188,7 +188,7 @@ class _Walk:
         memory.callback(self.device.free, address)
         return address
 
-    def _prepared(self, form: Form, moved: Mapping[str, int], memory: ExitStack) -> Prepared:
+    def _prepared(self, form: Place, moved: Mapping[str, int], memory: ExitStack) -> Prepared:
         """A form as a plan of its own; ``moved`` tensors lie elsewhere."""
         addresses = {name: address for name, (address, _) in self.places.items()} | dict(moved)
         given = [t.name for t in (*self.signature.inputs, *self.signature.outputs)]

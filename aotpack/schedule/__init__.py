@@ -1,9 +1,14 @@
 """Program -> Schedule: what is stored, what shares a kernel, in which order, tiles and memory.
 
-The passes run in the order of ``schedule``; each is a file of its own name.
+The passes run in the order of ``schedule_program``; each is a file of its own name.
 """
 
-from aotpack.ir.schedule import Schedule
+from dataclasses import replace
+from typing import TypeAlias
+
+from aotpack.ir.control import Branch, Loop
+from aotpack.ir.nodes import Operation, Program
+from aotpack.ir.schedule import Kernel, Schedule
 from aotpack.schedule.agree import agree_on_rounding
 from aotpack.schedule.bases import copy_bases
 from aotpack.schedule.combo import combine
@@ -37,7 +42,15 @@ def schedule(lowered: Lowered, *, deterministic: bool = False) -> Scheduled:
     ``deterministic``: equal inputs give equal bits in every run, and each row of a batch the bits
     it has in any other batch (C:L7).
     """
-    program = remove_dead_code(lowered.program)
+    result = schedule_program(lowered.program, deterministic=deterministic)
+    weights = in_memory_order(lowered.weights, result.program.packed)
+    return Scheduled(lowered.signature, weights, lowered.golden, result)
+
+
+def schedule_program(program: Program, *, deterministic: bool) -> Schedule:
+    """The passes; a part of a branch or loop is a program of its own."""
+    program = remove_dead_code(program)
+    program, parts = _schedule_parts(program, deterministic=deterministic)
     if deterministic:
         program = fix_order(program)
     program = copy_bases(program)
@@ -51,6 +64,7 @@ def schedule(lowered: Lowered, *, deterministic: bool = False) -> Scheduled:
     program = remove_dead_code(program)
     program, kernels = write_parts_in_place(program, fuse(program))
     program, kernels = agree_on_rounding(program, order(kernels, program))
+    kernels = _with_parts(kernels, parts)
     strides = choose_strides(program, kernels)
     kernels = choose_tiles(program, kernels, strides)
     kernels = one_tile_for_all_sizes(kernels) if deterministic else kernels
@@ -59,6 +73,29 @@ def schedule(lowered: Lowered, *, deterministic: bool = False) -> Scheduled:
     kernels = declare_exchanges(program, combine(kernels, program))
     lifetimes = plan_memory(program, kernels, strides)
     kernels = with_unfused(program, kernels, strides, lifetimes)
-    result = Schedule(program, kernels, strides, lifetimes)
-    weights = in_memory_order(lowered.weights, program.packed)
-    return Scheduled(lowered.signature, weights, lowered.golden, result)
+    return Schedule(program, kernels, strides, lifetimes)
+
+
+_Parts: TypeAlias = dict[Operation, tuple[Schedule, ...]]
+
+
+def _schedule_parts(program: Program, *, deterministic: bool) -> tuple[Program, _Parts]:
+    """The program with scheduled parts, and the schedules of each operation's."""
+    parts: _Parts = {}
+    operations: list[Operation] = []
+    for operation in program.operations:
+        if isinstance(operation, (Branch, Loop)):
+            made = tuple(
+                schedule_program(part, deterministic=deterministic) for part in operation.parts
+            )
+            operation = operation.with_parts(tuple(part.program for part in made))
+            parts[operation] = made
+        operations.append(operation)
+    return (replace(program, operations=tuple(operations)) if parts else program), parts
+
+
+def _with_parts(kernels: tuple[Kernel, ...], parts: _Parts) -> tuple[Kernel, ...]:
+    return tuple(
+        replace(kernel, parts=parts[kernel.control]) if kernel.control is not None else kernel
+        for kernel in kernels
+    )

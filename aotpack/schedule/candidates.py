@@ -33,7 +33,7 @@ def _neighbours(tile: Tile) -> Iterator[Tile]:
     if isinstance(tile, PointwiseTile):
         yield from _blocks(tile)
     elif isinstance(tile, PlaneTile):
-        for y, x, warps in PLANES:
+        for y, x, warps in () if tile.z else PLANES:
             yield replace(tile, y=y, x=x, num_warps=warps)
     elif isinstance(tile, ReductionTile):
         yield from filter(_is_sensible, _rows(tile) if tile.persistent else _walks(tile))

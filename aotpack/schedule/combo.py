@@ -56,7 +56,7 @@ def _has_room(slot: list[Kernel], kernel: Kernel, program: Program) -> bool:
 
 def _is_small(kernel: Kernel, program: Program) -> bool:
     """True for a loop kernel of one tile, without a loop, of few points whose number is known."""
-    if kernel.scatter is not None or kernel.foreign is not None:
+    if kernel.scatter is not None or kernel.is_opaque:
         return False
     if any(program.buffers[name].alone for name in kernel.stored):
         return False

@@ -135,7 +135,7 @@ def _kernel(group: Group, program: Program, readers: Counter[str]) -> Kernel:
     """Close a group: name it and find which of its results anyone outside reads."""
     results = {*program.results, *wholes(program)}
     if group.is_closed:
-        results.update(group.written)  # a foreign kernel writes all of them, read or not
+        results.update(group.written)  # all of them are written, read or not
     stored = tuple(
         name
         for member in group.members

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aotpack.ir.access import written_index
+from aotpack.ir.control import Branch, Loop
 from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Indirect, Int, product
 from aotpack.ir.nodes import (
@@ -54,7 +55,7 @@ class Group:
     @property
     def is_closed(self) -> bool:
         """True for a kernel that nothing joins: what it makes is complete after its launch only."""
-        return isinstance(self.members[0].operation, (Scatter, Foreign))
+        return isinstance(self.members[0].operation, (Scatter, Foreign, Branch, Loop))
 
     @property
     def is_flat(self) -> bool:
@@ -65,11 +66,13 @@ class Group:
 def start(operation: Operation, program: Program) -> Group:
     """A kernel of one operation."""
     number = program.operations.index(operation)
-    if isinstance(operation, (Matmul, Attention)):
+    axes: tuple[Axis, ...]
+    binding: Binding
+    if isinstance(operation, (Foreign, Branch, Loop)):
+        axes, binding = (), {}
+    elif isinstance(operation, (Matmul, Attention)):
         axes = _template_axes(operation)
         binding = {axis: Int.of(axis) for axis in axes}
-    elif isinstance(operation, Foreign):
-        axes, binding = (), {}
     else:
         axes = _loop_axes(operation)
         binding = _decode(operation, axes)
@@ -79,7 +82,7 @@ def start(operation: Operation, program: Program) -> Group:
 
 def join(group: Group, operation: Operation, program: Program) -> Group | Refusal:
     """The group with ``operation`` in it, or why no rule admits it."""
-    if isinstance(operation, (Matmul, Attention, Scatter, Foreign)):
+    if isinstance(operation, (Matmul, Attention, Scatter, Foreign, Branch, Loop)):
         return Refusal.BEGINS
     if group.is_closed:
         return Refusal.CLOSED

@@ -1,8 +1,8 @@
 """Choose the order of dimensions in memory of each intermediate, by how its readers walk over it.
 
 Inputs, weights and outputs are contiguous by contract, and with them what scatters overwrite and
-what calls of foreign kernels touch. A buffer that its readers see transposed (attention output read
-as [b, s, h*d]) is written that way,
+what calls of foreign kernels and control flow touch. A buffer that its readers see transposed
+(attention output read as [b, s, h*d]) is written that way,
 so no transpose is ever run (S: simplification 4).
 
 Rows S:A9, A11, D4, D12, D14, D16, F3.
@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import permutations
 
 from aotpack.ir.access import Access, accesses, contiguous, digit_count, slope
+from aotpack.ir.control import Branch, Loop
 from aotpack.ir.facts import typical
 from aotpack.ir.integers import Int, product
 from aotpack.ir.joined import wholes
@@ -26,7 +27,7 @@ def choose_strides(program: Program, kernels: tuple[Kernel, ...]) -> dict[str, t
     fixed = {*program.inputs, *program.weights, *program.results}
     for operation in program.operations:
         fixed.update(read_whole(operation))
-        if isinstance(operation, (Scatter, Foreign)):
+        if isinstance(operation, (Scatter, Foreign, Branch, Loop)):
             fixed.update(targets(operation))
     uses: dict[str, list[Access]] = {}
     whole = wholes(program)

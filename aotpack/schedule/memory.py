@@ -107,7 +107,7 @@ def _overwritable(
 
 def may_overwrite(kernel: Kernel, name: str, other: str, strides: Strides) -> bool:
     """True when each program of a kernel reads ``other`` only where it then writes ``name``."""
-    if kernel.foreign is not None:
+    if kernel.is_opaque:
         return False  # nobody knows where it reads
     if not _reads_once(kernel) or _is_shared(kernel, name):
         return False

@@ -1,4 +1,4 @@
-"""Give a pointwise kernel two axes where its accesses walk memory in two directions (C:C1-C3).
+"""Give a pointwise kernel an axis for each direction its accesses walk memory in (C:C1-C4).
 
     for x:    out[x] = a[x] + b[x % N * M + x // N]
     for y, x: out[y*N + x] = a[y*N + x] + b[x*M + y]        # the same, over lines of N points
@@ -8,22 +8,44 @@ One-dimensional blocks would read a cache line of b for every element.
 Rows S:D17.
 """
 
+from collections.abc import Iterable
+
 from aotpack.ir.access import Access, Strides, accesses, local_slope
 from aotpack.ir.division import exact_quotient
 from aotpack.ir.facts import typical
 from aotpack.ir.integers import Axis, Int, Quotient, Remainder
 from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import Kernel, in_lines
+from aotpack.ir.schedule import Kernel, PlaneTile, in_lines
 from aotpack.schedule.layout import typical_bytes
 
 SHORTEST_SIDE = 16  # points; a side shorter than this is not worth a dimension of the tile
 
 
-def line_width(kernel: Kernel, program: Program, strides: Strides) -> Int | None:
-    """The length of lines that makes most jumping accesses contiguous; None if there are none."""
+def plane_tile(kernel: Kernel, program: Program, strides: Strides) -> PlaneTile | None:
+    """Lines that make most jumping accesses contiguous; None if there are none.
+
+    What then still jumps along both sides, and large tensors do, gets a third side (C:C4).
+    """
     (flat,) = kernel.axes
-    widths = _widths(list(accesses(kernel)), flat, strides)
-    scored = [(_gained_bytes(in_lines(kernel, width), program, strides), width) for width in widths]
+    width = _best(
+        (_gained_bytes(in_lines(kernel, width), program, strides), width)
+        for width in _widths(list(accesses(kernel)), flat, strides)
+    )
+    if width is None:
+        return None
+    lines = in_lines(kernel, width)
+    y = lines.axes[0]
+    height = _best(
+        (_gained_bytes(in_lines(kernel, width, height), program, strides), height)
+        for height in _widths(list(accesses(lines)), y, strides)
+    )
+    if height is None:
+        return PlaneTile(width, 64, 64, num_warps=8)
+    return PlaneTile(width, 16, 16, num_warps=8, height=height, z=16)
+
+
+def _best(scored: Iterable[tuple[int, Int]]) -> Int | None:
+    """The length that gains most bytes, if any gains some."""
     score, best = max(scored, key=lambda one: one[0], default=(0, None))
     return best if score > 0 else None
 
@@ -44,11 +66,13 @@ def _widths(touched: list[Access], flat: Axis, strides: Strides) -> list[Int]:
 
 
 def _gained_bytes(kernel: Kernel, program: Program, strides: Strides) -> int:
-    """Bytes that are contiguous along y and jumped over along x."""
-    y, x = kernel.axes
+    """Bytes that are contiguous along the outermost side and jumped over along the others."""
+    first, *others = kernel.axes
     gained = 0
     for access in accesses(kernel):
         offset = access.offset(strides)
-        if local_slope(offset, y) == 1 and local_slope(offset, x) not in (0, 1):
+        jumps = any(local_slope(offset, axis) not in (0, 1) for axis in others)
+        along = any(local_slope(offset, axis) == 1 for axis in others)
+        if local_slope(offset, first) == 1 and jumps and not along:
             gained += typical_bytes(program.buffers[access.buffer])
     return gained

@@ -65,7 +65,7 @@ def _needed(
     needed = dict.fromkeys(var for var, factor in promised.items() if factor >= elements)
     for part in parts:
         for monomial, coefficient in part.terms:
-            sizes = [atom for atom in monomial if isinstance(atom, Var)]
+            sizes = [atom for atom in monomial if isinstance(atom, Var) and not atom.is_turn]
             known = coefficient * prod(size.multiple for size in sizes)
             if known % elements == 0 or any(size in needed for size in sizes):
                 continue

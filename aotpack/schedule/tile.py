@@ -15,7 +15,6 @@ from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Attention, Matmul, Program, Reduction, Scan, reads, targets
 from aotpack.ir.schedule import (
     Kernel,
-    PlaneTile,
     PointwiseTile,
     ReductionTile,
     Variant,
@@ -25,7 +24,7 @@ from aotpack.schedule.candidates import with_others
 from aotpack.schedule.host_tiles import host_variants, is_window
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
-from aotpack.schedule.plane import line_width
+from aotpack.schedule.plane import plane_tile
 from aotpack.schedule.promises import VECTOR_BYTES, with_promises
 from aotpack.schedule.split_reduction import COLUMNS_TOGETHER
 
@@ -54,7 +53,7 @@ def choose_tiles(
     """The kernels with their variants; a foreign kernel comes with its own tiles."""
     return tuple(
         kernel
-        if kernel.foreign is not None
+        if kernel.is_opaque
         else replace(
             kernel,
             variants=(
@@ -109,9 +108,9 @@ def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Varia
         return _pointwise_variants(kernel.axes[0].extent)
     if len(kernel.axes) == 2:
         return _reduction_variants(kernel, program, strides)
-    width = line_width(kernel, program, strides)
-    if width is not None:
-        return (Variant(PlaneTile(width, 64, 64, num_warps=8), *ANY_ARCH, Int.of(1), None),)
+    plane = plane_tile(kernel, program, strides)
+    if plane is not None:
+        return (Variant(plane, *ANY_ARCH, Int.of(1), None),)
     return _pointwise_variants(kernel.axes[0].extent)
 
 

@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.trace.answers import Unasked
+from aotpack.trace.control import check_parts
 from aotpack.trace.decompositions import decompositions
 from aotpack.trace.registered import RegisteredLowerings
 from aotpack.trace.source import is_user_file, shown_path
@@ -127,6 +128,7 @@ def decompose(
     triton: TritonPort | None = None,
 ) -> ExportedProgram:
     """The same program without mutation; operators that ``whole`` does not name are taken apart."""
+    check_parts(program, name)
     table = {} if whole is None else dict(decompositions(whole))
     try:
         analysis = nullcontext() if triton is None else triton.analysis()

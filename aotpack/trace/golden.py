@@ -19,6 +19,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.stages import Golden, Graph
 from aotpack.trace.capture import torch_dtype
 from aotpack.trace.changes import CHANGES, kept, named_tensors
+from aotpack.trace.control import CONTROL, run_control
 from aotpack.trace.graph import is_returned
 from aotpack.trace.triton_kernels import TritonPort, is_launch, read_launch
 from aotpack.trace.weights import bytes_of, dtype_of, weight_tensor
@@ -164,12 +165,25 @@ class _Reference(_Eager):
         if "_assert" in str(n.target):
             return None
         args, kwargs = self.fetch_args_kwargs_from_env(n)
+        if n.target in CONTROL:
+            return run_control(n.target, pytree.tree_map(self._part, args))
         if n.target is _BITCAST:
             source = n.args[0]
             assert isinstance(source, fx.Node) and callable(n.target)
             return _widen(n.target(args[0].to(source.meta["val"].dtype), args[1]))
         args, kwargs = pytree.tree_map(_widen, (args, kwargs))
         return pytree.tree_map(_widen, self.call_function(n.target, args, kwargs))
+
+    def _part(self, value: Any) -> Any:
+        """A graph as a function on the reference's numbers; anything else as it is."""
+        if not isinstance(value, fx.GraphModule):
+            return value
+
+        def run(*operands: Any) -> tuple[Any, ...]:
+            given = _Reference(value, self.triton).run(*operands)
+            return tuple(given) if isinstance(given, (tuple, list)) else (given,)
+
+        return run
 
     def _widened_launch(self, node: fx.Node) -> Any:
         """In float64 if the kernel can be run so; else as it is."""

@@ -1,7 +1,7 @@
 """ExportedProgram -> ``stages.Graph``: straight-line operator calls, free of torch objects.
 
 Size arithmetic, assertions, device and layout arguments, copies and unused nodes vanish. What
-forward changes in place becomes an update. Control flow and sizes that depend on data are refused.
+forward changes in place becomes an update. Sizes that depend on data are refused.
 
 Rows S:H14, H19, H20, H25, I3, I4, I6.
 """
@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
 
 from aotpack.errors import TraceError, UnsupportedError
-from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Tree, refs_in
+from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Tree
 from aotpack.trace.changes import updates_of
 from aotpack.trace.dynamic import LeafSpec
 from aotpack.trace.guards import check_guards, check_shapes
@@ -76,10 +76,7 @@ def _check_purpose(name: str, results: Sequence[fx.Node]) -> None:
 
 def _used(results: Sequence[Ref], nodes: Sequence[GraphNode]) -> set[str]:
     """The names of all that nodes take and that comes out."""
-    given = (
-        ref for node in nodes for ref in refs_in((*node.args, *(arg for _, arg in node.kwargs)))
-    )
-    return {ref.name for ref in (*results, *given)}
+    return {ref.name for ref in (*results, *(ref for node in nodes for ref in node.refs()))}
 
 
 def _check_objects(name: str, program: ExportedProgram) -> None:

@@ -9,8 +9,20 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from aotpack.errors import UnsupportedError
+from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
-from aotpack.stages import Arg, GraphNode, Ref, TensorSpec
+from aotpack.stages import Arg, Body, GraphNode, Ref, TensorSpec
+from aotpack.trace.control import (
+    COND,
+    CONTROL,
+    MAP,
+    NUMBER_OPERATORS,
+    SCAN,
+    WHILE_LOOP,
+    is_part,
+    part_of,
+    part_results,
+)
 from aotpack.trace.pairs import (
     ARITHMETIC,
     FROM_REALS,
@@ -37,7 +49,7 @@ _SAME_VALUE = {
 }
 
 
-_CONTROL_FLOW = "control flow; straight-line operator calls are accepted"
+_CONTROL_FLOW = "it takes functions; of such operators cond, map, scan and while_loop are accepted"
 _HIGHER_ORDER = {  # of operators on functions or texts, what makes them no operator here
     "inline_asm_elementwise": "assembly is for one kind of GPU; torch's operators are accepted",
 }
@@ -60,24 +72,25 @@ class OperatorReader:
 
     def read(self, results: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
         """The calls in order, those ``results`` do not need left out; there is a result."""
-        live = _live(results)
-        nodes = [
-            made for node in results[0].graph.nodes if node in live for made in self._read(node)
-        ]
+        nodes = self._read_all(results[0].graph, results)
         if self._problems:
             raise UnsupportedError(
                 f"tracing {self._model}: these cannot be packaged:\n  "
                 + "\n  ".join(dict.fromkeys(self._problems))
                 + "\nWrite these parts of the model another way, or keep them outside of it."
             )
-        return tuple(nodes)
+        return nodes
+
+    def _read_all(self, graph: fx.Graph, results: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
+        live = self._live(results)
+        return tuple(made for node in graph.nodes if node in live for made in self._read(node))
 
     def ref(self, node: fx.Node) -> Ref:
         """Where the value of a node that was read is found."""
         return self._refs[node]
 
     def _read(self, node: fx.Node) -> tuple[GraphNode, ...]:
-        if node.op == "placeholder":
+        if node.op == "placeholder" or is_part(node):
             return ()
         try:
             return self._call(node)
@@ -90,7 +103,7 @@ class OperatorReader:
 
     def _call(self, node: fx.Node) -> tuple[GraphNode, ...]:
         if node.op != "call_function":
-            raise UnsupportedError("a part of the model that is a graph of its own (control flow)")
+            raise UnsupportedError("a part of the model that is neither an operator nor an input")
         if node.target is operator.getitem:
             whole, index = node.args
             assert isinstance(whole, fx.Node)
@@ -110,6 +123,10 @@ class OperatorReader:
         return (self._operator_call(node),)
 
     def _operator_call(self, node: fx.Node) -> GraphNode:
+        if node.target in CONTROL:
+            return self._control(node)
+        if _is_number(node):
+            return self._number(node)
         schema = getattr(node.target, "_schema", None)
         if "auto_functionalized" in str(node.target):
             raise UnsupportedError(
@@ -180,24 +197,112 @@ class OperatorReader:
         return GraphNode(
             name=name,
             op=f"triton.{launch.kernel.function}",
-            args=tuple(map(self._number, launch.passed)),
+            args=tuple(map(self._passed, launch.passed)),
             kwargs=(),
             results=self._results(name, tuple(values.values())),
             source=source_of(node),
             kernel=launch.kernel,
-            grid=tuple(map(self._number, launch.grid)),
+            grid=tuple(map(self._passed, launch.grid)),
             changes=tuple(launch.position(parameter) for parameter in values),
         )
 
-    def _number(self, value: Any) -> Any:
+    def _passed(self, value: Any) -> Any:
         """A tensor's place, or a number that may be symbolic."""
         arg = self._arg(value)
         return Int.of(arg) if isinstance(arg, int) else arg
+
+    # --- control flow and the numbers in it ------------------------------------------------
+
+    def _control(self, node: fx.Node) -> GraphNode:
+        """A call that takes graphs, which name the tensors around them."""
+        name = self._unused(node.name)
+        self._refs[node] = Ref(name)
+        parts = [arg for arg in node.args if isinstance(arg, fx.Node) and is_part(arg)]
+        rest: list[Any] = [arg for arg in node.args if arg not in parts]
+        *given, around = rest
+        operands: list[Arg] = []
+        slices: tuple[TensorSpec, ...] = ()
+        if node.target in (WHILE_LOOP, SCAN):
+            operands += [Ref(name, number) for number in range(len(given[0]))]
+        if node.target in (MAP, SCAN):
+            slices = tuple(self._slice(f"{name}_slice", whole) for whole in given[-1])
+            operands += [Ref(part.name) for part in slices]
+        operands += map(self._arg, around)
+        return GraphNode(
+            name=name,
+            op=f"higher_order.{node.target}",
+            args=tuple(map(self._predicate if node.target is COND else self._arg, given)),
+            kwargs=(),
+            results=self._results(name, node.meta["val"]),
+            source=source_of(node),
+            bodies=tuple(self._body(part_of(part), operands, slices) for part in parts),
+        )
+
+    def _slice(self, name: str, whole: fx.Node) -> TensorSpec:
+        """What a turn gets of a tensor: an element along the first dimension."""
+        value = whole.meta["val"]
+        shape = tuple(map(self._sizes.convert, value.shape[1:]))
+        return TensorSpec(self._unused(name), dtype_of(value.dtype, "a slice"), shape)
+
+    def _body(
+        self, module: fx.GraphModule, operands: Sequence[Arg], slices: tuple[TensorSpec, ...]
+    ) -> Body:
+        given = [node for node in module.graph.nodes if node.op == "placeholder"]
+        for placeholder, operand in zip(given, operands, strict=True):
+            if isinstance(operand, Ref):
+                self._refs[placeholder] = operand
+            elif isinstance(placeholder.meta["val"], torch.SymInt):
+                self._sizes.define(placeholder.meta["val"], operand)
+        results = part_results(module)
+        nodes = self._read_all(module.graph, [r for r in results if isinstance(r, fx.Node)])
+        return Body(nodes, tuple(map(self._arg, results)), slices)
+
+    def _predicate(self, value: Any) -> Arg:
+        """A tensor, or whether something holds of the sizes: 0 or 1."""
+        if isinstance(value, fx.Node) and value not in self._refs:
+            value = value.meta["val"]
+        return self._sizes.truth(value) if isinstance(value, torch.SymBool) else self._arg(value)
+
+    def _number(self, node: fx.Node) -> GraphNode:
+        """Arithmetic on a number that a loop carries: on tensors without dimensions."""
+        op, value = NUMBER_OPERATORS.get(node.target), node.meta["val"]
+        if op is None or isinstance(value, (float, torch.SymFloat)):
+            accepted = ", ".join(op.removeprefix("operator.") for op in NUMBER_OPERATORS.values())
+            raise UnsupportedError(f"of numbers in a loop, these are computed: {accepted}")
+        name = self._unused(node.name)
+        self._refs[node] = Ref(name)
+        args = tuple(map(self._arg, node.args))
+        return GraphNode(name, op, args, (), (_number_spec(name, value),), source_of(node))
+
+    def _live(self, results: Sequence[fx.Node]) -> set[fx.Node]:
+        """The nodes results depend on; numbers that are computed from sizes are not followed."""
+        live: set[fx.Node] = set()
+        waiting = list(results)
+        while waiting:
+            node = waiting.pop()
+            if node in live or (_is_number(node) and not self._is_carried(node)):
+                continue
+            live.add(node)
+            waiting += node.all_input_nodes
+        return live
+
+    def _is_carried(self, number: fx.Node) -> bool:
+        """True for a number that a loop carries or leaves, and what is computed from one."""
+        if number in self._refs:
+            return True
+        if number.target is operator.getitem:
+            return number.all_input_nodes[0].target in CONTROL
+        return any(_is_number(n) and self._is_carried(n) for n in number.all_input_nodes)
+
+    # --- arguments and results -------------------------------------------------------------
 
     def _results(self, name: str, value: Any) -> tuple[TensorSpec, ...]:
         values = value if isinstance(value, (tuple, list)) else (value,)
         specs = []
         for index, result in enumerate(values):
+            if isinstance(result, torch.SymInt):
+                specs.append(_number_spec(f"{name}.{index}" if index else name, result))
+                continue
             if not isinstance(result, torch.Tensor):
                 raise UnsupportedError(f"result {index} is a {type(result).__name__}, not a tensor")
             if result.layout is not torch.strided:
@@ -240,17 +345,10 @@ class OperatorReader:
         return name
 
 
-def _live(results: Sequence[fx.Node]) -> set[fx.Node]:
-    """The nodes results depend on through tensors; numbers computed from sizes are not followed."""
-    live: set[fx.Node] = set()
-    waiting = list(results)
-    while waiting:
-        node = waiting.pop()
-        if node in live or _is_number(node):
-            continue
-        live.add(node)
-        waiting += node.all_input_nodes
-    return live
+def _number_spec(name: str, value: Any) -> TensorSpec:
+    """A number as a tensor without dimensions."""
+    dtype = DType.BOOL if isinstance(value, (bool, torch.SymBool)) else DType.INT64
+    return TensorSpec(name, dtype, ())
 
 
 def _is_number(node: fx.Node) -> bool:

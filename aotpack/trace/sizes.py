@@ -7,7 +7,7 @@ Rows S:A13, L8, C:D4.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -33,11 +33,51 @@ _FUNCTIONS: dict[str, Callable[..., Int]] = {
 }
 
 
+def _is_less(a: Int, b: Int) -> Int:
+    """1 where ``a < b``, else 0."""
+    return minimum(maximum(b - a, 0), 1)
+
+
+_JUNCTIONS: dict[str, Callable[[Int, Int], Int]] = {"And": minimum, "Or": maximum}
+_COMPARISONS: dict[str, Callable[[Int, Int], Int]] = {
+    "StrictLessThan": _is_less,
+    "StrictGreaterThan": lambda a, b: _is_less(b, a),
+    "LessThan": lambda a, b: _is_less(a, b + 1),
+    "GreaterThan": lambda a, b: _is_less(b, a + 1),
+    "Equality": lambda a, b: 1 - maximum(_is_less(a, b), _is_less(b, a)),
+    "Unequality": lambda a, b: maximum(_is_less(a, b), _is_less(b, a)),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The dynamic sizes of a program, by torch's symbol name."""
+    """The dynamic sizes of a program, by torch's symbol name.
+
+    ``defined`` are the symbols that stand for sizes inside of branches and loops.
+    """
 
     variables: Mapping[str, Var]
+    defined: dict[str, Int] = field(default_factory=dict)
+
+    def define(self, symbol: torch.SymInt, value: Any) -> None:
+        """Let a symbol that is no size of the program mean a number."""
+        name = str(symbol.node.expr)
+        if name not in self.variables:
+            self.defined[name] = Int.of(value)
+
+    def truth(self, value: torch.SymBool) -> Int:
+        """1 where a condition on sizes holds, 0 where it does not."""
+        return self._truth(value.node.expr)
+
+    def _truth(self, expr: Any) -> Int:
+        kind = type(expr).__name__
+        if kind in _JUNCTIONS:
+            return reduce(_JUNCTIONS[kind], map(self._truth, expr.args))
+        if kind == "Not":
+            return 1 - self._truth(expr.args[0])
+        if kind not in _COMPARISONS:
+            raise UnsupportedError(f"a condition on sizes is {kind} ({expr})")
+        return _COMPARISONS[kind](*map(self._convert, expr.args))
 
     def convert(self, value: int | torch.SymInt) -> Int:
         """The size as an expression over the named variables."""
@@ -70,6 +110,8 @@ class Sizes:
         return function(*map(self._convert, expr.args))
 
     def _variable(self, symbol: str) -> Int:
+        if symbol in self.defined:
+            return self.defined[symbol]
         if symbol not in self.variables:
             raise UnsupportedError(f"a size ({symbol}) depends on the data in a tensor")
         return Int.of(self.variables[symbol])

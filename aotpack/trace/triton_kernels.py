@@ -128,9 +128,9 @@ def read_launch(node: fx.Node) -> Launch:
     changed = given["tensors_to_clone"]
     assert isinstance(changed, (list, tuple))
     _check_alone(values, changed)
-    source, fixed = TritonSource(), _fixed_parameters(function)
+    source, parameters = TritonSource(), {p.name: p for p in function.params}
     name = source.add(function)
-    texts = tuple((n, _text(n, v, n in fixed, source)) for n, v in values.items())
+    texts = tuple((n, _text(parameters[n], v, source)) for n, v in values.items())
     warps, stages = (int({**constants, **config}.get(o, d)) for o, d in _OPTIONS)
     made = TritonKernel(name, source.text(), texts, warps, stages)
     x, y, z = (*given["grid"][0], 1, 1)[:3]  # type: ignore[index,misc]
@@ -162,11 +162,6 @@ def _defaults(function: Any) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
 
 
-def _fixed_parameters(function: Any) -> frozenset[str]:
-    """The parameters that are constants of the compilation."""
-    return frozenset(p.name for p in function.params if p.is_constexpr)
-
-
 def _check_alone(values: Mapping[str, Any], changed: Sequence[Any]) -> None:
     """What a kernel changes must not be passed a second time."""
     for name in changed:
@@ -177,10 +172,11 @@ def _check_alone(values: Mapping[str, Any], changed: Sequence[Any]) -> None:
                 )
 
 
-def _text(name: str, value: Any, fixed: bool, source: TritonSource) -> str | None:
+def _text(parameter: Any, value: Any, source: TritonSource) -> str | None:
     """The text of an argument that all launches share; None for tensors and symbolic sizes."""
+    name: str = parameter.name
     symbolic = isinstance(value, (fx.Node, torch.SymInt))
-    if fixed or value is None:
+    if parameter.is_constexpr or value is None:
         text = None if symbolic else source.literal(value)
         if text is None:
             what = "a size that is not fixed" if symbolic else f"a {type(value).__name__}"
@@ -192,7 +188,8 @@ def _text(name: str, value: Any, fixed: bool, source: TritonSource) -> str | Non
         return f"tl.full((), {value}, tl.int1)"
     if isinstance(value, int):
         width = 32 if -_INT32 <= value < _INT32 else 64
-        return "1" if value == 1 else f"tl.full((), {value}, tl.int{width})"
+        is_constant = value == 1 and not parameter.do_not_specialize
+        return "1" if is_constant else f"tl.full((), {value}, tl.int{width})"
     if isinstance(value, float):
         return f"tl.full((), {source.literal(value)}, tl.float32)"
     raise UnsupportedError(f"its kernel's argument {name} is a {type(value).__name__}")

@@ -25,14 +25,6 @@ def _silent() -> Iterator[None]:
     transformers.logging.set_verbosity(before)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _compiled_fast() -> Iterator[None]:
-    """-O2 halves the C compiler's time, most of these tests'; others hold the flags of wheels."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AOTPACK_CFLAGS", "-O2")
-        yield
-
-
 def is_new_torch() -> bool:
     """False for versions whose export gives many models' lengths a guard they cannot keep."""
     return torch.__version__ >= "2.13"

@@ -248,12 +248,6 @@ REFUSED = [
         lambda x: x * x.sum().item(), "computed from a size", marks=pytest.mark.row("S:H25")
     ),
     pytest.param(
-        lambda x: torch.cond(x.sum() > 0, torch.neg, torch.exp, (x,)),
-        "control flow",
-        marks=pytest.mark.row("S:I3", "S:T2"),
-    ),
-    pytest.param(lambda x: while_below_ten(x), "control flow", marks=pytest.mark.row("S:I4")),
-    pytest.param(
         lambda x: torch.view_as_complex(x) * 2,
         "complex64; accepted are",
         marks=pytest.mark.row("S:H19", "S:H20"),
@@ -272,11 +266,6 @@ REFUSED = [
         marks=pytest.mark.row("C:D6", "C:D7"),
     ),
 ]
-
-
-def while_below_ten(x: torch.Tensor) -> torch.Tensor:
-    loop = torch._higher_order_ops.while_loop
-    return loop(lambda y: y.sum() < 10, lambda y: (y + 1,), (x,))[0]
 
 
 @pytest.mark.row("C:E26")

@@ -101,6 +101,11 @@ def ids(b: int, s: int) -> Random:
 POINTWISE = [
     fn("add_broadcast", lambda x, y: x + y * 2, t(3, 1, 5), t(4, 1)),
     fn("transpose_add", lambda x, y: x.t() + y, t(5, 9), t(9, 5)),
+    fn(
+        "three_directions",
+        lambda x, y, z: x + y.permute(1, 2, 0) + z.permute(2, 0, 1),
+        *(t(17, 20, 33), t(33, 17, 20), t(20, 33, 17)),
+    ),
     fn("transpose_output", lambda x: x.permute(2, 0, 1).contiguous(), t(3, 4, 5)),
     fn("where_nan", lambda x: torch.where(x.isnan(), 0.0, x).clamp(-2, 2), WITH_NAN),
     fn("extrema_nan", lambda x, y: (torch.maximum(x, y), torch.minimum(x, y)), WITH_NAN, t(4, 3)),

@@ -1,6 +1,7 @@
 """``fallback="torch"``: what cannot be lowered is run by torch, when and only when asked for."""
 
 import json
+import sys
 import warnings
 import zipfile
 from pathlib import Path
@@ -14,6 +15,8 @@ import aotpack
 from aotpack.cli import main
 from aotpack.errors import AotpackError, UnsupportedError, UsageError
 from aotpack.runtime import load, verify
+from aotpack.runtime.command import summary
+from aotpack.runtime.manifest import read_manifest
 
 X = torch.randn(4, 5)
 ROWS = torch.export.Dim("rows", min=1, max=64)
@@ -94,10 +97,15 @@ def test_the_wheel_says_so_and_holds_no_pickle(tmp_path: Path) -> None:
         archive.extractall(tmp_path)
         manifest = json.loads(archive.read("mixed/manifest.json"))
     assert not [name for name in names if name.endswith((".pkl", ".pt", ".pickle"))]
+    wheel_folder = tmp_path / "mixed"
     (called,) = (c for c in manifest["calls"].values() if "as_type" in c["operator"])
     assert called["args"] == [{"passed": 0}, {"dtype": "bfloat16"}]
     assert "no lowering" in called["reason"]
-    assert verify(tmp_path / "mixed", "cpu").is_passed
+    report = verify(wheel_folder, "cpu")
+    assert report.is_passed and "torch runs aot_fallback.as_type.default, aot" in str(report)
+    assert "torch     aot_fallback.spread.default: this op" in summary(read_manifest(wheel_folder))
+    watched = load(wheel_folder, "cpu", debug="nan")
+    torch.testing.assert_close(watched(X, X)[2], Mixed()(X, X)[2])
 
 
 def test_nothing_of_it_without_need(tmp_path: Path) -> None:
@@ -127,6 +135,18 @@ class OfNothing(nn.Module):
         return torch.ops.aot_fallback.made(3) + x
 
 
+class InPlace(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 2
+        torch.ops.aot_fallback.add_one(y)
+        return y
+
+
+@torch.library.custom_op("aot_fallback::add_one", mutates_args=("x",))
+def add_one(x: Tensor) -> None:
+    x.add_(1)
+
+
 torch.library.define("aot_fallback::made", "(int n) -> Tensor")
 torch.library.impl("aot_fallback::made", "default", lambda n: torch.ones(n))
 torch.library.register_fake("aot_fallback::made", lambda n: torch.empty(n))
@@ -134,7 +154,11 @@ torch.library.register_fake("aot_fallback::made", lambda n: torch.empty(n))
 
 @pytest.mark.parametrize(
     ("module", "words"),
-    [(DataDependent(), "depends on the data"), (OfNothing(), "no tensor says on which device")],
+    [
+        (DataDependent(), "depends on the data"),
+        (OfNothing(), "no tensor says on which device"),
+        (InPlace(), r"add_one.default: it changes its arguments in place.*register_lowering"),
+    ],
     ids=lambda value: type(value).__name__,
 )
 def test_what_torch_cannot_run_here_is_refused(module: nn.Module, words: str) -> None:
@@ -142,7 +166,9 @@ def test_what_torch_cannot_run_here_is_refused(module: nn.Module, words: str) ->
         aotpack.compile(module, (torch.randn(3),), target="cpu", fallback="torch")
 
 
-def test_a_failing_call_and_a_missing_operator_are_named(tmp_path: Path) -> None:
+def test_a_failing_call_and_a_missing_operator_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fails: list[bool] = []
 
     @torch.library.custom_op("aot_fallback::fails", mutates_args=())
@@ -171,6 +197,10 @@ def test_a_failing_call_and_a_missing_operator_are_named(tmp_path: Path) -> None
     file.write_text(file.read_text().replace("aot_fallback.fails", "aot_elsewhere.fails"))
     with pytest.raises(AotpackError, match="no operator aot_elsewhere.fails.*Import what defines"):
         load(tmp_path / "model", "cpu")
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "torch", None)
+        with pytest.raises(AotpackError, match="it cannot be imported .*Install torch"):
+            load(tmp_path / "model", "cpu")
 
 
 MODEL = """

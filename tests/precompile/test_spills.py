@@ -103,7 +103,28 @@ def several(w: Writer, name: str, columns: int, dtype: DType) -> list[Buffer]:
     ]
 
 
+def down(w: Writer, name: str, columns: int, dtype: DType) -> list[Buffer]:
+    """A softmax down columns of so many elements, which stay in registers."""
+    shape = (16, columns, ROWS)
+    x = w.input(f"{name}_x", *shape, dtype=dtype)
+    outer = [16, ROWS]
+    top = w.reduction(f"{name}_top", outer, [columns], lambda n, c, r: load(x, n, r, c), kind="max")
+
+    def part(n: Int, r: Int, c: Int) -> Value:
+        return apply("exp", apply("sub", load(x, n, r, c), load(top, n, c)))
+
+    total = w.reduction(f"{name}_sum", outer, [columns], lambda n, c, r: part(n, r, c))
+    return [
+        w.pointwise(
+            name, shape, lambda n, r, c: apply("div", part(n, r, c), load(total, n, c)), dtype=dtype
+        )
+    ]
+
+
 PATTERNS = [
+    (down, 128, BF16),
+    (down, 512, BF16),
+    (down, 1024, F32),
     (several, 32000, BF16),
     (layer_norm, 4096, BF16),
     (layer_norm, 128256, BF16),

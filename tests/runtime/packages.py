@@ -68,6 +68,35 @@ def plan(arch: int, b: int, s: int) -> Plan:
     )
 '''
 """5 * (x + y) + y, in five launches."""
+LOOPED = '''\
+"""demo 0.1.0: 5 launches."""
+from ._runtime import Branch, Buffer, Launch, Loop, Part, Plan
+
+
+def plan(arch: int, b: int, s: int) -> Plan:
+    """Launches around a loop of three turns, in which a branch is taken."""
+    n, grid = b*s, (b*s, 1, 1)
+    again = Part(
+        (Buffer("t", 4*n, 0, 1),),
+        (
+            Launch("scale", grid, ("c", "scale", "t", n), "demo.py:7: 2 * c"),
+            Launch("add", grid, ("t", "y", "c", n), "demo.py:8: + y"),
+        ),
+    )
+    body = Part((), (Branch(1, again, Part((), ())),))
+    entry = Part((), (Launch("add", grid, ("x", "y", "c", n)),))
+    return Plan(
+        buffers=(Buffer("a", 4*n, 0, 1), Buffer("b", 4*n, 1, 3), Buffer("c", 4*n, 2, 3)),
+        outputs=((b, s),),
+        launches=(
+            Launch("add", grid, ("x", "y", "a", n)),
+            Launch("scale", grid, ("a", "scale", "b", n)),
+            Loop(3, "", entry, body),
+            Launch("add", grid, ("b", "c", "output0", n)),
+        ),
+    )
+'''
+"""10 * (x + y) + 7 * y: c becomes 2c + y three times."""
 ADD = "def add(x, y, out, n):\n    floats(out, n)[:] = floats(x, n) + floats(y, n)\n"
 SCALE = "def scale(x, w, out, n):\n    floats(out, n)[:] = floats(x, n) * floats(w, 1)[0]\n"
 

@@ -10,7 +10,7 @@ from aotpack.runtime.arena import PLANS_KEPT
 from aotpack.runtime.cuda_launch import Function, attributes
 
 from .fake_library import FakeGpu
-from .packages import DIAMOND, WRAPPER, write_demo
+from .packages import DIAMOND, LOOPED, WRAPPER, write_demo
 
 
 @pytest.fixture
@@ -159,3 +159,25 @@ def test_verify_finds_a_graph_that_lacks_an_edge(package: Path, gpu: FakeGpu) ->
     gpu.library.forgets_edges = True
     report = verify(package, gpu)
     assert not report.is_passed and "WRONG" in str(report)
+
+
+@pytest.mark.row("S:P5", "S:P6")
+@pytest.mark.parametrize("debug", [None, "nan"])
+def test_runs_around_loops_and_inside_them_are_graphs(
+    tmp_path: Path, gpu: FakeGpu, debug: str | None
+) -> None:
+    x, y = np.float32([[1, 2, 3]]), np.float32([[5, 7, 11]])
+    with load(write_demo(tmp_path / "demo", wrapper=LOOPED), gpu, debug=debug) as model:
+        for value in range(4):
+            given = x + np.float32(value)
+            np.testing.assert_array_equal(model(given, y), 10 * (given + y) + 7 * y)
+    launches = gpu.library.log.count("cuGraphLaunch")
+    assert launches == (0 if debug else 2 + 1 + 3 * 3)  # before the loop; inside it, from turn 3 on
+
+
+def test_a_plan_with_a_loop_is_watched_too(tmp_path: Path, gpu: FakeGpu) -> None:
+    x = np.ones((1, 3), np.float32)
+    with load(write_demo(tmp_path / "demo", wrapper=LOOPED), gpu, debug="nan") as model:
+        model.bind_weights({"scale": np.float32([np.nan])})
+        with pytest.raises(AotpackError, match="wrote NaN into 'b': 3 of 3"):
+            model(x, x)

@@ -2,9 +2,16 @@
 
 import pytest
 
+from aotpack.ir.integers import Int
+from aotpack.ir.nodes import Program, Value
 from aotpack.ir.schedule import PlaneTile, PointwiseTile
+from aotpack.render import render
+from aotpack.schedule import schedule
+from aotpack.target import Target
+from tests.ptx import access_bytes
+from tests.render.test_wrapper import plan_of
 
-from .programs import Writer, apply, load, schedule_of
+from .programs import BF16, Writer, apply, load, lowered, schedule_of
 
 
 def kernel_tile(rows: int, columns: int, *, transposed: bool) -> object:
@@ -24,6 +31,32 @@ def kernel_tile(rows: int, columns: int, *, transposed: bool) -> object:
 @pytest.mark.parametrize(("rows", "columns"), [(64, 64), (1000, 300), (17, 4096)])
 def test_a_transposed_operand_gets_a_plane(rows: int, columns: int) -> None:
     assert isinstance(kernel_tile(rows, columns, transposed=True), PlaneTile)
+
+
+def in_three_directions(i: int, j: int, k: int, *, third: bool) -> Program:
+    """Of three operands each is contiguous along another axis, or two along one."""
+    w = Writer(())
+    x, y = w.input("x", i, j, k, dtype=BF16), w.input("y", k, i, j, dtype=BF16)
+    z = w.input("z", *((j, k, i) if third else (k, i, j)), dtype=BF16)
+
+    def value(a: Int, b: Int, c: Int) -> Value:
+        last = load(z, b, c, a) if third else load(z, c, a, b)
+        return apply("add", apply("add", load(x, a, b, c), load(y, c, a, b)), last)
+
+    return w.program(w.pointwise("total", (i, j, k), value, dtype=BF16))
+
+
+@pytest.mark.row("C:C4", "C:C6")
+@pytest.mark.parametrize("third", [False, True])
+def test_a_third_direction_gets_a_side_of_its_own(third: bool) -> None:
+    made = schedule(lowered(in_three_directions(96, 80, 112, third=third)))
+    tile = made.schedule.kernels[0].variants[-1].tile
+    assert isinstance(tile, PlaneTile) and (tile.z > 0) is third
+    product = render(made, (Target("cuda", 90),))
+    found = access_bytes(product.kernels[0])
+    assert set(found["ld"]) == set(found["st"]) == {16}
+    blocks = 210 if third else -(-96 * 80 // 64) * 2
+    assert plan_of(product)(90).launches[0].grid == (blocks, 1, 1)
 
 
 @pytest.mark.row("S:D17", "C:C2", "C:C3")

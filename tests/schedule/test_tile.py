@@ -14,7 +14,7 @@ from aotpack.ir.schedule import (
     ReductionTile,
     Tile,
 )
-from aotpack.schedule.tile import MAX_PERSISTENT, MAX_READ_ONCE
+from aotpack.schedule.tile import LONGEST_COLUMN, MAX_PERSISTENT, MAX_READ_ONCE
 
 from .programs import Size, Writer, apply, load, schedule_of, scheduled
 
@@ -72,6 +72,33 @@ def test_columns_take_neighbours_together() -> None:
         assert isinstance(tile, ReductionTile) and tile.x >= 16
     for tile in tiles(rows(4096, 4096)):
         assert isinstance(tile, ReductionTile) and tile.x < 16
+
+
+def columns_again(count: Size, length: Size) -> Program:
+    """Each column less its maximum."""
+    w = Writer((B,))
+    x = w.input("x", length, count)
+    top = w.reduction("top", [count], [length], lambda i, r: load(x, r, i), kind="max")
+    return w.program(
+        w.pointwise("y", (length, count), lambda r, i: apply("sub", load(x, r, i), load(top, i)))
+    )
+
+
+@pytest.mark.row("C:C7", "C:H12")
+@pytest.mark.parametrize("length", [1, 50, 512, LONGEST_COLUMN])
+@pytest.mark.parametrize("count", [64, 100_000])
+def test_columns_that_are_read_again_stay_in_registers(count: int, length: int) -> None:
+    for tile in tiles(columns_again(count, length)):
+        assert isinstance(tile, ReductionTile) and tile.persistent and tile.r >= length
+        assert (8 if count == 64 else 16) <= tile.x <= 64
+        assert tile.x * tile.r <= 16384 and 1 <= tile.num_warps <= 16
+
+
+@pytest.mark.row("C:C7")
+def test_longer_columns_and_those_read_once_are_looped() -> None:
+    for program in (columns_again(100_000, LONGEST_COLUMN + 1), columns(100_000, 512)):
+        for tile in tiles(program):
+            assert isinstance(tile, ReductionTile) and not tile.persistent
 
 
 class Sums(nn.Module):

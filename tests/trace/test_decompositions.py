@@ -1,11 +1,9 @@
 """What lowering does not name is taken apart, and nothing else."""
 
-import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from aotpack.errors import UnsupportedError
 from aotpack.trace import trace
 from tests.e2e.models import Function
 
@@ -30,6 +28,7 @@ def test_any_other_is_taken_apart() -> None:
     assert {"aten.sub.Tensor", "aten.abs.default"} <= set(found)
 
 
-def test_complex_numbers_are_refused_by_the_operator_that_makes_them() -> None:
-    with pytest.raises(UnsupportedError, match=r"aten.complex.default: a result has .*complex64"):
-        operators(Function(lambda x: torch.complex(x, x).real, 1), frozenset())
+def test_complex_numbers_are_made_of_pairs_whole() -> None:
+    """Of itself torch would write both parts into a new tensor."""
+    made = operators(Function(lambda x: torch.view_as_real(torch.complex(x, x)), 1), frozenset())
+    assert made == ["pair.complex"]

@@ -1,10 +1,10 @@
 """Weights leave as bytes: only the used ones, tied ones once, without a copy."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
 
 X = torch.randn(2, 4)
@@ -64,14 +64,14 @@ def test_constant_tensor(trace_function):
     assert [(w.name, w.shape) for w in graph.weights] == [("lifted_tensor_0", (4,))]
 
 
-def test_refuses_complex(trace_function):
+def test_complex_weights_are_pairs(trace_function):
     child = nn.Module()
-    child.register_buffer("table", torch.ones(4, dtype=torch.complex64))
-    with pytest.raises(
-        UnsupportedError, match=r"the weight a\.table has the element type complex64"
-    ):
-        trace_function(
-            lambda self, x: x + torch.view_as_real(self.a.table).sum(),
-            X,
-            modules={"a": child},
-        )
+    child.register_buffer("table", torch.complex(torch.ones(4), torch.zeros(4)).conj())
+    graph = trace_function(
+        lambda self, x: x + torch.view_as_real(self.a.table * 2).sum(),
+        X,
+        modules={"a": child},
+    ).graph
+    (weight,) = graph.weights
+    assert (weight.name, weight.dtype, weight.shape) == ("a.table", DType.FLOAT32, (4, 2))
+    assert np.frombuffer(weight.data, np.float32).tolist() == [1.0, -0.0] * 4

@@ -1,0 +1,128 @@
+"""Calls of torch's operators, free of torch objects, and the graphs inside of calls."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.foreign import TritonKernel
+from aotpack.ir.integers import Int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A named tensor: element type and shape; a dimension is an Int over the model's sizes."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the user wrote it: file name relative to the model's folder, line, source text."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """The ``output``-th result of the graph node (or input, or weight) called ``name``."""
+
+    name: str
+    output: int = 0
+
+
+Arg: TypeAlias = "Ref | Int | bool | int | float | str | DType | tuple[Arg, ...] | None"
+
+
+def refs_in(arg: "Arg") -> Iterator[Ref]:
+    """The tensors in an argument, in order."""
+    if isinstance(arg, Ref):
+        yield arg
+    elif isinstance(arg, tuple):
+        for part in arg:
+            yield from refs_in(part)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """One operator call. Sizes are Ints, dtypes are DTypes; layout, device and pin flags are gone.
+
+    ``op`` is the torch name without the overload namespace object: "aten.add.Tensor". A launch of a
+    ``kernel`` of the user's, "triton.NAME", has for arguments what the kernel is passed, and for
+    results its arguments number ``changes`` as they are after the launch. Control flow, such as
+    "higher_order.cond", has graphs inside; in a loop's, the node's own results are the state as it
+    is at that moment.
+    """
+
+    name: str
+    op: str
+    args: tuple[Arg, ...]
+    kwargs: tuple[tuple[str, Arg], ...]
+    results: tuple[TensorSpec, ...]
+    source: Source | None
+    kernel: TritonKernel | None = None
+    grid: tuple[Int, ...] = ()
+    changes: tuple[int, ...] = ()
+    bodies: tuple["Body", ...] = ()
+
+    def refs(self) -> Iterator[Ref]:
+        """The tensors the node takes, and those its bodies take and give."""
+        yield from refs_in((*self.args, *(arg for _, arg in self.kwargs)))
+        for body in self.bodies:
+            for node in body.nodes:
+                yield from node.refs()
+            yield from refs_in(body.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A graph inside a node. It names the tensors around it; ``slices`` are what each turn gets.
+
+    An output is a tensor, or a number that is the same in every turn.
+    """
+
+    nodes: tuple[GraphNode, ...]
+    outputs: tuple[Arg, ...]
+    slices: tuple[TensorSpec, ...] = ()
+
+
+def every_node(nodes: Iterable[GraphNode]) -> Iterator[GraphNode]:
+    """The nodes with those of their bodies, each body's before its node."""
+    for node in nodes:
+        for body in node.bodies:
+            yield from every_node(body.nodes)
+        yield node
+
+
+def node_lines(node: GraphNode) -> list[str]:
+    """A call as text, its bodies indented below."""
+    shown = [arg_text(arg) for arg in node.args]
+    shown += [f"{key}={arg_text(arg)}" for key, arg in node.kwargs]
+    results = ", ".join(map(str, node.results))
+    place = f"  # {node.source}" if node.source else ""
+    lines = [f"{results} = {node.op}({', '.join(shown)}){place}"]
+    for body in node.bodies:
+        given = "".join(f" {spec}" for spec in body.slices)
+        inside = [line for inner in body.nodes for line in node_lines(inner)]
+        inside.append("give " + ", ".join(map(arg_text, body.outputs)))
+        lines += [f"    body{given}", *(f"        {line}" for line in inside)]
+    return lines
+
+
+def arg_text(arg: Arg) -> str:
+    """An argument as text."""
+    if isinstance(arg, Ref):
+        return arg.name if arg.output == 0 else f"{arg.name}.{arg.output}"
+    if isinstance(arg, tuple):
+        return "[" + ", ".join(map(arg_text, arg)) + "]"
+    return repr(arg) if isinstance(arg, str) else str(arg)

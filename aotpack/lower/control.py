@@ -1,0 +1,227 @@
+"""Control flow: branches and loops around programs, and arithmetic on what loops carry.
+
+Rows S:I3, I4.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from aotpack.ir.control import Branch, Loop
+from aotpack.ir.dtypes import DType
+from aotpack.ir.facts import bounds
+from aotpack.ir.integers import Int
+from aotpack.ir.nodes import Program, Value
+from aotpack.lower.calls import lower_calls
+from aotpack.lower.context import Context, Index, Scalar, is_empty
+from aotpack.lower.registry import CannotLower, lowering
+from aotpack.lower.values import apply, cast, constant
+from aotpack.stages import Arg, Body, Ref
+
+
+@lowering("higher_order.cond")
+def cond(context: Context, predicate: Ref | Scalar) -> None:
+    """A branch; where sizes decide for every admitted size, the one side alone."""
+    if isinstance(predicate, (bool, int)):
+        body = context.node.bodies[0 if predicate else 1]
+        for result, given in _body(context, body, _results(context)).items():
+            context.builder.same(result, given)
+        return
+    first, second = (
+        context.builder.part(partial(_body, context, body, _results(context)))
+        for body in context.node.bodies
+    )
+    asked = (
+        _buffer(context, _truth(context, predicate)) if isinstance(predicate, Ref) else predicate
+    )
+    assert isinstance(asked, (str, Int))
+    targets = tuple(_buffer(context, result) for result in _results(context))
+    context.builder.append(Branch(targets, asked, (first, second), context.origin))
+
+
+@lowering("higher_order.while_loop")
+def while_loop(context: Context, carried: tuple[Arg, ...]) -> None:
+    """A loop that asks before each turn."""
+    state = _results(context)
+    test, body = context.node.bodies
+    predicate = context.temporary("goes_on", DType.BOOL, ())
+
+    def ask() -> Mapping[Ref, Ref]:
+        (given,) = _body(context, test, (predicate,)).values()
+        return {predicate: _truth(context, given)}
+
+    targets = tuple(_buffer(context, ref) for ref in (*state, predicate))
+    context.builder.append(
+        Loop(
+            targets,
+            entry=_entry(context, state, carried),
+            condition=_buffer(context, predicate),
+            test=context.builder.part(ask),
+            turn=None,
+            body=context.builder.part(partial(_body, context, body, state)),
+            origin=context.origin,
+        )
+    )
+
+
+@lowering("higher_order.map_impl")
+def map_over(context: Context, slices: tuple[Ref, ...]) -> None:
+    """A loop over the first dimension of tensors; what each turn gives is stacked."""
+    _over_slices(context, (), slices)
+
+
+@lowering("higher_order.scan")
+def scan(context: Context, carried: tuple[Arg, ...], slices: tuple[Ref, ...]) -> None:
+    """The same, with a state that each turn takes from the one before."""
+    _over_slices(context, carried, slices)
+
+
+def _over_slices(context: Context, carried: tuple[Arg, ...], slices: tuple[Ref, ...]) -> None:
+    (body,) = context.node.bodies
+    results = _results(context)
+    state, stacked = results[: len(carried)], results[len(carried) :]
+    turns = context.shape(slices[0])[0]
+    turn = context.builder.turn(f"{context.node.name}_turn", max(0, int(bounds(turns)[1]) - 1))
+
+    def run() -> Mapping[Ref, Ref]:
+        for spec, whole in zip(body.slices, slices, strict=True):
+            context.pointwise(context.builder.declare(spec), partial(_at, context, whole, turn_at))
+        given = _body(context, body, results)
+        return {ref: given[ref] for ref in state} | {
+            ref: _stacked(context, ref, given[ref], turn_at) for ref in stacked
+        }
+
+    turn_at = Int.of(turn)
+    context.builder.append(
+        Loop(
+            tuple(_buffer(context, ref) for ref in results),
+            entry=_entry(context, state, carried),
+            condition=turns,
+            test=None,
+            turn=turn,
+            body=context.builder.part(run, turn),
+            origin=context.origin,
+        )
+    )
+
+
+def _at(context: Context, whole: Ref, turn: Int, index: Index) -> Value:
+    """An element of what a turn gets of a tensor."""
+    return context.load(whole, (turn, *index))
+
+
+def _stacked(context: Context, whole: Ref, part: Ref, at: Int) -> Ref:
+    """``whole`` with ``part`` as its element ``at`` of the first dimension."""
+    shape = context.shape(whole)
+    new = context.temporary("stacked", context.dtype(whole), shape)
+    if is_empty(shape):
+        context.pointwise(new, lambda index: context.load(whole, index))
+        return new
+    context.scatter(
+        new,
+        whole,
+        "set",
+        shape[1:],
+        lambda index: (at, *index),
+        lambda index: context.load(part, index),
+    )
+    return new
+
+
+def _entry(context: Context, state: tuple[Ref, ...], carried: tuple[Arg, ...]) -> Program:
+    """What gives a loop's state its first values."""
+    pairs = list(zip(state, carried, strict=True))
+    return context.builder.part(lambda: {ref: _tensor(context, first) for ref, first in pairs})
+
+
+def _body(context: Context, body: Body, results: tuple[Ref, ...]) -> dict[Ref, Ref]:
+    """Lower a body where the builder is; what each of the results becomes."""
+    lower_calls(context.builder, body.nodes)
+    given = [_tensor(context, output) for output in body.outputs]
+    return dict(zip(results, given, strict=True))
+
+
+def _results(context: Context) -> tuple[Ref, ...]:
+    return tuple(context.result(number) for number in range(len(context.node.results)))
+
+
+def _buffer(context: Context, ref: Ref) -> str:
+    return context.builder.buffer(ref).name
+
+
+def _tensor(context: Context, arg: Arg) -> Ref:
+    """A number as a tensor without dimensions; a tensor as it is."""
+    if isinstance(arg, Ref):
+        return arg
+    if not isinstance(arg, (bool, int, Int)):
+        raise CannotLower(f"it carries or gives {arg}; accepted are tensors and integers")
+    number = context.temporary("number", DType.INT64, ())
+    context.pointwise(number, lambda index: constant(arg, DType.INT64))
+    return number
+
+
+def _truth(context: Context, predicate: Ref) -> Ref:
+    """A predicate as one bool without dimensions."""
+    shape = context.shape(predicate)
+    if not shape and context.dtype(predicate) is DType.BOOL:
+        return predicate
+    if any(size.constant != 1 for size in shape):
+        raise CannotLower(
+            f"its predicate has the shape [{', '.join(map(str, shape))}], not one element"
+        )
+    first = (Int.of(0),) * len(shape)
+    asked = context.temporary("asked", DType.BOOL, ())
+    context.pointwise(asked, lambda index: cast(context.load(predicate, first), DType.BOOL))
+    return asked
+
+
+# --- numbers that a loop carries ---------------------------------------------------------------
+
+_ARITHMETIC = {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "floordiv": "floordiv",
+    "mod": "remainder",
+    "min": "minimum",
+    "max": "maximum",
+    "lt": "lt",
+    "le": "le",
+    "gt": "gt",
+    "ge": "ge",
+    "eq": "eq",
+    "ne": "ne",
+}
+
+
+@lowering(*(f"operator.{name}" for name in _ARITHMETIC))
+def arithmetic(context: Context, a: Ref | Scalar, b: Ref | Scalar) -> None:
+    """Python's arithmetic on integers; they wrap at 64 bits."""
+    op = _ARITHMETIC[context.node.op.removeprefix("operator.")]
+
+    def value(index: Index) -> Value:
+        left, right = (context.operand(part, index, DType.INT64) for part in (a, b))
+        return apply(op, left, right)
+
+    context.pointwise(context.result(), value)
+
+
+@lowering("operator.neg")
+def negative(context: Context, a: Ref) -> None:
+    context.pointwise(context.result(), lambda index: apply("neg", context.load(a, index)))
+
+
+@lowering("operator.not_")
+def logical_not(context: Context, a: Ref) -> None:
+    context.pointwise(context.result(), lambda index: apply("logical_not", context.load(a, index)))
+
+
+@lowering("operator.and_", "operator.or_")
+def junction(context: Context, a: Ref | Scalar, b: Ref | Scalar) -> None:
+    """Conditions that are both, or not both not, met."""
+    op = f"logical_{context.node.op.removeprefix('operator.').strip('_')}"
+
+    def value(index: Index) -> Value:
+        left, right = (context.operand(part, index, DType.BOOL) for part in (a, b))
+        return apply(op, left, right)
+
+    context.pointwise(context.result(), value)

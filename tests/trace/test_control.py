@@ -1,0 +1,99 @@
+"""Control flow in the graph: what its bodies name, and what the reference computes of it."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._higher_order_ops import map as map_over
+from torch._higher_order_ops import while_loop
+from torch._higher_order_ops.scan import scan
+from torch.export import Dim
+
+from aotpack.stages import Ref
+
+X = torch.arange(6.0).reshape(3, 2)
+
+
+def node_of(traced: Any) -> Any:
+    (node,) = (node for node in traced.graph.nodes if node.bodies)
+    return node
+
+
+@pytest.mark.row("S:I3")
+def test_bodies_name_what_is_around_them(trace_function) -> None:
+    def forward(self, x, p):
+        return torch.cond(p, lambda x: self.child(x), lambda x: x * 2, (x,))
+
+    traced = trace_function(
+        forward, X, torch.tensor(True), modules={"child": nn.Linear(2, 2, bias=False)}
+    )
+    node = node_of(traced)
+    assert node.op == "higher_order.cond" and node.args == (Ref("p"),)
+    first, second = node.bodies
+    assert [inner.args for inner in first.nodes] == [(Ref("x"), Ref("child.weight"))]
+    assert second.outputs == (Ref(second.nodes[0].name),)
+    assert {weight.name for weight in traced.graph.weights} == {"child.weight"}
+    shown = traced.as_text()
+    assert "    body\n        linear: float32[3, 2] = aten.linear.default(x, child.weight)" in shown
+    assert "        give mul" in shown
+
+
+@pytest.mark.row("S:I3")
+@pytest.mark.parametrize(
+    ("holds", "text"),
+    [
+        (lambda s: s > 4, "min(1, max(0, s - 4))"),
+        (lambda s: s <= 4, "min(1, max(-s + 5, 0))"),
+        (lambda s: s % 2 == 0, None),
+        (lambda s: torch.sym_not(s * 2 >= 9), None),
+    ],
+)
+def test_a_condition_on_sizes_is_a_number(trace_function, holds, text) -> None:
+    def forward(self, x):
+        return torch.cond(holds(x.shape[0]), lambda x: x + 1, lambda x: x * 2, (x,))
+
+    sizes = {"x": {0: Dim("s", max=99)}}
+    (condition,) = node_of(trace_function(forward, X, dynamic_shapes=sizes)).args
+    assert text is None or str(condition) == text
+    for size in range(1, 13):
+        assert condition.evaluate({"s": size}) == int(bool(holds(size)))
+
+
+@pytest.mark.row("S:I4")
+def test_a_loop_names_its_state_by_its_own_results(trace_function) -> None:
+    def forward(self, x):
+        return while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * i), (0, x))[1]
+
+    node = node_of(trace_function(forward, X))
+    assert node.args == ((0, Ref("x")),)
+    test, body = node.bodies
+    assert [(n.op, n.args) for n in test.nodes] == [("operator.lt", (Ref(node.name), 3))]
+    assert body.nodes[1].args == (Ref(node.name, 1), Ref(node.name))
+
+
+@pytest.mark.row("S:I4")
+def test_slices_are_tensors_of_a_body(trace_function) -> None:
+    traced = trace_function(lambda self, x: map_over(lambda row: row * 2, x), X)
+    (body,) = node_of(traced).bodies
+    assert [str(spec) for spec in body.slices] == ["map_impl_slice: float32[2]"]
+    assert body.nodes[0].args == (Ref("map_impl_slice"), 2)
+
+
+@pytest.mark.row("S:I3", "S:I4")
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda self, x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)),
+        lambda self, x: while_loop(lambda a: a.sum() < 99, lambda a: (a * 1.7 + 0.1,), (x,))[0],
+        lambda self, x: map_over(lambda row: row.softmax(-1), x),
+        lambda self, x: scan(lambda h, x: (h * 0.3 + x, (h * x).sin()), x[0] + 0.1, x)[1],
+    ],
+)
+def test_the_reference_runs_bodies_in_float64(trace_function, forward) -> None:
+    golden = trace_function(forward, X).golden
+    ((_, _, shape, data),) = golden.outputs
+    exact = torch.frombuffer(bytearray(data), dtype=torch.float32).reshape(shape)
+    wanted = forward(None, X.double())
+    torch.testing.assert_close(exact, wanted.float(), rtol=0, atol=0)
+    assert 0 <= golden.eager_errors[0] < 1e-4
