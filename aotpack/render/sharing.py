@@ -4,7 +4,7 @@ The programs of a row are one thread block cluster: the GPU runs them at once or
 so waiting for each other cannot hang, whatever else the GPU does. States go through memory, which
 every compiler can write; each has a place of its own, so nothing must be cleared or reused.
 
-Rows C:B18, G18, C: simplification 8.
+Rows C:B18, G18, inv23.
 """
 
 from aotpack.ir.integers import Int

@@ -63,6 +63,7 @@ def _part(
 ) -> PartContext:
     """The intermediates and launches of a schedule, whose buffers have these ``names``."""
     names = names | {name: name for name, *_ in _passed(schedule, steps)}
+    names |= {buffer.name: buffer.name for k in schedule.kernels for buffer in k.exchange}
     launched = tuple(
         _nested(step, names, targets) if isinstance(step, Nested) else _launch(step, names, targets)
         for step in steps
@@ -167,7 +168,6 @@ def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
     given = zip(program.outputs, signature.outputs, strict=True)
     outputs = {name: output.name for name, output in given}
     names |= {life.buffer: outputs.get(life.storage, life.storage) for life in schedule.lifetimes}
-    names |= {buffer.name: buffer.name for k in schedule.kernels for buffer in k.exchange}
     names |= outputs
     return names | {update.value: names[update.name] for update in program.updates}
 
