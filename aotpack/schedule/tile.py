@@ -9,7 +9,7 @@ Rows S:B8, B20, G7, L22, C:B17, B19, H8-H10, L1, L2.
 from dataclasses import replace
 
 from aotpack.ir.access import Strides, accesses, local_slope
-from aotpack.ir.facts import bounds, known_one, typical
+from aotpack.ir.facts import bounds, known_multiple, known_one, typical
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Attention, Matmul, Program, Reduction, Scan, reads, targets
@@ -36,8 +36,12 @@ LONGEST_PAIR = 2048  # elements of a row, of which two fit the registers of a fe
 SHARES_L2 = 128 * 1024  # bytes of a row, of which L2 holds two for each multiprocessor
 HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
 MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
+CLUSTERS = 90  # from this architecture on, programs of a row can wait for each other
+ROW_PROGRAMS = 8  # that share a row: the largest cluster every such GPU takes
+LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
+FEWEST_ROWS = 32  # up to here most multiprocessors would wait for those that have a row
 LONGEST_COLUMN = 1024  # elements of a column that is kept in registers to be read again
-HELD_BYTES = 128  # of what was read, in each thread
+LONGEST_COLUMN_ONCE = 256  # likewise, where nothing but its reduction needs it
 MANY_PROGRAMS = 264  # two for each multiprocessor
 FEW_ROWS = 132  # up to here they all run at once, and a row takes as long as its threads need
 SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
@@ -125,9 +129,9 @@ def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> t
     once = not _reads_again(kernel) and not _has_scan(kernel)
     persistent = longest <= (MAX_READ_ONCE if once else MAX_PERSISTENT)
     if _walks_along(kernel, program, strides) is x:
-        if once or longest > LONGEST_COLUMN:
+        if longest > (LONGEST_COLUMN_ONCE if once else LONGEST_COLUMN):
             columns = _power_of_two(typical(x.extent))
-            tile = _column_tile(int(longest), columns, _states(kernel))
+            tile = _column_tile(columns, _states(kernel))
         else:
             tile = _held_columns(kernel, program, _power_of_two(int(longest)))
     elif persistent:
@@ -135,7 +139,7 @@ def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> t
     elif _has_scan(kernel):
         tile = ReductionTile(1, 4096, persistent=False, num_warps=8)
     else:
-        tile = _long_row_tile(kernel, program, strides)
+        return _long_row_variants(kernel, program, strides)
     return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
 
 
@@ -155,20 +159,54 @@ def _row_warps(r: int) -> int:
     return min(16, max(1, r // 1024))
 
 
-def _long_row_tile(kernel: Kernel, program: Program, strides: Strides) -> ReductionTile:
+def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
+    """One program a row; where the GPU can, several for rows that are few, or too long for L2."""
+    along = _read_along(kernel, strides)
+    width = max((program.buffers[name].dtype.itemsize for name in along), default=4)
+    tile = _long_row_tile(kernel, width, len(along))
+    rows, row = kernel.axes
+    fewest, most = bounds(rows.extent)
+    always = most <= FEWEST_ROWS or typical(row.extent) * width > LARGEST_IN_L2
+    is_whole = known_multiple(row.extent, ROW_PROGRAMS * tile.group)
+    if not (_reads_again(kernel) and is_whole and (always or fewest <= FEWEST_ROWS)):
+        return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
+    limit = None if always else FEWEST_ROWS
+    shared = Variant(_shared_tile(kernel, width), CLUSTERS, ANY_ARCH[1], rows.extent, limit)
+    whole = Variant(tile, CLUSTERS, ANY_ARCH[1], Int.of(1), None)
+    older = Variant(tile, ANY_ARCH[0], CLUSTERS - 1, Int.of(1), None)
+    return (older, shared) if always else (older, shared, whole)
+
+
+def _shared_tile(kernel: Kernel, width: int) -> ReductionTile:
+    """Blocks of a part of a row; programs are small: while some wait, others read (C:B18)."""
+    warps = 8 if _states(kernel) > MOST_STATES else 16
+    return ReductionTile(
+        1,
+        256 * warps,
+        persistent=False,
+        num_warps=warps,
+        group=max(1, VECTOR_BYTES // width),
+        programs=ROW_PROGRAMS,
+    )
+
+
+def _read_along(kernel: Kernel, strides: Strides) -> set[str]:
+    """The buffers whose neighbouring elements are neighbours of a row."""
+    return {
+        access.buffer
+        for access in accesses(kernel)
+        if not access.is_store and local_slope(access.offset(strides), kernel.axes[1]) == 1
+    }
+
+
+def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
     """Blocks of a row that is not kept in registers (measured on an H200).
 
     Read once: many small programs with several loads under way. Read again: few rows at a time, so
     that they are still in L2 then; longer rows take larger blocks, whose registers leave room for
-    one program on a multiprocessor.
+    one program on a multiprocessor. ``tensors`` of ``width`` bytes an element are read along it.
     """
     r = kernel.axes[1]
-    along = {
-        access.buffer
-        for access in accesses(kernel)
-        if not access.is_store and local_slope(access.offset(strides), r) == 1
-    }
-    width = max((program.buffers[name].dtype.itemsize for name in along), default=4)
     group = max(1, VECTOR_BYTES // width)
     many = _states(kernel) > MOST_STATES
     if not _reads_again(kernel):
@@ -176,19 +214,18 @@ def _long_row_tile(kernel: Kernel, program: Program, strides: Strides) -> Reduct
         return ReductionTile(1, 2048, persistent=False, num_warps=4, unroll=unroll, group=group)
     elements = group
     if typical(r.extent) * width > SHARES_L2:
-        elements = max(group, _power_of_two(HELD_ELEMENTS // max(1, len(along)) + 1) // 2)
+        elements = max(group, _power_of_two(HELD_ELEMENTS // max(1, tensors) + 1) // 2)
     warps = 16 if many else 32
     return ReductionTile(1, 32 * warps * elements, persistent=False, num_warps=warps, group=group)
 
 
 def _reads_again(kernel: Kernel) -> bool:
     """True when a row is needed again after its reduction."""
-    reduced = {
-        name
-        for member in kernel.members
-        if isinstance(member.operation, Reduction)
-        for name in targets(member.operation)
-    }
+    reduced: set[str] = set()  # what is known when a row was reduced
+    for member in kernel.members:
+        follows = member.outer and reduced.intersection(reads(member.operation))
+        if follows or isinstance(member.operation, Reduction):
+            reduced.update(targets(member.operation))
     return any(
         reduced.intersection(reads(member.operation))
         for member in kernel.members
@@ -202,32 +239,27 @@ def _states(kernel: Kernel) -> int:
     return sum(len(MONOIDS[o.kind].states) for o in operations if isinstance(o, Reduction))
 
 
-def _column_tile(longest: int, columns: int, states: int) -> ReductionTile:
+def _column_tile(columns: int, states: int) -> ReductionTile:
     """Neighbouring columns a program, so that a warp reads whole cache lines."""
-    r = _power_of_two(longest)
-    if r <= 64:
-        return ReductionTile(max(16, 2048 // r), r, persistent=True, num_warps=4)
-    if r <= 256:  # 32 columns of 16 bits fill two sectors: 13.3 us for 18.2 with 16 ([4096, 4096])
-        return ReductionTile(16 if states > MOST_STATES else 32, r, persistent=True, num_warps=8)
     x = min(COLUMNS_TOGETHER, max(16, columns))
     unroll = max(1, 4 // max(1, states))
     return ReductionTile(x, 2048 // x, persistent=False, num_warps=4, unroll=unroll)
 
 
 def _held_columns(kernel: Kernel, program: Program, r: int) -> ReductionTile:
-    """Columns that are read again stay in registers (measured, C:C7).
+    """Columns in registers (measured, C:C7), best where they are read again.
 
-    A warp then reads 64 bytes of neighbouring columns at a time, and a thread holds 128 bytes of
+    A warp reads 64 or 128 bytes of neighbouring columns at a time, and a thread holds 128 bytes of
     what was read: enough loads are under way. With few columns a program takes fewer of them.
     """
     x = kernel.axes[0]
     width = max((program.buffers[name].dtype.itemsize for name in kernel.reads), default=4)
-    size = 8192 if r <= 256 else 16384  # elements
-    together = min(64, max(16, size // r))
+    size, widest = (8192 if r <= 256 else 16384), (64 if width < 4 else 32)
+    together = max(min(widest, max(16, size // r)), 1024 // r)
     while together > 8 and typical(x.extent) < MANY_PROGRAMS * together:
         together //= 2
-    warps = together * r * width // (32 * HELD_BYTES)
-    return ReductionTile(together, r, persistent=True, num_warps=min(16, max(1, warps)))
+    warps = together * r // (2048 if width < 4 else 1024)
+    return ReductionTile(together, r, persistent=True, num_warps=min(8, max(1, warps)))
 
 
 def _walks_along(kernel: Kernel, program: Program, strides: Strides) -> Axis:

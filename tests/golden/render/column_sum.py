@@ -5,7 +5,7 @@ from triton.language.extra import libdevice
 
 @triton.jit
 def sum(x_ptr, out_ptr):
-    x = (tl.program_id(0)*32 + tl.arange(0, 32))[:, None]
+    x = (tl.program_id(0)*8 + tl.arange(0, 8))[:, None]
     r = tl.arange(0, 64)[None, :]
     r_mask = r < 61
     t1 = tl.load(x_ptr + 512*r + x, mask=r_mask, other=0)
