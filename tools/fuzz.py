@@ -93,7 +93,7 @@ def _odd(kernel: Kernel, rng: random.Random) -> Variant:
             tile = replace(tile, m=rng.choice((16, 32)), n=rng.choice((16, 32)), k=16)
         case AttentionTile():
             tile = replace(tile, i=16, j=rng.choice((16, 32)))
-    return replace(variant, tile=tile)
+    return replace(variant, tile=tile, others=())
 
 
 def check(model: Model, targets: tuple[Target, ...] = (INTERPRETER,)) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from aotpack.ir.monoids import NEIGHBOURS
+
 
 @dataclass(frozen=True, slots=True)
 class TwoPass:
@@ -42,10 +44,10 @@ def _simple(text: str) -> CMonoid:
     return CMonoid(("{0}",), (text,), ("{0}",))
 
 
-def _indexed(*, largest: bool, latest: bool, with_value: bool) -> CMonoid:
+def _indexed(*, largest: bool, latest: bool, with_value: bool, near: int = 1) -> CMonoid:
     sign, tie = (">" if largest else "<"), (">" if latest else "<")
     return CMonoid(
-        lift=("{0}", "{index}"),
+        lift=("{0}", "{index}" if near == 1 else f"({{index}}) / {near} * {near}"),
         locals=(
             "const bool equal = (a0 == b0) | ((a0 != a0) & (b0 != b0));",
             f"const bool beyond = (a0 {sign} b0) | ((a0 != a0) & (b0 == b0));",
@@ -82,6 +84,8 @@ C_MONOIDS: Mapping[str, CMonoid] = {
     "argmin": _indexed(largest=False, latest=False, with_value=False),
     "first_max": _indexed(largest=True, latest=False, with_value=True),
     "first_min": _indexed(largest=False, latest=False, with_value=True),
+    "near_max": _indexed(largest=True, latest=False, with_value=True, near=NEIGHBOURS),
+    "near_min": _indexed(largest=False, latest=False, with_value=True, near=NEIGHBOURS),
     "cummax": _indexed(largest=True, latest=True, with_value=True),
     "cummin": _indexed(largest=False, latest=True, with_value=True),
     "welford": CMonoid(

@@ -7,7 +7,7 @@ Rows S:B3-B7, B15-B17, C:G5-G9, G11, G14.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -18,6 +18,8 @@ from aotpack.ir.reference import Array
 States: TypeAlias = tuple[Array, ...]
 Number: TypeAlias = bool | int | float
 LAST_INDEX = 2**63 - 1
+NEIGHBOURS = 8  # of "near_max": as many 16-bit elements as the widest load has
+LOG2_E = 1.4426950408889634
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,19 @@ def _first_extreme(name: str, extremum: str) -> str:
     )
 
 
+def _near(extremum: str) -> Monoid:
+    """The extreme, and the first of the aligned neighbours among which it is: less to compare."""
+    name = f"near_{extremum}"
+    first = _indexed(name, largest=extremum == "max", latest=False, with_value=True)
+    texts = (f"tl.reduce(elements, 1, combine_{extremum})", f"first // {NEIGHBOURS} * {NEIGHBOURS}")
+    return replace(
+        first,
+        lift=lambda element, index: (element, index - index % NEIGHBOURS),
+        lift_triton=("{0}", f"({{index}} // {NEIGHBOURS} * {NEIGHBOURS})"),
+        group_triton=_group(name, f"return {texts[0]}, {texts[1]}"),
+    )
+
+
 def _combine_welford(a: States, b: States) -> States:
     weight = a[2] + b[2]
     share = b[2] / np.where(weight == 0, 1, weight).astype(weight.dtype)
@@ -266,6 +281,18 @@ def _pair(states: States) -> States:
     return top, np.where(top == np.inf, np.nan, total).astype(total.dtype)
 
 
+_EXPONENTIALS = (
+    "top = tl.reduce(elements, 1, combine_max)",
+    'base = tl.where(tl.abs(top) == float("inf"), 0.0, top)',
+    "below = elements - base[:, None]",
+    "if below.dtype == tl.float64:",
+    "    shares = tl.exp(below)",
+    "else:  # what this flushes to zero does not count beside the maximum's 1",
+    f"    shares = tl.exp2(below * {LOG2_E})",
+    "return top, tl.sum(shares, 1)",
+)
+
+
 def _exponential_sum(name: str) -> Monoid:
     """The maximum and the sum of exponentials of distances from it, in one walk, without overflow.
 
@@ -294,12 +321,7 @@ def _exponential_sum(name: str) -> Monoid:
             if is_pair
             else ("{0} + libdevice.log({1})",)
         ),
-        group_triton=_group(
-            name,
-            "top = tl.reduce(elements, 1, combine_max)",
-            'base = tl.where(tl.abs(top) == float("inf"), 0.0, top)',
-            "return top, tl.sum(tl.exp(elements - base[:, None]), 1)",
-        ),
+        group_triton=_group(name, *_EXPONENTIALS),
         group_uses=("max",),
         kinds=("float",),
     )
@@ -313,6 +335,8 @@ MONOIDS: dict[str, Monoid] = {
         _indexed("argmin", largest=False, latest=False, with_value=False),
         _indexed("first_max", largest=True, latest=False, with_value=True),
         _indexed("first_min", largest=False, latest=False, with_value=True),
+        _near("max"),
+        _near("min"),
         _indexed("cummax", largest=True, latest=True, with_value=True),
         _indexed("cummin", largest=False, latest=True, with_value=True),
         _welford(),

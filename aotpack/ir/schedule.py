@@ -13,7 +13,16 @@ from typing import TypeAlias
 
 from aotpack.ir.control import Branch, Loop
 from aotpack.ir.integers import Axis, Int, Var, ceil_div
-from aotpack.ir.nodes import Attention, Foreign, Matmul, Operation, Program, Scatter, overwritten
+from aotpack.ir.nodes import (
+    Attention,
+    Buffer,
+    Foreign,
+    Matmul,
+    Operation,
+    Program,
+    Scatter,
+    overwritten,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +68,8 @@ class ReductionTile:
     """``x`` rows by ``r`` columns a block; ``persistent`` when ``r`` covers a row (C:B16).
 
     A loop over blocks runs ``unroll`` steps at once. ``group`` neighbours along a row, which one
-    thread loads together, are combined before they meet what came before them.
+    thread loads together, are combined before they meet what came before them. A row of a
+    loop may be shared by several ``programs``, each of which walks over a part of it (C:G18).
     """
 
     x: int
@@ -69,6 +79,7 @@ class ReductionTile:
     num_stages: int = 1
     unroll: int = 1
     group: int = 1
+    programs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +176,7 @@ class Kernel:
     A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
     ``unfused`` kernels, one after the other, do the same: another form of the launch.
     ``apart`` says why its operations are in no kernel that was there before them.
+    In ``exchange`` programs that share a row leave each other the states of their parts.
     A branch or loop is a kernel of its own, without axes or variants: in its place run the
     schedules of its ``parts``, as often as its condition says.
     """
@@ -178,6 +190,7 @@ class Kernel:
     joins: bool = False
     unfused: tuple[Kernel, ...] = ()
     apart: tuple[Apart, ...] = ()
+    exchange: tuple[Buffer, ...] = ()
     parts: tuple[Schedule, ...] = ()
 
     @property
@@ -226,13 +239,18 @@ def launches(kernels: tuple[Kernel, ...]) -> tuple[tuple[Kernel, ...], ...]:
     return tuple(found)
 
 
+def programs(tile: Tile) -> int:
+    """How many programs share a row; they run at once and can wait for each other."""
+    return tile.programs if isinstance(tile, ReductionTile) else 1
+
+
 def gpu_variants(kernel: Kernel) -> tuple[Variant, ...]:
     """The variants that some GPU may take."""
     return tuple(variant for variant in kernel.variants if variant.arch_high > 0)
 
 
 def block_count(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> Int:
-    """The number of programs of a loop kernel."""
+    """The number of programs of a loop kernel; programs that share a row are one."""
     return ceil_div(kernel.axes[0].extent, tile.x)
 
 

@@ -37,6 +37,7 @@ from aotpack.ir.verify_tiles import (
     InvalidSchedule,
     check_candidates,
     check_joined,
+    check_shared_rows,
     check_variants,
 )
 
@@ -294,6 +295,7 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_updates,
     check_variants,
     check_candidates,
+    check_shared_rows,
 )
 
 

@@ -5,6 +5,9 @@ Rows S:A4.
 
 from collections.abc import Iterable
 
+from aotpack.ir.facts import known_multiple
+from aotpack.ir.integers import Int
+from aotpack.ir.nodes import Scan
 from aotpack.ir.schedule import (
     Kernel,
     PointwiseTile,
@@ -60,6 +63,22 @@ def check_candidates(schedule: Schedule) -> None:
         for variant in kernel.variants:
             if len({(type(tile), getattr(tile, "persistent", None)) for tile in variant.tiles}) > 1:
                 message = f"the tiles {_list(variant.tiles)} are of different kinds"
+                raise InvalidSchedule(schedule, kernel, message)
+
+
+def check_shared_rows(schedule: Schedule) -> None:
+    """Programs that share a row have equal parts of it, and a place for each state of each."""
+    for kernel in schedule.kernels:
+        tiles = [tile for variant in kernel.variants for tile in variant.tiles]
+        for tile in (tile for tile in tiles if isinstance(tile, ReductionTile)):
+            if tile.programs == 1:
+                continue
+            together = tile.programs
+            is_whole = known_multiple(kernel.axes[1].extent, together) and tile.x == 1
+            rooms = {buffer.shape for buffer in kernel.exchange}
+            walks = any(isinstance(member.operation, Scan) for member in kernel.members)
+            if walks or not is_whole or rooms != {(kernel.axes[0].extent, Int.of(together))}:
+                message = f"{together} programs cannot share its rows"
                 raise InvalidSchedule(schedule, kernel, message)
 
 

@@ -7,6 +7,7 @@ kernels are interpreted one launch at a time, so that the same process can compi
 import copy
 import ctypes
 import functools
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -32,17 +33,22 @@ from aotpack.target import INTERPRETER, Target
 PLAN_ARCH = 80  # variants are chosen as for the oldest target
 _ALIGNMENT = 256
 _PRECISIONS = ("tf32", "tf32x3", "bf16x6", "ieee")  # all are computed exactly here
+_ENDED = object()
 _VALIDATE_DESCRIPTOR = triton_interpreter.TensorDescHandle.validate
 _ONE_AT_A_TIME = threading.RLock()  # a launch changes triton.language for its duration
 
 
 @dataclass(frozen=True, slots=True)
 class HostKernel:
-    """A kernel as a Python function; ``types`` are its parameters, in Triton's types."""
+    """A kernel as a Python function; ``types`` are its parameters, in Triton's types.
+
+    With ``programs`` that share a row it is a generator, which stops where they wait.
+    """
 
     name: str
-    function: Callable[..., None]
+    function: Callable[..., Any]
     types: tuple[Any, ...]
+    programs: int = 1
 
 
 class InterpreterDevice:
@@ -124,7 +130,8 @@ class InterpreterDevice:
             pointer_type(str(arg.dtype)) if arg.pointer else scalar_type(str(arg.dtype))
             for arg in kernel.args
         )
-        return HostKernel(kernel.name, interpretable(binary.symbol, code.decode()), types)
+        function = interpretable(binary.symbol, code.decode())
+        return HostKernel(kernel.name, function, types, binary.num_ctas)
 
     def capture(self, stream: int) -> int:
         return 0
@@ -169,9 +176,10 @@ def scalar_type(dtype: str) -> Any:
     return pointer_type(dtype).element_ty
 
 
-def interpretable(name: str, text: str) -> Callable[..., None]:
+def interpretable(name: str, text: str) -> Callable[..., Any]:
     """The entry function of a kernel's text, rewritten for the interpreter."""
     try:
+        text = re.sub(r"^( +)meet\(\)$", r"\1yield", text, flags=re.MULTILINE)
         module = vars(load_module(name, text))
         for key, value in tuple(module.items()):
             if isinstance(value, JITFunction):
@@ -187,20 +195,39 @@ def interpretable(name: str, text: str) -> Callable[..., None]:
 
 
 def launch(kernel: HostKernel, grid: tuple[int, int, int], cells: Sequence[int]) -> None:
-    """Run every program of a launch, one after the other."""
+    """Run every program of a launch, one after the other; those that share a row take turns."""
     args = [_argument(cell, kind) for cell, kind in zip(cells, kernel.types, strict=True)]
     builder = triton_interpreter.interpreter_builder
     with _ONE_AT_A_TIME, _interpreted_language(kernel.function), np.errstate(all="ignore"):
-        builder.set_grid_dim(*grid)
-        for index in np.ndindex(*grid):
-            builder.set_grid_idx(*index)
+        x, y, z = grid
+        builder.set_grid_dim(x * kernel.programs, y, z)
+        for row in np.ndindex(*grid):
+            together = [
+                (row[0] * kernel.programs + part, *row[1:]) for part in range(kernel.programs)
+            ]
             try:
-                kernel.function(*args)
+                _run_together(kernel, together, args)
             except Exception as error:
                 raise DeviceError(
-                    f"interpreting the kernel {kernel.name}, program {index} of {grid}, failed:"
+                    f"interpreting the kernel {kernel.name}, program {row} of {grid}, failed:"
                     f" {type(error).__name__}: {error}"
                 ) from error
+
+
+def _run_together(
+    kernel: HostKernel, indices: Sequence[tuple[int, ...]], args: Sequence[Any]
+) -> None:
+    """Each program up to where it waits for the others, again and again until all have ended."""
+    builder = triton_interpreter.interpreter_builder
+    running: dict[tuple[int, ...], Any] = {}
+    for index in indices:
+        builder.set_grid_idx(*index)
+        running[index] = kernel.function(*args)
+    while running:
+        for index, program in tuple(running.items()):
+            builder.set_grid_idx(*index)
+            if program is None or next(program, _ENDED) is _ENDED:
+                del running[index]
 
 
 def _argument(cell: int, kind: Any) -> Any:

@@ -34,7 +34,7 @@ def compile_request(request: Request) -> Binary:
         code=code,
         suffix="cubin",
         num_warps=facts.num_warps,
-        num_ctas=facts.num_ctas,
+        num_ctas=request.programs,
         shared=facts.shared,
         global_scratch=facts.global_scratch_size,
         global_scratch_align=facts.global_scratch_align,

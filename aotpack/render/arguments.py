@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int, Var
-from aotpack.ir.nodes import Program
+from aotpack.ir.nodes import Buffer, Program
 from aotpack.stages import KernelArg
 
 POINTER_MULTIPLE = 16  # bytes: the runtime copies what is less aligned
@@ -21,9 +21,18 @@ class Arguments:
     in different layers is equal and is compiled once.
     """
 
-    def __init__(self, program: Program, stored: tuple[str, ...], *, wide: bool) -> None:
+    def __init__(
+        self,
+        program: Program,
+        stored: tuple[str, ...],
+        *,
+        wide: bool,
+        exchange: tuple[Buffer, ...] = (),
+    ) -> None:
         self._program = program
         self._stored = stored
+        self._written = {*stored, *(buffer.name for buffer in exchange)}
+        self._buffers = {**program.buffers, **{buffer.name: buffer for buffer in exchange}}
         self._pointers: dict[str, str] = {}
         self._sizes: set[Var] = set()
         self._wide = wide
@@ -42,7 +51,7 @@ class Arguments:
 
     def dtype(self, buffer: str) -> DType:
         """The element type of a buffer in memory."""
-        return self._program.buffers[buffer].dtype
+        return self._buffers[buffer].dtype
 
     def use_sizes(self, expression: Int) -> None:
         """Note the sizes an expression needs at run time."""
@@ -68,10 +77,10 @@ class Arguments:
         pointers = [
             KernelArg(
                 name,
-                self._program.buffers[buffer].dtype,
+                self.dtype(buffer),
                 is_pointer=True,
                 multiple=POINTER_MULTIPLE,
-                is_written=buffer in self._stored,
+                is_written=buffer in self._written,
             )
             for buffer, name in self._pointers.items()
         ]

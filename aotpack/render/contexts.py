@@ -15,6 +15,14 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """A row in parts of ``length`` (text), one for each of its ``programs``."""
+
+    programs: int
+    length: str
+
+
+@dataclass(frozen=True, slots=True)
 class LoopContext:
     """A pointwise or reduction kernel: definitions of its indices, then the body."""
 
@@ -31,6 +39,7 @@ class LoopContext:
     persistent: bool
     lines: tuple[str, ...]
     program: str
+    share: Share | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from aotpack.ir.integers import (
     Remainder,
     Var,
 )
+from aotpack.ir.monoids import LOG2_E
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.render.arguments import Arguments
 from aotpack.render.dialect import Dialect
@@ -95,6 +96,8 @@ class Emitter:
         self._ends_in = ends_in
         self._exact = exact
         self.keep: Mapping[str, str] = {}
+        self.tops: set[str] = set()  # maxima of rows, and
+        self.sums: set[str] = set()  # sums of exponentials of the distances from them
         self._needs: dict[Value, frozenset[Axis]] = {}
 
     # --- values
@@ -120,6 +123,9 @@ class Emitter:
             case Load():
                 return self._load(value)
             case Apply():
+                share = self._softmax_step(value)
+                if share is not None:
+                    return share
                 args = tuple(self.value(arg) for arg in value.args)
                 operand = value.args[-1].dtype
                 ends_in = None if value in self._exact else self._ends_in
@@ -128,6 +134,23 @@ class Emitter:
                 return self._guarded(value)
             case Const():
                 return self.dialect.literal(value)
+
+    def _softmax_step(self, value: Apply) -> str | None:
+        """Cheaper forms of what a softmax does to each element, if its results are 16 bits.
+
+        Below the maximum an exponential may be flushed to zero; the sum of all is at least 1.
+        """
+        last = value.args[-1]
+        if self._ends_in is None or value in self._exact:
+            return None
+        if value.op == "div" and isinstance(last, Load) and last.buffer in self.sums:
+            inverse = self.value(Apply("reciprocal", (last,), last.dtype))
+            return f"{self.value(value.args[0])} * {inverse}"
+        if value.op == "exp" and isinstance(last, Apply) and last.op == "sub":
+            top = last.args[1]
+            if isinstance(top, Load) and top.buffer in self.tops:
+                return f"tl.exp2({self.value(last)} * {LOG2_E})"
+        return None
 
     def _load(self, load: Load) -> str:
         resolved = self._resolve(load)

@@ -20,6 +20,7 @@ from aotpack.ir.schedule import (
     PointwiseTile,
     ReductionTile,
     Schedule,
+    programs,
 )
 from aotpack.render.apart import groups_without_common_reads
 from aotpack.render.contexts import LoopContext, Side
@@ -28,6 +29,7 @@ from aotpack.render.reduction_loops import ReductionLoop, stretches
 from aotpack.render.reductions import block_reduction, block_scan
 from aotpack.render.regions import Region
 from aotpack.render.scatter import scatter_line
+from aotpack.render.sharing import part_length, share_of
 from aotpack.render.workshop import Workshop
 
 PROGRAM_ID = "tl.program_id(0)"
@@ -41,6 +43,7 @@ def loop_workshop(
     looped = isinstance(tile, ReductionTile) and not tile.persistent
     region = Region(frozenset(kernel.axes[:1] if looped else kernel.axes))
     shop = Workshop(schedule, kernel, loop_frame(kernel, tile), region)
+    shop.programs = programs(tile)
     if isinstance(tile, PointwiseTile):
         starts = {kernel.axes[0]: f"({program}{shop.index_type}*{tile.x})"}
         shop.emitter.frame = replace(shop.emitter.frame, starts=starts)
@@ -66,8 +69,9 @@ def _sides(kernel: Kernel, tile: LoopTile) -> dict[Axis, Side]:
         (x,) = kernel.axes
         return {x: _side(x, tile.x)}
     x, r = kernel.axes
-    whole = not tile.persistent or r.extent.constant == tile.r
-    row = replace(_side(r, tile.r), masked=not (whole and known_multiple(r.extent, tile.r)))
+    length = part_length(r.extent, tile.programs)
+    whole = not tile.persistent or length.constant == tile.r
+    row = replace(_side(r, tile.r), masked=not (whole and known_multiple(length, tile.r)))
     return {x: _side(x, tile.x if tile.x > 1 else 0), r: row}
 
 
@@ -153,7 +157,7 @@ def _buffers(walk: list[Member], kernel: Kernel) -> set[str]:
 
 def _emit_walk(working: list[Member], kernel: Kernel, shop: Workshop, loop: ReductionLoop) -> None:
     """One walk over the inner axis: stores and accumulations; then the reductions' results."""
-    parts = stretches(kernel.axes[1].extent, loop.tile.r, keep_last=loop.held is not None)
+    parts = stretches(loop.length, loop.tile.r, keep_last=loop.held is not None)
     keep = shop.emitter.keep
     for stretch in reversed(parts) if loop.held else parts:  # first what is in registers
         loop.enter(stretch)
@@ -171,6 +175,9 @@ def _emit_walk(working: list[Member], kernel: Kernel, shop: Workshop, loop: Redu
         loop.leave()
     for member, names in loop.finish():
         shop.define(member, names)
+        if isinstance(member.operation, Reduction) and member.operation.kind == "softmax":
+            shop.emitter.tops.add(member.operation.targets[0])
+            shop.emitter.sums.add(member.operation.targets[1])
         for name in targets(member.operation):
             if name in kernel.stored:
                 _store(member, name, kernel, shop)
@@ -233,4 +240,5 @@ def _context(kernel: Kernel, tile: LoopTile, shop: Workshop, program: str) -> Lo
         persistent=not isinstance(tile, ReductionTile) or tile.persistent,
         lines=tuple(shop.root.lines()),
         program=program,
+        share=share_of(kernel, tile) if isinstance(tile, ReductionTile) else None,
     )

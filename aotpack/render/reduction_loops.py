@@ -24,6 +24,7 @@ from aotpack.render.reductions import (
     tile_shape,
 )
 from aotpack.render.regions import Region
+from aotpack.render.sharing import part_length
 from aotpack.render.workshop import Workshop
 
 
@@ -59,9 +60,16 @@ class ReductionLoop:
     region: Region = field(init=False)
     names: dict[str, list[str]] = field(default_factory=dict)  # by the first target of a member
     pending: dict[str, Member] = field(default_factory=dict)
+    start: str = ""  # of the block at hand
+    end: str | None = None  # of the row, where the block may reach over it
 
     def __post_init__(self) -> None:
         self.frame = self.shop.emitter.frame
+
+    @property
+    def length(self) -> Int:
+        """What a program walks over: its row, or its part of it."""
+        return part_length(self.shop.kernel.axes[1].extent, self.shop.programs)
 
     def enter(self, stretch: Stretch) -> None:
         """Open the loop over a stretch of blocks, or go to the last block."""
@@ -95,12 +103,16 @@ class ReductionLoop:
 
     def _place(self, name: str, start: str, masked: bool) -> None:
         """The lines that name the indices of a block, and its mask."""
-        shop, r = self.shop, self.shop.kernel.axes[1]
+        shop = self.shop
         shape = "[None, :]" if last_axis(shop) else ""
+        end = shop.emitter.index(self.length)
+        if shop.programs > 1:
+            start, end = f"first + {start}", f"first + {end}"
+        self.start, self.end = start, end if masked else None
         index = f"({start} + tl.arange(0, {self.tile.r})){shape}{shop.index_type}"
         self.region.append(f"{name} = {index}")
         if masked:
-            self.region.append(f"{name}_mask = {name} < {shop.emitter.index(r.extent)}")
+            self.region.append(f"{name}_mask = {name} < {end}")
 
     def leave(self) -> None:
         """Close it; what comes next is outside."""
@@ -115,7 +127,7 @@ class ReductionLoop:
         shop, monoid = self.shop, MONOIDS[operation.kind]
         mask = shop.emitter.frame.masks.get(shop.kernel.axes[1])
         if self._in_groups(monoid):
-            whole = mask is None and shop.emitter.frame.names[shop.kernel.axes[1]] == "r"
+            whole = mask is None or known_multiple(self.length, self.tile.group)
             states = self._grouped(member, monoid) if whole else self._rest(member, monoid)
             mask, shape = None, f"[{self.tile.r // self.tile.group}]"
         else:
@@ -142,10 +154,15 @@ class ReductionLoop:
         shop.functions[monoid.group_name] = monoid.group_triton
         shop.functions[monoid.combine_name] = monoid.combine_triton
         names = [shop.fresh("t") for _ in monoid.states]
-        first = f"(r_start + tl.arange(0, {count})*{size}).to(tl.int64)"
+        first = f"({self.start} + tl.arange(0, {count})*{size}).to(tl.int64)"
         call = f"{monoid.group_name}(tl.reshape({element}, [{count}, {size}]), {first}, {size})"
         self.region.append(f"{', '.join(names)} = {call}")
-        return names
+        if self.end is None:
+            return names
+        inside = named(shop, f"{self.start} + tl.arange(0, {count})*{size} < {self.end}")
+        fills = monoid.identity_triton(operation.args[0].dtype)
+        pairs = zip(names, fills, strict=True)
+        return [named(shop, f"tl.where({inside}, {name}, {fill})") for name, fill in pairs]
 
     def _rest(self, member: Member, monoid: Monoid) -> list[str]:
         """The states of groups in the last block, which may reach over the end."""
@@ -193,8 +210,6 @@ class ReductionLoop:
         """Reduce the accumulators across lanes."""
         done = []
         for key, member in self.pending.items():
-            operation = member.operation
-            assert isinstance(operation, Reduction)
-            monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
-            done.append((member, finish(self.shop, monoid, dtype, self.names[key])))
+            assert isinstance(member.operation, Reduction)
+            done.append((member, finish(self.shop, member.operation, self.names[key])))
         return done

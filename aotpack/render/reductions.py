@@ -6,6 +6,7 @@ from aotpack.ir.monoids import MONOIDS, Monoid
 from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.schedule import Member
 from aotpack.render.emitter import Emitter
+from aotpack.render.sharing import exchange
 from aotpack.render.workshop import Workshop
 
 
@@ -15,8 +16,7 @@ def block_reduction(shop: Workshop, member: Member) -> list[str]:
     assert isinstance(operation, Reduction)
     if operation.kind == "welford":
         return _two_pass_welford(shop, member, operation)
-    monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
-    return finish(shop, monoid, dtype, block_states(shop, member, monoid))
+    return finish(shop, operation, block_states(shop, member, MONOIDS[operation.kind]))
 
 
 def block_scan(shop: Workshop, member: Member) -> list[str]:
@@ -55,18 +55,25 @@ def _masked(shop: Workshop, text: str, identity: str) -> str:
     return named(shop, f"tl.where({mask}, {text}, {identity})") if mask else text
 
 
-def finish(shop: Workshop, monoid: Monoid, dtype: DType, states: list[str]) -> list[str]:
-    """Reduce states across the tile and finalise; results keep the row dimension."""
+def finish(shop: Workshop, operation: Reduction, states: list[str]) -> list[str]:
+    """Reduce states across the tile, and across programs that share a row, and finalise."""
+    monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
+    rows = _across(shop, monoid, dtype, states)
+    if shop.programs > 1:
+        rows = _across(shop, monoid, dtype, exchange(shop, operation, rows))
+    return [named(shop, text.format(*rows)) for text in monoid.finalise_triton]
+
+
+def _across(shop: Workshop, monoid: Monoid, dtype: DType, states: list[str]) -> list[str]:
+    """Reduce states across the tile; results keep the row dimension."""
     keep = "[:, None]" if len(shop.emitter.frame.blocks) == 2 else ""
     block = monoid.block_triton.get(dtype.facts.kind)
     if block is not None:
         text = block.format(states[0], axis=last_axis(shop))
         if dtype.is_integer and dtype.facts.bits < 32:
             text += f".to({dtype.facts.triton})"  # Triton reduces narrow integers in 32 bits
-        rows = [named(shop, text + keep)]
-    else:
-        rows = reduced(shop, monoid, states)
-    return [named(shop, text.format(*rows)) for text in monoid.finalise_triton]
+        return [named(shop, text + keep)]
+    return reduced(shop, monoid, states)
 
 
 def reduced(shop: Workshop, monoid: Monoid, states: list[str]) -> list[str]:

@@ -12,11 +12,12 @@ from hashlib import sha256
 from typing import TypeAlias
 
 from aotpack.ir.integers import Int
-from aotpack.ir.schedule import Kernel, Tile, Variant
+from aotpack.ir.monoids import MONOIDS
+from aotpack.ir.schedule import Kernel, Tile, Variant, programs
 from aotpack.ir.traffic import Work
 from aotpack.stages import KernelArg, KernelSource, TorchCall
 
-_STORE = re.compile(r"\b(?:tl\.store|tl\.atomic_\w+|scatter_(?:sum|prod|max|min))\(\s*(\w+)")
+_STORE = re.compile(rf"\b(?:tl\.store|tl\.atomic_\w+|scatter_(?:{'|'.join(MONOIDS)}))\(\s*(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,7 @@ class Sources:
             language=language,
             is_spare=self.spare,
             work=work,
+            programs=programs(tile),
         )
         return full
 

@@ -58,7 +58,10 @@ class Workshop:
         self.wide = needs_64_bits(schedule, kernel)
         self.results: dict[str, str] = {}
         self.functions: dict[str, str] = {}
-        self.arguments = Arguments(schedule.program, kernel.stored, wide=self.wide)
+        self.programs = 1  # that share a row
+        self.arguments = Arguments(
+            schedule.program, kernel.stored, wide=self.wide, exchange=kernel.exchange
+        )
         self._written = {
             name: written_index(member)
             for member in kernel.members

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from aotpack.ir.control import Loop
 from aotpack.ir.facts import bounds
 from aotpack.ir.integers import Int, product
-from aotpack.ir.nodes import Program
+from aotpack.ir.nodes import Buffer, Program
 from aotpack.ir.schedule import Kernel, Schedule, launches
 from aotpack.render.contexts import LaunchContext, NestedContext, PartContext, WrapperContext
 from aotpack.render.environment import render_template
@@ -63,6 +63,7 @@ def _part(
 ) -> PartContext:
     """The intermediates and launches of a schedule, whose buffers have these ``names``."""
     names = names | {name: name for name, *_ in _passed(schedule, steps)}
+    names |= {buffer.name: buffer.name for k in schedule.kernels for buffer in k.exchange}
     launched = tuple(
         _nested(step, names, targets) if isinstance(step, Nested) else _launch(step, names, targets)
         for step in steps
@@ -121,9 +122,18 @@ def _storages(schedule: Schedule) -> list[tuple[str, Int, int, int]]:
         spans[lifetime.storage] = (min(first, lifetime.first), max(last, lifetime.last))
     buffers = schedule.program.buffers
     return [
-        (name, product(buffers[name].shape) * buffers[name].dtype.itemsize, first, last)
-        for name, (first, last) in spans.items()
+        *((name, _bytes(buffers[name]), *span) for name, span in spans.items()),
+        *(
+            (buffer.name, _bytes(buffer), step, step)
+            for step, together in enumerate(launches(schedule.kernels))
+            for kernel in together
+            for buffer in kernel.exchange
+        ),
     ]
+
+
+def _bytes(buffer: Buffer) -> Int:
+    return product(buffer.shape) * buffer.dtype.itemsize
 
 
 def _passed(schedule: Schedule, steps: tuple[Step, ...]) -> list[tuple[str, Int, int, int]]:
@@ -140,7 +150,7 @@ def _passed(schedule: Schedule, steps: tuple[Step, ...]) -> list[tuple[str, Int,
         }
         for name in (a for form in several for launched in form for a in launched.arguments):
             if name in inside - kept and name not in schedule.program.results:
-                size = product(buffers[name].shape) * buffers[name].dtype.itemsize
+                size = _bytes(buffers[name])
                 found[name] = (name, size, place, place)
     return list(found.values())
 

@@ -26,6 +26,7 @@ from aotpack.schedule.online_softmax import merge_softmax_sums
 from aotpack.schedule.order import order
 from aotpack.schedule.peak import least_peak
 from aotpack.schedule.realize import realize
+from aotpack.schedule.share import declare_exchanges
 from aotpack.schedule.split_reduction import split_reductions
 from aotpack.schedule.tile import choose_tiles, one_tile_for_all_sizes
 from aotpack.schedule.unfused import with_unfused
@@ -69,7 +70,7 @@ def schedule_program(program: Program, *, deterministic: bool) -> Schedule:
     kernels = one_tile_for_all_sizes(kernels) if deterministic else kernels
     kernels = least_peak(program, kernels, strides)
     program, kernels, strides = place_updates(program, kernels, strides)
-    kernels = combine(kernels, program)
+    kernels = declare_exchanges(program, combine(kernels, program))
     lifetimes = plan_memory(program, kernels, strides)
     kernels = with_unfused(program, kernels, strides, lifetimes)
     return Schedule(program, kernels, strides, lifetimes)

@@ -8,23 +8,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis, Indirect, Int
+from aotpack.ir.integers import Axis, Indirect, Int, product
+from aotpack.ir.monoids import MONOIDS, NEIGHBOURS
 from aotpack.ir.nodes import (
     Apply,
     Buffer,
     Const,
+    Guarded,
+    IndexValue,
     Load,
     Operation,
     Pointwise,
     Reduction,
     Value,
+    targets,
 )
+from aotpack.ir.rewrite import Rewriter
+from aotpack.schedule.group import digits
 
 Merge = Callable[[Reduction, Reduction, dict[str, Buffer]], list[Operation]]
 NEEDS_EQUAL_PARTS = frozenset(("welford",))  # no element adds nothing to a mean
 
 
-def _same_kind(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> list[Operation]:
+def same_kind(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> list[Operation]:
     """The kind of the kind is the kind."""
     (name,) = _declare(whole.targets, first, buffers)
     value = _piece(name, first, buffers)
@@ -97,6 +103,53 @@ def _position(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) ->
     ]
 
 
+def has_neighbours(first: Reduction) -> bool:
+    """True when parts are made of whole groups of neighbours, and there are enough of them."""
+    (step,), parts = first.inner, first.axes[0].extent.constant
+    return int(step.extent) % NEIGHBOURS == 0 and parts is not None and parts >= NEIGHBOURS
+
+
+def near_position(
+    whole: Reduction, first: Reduction, buffers: dict[str, Buffer]
+) -> list[Operation]:
+    """As ``_position``, but parts say only near what their extreme is, which costs them less.
+
+    The neighbours there are compared once, by the second half, for its result.
+    """
+    (target,) = whole.targets
+    place, near = f"{target}_from", f"{target}_near"
+    shape = tuple(axis.extent for axis in whole.axes)
+    buffers[place], buffers[near] = (Buffer(name, DType.INT64, shape) for name in (place, near))
+    parts, winner, found = _position(replace(whole, targets=(place,)), first, buffers)
+    index = tuple(map(Int.of, whole.axes))
+    length = product(axis.extent for axis in whole.inner)
+    start: Value = Load(place, index, DType.INT64)
+    number = Axis("near", first.axes[0].extent)
+    position = Int.of(Indirect(start, length)) + Int.of(number)
+    element = Rewriter(digits(whole.inner, position))(whole.args[0])
+    inside = _both(less(Int.of(number), NEIGHBOURS), less(position, int(length)))
+    nothing = Const(MONOIDS[whole.kind].identities(element.dtype)[0], element.dtype)
+    value = Guarded(inside, element, nothing, element.dtype)
+    distance: Value = Load(near, index, DType.INT64)
+    total = Apply("add", (start, distance), DType.INT64)
+    return [
+        replace(first, targets=targets(parts), kind=whole.kind.replace("arg", "near_")),
+        winner,
+        found,
+        replace(whole, targets=(near,), inner=(number,), args=(value,)),
+        Pointwise(target, whole.axes, total, index, whole.origin),
+    ]
+
+
+def less(index: Int, limit: int) -> Value:
+    """True where an index is below a limit."""
+    return Apply("lt", (IndexValue(index, DType.INT64), Const(limit, DType.INT64)), DType.BOOL)
+
+
+def _both(a: Value, b: Value) -> Value:
+    return Apply("logical_and", (a, b), DType.BOOL)
+
+
 def _declare(
     targets: tuple[str, ...],
     first: Reduction,
@@ -118,7 +171,7 @@ def _piece(name: str, first: Reduction, buffers: dict[str, Buffer]) -> Load:
 
 
 MERGES: Mapping[str, Merge] = {
-    **dict.fromkeys("sum prod max min any all xor_sum logsumexp".split(), _same_kind),
+    **dict.fromkeys("sum prod max min any all xor_sum logsumexp".split(), same_kind),
     "welford": _welford,
     "softmax": _softmax,
     "argmax": _position,

@@ -35,7 +35,14 @@ from aotpack.ir.nodes import (
 from aotpack.ir.rewrite import Rewriter
 from aotpack.schedule.follow import row_length
 from aotpack.schedule.group import digits
-from aotpack.schedule.merge_parts import MERGES, NEEDS_EQUAL_PARTS
+from aotpack.schedule.merge_parts import (
+    MERGES,
+    NEEDS_EQUAL_PARTS,
+    has_neighbours,
+    less,
+    near_position,
+    same_kind,
+)
 
 ENOUGH_ROWS = 132  # one for each multiprocessor of an H200 reads at full speed
 ROW_PROGRAMS = 2112  # sixteen for each multiprocessor of an H200, of four warps
@@ -55,7 +62,8 @@ def split_reductions(program: Program) -> Program:
     for operation in program.operations:
         step = _step(operation, program, makers) if isinstance(operation, Reduction) else None
         if step is not None and isinstance(operation, Reduction):
-            operations += _split(operation, step, buffers)
+            down = _walks_down_columns(operation, program)
+            operations += _split(operation, step, buffers, down=down)
         else:
             operations.append(operation)
         makers |= dict.fromkeys(targets(operation), operation)
@@ -89,6 +97,8 @@ def _step(operation: Reduction, program: Program, makers: Mapping[str, Operation
     if wanted <= 1:
         return None
     aligned = 1 if down or length % ALIGNED else ALIGNED
+    if down and MERGES[operation.kind] is same_kind:
+        return length // wanted
     equal = _divisor_near(length // aligned, wanted)
     if equal > 1:
         return length // equal
@@ -112,19 +122,55 @@ def _divisor_near(length: int, wanted: int) -> int:
     """The divisor of ``length`` closest to ``wanted``, within a factor of two; else 1."""
     small = [d for d in range(1, isqrt(length) + 1) if length % d == 0]
     divisors = [*small, *(length // d for d in small)]
-    near = [d for d in divisors if wanted <= 2 * d and d <= 2 * wanted]
+    near = [d for d in divisors if d > 1 and wanted <= 2 * d and d <= 2 * wanted]
     return min(near, key=lambda d: (abs(d - wanted), d), default=1)
 
 
-def _split(operation: Reduction, length: int, buffers: dict[str, Buffer]) -> list[Operation]:
+def _split(
+    operation: Reduction, length: int, buffers: dict[str, Buffer], *, down: bool
+) -> list[Operation]:
+    """Both halves. Down columns the second also takes what equal parts leave, where it can."""
     whole = product(axis.extent for axis in operation.inner)
-    part, step = Axis("part", ceil_div(whole, length)), Axis("step", Int.of(length))
+    merge = MERGES[operation.kind]
+    leave = down and merge is same_kind
+    parts = whole // length if leave else ceil_div(whole, length)
+    part, step = Axis("part", parts), Axis("step", Int.of(length))
     position = Int.of(part) * length + Int.of(step)
-    args = tuple(map(Rewriter(digits(operation.inner, position)), operation.args))
-    if whole.constant is not None and int(whole) % length:
+    args = _args_at(operation, position)
+    rest = int(whole) % length if whole.constant is not None else 0
+    if rest and not leave:
         args = tuple(_within(position, whole, value, operation.kind) for value in args)
     first = replace(operation, axes=(part, *operation.axes), inner=(step,), args=args)
-    return MERGES[operation.kind](operation, first, buffers)
+    if operation.kind in ("argmax", "argmin") and not down and has_neighbours(first):
+        merge = near_position
+    halves = merge(operation, first, buffers)
+    if leave and rest:
+        return [halves[0], _with_rest(operation, halves[1], length, int(parts))]
+    return halves
+
+
+def _args_at(operation: Reduction, position: Int) -> tuple[Value, ...]:
+    """What is reduced at a flat position of the inner axes."""
+    return tuple(map(Rewriter(digits(operation.inner, position)), operation.args))
+
+
+def _with_rest(operation: Reduction, second: Operation, length: int, parts: int) -> Reduction:
+    """The second half, with the few elements that are in no part.
+
+    y[i] = sum over s of p[s, i]    ->    y[i] = sum over k of k < S ? p[k, i] : x[i, S*(J-1)+k]
+    """
+    assert isinstance(second, Reduction)
+    whole = int(product(axis.extent for axis in operation.inner))
+    (part,), (piece,) = second.inner, second.args
+    either = Axis(part.name, Int.of(parts + whole % length))
+    position = Int.of(either)
+    rest = _args_at(operation, position + parts * (length - 1))[0]
+    piece = Rewriter({part: position})(piece)
+    is_part = less(position, parts)
+    other = Apply("logical_not", (is_part,), DType.BOOL)
+    nothing = Const(MONOIDS[operation.kind].identities(piece.dtype)[0], piece.dtype)
+    value = Guarded(is_part, piece, Guarded(other, rest, nothing, piece.dtype), piece.dtype)
+    return replace(second, inner=(either,), args=(value,))
 
 
 def _within(position: Int, whole: Int, value: Value, kind: str) -> Guarded:

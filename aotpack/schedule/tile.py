@@ -9,7 +9,7 @@ Rows S:B8, B20, G7, L22, C:B17, B19, H8-H10, L1, L2.
 from dataclasses import replace
 
 from aotpack.ir.access import Strides, accesses, local_slope
-from aotpack.ir.facts import bounds, known_one, typical
+from aotpack.ir.facts import bounds, known_multiple, known_one, typical
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Attention, Matmul, Program, Reduction, Scan, reads, targets
@@ -36,6 +36,10 @@ LONGEST_PAIR = 2048  # elements of a row, of which two fit the registers of a fe
 SHARES_L2 = 128 * 1024  # bytes of a row, of which L2 holds two for each multiprocessor
 HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
 MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
+CLUSTERS = 90  # from this architecture on, programs of a row can wait for each other
+ROW_PROGRAMS = 8  # that share a row: the largest cluster every such GPU takes
+LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
+FEWEST_ROWS = 32  # up to here most multiprocessors would wait for those that have a row
 LONGEST_COLUMN = 1024  # elements of a column that is kept in registers to be read again
 LONGEST_COLUMN_ONCE = 256  # likewise, where nothing but its reduction needs it
 MANY_PROGRAMS = 264  # two for each multiprocessor
@@ -135,7 +139,7 @@ def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> t
     elif _has_scan(kernel):
         tile = ReductionTile(1, 4096, persistent=False, num_warps=8)
     else:
-        tile = _long_row_tile(kernel, program, strides)
+        return _long_row_variants(kernel, program, strides)
     return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
 
 
@@ -155,20 +159,54 @@ def _row_warps(r: int) -> int:
     return min(16, max(1, r // 1024))
 
 
-def _long_row_tile(kernel: Kernel, program: Program, strides: Strides) -> ReductionTile:
+def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
+    """One program a row; where the GPU can, several for rows that are few, or too long for L2."""
+    along = _read_along(kernel, strides)
+    width = max((program.buffers[name].dtype.itemsize for name in along), default=4)
+    tile = _long_row_tile(kernel, width, len(along))
+    rows, row = kernel.axes
+    fewest, most = bounds(rows.extent)
+    always = most <= FEWEST_ROWS or typical(row.extent) * width > LARGEST_IN_L2
+    is_whole = known_multiple(row.extent, ROW_PROGRAMS * tile.group)
+    if not (_reads_again(kernel) and is_whole and (always or fewest <= FEWEST_ROWS)):
+        return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
+    limit = None if always else FEWEST_ROWS
+    shared = Variant(_shared_tile(kernel, width), CLUSTERS, ANY_ARCH[1], rows.extent, limit)
+    whole = Variant(tile, CLUSTERS, ANY_ARCH[1], Int.of(1), None)
+    older = Variant(tile, ANY_ARCH[0], CLUSTERS - 1, Int.of(1), None)
+    return (older, shared) if always else (older, shared, whole)
+
+
+def _shared_tile(kernel: Kernel, width: int) -> ReductionTile:
+    """Blocks of a part of a row; programs are small: while some wait, others read (C:B18)."""
+    warps = 8 if _states(kernel) > MOST_STATES else 16
+    return ReductionTile(
+        1,
+        256 * warps,
+        persistent=False,
+        num_warps=warps,
+        group=max(1, VECTOR_BYTES // width),
+        programs=ROW_PROGRAMS,
+    )
+
+
+def _read_along(kernel: Kernel, strides: Strides) -> set[str]:
+    """The buffers whose neighbouring elements are neighbours of a row."""
+    return {
+        access.buffer
+        for access in accesses(kernel)
+        if not access.is_store and local_slope(access.offset(strides), kernel.axes[1]) == 1
+    }
+
+
+def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
     """Blocks of a row that is not kept in registers (measured on an H200).
 
     Read once: many small programs with several loads under way. Read again: few rows at a time, so
     that they are still in L2 then; longer rows take larger blocks, whose registers leave room for
-    one program on a multiprocessor.
+    one program on a multiprocessor. ``tensors`` of ``width`` bytes an element are read along it.
     """
     r = kernel.axes[1]
-    along = {
-        access.buffer
-        for access in accesses(kernel)
-        if not access.is_store and local_slope(access.offset(strides), r) == 1
-    }
-    width = max((program.buffers[name].dtype.itemsize for name in along), default=4)
     group = max(1, VECTOR_BYTES // width)
     many = _states(kernel) > MOST_STATES
     if not _reads_again(kernel):
@@ -176,7 +214,7 @@ def _long_row_tile(kernel: Kernel, program: Program, strides: Strides) -> Reduct
         return ReductionTile(1, 2048, persistent=False, num_warps=4, unroll=unroll, group=group)
     elements = group
     if typical(r.extent) * width > SHARES_L2:
-        elements = max(group, _power_of_two(HELD_ELEMENTS // max(1, len(along)) + 1) // 2)
+        elements = max(group, _power_of_two(HELD_ELEMENTS // max(1, tensors) + 1) // 2)
     warps = 16 if many else 32
     return ReductionTile(1, 32 * warps * elements, persistent=False, num_warps=warps, group=group)
 

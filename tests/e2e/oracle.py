@@ -84,12 +84,16 @@ def compile_all(
     verify(keep.products["scheduled"].schedule.program)
     with tempfile.TemporaryDirectory() as folder:
         write_package(precompiled, Path(folder))
-        models = {
-            str(target): load(folder, InterpreterDevice() if target == INTERPRETER else str(target))
-            for target in targets
-        }
+        models = {str(target): load(folder, _device(target, Path(folder))) for target in targets}
     stages = keep.products
     return Compiled(module, stages["lowered"], stages["scheduled"], precompiled, models)
+
+
+def _device(target: Target, package: Path) -> InterpreterDevice | str:
+    """Texts for GPUs are interpreted."""
+    if target == INTERPRETER:
+        return InterpreterDevice()
+    return InterpreterDevice(package) if target.backend == "cuda" else str(target)
 
 
 def agree(

@@ -31,7 +31,8 @@ def test_loops_of_one_level(
     function: Callable[..., Any], loops: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(split_reduction, "WORTH_A_LAUNCH", 10 * ROW)
-    args = (torch.randn(2, ROW), torch.randn(2, ROW), torch.randn(2, 1))
+    torch.manual_seed(0)
+    args = (torch.rand(2, ROW), torch.rand(2, ROW), torch.rand(2, 1))
     compiled = compile_all(Function(function, 3), args)
     assert len(compiled.scheduled.schedule.kernels) == 1
     (text,) = [k.text for k in compiled.precompiled.rendered.kernels if k.language == "triton"]
