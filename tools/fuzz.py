@@ -75,7 +75,8 @@ def odd_schedules(seed: int) -> Iterator[None]:
 
 
 def _odd(kernel: Kernel, rng: random.Random) -> Variant:
-    variant = replace(kernel.variants[-1], arch_low=0, arch_high=10_000, at_most=None)
+    last = kernel.variants[-1]
+    variant = replace(last, arch_low=0, arch_high=10_000, at_most=None, others=())
     tile = variant.tile
     match tile:
         case PointwiseTile():
