@@ -61,6 +61,7 @@ def test_public_names_are_there() -> None:
         "Target",
         "build",
         "compile",
+        "register_lowering",
     }
 
 

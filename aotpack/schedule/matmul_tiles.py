@@ -50,8 +50,8 @@ class Family:
 
 _WGMMA = (
     Cost(MatmulTile(16, 32, 256, 4, 4), 2.4, 0.29, 0.3, 0.54),
-    Cost(MatmulTile(32, 32, 256, 4, 3), 2.95, 0.5, 0.0, 0.45),
-    Cost(MatmulTile(64, 32, 128, 4, 6), 0.46, 0.22, 2.6, 0.35),
+    Cost(MatmulTile(32, 32, 256, 4, 3), 2.75, 0.43, 0.0, 0.45),
+    Cost(MatmulTile(64, 32, 128, 4, 6), 0.46, 0.34, 1.42, 0.35),
     Cost(MatmulTile(64, 64, 128, 4, 5), 1.01, 0.44, 1.14, 0.24),
     # Of these two, what one wave takes; more waves as 128 x 128 is reckoned, whose blocks share a
     # multiprocessor and take less (docs/benchmarks.md).
