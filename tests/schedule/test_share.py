@@ -1,0 +1,76 @@
+"""Which rows programs share, by architecture and size, and what such a kernel needs."""
+
+from dataclasses import replace
+
+import pytest
+
+from aotpack.ir.integers import Var
+from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, Variant, gpu_variants
+from aotpack.ir.verify_schedule import InvalidSchedule, verify_schedule
+from aotpack.schedule.tile import FEWEST_ROWS, ROW_PROGRAMS
+
+from .programs import Size, Writer, apply, load, schedule_of
+
+LONG = 65_536
+
+
+def shares(count: Size, length: Size) -> Schedule:
+    """Each element's share of its row's sum."""
+    w = Writer(tuple(size for size in (count, length) if isinstance(size, Var)))
+    x = w.input("x", count, length)
+    sums = w.reduction("s", [count], [length], lambda i, r: load(x, i, r))
+
+    def value(i: object, j: object) -> object:
+        return apply("div", load(x, i, j), load(sums, i))  # type: ignore[arg-type]
+
+    return schedule_of(w.program(w.pointwise("y", [count, length], value)))  # type: ignore[arg-type]
+
+
+def programs(kernel: Kernel, arch: int) -> list[int]:
+    fitting = [v for v in gpu_variants(kernel) if v.arch_low <= arch <= v.arch_high]
+    return [v.tile.programs for v in fitting if isinstance(v.tile, ReductionTile)]
+
+
+@pytest.mark.row("C:B18")
+@pytest.mark.parametrize("count", [1, 8])
+def test_few_long_rows_are_shared_where_programs_can_wait(count: int) -> None:
+    (kernel,) = shares(count, LONG).kernels
+    assert programs(kernel, 80) == [1]
+    assert programs(kernel, 90) == programs(kernel, 120) == [ROW_PROGRAMS]
+    (room,) = kernel.exchange
+    assert [int(extent) for extent in room.shape] == [count, ROW_PROGRAMS]
+
+
+def test_rows_too_long_for_the_cache_are_shared_however_many() -> None:
+    assert programs(shares(1000, 2 * LONG).kernels[0], 90) == [ROW_PROGRAMS]
+    assert programs(shares(1000, LONG).kernels[0], 90) == [1]
+
+
+def test_a_dynamic_number_of_rows_decides_when_called() -> None:
+    (kernel,) = shares(Var("b", 1, 4096), 16_448).kernels
+    limits = [v.at_most for v in gpu_variants(kernel) if v.arch_low >= 90]
+    assert limits == [FEWEST_ROWS, None] and programs(kernel, 90) == [ROW_PROGRAMS, 1]
+
+
+@pytest.mark.parametrize("length", [LONG + 1, LONG + 4, Var("n", 1, LONG)])
+def test_rows_without_equal_parts_stay_whole(length: Size) -> None:
+    (kernel,) = shares(8, length).kernels
+    assert set(programs(kernel, 90)) == {1} and kernel.exchange == ()
+
+
+@pytest.mark.row("C:inv23")
+def test_parts_and_rooms_must_match() -> None:
+    schedule = shares(8, LONG)
+    verify_schedule(schedule)
+    (kernel,) = schedule.kernels
+
+    def with_programs(variant: Variant) -> Variant:
+        tile = variant.tile
+        if not isinstance(tile, ReductionTile) or tile.programs == 1:
+            return variant
+        return replace(variant, tile=replace(tile, programs=3), others=())
+
+    wrong = replace(kernel, variants=tuple(map(with_programs, kernel.variants)))
+    for broken in (wrong, replace(kernel, exchange=())):
+        with pytest.raises(InvalidSchedule, match="programs cannot share its rows"):
+            verify_schedule(replace(schedule, kernels=(broken,)))
