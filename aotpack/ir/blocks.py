@@ -16,7 +16,7 @@ Rows C:F17-F21.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aotpack.ir.facts import known_multiple
+from aotpack.ir.facts import known_le, known_multiple
 from aotpack.ir.integers import Axis, Indirect, Int, Monomial, Quotient, Remainder
 
 
@@ -116,8 +116,9 @@ LONGEST_SIDE = 256  # elements of a block in a descriptor
 def described_block(offset: Int, sides: Sequence[tuple[Axis, int]], itemsize: int) -> Block | None:
     """The rectangle of an access that a tensor descriptor can describe, innermost dimension last.
 
-    Base and strides are whole multiples of 16 bytes, the innermost stride is one element, and a row
-    of the block has at least 16 bytes (C:F24). None for an access that is no such rectangle.
+    Base and strides are whole multiples of 16 bytes, no stride is negative, the innermost one is
+    one element, and a row of the block has at least 16 bytes (C:F24). None for an access that is no
+    such rectangle.
     """
     block = block_of(offset, sides)
     if block is None or len(block.dimensions) != len(sides):
@@ -130,6 +131,6 @@ def described_block(offset: Int, sides: Sequence[tuple[Axis, int]], itemsize: in
     whole = [block.base, *(one.stride for one in outer), Int.of(inner[0].length)]
     if not all(known_multiple(part, elements) for part in whole):
         return None
-    if any(one.length > LONGEST_SIDE or one.stride.constant == 0 for one in block.dimensions):
+    if any(one.length > LONGEST_SIDE or not known_le(1, one.stride) for one in block.dimensions):
         return None
     return Block(block.base, (*outer, *inner))

@@ -100,12 +100,15 @@ class Sources:
         variant: Variant,
         language: str,
         work: Work,
+        *,
+        ours: bool = True,
     ) -> str:
-        """The full name of a kernel; ``text`` gives its text under a name."""
+        """The full name; ``text`` gives the text under a name, that of ``ours`` shows all stores."""
         arches = (variant.arch_low, variant.arch_high)
         types = " ".join(f"{parameter.dtype} {parameter.multiple}" for parameter in parameters)
         shown = without_comments(text(name), language)
-        check_written(name, shown, parameters)
+        if ours:
+            check_written(name, shown, parameters)
         key = digest(f"{shown} {types} {tile.num_warps} {tile.num_stages}")
         if key in self.known:
             found = self.known[key]
@@ -115,10 +118,9 @@ class Sources:
                 is_spare=found.is_spare and self.spare,
             )
             return found.name
-        full = f"{name}_{key}"
         self.known[key] = KernelSource(
-            name=full,
-            text=text(full),
+            name=f"{name}_{key}",
+            text=text(f"{name}_{key}"),
             args=parameters,
             num_warps=tile.num_warps,
             num_stages=tile.num_stages,
@@ -128,7 +130,7 @@ class Sources:
             work=work,
             programs=programs(tile),
         )
-        return full
+        return self.known[key].name
 
 
 def check_written(name: str, text: str, parameters: tuple[KernelArg, ...]) -> None:

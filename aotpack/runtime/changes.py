@@ -1,14 +1,14 @@
 """Arguments a call changes in place: writable, apart from each other, and brought back."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .device import Device
 from .errors import ArgumentError
-from .manifest import Signature
+from .manifest import Signature, Weight
 
 Copy = tuple[int, int, int]
 """(where a staged argument came from, where it was staged, bytes)."""
@@ -54,6 +54,21 @@ def check_apart(
         furthest = max(furthest, end)
         if is_changed(number):
             furthest_changed = max(furthest_changed, end)
+
+
+def check_not_state(
+    signature: Signature,
+    state: Iterable[tuple[Weight, int]],
+    addresses: Sequence[int],
+    sizes: Sequence[int],
+) -> None:
+    """Refuse an argument that lies in the memory of what calls change."""
+    for weight, start in state:
+        end = start + math.prod(weight.shape) * weight.dtype.itemsize
+        for number, (address, size) in enumerate(zip(addresses, sizes, strict=True)):
+            if address < end and start < address + size:
+                reason = f"is the memory of {weight.name!r}, which the call changes; give a copy"
+                raise _refused(signature, number, reason)
 
 
 def copy_back(device: Device, copies: Sequence[tuple[bool, Copy]], stream: int) -> None:

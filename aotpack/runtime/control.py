@@ -9,10 +9,9 @@ Rows S:I3, I4.
 import ctypes
 from collections.abc import Callable
 
-from .device import Device
+from .device import Device, Issue
 from .errors import DeviceError
 
-Issue = Callable[[int], None]
 Decide = Callable[[int], bool]
 
 

@@ -10,13 +10,13 @@ Rows C:H19, C:K5.
 import ctypes
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 import numpy as np
 
-from .device import Device, HostCall, Step
+from .device import Device, HostCall, Issue, Step
 from .dtypes import DType, widen
 from .errors import AotpackError, DeviceError
 from .manifest import Kernel, Manifest
@@ -78,6 +78,9 @@ class Watch:
         fresh = set(own)
         for step, known in zip(steps, told, strict=True):
             if isinstance(step, HostCall):
+                if self._mode == "nan":  # its turns may write parts of what is looked at as a whole
+                    whole = [(cell, lengths[cell]) for cell in sorted(fresh.intersection(known))]
+                    found.append(HostCall(self._clearing(whole, cells), _last(found)))
                 fresh.difference_update(known)
                 found.append(step._replace(after=_last(found)))
                 continue
@@ -85,25 +88,26 @@ class Watch:
             written = _written(step, launch, kernel, lengths, fresh)
             fresh -= {one.cell for one in written}
             if self._mode == "nan":
-                found.append(HostCall(self._clearing(written, cells), _last(found)))
+                first = [(one.cell, one.size) for one in written if one.is_first]
+                found.append(HostCall(self._clearing(first, cells), _last(found)))
             found.append(step._replace(after=_last(found)))
             check = self._check(f"{step.name} ({launch.source})", written, cells)
             found.append(HostCall(check, _last(found)))
         return found
 
-    def _clearing(self, written: Sequence[Written], cells: Cells) -> Callable[[int], None]:
+    def _clearing(self, memory: Sequence[tuple[int, int]], cells: Cells) -> Issue:
+        """Zeroes cells' memory, of so many bytes each."""
+
         def clear(stream: int) -> None:
-            for one in written:
-                if one.is_first and one.size:
-                    zeros = np.zeros(one.size, np.uint8)
-                    self._device.copy_in(cells[one.cell], zeros.ctypes.data, one.size, stream)
+            for cell, size in memory:
+                if size:
+                    zeros = np.zeros(size, np.uint8)
+                    self._device.copy_in(cells[cell], zeros.ctypes.data, size, stream)
                     self._device.synchronize(stream)
 
         return clear
 
-    def _check(
-        self, kernel: str, written: Sequence[Written], cells: Cells
-    ) -> Callable[[int], None]:
+    def _check(self, kernel: str, written: Sequence[Written], cells: Cells) -> Issue:
         def check(stream: int) -> None:
             try:
                 self._device.synchronize(stream)

@@ -13,6 +13,8 @@ from .manifest import Binary, Kernel
 
 NULL_SLOT = 0
 """The cell that always holds 0."""
+Issue = Callable[[int], None]
+"""Issues work to the stream it is given."""
 
 
 class Step(NamedTuple):
@@ -32,7 +34,7 @@ class Step(NamedTuple):
 class HostCall(NamedTuple):
     """A step that is no kernel: ``run`` is called with the stream, between launches."""
 
-    run: Callable[[int], None]
+    run: Issue
     after: tuple[int, ...]
 
 

@@ -1,13 +1,11 @@
 """One function of the stream for all steps of a plan: runs of launches, and host calls between."""
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from .device import Device, HostCall, Step
+from .device import Device, HostCall, Issue, Step
 from .partition import partitions
-
-Issue = Callable[[int], None]
 
 
 def executor(

@@ -16,7 +16,14 @@ from typing import Any
 
 from .arena import Arena, ArenaPool
 from .binding import Binder
-from .changes import byte_sizes, changed_inputs, check_apart, check_writable, copy_back
+from .changes import (
+    byte_sizes,
+    changed_inputs,
+    check_apart,
+    check_not_state,
+    check_writable,
+    copy_back,
+)
 from .debugging import Watch, lengths_of
 from .device import Device, active
 from .device_array import DeviceArray
@@ -86,8 +93,10 @@ class Model:
         name, updates = self.signature.name, self.signature.updates
         self._weights = Weights(name, parts.device, parts.manifest.weights, updates)
         self._changed = changed_inputs(self.signature)
-        has_state = len(updates) > len(self._changed)
-        limit = 1 if has_state else parts.options.concurrency  # calls that change it go one by one
+        self._has_state = len(updates) > len(self._changed)
+        limit = (
+            1 if self._has_state else parts.options.concurrency
+        )  # calls that change it go one by one
         self._pool: ArenaPool[Prepared] = ArenaPool(name, parts.device, limit)
         self._checked: dict[Hashable, _Checked] = {}
         self._arranged = unflattener(self.signature.result)
@@ -196,6 +205,9 @@ class Model:
             for index in self._changed:
                 check_writable(self.signature, index, leaves[index])
             check_apart(self.signature, self._changed, addresses, checked.input_bytes)
+        if self._has_state:
+            state = self._weights.state()
+            check_not_state(self.signature, state, addresses, checked.input_bytes)
         capture = self.device.capture(stream)
         recording = (capture, stream, checked.sizes) if capture else None
         arena = self._pool.take(stream, recording)

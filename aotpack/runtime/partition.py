@@ -1,6 +1,6 @@
 """A plan cut into runs: those that a graph can hold, and those that it cannot.
 
-What cannot be in a graph: a step that is no kernel (``Step.kernel`` of a host call).
+What cannot be in a graph: a step that is no kernel (``HostCall``).
 
 Rows S:P5-P8, inv41.
 """

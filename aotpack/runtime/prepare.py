@@ -14,10 +14,10 @@ from functools import partial
 from typing import cast
 
 from .arena import Arena
-from .control import Issue, branch, counted_loop, reader, while_loop
+from .control import branch, counted_loop, reader, while_loop
 from .debugging import Told, Watch
 from .dependence import Access, dependences
-from .device import NULL_SLOT, Device, HostCall, Step
+from .device import NULL_SLOT, Device, HostCall, Issue, Step
 from .dtypes import DType
 from .errors import PackageError
 from .executor import executor

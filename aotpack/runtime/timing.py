@@ -2,14 +2,12 @@
 
 import platform
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from .cuda import CudaDevice
 from .cuda_timing import gpu_name, gpu_seconds
-from .device import Device
+from .device import Device, Issue
 
-Issue = Callable[[int], None]
 _ROUNDS = 7
 
 

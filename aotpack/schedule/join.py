@@ -212,6 +212,8 @@ def _in_order(guards: list[Piece], otherwise: Value, end: Int) -> list[Piece] | 
         if not after or not known_le(position, after[0].low):
             return None
         (piece, *_) = after
+        if not known_le(piece.low, piece.high):
+            return None
         left.remove(piece)
         if not known_equal(position, piece.low):
             pieces.append(Piece(position, piece.low, otherwise))
@@ -224,15 +226,21 @@ def _in_order(guards: list[Piece], otherwise: Value, end: Int) -> list[Piece] | 
     return pieces
 
 
+def _ordered(a: Int, b: Int) -> tuple[Int, Int] | None:
+    """The smaller and the larger; None where that depends on the sizes."""
+    if known_le(a, b):
+        return a, b
+    return (b, a) if known_le(b, a) else None
+
+
 def _interval(condition: Value, axes: tuple[Axis, ...]) -> tuple[Axis, Int, Int] | None:
     """The axis and the part of it for which a condition holds, if it says just that."""
     if isinstance(condition, Apply) and condition.op == "logical_and":
         one, other = (_interval(side, axes) for side in condition.args)
         if one is None or other is None or one[0] is not other[0]:
             return None
-        low = one[1] if known_le(other[1], one[1]) else other[1]
-        high = one[2] if known_le(one[2], other[2]) else other[2]
-        return one[0], low, high
+        lows, highs = _ordered(one[1], other[1]), _ordered(one[2], other[2])
+        return (one[0], lows[1], highs[0]) if lows and highs else None
     if not isinstance(condition, Apply) or condition.op not in ("ge", "lt"):
         return None
     a, b = map(_integer, condition.args)

@@ -277,22 +277,26 @@ class OperatorReader:
     def _live(self, results: Sequence[fx.Node]) -> set[fx.Node]:
         """The nodes results depend on; numbers that are computed from sizes are not followed."""
         live: set[fx.Node] = set()
+        known: dict[fx.Node, bool] = {}
         waiting = list(results)
         while waiting:
             node = waiting.pop()
-            if node in live or (_is_number(node) and not self._is_carried(node)):
+            if node in live or (_is_number(node) and not self._is_carried(node, known)):
                 continue
             live.add(node)
             waiting += node.all_input_nodes
         return live
 
-    def _is_carried(self, number: fx.Node) -> bool:
+    def _is_carried(self, number: fx.Node, known: dict[fx.Node, bool]) -> bool:
         """True for a number that a loop carries or leaves, and what is computed from one."""
         if number in self._refs:
             return True
         if number.target is operator.getitem:
             return number.all_input_nodes[0].target in CONTROL
-        return any(_is_number(n) and self._is_carried(n) for n in number.all_input_nodes)
+        if number not in known:
+            given = number.all_input_nodes
+            known[number] = any(_is_number(n) and self._is_carried(n, known) for n in given)
+        return known[number]
 
     # --- arguments and results -------------------------------------------------------------
 

@@ -170,6 +170,15 @@ def test_golden_data_holds_what_the_first_call_leaves(tmp_path: Any, persistent:
         assert all(check.is_passed for check in check_golden(model))
 
 
+def test_state_is_no_argument() -> None:
+    state = torch.zeros(2, 3)
+    model = aotpack.compile(Stateful(count, state), (torch.ones(2, 3),), target="cpu")
+    alias = torch.from_dlpack(model.state["state"])
+    with pytest.raises(aotpack.AotpackError, match="'x' is the memory of 'state'"):
+        model(alias)
+    model(alias.clone())
+
+
 def test_state_may_be_written_by_its_owner() -> None:
     packaged = aotpack.compile(
         Stateful(count, torch.zeros((), dtype=torch.int64)), (torch.ones(2),), target="cpu"

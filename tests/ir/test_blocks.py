@@ -4,7 +4,7 @@ from itertools import product as points
 
 import pytest
 
-from aotpack.ir.blocks import Block, block_of
+from aotpack.ir.blocks import Block, block_of, described_block
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Indirect, Int, Number, Var
 from aotpack.ir.nodes import Load
@@ -103,3 +103,12 @@ def test_borders_are_checked_where_blocks_do_not_divide(
     axis = Axis("m", Int.of(extent))
     block = block_of(Int.of(axis) * 4, ((axis, length),))
     assert block is not None and block.dimensions[0].is_checked is checked
+
+
+@pytest.mark.row("C:F24")
+@pytest.mark.parametrize(
+    ("stride", "described"), [(64, True), (-64, False), (0, False), (60, False)]
+)
+def test_descriptors_walk_forwards_in_whole_multiples(stride: int, described: bool) -> None:
+    block = described_block(k + stride * m + 64 * 64, ((M, 4), (K, 8)), itemsize=2)
+    assert (block is not None) is described

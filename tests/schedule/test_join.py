@@ -120,6 +120,26 @@ def test_sizes_of_pieces_may_be_dynamic() -> None:
 
 
 @pytest.mark.row("S:H5")
+def test_pieces_whose_order_depends_on_a_size_are_no_pieces() -> None:
+    """The rows before the padded ones are none, or some, as the size says."""
+
+    class Between(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other = nn.Linear(16, 24), nn.Linear(16, 24)
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            size = y.shape[0]
+            padded = F.pad(self.one(x), (0, 0, size - 4, 2))
+            return torch.slice_scatter(padded, self.other(x[:2]), 0, size + 4, size + 6)
+
+    x, y = torch.randn(8, 16), torch.randn(9, 16)
+    compiled = compile_all(Between(), (x, y), dynamic_shapes=({}, {0: Dim("s", min=2, max=64)}))
+    for size in (9, 4, 2, 30):
+        agree(compiled, (x, torch.randn(size, 16)))
+
+
+@pytest.mark.row("S:H5")
 def test_a_launch_more_must_be_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     model = linears(lambda x, a, b: F.pad(a, (8, 8)))
     monkeypatch.setattr(join, "LAUNCH_BYTES", 1)
