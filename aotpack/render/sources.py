@@ -103,7 +103,7 @@ class Sources:
         *,
         ours: bool = True,
     ) -> str:
-        """The full name; ``text`` gives the text under a name; that of ``ours`` shows its stores."""
+        """The full name; ``text`` gives the text under a name; ``ours`` shows its stores in it."""
         arches = (variant.arch_low, variant.arch_high)
         types = " ".join(f"{parameter.dtype} {parameter.multiple}" for parameter in parameters)
         shown = without_comments(text(name), language)
