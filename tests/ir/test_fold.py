@@ -133,7 +133,7 @@ def test_constants_fold_to_what_the_evaluator_computes(info: object) -> None:
     info = OPS[info.name]  # type: ignore[attr-defined]
     for dtype in filter(info.accepts, (F32, F64, I32, DType.UINT8, BOOL)):
         edges = [Const(x.item(), dtype) for x in forms.edge_values(dtype)[::4]]
-        result = {"same": dtype, "bool": BOOL, "given": F32}[info.result]
+        result = info.result_type(dtype, F32)
         count = 2 if info.name == "where" else info.arity
         for args in itertools.product(edges[:5], repeat=count):
             args = (TRUE, *args) if info.name == "where" else args
