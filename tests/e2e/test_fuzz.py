@@ -124,16 +124,15 @@ def test_models_are_a_function_of_the_seed() -> None:
     assert random.getstate() == state
 
 
-def broken_schedule(lowered: Lowered) -> Scheduled:
+def broken_schedule(lowered: Lowered, *, deterministic: bool) -> Scheduled:
     """A scheduler that forgets one operation's value."""
     program: Program = lowered.program
     *others, last = program.operations
     assert isinstance(last, Pointwise)
     first = next(op for op in program.operations if isinstance(op, Pointwise))
     changed = replace(last, value=first.value) if first.axes == last.axes else last
-    return aotpack.schedule.schedule(
-        replace(lowered, program=replace(program, operations=(*others, changed)))
-    )
+    broken = replace(lowered, program=replace(program, operations=(*others, changed)))
+    return aotpack.schedule.schedule(broken, deterministic=deterministic)
 
 
 def test_notices_a_wrong_scheduler_and_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:

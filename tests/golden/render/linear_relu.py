@@ -5,19 +5,19 @@ from triton.language.extra import libdevice
 
 @triton.jit
 def linear_relu(x_ptr, weight_ptr, bias_ptr, out_ptr):
-    m_tiles = tl.cdiv(128, 16)
+    m_tiles = tl.cdiv(128, 64)
     n_tiles = tl.cdiv(512, 32)
     tile = tl.program_id(0)
     first_m = tile // (8 * n_tiles) * 8
     rows = tl.minimum(m_tiles - first_m, 8)
     tile = tile % (8 * n_tiles)
-    m_start = (first_m + tile % rows) * 16
+    m_start = (first_m + tile % rows) * 64
     n_start = (tile // rows) * 32
-    m = (m_start + tl.arange(0, 16))[:, None]
+    m = (m_start + tl.arange(0, 64))[:, None]
     n = (n_start + tl.arange(0, 32))[None, :]
-    acc = tl.zeros([16, 32], tl.float32)
-    for k_start in range(0, 256, 256):
-        k = k_start + tl.arange(0, 256)
+    acc = tl.zeros([64, 32], tl.float32)
+    for k_start in range(0, 256, 128):
+        k = k_start + tl.arange(0, 128)
         k_row = k[None, :]
         k_column = k[:, None]
         t1 = tl.load(x_ptr + 256*m + k_row)
