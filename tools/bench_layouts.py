@@ -7,12 +7,11 @@ several sets, percentages of a copy that moves the same bytes. Needs a GPU.
 """
 
 import argparse
-import copy
 import statistics
 from collections.abc import Callable
 
 import torch
-from bench_kernels import ALL_SETS_BYTES, microseconds
+from bench_kernels import ALL_SETS_BYTES, against_compile, microseconds
 from torch import nn
 from torch.nn.functional import gelu, layer_norm, softmax
 
@@ -107,13 +106,8 @@ def bench(name: str, dtype: torch.dtype, *, alone: bool) -> tuple[float, float]:
         f"{name:20} {str(dtype)[6:]:9} {moved >> 20:5} MB ours {time:7.1f} us {copied / time:6.1%}"
     )
     line += f" of copy  error {wrong:.2g}, eager's {eager:.2g}"
-    gain = 1.0
-    if not alone:
-        torch._dynamo.reset()
-        theirs = microseconds(torch.compile(copy.deepcopy(pattern)), sets)
-        gain = theirs / time
-        line += f"  compile {theirs:7.1f} us {gain:5.2f}x"
-    print(line, flush=True)
+    beside, gain = ("", 1.0) if alone else against_compile(pattern, sets, time)
+    print(line + beside, flush=True)
     return copied / time, gain
 
 

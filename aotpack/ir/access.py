@@ -5,11 +5,11 @@ The one access representation that layout, tiling and in-place decisions read (S
 Rows S:D3, K1, K7, C:A14.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis, Int, Number, Quotient, Remainder, total
+from aotpack.ir.integers import Axis, Int, Number, Quotient, Remainder, product, total
 from aotpack.ir.nodes import IndexValue, Load, loads, targets, walk, written
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import Kernel, Member
@@ -34,6 +34,19 @@ class Access:
 def dot(index: tuple[Number, ...], strides: tuple[Int, ...]) -> Int:
     """The offset of an index."""
     return total(Int.of(i) * s for i, s in zip(index, strides, strict=True))
+
+
+def flatten_index(index: tuple[Int, ...], shape: tuple[Int, ...]) -> Int:
+    """The row-major position of an index in a shape."""
+    position = Int.of(0)
+    for entry, size in zip(index, shape, strict=True):
+        position = position * size + entry
+    return position
+
+
+def points(axes: Iterable[Axis]) -> Int:
+    """How many points axes have."""
+    return product(axis.extent for axis in axes)
 
 
 def contiguous(shape: tuple[Int, ...]) -> tuple[Int, ...]:

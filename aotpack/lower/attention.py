@@ -3,13 +3,14 @@
 import math
 from dataclasses import replace
 
+from aotpack.ir.access import flatten_index
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Int, product
 from aotpack.ir.nodes import Attention, Value
 from aotpack.lower.context import Context, Index, Shape, is_empty
 from aotpack.lower.matmul import TENSOR_CORE_TYPES
 from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.reshape import flatten_index, unflatten_index
+from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import cast, constant
 from aotpack.stages import Ref
 

@@ -8,6 +8,7 @@ for tiles, or of no use to tensor cores.
 
 from dataclasses import dataclass
 
+from aotpack.ir.access import flatten_index
 from aotpack.ir.conditions import inside
 from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Pointwise, Value
@@ -15,7 +16,7 @@ from aotpack.lower.context import Context, Index, Shape, is_empty, points
 from aotpack.lower.matmul import TENSOR_CORE_TYPES, emit_product
 from aotpack.lower.pointwise import result_dtype
 from aotpack.lower.registry import lowering
-from aotpack.lower.reshape import flatten_index, unflatten_index
+from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, cast, constant, guarded, position
 from aotpack.stages import Ref
 

@@ -1,11 +1,12 @@
 """Assignment through indices and masks: ``x[i, :, j] = v``, ``x[mask] = v`` (S:H18)."""
 
+from aotpack.ir.access import flatten_index
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Value
 from aotpack.lower.context import Context, Index, Shape
 from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.reshape import flatten_index, unflatten_index
+from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.scatter import Points, take_in
 from aotpack.lower.values import apply, cast, guarded, index_from, target_from, where
 from aotpack.stages import Ref

@@ -6,13 +6,14 @@ integers and of float64 are reductions: tensor cores have no use for them.
 
 from collections.abc import Callable
 
+from aotpack.ir.access import flatten_index
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Matmul, Value
 from aotpack.lower.context import Context, Index, Scalar, is_empty, points
 from aotpack.lower.pointwise import result_dtype
 from aotpack.lower.registry import lowering
-from aotpack.lower.reshape import flatten_index, unflatten_index
+from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, cast
 from aotpack.stages import Ref
 

@@ -1,12 +1,13 @@
 """Windows of an image as columns and back, and pooled values put back where they were."""
 
+from aotpack.ir.access import flatten_index
 from aotpack.ir.conditions import inside
 from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Value
 from aotpack.lower.context import Context, Index, Shape
 from aotpack.lower.convolution import Steps, spread
 from aotpack.lower.registry import lowering
-from aotpack.lower.reshape import flatten_index, unflatten_index
+from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.scatter import Points, take_in
 from aotpack.lower.values import apply, cast, constant, guarded, position, target_from
 from aotpack.stages import Ref

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from aotpack.ir.access import flatten_index
 from aotpack.ir.conditions import inside
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int, ceil_div, maximum, minimum, product
@@ -12,7 +13,7 @@ from aotpack.lower.context import Context, Index, Shape
 from aotpack.lower.convolution import Steps, spread
 from aotpack.lower.pointwise import result_dtype
 from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.reshape import flatten_index, unflatten_index
+from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, cast, constant, guarded, position
 from aotpack.lower.view import emit_view
 from aotpack.stages import Arg, Ref

@@ -1,11 +1,11 @@
 """Random bits: what tracing makes of every operator that draws numbers."""
 
+from aotpack.ir.access import flatten_index
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Apply, Value
 from aotpack.lower.context import Context, Index
 from aotpack.lower.registry import lowering
-from aotpack.lower.reshape import flatten_index
 from aotpack.lower.values import position
 from aotpack.stages import Arg, Ref
 

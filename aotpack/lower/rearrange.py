@@ -1,9 +1,10 @@
 """Results whose elements lie in the source at an address that takes arithmetic."""
 
+from aotpack.ir.access import flatten_index
 from aotpack.ir.integers import Int, product
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.registry import lowering
-from aotpack.lower.reshape import flatten_index, reshape_index, unflatten_index
+from aotpack.lower.reshape import reshape_index, unflatten_index
 from aotpack.lower.view import emit_view, replaced, whole
 from aotpack.stages import Arg, Ref
 

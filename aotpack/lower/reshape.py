@@ -3,20 +3,13 @@
 Rows S:C6, C7.
 """
 
+from aotpack.ir.access import flatten_index
 from aotpack.ir.division import exact_quotient
 from aotpack.ir.facts import known_equal, known_le
 from aotpack.ir.integers import Int, product
 
 Index = tuple[Int, ...]
 Shape = tuple[Int, ...]
-
-
-def flatten_index(index: Index, shape: Shape) -> Int:
-    """The row-major position of an index in a shape."""
-    position = Int.of(0)
-    for entry, size in zip(index, shape, strict=True):
-        position = position * size + entry
-    return position
 
 
 def unflatten_index(position: Int, shape: Shape) -> Index:

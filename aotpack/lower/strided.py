@@ -3,13 +3,14 @@
 Tracing lets as_strided pass only where the tensor lies row-major in memory, from its beginning.
 """
 
+from aotpack.ir.access import flatten_index
 from aotpack.ir.conditions import inside
 from aotpack.ir.facts import known_lt
 from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.reshape import flatten_index, unflatten_index
+from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, guarded, position
 from aotpack.lower.view import emit_view, whole
 from aotpack.stages import Ref

@@ -9,6 +9,7 @@ what should cancel would leave the rounding. A result that no other kernel reads
 Rows C:E, S:M20.
 """
 
+from collections import Counter
 from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
@@ -22,7 +23,8 @@ def agree_on_rounding(
 ) -> tuple[Program, tuple[Kernel, ...]]:
     """The program and its kernels with such uses rounded; the same objects if there is none."""
     changed: dict[tuple[str, ...], Operation] = {}
-    made = tuple(_agreeing(program, kernel, kernels, changed) for kernel in kernels)
+    readers = Counter(name for kernel in kernels for name in set(kernel.reads))
+    made = tuple(_agreeing(program, kernel, readers, changed) for kernel in kernels)
     if not changed:
         return program, kernels
     operations = tuple(changed.get(targets(o), o) for o in program.operations)
@@ -32,10 +34,10 @@ def agree_on_rounding(
 def _agreeing(
     program: Program,
     kernel: Kernel,
-    kernels: tuple[Kernel, ...],
+    readers: Counter[str],
     changed: dict[tuple[str, ...], Operation],
 ) -> Kernel:
-    shared = _shared(program, kernel, kernels)
+    shared = _shared(program, kernel, readers)
     if not shared:
         return kernel
 
@@ -53,8 +55,9 @@ def _agreeing(
     return replace(kernel, members=tuple(members))
 
 
-def _shared(program: Program, kernel: Kernel, kernels: tuple[Kernel, ...]) -> dict[str, DType]:
-    """The 16-bit results of a kernel that others read."""
-    elsewhere = {name for other in kernels if other is not kernel for name in other.reads}
-    types = {name: program.buffers[name].dtype for name in kernel.stored if name in elsewhere}
+def _shared(program: Program, kernel: Kernel, readers: Counter[str]) -> dict[str, DType]:
+    """The 16-bit results of a kernel that others read; ``readers`` counts the kernels that do."""
+    own = frozenset(kernel.reads)
+    elsewhere = [name for name in kernel.stored if readers[name] > (name in own)]
+    types = {name: program.buffers[name].dtype for name in elsewhere}
     return {name: dtype for name, dtype in types.items() if dtype.compute is not dtype}

@@ -14,7 +14,7 @@ combined exactly in any order, and stay atomic; so does what cannot meet.
 
 from dataclasses import dataclass, field, replace
 
-from aotpack.ir.access import axes_in
+from aotpack.ir.access import axes_in, flatten_index, points
 from aotpack.ir.conditions import inside, within
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds, known_le
@@ -58,7 +58,7 @@ def _depends_on_order(scatter: Scatter, program: Program) -> bool:
     if scatter.kind != "set" and not program.buffers[scatter.target].dtype.is_float:
         return False
     own = _own_axes(scatter, program.buffers[scatter.target].shape).values()
-    return bounds(product(axis.extent for axis in scatter.axes if axis not in own))[1] > 1
+    return bounds(points(axis for axis in scatter.axes if axis not in own))[1] > 1
 
 
 def _own_axes(scatter: Scatter, shape: tuple[Int, ...]) -> dict[int, Axis]:
@@ -95,7 +95,7 @@ class _Ordered:
         self.meeting = tuple(axis for axis in self.scatter.axes if axis not in self.lanes)
         used = axes_in(self._keyed(self.scatter.index))
         self.rows = tuple(axis for axis in self.lanes if axis in used)
-        self.point = self._axis("p", product(axis.extent for axis in self.meeting))
+        self.point = self._axis("p", points(self.meeting))
 
     def expand(self) -> list[Operation]:
         """The operations, in order."""
@@ -114,7 +114,7 @@ class _Ordered:
     def _sorted(self, places: tuple[Int, ...]) -> tuple[str, str]:
         """The buffers of the keys in order and of their points; what is outside comes last."""
         shape = self._keyed(self.shape)
-        key: Value = whole(_row_major(places, shape))
+        key: Value = whole(flatten_index(places, shape))
         for condition in within(places, shape):
             key = int64("where", condition, key, whole(product(shape)))
         key = Rewriter(digits(self.meeting, Int.of(self.point)))(key)
@@ -157,7 +157,7 @@ class _Ordered:
         at_lane = {  # beyond an axis that is shorter than the target nothing was taken in
             axis: minimum(index[dim], axis.extent - 1) for dim, axis in self.own.items()
         }
-        key = whole(_row_major(self._keyed(index), self._keyed(self.shape)))
+        key = whole(flatten_index(self._keyed(index), self._keyed(self.shape)))
         rows = tuple(at_lane[axis] for axis in self.rows)
         over = tuple(
             axis for dim, axis in enumerate(axes) if dim in self.keyed or self.own[dim] in self.rows
@@ -223,11 +223,3 @@ class _Ordered:
         while name in taken:
             name += "_"
         return Axis(name, extent)
-
-
-def _row_major(index: tuple[Int, ...], shape: tuple[Int, ...]) -> Int:
-    """The position of an index among the elements of a shape."""
-    position = Int.of(0)
-    for part, size in zip(index, shape, strict=True):
-        position = position * size + part
-    return position

@@ -9,8 +9,9 @@ So both walk the same loops and share a kernel, which reads x once (S:B13, B22).
 
 from collections.abc import Mapping
 
+from aotpack.ir.access import points
 from aotpack.ir.facts import known_equal, known_one
-from aotpack.ir.integers import Axis, Int, product
+from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Operation, Pointwise, Reduction, reads
 
 SHORTEST_ROW = 32  # elements: the second half reads one for each of them
@@ -30,8 +31,8 @@ def row_length(operation: Reduction, makers: Mapping[str, Operation]) -> int | N
         return None
     if length.constant is None or length.constant < SHORTEST_ROW:
         return None
-    outer = (_points(operation.inner[:count]) for count in range(len(operation.inner)))
-    is_whole = known_equal(_points(operation.inner), rows * length)
+    outer = (points(operation.inner[:count]) for count in range(len(operation.inner)))
+    is_whole = known_equal(points(operation.inner), rows * length)
     return length.constant if is_whole and any(known_equal(n, rows) for n in outer) else None
 
 
@@ -47,13 +48,9 @@ def _loops(operation: Reduction, makers: Mapping[str, Operation]) -> list[tuple[
             continue
         seen.add(name)
         if isinstance(maker, Reduction):
-            found.append((_points(maker.axes), _points(maker.inner)))
+            found.append((points(maker.axes), points(maker.inner)))
         elif isinstance(maker, Pointwise):
             pending += reads(maker)
         else:
             return []
     return found
-
-
-def _points(axes: tuple[Axis, ...]) -> Int:
-    return product(axis.extent for axis in axes)

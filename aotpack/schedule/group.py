@@ -11,10 +11,10 @@ Rows S:F1, F2, F4, L21, M6, M9, M11, M12, Q3, H29, C:A10, B4, B5, I4.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from aotpack.ir.access import written_index
+from aotpack.ir.access import flatten_index, points, written_index
 from aotpack.ir.control import Branch, Loop
 from aotpack.ir.facts import known_equal
-from aotpack.ir.integers import Axis, Indirect, Int, product
+from aotpack.ir.integers import Axis, Indirect, Int
 from aotpack.ir.nodes import (
     Attention,
     Foreign,
@@ -93,10 +93,7 @@ def join(group: Group, operation: Operation, program: Program) -> Group | Refusa
 
 def linear(axes: tuple[Axis, ...], values: Binding) -> Int:
     """The row-major position of a point of ``axes``."""
-    position = Int.of(0)
-    for axis in axes:
-        position = position * axis.extent + values[axis]
-    return position
+    return flatten_index(tuple(values[a] for a in axes), tuple(a.extent for a in axes))
 
 
 def digits(axes: tuple[Axis, ...], position: Int) -> dict[Axis, Int]:
@@ -133,8 +130,8 @@ def _split(operation: Operation) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
 
 def _loop_axes(operation: Operation) -> tuple[Axis, ...]:
     outer, inner = _split(operation)
-    x = Axis("x", _points(outer))
-    return (x, Axis("r", _points(inner))) if inner else (x,)
+    x = Axis("x", points(outer))
+    return (x, Axis("r", points(inner))) if inner else (x,)
 
 
 def _decode(operation: Operation, axes: tuple[Axis, ...]) -> dict[Axis, Int]:
@@ -172,7 +169,7 @@ def _refine(
     Its points are renumbered so that each element is made where the reduction needs it. Refused
     too where its members' reads of each other are no longer seen to be what was written.
     """
-    total = _points(axes)
+    total = points(axes)
     (flat,) = group.axes
     if known_equal(flat.extent, total):
         found = _position_read(group, operation, binding, program)
@@ -210,23 +207,11 @@ def _position_read(
         if _writer(group, load.buffer) is None:
             continue
         shape = program.buffers[load.buffer].shape
-        radix = _mixed_radix(_row_major(load.index, shape))
-        if radix is None or not known_equal(_points(radix), group.axes[0].extent):
+        radix = _mixed_radix(flatten_index(load.index, shape))
+        if radix is None or not known_equal(points(radix), group.axes[0].extent):
             return None
-        return _row_major(tuple(map(rewrite.index, load.index)), shape)
+        return flatten_index(tuple(map(rewrite.index, load.index)), shape)
     return None
-
-
-def _row_major(index: tuple[Int, ...], shape: tuple[Int, ...]) -> Int:
-    position = Int.of(0)
-    for part, size in zip(index, shape, strict=True):
-        position = position * size + part
-    return position
-
-
-def _points(axes: tuple[Axis, ...]) -> Int:
-    """The number of points of axes."""
-    return product(axis.extent for axis in axes)
 
 
 def linear_of_kernel(axes: tuple[Axis, ...]) -> Int:
@@ -265,7 +250,7 @@ def _bind(
 ) -> Binding | None:
     """Write the operation's axes in ``axes``: through a read from a member, else by position."""
     assert isinstance(operation, Pointwise)
-    if not known_equal(_points(operation.axes), _points(axes)):
+    if not known_equal(points(operation.axes), points(axes)):
         return None
     for load in loads(operation):
         member = _writer(group, load.buffer)
@@ -297,13 +282,13 @@ def _solve(
         radix = _mixed_radix(part)
         if radix is None or any(axis in binding for axis in radix):
             return None
-        if not known_equal(_points(radix), size):
+        if not known_equal(points(radix), size):
             return None
         binding |= digits(radix, position)
     rest = tuple(a for a in operation.axes if a not in binding)
     used = {leaf for position in written for leaf in position.leaves()}
     free = tuple(axis for axis in axes if axis not in used)
-    if not known_equal(_points(rest), _points(free)):
+    if not known_equal(points(rest), points(free)):
         return None
     binding |= digits(rest, linear_of_kernel(free))
     return {axis: binding[axis] for axis in operation.axes}

@@ -7,8 +7,8 @@ each element for one product alone. A factor is loaded once for each tile along 
 that side is short: then the product is bound by memory, where nothing is lost by computing.
 """
 
+from aotpack.ir.access import points
 from aotpack.ir.facts import known_equal, typical
-from aotpack.ir.integers import Axis, Int, product
 from aotpack.ir.nodes import (
     Apply,
     Const,
@@ -44,7 +44,7 @@ def is_prologue(operation: Pointwise, readers: list[Operation], program: Program
             (anchor.rhs, anchor.n, anchor.m),
         )
         if _reads(slot, operation.target)
-        and known_equal(_points((*anchor.batch, side, anchor.k)), _points(operation.axes))
+        and known_equal(points((*anchor.batch, side, anchor.k)), points(operation.axes))
     ]
     loads = [_reads(slot, operation.target) for slot in (anchor.lhs, anchor.rhs)]
     if sum(loads) != 1 or len(others) != 1 or typical(others[0].extent) > LONGEST_OTHER_SIDE:
@@ -71,7 +71,3 @@ def _is_small(operation: Pointwise, program: Program) -> bool:
         return False
     read = sum(typical_bytes(program.buffers[name]) for name in names)
     return read <= MOST_READ * typical_bytes(program.buffers[operation.target])
-
-
-def _points(axes: tuple[Axis, ...]) -> Int:
-    return product(axis.extent for axis in axes)
