@@ -176,7 +176,10 @@ class Kernel:
     A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
     ``unfused`` kernels, one after the other, do the same: another form of the launch.
     ``apart`` says why its operations are in no kernel that was there before them.
+    One that ``completes`` the kernel before it joins it too: each of its programs is run by the
+    last of those that make what it reads, which arrive at one of the ``counters``.
     In ``exchange`` programs that share a row leave each other the states of their parts.
+    ``counters`` are zero when a launch begins, and when it has ended.
     A branch or loop is a kernel of its own, without axes or variants: in its place run the
     schedules of its ``parts``, as often as its condition says.
     """
@@ -191,6 +194,8 @@ class Kernel:
     unfused: tuple[Kernel, ...] = ()
     apart: tuple[Apart, ...] = ()
     exchange: tuple[Buffer, ...] = ()
+    completes: bool = False
+    counters: tuple[Buffer, ...] = ()
     parts: tuple[Schedule, ...] = ()
 
     @property

@@ -5,6 +5,7 @@ Rows S:A4.
 
 from collections.abc import Iterable
 
+from aotpack.ir.completion import is_made_in_groups
 from aotpack.ir.facts import known_multiple
 from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Scan
@@ -30,7 +31,7 @@ class InvalidSchedule(Exception):
 def check_joined(schedule: Schedule) -> None:
     """Kernels of one launch have one GPU tile each, as many warps, and numbers of programs."""
     for together in launches(schedule.kernels):
-        if len(together) == 1:
+        if len(together) == 1 or together[1].completes:
             continue
         warps = {variant.tile.num_warps for k in together for variant in gpu_variants(k)}
         for kernel in together:
@@ -55,6 +56,28 @@ def check_variants(schedule: Schedule) -> None:
                 message = f"for architecture {arch} there are {len(fitting)} variants,"
                 message += f" {unlimited.count(True)} of them without limit"
                 raise InvalidSchedule(schedule, kernel, message)
+
+
+def check_completing(schedule: Schedule) -> None:
+    """What completes a kernel reads what its own group makes, has its tiles and enough counters."""
+    for first, *others in launches(schedule.kernels):
+        if not any(kernel.completes for kernel in others):
+            continue
+        shapes = [counter.shape for kernel in others for counter in kernel.counters]
+        made = {name for kernel in others for name in kernel.stored}
+        for second in others:
+            tiles = list(zip(gpu_variants(first), gpu_variants(second), strict=False))
+            legal = second.completes and made.isdisjoint(second.reads)
+            legal &= len(tiles) == len(gpu_variants(first)) == len(gpu_variants(second))
+            for walk, close in ((a.tile, b.tile) for a, b in tiles):
+                is_pair = isinstance(walk, ReductionTile) and isinstance(close, ReductionTile)
+                if not is_pair or (walk.x, walk.num_warps) != (close.x, close.num_warps):
+                    legal = False
+                    break
+                legal &= shapes == [(block_count(second, close),)]
+                legal &= is_made_in_groups(first, second, schedule.program, close.x)
+            if not legal:
+                raise InvalidSchedule(schedule, second, f"cannot complete {first.name}")
 
 
 def check_candidates(schedule: Schedule) -> None:

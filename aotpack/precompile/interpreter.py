@@ -102,6 +102,10 @@ class InterpreterDevice:
     copy_out = copy_in
     copy = copy_in
 
+    def clear(self, address: int, size: int, stream: int) -> None:
+        """All memory is host memory."""
+        ctypes.memset(address, 0, size)
+
     def synchronize(self, stream: int | None) -> None:
         """Every launch is done on return."""
 

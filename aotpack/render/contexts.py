@@ -160,6 +160,7 @@ class PartContext:
     name: str
     buffers: tuple[tuple[str, str, int, int], ...]
     launches: tuple[LaunchContext | NestedContext, ...]
+    counters: tuple[tuple[str, str], ...] = ()  # name, bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,6 +181,10 @@ class _Walk:
         start = self._alloc(total, memory)
         for buffer, offset in zip(self.plan.buffers, offsets, strict=True):
             self.places[buffer.name] = (start + offset, buffer.size)
+        for counter in self.plan.counters:
+            address = self._alloc(counter.size, memory)
+            self.device.clear(address, counter.size, 0)
+            self.places[counter.name] = (address, counter.size)
         self.places |= self.model.weight_places()
 
     def _alloc(self, size: int, memory: ExitStack) -> int:

@@ -32,12 +32,16 @@ def combine(kernels: tuple[Kernel, ...], program: Program) -> tuple[Kernel, ...]
     last_read: dict[str, int] = {}
     overwritten = {update.value: update.name for update in program.updates}
     for kernel in kernels:
+        if kernel.completes:
+            slots[-1].append(kernel)
+            made |= dict.fromkeys(kernel.stored, len(slots) - 1)
+            continue
         before = [made[name] for name in sources(kernel.reads, program) if name in made]
         old = (overwritten[name] for name in kernel.stored if name in overwritten)
         before += [last_read[name] for name in old if name in last_read]
         earliest = 1 + max(before, default=-1)
         slot = len(slots)
-        if _is_small(kernel, program):
+        if is_small(kernel, program):
             open_slots = range(earliest, len(slots))
             slot = next((n for n in open_slots if _has_room(slots[n], kernel, program)), slot)
         if slot == len(slots):
@@ -51,10 +55,10 @@ def combine(kernels: tuple[Kernel, ...], program: Program) -> tuple[Kernel, ...]
 
 def _has_room(slot: list[Kernel], kernel: Kernel, program: Program) -> bool:
     touched = {name for member in (*slot, kernel) for name in (*member.reads, *member.stored)}
-    return _is_small(slot[0], program) and len(slot) < MOST_MEMBERS and len(touched) <= MOST_BUFFERS
+    return is_small(slot[0], program) and len(slot) < MOST_MEMBERS and len(touched) <= MOST_BUFFERS
 
 
-def _is_small(kernel: Kernel, program: Program) -> bool:
+def is_small(kernel: Kernel, program: Program) -> bool:
     """True for a loop kernel of one tile, without a loop, of few points whose number is known."""
     if kernel.scatter is not None or kernel.is_opaque:
         return False
@@ -74,7 +78,7 @@ def _is_small(kernel: Kernel, program: Program) -> bool:
 
 def _together(slot: list[Kernel]) -> list[Kernel]:
     """The members of a launch, all with the same number of warps; apart, each has its own tile."""
-    if len(slot) == 1:
+    if len(slot) == 1 or slot[1].completes:
         return slot
     return [
         replace(

@@ -23,7 +23,7 @@ def _declared(kernel: Kernel, program: Program) -> Kernel:
     shape = (kernel.axes[0].extent, Int.of(together))
     reductions = (m.operation for m in kernel.members if isinstance(m.operation, Reduction))
     exchange = tuple(
-        Buffer(_free(f"{operation.targets[0]}_state{number}", program), dtype, shape)
+        Buffer(free_name(f"{operation.targets[0]}_state{number}", program), dtype, shape)
         for operation in reductions
         for number, dtype in enumerate(
             MONOIDS[operation.kind].state_dtypes(operation.args[0].dtype)
@@ -32,6 +32,6 @@ def _declared(kernel: Kernel, program: Program) -> Kernel:
     return replace(kernel, exchange=exchange)
 
 
-def _free(name: str, program: Program) -> str:
+def free_name(name: str, program: Program) -> str:
     """A name that no tensor has."""
-    return _free(f"{name}_", program) if name in program.buffers else name
+    return free_name(f"{name}_", program) if name in program.buffers else name
