@@ -70,6 +70,7 @@ class ReductionTile:
     A loop over blocks runs ``unroll`` steps at once. ``group`` neighbours along a row, which one
     thread loads together, are combined before they meet what came before them. A row of a
     loop may be shared by several ``programs``, each of which walks over a part of it (C:G18).
+    In a ``chain`` each block is a program of its own, which waits for those before it (C:G20).
     """
 
     x: int
@@ -80,6 +81,7 @@ class ReductionTile:
     unroll: int = 1
     group: int = 1
     programs: int = 1
+    chain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,19 @@ def gpu_variants(kernel: Kernel) -> tuple[Variant, ...]:
 
 def block_count(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> Int:
     """The number of programs of a loop kernel; programs that share a row are one."""
-    return ceil_div(kernel.axes[0].extent, tile.x)
+    rows = ceil_div(kernel.axes[0].extent, tile.x)
+    if isinstance(tile, ReductionTile) and tile.chain:
+        return rows * ceil_div(kernel.axes[1].extent, tile.r)
+    return rows
+
+
+CHAIN_GROUP = 256  # programs of a chain that look at each other's blocks
+
+
+def places_in_chain(kernel: Kernel, tile: ReductionTile) -> Int:
+    """For each row: a place for each block of a chain, and one for each group of blocks."""
+    blocks = ceil_div(kernel.axes[1].extent, tile.r)
+    return blocks + ceil_div(blocks, CHAIN_GROUP)
 
 
 def in_lines(kernel: Kernel, width: Int, height: Int | None = None) -> Kernel:

@@ -36,6 +36,7 @@ from aotpack.ir.verify import verify
 from aotpack.ir.verify_tiles import (
     InvalidSchedule,
     check_candidates,
+    check_chains,
     check_completing,
     check_joined,
     check_shared_rows,
@@ -301,6 +302,7 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_candidates,
     check_shared_rows,
     check_completing,
+    check_chains,
 )
 
 

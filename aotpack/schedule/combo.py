@@ -69,7 +69,7 @@ def is_small(kernel: Kernel, program: Program) -> bool:
     if len(variants) > 1 or not isinstance(tile, (PointwiseTile, ReductionTile)):
         return False
     if isinstance(tile, ReductionTile) and not (
-        tile.persistent and tile.x * tile.r <= LARGEST_TILE
+        tile.persistent and not tile.chain and tile.x * tile.r <= LARGEST_TILE
     ):
         return False
     points = product(axis.extent for axis in kernel.axes).constant

@@ -47,7 +47,7 @@ def _completing(launch: list[Kernel], second: Kernel, program: Program) -> Kerne
     if not walks or not closes or is_small(first, program) or _overwrites(second, launch, program):
         return None
     blocks = {tile.x for tile in walks}
-    if len(blocks) > 1 or any(tile.programs > 1 for tile in walks):
+    if len(blocks) > 1 or any(tile.programs > 1 or tile.chain for tile in (*walks, *closes)):
         return None  # the blocks of one are no blocks of the other
     (block,) = blocks
     if not is_made_in_groups(first, second, program, block):

@@ -1,14 +1,18 @@
-"""Memory in which programs that share a row leave each other the states of their parts (C:G18).
+"""Memory in which programs that share a row leave each other the states of their parts.
 
-s[i] = sum over k of x[i, k], by 8 programs    ->    needs s_state0[i, 8]
+s[i] = sum over k of x[i, k], by 8 programs       ->    needs s_state0[i, 8]
+s[i, k] = sum up to k of x[i, k], by a chain      ->    needs s_state0, s_ready[i, blocks]; s_turn[2]
+
+Rows C:G18, G20.
 """
 
 from dataclasses import replace
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
 from aotpack.ir.monoids import MONOIDS
-from aotpack.ir.nodes import Buffer, Program, Reduction
-from aotpack.ir.schedule import Kernel, programs
+from aotpack.ir.nodes import Buffer, Program, Reduction, Scan
+from aotpack.ir.schedule import Kernel, ReductionTile, places_in_chain, programs
 
 
 def declare_exchanges(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
@@ -17,6 +21,10 @@ def declare_exchanges(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Ke
 
 
 def _declared(kernel: Kernel, program: Program) -> Kernel:
+    tiles = (variant.tile for variant in kernel.variants)
+    chains = [tile for tile in tiles if isinstance(tile, ReductionTile) and tile.chain]
+    if chains:
+        return _chained(kernel, chains[0], program)
     together = max((programs(variant.tile) for variant in kernel.variants), default=1)
     if together == 1:
         return kernel
@@ -30,6 +38,25 @@ def _declared(kernel: Kernel, program: Program) -> Kernel:
         )
     )
     return replace(kernel, exchange=exchange)
+
+
+def _chained(kernel: Kernel, tile: ReductionTile, program: Program) -> Kernel:
+    """A kernel with what its programs tell each other: states, and counters of who is ready."""
+    shape = (kernel.axes[0].extent, places_in_chain(kernel, tile))
+    scans = [m.operation for m in kernel.members if isinstance(m.operation, Scan)]
+    states = [
+        Buffer(free_name(f"{scan.targets[0]}_state{number}", program), dtype, shape)
+        for scan in scans
+        for number, dtype in enumerate(MONOIDS[scan.kind].state_dtypes(scan.args[0].dtype))
+    ]
+    counters = [
+        Buffer(free_name(f"{scans[0].targets[0]}_turn", program), DType.INT32, (Int.of(2),)),
+        *(
+            Buffer(free_name(f"{scan.targets[0]}_ready", program), DType.INT32, shape)
+            for scan in scans
+        ),
+    ]
+    return replace(kernel, exchange=tuple(states), counters=tuple(counters))
 
 
 def free_name(name: str, program: Program) -> str:
