@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from aotpack.ir.completion import parts_of
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Var
+from aotpack.ir.integers import Int, Var
 from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, Variant, block_count
 from aotpack.ir.traffic import NO_WORK, work_of
 from aotpack.render.arguments import POINTER_MULTIPLE
@@ -48,27 +48,16 @@ def completed_launch(
         shop.emitter.awaited = () if kernel is first else first.stored
         members.append(member_function(loop_context(schedule, kernel, tile, shop, PROGRAM)))
         shops.append(shop)
-    parts, rows = parts_of(first, second), second.axes[0].extent
-    for number in (parts, rows):
+    for number in (parts_of(first, second), second.axes[0].extent):
         shops[0].arguments.use_sizes(number)
     passed = _passed(shops, second.counters[0].name, dict(own.promises))
     calls = [_call(shop, member, passed) for shop, member in zip(shops, members, strict=True)]
-    groups = f"tl.cdiv({rows}, {tiles[1].x})" if tiles[1].x > 1 else f"({rows})"
-    if rows.constant is not None:
-        groups = str(-(-rows.constant // tiles[1].x))
     context = CombinedContext(
         name="",
         functions=tuple({n: text for shop in shops for n, text in shop.functions.items()}.values()),
         members=tuple({member.name: member for member in members}.values()),
         parameters=tuple(arg.name for arg in passed.values()),
-        lines=(
-            f"{calls[0]}, {PROGRAM})",
-            f"group = {PROGRAM} % {groups}",
-            "tl.debug_barrier()",
-            f'if tl.atomic_add({COUNTER} + group, 1, sem="acq_rel") == {parts - 1}:',
-            *(f"{INDENT}{call}, group)" for call in calls[1:]),
-            f"{INDENT}tl.store({COUNTER} + group, 0)",
-        ),
+        lines=tuple(_lines(calls, _groups(second, tiles[1].x), parts_of(first, second))),
     )
     name = sources.add(
         f"{first.name}_completed",
@@ -80,6 +69,25 @@ def completed_launch(
         sum((work_of(kernel, schedule.program) for kernel in kernels), NO_WORK),
     )
     return Launched(name, block_count(first, tiles[0]), tuple(passed))
+
+
+def _lines(calls: list[str], groups: str, parts: Int) -> list[str]:
+    return [
+        f"{calls[0]}, {PROGRAM})",
+        f"group = {PROGRAM} % {groups}",
+        "tl.debug_barrier()",
+        f'if tl.atomic_add({COUNTER} + group, 1, sem="acq_rel") == {parts - 1}:',
+        *(f"{INDENT}{call}, group)" for call in calls[1:]),
+        f"{INDENT}tl.store({COUNTER} + group, 0)",
+    ]
+
+
+def _groups(kernel: Kernel, block: int) -> str:
+    """How many programs a kernel would have."""
+    rows = kernel.axes[0].extent
+    if rows.constant is not None:
+        return str(-(-rows.constant // block))
+    return f"tl.cdiv({rows}, {block})" if block > 1 else f"({rows})"
 
 
 def _passed(

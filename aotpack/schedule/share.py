@@ -1,7 +1,7 @@
 """Memory in which programs that share a row leave each other the states of their parts.
 
-s[i] = sum over k of x[i, k], by 8 programs       ->    needs s_state0[i, 8]
-s[i, k] = sum up to k of x[i, k], by a chain      ->    needs s_state0, s_ready[i, blocks]; s_turn[2]
+s[i] = sum over k of x[i, k], by 8 programs     ->    needs s_state0[i, 8]
+s[i, k] = sum up to k of x[i, k], by a chain    ->    s_state0, s_ready[i, blocks]; s_turn[2]
 
 Rows C:G18, G20.
 """

@@ -1,5 +1,6 @@
 """Counters of launches: zero when they are made, nobody else's memory, one set for each launch."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +76,7 @@ def test_no_two_launches_share_counters() -> None:
     places = {counter.name: (place, place + counter.size) for counter, place in found}
     assert set(places) == {"a", "b", "c", "d"}
     ordered = sorted(places.values())
-    assert all(a[1] <= b[0] for a, b in zip(ordered, ordered[1:], strict=False))
+    assert all(a[1] <= b[0] for a, b in pairwise(ordered))
     assert room.end >= ordered[-1][1] and room.total == 0
 
 
