@@ -3,7 +3,7 @@
 Rows C:B14, F5, H2, H14, I3.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -110,27 +110,38 @@ def _alternatives(
     hosts = [target for target in targets if target.arch == 0]
     gpus = [target for target in targets if target.arch > 0]
     hosted = tuple(choice for kernel in kernels for choice in suited(kernel, hosts))
-    if not gpus:
-        return Alternatives(kernels, (), hosted)
-    if kernels[1].completes:
-        completed = (
-            choice
-            for variants in zip(*map(gpu_variants, kernels), strict=True)
-            if (meant := _meant(variants[0], gpus))
-            for choice in judge.choices(
-                variants[0], _completed_forms(schedule, kernels, variants)[:most], meant
-            )
+    together = _together(schedule, kernels, gpus, judge, most) if gpus else ()
+    return Alternatives(kernels, tuple(together), hosted)
+
+
+def _together(
+    schedule: Schedule,
+    kernels: tuple[Kernel, ...],
+    gpus: list[Target],
+    judge: Judge,
+    most: int | None,
+) -> Iterator[Choice]:
+    """What a GPU may take for kernels of one launch; all variants are the first kernel's."""
+    for variants in zip(*map(gpu_variants, kernels), strict=True):
+        forms = (_completed_forms if kernels[1].completes else _combined_forms)(
+            schedule, kernels, variants
         )
-        return Alternatives(kernels, tuple(completed), hosted)
-    (variant, *_) = gpu_variants(kernels[0])
-    forms = (
+        if meant := _meant(variants[0], gpus):
+            yield from judge.choices(variants[0], forms[:most], meant)
+
+
+def _combined_forms(
+    schedule: Schedule, kernels: tuple[Kernel, ...], variants: tuple[Variant, ...]
+) -> tuple[Form, ...]:
+    """One launch of all, then one of each."""
+    pairs = list(zip(kernels, variants, strict=True))
+    return (
         lambda own, sources: (combined_launch(schedule, kernels, own, sources),),
         lambda own, sources: tuple(
-            _launched(schedule, kernel, gpu_variants(kernel)[0].others[0], own, sources)
-            for kernel in kernels
+            _launched(schedule, kernel, variant.others[0], own, sources)
+            for kernel, variant in pairs
         ),
     )
-    return Alternatives(kernels, judge.choices(variant, forms[:most], gpus), hosted)
 
 
 def _meant(variant: Variant, targets: Iterable[Target]) -> list[Target]:
