@@ -32,9 +32,10 @@ def tell(ready, mask):
 """,
     "wait": f"""@triton.jit
 def wait(ready, mask):
-    found = tl.load(ready, mask=mask, other=1, volatile=True)
-    while tl.min(found, 0) == 0:
+    missing = 1
+    while missing > 0:
         found = tl.load(ready, mask=mask, other=1, volatile=True)
+        missing = tl.sum((found == 0).to(tl.int32), 0)
     {FENCE}
     tl.debug_barrier()
 """,
