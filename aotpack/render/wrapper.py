@@ -108,7 +108,7 @@ def _nested(step: Nested, names: dict[str, str], targets: tuple[Target, ...]) ->
 
 
 def peak_bytes(schedule: Schedule, steps: tuple[Step, ...]) -> int:
-    """Bytes of intermediates alive at once at the largest admitted sizes."""
+    """Bytes of intermediates alive at once, and of counters, at the largest admitted sizes."""
     storages = (*_storages(schedule), *_passed(schedule, steps))
     spans = [(_largest(text), first, last) for _, text, first, last in storages]
     for place, step in enumerate(steps):
@@ -116,7 +116,9 @@ def peak_bytes(schedule: Schedule, steps: tuple[Step, ...]) -> int:
             parts = zip(step.kernel.parts, step.parts, strict=True)
             spans.append((max(peak_bytes(*part) for part in parts), place, place))
     times = range(len(launches(schedule.kernels)))
-    return max((sum(n for n, a, b in spans if a <= t <= b) for t in times), default=0)
+    counters = (counter for kernel in schedule.kernels for counter in kernel.counters)
+    always = sum(_largest(_bytes(counter)) for counter in counters)
+    return always + max((sum(n for n, a, b in spans if a <= t <= b) for t in times), default=0)
 
 
 def _largest(size: Int) -> int:
