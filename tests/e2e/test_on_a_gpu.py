@@ -13,13 +13,14 @@ from torch.utils import _pytree as pytree
 
 import aotpack
 
-from .oracle import accuracy_complaint, tensors
+from .oracle import Tolerance, accuracy_complaint, tensors
 from .test_control import CASES, KEPT, Case, Kept, Own, dynamic_of
 from .test_fallback import Mixed, compiled
 from .user_kernels import Changing, ChangingReference, Fused, FusedReference, Sums
 
 pytestmark = pytest.mark.gpu
 ROWS = torch.export.Dim("rows", min=1, max=64)
+SUMS_CANCEL = Tolerance(floor=8.0)  # of the examples, numbers around 1
 
 
 def on_gpu(value: Any) -> Any:
@@ -32,7 +33,7 @@ def widened(value: Any) -> Any:
 
 def check(found: Any, eager: Any, exact: Any) -> None:
     for ours, theirs, reference in zip(*map(tensors, (found, eager, exact)), strict=True):
-        assert accuracy_complaint(ours, theirs, reference) is None
+        assert accuracy_complaint(ours, theirs, reference, SUMS_CANCEL) is None
 
 
 @pytest.mark.row("S:I3", "S:I4")
@@ -44,7 +45,7 @@ def test_control_flow(case: Case) -> None:
         module, case.calls[0](), dynamic_shapes=dynamic_of(case), target="native"
     )
     module, exact = module.cuda(), copy.deepcopy(module).double().cuda()
-    with torch.no_grad():
+    with torch.no_grad(), torch.device("cuda"):  # some models make tensors and do not say where
         for call in case.calls:
             args = on_gpu(call())
             for _ in range(3):  # launches, a recording, a graph
@@ -58,7 +59,7 @@ def test_state_through_control_flow(case: Kept) -> None:
     module = Own(case.step).eval()
     model = aotpack.compile(module, case.calls[0](), target="native")
     module = module.cuda()
-    with torch.no_grad():
+    with torch.no_grad(), torch.device("cuda"):
         for call in case.calls * 2:
             args = on_gpu(call())
             torch.testing.assert_close(model(*args), module(*args))
