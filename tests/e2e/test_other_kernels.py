@@ -21,7 +21,9 @@ torch.library.impl("aot_cuda_extension::scale", "default", lambda x, by: x * by)
 torch.library.register_fake("aot_cuda_extension::scale", lambda x, by: torch.empty_like(x))
 for name in ("scale_", "known_"):
     torch.library.define(f"aot_cuda_extension::{name}", "(Tensor(a!) x, float by) -> ()")
-    torch.library.impl(f"aot_cuda_extension::{name}", "default", lambda x, by: (x.mul_(by), None)[1])
+    torch.library.impl(
+        f"aot_cuda_extension::{name}", "default", lambda x, by: (x.mul_(by), None)[1]
+    )
     torch.library.register_fake(f"aot_cuda_extension::{name}", lambda x, by: None)
 
 
