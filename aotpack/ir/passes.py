@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from aotpack.errors import UsageError
+from aotpack.errors import UsageError, calling_user
 from aotpack.ir.invalid import InvalidProgram
 from aotpack.ir.nodes import Program
 from aotpack.ir.verify import verify
@@ -37,10 +37,8 @@ def apply_passes(program: Program, passes: Iterable[Pass]) -> Program:
     """
     for one in passes:
         name = _name(one)
-        try:
+        with calling_user(f"pass {name}", "a function from a Program to one"):
             changed = one(program)
-        except Exception as error:
-            raise UsageError(f"pass {name}: {type(error).__name__}: {error}") from error
         if not isinstance(changed, Program):
             found = type(changed).__name__
             raise UsageError(f"pass {name}: it returns a {found}; accepted is a Program")

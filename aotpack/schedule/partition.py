@@ -10,7 +10,7 @@ one launch.
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from aotpack.errors import UsageError
+from aotpack.errors import UsageError, calling_user
 from aotpack.ir.integers import product
 from aotpack.ir.joined import sources
 from aotpack.ir.nodes import Program
@@ -29,13 +29,9 @@ def partitioned(partition: Partition, kernels: tuple[Kernel, ...], program: Prog
     It is asked once for the model's kernels and once for those of each part of a branch or loop.
     """
     name = getattr(partition, "__name__", type(partition).__name__)
-    try:
+    accepted = "a function from (kernels, program) to groups of these kernels, in launch order"
+    with calling_user(f"partition {name}", accepted):
         groups = tuple(tuple(group) for group in partition(kernels, program))
-    except Exception as error:
-        raise UsageError(
-            f"partition {name}: {type(error).__name__}: {error}; accepted is a function from "
-            "(kernels, program) to groups of these kernels, in launch order"
-        ) from error
     groups = tuple(group for group in groups if group)
     fault = (
         _fault_of_kernels(groups, kernels)
