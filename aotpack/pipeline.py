@@ -211,12 +211,10 @@ def build(
 ) -> Path:
     """Package a module for the targets as one wheel in the folder ``out``; returns its path.
 
-    ``candidates`` is how many forms of each kernel the wheel holds, for ``aotpack tune``;
-    ``tuning`` a file with what it measured. ``deterministic``: equal inputs give equal bits in
-    every run and batch. ``passes`` are functions that change the lowered program
-    (``aotpack.ir.nodes.Program``), ``partition`` one that says which kernels share a launch
-    (``aotpack.schedule.partition``). ``fallback`` "torch": torch runs what cannot be lowered (a
-    warning says).
+    The wheel holds ``candidates`` forms of each kernel, for ``aotpack tune``; ``tuning`` is a file
+    with what it measured. ``deterministic``: equal bits in every run and batch. ``passes`` change
+    the lowered program (``aotpack.ir.nodes.Program``), ``partition`` says what shares a launch
+    (``aotpack.schedule.partition``). ``fallback`` "torch" runs what is not lowered, and warns.
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
     source = Source(

@@ -70,7 +70,7 @@ _MMA = (
 )
 _ALL = GPUS[90].multiprocessors  # a program for each, which goes through several tiles
 DESCRIBED = Cost(
-    MatmulTile(128, 256, 64, 8, 3, descriptors=True, programs=_ALL), 4.0, 0.58, 2.4, 0.30
+    MatmulTile(128, 256, 64, 8, 3, descriptors=True, most_programs=_ALL), 4.0, 0.58, 2.4, 0.30
 )
 # float32 factors go through tensor cores as three bfloat16 parts each. Tensor cores cut sums off
 # where others round, so each step of k shrinks what it adds: by 0.3 to 0.45 of the last place for
@@ -104,7 +104,7 @@ _MORE_WGMMA = (
 )
 _MORE_DESCRIBED = (
     DESCRIBED.tile,
-    MatmulTile(128, 128, 64, 8, 4, descriptors=True, programs=_ALL),
+    MatmulTile(128, 128, 64, 8, 4, descriptors=True, most_programs=_ALL),
 )
 LONG_SUM = 2048  # products: from here on descriptors gain more than they cost
 FAMILIES = (
