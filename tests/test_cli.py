@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from aotpack.cli import main
+from aotpack.commands import doctor
 
 MODEL = """
 import torch
@@ -71,7 +73,9 @@ def test_a_name_that_the_model_file_shadows_is_noted(
     words = [str(folder / "half_model.py"), "-o", str(tmp_path), "--target", "sm_90"]
     assert main([*words, "--name", name]) == 0
     told = capsys.readouterr().out
-    expected = f"note: in {folder}, `import {name.replace('-', '_')}` takes {place} instead"
+    expected = (
+        f"note: in {folder.resolve()}, `import {name.replace('-', '_')}` takes {place} instead"
+    )
     assert (expected in told) if place else ("note:" not in told)
 
 
@@ -216,6 +220,18 @@ def test_doctor_names_versions_and_targets(capsys: pytest.CaptureFixture[str]) -
     assert main(["doctor"]) == 0
     printed = capsys.readouterr().out
     assert "triton" in printed and "ptxas" in printed and "sm_120, cpu, interpreter" in printed
+
+
+def test_doctor_finds_what_is_too_old(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = {"setuptools": "65.5.0"}
+    monkeypatch.setattr(doctor, "version", lambda name: old.get(name) or version(name))
+    assert main(["doctor"]) == 1
+    printed = capsys.readouterr().out
+    assert "missing: setuptools>=77: pip install 'setuptools>=77'" in printed
+    monkeypatch.setattr(doctor, "requires", lambda name: None)
+    assert main(["doctor"]) == 0
 
 
 def test_doctor_without_a_c_compiler_leaves_out_the_target_cpu(

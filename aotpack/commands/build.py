@@ -92,7 +92,7 @@ def _shadow_note(folder: Path, name: str) -> str:
     if not (folder / f"{name}.py").exists():
         return ""
     return (
-        f"note: in {folder}, `import {name}` takes {name}.py instead of the package; "
+        f"note: in {folder.resolve()}, `import {name}` takes {name}.py instead of the package; "
         "start Python elsewhere, or build with --name\n"
     )
 
