@@ -58,7 +58,7 @@ class Workshop:
         self.wide = needs_64_bits(schedule, kernel)
         self.results: dict[str, str] = {}
         self.functions: dict[str, str] = {}
-        self.programs = 1  # that share a row
+        self.cluster_size = 1  # programs that share a row
         self.chained = False  # its programs wait for those before them
         self.arguments = Arguments(
             schedule.program,

@@ -47,7 +47,7 @@ def _completing(launch: list[Kernel], second: Kernel, program: Program) -> Kerne
     if not walks or not closes or is_small(first, program) or _overwrites(second, launch, program):
         return None
     blocks = {tile.x for tile in walks}
-    if len(blocks) > 1 or any(tile.programs > 1 or tile.chain for tile in (*walks, *closes)):
+    if len(blocks) > 1 or any(tile.cluster_size > 1 or tile.chain for tile in (*walks, *closes)):
         return None  # the blocks of one are no blocks of the other
     (block,) = blocks
     if not is_made_in_groups(first, second, program, block):
@@ -102,7 +102,7 @@ def _closing_tile(
 ) -> ReductionTile | None:
     """A tile of so many rows and warps; None where one program would have too much to do."""
     longest = bounds(kernel.axes[1].extent)[1]
-    if longest > LONGEST or own.programs > 1:
+    if longest > LONGEST or own.cluster_size > 1:
         return None
     most = ELEMENTS * 32 * warps // block
     if own.persistent and own.r > most:

@@ -12,7 +12,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Buffer, Program, Reduction, Scan
-from aotpack.ir.schedule import Kernel, ReductionTile, places_in_chain, programs
+from aotpack.ir.schedule import Kernel, ReductionTile, cluster_size, places_in_chain
 
 
 def declare_exchanges(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
@@ -25,7 +25,7 @@ def _declared(kernel: Kernel, program: Program) -> Kernel:
     chains = [tile for tile in tiles if isinstance(tile, ReductionTile) and tile.chain]
     if chains:
         return _chained(kernel, chains[0], program)
-    together = max((programs(variant.tile) for variant in kernel.variants), default=1)
+    together = max((cluster_size(variant.tile) for variant in kernel.variants), default=1)
     if together == 1:
         return kernel
     shape = (kernel.axes[0].extent, Int.of(together))
