@@ -9,9 +9,10 @@ from aotpack.ir.integers import Int, Var
 from aotpack.ir.nodes import Buffer, Program, Update
 from aotpack.ir.schedule import ReductionTile, Schedule, gpu_variants, launches
 from aotpack.ir.verify_schedule import InvalidSchedule, verify_schedule
+from aotpack.schedule import schedule
 from aotpack.schedule.complete import LONGEST
 
-from .programs import Size, Writer, apply, load, schedule_of
+from .programs import Size, Writer, apply, load, lowered, schedule_of
 
 LONG = 2**18
 
@@ -22,6 +23,13 @@ def sums(count: Size = 4, length: int = 2**20) -> Writer:
     x = w.input("x", count, length)
     w.reduction("y", [count], [length], lambda i, r: load(x, i, r))
     return w
+
+
+def test_a_partition_of_the_user_decides_alone() -> None:
+    w = sums()
+    alone = lambda kernels, program: tuple((kernel,) for kernel in kernels)  # noqa: E731
+    kernels = schedule(lowered(w.program(w.buffers["y"])), partition=alone).schedule.kernels
+    assert len(launches(kernels)) == 2 and not any(kernel.completes for kernel in kernels)
 
 
 def two_sums(read: Callable[[Buffer, Int, Int], object], rows: int, inner: int) -> Schedule:
