@@ -14,7 +14,7 @@ from aotpack.ir.schedule import (
     ReductionTile,
     Tile,
 )
-from aotpack.schedule.tile import LONGEST_COLUMN, MAX_PERSISTENT, MAX_READ_ONCE
+from aotpack.schedule.tile import LONGEST_COLUMN, MAX_PERSISTENT, MAX_READ_ONCE, MOST_CHAINS
 
 from .programs import Size, Writer, apply, load, schedule_of, scheduled
 
@@ -109,7 +109,8 @@ class Sums(nn.Module):
 @pytest.mark.row("S:B20")
 @pytest.mark.parametrize(("length", "persistent"), [(0, True), (5, False)])
 def test_scans_of_long_rows_are_looped(length: int, persistent: bool) -> None:
-    (kernel,) = scheduled(Sums(), torch.zeros(2, MAX_PERSISTENT + length)).schedule.kernels
+    rows = MOST_CHAINS + 1  # of fewer, each block is a program
+    (kernel,) = scheduled(Sums(), torch.zeros(rows, MAX_PERSISTENT + length)).schedule.kernels
     tiles = [v.tile for v in kernel.variants if not isinstance(v.tile, HostTile)]
     assert all(isinstance(t, ReductionTile) and t.persistent is persistent for t in tiles)
 
