@@ -8,8 +8,9 @@ Rows C:E1-E17, E19, E28.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from aotpack.ir import reference
+from aotpack.ir import float8, reference
 from aotpack.ir.dtypes import DType
 from aotpack.ir.fast_texts import FAST_ERF, FAST_GELU, FAST_GELU_TANH, FAST_TANH
 from aotpack.ir.opinfo import TWINS, OpInfo
@@ -315,6 +316,30 @@ def _bits() -> list[OpInfo]:
     ]
 
 
+def _codes() -> list[OpInfo]:
+    """The code of the nearest 8-bit float, and back."""
+    return [
+        info
+        for dtype, form in float8.FORMATS.items()
+        for info in (
+            OpInfo(
+                f"{dtype}_code",
+                1,
+                "code",
+                {"float32": float8.triton_encode(form)},
+                partial(float8.encode, form=form),
+            ),
+            OpInfo(
+                f"of_{dtype}_code",
+                1,
+                "code",
+                {"uint8": float8.triton_decode(form)},
+                partial(float8.decode, form=form),
+            ),
+        )
+    ]
+
+
 def _random() -> list[OpInfo]:
     words = "tl.philox({0}, {1}.to(tl.uint32), ({1} >> 32).to(tl.uint32), 0, 0)"
     text = f"{words}[0].to(tl.int64) | ({words}[1].to(tl.int64) << 32)"
@@ -333,6 +358,7 @@ OPS: dict[str, OpInfo] = {
         _classifications(),
         _bitwise(),
         _bits(),
+        _codes(),
         _random(),
     )
     for info in group

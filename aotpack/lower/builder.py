@@ -43,6 +43,9 @@ class Builder:
         self._nodes = {node.name: node for node in every_node(graph.nodes)}
         self._buffers: dict[str, Buffer] = {}
         self._names: dict[Ref, str] = {}
+        self._types: dict[
+            str, DType
+        ] = {}  # what torch calls them; 8-bit floats are stored as bytes
         self._operations: list[Operation] = []
         self._sizes = graph.signature.sizes
         self.through_torch = False
@@ -94,6 +97,10 @@ class Builder:
 
     def buffer(self, ref: Ref) -> Buffer:
         return self._buffers[self._names[ref]]
+
+    def dtype(self, ref: Ref) -> DType:
+        """The type of the tensor, which its buffer may hold as another."""
+        return self._types[self._names[ref]]
 
     def axes(self, prefix: str, shape: tuple[Int, ...]) -> tuple[Axis, ...]:
         """Axes over a shape, none named like a size of the model."""
@@ -188,8 +195,8 @@ class Builder:
         return copy.name
 
     def _declare(self, ref: Ref, name: str, dtype: DType, shape: tuple[Int, ...]) -> None:
-        self._names[ref] = name
-        self._buffers[name] = Buffer(name, dtype, shape)
+        self._names[ref], self._types[name] = name, dtype
+        self._buffers[name] = Buffer(name, dtype.stored, shape)
 
     def _unique(self, name: str) -> str:
         found, number = name, 0

@@ -8,7 +8,7 @@ from aotpack.ir.nodes import Value
 from aotpack.lower.context import Context
 from aotpack.lower.pointwise import result_dtype
 from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.values import apply, cast
+from aotpack.lower.values import apply, cast, decoded, encoded
 from aotpack.stages import Arg, Ref
 
 
@@ -54,6 +54,8 @@ def _bits(value: Value, dtype: DType) -> Value:
         return apply("half_bits", value)
     if dtype is DType.BFLOAT16:
         return apply("shift_right", apply("bits", apply("round_bfloat16", value)), 16)
+    if dtype.is_float8:
+        return encoded(value, dtype)
     return apply("bits", value) if dtype.is_float else value
 
 
@@ -65,6 +67,8 @@ def _with_bits(bits: Value, dtype: DType) -> Value:
         return apply("of_half_bits", cast(bits, DType.INT32))
     if dtype is DType.BFLOAT16:
         return apply("bits", apply("shift_left", cast(bits, DType.INT32), 16))
+    if dtype.is_float8:
+        return decoded(cast(bits, DType.UINT8), dtype)
     return apply("bits", bits)
 
 

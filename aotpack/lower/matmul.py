@@ -12,7 +12,7 @@ from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Matmul, Value
 from aotpack.lower.context import Context, Index, Scalar, is_empty, points
 from aotpack.lower.pointwise import result_dtype
-from aotpack.lower.registry import lowering
+from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, cast
 from aotpack.stages import Ref
@@ -31,7 +31,7 @@ def emit_product(
         place = points(tuple(batch))
         left = lhs(place, Int.of(m), Int.of(k))
         right = rhs(place, Int.of(k), Int.of(n))
-        name = c.builder.buffer(target).name
+        name = c.computed(target)
         c.builder.append(Matmul(name, tuple(batch), m, n, k, left, right, operand, c.origin))
         return
 
@@ -166,6 +166,54 @@ def addmm(
 ) -> None:
     """``beta * self + alpha * mat1 @ mat2``; ``self`` is not read where beta is 0."""
     _write_sum(c, self, _product_for_sum(c, mat1, mat2), beta, alpha)
+
+
+@lowering("aten._scaled_mm.default")
+def scaled_mm(
+    c: Context,
+    self: Ref,
+    mat2: Ref,
+    scale_a: Ref,
+    scale_b: Ref,
+    bias: Ref | None = None,
+    scale_result: Ref | None = None,
+    out_dtype: DType | None = None,
+    use_fast_accum: bool = False,
+) -> None:
+    """``(self @ mat2) * scale_a * scale_b + bias``; scales are one number each, or one for each
+    row of ``self`` and column of ``mat2``. 8-bit floats are multiplied as bfloat16, which holds
+    them all.
+    """
+    rows, columns = c.shape(c.result())
+    _check_scale(c, "scale_a", scale_a, (rows, Int.of(1)))
+    _check_scale(c, "scale_b", scale_b, (Int.of(1), columns))
+    if scale_result is not None:
+        raise CannotLower("scale_result is not accepted; scale what comes out")
+    total = c.temporary("product", DType.FLOAT32, (rows, columns))
+
+    def left(batch: Index, m: Int, k: Int) -> Value:
+        return c.load(self, (m, k))
+
+    def right(batch: Index, k: Int, n: Int) -> Value:
+        return c.load(mat2, (k, n))
+
+    def scaled(index: Index) -> Value:
+        found = apply("mul", c.load(total, index), c.broadcast(scale_a, index))
+        found = apply("mul", found, c.broadcast(scale_b, index))
+        return found if bias is None else apply("add", found, c.broadcast(bias, index))
+
+    emit_product(c, total, DType.BFLOAT16, c.shape(self)[-1], left, right)
+    c.pointwise(c.result(), scaled)
+
+
+def _check_scale(c: Context, name: str, scale: Ref, whole: Index) -> None:
+    """One number, or one for each row or column."""
+    dtype, shape = c.dtype(scale), c.shape(scale)
+    if dtype is not DType.FLOAT32 or (shape != whole and product(shape).constant != 1):
+        raise CannotLower(
+            f"{name} is {dtype}[{', '.join(map(str, shape))}]; accepted are float32, one number or "
+            f"[{', '.join(map(str, whole))}]"
+        )
 
 
 def _write_sum(c: Context, self: Ref, total: Ref, beta: Scalar, alpha: Scalar) -> None:

@@ -6,8 +6,11 @@ Rows C:E21, F14, F15, L6, A7.
 import math
 import struct
 
+import numpy as np
+
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import known_le, known_lt
+from aotpack.ir.float8 import FORMATS, decode, encode
 from aotpack.ir.fold import fold
 from aotpack.ir.integers import Indirect, Int, Number
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Value
@@ -38,7 +41,10 @@ def _wrap(number: int, dtype: DType) -> int:
 
 
 def rounded(number: float, dtype: DType) -> float:
-    """A float as ``dtype`` holds it, for 16-bit types; others are left to the constant itself."""
+    """A float as ``dtype`` holds it, for short types; others are left to the constant itself."""
+    if dtype.is_float8:
+        form = FORMATS[dtype]
+        return float(decode(encode(np.asarray(number, np.float32), form), form))
     if not math.isfinite(number) or dtype not in OVERFLOW:
         return number
     if abs(number) >= OVERFLOW[dtype]:
@@ -51,13 +57,32 @@ def rounded(number: float, dtype: DType) -> float:
 
 
 def cast(value: Value, dtype: DType) -> Value:
-    """The value in the compute type of ``dtype``; to bool it asks whether it is not zero."""
+    """The value in the compute type of ``dtype``; to bool it asks whether it is not zero.
+
+    16-bit floats are rounded by the store, 8-bit ones here.
+    """
     to = dtype.compute
+    if dtype.is_float8:
+        return decoded(encoded(value, dtype), dtype)
     if value.dtype is to:
         return value
     if to is DType.BOOL:
         return apply("ne", value, 0)
     return fold(Apply("cast", (value,), to))
+
+
+def encoded(value: Value, dtype: DType) -> Value:
+    """The value as a buffer of ``dtype`` takes it: of an 8-bit float its code."""
+    return (
+        apply(f"{dtype}_code", cast(value, DType.FLOAT32))
+        if dtype.is_float8
+        else cast(value, dtype)
+    )
+
+
+def decoded(stored: Value, dtype: DType) -> Value:
+    """The value of an element that was read from a buffer of ``dtype``."""
+    return apply(f"of_{dtype}_code", stored) if dtype.is_float8 else stored
 
 
 def apply(op: str, *args: Value | Int | bool | float) -> Value:

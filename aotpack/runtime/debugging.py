@@ -124,8 +124,7 @@ class Watch:
         stored = np.empty(one.size // one.dtype.itemsize, one.dtype.storage)
         self._device.copy_out(stored.ctypes.data, address, stored.nbytes, stream)
         self._device.synchronize(stream)
-        values = widen(stored) if one.dtype.name == "bfloat16" else stored
-        wrong = np.flatnonzero(np.isnan(values))
+        wrong = np.flatnonzero(np.isnan(widen(stored, one.dtype)))
         if len(wrong):
             raise AotpackError(
                 f"calling {self._model}: kernel {kernel} wrote NaN into {one.name!r}: {len(wrong)} "

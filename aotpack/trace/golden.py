@@ -27,6 +27,17 @@ from aotpack.trace.weights import bytes_of, dtype_of, weight_tensor
 _BITCAST = torch.ops.aten.view.dtype
 
 
+def _scaled_product(
+    a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any = None, *_: Any, **__: Any
+) -> Any:
+    """What torch._scaled_mm means, which takes no float64."""
+    product = a @ b * scale_a * scale_b
+    return product if bias is None else product + bias
+
+
+_MEANINGS = {torch.ops.aten._scaled_mm.default: _scaled_product}
+
+
 def record_golden(
     run: nn.Module | None,
     program: ExportedProgram,
@@ -172,6 +183,8 @@ class _Reference(_Eager):
             assert isinstance(source, fx.Node) and callable(n.target)
             return _widen(n.target(args[0].to(source.meta["val"].dtype), args[1]))
         args, kwargs = pytree.tree_map(_widen, (args, kwargs))
+        if n.target in _MEANINGS:
+            return _MEANINGS[n.target](*args, **kwargs)
         return pytree.tree_map(_widen, self.call_function(n.target, args, kwargs))
 
     def _part(self, value: Any) -> Any:
