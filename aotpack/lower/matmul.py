@@ -209,7 +209,8 @@ def scaled_mm(
 def _check_scale(c: Context, name: str, scale: Ref, whole: Index) -> None:
     """One number, or one for each row or column."""
     dtype, shape = c.dtype(scale), c.shape(scale)
-    if dtype is not DType.FLOAT32 or (shape != whole and product(shape).constant != 1):
+    is_one = len(shape) <= 2 and product(shape).constant == 1
+    if dtype is not DType.FLOAT32 or not (is_one or shape == whole):
         raise CannotLower(
             f"{name} is {dtype}[{', '.join(map(str, shape))}]; accepted are float32, one number or "
             f"[{', '.join(map(str, whole))}]"

@@ -1,0 +1,165 @@
+"""Resizing of planes without aliasing: where it shrinks, a result is a mean of all it covers.
+
+Along each dimension, the result at i has its centre at (i + 1/2) scale of the source; it is the
+mean of the positions within ``support`` of it, with the weights of a filter as wide as the step
+(one position at least). Dimensions are resized one after the other, the last first. (P. Heckbert,
+"Fundamentals of texture mapping and image warping", 1989; the cubic is Keys', 1981, with a = -1/2;
+C. Duchon, "Lanczos filtering in one and two dimensions", 1979.)
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.integers import Int
+from aotpack.ir.nodes import Value
+from aotpack.ir.rewrite import as_index
+from aotpack.lower.context import Context, Index, is_empty
+from aotpack.lower.registry import CannotLower, lowering
+from aotpack.lower.resample import step_of
+from aotpack.lower.values import apply, cast, constant, guarded, position, where
+from aotpack.lower.view import replaced
+from aotpack.stages import Arg, Ref
+
+Filter = Callable[[Value], Value]
+CUBIC = -0.5
+
+
+def _triangle(x: Value) -> Value:
+    """``1 - |x|`` up to 1."""
+    return apply("maximum", apply("sub", constant(1, x.dtype), apply("abs", x)), 0.0)
+
+
+def _cubic(x: Value) -> Value:
+    """Keys' convolution kernel, 0 from 2 on."""
+    size = apply("abs", x)
+    square = apply("square", size)
+    inner = apply("sub", apply("mul", size, CUBIC + 2), CUBIC + 3)
+    inner = apply("add", apply("mul", inner, square), 1.0)
+    outer = apply("mul", apply("sub", size, 5.0), size)
+    outer = apply("mul", apply("sub", apply("mul", apply("add", outer, 8.0), size), 4.0), CUBIC)
+    far = where(apply("lt", size, 2.0), outer, constant(0, x.dtype))
+    return where(apply("lt", size, 1.0), inner, far)
+
+
+def _lanczos(x: Value) -> Value:
+    """``sinc(x) sinc(x / 3)``, 0 from 3 on."""
+    angle = apply("mul", x, math.pi)
+    third = apply("div", angle, 3.0)
+    waves = apply("mul", apply("sin", angle), apply("sin", third))
+    share = apply("div", waves, apply("mul", angle, third))
+    near = where(apply("lt", apply("abs", x), 3.0), share, constant(0, x.dtype))
+    return where(apply("eq", x, 0.0), constant(1, x.dtype), near)
+
+
+def _most_taps(size: Int, count: Int, align: bool, factor: float | None, reach: float) -> int:
+    """How many positions at most a result is a mean of."""
+    if not align and factor is not None and factor > 0:
+        step = 1.0 / factor
+    elif size.constant is None or count.constant is None:
+        raise CannotLower(
+            f"a dimension goes from {size} to {count} elements; accepted are constant sizes, or a "
+            "scale factor with corners that are not aligned"
+        )
+    elif align:
+        step = (size.constant - 1) / max(count.constant - 1, 1)
+    else:
+        step = size.constant / count.constant
+    return 2 * math.ceil(reach * max(step, 1.0)) + 1
+
+
+def _resized(
+    c: Context,
+    source: Ref,
+    dim: int,
+    count: Int,
+    step: Value,
+    reach: float,
+    taps: int,
+    form: Filter,
+) -> Ref:
+    """The tensor with one dimension resized, in the compute type."""
+    shape, wide = c.shape(source), step.dtype
+    size = shape[dim]
+    stretch = apply("maximum", step, 1.0)
+    support = apply("mul", stretch, reach)
+
+    def start(out: Int) -> tuple[Value, Value]:
+        """The centre of a result, and its first position."""
+        centre = apply("mul", step, apply("add", position(out, wide), 0.5))
+        low = apply("add", apply("sub", centre, support), 0.5)
+        return centre, apply("maximum", cast(low, DType.INT64), 0)
+
+    def weight(out: Int, tap: Int) -> Value:
+        centre, low = start(out)
+        high = cast(apply("add", apply("add", centre, support), 0.5), DType.INT64)
+        place = apply("add", low, position(tap))
+        inside = apply("lt", place, apply("minimum", high, position(size)))
+        distance = apply("add", apply("sub", cast(place, wide), centre), 0.5)
+        share = form(apply("mul", distance, apply("reciprocal", stretch)))
+        return where(inside, share, constant(0, wide))
+
+    total = c.temporary("total", wide, (count,))
+    c.reduction((total,), "sum", (Int.of(taps),), lambda at, tap: (weight(at[0], tap[0]),))
+    result = c.temporary("resized", wide, replaced(shape, dim, count))
+
+    def term(at: Index, tap: Index) -> tuple[Value, ...]:
+        share = weight(at[dim], tap[0])
+        last = apply("sub", position(size), 1)
+        place = apply("minimum", apply("add", start(at[dim])[1], position(tap[0])), last)
+        element = c.load(source, replaced(at, dim, as_index(place, size)))
+        used = guarded([apply("ne", share, 0.0)], cast(element, wide), constant(0, wide))
+        return (apply("mul", used, share),)
+
+    c.reduction((result,), "sum", (Int.of(taps),), term)
+    mean = c.temporary("mean", wide, c.shape(result))
+    c.pointwise(mean, lambda at: apply("div", c.load(result, at), c.load(total, (at[dim],))))
+    return mean
+
+
+def _resize(
+    c: Context,
+    input: Ref,
+    align: bool,
+    factors: Sequence[float | None],
+    reach: float,
+    form: Filter,
+) -> None:
+    dtype = c.dtype(input)
+    if not dtype.is_float:
+        raise CannotLower(f"{dtype} tensors are not accepted; float types are")
+    found, shape = input, c.shape(c.result())
+    for dim in (3, 2) if not is_empty(shape) else ():
+        size, count, factor = c.shape(input)[dim], shape[dim], factors[dim - 2]
+        taps = _most_taps(size, count, align, factor, reach)
+        step = step_of(size, count, align, factor, dtype)
+        found = _resized(c, found, dim, count, step, reach, taps, form)
+    c.pointwise(c.result(), lambda index: c.load(found, index))
+
+
+def _register(name: str, reach: float, form: Filter) -> None:
+    @lowering(f"aten._upsample_{name}2d_aa.default")
+    def sizes(
+        c: Context,
+        self: Ref,
+        output_size: Arg,
+        align_corners: bool,
+        scales_h: float | None = None,
+        scales_w: float | None = None,
+    ) -> None:
+        _resize(c, self, align_corners, (scales_h, scales_w), reach, form)
+
+    @lowering(f"aten._upsample_{name}2d_aa.vec")
+    def vector(
+        c: Context,
+        input: Ref,
+        output_size: Arg,
+        align_corners: bool,
+        scale_factors: tuple[float, ...] | None = None,
+    ) -> None:
+        _resize(c, input, align_corners, scale_factors or (None, None), reach, form)
+
+
+_register("bilinear", 1.0, _triangle)
+_register("bicubic", 2.0, _cubic)
+_register("lanczos", 3.0, _lanczos)
