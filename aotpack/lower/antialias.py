@@ -84,37 +84,38 @@ def _resized(
     stretch = apply("maximum", step, 1.0)
     support = apply("mul", stretch, reach)
 
-    def start(out: Int) -> tuple[Value, Value]:
-        """The centre of a result, and its first position."""
+    def window(out: Int) -> tuple[Value, Value, Value]:
+        """The centre of a result, its first position, and the one behind its last."""
         centre = apply("mul", step, apply("add", position(out, wide), 0.5))
-        low = apply("add", apply("sub", centre, support), 0.5)
-        return centre, apply("maximum", cast(low, DType.INT64), 0)
+        low = cast(apply("add", apply("sub", centre, support), 0.5), DType.INT64)
+        high = cast(apply("add", apply("add", centre, support), 0.5), DType.INT64)
+        return centre, apply("maximum", low, 0), apply("minimum", high, position(size))
 
     def weight(out: Int, tap: Int) -> Value:
-        centre, low = start(out)
-        high = cast(apply("add", apply("add", centre, support), 0.5), DType.INT64)
+        centre, low, high = window(out)
         place = apply("add", low, position(tap))
-        inside = apply("lt", place, apply("minimum", high, position(size)))
         distance = apply("add", apply("sub", cast(place, wide), centre), 0.5)
         share = form(apply("mul", distance, apply("reciprocal", stretch)))
-        return where(inside, share, constant(0, wide))
+        return where(apply("lt", place, high), share, constant(0, wide))
 
+    most = Int.of(taps)
     total = c.temporary("total", wide, (count,))
-    c.reduction((total,), "sum", (Int.of(taps),), lambda at, tap: (weight(at[0], tap[0]),))
+    c.reduction((total,), "sum", (most,), lambda at, tap: (weight(at[0], tap[0]),))
+    share = c.temporary("share", wide, (count, most))
+    c.pointwise(share, lambda at: apply("div", weight(*at), c.load(total, at[:1])))
     result = c.temporary("resized", wide, replaced(shape, dim, count))
 
     def term(at: Index, tap: Index) -> tuple[Value, ...]:
-        share = weight(at[dim], tap[0])
-        last = apply("sub", position(size), 1)
-        place = apply("minimum", apply("add", start(at[dim])[1], position(tap[0])), last)
-        element = c.load(source, replaced(at, dim, as_index(place, size)))
-        used = guarded([apply("ne", share, 0.0)], cast(element, wide), constant(0, wide))
-        return (apply("mul", used, share),)
+        _, low, high = window(at[dim])
+        place = apply("add", low, position(tap[0]))
+        within = as_index(apply("minimum", place, apply("sub", position(size), 1)), size)
+        element = c.load(source, replaced(at, dim, within))
+        inside = apply("lt", place, high)  # what lies outside is not seen, be it NaN
+        used = guarded([inside], cast(element, wide), constant(0, wide))
+        return (apply("mul", used, c.load(share, (at[dim], tap[0]))),)
 
-    c.reduction((result,), "sum", (Int.of(taps),), term)
-    mean = c.temporary("mean", wide, c.shape(result))
-    c.pointwise(mean, lambda at: apply("div", c.load(result, at), c.load(total, (at[dim],))))
-    return mean
+    c.reduction((result,), "sum", (most,), term)
+    return result
 
 
 def _resize(

@@ -12,6 +12,7 @@ from tests.e2e.oracle import TARGETS, agree, compile_all
 from tests.lower.oracle import Case, case, floats, ints
 
 IMAGE = floats(2, 3, 11, 9)
+HOLES = IMAGE.where(IMAGE < 1.8, torch.nan).where(IMAGE > -1.8, torch.inf)
 PLANES = ([3, 4], [17, 2], [20, 23], [1, 1], [11, 9])
 NAMES = ("bilinear", "bicubic", "lanczos")
 
@@ -23,6 +24,7 @@ def resizings(name: str) -> list[Case]:
         *(case(f"{operator}.vec", IMAGE, plane, a, None) for plane in PLANES for a in corners),
         *(case(f"{operator}.vec", IMAGE, None, a, [0.37, 1.6]) for a in corners),
         case(f"{operator}.default", IMAGE, [4, 14], False, 0.37, None),
+        case(f"{operator}.vec", HOLES, [3, 4], False, None),
         case(f"{operator}.vec", IMAGE.double(), [4, 14], False, None),
         case(f"{operator}.vec", floats(0, 2, 3, 3), [2, 2], False, None),
     ]
@@ -42,9 +44,9 @@ class Doubled(torch.nn.Module):
 
 def test_a_factor_takes_images_of_any_size() -> None:
     height = Dim("height", min=10, max=64)
-    compiled = compile_all(Doubled(), (floats(2, 3, 10, 9),), None, ({2: height},), TARGETS)
-    for rows in (10, 17, 31):
-        agree(compiled, (floats(2, 3, rows, 9),))
+    compiled = compile_all(Doubled(), (floats(1, 2, 10, 3),), None, ({2: height},), TARGETS)
+    for rows in (10, 17):
+        agree(compiled, (floats(1, 2, rows, 3),))
 
 
 class Filled(torch.nn.Module):
