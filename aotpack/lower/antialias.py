@@ -9,6 +9,7 @@ C. Duchon, "Lanczos filtering in one and two dimensions", 1979.)
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
@@ -68,45 +69,54 @@ def _most_taps(size: Int, count: Int, align: bool, factor: float | None, reach: 
     return 2 * math.ceil(reach * max(step, 1.0)) + 1
 
 
-def _resized(
-    c: Context,
-    source: Ref,
-    dim: int,
-    count: Int,
-    step: Value,
-    reach: float,
-    taps: int,
-    form: Filter,
-) -> Ref:
-    """The tensor with one dimension resized, in the compute type."""
-    shape, wide = c.shape(source), step.dtype
-    size = shape[dim]
-    stretch = apply("maximum", step, 1.0)
-    support = apply("mul", stretch, reach)
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """What each result along a dimension of ``size`` elements is a mean of, at most ``most``."""
 
-    def window(out: Int) -> tuple[Value, Value, Value]:
+    size: Int
+    step: Value
+    reach: float
+    most: Int
+    form: Filter
+
+    def at(self, out: Int) -> tuple[Value, Value, Value]:
         """The centre of a result, its first position, and the one behind its last."""
-        centre = apply("mul", step, apply("add", position(out, wide), 0.5))
+        wide = self.step.dtype
+        support = apply("mul", apply("maximum", self.step, 1.0), self.reach)
+        centre = apply("mul", self.step, apply("add", position(out, wide), 0.5))
         low = cast(apply("add", apply("sub", centre, support), 0.5), DType.INT64)
         high = cast(apply("add", apply("add", centre, support), 0.5), DType.INT64)
-        return centre, apply("maximum", low, 0), apply("minimum", high, position(size))
+        return centre, apply("maximum", low, 0), apply("minimum", high, position(self.size))
 
-    def weight(out: Int, tap: Int) -> Value:
-        centre, low, high = window(out)
+    def weight(self, out: Int, tap: Int) -> Value:
+        """The weight of one position, before all are divided by their sum."""
+        wide = self.step.dtype
+        centre, low, high = self.at(out)
         place = apply("add", low, position(tap))
         distance = apply("add", apply("sub", cast(place, wide), centre), 0.5)
-        share = form(apply("mul", distance, apply("reciprocal", stretch)))
+        inverse = apply("reciprocal", apply("maximum", self.step, 1.0))
+        share = self.form(apply("mul", distance, inverse))
         return where(apply("lt", place, high), share, constant(0, wide))
 
-    most = Int.of(taps)
+
+def _shares(c: Context, count: Int, windows: _Windows) -> Ref:
+    """The weights of each result, in a table."""
+    wide, most = windows.step.dtype, windows.most
     total = c.temporary("total", wide, (count,))
-    c.reduction((total,), "sum", (most,), lambda at, tap: (weight(at[0], tap[0]),))
+    c.reduction((total,), "sum", (most,), lambda at, tap: (windows.weight(at[0], tap[0]),))
     share = c.temporary("share", wide, (count, most))
-    c.pointwise(share, lambda at: apply("div", weight(*at), c.load(total, at[:1])))
-    result = c.temporary("resized", wide, replaced(shape, dim, count))
+    c.pointwise(share, lambda at: apply("div", windows.weight(*at), c.load(total, at[:1])))
+    return share
+
+
+def _resized(c: Context, source: Ref, dim: int, count: Int, windows: _Windows) -> Ref:
+    """The tensor with one dimension resized, in the compute type."""
+    wide, size = windows.step.dtype, windows.size
+    share = _shares(c, count, windows)
+    result = c.temporary("resized", wide, replaced(c.shape(source), dim, count))
 
     def term(at: Index, tap: Index) -> tuple[Value, ...]:
-        _, low, high = window(at[dim])
+        _, low, high = windows.at(at[dim])
         place = apply("add", low, position(tap[0]))
         within = as_index(apply("minimum", place, apply("sub", position(size), 1)), size)
         element = c.load(source, replaced(at, dim, within))
@@ -114,7 +124,7 @@ def _resized(
         used = guarded([inside], cast(element, wide), constant(0, wide))
         return (apply("mul", used, c.load(share, (at[dim], tap[0]))),)
 
-    c.reduction((result,), "sum", (most,), term)
+    c.reduction((result,), "sum", (windows.most,), term)
     return result
 
 
@@ -132,9 +142,9 @@ def _resize(
     found, shape = input, c.shape(c.result())
     for dim in (3, 2) if not is_empty(shape) else ():
         size, count, factor = c.shape(input)[dim], shape[dim], factors[dim - 2]
-        taps = _most_taps(size, count, align, factor, reach)
+        most = Int.of(_most_taps(size, count, align, factor, reach))
         step = step_of(size, count, align, factor, dtype)
-        found = _resized(c, found, dim, count, step, reach, taps, form)
+        found = _resized(c, found, dim, count, _Windows(size, step, reach, most, form))
     c.pointwise(c.result(), lambda index: c.load(found, index))
 
 

@@ -126,8 +126,18 @@ class Context:
         axes = self.axes("i", self.shape(targets[0]))
         over = self.axes("r", inner or (Int.of(1),))
         lifted = args(points(axes), points(over)[: len(inner)])
-        names = tuple(map(self.computed, targets))
+        types = MONOIDS[kind].result_dtypes(lifted[0].dtype)
+        into = [self._wide(*pair) for pair in zip(targets, types, strict=True)]
+        names = tuple(map(self.computed, into))
         self.builder.append(Reduction(names, axes, over, kind, lifted, self.origin))
+        for target, found in zip(targets, into, strict=True):
+            if found != target:
+                self.pointwise(target, partial(self.load, found))
+
+    def _wide(self, target: Ref, dtype: DType) -> Ref:
+        """The target, or a tensor to cast from where it does not hold what is computed."""
+        fits = self.dtype(target).compute is dtype and not self.dtype(target).is_float8
+        return target if fits else self.temporary("wide", dtype, self.shape(target))
 
     def _without_elements(self, targets: tuple[Ref, ...], kind: str) -> None:
         """What a reduction of no elements yields."""

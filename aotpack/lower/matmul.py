@@ -24,7 +24,11 @@ TENSOR_CORE_TYPES = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
 def emit_product(
     c: Context, target: Ref, operand: DType, depth: Int, lhs: Factor, rhs: Factor
 ) -> None:
-    """``target[*batch, m, n] = sum over k < depth of lhs * rhs``."""
+    """``target[*batch, m, n] = sum over k < depth of lhs * rhs``.
+
+    bfloat16 holds every 8-bit float.
+    """
+    operand = DType.BFLOAT16 if operand.is_float8 else operand
     if operand in TENSOR_CORE_TYPES and not is_empty((depth, *c.shape(target))):
         *batch, m, n = c.axes("i", c.shape(target))
         (k,) = c.axes("r", (depth,))
@@ -49,8 +53,9 @@ def _rows_times(c: Context, lhs: Ref, depth: Int, rhs: Factor, bias: Ref | None)
     lead = c.shape(lhs)[:-1]
     columns = c.shape(c.result())[-1]
     operand = c.dtype(lhs)
-    direct = len(lead) == 1 and bias is None and _stores(operand, result_dtype(c))
-    narrow = result_dtype(c) if bias is None else operand.accumulator
+    stores = bias is None and _stores(operand, result_dtype(c))
+    direct = len(lead) == 1 and stores
+    narrow = result_dtype(c) if stores else operand.accumulator
     shape = (product(lead), columns)
     target = c.result() if direct else c.temporary("product", narrow, shape)
 
@@ -72,8 +77,8 @@ def _rows_times(c: Context, lhs: Ref, depth: Int, rhs: Factor, bias: Ref | None)
 
 
 def _stores(operand: DType, result: DType) -> bool:
-    """Integer products are summed as int64, which narrower results do not hold."""
-    return operand.is_float or result is DType.INT64
+    """Integer products are summed as int64, those of 8-bit floats as float32."""
+    return result is DType.INT64 or (operand.is_float and not operand.is_float8)
 
 
 @lowering("aten.linear.default")
@@ -85,7 +90,7 @@ def linear(c: Context, input: Ref, weight: Ref, bias: Ref | None = None) -> None
     _rows_times(c, input, depth, lambda batch, k, n: c.load(weight, (n, k)), bias)
 
 
-@lowering("aten.mm.default")
+@lowering("aten.mm.default", "aten._int_mm.default")
 def mm(c: Context, self: Ref, mat2: Ref) -> None:
     depth = c.shape(self)[-1]
     _rows_times(c, self, depth, lambda batch, k, n: c.load(mat2, (k, n)), None)
@@ -180,10 +185,7 @@ def scaled_mm(
     out_dtype: DType | None = None,
     use_fast_accum: bool = False,
 ) -> None:
-    """``(self @ mat2) * scale_a * scale_b + bias``; scales are one number each, or one for each
-    row of ``self`` and column of ``mat2``. 8-bit floats are multiplied as bfloat16, which holds
-    them all.
-    """
+    """``(self @ mat2) * scale_a * scale_b + bias``; one scale each, or one a row or column."""
     rows, columns = c.shape(c.result())
     _check_scale(c, "scale_a", scale_a, (rows, Int.of(1)))
     _check_scale(c, "scale_b", scale_b, (Int.of(1), columns))
@@ -202,7 +204,7 @@ def scaled_mm(
         found = apply("mul", found, c.broadcast(scale_b, index))
         return found if bias is None else apply("add", found, c.broadcast(bias, index))
 
-    emit_product(c, total, DType.BFLOAT16, c.shape(self)[-1], left, right)
+    emit_product(c, total, c.dtype(self), c.shape(self)[-1], left, right)
     c.pointwise(c.result(), scaled)
 
 
