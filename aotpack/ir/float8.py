@@ -6,6 +6,8 @@ Rounding is torch's: to nearest even; what is too large becomes the largest numb
 infinity in e5m2, NaN in the fnuz formats (which have neither infinities nor -0). The formats are
 those of "FP8 Formats for Deep Learning" (arXiv 2209.05433) and "8-bit Numerical Formats for Deep
 Neural Networks" (arXiv 2206.02915, the fnuz ones).
+
+Rows C:D6, D7.
 """
 
 from collections.abc import Mapping
