@@ -113,34 +113,46 @@ def test_state_is_kept_in_8_bits(target: str) -> None:
 
 
 class Scaled(nn.Module):
-    """``torch._scaled_mm`` with one scale each, or one for each row and column."""
+    """``torch._scaled_mm`` to several types, and a product without scales."""
 
-    def forward(
-        self, a: torch.Tensor, b: torch.Tensor, one: torch.Tensor, rows: torch.Tensor, bias: Any
-    ) -> Any:
-        b = b.t()
+    def forward(self, a: torch.Tensor, b: torch.Tensor, scale: torch.Tensor, bias: Any) -> Any:
         return (
-            torch._scaled_mm(a, b, one, one, out_dtype=torch.float32),
-            torch._scaled_mm(a, b, rows, one * rows[:16].t(), bias=bias, out_dtype=torch.bfloat16),
-            torch._scaled_mm(a, b, one, one, out_dtype=torch.float8_e4m3fn),
+            torch._scaled_mm(a, b.t(), scale, scale, out_dtype=torch.float32),
+            torch._scaled_mm(a, b.t(), scale, scale, bias=bias, out_dtype=torch.bfloat16),
+            torch._scaled_mm(a, b.t(), scale, scale, out_dtype=torch.float8_e4m3fn),
             a @ a.t(),
         )
 
 
-def scaled_operands() -> tuple[torch.Tensor, ...]:
+class ScaledRows(nn.Module):
+    """A scale for each row of the one factor, and for each column of the other."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor, rows: torch.Tensor) -> Any:
+        columns = rows[:16].t().contiguous()
+        return (torch._scaled_mm(a, b.t(), rows, columns, out_dtype=torch.bfloat16),)
+
+
+def check_products(module: nn.Module, args: tuple[torch.Tensor, ...], target: str) -> None:
+    found = compile(module, args, target=target)(*(arg.to(where(target)) for arg in args))
+    for ours, theirs in zip(found, module(*args), strict=True):
+        assert ours.dtype is theirs.dtype
+        wide, scale = theirs.float(), float(theirs.float().abs().max())
+        assert (ours.float().cpu() - wide).abs().max() <= torch.finfo(ours.dtype).eps * scale
+
+
+def factors() -> tuple[torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
-    a, b = torch.randn(32, 64).to(torch.float8_e4m3fn), torch.randn(16, 64).to(torch.float8_e5m2)
-    return a, b, torch.tensor(0.5), torch.rand(32, 1), torch.randn(16).bfloat16()
+    return torch.randn(32, 64).to(torch.float8_e4m3fn), torch.randn(16, 64).to(torch.float8_e5m2)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_scaled_product(target: str) -> None:
-    args = scaled_operands()
-    found = compile(Scaled(), args, target=target)(*(arg.to(where(target)) for arg in args))
-    for ours, theirs in zip(found, Scaled()(*args), strict=True):
-        assert ours.dtype is theirs.dtype
-        wide, scale = theirs.float(), float(theirs.float().abs().max())
-        assert (ours.float().cpu() - wide).abs().max() <= torch.finfo(ours.dtype).eps * scale
+    check_products(Scaled(), (*factors(), torch.tensor(0.5), torch.randn(16).bfloat16()), target)
+
+
+@pytest.mark.parametrize("target", TARGETS[:2])  # torch 2.11 has it on GPUs alone
+def test_scaled_rows(target: str) -> None:
+    check_products(ScaledRows(), (*factors(), torch.rand(32, 1)), target)
 
 
 class Refused(nn.Module):
