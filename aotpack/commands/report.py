@@ -35,6 +35,7 @@ def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
         *(("output", str(tensor)) for tensor in signature.outputs),
         ("weights", f"{len(manifest.weights)} tensors, {manifest.weights_mode}"),
         ("memory", f"{manifest.peak_bytes:,} bytes for intermediates at the largest sizes"),
+        *(("torch", f"runs {call.operator}: {call.reason}") for call in manifest.calls.values()),
         ("wheel", f"{sum(info.file_size for info in archive.infolist()):,} bytes unpacked"),
     ]
 
