@@ -9,6 +9,7 @@ from aotpack.errors import UnsupportedError
 from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its family)
     activation,
     arithmetic,
+    assertion,
     attention,
     bags,
     bessel,

@@ -6,7 +6,7 @@ call of sizes it has seen.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import Generic, TypeVar
@@ -38,6 +38,7 @@ class Arena(Generic[PlanT]):
         self._staging: dict[Hashable, tuple[int, int]] = {}
         self._plans: OrderedDict[tuple[int, ...], PlanT] = OrderedDict()
         self.address = 0
+        self.words: Mapping[str, int] = {}  # the addresses of its assertions' words
         self.stream: int | None = None  # that of the last call
 
     def plan(self, sizes: tuple[int, ...]) -> PlanT | None:

@@ -1,7 +1,8 @@
 """ExportedProgram -> ``stages.Graph``: straight-line operator calls, free of torch objects.
 
-Size arithmetic, assertions, device and layout arguments, copies and unused nodes vanish. What
-forward changes in place becomes an update. Sizes that depend on data are refused.
+Size arithmetic, assertions on sizes, device and layout arguments, copies and unused nodes vanish.
+What forward changes in place becomes an update, and so does the word of an assertion on data. Sizes
+that depend on data are refused.
 
 Rows S:H14, H19, H20, H25, I3, I4, I6.
 """
@@ -16,6 +17,7 @@ from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, Tens
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Tree, every_node
+from aotpack.trace.assertions import words_of
 from aotpack.trace.changes import updates_of
 from aotpack.trace.dynamic import LeafSpec
 from aotpack.trace.guards import check_guards, check_shapes
@@ -44,27 +46,27 @@ def build_graph(
     results, updates = _outputs(program), updates_of(name, program, weights, inputs)
     _check_purpose(name, [*results, *updates.values()])
     nodes = reader.read([*results, *updates.values()])
+    assertions, words = words_of(reader.asserted, reader.unused)
     check_shapes(name, tuple(every_node(nodes)), tuple(inputs.values()))
     outputs = tuple(map(reader.ref, results))
     changes = tuple((target, reader.ref(node)) for target, node in updates.items())
-    named = {*inputs, *weights.tensors}
     args, kwargs = _input_trees(program)
     signature = Signature(
         name=name,
         version=version,
         sizes=tuple(sizes.variables.values()),
         inputs=tuple(inputs.values()),
-        outputs=tuple(
-            _spec(_output_name(i, named), n.meta["val"], sizes) for i, n in enumerate(results)
-        ),
+        outputs=_output_specs(results, {*inputs, *weights.tensors}, sizes),
         args=args,
         kwargs=kwargs,
         result=_result_tree(program),
         updates=tuple(updates),
+        assertions=assertions,
     )
     used = {*updates, *_used((*outputs, *(ref for _, ref in changes)), nodes)}
     kept = tuple(weights.weight(weight) for weight in weights.tensors if weight in used)
-    return Graph(signature, kept, nodes, outputs, changes)
+    told = tuple((a.word, Ref(node.name)) for a, node in zip(assertions, words, strict=True))
+    return Graph(signature, kept, (*nodes, *words), outputs, (*changes, *told))
 
 
 def _check_purpose(name: str, results: Sequence[fx.Node]) -> None:
@@ -128,6 +130,13 @@ def _outputs(program: ExportedProgram) -> list[fx.Node]:
 def is_returned(spec: OutputSpec) -> bool:
     """True for a tensor that forward returns, not for the new value of one it changes."""
     return spec.kind is OutputKind.USER_OUTPUT and isinstance(spec.arg, TensorArgument)
+
+
+def _output_specs(
+    results: Sequence[fx.Node], taken: Collection[str], sizes: Sizes
+) -> tuple[TensorSpec, ...]:
+    pairs = enumerate(results)
+    return tuple(_spec(_output_name(i, taken), n.meta["val"], sizes) for i, n in pairs)
 
 
 def _output_name(number: int, taken: Collection[str]) -> str:

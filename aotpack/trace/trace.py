@@ -14,7 +14,6 @@ from aotpack.errors import TraceError, UsageError
 from aotpack.ir.dtypes import DType
 from aotpack.stages import Traced
 from aotpack.trace.agreement import check_lowerings
-from aotpack.trace.assertions import warn_of_assertions
 from aotpack.trace.capture import cast_floats, decompose, evaluation_copy, export
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
 from aotpack.trace.golden import in_program_order, record_golden
@@ -58,7 +57,6 @@ def trace(
     check_lowerings(program, in_program_order(program, *example) if eager else None, name)
     program = decompose(program, name=name, whole=whole, triton=triton)
     check_drawn(program, name)
-    warn_of_assertions(program, name)
     graph = build_graph(program, leaves, name=name, version=version)
     return Traced(graph, record_golden(eager, program, *example, graph, triton))
 
