@@ -6,13 +6,14 @@ call of sizes it has seen.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from typing import Generic, TypeVar
 
 import numpy as np
 
+from .assertions import Words
 from .device import Device
 from .errors import AotpackError
 from .fork import tell_of_forks
@@ -38,7 +39,7 @@ class Arena(Generic[PlanT]):
         self._staging: dict[Hashable, tuple[int, int]] = {}
         self._plans: OrderedDict[tuple[int, ...], PlanT] = OrderedDict()
         self.address = 0
-        self.words: Mapping[str, int] = {}  # the addresses of its assertions' words
+        self.words: Words | None = None  # of what its calls assert
         self.stream: int | None = None  # that of the last call
 
     def plan(self, sizes: tuple[int, ...]) -> PlanT | None:

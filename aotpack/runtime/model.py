@@ -140,9 +140,9 @@ class Model:
 
         Writing there (through DLPack) changes what the next call starts from.
         """
-        self.synchronize()
         with active(self.device), self._pool.idle():
             self.device.synchronize(None)
+            self._assertions.tell()
             return {
                 weight.name: DeviceArray.over(
                     self.device, address, weight.shape, weight.dtype, self
@@ -198,7 +198,7 @@ class Model:
         Raises AssertionFailed if an assertion failed and no call has told of it.
         """
         try:
-            if self._assertions.is_in_use:
+            if self._assertions:
                 self.synchronize()
         finally:
             self._release()
@@ -233,22 +233,17 @@ class Model:
             state = self._weights.state()
             check_not_state(self.signature, state, addresses, checked.input_bytes)
         capture = self.device.capture(stream)
-        if not capture:
-            self._look()
+        if self._assertions and not capture and self._assertions.is_any_set:
+            self.synchronize()
         recording = (capture, stream, checked.sizes) if capture else None
         arena = self._pool.take(stream, recording)
         try:
             results = self._issue(arena, checked, addresses, caller, stream)
+            if arena.words and (self._is_waited_for or caller.name == "numpy"):
+                self._assertions.tell(arena.words)
+            return results
         finally:
             self._pool.give(arena)
-        if self._is_waited_for or caller.name == "numpy":
-            self._look()
-        return results
-
-    def _look(self) -> None:
-        """Tell of assertions that failed; waits for nothing where none has."""
-        if self._assertions.is_any_set():
-            self.synchronize()
 
     def _issue(
         self,
@@ -290,12 +285,14 @@ class Model:
     def _prepare(self, arena: Arena[Prepared], sizes: tuple[int, ...]) -> Prepared:
         parts = self._parts
         plan = parts.plan(parts.arch, *sizes)
-        arena.words = arena.words or self._assertions.words()
+        if self._assertions and arena.words is None:
+            arena.words = self._assertions.new_words()
+        words = arena.words.addresses if arena.words else {}
         prepared = prepare(
             self.signature,
             plan,
             parts.kernels,
-            {**self._weights.addresses(), **arena.words},
+            {**self._weights.addresses(), **words},
             arena,
             parts.device,
             parts.calls,

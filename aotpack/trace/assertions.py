@@ -6,6 +6,7 @@ tensor that a run changes, as a buffer of the user's is, so nothing drops it. Co
 are guards. (S:H26, S:Q5.)
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from torch import fx
 from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.stages import Assertion, GraphNode, Ref, Source, TensorSpec
-from aotpack.trace.source import source_of
+from aotpack.trace.source import users_source_of
 
 OF_TENSORS = ("aten._assert_async.msg", "aten._assert_async.default")
 OF_NUMBERS = ("aten._assert_scalar.default",)
@@ -62,23 +63,23 @@ def message_of(node: fx.Node) -> str:
 
 def ask(node: fx.Node, given: Ref, name: str) -> tuple[GraphNode, Asserted]:
     """The condition of an assertion as one bool, of a tensor with one element of any type."""
-    source = source_of(node) or _source_of_condition(node)
+    source = _nearest_source(node)
     spec = TensorSpec(name, DType.BOOL, ())
     asked = GraphNode(name, "operator.item", (given,), (), (spec,), source)
     return asked, Asserted(Ref(name), message_of(node), str(node.target), source)
 
 
-def _source_of_condition(node: fx.Node) -> Source | None:
-    """Of what torch concludes itself: where the number comes from."""
-    waiting, seen = list(node.all_input_nodes), set(node.all_input_nodes)
+def _nearest_source(node: fx.Node) -> Source | None:
+    """The user's line; of what torch concludes itself, that of the number it is about."""
+    waiting, seen = deque([node]), {node}
     while waiting:
-        found = waiting.pop()
-        source = source_of(found)
+        found = waiting.popleft()
+        source = users_source_of(found)
         if source is not None:
             return source
         new = [one for one in found.all_input_nodes if one not in seen]
         seen.update(new)
-        waiting += new
+        waiting.extend(new)
     return None
 
 
