@@ -1,9 +1,10 @@
 """The one tree of errors a user can meet. Every other exception is a defect of aotpack."""
 
-from aotpack.runtime.errors import AotpackError, VerifyError
+from aotpack.runtime.errors import AotpackError, AssertionFailed, VerifyError
 
 __all__ = [
     "AotpackError",
+    "AssertionFailed",
     "CompileError",
     "TraceError",
     "UnsupportedError",
