@@ -1,6 +1,7 @@
 """Fixtures of all tests: a kernel cache for the run, shared by its processes, and no dumps."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,3 +18,11 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.delenv("AOTPACK_DUMP", raising=False)
         patch.delenv("AOTPACK_JOBS", raising=False)
         yield folder
+
+
+@pytest.fixture
+def heeds_interrupts() -> Iterator[None]:
+    """Processes begun here get SIGINT, even where this run was begun in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -256,6 +256,7 @@ def test_help_and_usage_errors_do_not_import_torch() -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.usefixtures("heeds_interrupts")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
 def test_an_interrupted_build_leaves_nothing(
     folder: Path, tmp_path: Path, number: signal.Signals, code: int

@@ -78,9 +78,11 @@ def test_static(name: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("dynamic", [True, False], ids=["dynamic", "static"])
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_gpu(name: str) -> None:
-    check(ARCHITECTURES[name], CALLS, dynamic=True, target="native")
+def test_gpu(name: str, dynamic: bool) -> None:
+    calls = CALLS if dynamic else (EXAMPLE,)
+    check(ARCHITECTURES[name], calls, dynamic=dynamic, target="native")
 
 
 def test_the_table_names_each_family_once() -> None:

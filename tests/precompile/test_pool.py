@@ -60,6 +60,7 @@ def interrupted_build(folder: Path) -> "subprocess.Popen[str]":
     return process
 
 
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_an_interrupt_ends_everything_at_once(tmp_path: Path) -> None:
     process = interrupted_build(tmp_path)
     process.send_signal(signal.SIGINT)
