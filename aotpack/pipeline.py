@@ -75,6 +75,7 @@ class Between:
 class Source:
     """What is built: a module with example inputs, how it is to be traced and scheduled.
 
+    ``check_indices`` asserts that positions read from data are in range (``trace/positions.py``).
     ``deterministic`` fixes the order of float sums at some cost (``schedule``). ``passes`` change
     the lowered program (``ir/passes.py``). ``fallback`` "torch" leaves operators without a
     lowering to torch, "error" refuses them.
@@ -91,6 +92,7 @@ class Source:
     deterministic: bool = False
     passes: tuple[Pass, ...] = ()
     fallback: str = "error"
+    check_indices: bool = False
 
     def __post_init__(self) -> None:
         if self.fallback not in FALLBACKS:
@@ -113,6 +115,7 @@ def to_traced(source: Source, between: Between) -> Traced:
             version=source.version,
             dtype=source.dtype,
             strict=source.strict,
+            check_indices=source.check_indices,
             whole=frozenset(LOWERINGS),
             triton=UserKernels(),
         ),
@@ -195,14 +198,15 @@ def build(
     deterministic: bool = False,
     passes: Iterable[Pass] = (),
     fallback: str = "error",
+    check_indices: bool = False,
 ) -> Path:
     """Package a module for the targets as one wheel in the folder ``out``; returns its path.
 
     ``candidates`` is how many forms of each kernel the wheel holds, for ``aotpack tune``;
     ``tuning`` a file with what it measured. ``deterministic``: equal inputs give equal bits in
-    every run and batch. ``passes`` are functions that change the lowered program
-    (``aotpack.ir.nodes.Program``). ``fallback`` "torch": torch runs what cannot be lowered (a
-    warning says).
+    every run and batch. ``passes`` change the lowered program (``aotpack.ir.nodes.Program``).
+    ``fallback`` "torch": torch runs what cannot be lowered (a warning says). ``check_indices``:
+    calls assert that positions read from tensors are in range.
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
     source = Source(
@@ -210,9 +214,9 @@ def build(
         deterministic=deterministic,
         fallback=fallback,
         passes=tuple(passes),
+        check_indices=check_indices,
     )
-    between = Between()
-    decisions = read_decisions(tuning, candidates)
+    between, decisions = Between(), read_decisions(tuning, candidates)
     emitted = to_emitted(source, chosen, Path(out), between, weights, jobs, cpu_arch, decisions)
     _warn_of(between.fallbacks)
     return emitted.wheel
@@ -231,15 +235,21 @@ def compile(
     fallback: str = "error",
     graphs: bool = True,
     passes: Iterable[Pass] = (),
+    check_indices: bool = False,
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.
 
-    ``passes`` are what they are for ``build``, ``graphs`` is what it is for ``load``.
-    Its package is a temporary folder, which is gone on return: loading reads all of it.
+    ``passes`` and ``check_indices`` are what they are for ``build``, ``graphs`` what it is for
+    ``load``. Its package is a temporary folder, which is gone on return: loading reads all of it.
     """
     chosen = Target.parse(target)
-    example = (module, args, kwargs, dynamic_shapes)
-    source = Source(*example, deterministic=deterministic, fallback=fallback, passes=tuple(passes))
+    source = Source(
+        *(module, args, kwargs, dynamic_shapes),
+        deterministic=deterministic,
+        fallback=fallback,
+        passes=tuple(passes),
+        check_indices=check_indices,
+    )
     between = Between()
     precompiled = to_precompiled(source, (chosen,), between, jobs)
     _warn_of(between.fallbacks)

@@ -52,8 +52,7 @@ def load(
 
     On a GPU, sizes that are called again run as CUDA graphs unless ``graphs`` is False. ``debug``
     watches each launch: "sync" names the one that fails, "nan" the first that writes a NaN; the
-    environment's AOTPACK_DEBUG stands in for it. Assertions of the model that fail are told by the
-    call itself where it is waited for, as on processors and with ``debug``; see ``Model``.
+    environment's AOTPACK_DEBUG stands in for it. So watched, a call tells itself what it asserted.
     """
     manifest = read_manifest(_folder(package))
     if concurrency < 1:

@@ -97,9 +97,9 @@ def both(name: str, first: Ref, second: Ref) -> GraphNode:
 
 def words_of(
     found: Sequence[Asserted], unused: Callable[[str], str]
-) -> tuple[tuple[Assertion, ...], tuple[GraphNode, ...]]:
-    """The assertions, each with the name of its word, and the nodes that give the words' values."""
-    assertions, nodes = [], []
+) -> tuple[tuple[Assertion, ...], tuple[GraphNode, ...], tuple[tuple[str, Ref], ...]]:
+    """The assertions, the nodes that give their words' values, and the words' updates."""
+    assertions, nodes, updates = [], [], []
     for number, one in enumerate(found):
         word, after = unused(f"assertion{number}"), unused(f"asserted{number}")
         spec = TensorSpec(after, DType.INT32, ())
@@ -108,7 +108,8 @@ def words_of(
         )
         place = f"{one.op} at {one.source}" if one.source else one.op
         assertions.append(Assertion(word, one.message, place))
-    return tuple(assertions), tuple(nodes)
+        updates.append((word, Ref(after)))
+    return tuple(assertions), tuple(nodes), tuple(updates)
 
 
 def refuse_in_test(found: Sequence[Asserted]) -> None:

@@ -25,6 +25,7 @@ from aotpack.trace.pairs import (
     operands,
     touches_complex,
 )
+from aotpack.trace.positions import check, positions_of
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.source import source_of
 from aotpack.trace.triton_kernels import is_launch, read_launch
@@ -54,8 +55,11 @@ _BY_STRIDES = {
 class OperatorReader(ControlReader):
     """Reads the calls that results depend on; ``refs`` are the known inputs and weights."""
 
-    def __init__(self, model: str, sizes: Sizes, refs: Mapping[fx.Node, Ref]) -> None:
+    def __init__(
+        self, model: str, sizes: Sizes, refs: Mapping[fx.Node, Ref], *, check_indices: bool = False
+    ) -> None:
         super().__init__(sizes, refs)
+        self._check_indices = check_indices
         self.asserted = []
         self._model = model
         self._problems: list[str] = []
@@ -114,7 +118,7 @@ class OperatorReader(ControlReader):
             return (self._assertion(node),)
         if node.target in CONTROL:
             return self._control(node)
-        return (self._operator_call(node),)
+        return (*self._checks(node), self._operator_call(node))
 
     def _operator_call(self, node: fx.Node) -> GraphNode:
         if is_number(node):
@@ -204,6 +208,19 @@ class OperatorReader(ControlReader):
         return Int.of(arg) if isinstance(arg, int) else arg
 
     # --- assertions, and numbers that are data ---------------------------------------------
+
+    def _checks(self, node: fx.Node) -> tuple[GraphNode, ...]:
+        """What asks whether the positions of a call are in range, if the build wants that."""
+        made: list[GraphNode] = []
+        for one in positions_of(node) if self._check_indices else ():
+            at = self._arg(one.tensor)
+            assert isinstance(at, Ref)
+            (spec,) = self._results(at.name, one.tensor.meta["val"])
+            size = self._sizes.convert(one.size)
+            nodes, asserted = check(node, spec, at, size, one.from_end, self.unused)
+            made += nodes
+            self.asserted.append(asserted)
+        return tuple(made)
 
     def _assertion(self, node: fx.Node) -> GraphNode:
         """What an assertion asks, as one bool."""

@@ -32,12 +32,14 @@ def trace(
     version: str,
     dtype: DType | None = None,
     strict: bool = False,
+    check_indices: bool = False,
     whole: frozenset[str] | None = None,
     triton: TritonPort | None = None,
 ) -> Traced:
     """Export the module for inference and record what it should compute on the example inputs.
 
     ``dynamic_shapes`` has torch.export's form; ``dtype`` casts weights and floating inputs first.
+    ``check_indices`` makes assertions of what eager asks of positions that are data.
     ``whole`` names the operators that lowering takes: all others are taken apart where torch says
     how. Without it, none is. ``triton`` is asked about models that launch kernels of their own.
     """
@@ -57,7 +59,7 @@ def trace(
     check_lowerings(program, in_program_order(program, *example) if eager else None, name)
     program = decompose(program, name=name, whole=whole, triton=triton)
     check_drawn(program, name)
-    graph = build_graph(program, leaves, name=name, version=version)
+    graph = build_graph(program, leaves, name, version, check_indices=check_indices)
     return Traced(graph, record_golden(eager, program, *example, graph, triton))
 
 

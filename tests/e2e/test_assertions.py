@@ -408,3 +408,107 @@ def test_refuses(step: Step, message: str) -> None:
 def test_what_fails_on_the_example_is_no_package() -> None:
     with pytest.raises(AotpackError, match="eagerly on the example inputs.*all must be positive"):
         aotpack.compile(Asserting(positive), (-GOOD,), target="cpu")
+
+
+# --- positions -----------------------------------------------------------------------------------
+
+
+class Places(nn.Module):
+    """Calls with positions ``i``, on a table of four rows."""
+
+    def __init__(self, step: Callable[..., Any]) -> None:
+        super().__init__()
+        self.step = step
+
+    def forward(self, x: torch.Tensor, i: torch.Tensor) -> Any:
+        return self.step(x, i)
+
+
+def wide(i):
+    return i[:, None].expand(-1, 3)
+
+
+def looked_up(x, i):
+    """Eager accepts 0 to 3."""
+    return torch.nn.functional.embedding(i, x), x.index_select(0, i), x.gather(0, wide(i))
+
+
+def written(x, i):
+    rows = x[: i.shape[0]] * 2
+    added = x.index_copy(0, i, rows).index_add(0, i, rows).index_reduce(0, i, rows, "amax")
+    return added.scatter(0, wide(i), rows).scatter_add(0, wide(i), rows)
+
+
+def counted(x, i):
+    """Eager accepts -4 to 3."""
+    filled = x.index_put((i,), x[: i.shape[0]]).index_fill(0, i, 7.0)
+    return filled[i], filled.flatten().put(i, x[:, 0][: i.shape[0]])
+
+
+def taken(x, i):
+    """Eager accepts -12 to 11."""
+    return x.take(i)
+
+
+@pytest.mark.row("C:inv5")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("step", "accepted", "refused"),
+    [
+        (looked_up, (0, 3), (-1, 4)),
+        (written, (0, 3), (-1, 4)),
+        (counted, (-4, 3), (-5, 4)),
+        (taken, (-12, 11), (-13, 12)),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_builds_that_check_indices_raise_where_eager_does(
+    step: Step, accepted: tuple[int, ...], refused: tuple[int, ...], target: str
+) -> None:
+    i = torch.tensor([1, 0, 2], dtype=torch.int64)
+    model = aotpack.compile(Places(step), (GOOD, i), target=target, check_indices=True)
+    for place in accepted:
+        i[1] = place
+        torch.testing.assert_close(model(GOOD, i), step(GOOD, i))
+    for place in refused:
+        i[1] = place
+        with pytest.raises((IndexError, RuntimeError), match="out of (range|bounds)"):
+            step(GOOD, i)
+        with failing(f"positions must be at least {accepted[0]} and less than {accepted[1] + 1}"):
+            model(GOOD, i)
+
+
+@pytest.mark.row("C:inv5")
+def test_indices_are_checked_in_loops_with_dynamic_sizes_and_of_any_type() -> None:
+    def step(x, i):
+        rows = map_over(lambda row: row[i], x)
+        return rows.sum() + x.index_select(0, i).sum()
+
+    count, size = torch.export.Dim("count", min=1, max=9), torch.export.Dim("size", min=2, max=9)
+    shapes = {"x": {0: size, 1: size}, "i": {0: count}}
+    i = torch.tensor([1, 0, 2], dtype=torch.int32)
+    model = aotpack.compile(
+        Places(step), (torch.ones(5, 5), i), dynamic_shapes=shapes, target="cpu", check_indices=True
+    )
+    x = torch.rand(7, 7)
+    for last in (6, 2):
+        i[2] = last
+        torch.testing.assert_close(model(x, i), step(x, i))
+    i[2] = -1
+    assert [one.place.split()[0] for one in model.signature.assertions] == [
+        "aten.index.Tensor",
+        "aten.index_select.default",
+    ]
+    with failing("positions must be at least 0 and less than size"):
+        model(x, i)
+    i[2] = 7
+    with failing("at least -size and less than size", "at least 0 and less than size"):
+        model(x, i)
+
+
+@pytest.mark.row("C:inv5")
+def test_other_builds_check_no_indices() -> None:
+    i = torch.tensor([0, 3])
+    model = aotpack.compile(Places(looked_up), (GOOD, i), target="cpu")
+    assert model.signature.assertions == ()
+    assert torch.equal(model(GOOD, i + 1)[0], GOOD[[1, 3]])  # the nearest row
