@@ -8,13 +8,23 @@ import pytest
 import torch
 from torch import nn
 
+import aotpack
 from aotpack import pipeline
 from aotpack.emit import write_package
 from aotpack.pipeline import Between, Source
 from aotpack.runtime import AssertionFailed, Model, load
 from aotpack.target import device_arch, parse_targets
 
-from .test_assertions import CASES, GOOD, Asserting, Case, failing, several
+from .test_assertions import (
+    CASES,
+    GOOD,
+    Asserting,
+    Case,
+    Places,
+    failing,
+    looked_up,
+    several,
+)
 
 pytestmark = [
     pytest.mark.gpu,
@@ -120,6 +130,18 @@ def test_in_the_users_own_graph(model: Model) -> None:
     x.neg_()
     graph.replay()
     model.synchronize()
+
+
+@pytest.mark.row("C:inv5")
+def test_a_position_out_of_range_is_told_and_harms_nothing() -> None:
+    x, i = GOOD.cuda(), torch.tensor([1, 0, 2], device="cuda")
+    model = aotpack.compile(Places(looked_up), (GOOD, i.cpu()), check_indices=True)
+    for _ in range(AS_GRAPH):
+        for found, wanted in zip(model(x, i), looked_up(x, i), strict=True):
+            torch.testing.assert_close(found, wanted)
+        model(x, i - 1)
+        with failing("positions must be at least 0 and less than 4"):
+            model.synchronize()
 
 
 @pytest.mark.row("S:H26")
