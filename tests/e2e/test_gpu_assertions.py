@@ -23,6 +23,8 @@ from .test_assertions import (
     Places,
     failing,
     looked_up,
+    of_a_wide_number,
+    of_all,
     several,
 )
 
@@ -53,6 +55,8 @@ def model(package: Path) -> Iterator[Model]:
 @pytest.mark.row("S:H26", "S:Q5")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_launches_and_graphs_leave_word(case: Case, tmp_path: Path) -> None:
+    if case.step in (of_a_wide_number, of_all) and torch.__version__ < "2.13":
+        pytest.skip("this torch does not export it")
     good, wanted = GOOD.cuda(), case.step(GOOD).cuda()
     folder = built(Asserting(case.step), tmp_path / "m")
     for options in ({"graphs": False}, {"graphs": True}, {"debug": "sync"}):
@@ -101,16 +105,25 @@ def test_no_call_waits_and_all_that_fails_is_told(model: Model) -> None:
 def test_streams_have_words_of_their_own(model: Model) -> None:
     good, high = GOOD.cuda(), GOOD.cuda() + 100
     streams = [torch.cuda.Stream(), torch.cuda.Stream()]
-    torch.cuda.synchronize()
-    for turn in range(2 * AS_GRAPH):
-        for stream, x in zip(streams, (good if turn % 2 else -good, high), strict=True):
+
+    def calls(*given: torch.Tensor) -> None:
+        """A call on each stream and a good one behind it, none of which has run at the end."""
+        for stream, x in zip(streams, given, strict=True):
             with torch.cuda.stream(stream):
-                torch.cuda._sleep(1_000_000)
+                torch.cuda._sleep(100_000_000)
                 model(x)
                 model(good)
+
+    for _ in range(AS_GRAPH):
+        calls(good, good)
+        model.synchronize()
+    for first in (-good, good):
+        calls(first, high)
         with pytest.raises(AssertionFailed) as caught:
             model.synchronize()
-        assert ("first" in str(caught.value)) == (turn % 2 == 0) and "second" in str(caught.value)
+        assert "second" in str(caught.value) and ("first" in str(caught.value)) == (
+            first is not good
+        )
 
 
 @pytest.mark.row("S:H26")
