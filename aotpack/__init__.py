@@ -25,3 +25,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'aotpack' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    """What there is, with the public names that are not imported yet."""
+    return sorted({*globals(), *__all__})

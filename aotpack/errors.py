@@ -1,5 +1,8 @@
 """The one tree of errors a user can meet. Every other exception is a defect of aotpack."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from aotpack.runtime.errors import AotpackError, AssertionFailed, VerifyError
 
 __all__ = [
@@ -10,6 +13,7 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "VerifyError",
+    "calling_user",
 ]
 
 
@@ -27,3 +31,17 @@ class UnsupportedError(AotpackError):
 
 class CompileError(AotpackError):
     """A kernel could not be compiled; carries the compiler's words and a way to repeat it."""
+
+
+@contextmanager
+def calling_user(what: str, accepted: str) -> Iterator[None]:
+    """Around a call of a function of the user's: what it raises becomes a UsageError.
+
+    ``what`` names the function, ``accepted`` says what it should be.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise UsageError(
+            f"{what}: {type(error).__name__}: {error}; accepted is {accepted}"
+        ) from error

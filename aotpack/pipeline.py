@@ -15,7 +15,7 @@ from aotpack.emit import emit, write_package
 from aotpack.emit.names import import_name, normal_version
 from aotpack.errors import UsageError
 from aotpack.ir.dtypes import DType
-from aotpack.ir.passes import Pass, apply_passes
+from aotpack.ir.passes import Pass, apply_passes, read_passes
 from aotpack.ir.verify import verify
 from aotpack.ir.verify_schedule import verify_schedule
 from aotpack.knobs import read_knobs
@@ -26,7 +26,7 @@ from aotpack.precompile.user_kernels import UserKernels
 from aotpack.progress import Quiet, Reporter
 from aotpack.render import FIRST_FORMS, render
 from aotpack.runtime import Model, load
-from aotpack.schedule import schedule
+from aotpack.schedule import Partition, schedule
 from aotpack.stages import Decisions, Emitted, Lowered, Precompiled, Rendered, Scheduled, Traced
 from aotpack.target import CPU, DEFAULT_TARGETS, INTERPRETER, Target, parse_targets
 from aotpack.trace import register_lowering as register_lowering
@@ -35,7 +35,14 @@ from aotpack.tune import read_decisions
 
 Product = TypeVar("Product", Traced, Lowered, Scheduled, Rendered, Precompiled, Emitted)
 FALLBACKS = ("error", "torch")
-STAGES = ("traced", "lowered", "scheduled", "rendered", "precompiled", "emitted")
+STAGES = {  # products, and the verbs that make them
+    "traced": "trace",
+    "lowered": "lower",
+    "scheduled": "schedule",
+    "rendered": "render",
+    "precompiled": "precompile",
+    "emitted": "emit",
+}
 
 
 @dataclass(slots=True)
@@ -51,7 +58,7 @@ class Between:
 
     def __call__(self, stage: str, make: Callable[[], Product]) -> Product:
         """Make a product and look at it."""
-        self.reporter.begin(stage)
+        self.reporter.begin(STAGES[stage])
         start = time.perf_counter()
         product = make()
         self.seconds[stage] = time.perf_counter() - start
@@ -66,7 +73,7 @@ class Between:
             self.look(stage, product)
         if self.dump is not None:
             self.dump.mkdir(parents=True, exist_ok=True)
-            number = STAGES.index(stage) + 1
+            number = list(STAGES).index(stage) + 1
             (self.dump / f"{number:02}_{stage}.txt").write_text(product.as_text())
         return product
 
@@ -77,8 +84,9 @@ class Source:
 
     ``check_indices`` asserts that positions read from data are in range (``trace/positions.py``).
     ``deterministic`` fixes the order of float sums at some cost (``schedule``). ``passes`` change
-    the lowered program (``ir/passes.py``). ``fallback`` "torch" leaves operators without a
-    lowering to torch, "error" refuses them.
+    the lowered program (``ir/passes.py``), ``partition`` says which kernels share a launch
+    (``schedule/partition.py``). ``fallback`` "torch" leaves operators without a lowering to torch,
+    "error" refuses them.
     """
 
     module: nn.Module | ExportedProgram
@@ -91,6 +99,7 @@ class Source:
     strict: bool = False
     deterministic: bool = False
     passes: tuple[Pass, ...] = ()
+    partition: Partition | None = None
     fallback: str = "error"
     check_indices: bool = False
 
@@ -135,7 +144,10 @@ def to_rendered(
         "lowered",
         lambda: _changed(lower(traced, through_torch=through_torch), source.passes),
     )
-    scheduled = between("scheduled", lambda: schedule(lowered, deterministic=source.deterministic))
+    scheduled = between(
+        "scheduled",
+        lambda: schedule(lowered, deterministic=source.deterministic, partition=source.partition),
+    )
     return between("rendered", lambda: render(scheduled, targets, decisions))
 
 
@@ -197,23 +209,23 @@ def build(
     tuning: str | Path | None = None,
     deterministic: bool = False,
     passes: Iterable[Pass] = (),
+    partition: Partition | None = None,
     fallback: str = "error",
     check_indices: bool = False,
 ) -> Path:
     """Package a module for the targets as one wheel in the folder ``out``; returns its path.
 
-    ``candidates`` is how many forms of each kernel the wheel holds, for ``aotpack tune``;
-    ``tuning`` a file with what it measured. ``deterministic``: equal inputs give equal bits in
-    every run and batch. ``passes`` change the lowered program (``aotpack.ir.nodes.Program``).
-    ``fallback`` "torch": torch runs what cannot be lowered (a warning says). ``check_indices``:
-    calls assert that positions read from tensors are in range.
+    It holds ``candidates`` forms of each kernel; ``tuning`` is what ``aotpack tune`` measured.
+    ``deterministic``: equal bits in every run and batch. ``passes``, ``partition`` and
+    ``check_indices`` are those of ``Source``. ``fallback`` "torch" runs what is not lowered.
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
     source = Source(
         *(module, args, kwargs, dynamic_shapes, name, version),
         deterministic=deterministic,
         fallback=fallback,
-        passes=tuple(passes),
+        passes=read_passes(passes),
+        partition=partition,
         check_indices=check_indices,
     )
     between, decisions = Between(), read_decisions(tuning, candidates)
@@ -235,19 +247,22 @@ def compile(
     fallback: str = "error",
     graphs: bool = True,
     passes: Iterable[Pass] = (),
+    partition: Partition | None = None,
     check_indices: bool = False,
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.
 
-    ``passes`` and ``check_indices`` are what they are for ``build``, ``graphs`` what it is for
-    ``load``. Its package is a temporary folder, which is gone on return: loading reads all of it.
+    ``passes``, ``partition`` and ``check_indices`` are what they are for ``build``, ``graphs`` is
+    what it is for ``load``.
+    Its package is a temporary folder, which is gone on return: loading reads all of it.
     """
     chosen = Target.parse(target)
     source = Source(
         *(module, args, kwargs, dynamic_shapes),
         deterministic=deterministic,
         fallback=fallback,
-        passes=tuple(passes),
+        passes=read_passes(passes),
+        partition=partition,
         check_indices=check_indices,
     )
     between = Between()

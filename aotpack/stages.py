@@ -212,7 +212,7 @@ class KernelSource:
     Triton text is complete (it imports triton itself) and every block size in it is a literal.
     ``arches`` holds the compute capabilities this configuration is for, as ranges ``(low, high)``
     of major*10+minor; a kernel is compiled for a target only if the target lies in one. Each
-    program of a launch is ``programs``, which the GPU runs at once (a thread block cluster).
+    program of a launch is a thread block cluster of ``cluster_size``, which the GPU runs at once.
     """
 
     name: str
@@ -224,7 +224,7 @@ class KernelSource:
     language: str = "triton"  # or "c": the text is a part of the build's one C file
     is_spare: bool = False  # a candidate; where it does not compile, the package goes without
     work: Work = NO_WORK  # of the first launch that takes it
-    programs: int = 1
+    cluster_size: int = 1
 
     def is_for(self, arch: int) -> bool:
         """True when a launch on this compute capability may pick the kernel."""

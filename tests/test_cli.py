@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from aotpack.cli import main
+from aotpack.commands import doctor
 
 MODEL = """
 import torch
@@ -61,6 +63,22 @@ def test_the_build_leaves_one_wheel(wheel: Path) -> None:
     assert [path.name for path in wheel.parent.iterdir()] == [wheel.name]
 
 
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("half", None), ("other-model", "other_model.py")],
+)
+def test_a_name_that_the_model_file_shadows_is_noted(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, place: str | None
+) -> None:
+    words = [str(folder / "half_model.py"), "-o", str(tmp_path), "--target", "sm_90"]
+    assert main([*words, "--name", name]) == 0
+    told = capsys.readouterr().out
+    expected = (
+        f"note: in {folder.resolve()}, `import {name.replace('-', '_')}` takes {place} instead"
+    )
+    assert (expected in told) if place else ("note:" not in told)
+
+
 @pytest.mark.row("C:L5")
 def test_inspect_prints_facts_and_kernels(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(wheel)]) == 0
@@ -100,6 +118,20 @@ def test_verify_in_the_interpreter(wheel: Path, capsys: pytest.CaptureFixture[st
     assert main(["verify", str(wheel), "--device", "interpreter"]) == 0
     printed = capsys.readouterr().out
     assert "allowed" in printed and "no file written" in printed
+
+
+def test_bench_says_what_it_times(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(["build", str(folder / "half_model.py"), "-o", str(tmp_path), "--target", "cpu"]) == 0
+    )
+    (wheel,) = tmp_path.iterdir()
+    capsys.readouterr()
+    assert main(["bench", str(wheel), "--repeat", "2", "--device", "cpu"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "timing 2 calls on cpu, after 5 to warm up"
+    assert second.startswith("half: ")
 
 
 def test_verify_against_the_model(wheel: Path, folder: Path) -> None:
@@ -188,6 +220,18 @@ def test_doctor_names_versions_and_targets(capsys: pytest.CaptureFixture[str]) -
     assert main(["doctor"]) == 0
     printed = capsys.readouterr().out
     assert "triton" in printed and "ptxas" in printed and "sm_120, cpu, interpreter" in printed
+
+
+def test_doctor_finds_what_is_too_old(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = {"setuptools": "65.5.0"}
+    monkeypatch.setattr(doctor, "version", lambda name: old.get(name) or version(name))
+    assert main(["doctor"]) == 1
+    printed = capsys.readouterr().out
+    assert "missing: setuptools>=77: pip install 'setuptools>=77'" in printed
+    monkeypatch.setattr(doctor, "requires", lambda name: None)
+    assert main(["doctor"]) == 0
 
 
 def test_doctor_without_a_c_compiler_leaves_out_the_target_cpu(

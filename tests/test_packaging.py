@@ -1,6 +1,8 @@
 """What setuptools is told against what is in the tree."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -68,3 +70,12 @@ def test_public_names_are_there() -> None:
 def test_other_names_are_refused() -> None:
     with pytest.raises(AttributeError, match="no attribute 'package'"):
         _ = aotpack.package  # type: ignore[attr-defined]
+
+
+def test_public_names_are_listed_before_they_are_imported() -> None:
+    code = "import sys, aotpack; print(*dir(aotpack)); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    listed, has_torch = done.stdout.splitlines()
+    assert set(aotpack.__all__) <= set(listed.split()) and has_torch == "False"
+    with pytest.raises(AttributeError, match="has no attribute 'bild'"):
+        aotpack.bild  # noqa: B018

@@ -1,5 +1,6 @@
 """The six calls together: dumps, determinism, and a loaded callable through the same stages."""
 
+import io
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import aotpack
 from aotpack.errors import AotpackError, UsageError
 from aotpack.pipeline import STAGES, Between, Source, to_emitted, to_rendered
 from aotpack.precompile.interpreter import PLAN_ARCH
+from aotpack.progress import PlainLines
 from aotpack.stages import Rendered
 from aotpack.target import SUPPORTED_ARCHES, Target, parse_targets
 
@@ -77,8 +79,18 @@ def test_every_stage_is_dumped_and_timed(model: nn.Module, tmp_path: Path) -> No
     to_emitted(Source(model, (X,)), (Target("cuda", 90),), tmp_path / "dist", between)
     names = [path.name for path in sorted((tmp_path / "dump").iterdir())]
     assert names == [f"{number:02}_{stage}.txt" for number, stage in enumerate(STAGES, 1)]
-    assert tuple(between.seconds) == STAGES
+    assert list(between.seconds) == list(STAGES)
     assert all(path.read_text() for path in (tmp_path / "dump").iterdir())
+
+
+def test_what_is_under_way_is_named_by_its_verb(model: nn.Module, tmp_path: Path) -> None:
+    lines = io.StringIO()
+    between = Between(PlainLines(lines))
+    to_emitted(Source(model, (X,)), (Target("cuda", 90),), tmp_path, between)
+    words = [line.split()[0] for line in lines.getvalue().splitlines()]
+    assert list(dict.fromkeys(words)) == [
+        *("trace", "lower", "schedule", "render", "precompile", "compile", "emit")
+    ]
 
 
 @pytest.mark.row("S:inv8", "S:inv43", "C:L7")

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from aotpack.commands.model_options import positive
-from aotpack.commands.shipped import shipped_runtime
+from aotpack.commands.shipped import IMPORT, shipped_runtime
 from aotpack.commands.wheel_file import unpacked
 from aotpack.errors import AotpackError
 
@@ -12,6 +12,7 @@ from aotpack.errors import AotpackError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``aotpack bench``."""
     parser.add_argument("wheel", metavar="WHEEL", type=Path)
+    parser.add_argument("--import", **IMPORT)
     parser.add_argument(
         "--device", help='a GPU\'s number or "cpu" (default: a GPU if there is one)'
     )
@@ -20,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """The wheel's own bench, from a temporary folder."""
-    with unpacked(options.wheel) as package, shipped_runtime(package) as runtime:
+    with unpacked(options.wheel) as package, shipped_runtime(package, options.imports) as runtime:
         try:
             code: int = runtime.command.bench(
                 package, runtime.command.device_of(options.device), None, options.repeat

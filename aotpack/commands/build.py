@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from aotpack.commands.model_options import MODEL_HELP, add_trace_options, load_source, positive
+from aotpack.emit.names import import_name
 from aotpack.errors import UsageError
 from aotpack.progress import Bar, terminal_reporter
 from aotpack.stages import Decisions
@@ -78,11 +79,22 @@ def run(options: argparse.Namespace) -> int:
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in between.seconds.items())
     print(f"{emitted.wheel}  {emitted.wheel.stat().st_size:,} bytes")
     print(f"for {', '.join(map(str, targets))}; {times}")
+    print(_shadow_note(Path(options.model).parent, import_name(source.name)), end="")
     for line in between.fallbacks:
         print(f"through torch: {line}")
     if options.tuning is not None:
         print(_tuning_note(options.tuning, decisions, targets, between.settled))
     return 0
+
+
+def _shadow_note(folder: Path, name: str) -> str:
+    """Where Python would not find the installed package, and what to do, if anywhere."""
+    if not (folder / f"{name}.py").exists():
+        return ""
+    return (
+        f"note: in {folder.resolve()}, `import {name}` takes {name}.py instead of the package; "
+        "start Python elsewhere, or build with --name\n"
+    )
 
 
 def _tuning_note(

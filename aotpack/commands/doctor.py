@@ -4,8 +4,10 @@ import argparse
 import os
 import platform
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from aotpack.errors import AotpackError
 from aotpack.knobs import read_knobs
@@ -49,10 +51,23 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _package(name: str) -> Finding:
+    wanted = _requirements().get(name, Requirement(name))
+    advice = f"{wanted}: pip install '{wanted}'"
     try:
-        return Finding(name, version(name))
+        found = version(name)
     except PackageNotFoundError:
-        return Finding(name, "not installed", f"{name}: pip install {name}")
+        return Finding(name, "not installed", advice)
+    is_right = wanted.specifier.contains(found, prereleases=True)
+    return Finding(name, found, "" if is_right else advice)
+
+
+def _requirements() -> dict[str, Requirement]:
+    """What aotpack says it needs, by name; nothing where it is not installed itself."""
+    try:
+        found = [Requirement(text) for text in requires("aotpack") or ()]
+    except PackageNotFoundError:
+        return {}
+    return {one.name: one for one in found if one.marker is None}
 
 
 def _assemblers() -> Finding:

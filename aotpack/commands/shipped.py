@@ -1,28 +1,44 @@
 """The code that a wheel ships: its own runtime is imported and tried, not this project's."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+from aotpack.runtime.command import IMPORT as IMPORT
+from aotpack.runtime.command import import_first
+
 
 @contextmanager
-def shipped_runtime(package: Path) -> Iterator[ModuleType]:
-    """``_runtime`` of an unpacked package, imported without leaving bytecode in its folder."""
+def shipped_runtime(package: Path, imports: Sequence[str]) -> Iterator[ModuleType]:
+    """``_runtime`` of an unpacked package, imported without leaving bytecode in its folder.
+
+    Before it ``imports``, modules that may lie in the current folder.
+    """
+    with _on_path(Path.cwd()):
+        import_first(imports)
     before = sys.dont_write_bytecode
     others = _take_modules(package.name)  # the model file may have the package's name
     sys.dont_write_bytecode = True
-    sys.path.insert(0, str(package.parent))
     try:
-        import_module(f"{package.name}._runtime.command")
-        yield import_module(f"{package.name}._runtime")
+        with _on_path(package.parent):
+            import_module(f"{package.name}._runtime.command")
+            yield import_module(f"{package.name}._runtime")
     finally:
-        sys.path.remove(str(package.parent))
         sys.dont_write_bytecode = before
         _take_modules(package.name)
         sys.modules.update(others)
+
+
+@contextmanager
+def _on_path(folder: Path) -> Iterator[None]:
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
 
 
 def _take_modules(name: str) -> dict[str, ModuleType]:

@@ -6,7 +6,7 @@ The wheel was built with --candidates N. A build with --tuning FILE then takes t
 import argparse
 from pathlib import Path
 
-from aotpack.commands.shipped import shipped_runtime
+from aotpack.commands.shipped import IMPORT, shipped_runtime
 from aotpack.commands.wheel_file import unpacked
 from aotpack.errors import AotpackError
 
@@ -14,6 +14,7 @@ from aotpack.errors import AotpackError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``aotpack tune``."""
     parser.add_argument("wheel", metavar="WHEEL", type=Path)
+    parser.add_argument("--import", **IMPORT)
     parser.add_argument(
         "-o",
         "--out",
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """The wheel's own tuner, from a temporary folder."""
-    with unpacked(options.wheel) as package, shipped_runtime(package) as runtime:
+    with unpacked(options.wheel) as package, shipped_runtime(package, options.imports) as runtime:
         command = runtime.command
         try:
             command.tune_into(options.out, package, command.device_of(options.device), None, print)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from aotpack.commands.model_options import add_trace_options, load_source
-from aotpack.commands.shipped import shipped_runtime
+from aotpack.commands.shipped import IMPORT, shipped_runtime
 from aotpack.commands.wheel_file import unpacked
 from aotpack.errors import AotpackError, UsageError, VerifyError
 from aotpack.stages import Golden
@@ -15,6 +15,7 @@ from aotpack.stages import Golden
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``aotpack verify``."""
     parser.add_argument("wheel", metavar="WHEEL", type=Path)
+    parser.add_argument("--import", **IMPORT)
     parser.add_argument(
         "--against", dest="model", metavar="MODEL", help="compare with this model run eagerly"
     )
@@ -31,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     with unpacked(options.wheel) as package:
         if options.model is not None:
             record_eager(options, package)
-        with shipped_runtime(package) as runtime:
+        with shipped_runtime(package, options.imports) as runtime:
             try:
                 report = runtime.verify(package, device_port(options.device, package))
             except runtime.AotpackError as error:

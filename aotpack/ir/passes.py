@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from aotpack.errors import UsageError
+from aotpack.errors import UsageError, calling_user
 from aotpack.ir.invalid import InvalidProgram
 from aotpack.ir.nodes import Program
 from aotpack.ir.verify import verify
@@ -11,15 +11,34 @@ from aotpack.ir.verify import verify
 Pass = Callable[[Program], Program]
 
 
+def read_passes(passes: Iterable[Pass]) -> tuple[Pass, ...]:
+    """What a user gave as passes; UsageError for what is not several functions."""
+    if callable(passes):
+        raise UsageError(
+            f"passes: found {_name(passes)} itself; accepted is a list: passes=[{_name(passes)}]"
+        )
+    if not isinstance(passes, Iterable):
+        raise UsageError(f"passes: found a {type(passes).__name__}; accepted is a list")
+    found = tuple(passes)
+    for one in found:
+        if not callable(one):
+            raise UsageError(
+                f"passes: found {one!r} in the list; accepted are functions from a Program to one"
+            )
+    return found
+
+
 def apply_passes(program: Program, passes: Iterable[Pass]) -> Program:
     """What the passes make of a program, one after the other; each result is verified.
 
     A pass may change anything but the contract: sizes, inputs, weights, what is updated, and the
-    types and shapes of results. UsageError names the pass that does, or whose program is illegal.
+    types and shapes of results. UsageError names the pass that does, that raises, or whose program
+    is illegal.
     """
     for one in passes:
-        name = getattr(one, "__name__", type(one).__name__)
-        changed = one(program)
+        name = _name(one)
+        with calling_user(f"pass {name}", "a function from a Program to one"):
+            changed = one(program)
         if not isinstance(changed, Program):
             found = type(changed).__name__
             raise UsageError(f"pass {name}: it returns a {found}; accepted is a Program")
@@ -52,3 +71,8 @@ def _contract(program: Program) -> tuple[Any, ...]:
         [update.name for update in program.updates],
         [f"{buffer.dtype}[{', '.join(map(str, buffer.shape))}]" for buffer in results],
     )
+
+
+def _name(one: object) -> str:
+    """As a user knows a function, or the type of another callable."""
+    return str(getattr(one, "__name__", type(one).__name__))

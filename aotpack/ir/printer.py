@@ -107,7 +107,8 @@ def _one(value: Value, done: Mapping[Value, tuple[str, int]]) -> tuple[str, int]
     match value:
         case Const():
             text = repr(value.value)
-            return (text if value.dtype in _NATURAL else f"{text}:{value.dtype}"), _ATOM
+            binds = _UNARY if text.startswith("-") else _ATOM
+            return (text if value.dtype in _NATURAL else f"{text}:{value.dtype}"), binds
         case IndexValue():
             return f"{value.dtype}({value.index})", _ATOM
         case Load():

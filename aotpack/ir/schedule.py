@@ -69,7 +69,7 @@ class ReductionTile:
 
     A loop over blocks runs ``unroll`` steps at once. ``group`` neighbours along a row, which one
     thread loads together, are combined before they meet what came before them. A row of a
-    loop may be shared by several ``programs``, each of which walks over a part of it (C:G18).
+    loop may be shared by a cluster of programs, each of which walks over a part of it (C:G18).
     """
 
     x: int
@@ -79,7 +79,7 @@ class ReductionTile:
     num_stages: int = 1
     unroll: int = 1
     group: int = 1
-    programs: int = 1
+    cluster_size: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,8 @@ class MatmulTile:
     """Output tiles of m x n, k a step; ``precision`` is how float32 factors are multiplied.
 
     With ``descriptors`` factors that are rectangles of memory are copied to shared memory by the
-    hardware's copy engine. With ``programs`` as many programs at most go through all tiles.
+    hardware's copy engine. With ``most_programs`` the kernel is persistent: so many programs at
+    most go through all tiles.
     """
 
     m: int
@@ -97,7 +98,7 @@ class MatmulTile:
     num_stages: int
     precision: str = "ieee"
     descriptors: bool = False
-    programs: int = 0
+    most_programs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +240,9 @@ def launches(kernels: tuple[Kernel, ...]) -> tuple[tuple[Kernel, ...], ...]:
     return tuple(found)
 
 
-def programs(tile: Tile) -> int:
+def cluster_size(tile: Tile) -> int:
     """How many programs share a row; they run at once and can wait for each other."""
-    return tile.programs if isinstance(tile, ReductionTile) else 1
+    return tile.cluster_size if isinstance(tile, ReductionTile) else 1
 
 
 def gpu_variants(kernel: Kernel) -> tuple[Variant, ...]:

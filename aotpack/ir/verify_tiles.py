@@ -71,9 +71,9 @@ def check_shared_rows(schedule: Schedule) -> None:
     for kernel in schedule.kernels:
         tiles = [tile for variant in kernel.variants for tile in variant.tiles]
         for tile in (tile for tile in tiles if isinstance(tile, ReductionTile)):
-            if tile.programs == 1:
+            if tile.cluster_size == 1:
                 continue
-            together = tile.programs
+            together = tile.cluster_size
             is_whole = known_multiple(kernel.axes[1].extent, together) and tile.x == 1
             rooms = {buffer.shape for buffer in kernel.exchange}
             walks = any(isinstance(member.operation, Scan) for member in kernel.members)

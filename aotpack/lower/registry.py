@@ -56,7 +56,10 @@ def register_hint(operator: str) -> str:
     if namespace in _TORCHS:
         return ""
     full = f"{namespace}::{name}" + (f".{overload}" if overload != "default" else "")
-    return f"; say what it computes with aotpack.register_lowering({full!r})"
+    return (
+        f"; say what it computes with aotpack.register_lowering({full!r}), or write it with Triton "
+        "kernels (torch.library.triton_op): CUDA C++ and other code of its own is not packaged"
+    )
 
 
 def bind(

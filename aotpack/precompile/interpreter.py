@@ -42,13 +42,13 @@ _ONE_AT_A_TIME = threading.RLock()  # a launch changes triton.language for its d
 class HostKernel:
     """A kernel as a Python function; ``types`` are its parameters, in Triton's types.
 
-    With ``programs`` that share a row it is a generator, which stops where they wait.
+    With a cluster of programs that share a row it is a generator, which stops where they wait.
     """
 
     name: str
     function: Callable[..., Any]
     types: tuple[Any, ...]
-    programs: int = 1
+    cluster_size: int = 1
 
 
 class InterpreterDevice:
@@ -203,10 +203,11 @@ def launch(kernel: HostKernel, grid: tuple[int, int, int], cells: Sequence[int])
     builder = triton_interpreter.interpreter_builder
     with _ONE_AT_A_TIME, _interpreted_language(kernel.function), np.errstate(all="ignore"):
         x, y, z = grid
-        builder.set_grid_dim(x * kernel.programs, y, z)
+        builder.set_grid_dim(x * kernel.cluster_size, y, z)
         for row in np.ndindex(*grid):
             together = [
-                (row[0] * kernel.programs + part, *row[1:]) for part in range(kernel.programs)
+                (row[0] * kernel.cluster_size + part, *row[1:])
+                for part in range(kernel.cluster_size)
             ]
             try:
                 _run_together(kernel, together, args)

@@ -139,7 +139,7 @@ def _interpreted(kernel: KernelSource) -> Binary:
         code=kernel.text.encode(),
         suffix="py",
         num_warps=kernel.num_warps,
-        num_ctas=kernel.programs,
+        num_ctas=kernel.cluster_size,
         shared=0,
         global_scratch=0,
         global_scratch_align=1,

@@ -15,7 +15,7 @@ class Request:
 
     ``types`` are the parameters in Triton's spelling ("*bf16", "i32") with their names;
     ``multiples`` the promises about them: (position, what its value is a multiple of).
-    A launch makes a cluster of ``programs`` of each program; the code does not depend on it.
+    A launch makes a cluster of ``cluster_size`` of each program; the code does not depend on it.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Request:
     multiples: tuple[tuple[int, int], ...]
     num_warps: int
     num_stages: int
-    programs: int
+    cluster_size: int
     text: str
 
     @staticmethod
@@ -40,7 +40,7 @@ class Request:
             multiples=tuple((i, arg.multiple) for i, arg in args if arg.multiple > 1),
             num_warps=kernel.num_warps,
             num_stages=kernel.num_stages,
-            programs=kernel.programs,
+            cluster_size=kernel.cluster_size,
             text=kernel.text,
         )
 

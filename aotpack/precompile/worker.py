@@ -34,7 +34,7 @@ def compile_request(request: Request) -> Binary:
         code=code,
         suffix="cubin",
         num_warps=facts.num_warps,
-        num_ctas=request.programs,
+        num_ctas=request.cluster_size,
         shared=facts.shared,
         global_scratch=facts.global_scratch_size,
         global_scratch_align=facts.global_scratch_align,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import (
+    Guarded,
     Load,
     Pointwise,
     Reduction,
@@ -114,11 +115,19 @@ def _keep(walks: list[Walk], shop: Workshop, inner: frozenset[Axis], innermost: 
         walk.used = [value for value in seen if value in kept]
         for value in seen:
             again = any(value in later for later in reached[number + 1 :])
-            is_worth = again and weight(value) >= EXPENSIVE
+            if not again or value in kept or not _is_expensive(value, shop):
+                continue
             needs = shop.emitter.needs(value)
-            if value not in kept and is_worth and needs & inner and innermost in needs:
+            if needs & inner and innermost in needs:
                 walk.kept.append(value)
         kept.update(dict.fromkeys(walk.kept))
+
+
+def _is_expensive(value: Value, shop: Workshop) -> bool:
+    if isinstance(value, Guarded):
+        inside = _reached([value.value], shop, frozenset())
+        return any(_is_expensive(part, shop) for part in inside)
+    return weight(value) >= EXPENSIVE
 
 
 def _roots(walk: Walk, shop: Workshop) -> list[Value]:
@@ -132,7 +141,11 @@ def _roots(walk: Walk, shop: Workshop) -> list[Value]:
 
 
 def _reached(roots: list[Value], shop: Workshop, kept: frozenset[Value]) -> dict[Value, None]:
-    """Every value that computing the roots computes; not what is behind the kept ones."""
+    """Every value that computing the roots computes; not what is behind the kept ones.
+
+    Nor what is behind a guard: it is computed only where its condition holds, as it may read what
+    is not there elsewhere.
+    """
     found: dict[Value, None] = {}
     stack = list(reversed(roots))
     while stack:
@@ -145,5 +158,10 @@ def _reached(roots: list[Value], shop: Workshop, kept: frozenset[Value]) -> dict
         resolved = shop.resolve(value) if isinstance(value, Load) else None
         if isinstance(resolved, str):
             continue
-        stack += [resolved] if resolved is not None else list(children(value))
+        if resolved is not None:
+            stack.append(resolved)
+        elif isinstance(value, Guarded):
+            stack += [value.condition, value.otherwise]
+        else:
+            stack += children(value)
     return found

@@ -16,9 +16,9 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A row in parts of ``length`` (text), one for each of its ``programs``."""
+    """A row in parts of ``length`` (text), one for each program of the cluster."""
 
-    programs: int
+    cluster_size: int
     length: str
 
 

@@ -199,7 +199,7 @@ def _programs(kernel: Kernel, tile: Tile) -> Int:
     if isinstance(anchor, Matmul) and isinstance(tile, MatmulTile):
         tiles = ceil_div(anchor.m.extent, tile.m) * ceil_div(anchor.n.extent, tile.n)
         tiles = tiles * product(axis.extent for axis in anchor.batch)
-        return minimum(tiles, tile.programs) if tile.programs else tiles
+        return minimum(tiles, tile.most_programs) if tile.most_programs else tiles
     if isinstance(anchor, Attention) and isinstance(tile, AttentionTile):
         return ceil_div(anchor.i.extent, tile.i) * anchor.batch.extent * anchor.head.extent
     if isinstance(tile, PlaneTile):

@@ -20,7 +20,7 @@ from aotpack.ir.schedule import (
     PointwiseTile,
     ReductionTile,
     Schedule,
-    programs,
+    cluster_size,
 )
 from aotpack.render.apart import groups_without_common_reads
 from aotpack.render.contexts import LoopContext, Side
@@ -43,7 +43,7 @@ def loop_workshop(
     looped = isinstance(tile, ReductionTile) and not tile.persistent
     region = Region(frozenset(kernel.axes[:1] if looped else kernel.axes))
     shop = Workshop(schedule, kernel, loop_frame(kernel, tile), region)
-    shop.programs = programs(tile)
+    shop.cluster_size = cluster_size(tile)
     if isinstance(tile, PointwiseTile):
         starts = {kernel.axes[0]: f"({program}{shop.index_type}*{tile.x})"}
         shop.emitter.frame = replace(shop.emitter.frame, starts=starts)
@@ -69,7 +69,7 @@ def _sides(kernel: Kernel, tile: LoopTile) -> dict[Axis, Side]:
         (x,) = kernel.axes
         return {x: _side(x, tile.x)}
     x, r = kernel.axes
-    length = part_length(r.extent, tile.programs)
+    length = part_length(r.extent, tile.cluster_size)
     whole = not tile.persistent or length.constant == tile.r
     row = replace(_side(r, tile.r), masked=not (whole and known_multiple(length, tile.r)))
     return {x: _side(x, tile.x if tile.x > 1 else 0), r: row}

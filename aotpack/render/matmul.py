@@ -51,7 +51,7 @@ def matmul_context(
         m_masked=anchor.m in shop.emitter.frame.masks,
         n_masked=anchor.n in shop.emitter.frame.masks,
         k_masked=anchor.k in lhs_frame.masks,
-        persistent=tile.programs > 0,
+        persistent=tile.most_programs > 0,
         group=ROWS_TOGETHER,
         batch=batch_numbers(anchor.batch, "batch_number"),
         batch_count="".join(f" * ({axis.extent})" for axis in anchor.batch),

@@ -69,7 +69,7 @@ class ReductionLoop:
     @property
     def length(self) -> Int:
         """What a program walks over: its row, or its part of it."""
-        return part_length(self.shop.kernel.axes[1].extent, self.shop.programs)
+        return part_length(self.shop.kernel.axes[1].extent, self.shop.cluster_size)
 
     def enter(self, stretch: Stretch) -> None:
         """Open the loop over a stretch of blocks, or go to the last block."""
@@ -106,7 +106,7 @@ class ReductionLoop:
         shop = self.shop
         shape = "[None, :]" if last_axis(shop) else ""
         end = shop.emitter.index(self.length)
-        if shop.programs > 1:
+        if shop.cluster_size > 1:
             start, end = f"first + {start}", f"first + {end}"
         self.start, self.end = start, end if masked else None
         index = f"({start} + tl.arange(0, {self.tile.r})){shape}{shop.index_type}"

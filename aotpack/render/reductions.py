@@ -59,7 +59,7 @@ def finish(shop: Workshop, operation: Reduction, states: list[str]) -> list[str]
     """Reduce states across the tile, and across programs that share a row, and finalise."""
     monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
     rows = _across(shop, monoid, dtype, states)
-    if shop.programs > 1:
+    if shop.cluster_size > 1:
         rows = _across(shop, monoid, dtype, exchange(shop, operation, rows))
     return [named(shop, text.format(*rows)) for text in monoid.finalise_triton]
 

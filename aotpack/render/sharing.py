@@ -24,17 +24,17 @@ def meet():
 """
 
 
-def part_length(extent: Int, programs: int) -> Int:
+def part_length(extent: Int, cluster_size: int) -> Int:
     """The elements of a part; all are equally long."""
-    return extent // programs
+    return extent // cluster_size
 
 
 def share_of(kernel: Kernel, tile: ReductionTile) -> Share | None:
     """How a tile's rows are divided; None where a program has a row of its own."""
-    if tile.programs == 1:
+    if tile.cluster_size == 1:
         return None
-    length = part_length(kernel.axes[1].extent, tile.programs)
-    return Share(tile.programs, str(length))
+    length = part_length(kernel.axes[1].extent, tile.cluster_size)
+    return Share(tile.cluster_size, str(length))
 
 
 def exchanged(kernel: Kernel, operation: Reduction) -> tuple[Buffer, ...]:
@@ -51,7 +51,7 @@ def exchanged(kernel: Kernel, operation: Reduction) -> tuple[Buffer, ...]:
 
 def exchange(shop: Workshop, operation: Reduction, states: list[str]) -> list[str]:
     """Leave the states of a part for the others; the states of all parts, as blocks."""
-    region, programs = shop.emitter.region, shop.programs
+    region, programs = shop.emitter.region, shop.cluster_size
     buffers = exchanged(shop.kernel, operation)
     pointers = [shop.arguments.pointer(buffer.name) for buffer in buffers]
     for pointer, state in zip(pointers, states, strict=True):

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from aotpack.ir.integers import Int
 from aotpack.ir.monoids import MONOIDS
-from aotpack.ir.schedule import Kernel, Tile, Variant, programs
+from aotpack.ir.schedule import Kernel, Tile, Variant, cluster_size
 from aotpack.ir.traffic import Work
 from aotpack.stages import KernelArg, KernelSource, TorchCall
 
@@ -128,7 +128,7 @@ class Sources:
             language=language,
             is_spare=self.spare,
             work=work,
-            programs=programs(tile),
+            cluster_size=cluster_size(tile),
         )
         return self.known[key].name
 

@@ -58,7 +58,7 @@ class Workshop:
         self.wide = needs_64_bits(schedule, kernel)
         self.results: dict[str, str] = {}
         self.functions: dict[str, str] = {}
-        self.programs = 1  # that share a row
+        self.cluster_size = 1  # programs that share a row
         self.arguments = Arguments(
             schedule.program, kernel.stored, wide=self.wide, exchange=kernel.exchange
         )

@@ -62,5 +62,7 @@ class Binder:
         return (*args, *[rest.pop(name) for name in asked]), rest
 
     def _refused(self, reason: str) -> ArgumentError:
-        accepted = ", ".join([*self._names, *self._signature.kwargs.keys]) or "no argument"
+        keys = ", ".join(self._signature.kwargs.keys)
+        by_keyword = f"by keyword alone, as in the model's example: {keys}" if keys else ""
+        accepted = "; ".join(filter(None, (", ".join(self._names), by_keyword))) or "no argument"
         return ArgumentError(f"calling {self._signature.name}: {reason}; accepted: {accepted}.")

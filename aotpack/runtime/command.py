@@ -4,8 +4,10 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from .device import active, is_host
 from .device_array import DeviceArray
@@ -18,6 +20,13 @@ from .selftest import golden_arguments, verify
 from .tune import tune_into
 
 _WARMUP = 5
+IMPORT: Mapping[str, Any] = {
+    "dest": "imports",
+    "action": "append",
+    "default": [],
+    "metavar": "MODULE",
+    "help": "import this first: it defines operators that torch runs for the package; repeatable",
+}
 
 
 def main(package: str, argv: Sequence[str] | None = None) -> int:
@@ -27,6 +36,7 @@ def main(package: str, argv: Sequence[str] | None = None) -> int:
     try:
         if options.command == "info":
             return info(folder, as_json=options.json)
+        import_first(options.imports)
         weights = None if options.weights is None else Path(options.weights)
         if options.command == "verify":
             report = verify(folder, device_of(options.device), weights=weights)
@@ -72,10 +82,23 @@ def device_of(text: str | None) -> int | str | None:
     return int(text) if text is not None and text.isdecimal() else text
 
 
+def import_first(modules: Sequence[str]) -> None:
+    """Import what defines the operators that torch runs for a package."""
+    for name in modules:
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise AotpackError(
+                f"--import {name}: {error}; an importable module is accepted"
+            ) from error
+
+
 def bench(folder: Path, device: int | str | None, weights: Path | None, repeat: int) -> int:
     """Time calls on the golden inputs, which lie on the device; on a GPU by both executors."""
     with load(folder, device, weights=weights) as model:
-        print(f"{folder.name}: {timed(model, repeat)}")
+        where = model.device.name
+        print(f"timing {repeat} calls on {where}, after {_WARMUP} to warm up", flush=True)
+        print(f"{folder.name}: {timed(model, repeat)}", flush=True)
         on_host = is_host(model.device)
     if not on_host:
         with load(folder, device, weights=weights, graphs=False) as model:
@@ -123,6 +146,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
         one.add_argument(
             "--device", help='a GPU\'s number or "cpu" (default: a GPU if there is one)'
         )
+        one.add_argument("--import", **IMPORT)
         one.add_argument("--weights", help="a safetensors file in place of the package's own")
         if command == "tune":
             one.add_argument(

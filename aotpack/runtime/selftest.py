@@ -66,10 +66,19 @@ class Report:
         return kept and all(check.is_passed for check in self.checks)
 
     def __str__(self) -> str:
-        promise = ", ".join(self.actions) or "no program started, no file written, no socket used"
-        if self.calls:
-            promise += f"; torch runs {', '.join(self.calls)}"
-        return "\n".join([*map(str, self.checks), f"load and call: {promise}"])
+        return "\n".join([*map(str, self.checks), f"load and call: {self._promise()}"])
+
+    def _promise(self) -> str:
+        if not self.actions:
+            kept = "no program started, no file written, no socket used: ok"
+            return "; ".join([kept, *self._through_torch()])
+        if not self.calls:
+            return f"{', '.join(self.actions)}: WRONG"
+        did = f"it did what packages do not, which counts for nothing: {', '.join(self.actions)}"
+        return "; ".join([*self._through_torch(), did])
+
+    def _through_torch(self) -> list[str]:
+        return [f"torch runs {', '.join(self.calls)}"] if self.calls else []
 
 
 def verify(

@@ -135,7 +135,8 @@ class TorchCalls:
             namespace = call.operator.split(".")[0]
             raise PackageError(
                 f"loading {manifest.signature.name}: torch has no operator {call.operator}, which "
-                f"the package calls. Import what defines {namespace!r} before you load it."
+                f"the package calls. Import what defines {namespace!r} before you load it (on a "
+                "command line: --import MODULE)."
             )
         return found
 

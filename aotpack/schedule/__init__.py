@@ -3,7 +3,7 @@
 The passes run in the order of ``schedule_program``; each is a file of its own name.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from aotpack.ir.control import Branch, Loop
@@ -24,6 +24,7 @@ from aotpack.schedule.memory import plan_memory
 from aotpack.schedule.merge import in_memory_order, merge_products
 from aotpack.schedule.online_softmax import merge_softmax_sums
 from aotpack.schedule.order import order
+from aotpack.schedule.partition import Partition
 from aotpack.schedule.peak import least_peak
 from aotpack.schedule.realize import realize
 from aotpack.schedule.share import declare_exchanges
@@ -33,25 +34,36 @@ from aotpack.schedule.unfused import with_unfused
 from aotpack.schedule.update import place_updates
 from aotpack.stages import Lowered, Scheduled
 
-__all__ = ["schedule"]
+__all__ = ["Partition", "schedule"]
 
 
-def schedule(lowered: Lowered, *, deterministic: bool = False) -> Scheduled:
+def schedule(
+    lowered: Lowered, *, deterministic: bool = False, partition: Partition | None = None
+) -> Scheduled:
     """Decide everything about kernels but their text.
 
     ``deterministic``: equal inputs give equal bits in every run, and each row of a batch the bits
-    it has in any other batch (C:L7).
+    it has in any other batch (C:L7). ``partition`` says which kernels share a launch (C:J5).
     """
-    result = schedule_program(lowered.program, deterministic=deterministic)
+    rules = Rules(deterministic, partition)
+    result = schedule_program(lowered.program, rules)
     weights = in_memory_order(lowered.weights, result.program.packed)
     return Scheduled(lowered.signature, weights, lowered.golden, result)
 
 
-def schedule_program(program: Program, *, deterministic: bool) -> Schedule:
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the caller of ``schedule`` asks for."""
+
+    deterministic: bool
+    partition: Partition | None
+
+
+def schedule_program(program: Program, rules: Rules) -> Schedule:
     """The passes; a part of a branch or loop is a program of its own."""
     program = remove_dead_code(program)
-    program, parts = _schedule_parts(program, deterministic=deterministic)
-    if deterministic:
+    program, parts = _schedule_parts(program, rules)
+    if rules.deterministic:
         program = fix_order(program)
     program = copy_bases(program)
     program = merge_products(program)
@@ -67,10 +79,10 @@ def schedule_program(program: Program, *, deterministic: bool) -> Schedule:
     kernels = _with_parts(kernels, parts)
     strides = choose_strides(program, kernels)
     kernels = choose_tiles(program, kernels, strides)
-    kernels = one_tile_for_all_sizes(kernels) if deterministic else kernels
+    kernels = one_tile_for_all_sizes(kernels) if rules.deterministic else kernels
     kernels = least_peak(program, kernels, strides)
     program, kernels, strides = place_updates(program, kernels, strides)
-    kernels = declare_exchanges(program, combine(kernels, program))
+    kernels = declare_exchanges(program, combine(kernels, program, rules.partition))
     lifetimes = plan_memory(program, kernels, strides)
     kernels = with_unfused(program, kernels, strides, lifetimes)
     return Schedule(program, kernels, strides, lifetimes)
@@ -79,15 +91,13 @@ def schedule_program(program: Program, *, deterministic: bool) -> Schedule:
 _Parts: TypeAlias = dict[Operation, tuple[Schedule, ...]]
 
 
-def _schedule_parts(program: Program, *, deterministic: bool) -> tuple[Program, _Parts]:
+def _schedule_parts(program: Program, rules: Rules) -> tuple[Program, _Parts]:
     """The program with scheduled parts, and the schedules of each operation's."""
     parts: _Parts = {}
     operations: list[Operation] = []
     for operation in program.operations:
         if isinstance(operation, (Branch, Loop)):
-            made = tuple(
-                schedule_program(part, deterministic=deterministic) for part in operation.parts
-            )
+            made = tuple(schedule_program(part, rules) for part in operation.parts)
             operation = operation.with_parts(tuple(part.program for part in made))
             parts[operation] = made
         operations.append(operation)

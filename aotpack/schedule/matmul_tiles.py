@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil, log2
 
+from aotpack.devices import GPUS, Gpu
 from aotpack.ir.access import Strides, dot
 from aotpack.ir.blocks import described_block
 from aotpack.ir.dtypes import DType
@@ -38,11 +39,11 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What a range of architectures runs: multiprocessors, tiles for 16- and 32-bit factors."""
+    """What a range of architectures runs: a GPU of them, tiles for 16- and 32-bit factors."""
 
     arch_low: int
     arch_high: int
-    multiprocessors: int
+    gpu: Gpu
     half: tuple[Cost, ...]
     single: tuple[Cost, ...]
     more: tuple[MatmulTile, ...]  # candidates for 16-bit factors that the model was not fitted to
@@ -67,8 +68,9 @@ _MMA = (
     Cost(MatmulTile(64, 128, 64, 4, 3), 1.5, 0.85, 1.6, 0.25),
     Cost(MatmulTile(128, 128, 32, 8, 4), 2.5, 0.5, 2.2, 0.30),
 )
+_ALL = GPUS[90].multiprocessors  # a program for each, which goes through several tiles
 DESCRIBED = Cost(
-    MatmulTile(128, 256, 64, 8, 3, descriptors=True, programs=132), 4.0, 0.58, 2.4, 0.30
+    MatmulTile(128, 256, 64, 8, 3, descriptors=True, most_programs=_ALL), 4.0, 0.58, 2.4, 0.30
 )
 # float32 factors go through tensor cores as three bfloat16 parts each. Tensor cores cut sums off
 # where others round, so each step of k shrinks what it adds: by 0.3 to 0.45 of the last place for
@@ -102,14 +104,14 @@ _MORE_WGMMA = (
 )
 _MORE_DESCRIBED = (
     DESCRIBED.tile,
-    MatmulTile(128, 128, 64, 8, 4, descriptors=True, programs=132),
+    MatmulTile(128, 128, 64, 8, 4, descriptors=True, most_programs=_ALL),
 )
 LONG_SUM = 2048  # products: from here on descriptors gain more than they cost
 FAMILIES = (
-    Family(0, 89, 108, _MMA, _SINGLE_MMA, _MORE_MMA),
-    Family(90, 99, 132, (*_WGMMA, DESCRIBED), _SINGLE_WGMMA, (*_MORE_WGMMA, *_MORE_DESCRIBED)),
-    Family(100, 109, 132, _WGMMA, _SINGLE_WGMMA, _MORE_WGMMA),
-    Family(110, 10_000, 170, _MMA, _SINGLE_MMA, _MORE_MMA),
+    Family(0, 89, GPUS[80], _MMA, _SINGLE_MMA, _MORE_MMA),
+    Family(90, 99, GPUS[90], (*_WGMMA, DESCRIBED), _SINGLE_WGMMA, (*_MORE_WGMMA, *_MORE_DESCRIBED)),
+    Family(100, 109, GPUS[100], _WGMMA, _SINGLE_WGMMA, _MORE_WGMMA),
+    Family(110, 10_000, GPUS[120], _MMA, _SINGLE_MMA, _MORE_MMA),
 )
 
 
@@ -182,7 +184,7 @@ def _microseconds(cost: Cost, anchor: Matmul, family: Family, rows: int) -> floa
     tiles = batch * ceil(rows / tile.m) * ceil(n / tile.n)
     steps = ceil(k / tile.k)
     moved = anchor.operand.itemsize * batch * (n * k + rows * n + rows * k)
-    waves = ceil(tiles / family.multiprocessors)
+    waves = ceil(tiles / family.gpu.multiprocessors)
     memory = cost.traffic * moved / BYTES_PER_MICROSECOND
     return cost.fixed + waves * (steps * cost.step + cost.wave) + memory
 

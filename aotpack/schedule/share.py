@@ -8,7 +8,7 @@ from dataclasses import replace
 from aotpack.ir.integers import Int
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Buffer, Program, Reduction
-from aotpack.ir.schedule import Kernel, programs
+from aotpack.ir.schedule import Kernel, cluster_size
 
 
 def declare_exchanges(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
@@ -17,7 +17,7 @@ def declare_exchanges(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Ke
 
 
 def _declared(kernel: Kernel, program: Program) -> Kernel:
-    together = max((programs(variant.tile) for variant in kernel.variants), default=1)
+    together = max((cluster_size(variant.tile) for variant in kernel.variants), default=1)
     if together == 1:
         return kernel
     shape = (kernel.axes[0].extent, Int.of(together))

@@ -37,7 +37,7 @@ SHARES_L2 = 128 * 1024  # bytes of a row, of which L2 holds two for each multipr
 HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
 MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
 CLUSTERS = 90  # from this architecture on, programs of a row can wait for each other
-ROW_PROGRAMS = 8  # that share a row: the largest cluster every such GPU takes
+CLUSTER_SIZE = 8  # programs that share a row: the largest cluster every such GPU takes
 LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
 FEWEST_ROWS = 32  # up to here most multiprocessors would wait for those that have a row
 LONGEST_COLUMN = 1024  # elements of a column that is kept in registers to be read again
@@ -167,7 +167,7 @@ def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tu
     rows, row = kernel.axes
     fewest, most = bounds(rows.extent)
     always = most <= FEWEST_ROWS or typical(row.extent) * width > LARGEST_IN_L2
-    is_whole = known_multiple(row.extent, ROW_PROGRAMS * tile.group)
+    is_whole = known_multiple(row.extent, CLUSTER_SIZE * tile.group)
     if not (_reads_again(kernel) and is_whole and (always or fewest <= FEWEST_ROWS)):
         return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
     limit = None if always else FEWEST_ROWS
@@ -186,7 +186,7 @@ def _shared_tile(kernel: Kernel, width: int) -> ReductionTile:
         persistent=False,
         num_warps=warps,
         group=max(1, VECTOR_BYTES // width),
-        programs=ROW_PROGRAMS,
+        cluster_size=CLUSTER_SIZE,
     )
 
 

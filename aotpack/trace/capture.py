@@ -9,7 +9,6 @@ import copy
 import io
 import logging
 import sys
-import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr
@@ -23,23 +22,14 @@ from torch.utils import _pytree as pytree
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.trace.answers import Unasked
+from aotpack.trace.complaint import condensed
 from aotpack.trace.control import check_parts
 from aotpack.trace.decompositions import decompositions
 from aotpack.trace.registered import RegisteredLowerings
-from aotpack.trace.source import is_user_file, shown_path
+from aotpack.trace.streams import WithoutStreams
 from aotpack.trace.triton_kernels import TritonPort
 
 _Example = tuple[tuple[Any, ...], dict[str, Any]]
-_NOISE = (
-    "The error above occurred",
-    "For more",
-    "For extended logs",
-    "For C++",
-    "If you suspect",
-    "consider using",
-    "Caused by",
-)
-_SHOWN_LINES = 8
 _CHATTY = (
     logging.getLogger("torch._subclasses.fake_tensor"),
     logging.getLogger("torch.fx.experimental.symbolic_shapes"),
@@ -92,12 +82,12 @@ def export(
     try:
         with _quiet_inference(), redirect_stderr(io.StringIO()) as printed:
             args, named = _distinct(module, (args, dict(kwargs)))
-            with Unasked():
+            with Unasked(), WithoutStreams():
                 program = torch.export.export(
                     module, args, named, dynamic_shapes=shapes, strict=strict
                 )
     except Exception as error:
-        raise TraceError(f"exporting {name} with torch.export: {_condensed(error)}") from error
+        raise TraceError(f"exporting {name} with torch.export: {condensed(error)}") from error
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
 
@@ -132,14 +122,14 @@ def decompose(
     table = {} if whole is None else dict(decompositions(whole))
     try:
         analysis = nullcontext() if triton is None else triton.analysis()
-        with _quiet_inference(), RegisteredLowerings(), analysis:
+        with _quiet_inference(), RegisteredLowerings(), WithoutStreams(), analysis:
             functional: ExportedProgram = program.run_decompositions(table)
     except UnsupportedError as error:
         raise UnsupportedError(f"tracing {name}: {error}") from None
     except Exception as error:
         shared = _views_of_one_memory(program)
         hint = f" ({' and '.join(shared)} share memory; give each its own)" if shared else ""
-        raise TraceError(f"functionalising {name}: {_condensed(error)}{hint}") from error
+        raise TraceError(f"functionalising {name}: {condensed(error)}{hint}") from error
     return functional
 
 
@@ -177,21 +167,3 @@ def _cast_weight(tensor: torch.Tensor, dtype: DType | None) -> torch.Tensor:
     casted = tensor.detach().to(torch_dtype(dtype))
     is_parameter = isinstance(tensor, nn.Parameter)
     return nn.Parameter(casted, requires_grad=False) if is_parameter else casted
-
-
-def _condensed(error: Exception) -> str:
-    """The first useful lines of torch's message, its suggested fixes, and the user's line."""
-    text = str(error).replace('For more information, run with TORCH_LOGS="+dynamic".', "")
-    text = text.partition("The following call raised this error")[0]
-    lines = [line.strip() for line in text.splitlines()]
-    useful = [line for line in lines if line and not line.startswith(_NOISE)]
-    start = useful.index("Suggested fixes:") if "Suggested fixes:" in useful else len(useful)
-    shown = useful[: min(start, _SHOWN_LINES)] + useful[start:]
-    message = "\n  ".join(shown)
-    if type(error).__module__ == "builtins":
-        message = f"{type(error).__name__}: {message}"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_file(f.filename)]
-    if not frames:
-        return message
-    frame = frames[-1]
-    return f"{message}\n  at {shown_path(frame.filename)}:{frame.lineno}: {frame.line}"

@@ -21,6 +21,7 @@ from aotpack.trace.capture import torch_dtype
 from aotpack.trace.changes import CHANGES, kept, named_tensors
 from aotpack.trace.control import CONTROL, run_control
 from aotpack.trace.graph import is_returned
+from aotpack.trace.streams import WithoutStreams
 from aotpack.trace.triton_kernels import TritonPort, is_launch, read_launch
 from aotpack.trace.weights import bytes_of, dtype_of, weight_tensor
 
@@ -78,7 +79,8 @@ def _eager(
     run: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
 ) -> list[torch.Tensor]:
     try:
-        result = run(*args, **kwargs)
+        with WithoutStreams():
+            result = run(*args, **kwargs)
     except Exception as error:
         raise TraceError(
             f"running {name} eagerly on the example inputs: {type(error).__name__}: {error}"

@@ -127,7 +127,8 @@ class OperatorReader(ControlReader):
         if "auto_functionalized" in str(node.target):
             raise UnsupportedError(
                 "it changes its arguments in place and has no lowering; say what it computes with "
-                "aotpack.register_lowering"
+                "aotpack.register_lowering, or write it with Triton kernels "
+                "(torch.library.triton_op)"
             )
         if schema is None:
             raise UnsupportedError(_HIGHER_ORDER.get(_operator(node), _CONTROL_FLOW))

@@ -7,6 +7,7 @@ and run. Sizes are at least 1; a size without an upper bound ends at ``LARGEST_S
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import nn
 from torch.export import ExportedProgram
 
@@ -43,6 +44,8 @@ def trace(
     ``whole`` names the operators that lowering takes: all others are taken apart where torch says
     how. Without it, none is. ``triton`` is asked about models that launch kernels of their own.
     """
+    if isinstance(args, torch.Tensor):
+        raise UsageError(f"tracing {name}: the example inputs are a tensor; give a tuple: (x,)")
     example = (tuple(args), dict(kwargs or {}))
     run: nn.Module
     leaves: tuple[LeafSpec, ...] = ()

@@ -12,7 +12,8 @@ from aotpack.ir import integers, nodes, schedule
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Program, targets
-from aotpack.ir.schedule import Kernel, Schedule
+from aotpack.ir.schedule import Kernel, Schedule, launches
+from aotpack.ir.traffic import work_of
 from aotpack.schedule.group import join, start
 from aotpack.schedule.refusal import Refusal
 from tests.e2e.models import Function
@@ -145,3 +146,36 @@ def test_sizes_that_might_differ_are_never_taken_for_equal() -> None:
         scheduled(
             Function(lambda x, y: x + y, 2), torch.ones(5), torch.ones(5), dynamic_shapes=shapes
         )
+
+
+def both_ways(rows: int, columns: int) -> Program:
+    """Sums of x along its rows and along its columns."""
+    w = Writer()
+    x = w.input("x", rows, columns)
+    along = w.reduction("along", [rows], [columns], lambda i, r: load(x, i, r))
+    down = w.reduction("down", [columns], [rows], lambda j, r: load(x, r, j))
+    return w.program(along, down)
+
+
+@pytest.mark.row("S:Q1", "S:Q2")
+@pytest.mark.parametrize(
+    ("rows", "columns", "groups"),
+    [
+        (64, 100, [("along", "down")]),
+        (512, 520, [("along",), ("down",)]),
+        (4096, 2048, [("along",), ("down_part",), ("down",)]),
+    ],
+)
+def test_rows_and_columns_are_read_once_each(
+    rows: int, columns: int, groups: list[tuple[str, ...]]
+) -> None:
+    made = schedule_of(both_ways(rows, columns))
+    found = [
+        tuple(n for kernel in group for n in kernel.stored) for group in launches(made.kernels)
+    ]
+    assert found == groups
+    size = 4 * rows * columns
+    for kernel in made.kernels:
+        moved = int(work_of(kernel, made.program).moved)
+        assert size <= moved <= 1.05 * size if "x" in kernel.reads else moved <= 0.05 * size
+    assert kernel_of(made, groups[-1][-1]).apart  # `aotpack show --why` has a reason

@@ -37,10 +37,14 @@ EVALUATOR_SLACK = 8  # the evaluator is about meaning: it sums in an order of it
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """The accuracy law is ``Tolerance()``. ``floor`` is the least scale: sums may cancel."""
+    """The accuracy law is ``Tolerance()``. ``floor`` is the least scale: sums may cancel.
+
+    ``unit`` is the least relative error of a number: what ends wide may have been narrow before.
+    """
 
     factor: float = 1
     floor: float = 0
+    unit: float = 0
 
 
 class WrongAnswer(AssertionError):
@@ -165,7 +169,7 @@ def accuracy_complaint(
     places = FLOAT64_FACTOR if eager.dtype is torch.float64 else 1
     scale = max(float(r.abs().max()), tolerance.floor)
     eagers = float((e - r).abs().max())
-    law = 1.5 * eagers + places * torch.finfo(eager.dtype).eps * scale
+    law = 1.5 * eagers + max(places * torch.finfo(eager.dtype).eps, tolerance.unit) * scale
     error = float((y - r).abs().max())
     if error <= tolerance.factor * law:
         return None

@@ -1,6 +1,7 @@
 """``fallback="torch"``: what cannot be lowered is run by torch, when and only when asked for."""
 
 import json
+import re
 import sys
 import warnings
 import zipfile
@@ -15,8 +16,10 @@ import aotpack
 from aotpack.cli import main
 from aotpack.errors import AotpackError, UnsupportedError, UsageError
 from aotpack.runtime import load, verify
+from aotpack.runtime.command import main as package_main
 from aotpack.runtime.command import summary
 from aotpack.runtime.manifest import read_manifest
+from aotpack.runtime.selftest import Report
 
 X = torch.randn(4, 5)
 ROWS = torch.export.Dim("rows", min=1, max=64)
@@ -197,12 +200,25 @@ def test_a_failing_call_and_a_missing_operator_are_named(
     file.write_text(file.read_text().replace("aot_fallback.fails", "aot_elsewhere.fails"))
     with pytest.raises(AotpackError, match="no operator aot_elsewhere.fails.*Import what defines"):
         load(tmp_path / "model", "cpu")
+    (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
+    monkeypatch.syspath_prepend(tmp_path)
+    command = [str(tmp_path / "model" / "__main__.py"), ["verify", "--device", "cpu"]]
+    assert package_main(*command) == 1
+    command[1] += ["--import", "elsewhere"]
+    assert package_main(*command) == 0
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "torch", None)
         with pytest.raises(AotpackError, match="it cannot be imported .*Install torch"):
             load(tmp_path / "model", "cpu")
 
 
+ELSEWHERE = """
+import torch
+
+@torch.library.custom_op("aot_elsewhere::fails", mutates_args=())
+def fails(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+"""
 MODEL = """
 import torch
 
@@ -214,7 +230,9 @@ model, example_inputs = Spread(), (torch.ones(2, 3),)
 """
 
 
-def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "spreading.py"
     file.write_text(MODEL)
     command = ["build", str(file), "-o", str(tmp_path / "dist"), "--target", "cpu"]
@@ -226,3 +244,21 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "spreading.py:6" in told
     with pytest.raises(SystemExit, match="2"):
         main([*command, "--fallback", "eager"])
+    (wheel,) = (tmp_path / "dist").iterdir()
+    assert main(["inspect", str(wheel)]) == 0
+    row = r"torch +runs aot_fallback.spread.default: this operator has no lowering"
+    assert re.search(row, capsys.readouterr().out)
+    monkeypatch.chdir(tmp_path)
+    checked = ["verify", str(wheel), "--device", "cpu"]
+    assert main([*checked, "--import", "spreading"]) == 0
+    assert "load and call: " in capsys.readouterr().out
+    assert main([*checked, "--import", "nowhere"]) == 1
+    assert "--import nowhere: No module named 'nowhere'" in capsys.readouterr().err
+
+
+def test_what_verify_says_of_torch() -> None:
+    calls, did = ("aten.x.default",), ("open for writing: /f",)
+    ours, theirs = Report((), did), Report((), did, calls)
+    assert not ours.is_passed and str(ours) == "load and call: open for writing: /f: WRONG"
+    assert theirs.is_passed and "torch runs aten.x.default; it did what" in str(theirs)
+    assert str(Report((), (), calls)).endswith("no socket used: ok; torch runs aten.x.default")

@@ -11,6 +11,9 @@ from torch.export import Dim
 
 from aotpack.errors import AotpackError
 from aotpack.pipeline import compile
+from aotpack.target import CPU
+
+from .oracle import agree, compile_all
 
 Tensors = Any
 
@@ -148,3 +151,24 @@ def test_sizes_that_are_derived_from_others() -> None:
         torch.testing.assert_close(compiled(*given), model(*given))
     with pytest.raises(AotpackError, match="x|args"):
         compiled(torch.randn(11), *args(5)[1:])
+
+
+@pytest.mark.row("C:B6")
+def test_rows_keep_what_is_guarded_with_its_guard() -> None:
+    """Computed without it, elements before the first of a weight would be read."""
+
+    def function(m: Model, x: torch.Tensor) -> Tensors:
+        joined = torch.cat([m.w0 - x, torch.fmod(x, m.w1.abs() + 1)], 1)
+        return F.layer_norm(joined, (joined.shape[-1],))
+
+    x = torch.randn(16, 16)
+    compiled = compile_all(Model(function), (x,), targets=(CPU,))
+    agree(compiled, (x,))
+    (kernel,) = (k for k in compiled.precompiled.rendered.kernels if k.language == "c")
+    lines = [line.strip() for line in kernel.text.splitlines()]
+    at = [n for n, line in enumerate(lines) if "fmod" in line and line.startswith("const")]
+    assert len(at) == 2  # whole vectors and the rest, in the first walk alone
+    for n in at:
+        name = lines[n].split()[2]
+        (guarded,) = (line for line in lines[n + 1 : n + 3] if name in line)
+        assert f"? {name} : 0" in guarded

@@ -1,6 +1,8 @@
 """Passes of the user: what they change is built; what they must not change is refused in words."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -88,6 +90,10 @@ def nothing(program: Program) -> None:
     return None
 
 
+def raising(program: Program) -> Program:
+    raise ValueError("no idea")
+
+
 @pytest.mark.row("S:L18")
 @pytest.mark.parametrize(
     ("one", "words"),
@@ -95,11 +101,27 @@ def nothing(program: Program) -> None:
         (illegal, "pass illegal: its program is illegal: nothing writes y"),
         (wider, r"pass wider: (its program is illegal|it changes the results, from .*4.* to .*5)"),
         (nothing, "pass nothing: it returns a NoneType; accepted is a Program"),
+        (raising, "pass raising: ValueError: no idea"),
     ],
 )
 def test_what_a_pass_must_not_do(one: object, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         apply_passes(small(), [one])  # type: ignore[list-item]
+
+
+@pytest.mark.row("S:L18")
+@pytest.mark.parametrize(
+    ("passes", "words"),
+    [
+        (as_relu, r"passes: found as_relu itself; accepted is a list: passes=\[as_relu\]"),
+        (3, "passes: found a int; accepted is a list"),
+        ([as_relu, "relu"], "passes: found 'relu' in the list; accepted are functions"),
+    ],
+)
+@pytest.mark.parametrize("make", [partial(aotpack.compile, target="cpu"), aotpack.build])
+def test_what_passes_are_not(make: Callable[..., object], passes: object, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        make(MODEL, (X,), passes=passes)
 
 
 def test_no_passes_change_nothing() -> None:

@@ -125,36 +125,61 @@ def heads(
     return Case(name, Call(attention), (q, k, v))
 
 
-CASES = [
-    *(linear(*sizes) for sizes in ((1, 1, 1), (1, 7, 13), (97, 131, 61), (13, 33, 517))),
-    *(linear(65, 30, 100, dtype) for dtype in (torch.bfloat16, torch.float16)),
-    *(linear(*sizes) for sizes in ((1, 67, 1100), (16, 5, 90), (200, 3, 50), (7, 35, 2048))),
-    linear(5, 37, 2100, torch.bfloat16),
-    linear(3, 33, 40, torch.float16),
-    few_products(5, 33, 40, 2, 3),
-    *(widened(m, 35, 50) for m in (3, 40)),
-    *(product(*sizes) for sizes in ((3, 5, 2), (200, 300, 129), (17, 23, 19, 3), (1, 31, 7, 2, 3))),
-    conv(2, 1, (9, 11), in_channels=3, out_channels=5, kernel_size=3, padding=1),
-    conv(2, 2, (9, 7), in_channels=4, out_channels=6, kernel_size=3, stride=2, padding=1, groups=2),
-    conv(2, 2, (11, 7), in_channels=7, out_channels=13, kernel_size=3, padding=2, dilation=2),
-    conv(2, 1, (5, 5), in_channels=5, out_channels=3, kernel_size=1, stride=2),
-    conv(1, 2, (17,), in_channels=6, out_channels=9, kernel_size=2, groups=3),
-    conv(3, 1, (5, 4, 7), in_channels=3, out_channels=4, kernel_size=3, padding=1),
-    pool("MaxPool2d", (1, 3, 9, 11), 3, 2, 1),
-    pool("MaxPool2d", (2, 2, 5, 131), 3, 1, 1, dilation=2, ceil_mode=True),
-    pool("MaxPool2d", (1, 1, 4, 4), 2, padding=1),
-    pool("MaxPool1d", (2, 3, 5), 5, 1, 2),
-    pool("AvgPool2d", (1, 2, 7, 150), 3, 2, 1),
-    pool("AvgPool2d", (1, 2, 7, 9), 3, 1, 1, count_include_pad=False),
-    pool("AvgPool3d", (1, 2, 4, 5, 67), 2, 1),
-    heads(1, 2, 128, 128, 64),
-    heads(2, 3, 7, 13, 5),
-    heads(1, 1, 1, 1, 1),
-    heads(1, 2, 101, 101, 32, kind="causal"),
-    heads(1, 2, 257, 131, 16, kind="bias"),
-    heads(2, 2, 31, 129, 130, kind="mask"),
-    heads(1, 2, 67, 67, 32, dtype=torch.bfloat16),
-]
+def cases() -> list[Case]:
+    """Each with the weights it has in every run, whatever was drawn before."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return [
+            *(linear(*sizes) for sizes in ((1, 1, 1), (1, 7, 13), (97, 131, 61), (13, 33, 517))),
+            *(linear(65, 30, 100, dtype) for dtype in (torch.bfloat16, torch.float16)),
+            *(
+                linear(*sizes)
+                for sizes in ((1, 67, 1100), (16, 5, 90), (200, 3, 50), (7, 35, 2048))
+            ),
+            linear(5, 37, 2100, torch.bfloat16),
+            linear(3, 33, 40, torch.float16),
+            few_products(5, 33, 40, 2, 3),
+            *(widened(m, 35, 50) for m in (3, 40)),
+            *(
+                product(*sizes)
+                for sizes in ((3, 5, 2), (200, 300, 129), (17, 23, 19, 3), (1, 31, 7, 2, 3))
+            ),
+            conv(2, 1, (9, 11), in_channels=3, out_channels=5, kernel_size=3, padding=1),
+            conv(
+                2,
+                2,
+                (9, 7),
+                in_channels=4,
+                out_channels=6,
+                kernel_size=3,
+                stride=2,
+                padding=1,
+                groups=2,
+            ),
+            conv(
+                2, 2, (11, 7), in_channels=7, out_channels=13, kernel_size=3, padding=2, dilation=2
+            ),
+            conv(2, 1, (5, 5), in_channels=5, out_channels=3, kernel_size=1, stride=2),
+            conv(1, 2, (17,), in_channels=6, out_channels=9, kernel_size=2, groups=3),
+            conv(3, 1, (5, 4, 7), in_channels=3, out_channels=4, kernel_size=3, padding=1),
+            pool("MaxPool2d", (1, 3, 9, 11), 3, 2, 1),
+            pool("MaxPool2d", (2, 2, 5, 131), 3, 1, 1, dilation=2, ceil_mode=True),
+            pool("MaxPool2d", (1, 1, 4, 4), 2, padding=1),
+            pool("MaxPool1d", (2, 3, 5), 5, 1, 2),
+            pool("AvgPool2d", (1, 2, 7, 150), 3, 2, 1),
+            pool("AvgPool2d", (1, 2, 7, 9), 3, 1, 1, count_include_pad=False),
+            pool("AvgPool3d", (1, 2, 4, 5, 67), 2, 1),
+            heads(1, 2, 128, 128, 64),
+            heads(2, 3, 7, 13, 5),
+            heads(1, 1, 1, 1, 1),
+            heads(1, 2, 101, 101, 32, kind="causal"),
+            heads(1, 2, 257, 131, 16, kind="bias"),
+            heads(2, 2, 31, 129, 130, kind="mask"),
+            heads(1, 2, 67, 67, 32, dtype=torch.bfloat16),
+        ]
+
+
+CASES = cases()
 
 
 @pytest.fixture(scope="module")

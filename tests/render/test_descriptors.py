@@ -26,7 +26,7 @@ from tests.ptx import ptx
 
 HOPPER = Target("cuda", 90)
 TILE = MatmulTile(64, 32, 32, 4, 2, descriptors=True)
-PERSISTENT = replace(TILE, programs=3)
+PERSISTENT = replace(TILE, most_programs=3)
 COPY = "cp.async.bulk.tensor"  # what the hardware's copy engine is asked by
 Form = Callable[..., torch.Tensor]
 

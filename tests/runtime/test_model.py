@@ -165,6 +165,26 @@ def test_wrong_argument_lists(model: Model, args: tuple, kwargs: dict, message: 
         model(*args, **kwargs)
 
 
+@pytest.mark.parametrize(
+    ("args", "kwargs", "words"),
+    [
+        ((), ("x", "y"), "got 2 positional arguments; accepted: by keyword alone, .*: x, y."),
+        (("x",), ("y",), "got 2 positional arguments; accepted: x; by keyword alone, .*: y."),
+    ],
+)
+def test_keywords_of_the_example_are_keywords(
+    tmp_path: Path, device: FakeDevice, args: tuple[str, ...], kwargs: tuple[str, ...], words: str
+) -> None:
+    trees = {
+        "args": Tree("tuple", (LEAF,) * len(args)),
+        "kwargs": Tree("dict", (LEAF,) * len(kwargs), kwargs),
+    }
+    with load(write_demo(tmp_path / "demo", **trees), device) as model:
+        np.testing.assert_array_equal(model(*[X] * len(args), **dict.fromkeys(kwargs, X)), X * 4)
+        with pytest.raises(ArgumentError, match=words):
+            model(X, X)
+
+
 def test_formulas_are_solved_and_checked(tmp_path: Path, device: FakeDevice) -> None:
     mask = TensorSpec("mask", DType.BOOL, (2 * Int.of(S) + 1,))
     with load(write_demo(tmp_path / "demo", inputs=(mask,)), device) as model:

@@ -7,7 +7,7 @@ import pytest
 from aotpack.ir.integers import Var
 from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, Variant, gpu_variants
 from aotpack.ir.verify_schedule import InvalidSchedule, verify_schedule
-from aotpack.schedule.tile import FEWEST_ROWS, ROW_PROGRAMS
+from aotpack.schedule.tile import CLUSTER_SIZE, FEWEST_ROWS
 
 from .programs import Size, Writer, apply, load, schedule_of
 
@@ -26,36 +26,36 @@ def shares(count: Size, length: Size) -> Schedule:
     return schedule_of(w.program(w.pointwise("y", [count, length], value)))  # type: ignore[arg-type]
 
 
-def programs(kernel: Kernel, arch: int) -> list[int]:
+def cluster_sizes(kernel: Kernel, arch: int) -> list[int]:
     fitting = [v for v in gpu_variants(kernel) if v.arch_low <= arch <= v.arch_high]
-    return [v.tile.programs for v in fitting if isinstance(v.tile, ReductionTile)]
+    return [v.tile.cluster_size for v in fitting if isinstance(v.tile, ReductionTile)]
 
 
 @pytest.mark.row("C:B18")
 @pytest.mark.parametrize("count", [1, 8])
 def test_few_long_rows_are_shared_where_programs_can_wait(count: int) -> None:
     (kernel,) = shares(count, LONG).kernels
-    assert programs(kernel, 80) == [1]
-    assert programs(kernel, 90) == programs(kernel, 120) == [ROW_PROGRAMS]
+    assert cluster_sizes(kernel, 80) == [1]
+    assert cluster_sizes(kernel, 90) == cluster_sizes(kernel, 120) == [CLUSTER_SIZE]
     (room,) = kernel.exchange
-    assert [int(extent) for extent in room.shape] == [count, ROW_PROGRAMS]
+    assert [int(extent) for extent in room.shape] == [count, CLUSTER_SIZE]
 
 
 def test_rows_too_long_for_the_cache_are_shared_however_many() -> None:
-    assert programs(shares(1000, 2 * LONG).kernels[0], 90) == [ROW_PROGRAMS]
-    assert programs(shares(1000, LONG).kernels[0], 90) == [1]
+    assert cluster_sizes(shares(1000, 2 * LONG).kernels[0], 90) == [CLUSTER_SIZE]
+    assert cluster_sizes(shares(1000, LONG).kernels[0], 90) == [1]
 
 
 def test_a_dynamic_number_of_rows_decides_when_called() -> None:
     (kernel,) = shares(Var("b", 1, 4096), 16_448).kernels
     limits = [v.at_most for v in gpu_variants(kernel) if v.arch_low >= 90]
-    assert limits == [FEWEST_ROWS, None] and programs(kernel, 90) == [ROW_PROGRAMS, 1]
+    assert limits == [FEWEST_ROWS, None] and cluster_sizes(kernel, 90) == [CLUSTER_SIZE, 1]
 
 
 @pytest.mark.parametrize("length", [LONG + 1, LONG + 4, Var("n", 1, LONG)])
 def test_rows_without_equal_parts_stay_whole(length: Size) -> None:
     (kernel,) = shares(8, length).kernels
-    assert set(programs(kernel, 90)) == {1} and kernel.exchange == ()
+    assert set(cluster_sizes(kernel, 90)) == {1} and kernel.exchange == ()
 
 
 @pytest.mark.row("C:inv23")
@@ -64,13 +64,13 @@ def test_parts_and_rooms_must_match() -> None:
     verify_schedule(schedule)
     (kernel,) = schedule.kernels
 
-    def with_programs(variant: Variant) -> Variant:
+    def in_threes(variant: Variant) -> Variant:
         tile = variant.tile
-        if not isinstance(tile, ReductionTile) or tile.programs == 1:
+        if not isinstance(tile, ReductionTile) or tile.cluster_size == 1:
             return variant
-        return replace(variant, tile=replace(tile, programs=3), others=())
+        return replace(variant, tile=replace(tile, cluster_size=3), others=())
 
-    wrong = replace(kernel, variants=tuple(map(with_programs, kernel.variants)))
+    wrong = replace(kernel, variants=tuple(map(in_threes, kernel.variants)))
     for broken in (wrong, replace(kernel, exchange=())):
         with pytest.raises(InvalidSchedule, match="programs cannot share its rows"):
             verify_schedule(replace(schedule, kernels=(broken,)))

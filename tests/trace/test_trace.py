@@ -44,6 +44,11 @@ def test_text(strict):
     assert traced.as_text() == TEXT.format(line=Model.forward.__code__.co_firstlineno + 1)
 
 
+def test_a_tensor_is_no_tuple_of_inputs():
+    with pytest.raises(UsageError, match=r"tracing m: the example inputs are a tensor; .*\(x,\)"):
+        trace(Model(), torch.randn(2, 4), name="m", version="1")
+
+
 def test_module_is_left_alone():
     model = Model()
     weight = model.linear.weight
