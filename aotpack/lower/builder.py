@@ -61,6 +61,8 @@ class Builder:
         for weight in graph.weights:
             shape = tuple(map(Int.of, weight.shape))
             self._declare(Ref(weight.name), weight.name, weight.dtype, shape)
+        for assertion in graph.signature.assertions:
+            self._declare(Ref(assertion.word), assertion.word, DType.INT32, ())
 
     def is_used(self, ref: Ref) -> bool:
         """True when a node takes this tensor, or the model returns it or keeps it."""
@@ -123,7 +125,8 @@ class Builder:
     def finish(self) -> Program:
         """The program; each output and each new value is a buffer of its own, that is written."""
         signature = self._graph.signature
-        inputs = tuple(spec.name for spec in signature.inputs)
+        words = (assertion.word for assertion in signature.assertions)
+        inputs = (*(spec.name for spec in signature.inputs), *words)
         weights = tuple(weight.name for weight in self._graph.weights)
         taken = {*inputs, *weights}
         values = {name: self._own(value, taken) for name, value in self._graph.updates}

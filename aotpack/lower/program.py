@@ -10,6 +10,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     activation,
     antialias,
     arithmetic,
+    assertion,
     attention,
     bags,
     bessel,

@@ -17,7 +17,7 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from .device import Device, HostCall, Issue, Step
-from .dtypes import DType, widen
+from .dtypes import DTYPES, DType, widen
 from .errors import AotpackError, DeviceError
 from .manifest import Kernel, Manifest
 from .plan import Launch, Plan
@@ -141,6 +141,7 @@ def lengths_of(manifest: Manifest, sizes: Sequence[int], plan: Plan) -> dict[str
         (one.name, one.dtype, tuple(size.evaluate(values) for size in one.shape))
         for one in signature.inputs
     ]
+    shapes += [(one.word, DTYPES["int32"], ()) for one in signature.assertions]
     shapes += [
         (one.name, one.dtype, shape)
         for one, shape in zip(signature.outputs, plan.outputs, strict=True)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .arena import Arena
+from .assertions import WORD
 from .device import Device, active
 from .errors import AotpackError, DeviceError
 from .loading import load
@@ -182,6 +183,8 @@ class _Walk:
         for buffer, offset in zip(self.plan.buffers, offsets, strict=True):
             self.places[buffer.name] = (start + offset, buffer.size)
         self.places |= self.model.weight_places()
+        for assertion in self.signature.assertions:
+            self.places[assertion.word] = (self._alloc(WORD, memory), WORD)
 
     def _alloc(self, size: int, memory: ExitStack) -> int:
         address = self.device.alloc(max(1, size))

@@ -53,7 +53,7 @@ def record_golden(
     it, operator by operator, its kernels through ``triton``: so no GPU is needed.
     """
     args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
-    signature, changed = graph.signature, [name for name, _ in graph.updates]
+    signature, changed = graph.signature, graph.signature.updates
     example = in_program_order(program, args, kwargs)
     tensors = [leaf for leaf in example if isinstance(leaf, torch.Tensor)]
     given = dict(zip((spec.name for spec in signature.inputs), tensors, strict=True))

@@ -354,7 +354,7 @@ def draws(self, x, p):
         (changes_a_buffer, r"aten.mul_.Tensor changes a tensor in place inside of a branch"),
         (sizes_from_data, r"aten.nonzero.default: a size \(u\d+\) depends on the data"),
         (slices_by_a_number, "is data, a number that a loop carries"),
-        (divides_a_number, "of numbers in a loop, these are computed: add, sub"),
+        (divides_a_number, "of numbers that are data, these are computed: add, sub"),
         (draws, r"aten.rand.default|random"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
