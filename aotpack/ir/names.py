@@ -5,11 +5,12 @@ import keyword
 import re
 
 _KERNEL_NAMES = (
-    "acc arch base batch_head batch_number d_column d_row e first first_i first_m h i i_tiles j"
+    "before clear fence group groups is_before is_last lane parts row tell turn wait"
+    " acc arch base batch_head batch_number d_column d_row e first first_i first_m h i i_tiles j"
     " j_clear j_column j_end j_start k k_column k_row k_start key libdevice line logits m m_start"
     " m_tiles math n n_start n_tiles new_top number numpy part pick plan probability program query"
     " r r_start rest rows shrink tile tl top triton value weight x x_tiles y y_tiles z"
-    " Branch Buffer Call Launch Loop Part Plan"
+    " Branch Buffer Call Counters Launch Loop Part Plan"
 )
 _RESERVED = frozenset(
     [*_KERNEL_NAMES.split(), *keyword.kwlist, *keyword.softkwlist, *dir(builtins)]

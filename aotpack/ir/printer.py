@@ -329,6 +329,7 @@ def why_text(schedule: Schedule) -> str:
 def _kernel(kernel: Kernel) -> list[str]:
     lines = [f"kernel {kernel.name} over {_ranges(kernel.axes) or 'one point'}"]
     lines[0] += ", in the launch of the one before" if kernel.joins else ""
+    lines[0] += ", by the last programs to arrive" if kernel.completes else ""
     lines.append(f"{_INDENT}reads {', '.join(kernel.reads)}; stores {', '.join(kernel.stored)}")
     if kernel.control is not None:
         text = control_text(kernel.control, map(schedule_text, kernel.parts))

@@ -70,6 +70,7 @@ class ReductionTile:
     A loop over blocks runs ``unroll`` steps at once. ``group`` neighbours along a row, which one
     thread loads together, are combined before they meet what came before them. A row of a
     loop may be shared by a cluster of programs, each of which walks over a part of it (C:G18).
+    In a ``chain`` each block is a program of its own, which waits for those before it (C:G20).
     """
 
     x: int
@@ -80,6 +81,7 @@ class ReductionTile:
     unroll: int = 1
     group: int = 1
     cluster_size: int = 1
+    chain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,10 @@ class Kernel:
     A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
     ``unfused`` kernels, one after the other, do the same: another form of the launch.
     ``apart`` says why its operations are in no kernel that was there before them.
+    One that ``completes`` the kernel before it joins it too: each of its programs is run by the
+    last of those that make what it reads, which arrive at one of the ``counters``.
     In ``exchange`` programs that share a row leave each other the states of their parts.
+    ``counters`` are zero when a launch begins, and when it has ended.
     A branch or loop is a kernel of its own, without axes or variants: in its place run the
     schedules of its ``parts``, as often as its condition says.
     """
@@ -192,6 +197,8 @@ class Kernel:
     unfused: tuple[Kernel, ...] = ()
     apart: tuple[Apart, ...] = ()
     exchange: tuple[Buffer, ...] = ()
+    completes: bool = False
+    counters: tuple[Buffer, ...] = ()
     parts: tuple[Schedule, ...] = ()
 
     @property
@@ -252,7 +259,19 @@ def gpu_variants(kernel: Kernel) -> tuple[Variant, ...]:
 
 def block_count(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> Int:
     """The number of programs of a loop kernel; programs that share a row are one."""
-    return ceil_div(kernel.axes[0].extent, tile.x)
+    rows = ceil_div(kernel.axes[0].extent, tile.x)
+    if isinstance(tile, ReductionTile) and tile.chain:
+        return rows * ceil_div(kernel.axes[1].extent, tile.r)
+    return rows
+
+
+CHAIN_GROUP = 256  # programs of a chain that look at each other's blocks
+
+
+def places_in_chain(kernel: Kernel, tile: ReductionTile) -> Int:
+    """For each row: a place for each block of a chain, and one for each group of blocks."""
+    blocks = ceil_div(kernel.axes[1].extent, tile.r)
+    return blocks + ceil_div(blocks, CHAIN_GROUP)
 
 
 def in_lines(kernel: Kernel, width: Int, height: Int | None = None) -> Kernel:

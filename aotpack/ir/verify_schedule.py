@@ -36,6 +36,8 @@ from aotpack.ir.verify import verify
 from aotpack.ir.verify_tiles import (
     InvalidSchedule,
     check_candidates,
+    check_chains,
+    check_completing,
     check_joined,
     check_shared_rows,
     check_variants,
@@ -62,6 +64,8 @@ def check_kernel_order(schedule: Schedule) -> None:
     for together in launches(schedule.kernels):
         for kernel in together:
             made = () if kernel.is_opaque else kernel.stored
+            if kernel.completes:
+                known.update(together[0].stored)
             for name in _read_from_memory(kernel):
                 if not {*known, *made}.issuperset(sources((name,), schedule.program)):
                     message = f"{name} is read before it is stored"
@@ -196,7 +200,8 @@ def check_lifetimes(schedule: Schedule) -> None:
                 message = f"{name} is stored at launch {position}, where it does not begin to live"
                 raise InvalidSchedule(schedule, kernel, message)
         for name in kernel.reads:
-            if name in lives and not lives[name].first < position <= lives[name].last:
+            first = lives[name].first + (not kernel.completes) if name in lives else 0
+            if name in lives and not first <= position <= lives[name].last:
                 message = f"{name} is read at launch {position}, where it does not live"
                 raise InvalidSchedule(schedule, kernel, message)
 
@@ -296,6 +301,8 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_variants,
     check_candidates,
     check_shared_rows,
+    check_completing,
+    check_chains,
 )
 
 

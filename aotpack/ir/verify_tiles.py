@@ -5,9 +5,10 @@ Rows S:A4.
 
 from collections.abc import Iterable
 
+from aotpack.ir.completion import is_made_in_groups
 from aotpack.ir.facts import known_multiple
 from aotpack.ir.integers import Int
-from aotpack.ir.nodes import Scan
+from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.schedule import (
     Kernel,
     PointwiseTile,
@@ -16,6 +17,7 @@ from aotpack.ir.schedule import (
     block_count,
     gpu_variants,
     launches,
+    places_in_chain,
 )
 
 
@@ -30,7 +32,7 @@ class InvalidSchedule(Exception):
 def check_joined(schedule: Schedule) -> None:
     """Kernels of one launch have one GPU tile each, as many warps, and numbers of programs."""
     for together in launches(schedule.kernels):
-        if len(together) == 1:
+        if len(together) == 1 or together[1].completes:
             continue
         warps = {variant.tile.num_warps for k in together for variant in gpu_variants(k)}
         for kernel in together:
@@ -55,6 +57,43 @@ def check_variants(schedule: Schedule) -> None:
                 message = f"for architecture {arch} there are {len(fitting)} variants,"
                 message += f" {unlimited.count(True)} of them without limit"
                 raise InvalidSchedule(schedule, kernel, message)
+
+
+def check_chains(schedule: Schedule) -> None:
+    """Programs that wait for those before them only scan, and have a place for each state."""
+    for kernel in schedule.kernels:
+        tiles = [tile for variant in kernel.variants for tile in variant.tiles]
+        for tile in (t for t in tiles if isinstance(t, ReductionTile) and t.chain):
+            scans = [m.operation for m in kernel.members if isinstance(m.operation, Scan)]
+            others = [m for m in kernel.members if m.outer or isinstance(m.operation, Reduction)]
+            room = (kernel.axes[0].extent, places_in_chain(kernel, tile))
+            rooms = {buffer.shape for buffer in kernel.exchange}
+            counters = [counter.shape for counter in kernel.counters]
+            wanted = [(Int.of(2),), *[room] * len(scans)]
+            if not scans or others or tile.x > 1 or rooms != {room} or counters != wanted:
+                raise InvalidSchedule(schedule, kernel, "its programs cannot wait for each other")
+
+
+def check_completing(schedule: Schedule) -> None:
+    """What completes a kernel reads what its own group makes, has its tiles and enough counters."""
+    for first, *others in launches(schedule.kernels):
+        if not any(kernel.completes for kernel in others):
+            continue
+        shapes = [counter.shape for kernel in others for counter in kernel.counters]
+        made = {name for kernel in others for name in kernel.stored}
+        for second in others:
+            tiles = list(zip(gpu_variants(first), gpu_variants(second), strict=False))
+            legal = second.completes and made.isdisjoint(second.reads)
+            legal &= len(tiles) == len(gpu_variants(first)) == len(gpu_variants(second))
+            for walk, close in ((a.tile, b.tile) for a, b in tiles):
+                if not isinstance(walk, ReductionTile) or not isinstance(close, ReductionTile):
+                    legal = False
+                    break
+                legal &= (walk.x, walk.num_warps) == (close.x, close.num_warps)
+                legal &= shapes == [(block_count(second, close),)]
+                legal &= is_made_in_groups(first, second, schedule.program, close.x)
+            if not legal:
+                raise InvalidSchedule(schedule, second, f"cannot complete {first.name}")
 
 
 def check_candidates(schedule: Schedule) -> None:

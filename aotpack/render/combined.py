@@ -56,7 +56,7 @@ def combined_launch(
         tile = variant.tile
         assert isinstance(tile, (PointwiseTile, ReductionTile))
         shop = loop_workshop(schedule, kernel, tile, PROGRAM)
-        member = _member(loop_context(schedule, kernel, tile, shop, PROGRAM))
+        member = member_function(loop_context(schedule, kernel, tile, shop, PROGRAM))
         members.setdefault(member.name, member)
         functions |= shop.functions
         calls.append(_Call(member.name, _passed(shop, passed), programs))
@@ -81,7 +81,7 @@ def combined_launch(
     return Launched(name, Int.of(programs), tuple(text for text, _ in passed))
 
 
-def _member(context: LoopContext) -> LoopContext:
+def member_function(context: LoopContext) -> LoopContext:
     """A loop kernel as a function of its program number, named by its text."""
     parameters = (*context.parameters, PROGRAM)
     function = replace(context, parameters=parameters, comments=())

@@ -23,6 +23,15 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class Chain:
+    """Blocks of ``rows`` (text) rows in turn, counted at ``turn``; ``group`` look at each other."""
+
+    turn: str
+    rows: str
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
 class LoopContext:
     """A pointwise or reduction kernel: definitions of its indices, then the body."""
 
@@ -40,6 +49,7 @@ class LoopContext:
     lines: tuple[str, ...]
     program: str
     share: Share | None = None
+    chain: Chain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +170,7 @@ class PartContext:
     name: str
     buffers: tuple[tuple[str, str, int, int], ...]
     launches: tuple[LaunchContext | NestedContext, ...]
+    counters: tuple[tuple[str, str], ...] = ()  # name, bytes
 
 
 @dataclass(frozen=True, slots=True)

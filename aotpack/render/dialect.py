@@ -42,7 +42,7 @@ class Dialect(Protocol):
         """The element as it is stored; untouched, and 0, where a condition does not hold.
 
         ``keep`` is "last" for what is read again soon, "first" for what is not read again: the
-        order in which caches may evict it.
+        order in which caches may evict it; "past" for what nearer caches may hold as it was before.
         """
 
     def store(

@@ -96,6 +96,7 @@ class Emitter:
         self._ends_in = ends_in
         self._exact = exact
         self.keep: Mapping[str, str] = {}
+        self.awaited: Collection[str] = ()  # what other programs of the launch have written
         self.tops: set[str] = set()  # maxima of rows, and
         self.sums: set[str] = set()  # sums of exponentials of the distances from them
         self._needs: dict[Value, frozenset[Axis]] = {}
@@ -169,7 +170,7 @@ class Emitter:
         conditions = [*self.masks(needs), *self._guards]
         if conditions:
             address = self._broadcast(address, needs, needs | self._guard_needs)
-        keep = self.keep.get(load.buffer, "")
+        keep = "past" if load.buffer in self.awaited else self.keep.get(load.buffer, "")
         return self.dialect.load(address, conditions, self.arguments.dtype(load.buffer), keep)
 
     def operand(self, value: Value, dtype: DType, inner: Axis) -> str:

@@ -3,7 +3,7 @@
 Rows C:B14, F5, H2, H14, I3.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -33,6 +33,7 @@ from aotpack.render.c_contexts import MatmulContext as HostMatmulContext
 from aotpack.render.c_kernels import HostContext, host_context
 from aotpack.render.choices import Form, Judge
 from aotpack.render.combined import combined_launch
+from aotpack.render.completed import completed_launch
 from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
 from aotpack.render.emitter import Frame
 from aotpack.render.environment import render_template
@@ -107,19 +108,40 @@ def _alternatives(
     if len(kernels) == 1:
         return Alternatives(kernels, suited(kernels[0], targets))
     hosts = [target for target in targets if target.arch == 0]
-    hosted = tuple(choice for kernel in kernels for choice in suited(kernel, hosts))
     gpus = [target for target in targets if target.arch > 0]
-    if not gpus:
-        return Alternatives(kernels, (), hosted)
-    (variant, *_) = gpu_variants(kernels[0])
-    forms = (
+    hosted = tuple(choice for kernel in kernels for choice in suited(kernel, hosts))
+    together = _together(schedule, kernels, gpus, judge, most) if gpus else ()
+    return Alternatives(kernels, tuple(together), hosted)
+
+
+def _together(
+    schedule: Schedule,
+    kernels: tuple[Kernel, ...],
+    gpus: list[Target],
+    judge: Judge,
+    most: int | None,
+) -> Iterator[Choice]:
+    """What a GPU may take for kernels of one launch; all variants are the first kernel's."""
+    for variants in zip(*map(gpu_variants, kernels), strict=True):
+        forms = (_completed_forms if kernels[1].completes else _combined_forms)(
+            schedule, kernels, variants
+        )
+        if meant := _meant(variants[0], gpus):
+            yield from judge.choices(variants[0], forms[:most], meant)
+
+
+def _combined_forms(
+    schedule: Schedule, kernels: tuple[Kernel, ...], variants: tuple[Variant, ...]
+) -> tuple[Form, ...]:
+    """One launch of all, then one of each."""
+    pairs = list(zip(kernels, variants, strict=True))
+    return (
         lambda own, sources: (combined_launch(schedule, kernels, own, sources),),
         lambda own, sources: tuple(
-            _launched(schedule, kernel, gpu_variants(kernel)[0].others[0], own, sources)
-            for kernel in kernels
+            _launched(schedule, kernel, variant.others[0], own, sources)
+            for kernel, variant in pairs
         ),
     )
-    return Alternatives(kernels, judge.choices(variant, forms[:most], gpus), hosted)
 
 
 def _meant(variant: Variant, targets: Iterable[Target]) -> list[Target]:
@@ -140,6 +162,26 @@ def _forms(schedule: Schedule, kernel: Kernel, variant: Variant) -> tuple[Form, 
         )
 
     return (*map(form, variant.tiles), *((parts,) if kernel.unfused else ()))
+
+
+def _completed_forms(
+    schedule: Schedule, kernels: tuple[Kernel, ...], variants: tuple[Variant, ...]
+) -> tuple[Form, ...]:
+    """One launch, for each tile of the first kernel that goes with the others'; then several."""
+    walk, *closing = variants
+    closes = [one.tile for one in closing if isinstance(one.tile, ReductionTile)]
+
+    def form(tile: ReductionTile) -> Form:
+        tiles = tile, *(replace(close, num_warps=tile.num_warps) for close in closes)
+        return lambda own, sources: (completed_launch(schedule, kernels, tiles, own, sources),)
+
+    def apart(own: Variant, sources: Sources) -> tuple[Launched, ...]:
+        tiles = walk.tile, *(one.others[0] for one in closing)
+        pairs = zip(kernels, tiles, strict=True)
+        return tuple(_launched(schedule, *pair, own, sources) for pair in pairs)
+
+    tiles = [t for t in walk.tiles if isinstance(t, ReductionTile) and t.x == closes[0].x]
+    return (*map(form, tiles), apart)
 
 
 def _plain_tile(kernel: Kernel, own: Variant) -> Tile:

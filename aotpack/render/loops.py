@@ -23,6 +23,7 @@ from aotpack.ir.schedule import (
     cluster_size,
 )
 from aotpack.render.apart import groups_without_common_reads
+from aotpack.render.chains import chain_of, chained_scan, end_chain
 from aotpack.render.contexts import LoopContext, Side
 from aotpack.render.emitter import Frame
 from aotpack.render.reduction_loops import ReductionLoop, stretches
@@ -44,6 +45,7 @@ def loop_workshop(
     region = Region(frozenset(kernel.axes[:1] if looped else kernel.axes))
     shop = Workshop(schedule, kernel, loop_frame(kernel, tile), region)
     shop.cluster_size = cluster_size(tile)
+    shop.chained = isinstance(tile, ReductionTile) and tile.chain
     if isinstance(tile, PointwiseTile):
         starts = {kernel.axes[0]: f"({program}{shop.index_type}*{tile.x})"}
         shop.emitter.frame = replace(shop.emitter.frame, starts=starts)
@@ -70,7 +72,7 @@ def _sides(kernel: Kernel, tile: LoopTile) -> dict[Axis, Side]:
         return {x: _side(x, tile.x)}
     x, r = kernel.axes
     length = part_length(r.extent, tile.cluster_size)
-    whole = not tile.persistent or length.constant == tile.r
+    whole = not tile.persistent or tile.chain or length.constant == tile.r
     row = replace(_side(r, tile.r), masked=not (whole and known_multiple(length, tile.r)))
     return {x: _side(x, tile.x if tile.x > 1 else 0), r: row}
 
@@ -92,6 +94,8 @@ def loop_context(
     else:
         for member in kernel.members:
             _emit_straight(member, kernel, shop)
+        if shop.chained:
+            end_chain(shop)
     return _context(kernel, tile, shop, program)
 
 
@@ -100,7 +104,7 @@ def _emit_straight(member: Member, kernel: Kernel, shop: Workshop) -> None:
     if isinstance(operation, Reduction):
         shop.define(member, block_reduction(shop, member))
     elif isinstance(operation, Scan):
-        shop.define(member, block_scan(shop, member))
+        shop.define(member, (chained_scan if shop.chained else block_scan)(shop, member))
     elif isinstance(operation, Scatter):
         shop.emitter.region.append(scatter_line(shop, member, operation))
         return
@@ -226,6 +230,7 @@ def _context(kernel: Kernel, tile: LoopTile, shop: Workshop, program: str) -> Lo
     sides = {axis.name: side for axis, side in _sides(kernel, tile).items()}
     for axis in kernel.axes:
         shop.arguments.use_sizes(axis.extent)
+    chain = chain_of(kernel, tile, shop) if isinstance(tile, ReductionTile) else None
     return LoopContext(
         name=kernel.name,
         comments=shop.comments,
@@ -241,4 +246,5 @@ def _context(kernel: Kernel, tile: LoopTile, shop: Workshop, program: str) -> Lo
         lines=tuple(shop.root.lines()),
         program=program,
         share=share_of(kernel, tile) if isinstance(tile, ReductionTile) else None,
+        chain=chain,
     )

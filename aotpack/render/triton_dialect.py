@@ -97,6 +97,8 @@ class TritonDialect:
 
 
 def _eviction(keep: str) -> str:
+    if keep == "past":
+        return ', cache_modifier=".cg"'
     return f', eviction_policy="evict_{keep}"' if keep else ""
 
 

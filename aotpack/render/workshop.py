@@ -59,8 +59,12 @@ class Workshop:
         self.results: dict[str, str] = {}
         self.functions: dict[str, str] = {}
         self.cluster_size = 1  # programs that share a row
+        self.chained = False  # its programs wait for those before them
         self.arguments = Arguments(
-            schedule.program, kernel.stored, wide=self.wide, exchange=kernel.exchange
+            schedule.program,
+            kernel.stored,
+            wide=self.wide,
+            exchange=(*kernel.exchange, *kernel.counters),
         )
         self._written = {
             name: written_index(member)

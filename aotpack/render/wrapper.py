@@ -32,6 +32,8 @@ def render_wrapper(
     forms = [launched for choice in choices for form in choice.forms for launched in form]
     imported = {"Buffer", "Launch", "Plan", *(CONTROL if is_nested else ())}
     imported |= {"Call"} if any(isinstance(launched, Called) for launched in forms) else set()
+    has_counters = any(k.counters for k in _kernels(schedule.kernels))
+    imported |= {"Counters"} if has_counters else set()
     has_choices = any(len(choice.forms) > 1 for choice in choices)
     context = WrapperContext(
         title=f"{signature.name} {signature.version}: {len(steps)} launches",
@@ -42,6 +44,14 @@ def render_wrapper(
         has_choices=has_choices,
     )
     return render_template("wrapper.py.jinja", context)
+
+
+def _kernels(kernels: tuple[Kernel, ...]) -> Iterator[Kernel]:
+    """All kernels of steps and of what is inside them."""
+    for kernel in kernels:
+        yield kernel
+        for part in kernel.parts:
+            yield from _kernels(part.kernels)
 
 
 def _choices(steps: tuple[Step, ...]) -> Iterator[Choice]:
@@ -63,12 +73,13 @@ def _part(
 ) -> PartContext:
     """The intermediates and launches of a schedule, whose buffers have these ``names``."""
     names = names | {name: name for name, *_ in _passed(schedule, steps)}
-    names |= {buffer.name: buffer.name for k in schedule.kernels for buffer in k.exchange}
+    own = (b for kernel in schedule.kernels for b in (*kernel.exchange, *kernel.counters))
+    names |= {buffer.name: buffer.name for buffer in own}
     launched = tuple(
         _nested(step, names, targets) if isinstance(step, Nested) else _launch(step, names, targets)
         for step in steps
     )
-    return PartContext(name, _buffers(schedule, steps), launched)
+    return PartContext(name, _buffers(schedule, steps), launched, _counters(schedule))
 
 
 def _nested(step: Nested, names: dict[str, str], targets: tuple[Target, ...]) -> NestedContext:
@@ -97,7 +108,7 @@ def _nested(step: Nested, names: dict[str, str], targets: tuple[Target, ...]) ->
 
 
 def peak_bytes(schedule: Schedule, steps: tuple[Step, ...]) -> int:
-    """Bytes of intermediates alive at once at the largest admitted sizes."""
+    """Bytes of intermediates alive at once, and of counters, at the largest admitted sizes."""
     storages = (*_storages(schedule), *_passed(schedule, steps))
     spans = [(_largest(text), first, last) for _, text, first, last in storages]
     for place, step in enumerate(steps):
@@ -105,7 +116,9 @@ def peak_bytes(schedule: Schedule, steps: tuple[Step, ...]) -> int:
             parts = zip(step.kernel.parts, step.parts, strict=True)
             spans.append((max(peak_bytes(*part) for part in parts), place, place))
     times = range(len(launches(schedule.kernels)))
-    return max((sum(n for n, a, b in spans if a <= t <= b) for t in times), default=0)
+    counters = (counter for kernel in schedule.kernels for counter in kernel.counters)
+    always = sum(_largest(_bytes(counter)) for counter in counters)
+    return always + max((sum(n for n, a, b in spans if a <= t <= b) for t in times), default=0)
 
 
 def _largest(size: Int) -> int:
@@ -158,6 +171,11 @@ def _passed(schedule: Schedule, steps: tuple[Step, ...]) -> list[tuple[str, Int,
 def _buffers(schedule: Schedule, steps: tuple[Step, ...]) -> tuple[tuple[str, str, int, int], ...]:
     storages = (*_storages(schedule), *_passed(schedule, steps))
     return tuple((name, str(size), first, last) for name, size, first, last in storages)
+
+
+def _counters(schedule: Schedule) -> tuple[tuple[str, str], ...]:
+    counters = (counter for kernel in schedule.kernels for counter in kernel.counters)
+    return tuple((counter.name, str(_bytes(counter))) for counter in counters)
 
 
 def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:

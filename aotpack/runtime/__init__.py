@@ -14,10 +14,10 @@ from .errors import (
 )
 from .loading import load
 from .model import Model
-from .plan import Branch, Buffer, Call, Launch, Loop, Part, Plan, first
+from .plan import Branch, Buffer, Call, Counters, Launch, Loop, Part, Plan, first
 from .selftest import verify
 
-EXPORTED = ("Branch", "Buffer", "Call", "Launch", "Loop", "Part", "Plan", "first")
+EXPORTED = ("Branch", "Buffer", "Call", "Counters", "Launch", "Loop", "Part", "Plan", "first")
 
 __all__ = [
     "EXPORTED",
@@ -27,6 +27,7 @@ __all__ = [
     "Branch",
     "Buffer",
     "Call",
+    "Counters",
     "DeviceError",
     "Launch",
     "Loop",

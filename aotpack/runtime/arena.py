@@ -36,6 +36,7 @@ class Arena(Generic[PlanT]):
         self.recording = recording
         self._event = device.event()
         self._capacity = 0
+        self._counters = (0, 0)  # address and bytes
         self._staging: dict[Hashable, tuple[int, int]] = {}
         self._plans: OrderedDict[tuple[int, ...], PlanT] = OrderedDict()
         self.address = 0
@@ -70,6 +71,26 @@ class Arena(Generic[PlanT]):
         self.address = self._capacity = 0
         self.address = self._device.alloc(size)
         self._capacity = size
+
+    def counters(self, size: int, stream: int) -> int:
+        """The address of at least ``size`` bytes that are zero before and after each launch.
+
+        New ones are zeroed on ``stream``: where that is recorded, whenever the recording runs.
+        """
+        address, capacity = self._counters
+        if size <= capacity:
+            return address
+        self._plans.clear()
+        if address:
+            self._counters = (0, 0)
+            self._device.synchronize(None)
+            self._device.free(address)
+        address = self._device.alloc(size)
+        self._counters = (address, size)
+        self._device.clear(address, size, stream)
+        if self.recording is None:
+            self._device.synchronize(stream)
+        return address
 
     def staging(self, key: Hashable, size: int) -> int:
         """The address of at least ``size`` bytes kept under ``key`` for copies in and out."""
@@ -108,10 +129,12 @@ class Arena(Generic[PlanT]):
 
     def free(self) -> None:
         """Give all memory back; no call may be in flight."""
-        for address in (self.address, *(address for address, _ in self._staging.values())):
+        others = (address for address, _ in (self._counters, *self._staging.values()))
+        for address in (self.address, *others):
             if address:
                 self._device.free(address)
         self.address = self._capacity = 0
+        self._counters = (0, 0)
         self._staging.clear()
         self._plans.clear()
         self._device.drop(self._event)

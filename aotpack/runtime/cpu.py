@@ -95,6 +95,9 @@ class CpuDevice:
     copy_out = copy_in
     copy = copy_in
 
+    def clear(self, address: int, size: int, stream: int) -> None:
+        ctypes.memset(address, 0, size)
+
     def synchronize(self, stream: int | None) -> None:
         return
 

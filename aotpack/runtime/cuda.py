@@ -128,6 +128,10 @@ class CudaDevice:
             doing = f"copying {size:,} bytes on {self.name}"
             result(doing, self.driver.cuMemcpyDtoDAsync(target, source, size, stream))
 
+    def clear(self, address: int, size: int, stream: int) -> None:
+        doing = f"zeroing {size:,} bytes on {self.name}"
+        result(doing, self.driver.cuMemsetD8Async(address, 0, size, stream))
+
     def synchronize(self, stream: int | None) -> None:
         doing = f"waiting for {self.name}"
         if stream is None:

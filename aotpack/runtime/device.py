@@ -79,6 +79,9 @@ class Device(Protocol):
     def copy(self, target: int, source: int, size: int, stream: int) -> None:
         """Device to device."""
 
+    def clear(self, address: int, size: int, stream: int) -> None:
+        """Zero ``size`` bytes."""
+
     def synchronize(self, stream: int | None) -> None:
         """Wait for a stream; for all work of the device when None."""
 

@@ -253,7 +253,7 @@ class Model:
         caller: Framework,
         stream: int,
     ) -> list[Any]:
-        prepared = arena.plan(checked.sizes) or self._prepare(arena, checked.sizes)
+        prepared = arena.plan(checked.sizes) or self._prepare(arena, checked.sizes, stream)
         results, outputs = caller.empty(prepared.outputs, stream)
         arena.begin(stream)
         try:
@@ -282,7 +282,7 @@ class Model:
         self._checked[facts] = checked
         return checked
 
-    def _prepare(self, arena: Arena[Prepared], sizes: tuple[int, ...]) -> Prepared:
+    def _prepare(self, arena: Arena[Prepared], sizes: tuple[int, ...], stream: int) -> Prepared:
         parts = self._parts
         plan = parts.plan(parts.arch, *sizes)
         if self._assertions and arena.words is None:
@@ -296,6 +296,7 @@ class Model:
             arena,
             parts.device,
             parts.calls,
+            stream=stream,
             graphs=parts.options.graphs and arena.recording is None,
             watch=self._watch(plan, sizes),
         )

@@ -13,6 +13,16 @@ class Buffer(NamedTuple):
     last: int
 
 
+class Counters(NamedTuple):
+    """``size`` bytes that are zero before each launch that is given them, and after it.
+
+    They are no other tensor's memory at any time, nor another launch's.
+    """
+
+    name: str
+    size: int
+
+
 class Launch(NamedTuple):
     """A kernel, its grid, and its arguments: a str names a tensor, an int is passed as it is.
 
@@ -49,6 +59,7 @@ class Part(NamedTuple):
 
     buffers: tuple[Buffer, ...]
     launches: "tuple[Place, ...]"
+    counters: tuple[Counters, ...] = ()
 
     def steps(self) -> "Iterator[tuple[int, Step]]":
         """Each launch, call, branch and loop with the number of its place."""
@@ -95,6 +106,7 @@ class Plan(NamedTuple):
     buffers: tuple[Buffer, ...]
     outputs: tuple[tuple[int, ...], ...]
     launches: tuple[Place, ...]
+    counters: tuple[Counters, ...] = ()
 
     def steps(self) -> Iterator[tuple[int, Step]]:
         """Each launch, call, branch and loop with the number of its place."""

@@ -52,6 +52,7 @@ class _Cells:
         self.values: list[int] = [0]
         self.lengths: dict[int, int] = {}  # the bytes behind cells, where they are known
         self.turns: set[int] = set()  # the cells that hold the number of a loop's turn
+        self.counters = 0  # the address of all counters
         self._by_number: dict[int, int] = {}
 
     def add(self, value: int) -> int:
@@ -121,13 +122,18 @@ def prepare(
     device: Device,
     calls: TorchCalls | None = None,
     *,
+    stream: int = 0,
     graphs: bool = False,
     watch: Watch | None = None,
 ) -> Prepared:
-    """Pack the intermediates into the arena and turn launches and calls into steps."""
+    """Pack the intermediates into the arena and turn launches and calls into steps.
+
+    Counters that are new are zeroed on ``stream``, on which the first call will be.
+    """
     room = room_of(plan, kernels)
     arena.reserve(room.total)
     cells = _Cells()
+    cells.counters = arena.counters(room.end, stream)
     names: dict[str, int] = {}
     given = [(tensor.name, 0) for tensor in (*signature.inputs, *signature.outputs)]
     for name, address in (*given, *weights.items()):
@@ -191,6 +197,10 @@ def _placed(
         cells.lengths[cell] = buffer.size
         _name(names.maps[0], buffer.name, cell)
         places[cell] = (offset, offset + buffer.size)
+    for counter, offset in room.counters:
+        cell = cells.add(cells.counters + offset)
+        cells.lengths[cell] = counter.size
+        _name(names.maps[0], counter.name, cell)
     return places
 
 

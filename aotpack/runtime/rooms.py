@@ -6,8 +6,8 @@ from typing import Any
 
 from .errors import PackageError
 from .manifest import Binary, Kernel
-from .packing import pack
-from .plan import Branch, Buffer, Launch, Loop, Part, Plan, Step
+from .packing import align, pack
+from .plan import Branch, Buffer, Counters, Launch, Loop, Part, Plan, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,10 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A part of a plan with the memory it needs: offsets of its buffers, and parts inside it."""
+    """A part of a plan with the memory it needs: offsets of its buffers, and parts inside it.
+
+    ``counters`` lie in memory of their own; ``end`` is behind those of the part and what is inside.
+    """
 
     steps: tuple[Step, ...]
     loaded: Mapping[int, Loaded]  # by the number of the launch
@@ -29,10 +32,19 @@ class Room:
     buffers: tuple[Buffer, ...]
     offsets: tuple[int, ...]
     total: int
+    counters: tuple[tuple[Counters, int], ...]
+    end: int
 
 
-def room_of(part: Plan | Part, kernels: Mapping[str, Loaded]) -> Room:
-    """Pack a part's memory; what is inside a branch or loop has a place while that runs."""
+def room_of(part: Plan | Part, kernels: Mapping[str, Loaded], end: int = 0) -> Room:
+    """Pack a part's memory; what is inside a branch or loop has a place while that runs.
+
+    Counters of different launches never share theirs; those of the part begin at ``end``.
+    """
+    counters: list[tuple[Counters, int]] = []
+    for counter in part.counters:
+        counters.append((counter, end))
+        end += align(counter.size)
     loaded: dict[int, Loaded] = {}
     inner: dict[int, tuple[Room, ...]] = {}
     buffers = list(part.buffers)
@@ -42,11 +54,16 @@ def room_of(part: Plan | Part, kernels: Mapping[str, Loaded]) -> Room:
             loaded[index] = _loaded(step, kernels)
             buffers += _scratch(index, place, step, loaded[index])
         elif isinstance(step, (Branch, Loop)):
-            inner[index] = tuple(room_of(each, kernels) for each in _parts(step))
+            found: list[Room] = []
+            for each in _parts(step):
+                found.append(room_of(each, kernels, end))
+                end = found[-1].end
+            inner[index] = tuple(found)
             most = max(room.total for room in inner[index])
             buffers.append(Buffer(inner_name(index), most, place, place))
     offsets, total = pack(buffers)
-    return Room(tuple(step for _, step in numbered), loaded, inner, tuple(buffers), offsets, total)
+    steps = tuple(step for _, step in numbered)
+    return Room(steps, loaded, inner, tuple(buffers), offsets, total, tuple(counters), end)
 
 
 def scratch_name(index: int) -> str:

@@ -182,6 +182,10 @@ class _Walk:
         start = self._alloc(total, memory)
         for buffer, offset in zip(self.plan.buffers, offsets, strict=True):
             self.places[buffer.name] = (start + offset, buffer.size)
+        for counter in self.plan.counters:
+            address = self._alloc(counter.size, memory)
+            self.device.clear(address, counter.size, 0)
+            self.places[counter.name] = (address, counter.size)
         self.places |= self.model.weight_places()
         for assertion in self.signature.assertions:
             self.places[assertion.word] = (self._alloc(WORD, memory), WORD)

@@ -12,6 +12,7 @@ from aotpack.ir.schedule import Kernel, Schedule
 from aotpack.schedule.agree import agree_on_rounding
 from aotpack.schedule.bases import copy_bases
 from aotpack.schedule.combo import combine
+from aotpack.schedule.complete import complete
 from aotpack.schedule.dead_code import remove_dead_code
 from aotpack.schedule.expand_sorts import expand_sorts
 from aotpack.schedule.fixed_order import fix_order
@@ -82,6 +83,8 @@ def schedule_program(program: Program, rules: Rules) -> Schedule:
     kernels = one_tile_for_all_sizes(kernels) if rules.deterministic else kernels
     kernels = least_peak(program, kernels, strides)
     program, kernels, strides = place_updates(program, kernels, strides)
+    if rules.partition is None:
+        kernels = complete(program, kernels)
     kernels = declare_exchanges(program, combine(kernels, program, rules.partition))
     lifetimes = plan_memory(program, kernels, strides)
     kernels = with_unfused(program, kernels, strides, lifetimes)

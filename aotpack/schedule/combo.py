@@ -53,12 +53,16 @@ def small_together(kernels: tuple[Kernel, ...], program: Program) -> Groups:
     made: dict[str, int] = {}
     last_read: dict[str, int] = {}
     for kernel in kernels:
+        if kernel.completes:
+            slots[-1] += (kernel,)
+            made |= dict.fromkeys(kernel.stored, len(slots) - 1)
+            continue
         before = [made[name] for name in sources(kernel.reads, program) if name in made]
         old = overwritten_by(kernel, program)
         before += [last_read[name] for name in old if name in last_read]
         earliest = 1 + max(before, default=-1)
         slot = len(slots)
-        if _is_small(kernel, program):
+        if is_small(kernel, program):
             open_slots = range(earliest, len(slots))
             slot = next((n for n in open_slots if _has_room(slots[n], kernel, program)), slot)
         if slot == len(slots):
@@ -71,18 +75,18 @@ def small_together(kernels: tuple[Kernel, ...], program: Program) -> Groups:
 
 
 def _has_room(slot: tuple[Kernel, ...], kernel: Kernel, program: Program) -> bool:
-    if not _is_small(slot[0], program) or len(slot) >= MOST_MEMBERS:
+    if not is_small(slot[0], program) or len(slot) >= MOST_MEMBERS:
         return False
     return len(touched((*slot, kernel))) <= MOST_BUFFERS
 
 
-def _is_small(kernel: Kernel, program: Program) -> bool:
+def is_small(kernel: Kernel, program: Program) -> bool:
     return can_share(kernel, program) and (points(kernel) or 0) <= MOST_POINTS
 
 
 def _together(group: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
     """The members of a launch, all with the same number of warps; apart, each has its own tile."""
-    if len(group) == 1:
+    if len(group) == 1 or group[1].completes:
         return group
     return tuple(
         replace(

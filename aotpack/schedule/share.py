@@ -1,14 +1,18 @@
-"""Memory in which programs that share a row leave each other the states of their parts (C:G18).
+"""Memory in which programs that share a row leave each other the states of their parts.
 
-s[i] = sum over k of x[i, k], by 8 programs    ->    needs s_state0[i, 8]
+s[i] = sum over k of x[i, k], by 8 programs     ->    needs s_state0[i, 8]
+s[i, k] = sum up to k of x[i, k], by a chain    ->    s_state0, s_ready[i, blocks]; s_turn[2]
+
+Rows C:G18, G20.
 """
 
 from dataclasses import replace
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
 from aotpack.ir.monoids import MONOIDS
-from aotpack.ir.nodes import Buffer, Program, Reduction
-from aotpack.ir.schedule import Kernel, cluster_size
+from aotpack.ir.nodes import Buffer, Program, Reduction, Scan
+from aotpack.ir.schedule import Kernel, ReductionTile, cluster_size, places_in_chain
 
 
 def declare_exchanges(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
@@ -17,13 +21,17 @@ def declare_exchanges(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Ke
 
 
 def _declared(kernel: Kernel, program: Program) -> Kernel:
+    tiles = (variant.tile for variant in kernel.variants)
+    chains = [tile for tile in tiles if isinstance(tile, ReductionTile) and tile.chain]
+    if chains:
+        return _chained(kernel, chains[0], program)
     together = max((cluster_size(variant.tile) for variant in kernel.variants), default=1)
     if together == 1:
         return kernel
     shape = (kernel.axes[0].extent, Int.of(together))
     reductions = (m.operation for m in kernel.members if isinstance(m.operation, Reduction))
     exchange = tuple(
-        Buffer(_free(f"{operation.targets[0]}_state{number}", program), dtype, shape)
+        Buffer(free_name(f"{operation.targets[0]}_state{number}", program), dtype, shape)
         for operation in reductions
         for number, dtype in enumerate(
             MONOIDS[operation.kind].state_dtypes(operation.args[0].dtype)
@@ -32,6 +40,25 @@ def _declared(kernel: Kernel, program: Program) -> Kernel:
     return replace(kernel, exchange=exchange)
 
 
-def _free(name: str, program: Program) -> str:
+def _chained(kernel: Kernel, tile: ReductionTile, program: Program) -> Kernel:
+    """A kernel with what its programs tell each other: states, and counters of who is ready."""
+    shape = (kernel.axes[0].extent, places_in_chain(kernel, tile))
+    scans = [m.operation for m in kernel.members if isinstance(m.operation, Scan)]
+    states = [
+        Buffer(free_name(f"{scan.targets[0]}_state{number}", program), dtype, shape)
+        for scan in scans
+        for number, dtype in enumerate(MONOIDS[scan.kind].state_dtypes(scan.args[0].dtype))
+    ]
+    counters = [
+        Buffer(free_name(f"{scans[0].targets[0]}_turn", program), DType.INT32, (Int.of(2),)),
+        *(
+            Buffer(free_name(f"{scan.targets[0]}_ready", program), DType.INT32, shape)
+            for scan in scans
+        ),
+    ]
+    return replace(kernel, exchange=tuple(states), counters=tuple(counters))
+
+
+def free_name(name: str, program: Program) -> str:
     """A name that no tensor has."""
-    return _free(f"{name}_", program) if name in program.buffers else name
+    return free_name(f"{name}_", program) if name in program.buffers else name

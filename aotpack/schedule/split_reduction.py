@@ -46,6 +46,7 @@ from aotpack.schedule.merge_parts import (
 
 ENOUGH_ROWS = 132  # one for each multiprocessor of an H200 reads at full speed
 ROW_PROGRAMS = 2112  # sixteen for each multiprocessor of an H200, of four warps
+MOST_PARTS = 528  # of a row, which one program merges while nothing else is left to do
 COLUMN_PROGRAMS = 1056  # eight: those that run at once
 COLUMNS_TOGETHER = 64  # neighbouring results a program makes when it walks down columns
 WORTH_A_LAUNCH = 2**20  # elements; the second kernel costs about what reading these does
@@ -92,8 +93,9 @@ def _step(operation: Reduction, program: Program, makers: Mapping[str, Operation
         return None
     else:
         programs, shortest = results, max(SHORTEST_ROW_PART, LONGEST_ROW if results > 1 else 0)
-    most = COLUMN_PROGRAMS if down else ROW_PROGRAMS
-    wanted = min(most // max(1, programs), length // shortest)
+    together = max(1, programs)
+    most = COLUMN_PROGRAMS // together if down else min(ROW_PROGRAMS // together, MOST_PARTS)
+    wanted = min(most, length // shortest)
     if wanted <= 1:
         return None
     aligned = 1 if down or length % ALIGNED else ALIGNED

@@ -40,6 +40,8 @@ CLUSTERS = 90  # from this architecture on, programs of a row can wait for each 
 CLUSTER_SIZE = 8  # programs that share a row: the largest cluster every such GPU takes
 LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
 FEWEST_ROWS = 32  # up to here most multiprocessors would wait for those that have a row
+CHAIN_BLOCK, CHAIN_WARPS = 8192, 8  # of a scan's row
+MOST_CHAINS = 264  # rows, beyond which each has a program that walks
 LONGEST_COLUMN = 1024  # elements of a column that is kept in registers to be read again
 LONGEST_COLUMN_ONCE = 256  # likewise, where nothing but its reduction needs it
 MANY_PROGRAMS = 264  # two for each multiprocessor
@@ -137,10 +139,26 @@ def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> t
     elif persistent:
         return _row_variants(x.extent, _power_of_two(int(longest)))
     elif _has_scan(kernel):
-        tile = ReductionTile(1, 4096, persistent=False, num_warps=8)
+        return _long_scan_variants(kernel)
     else:
         return _long_row_variants(kernel, program, strides)
     return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
+
+
+def _long_scan_variants(kernel: Kernel) -> tuple[Variant, ...]:
+    """Where rows are few, a program for each block, in a chain; else one for each row."""
+    rows = kernel.axes[0].extent
+    walk = Variant(
+        ReductionTile(1, 4096, persistent=False, num_warps=8), *ANY_ARCH, Int.of(1), None
+    )
+    if any(m.outer or isinstance(m.operation, Reduction) for m in kernel.members):
+        return (walk,)
+    low, high = bounds(rows)
+    tile = ReductionTile(1, CHAIN_BLOCK, persistent=True, num_warps=CHAIN_WARPS, chain=True)
+    chain = Variant(tile, *ANY_ARCH, rows, MOST_CHAINS)
+    if low > MOST_CHAINS:
+        return (walk,)
+    return (replace(chain, at_most=None),) if high <= MOST_CHAINS else (chain, walk)
 
 
 def _row_variants(rows: Int, r: int) -> tuple[Variant, ...]:

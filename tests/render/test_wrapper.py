@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from aotpack.runtime.plan import Buffer, Launch, Plan, first
+from aotpack.runtime.plan import Buffer, Counters, Launch, Plan, first
 from aotpack.stages import Rendered
 
 from .models import Normed, Projection, Softmax, rendered
@@ -19,7 +19,8 @@ ROWS = {"input": {0: Dim("b", min=1, max=64)}}
 def plan_of(product: Rendered) -> Callable[..., Plan]:
     """The wrapper's function, run with the runtime's types."""
     text = re.sub("from ._runtime import .*\n", "", product.wrapper)
-    scope = {"Buffer": Buffer, "Launch": Launch, "Plan": Plan, "first": first}
+    types = (Buffer, Counters, Launch, Plan, first)
+    scope = {one.__name__: one for one in types}
     exec(compile(text, "wrapper.py", "exec"), scope)
     return scope["plan"]  # type: ignore[return-value]
 

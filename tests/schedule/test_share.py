@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from aotpack.ir.integers import Var
+from aotpack.ir.integers import Axis, Int, Var
+from aotpack.ir.nodes import Scan
 from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, Variant, gpu_variants
 from aotpack.ir.verify_schedule import InvalidSchedule, verify_schedule
-from aotpack.schedule.tile import CLUSTER_SIZE, FEWEST_ROWS
+from aotpack.schedule.tile import CHAIN_BLOCK, CLUSTER_SIZE, FEWEST_ROWS
 
 from .programs import Size, Writer, apply, load, schedule_of
 
@@ -73,4 +74,24 @@ def test_parts_and_rooms_must_match() -> None:
     wrong = replace(kernel, variants=tuple(map(in_threes, kernel.variants)))
     for broken in (wrong, replace(kernel, exchange=())):
         with pytest.raises(InvalidSchedule, match="programs cannot share its rows"):
+            verify_schedule(replace(schedule, kernels=(broken,)))
+
+
+@pytest.mark.row("C:G20")
+@pytest.mark.parametrize("count", [4, Var("b", 1, 4096)])
+def test_long_scans_of_few_rows_are_chains(count: Size) -> None:
+    w = Writer((count,) if isinstance(count, Var) else ())
+    x = w.input("x", count, LONG)
+    s, i, j = w.buffer("s", [count, LONG]), Axis("i", x.shape[0]), Axis("j", x.shape[1])
+    w.operations.append(Scan((s.name,), (i, j), j, "sum", (load(x, i, j),)))
+    schedule = schedule_of(w.program(s))
+    (kernel,) = schedule.kernels
+    chains = [v.tile.chain for v in gpu_variants(kernel) if isinstance(v.tile, ReductionTile)]
+    assert chains == ([True, False] if isinstance(count, Var) else [True])
+    blocks = LONG // CHAIN_BLOCK
+    rooms = [buffer.shape for buffer in (*kernel.exchange, *kernel.counters[1:])]
+    assert rooms == [(Int.of(count), Int.of(blocks + 1))] * 2
+    verify_schedule(schedule)
+    for broken in (replace(kernel, counters=kernel.counters[1:]), replace(kernel, exchange=())):
+        with pytest.raises(InvalidSchedule, match="cannot wait for each other"):
             verify_schedule(replace(schedule, kernels=(broken,)))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from aotpack.render import render
 from aotpack.runtime.plan import Buffer, Form, Launch, flat
@@ -22,6 +23,13 @@ from tests.tune.packages import CASES, Packed, file_of, forms_of, opened, packed
 SIZES = {"rows": (6,), "products": (5,), "attention": (), "apart": ()}
 ON_CPU = ("rows", "products")
 RUNS = [(name, INTERPRETER) for name in CASES] + [(name, CPU) for name in ON_CPU]
+
+
+class Sums(nn.Module):
+    """Sums of few long rows."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum(1)
 
 
 @pytest.fixture(scope="module", params=RUNS, ids=lambda run: f"{run[0]}-{run[1]}")
@@ -139,3 +147,18 @@ def test_a_product_keeps_what_follows_it_unless_two_launches_were_quicker() -> N
     (passed,) = set(plan.buffers) - set(plain.buffers)
     assert passed == Buffer(str(behind.args[0]), 4 * 5 * 24, 0, 0)
     assert built.peak_bytes > render(product, targets).peak_bytes
+
+
+@pytest.mark.row("C:G19")
+def test_a_launch_is_completed_by_its_own_programs_unless_two_were_quicker() -> None:
+    """Counters are there whichever form is picked."""
+    product = scheduled(Sums(), torch.empty(4, 2**18))
+    targets = (Target("cuda", 90),)
+    together = render(product, targets, Decisions(20))
+    (key,) = together.choices
+    first, *_, apart = forms(together)[key]
+    assert isinstance(first, Launch) and len(list(flat(apart))) == 2
+    (counter,) = plan_of(together)(90).counters
+    assert first.args[-1] == counter.name and counter.size == 4 * 4
+    built = render(product, targets, Decisions(1, {("sm_90", key): form_name(apart)}))
+    assert plan_of(built)(90).launches == (apart,)

@@ -1,0 +1,75 @@
+"""Scans of few long rows, by programs that wait for those before them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+
+from aotpack.ir.schedule import CHAIN_GROUP, ReductionTile, gpu_variants
+from aotpack.schedule import tile
+
+from .oracle import agree, compile_all
+from .test_long_rows import Rows, numbers, spoiled
+
+BLOCK = 32
+LONG = BLOCK * (CHAIN_GROUP + 3) + 5  # two groups, and a block that reaches over the end
+SHORT = BLOCK * 7 + 5
+REPEATS = 2  # counters are as they were
+
+
+@pytest.fixture(autouse=True)
+def _small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a few thousand elements are long."""
+    monkeypatch.setattr(tile, "CHAIN_BLOCK", BLOCK)
+    monkeypatch.setattr(tile, "CHAIN_WARPS", 1)
+    monkeypatch.setattr(tile, "MAX_PERSISTENT", 4 * BLOCK)
+    monkeypatch.setattr(tile, "MAX_READ_ONCE", 4 * BLOCK)
+
+
+def is_chained(compiled: Any) -> bool:
+    variants = [v for k in compiled.scheduled.schedule.kernels for v in gpu_variants(k)]
+    return any(isinstance(v.tile, ReductionTile) and v.tile.chain for v in variants)
+
+
+CASES: dict[str, Callable[..., Any]] = {
+    "sum": lambda x: (x * 2).cumsum(1) + x,
+    "extremes": lambda x: x.cummax(1),
+    "exponentials": lambda x: x.logcumsumexp(1),
+    "two": lambda x: (x.cumsum(1), (-x).cummin(1)),
+    "a scan of a scan": lambda x: x.cumsum(1).cumsum(1),
+    "integers": lambda x: (x * 9).to(torch.int32).cumsum(1),
+}
+
+
+@pytest.mark.row("C:G20")
+@pytest.mark.parametrize("case", CASES)
+def test_chains_agree(case: str) -> None:
+    x = numbers(1, LONG) if case == "sum" else numbers(2, SHORT)
+    if case == "extremes":
+        x = spoiled(numbers(5, SHORT))[:3]
+    compiled = compile_all(Rows(CASES[case]), (x,))
+    assert is_chained(compiled)
+    for _ in range(REPEATS):
+        agree(compiled, (x,))
+
+
+def test_chains_of_any_length() -> None:
+    shapes = {"x": {0: Dim("b", min=1, max=4), 1: Dim("n", min=1, max=SHORT)}}
+    compiled = compile_all(Rows(CASES["two"]), (numbers(2, SHORT),), None, shapes)
+    assert is_chained(compiled)
+    for count, length in ((1, 1), (3, BLOCK), (2, BLOCK + 1), (1, SHORT - 1)):
+        x = numbers(count, length).round()
+        agree(compiled, (x,))
+
+
+@pytest.mark.row("C:G20")
+def test_many_rows_and_reductions_walk() -> None:
+    many = compile_all(Rows(CASES["sum"]), (numbers(tile.MOST_CHAINS + 1, 5 * BLOCK),))
+    assert not is_chained(many)
+    share = lambda x: x.cumsum(1) / x.sum(1, keepdim=True)  # noqa: E731
+    x = numbers(2, 5 * BLOCK)
+    reduced = compile_all(Rows(share), (x,))
+    assert not is_chained(reduced)
+    agree(reduced, (x,))

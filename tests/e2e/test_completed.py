@@ -1,0 +1,86 @@
+"""Kernels that the last programs to arrive complete, beside the oracles and in any order."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.export import Dim
+
+from aotpack.schedule import combo, split_reduction
+from aotpack.target import INTERPRETER
+
+from .oracle import agree, compile_all
+from .test_long_rows import Rows, numbers, spoiled
+
+LONG = 2**13
+REPEATS = 3  # counters are as they were
+
+
+@pytest.fixture(autouse=True)
+def _small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a few thousand elements are worth splitting."""
+    monkeypatch.setattr(split_reduction, "WORTH_A_LAUNCH", 2 * LONG)
+    monkeypatch.setattr(split_reduction, "SHORTEST_ROW_PART", LONG // 8)
+    monkeypatch.setattr(split_reduction, "LONGEST_ROW", LONG // 8)
+    monkeypatch.setattr(combo, "MOST_POINTS", 0)
+
+
+def once(x: torch.Tensor) -> Any:
+    """Reductions of rows, of which one has two states."""
+    return x.sum(1), x.argmax(1), x.isnan().any(1)
+
+
+def down(x: torch.Tensor) -> Any:
+    """Columns, blocks of which are completed by a program each, and what equal parts leave."""
+    return x.sum(0) * 2
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "rows": (once, (4, LONG)),
+    "one row": (lambda x: x.logsumexp(1), (1, 4 * LONG + 8)),
+    "columns": (down, (411, 128)),
+    "moments": (lambda x: x.var(), (4, LONG)),
+    "shares": (lambda x: x.softmax(1)[:, ::64], (4, LONG)),
+}
+
+
+@pytest.mark.row("C:G19")
+@pytest.mark.parametrize("case", CASES)
+def test_the_last_programs_complete_a_launch(case: str) -> None:
+    function, shape = CASES[case]
+    x = spoiled(numbers(*shape)) if case == "rows" else numbers(*shape)
+    compiled = compile_all(Rows(function), (x,))
+    completing = [k for k in compiled.scheduled.schedule.kernels if k.completes]
+    assert completing and len(completing[0].counters) == 1
+    for _ in range(REPEATS):
+        agree(compiled, (x,))
+
+
+def test_a_dynamic_number_of_rows() -> None:
+    shapes = {"x": {0: Dim("b", min=1, max=64)}}
+    compiled = compile_all(Rows(once), (numbers(2, LONG),), None, shapes)
+    assert any(kernel.completes for kernel in compiled.scheduled.schedule.kernels)
+    for count in (1, 5, 2):
+        x = numbers(count, LONG)
+        agree(compiled, (x,))
+
+
+@pytest.mark.row("C:G19", "C:L7")
+@pytest.mark.parametrize("case", ["rows", "columns"])
+def test_who_arrives_last_decides_no_bit(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, shape = CASES[case]
+    x, walk, luck = numbers(*shape), np.ndindex, np.random.default_rng(0)
+    model = compile_all(Rows(function), (x,), targets=(INTERPRETER,)).models["interpreter"]
+    expected = model(x)
+
+    def shuffled(*grid: int) -> Iterator[Any]:
+        places = list(walk(*grid))
+        return iter([places[n] for n in luck.permutation(len(places))])
+
+    monkeypatch.setattr(np, "ndindex", shuffled)
+    for _ in range(REPEATS):
+        found = model(x)
+        for a, b in zip(found, expected, strict=True):
+            assert torch.equal(a, b)
