@@ -133,13 +133,15 @@ _SIGMOID = "(1.0 + libdevice.exp({0} * -1.0))"
 
 def _transcendental() -> list[OpInfo]:
     root = {"float32": "tl.sqrt_rn({0})", "float64": "tl.sqrt({0})"}
+    # Channels often have equal variances, so that the error of a fast root adds up over layers.
+    inverse = {"float32": "tl.div_rn(1.0, tl.sqrt_rn({0}))", "float64": "1.0 / tl.sqrt({0})"}
     sigmoid = {"float32": f"tl.div_rn(1.0, {_SIGMOID})", "float64": f"1.0 / {_SIGMOID}"}
     graded = [
         _float("exp", "libdevice.exp({0})", reference.exp, 2, "tl.exp({0})"),
         _float("exp2", "libdevice.exp2({0})", reference.exp2, 2, "tl.exp2({0})"),
         _float("erf", "tl.erf({0})", reference.erf, 2, FAST_ERF),
         _float("tanh", "libdevice.tanh({0})", reference.tanh, 2, FAST_TANH),
-        _float("rsqrt", "tl.rsqrt({0})", reference.rsqrt, 2),
+        OpInfo("rsqrt", 1, "same", inverse, reference.rsqrt, 1, {DType.FLOAT16: "tl.rsqrt({0})"}),
         OpInfo(
             "sqrt", 1, "same", root, reference.sqrt, 0.5, fast_texts={DType.FLOAT16: "tl.sqrt({0})"}
         ),
