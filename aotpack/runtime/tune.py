@@ -34,6 +34,7 @@ from .tuning import Times, Tuning, form_name, merged, read_tuning, tuning_text
 
 BEYOND_CACHES = 256 << 20  # bytes that launches in turn touch: twice the largest L2 of today
 MOST_COPIES = 128
+MOST_SPILLED = 64  # bytes of local memory a thread: what builds admit without another try
 LONGEST_TURN = 0.05  # seconds for all copies
 
 
@@ -212,12 +213,13 @@ class _Walk:
     # --- timing
 
     def _time(self, question: Question) -> None:
-        """Time the forms that were compiled for this target."""
+        """Time the forms that were compiled for this target, those that spill if all of them do."""
         forms = [
             form
             for form in question.forms
             if all(launch.kernel in self.model.kernels for launch in flat(form))
         ]
+        forms = [form for form in forms if not self._spills(form)] or forms
         with ExitStack() as memory:
             copies = self._copies(forms, memory)
             prepared = [[self._prepared(form, copy, memory) for copy in copies] for form in forms]
@@ -230,6 +232,11 @@ class _Walk:
         best = min(took, key=lambda name: took[name])
         gain = times[0] / min(times)
         self.report(f"{question.key}: {times[0]:.2f} us, {gain:.2f}x by {best}")
+
+    def _spills(self, form: Form) -> bool:
+        """True for a form of which some kernel spills: its registers do not suffice (S:N3)."""
+        kernels = [self.model.kernels[launch.kernel].kernel for launch in flat(form)]
+        return any(one.binaries[self.model.target].spills > MOST_SPILLED for one in kernels)
 
     def _copies(self, forms: Sequence[Form], memory: ExitStack) -> list[dict[str, int]]:
         """Addresses of the forms' tensors, for each copy: as many as caches cannot hold."""
