@@ -44,9 +44,7 @@ def trace(
     ``whole`` names the operators that lowering takes: all others are taken apart where torch says
     how. Without it, none is. ``triton`` is asked about models that launch kernels of their own.
     """
-    if isinstance(args, torch.Tensor):
-        raise UsageError(f"tracing {name}: the example inputs are a tensor; give a tuple: (x,)")
-    example = (tuple(args), dict(kwargs or {}))
+    example = _example(name, args, kwargs)
     run: nn.Module
     leaves: tuple[LeafSpec, ...] = ()
     if isinstance(module, ExportedProgram):
@@ -64,6 +62,12 @@ def trace(
     check_drawn(program, name)
     graph = build_graph(program, leaves, name, version, check_indices=check_indices)
     return Traced(graph, record_golden(eager, program, *example, graph, triton))
+
+
+def _example(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Example:
+    if isinstance(args, torch.Tensor):
+        raise UsageError(f"tracing {name}: the example inputs are a tensor; give a tuple: (x,)")
+    return tuple(args), dict(kwargs or {})
 
 
 def _export(
