@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aotpack.runtime.errors import AotpackError, VerifyError
+from aotpack.runtime.errors import AotpackError, AssertionFailed, VerifyError
 
 __all__ = [
     "AotpackError",
+    "AssertionFailed",
     "CompileError",
     "TraceError",
     "UnsupportedError",

@@ -82,6 +82,7 @@ class Between:
 class Source:
     """What is built: a module with example inputs, how it is to be traced and scheduled.
 
+    ``check_indices`` asserts that positions read from data are in range (``trace/positions.py``).
     ``deterministic`` fixes the order of float sums at some cost (``schedule``). ``passes`` change
     the lowered program (``ir/passes.py``), ``partition`` says which kernels share a launch
     (``schedule/partition.py``). ``fallback`` "torch" leaves operators without a lowering to torch,
@@ -100,6 +101,7 @@ class Source:
     passes: tuple[Pass, ...] = ()
     partition: Partition | None = None
     fallback: str = "error"
+    check_indices: bool = False
 
     def __post_init__(self) -> None:
         if self.fallback not in FALLBACKS:
@@ -122,6 +124,7 @@ def to_traced(source: Source, between: Between) -> Traced:
             version=source.version,
             dtype=source.dtype,
             strict=source.strict,
+            check_indices=source.check_indices,
             whole=frozenset(LOWERINGS),
             triton=UserKernels(),
         ),
@@ -208,13 +211,13 @@ def build(
     passes: Iterable[Pass] = (),
     partition: Partition | None = None,
     fallback: str = "error",
+    check_indices: bool = False,
 ) -> Path:
     """Package a module for the targets as one wheel in the folder ``out``; returns its path.
 
-    The wheel holds ``candidates`` forms of each kernel, for ``aotpack tune``; ``tuning`` is a file
-    with what it measured. ``deterministic``: equal bits in every run and batch. ``passes`` change
-    the lowered program (``aotpack.ir.nodes.Program``), ``partition`` says what shares a launch
-    (``aotpack.schedule.partition``). ``fallback`` "torch" runs what is not lowered, and warns.
+    It holds ``candidates`` forms of each kernel; ``tuning`` is what ``aotpack tune`` measured.
+    ``deterministic``: equal bits in every run and batch. ``passes``, ``partition`` and
+    ``check_indices`` are those of ``Source``. ``fallback`` "torch" runs what is not lowered.
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
     source = Source(
@@ -223,9 +226,9 @@ def build(
         fallback=fallback,
         passes=read_passes(passes),
         partition=partition,
+        check_indices=check_indices,
     )
-    between = Between()
-    decisions = read_decisions(tuning, candidates)
+    between, decisions = Between(), read_decisions(tuning, candidates)
     emitted = to_emitted(source, chosen, Path(out), between, weights, jobs, cpu_arch, decisions)
     _warn_of(between.fallbacks)
     return emitted.wheel
@@ -245,11 +248,12 @@ def compile(
     graphs: bool = True,
     passes: Iterable[Pass] = (),
     partition: Partition | None = None,
+    check_indices: bool = False,
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.
 
-    ``passes`` and ``partition`` are what they are for ``build``, ``graphs`` is what it is for
-    ``load``.
+    ``passes``, ``partition`` and ``check_indices`` are what they are for ``build``, ``graphs`` is
+    what it is for ``load``.
     Its package is a temporary folder, which is gone on return: loading reads all of it.
     """
     chosen = Target.parse(target)
@@ -259,6 +263,7 @@ def compile(
         fallback=fallback,
         passes=read_passes(passes),
         partition=partition,
+        check_indices=check_indices,
     )
     between = Between()
     precompiled = to_precompiled(source, (chosen,), between, jobs)

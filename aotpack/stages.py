@@ -48,12 +48,26 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True)
+class Assertion:
+    """A condition on data, as the model says it. ``word`` names an int32 tensor without dimensions.
+
+    It is an input and an update of the program that no caller sees: 0 until the condition does not
+    hold in a run, 1 from then on. ``place`` is the operator and the user's line.
+    """
+
+    word: str
+    message: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
     """The contract of the packaged callable.
 
     ``sizes`` are the dynamic dimensions with their ranges; ``args``/``kwargs`` describe what
     forward takes, leaves in the order of ``inputs``; ``result`` what it returns, leaves in the
-    order of ``outputs``; ``updates`` are the inputs and weights it changes in place.
+    order of ``outputs``; ``updates`` are the inputs and weights it changes in place;
+    ``assertions`` are checked by every call.
     """
 
     name: str
@@ -65,6 +79,7 @@ class Signature:
     kwargs: Tree
     result: Tree
     updates: tuple[str, ...] = ()
+    assertions: tuple[Assertion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +122,8 @@ class Golden:
 class Graph:
     """A straight-line tensor program in torch's operators, free of torch objects.
 
-    ``updates`` are the inputs and weights forward changes in place, with their new values.
+    ``updates`` are the inputs and weights forward changes in place, with their new values, and
+    the words of assertions.
     """
 
     signature: Signature
@@ -130,6 +146,7 @@ class Traced:
         ]
         lines += [f"input {spec}" for spec in graph.signature.inputs]
         lines += [f"weight {w.name}: {w.dtype}{list(w.shape)}" for w in graph.weights]
+        lines += [f"assertion {a.word}: {a.message}" for a in graph.signature.assertions]
         for node in graph.nodes:
             lines += node_lines(node)
         lines += [f"update {name} = {arg_text(value)}" for name, value in graph.updates]

@@ -27,6 +27,8 @@ from torch.export import Dim
 import aotpack.schedule
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.access import Strides
+from aotpack.ir.facts import typical
+from aotpack.ir.integers import product
 from aotpack.ir.nodes import Program, Scan
 from aotpack.ir.schedule import (
     AttentionTile,
@@ -45,6 +47,7 @@ from tools.fuzz_make import DYNAMIC, make
 from tools.fuzz_model import Input, Model, Shell, pruned
 
 SLACK = Tolerance(factor=16, floor=1.0)
+PROGRAMS = 128  # about the most a kernel is cut into: they are interpreted one by one
 NARROWS = re.compile(r"float\(|half\(|bfloat16|float16|float32")
 SMALL_NUMBERS = (
     (split_reduction, "WORTH_A_LAUNCH", 4),
@@ -82,7 +85,10 @@ def _odd(kernel: Kernel, rng: random.Random) -> Variant:
     tile = variant.tile
     match tile:
         case PointwiseTile():
-            tile = replace(tile, x=rng.choice((2, 16)))
+            x, points = rng.choice((2, 16)), product(typical(axis.extent) for axis in kernel.axes)
+            while int(points) > PROGRAMS * x:
+                x *= 2
+            tile = replace(tile, x=x)
         case PlaneTile():
             tile = replace(tile, y=rng.choice((2, 8)), x=rng.choice((2, 4)))
         case ReductionTile():

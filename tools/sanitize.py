@@ -34,7 +34,7 @@ TESTS = (
 FLAGS = (
     "-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all"
     # Integers of the model wrap by casts alone, so whatever else overflows is a mistake.
-    " -fno-wrapv -O2 -g"
+    " -fno-wrapv -O1 -g"
 ).split()
 _ALIGNMENT = 64
 _PROGRAM = "import sys; from tools import sanitize; sanitize.main(sys.argv[1:])"

@@ -29,6 +29,11 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
         help="equal bits in every run and batch: no atomics on floats, one tile for all sizes",
     )
     parser.add_argument(
+        "--check-indices",
+        action="store_true",
+        help="assert in each call that positions read from tensors are in range",
+    )
+    parser.add_argument(
         "--fallback",
         choices=("error", "torch"),
         default="error",
@@ -67,4 +72,5 @@ def load_source(
         strict=options.strict,
         fallback=options.fallback,
         deterministic=options.deterministic,
+        check_indices=options.check_indices,
     )

@@ -33,6 +33,7 @@ def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
         *(("size", str(size)) for size in signature.sizes),
         *(("input", str(tensor)) for tensor in signature.inputs),
         *(("output", str(tensor)) for tensor in signature.outputs),
+        *(("assertion", one.message) for one in signature.assertions),
         ("weights", f"{len(manifest.weights)} tensors, {manifest.weights_mode}"),
         ("memory", f"{manifest.peak_bytes:,} bytes for intermediates at the largest sizes"),
         *(("torch", f"runs {call.operator}: {call.reason}") for call in manifest.calls.values()),

@@ -48,6 +48,10 @@ def manifest_text(
         "kwargs": _tree(signature.kwargs),
         "result": _tree(signature.result),
         "updates": list(signature.updates),
+        "assertions": [
+            {"word": one.word, "message": one.message, "place": one.place}
+            for one in signature.assertions
+        ],
         "weights": [_weight(weight) for weight in rendered.weights],
         "weights_mode": weights,
         "weights_sha256": weights_sha256,

@@ -18,11 +18,11 @@ _INIT = '''\
 from pathlib import Path
 from typing import Any
 
-from ._runtime import Model
+from ._runtime import AssertionFailed, Model
 from ._runtime import load as _load
 
 __version__ = "{version}"
-__all__ = ["__version__", "load"]
+__all__ = ["AssertionFailed", "__version__", "load"]
 
 
 def load(device: Any = None, **options: Any) -> Model:

@@ -59,18 +59,27 @@ def contiguous(shape: tuple[Int, ...]) -> tuple[Int, ...]:
     return tuple(reversed(strides))
 
 
-def is_dense(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> bool:
-    """True when some order of the dimensions makes the strides row-major."""
+def fill_order(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> tuple[int, ...] | None:
+    """The dimensions from the innermost, if elements lie without gaps in some order of them."""
+    if len(strides) != len(shape):
+        return None
     left = list(range(len(shape)))
+    order: list[int] = []
     step = Int.of(1)
     while left:
         fitting = [dim for dim in left if strides[dim] is step]
         if not fitting:
-            return False
+            return None
         dim = min(fitting, key=lambda dim: shape[dim].constant != 1)
         left.remove(dim)
+        order.append(dim)
         step = step * shape[dim]
-    return len(strides) == len(shape)
+    return tuple(order)
+
+
+def is_dense(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> bool:
+    """True when some order of the dimensions makes the strides row-major."""
+    return fill_order(shape, strides) is not None
 
 
 def accesses(kernel: Kernel) -> Iterator[Access]:

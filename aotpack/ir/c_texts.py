@@ -8,6 +8,7 @@ the operands, ``{unsigned}`` for its unsigned twin, ``{dtype}`` for its name in 
 from collections.abc import Mapping, Sequence
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.float8 import FORMATS
 
 _NUMBERS = ("float", "int", "uint")
 _INTEGERS = ("int", "uint")
@@ -215,6 +216,15 @@ _BITS = {
     "of_half_bits": {"int32": "aot_float_of_float16((uint16_t){0})"},
 }
 
+_CODES = {
+    name: {operand: f"{function}({{0}}, {form.mantissa}, {form.bias}, {form.excess}, {form.nan})"}
+    for dtype, form in FORMATS.items()
+    for name, operand, function in (
+        (f"{dtype}_code", "float32", "aot_code_of_float"),
+        (f"of_{dtype}_code", "uint8", "aot_float_of_code"),
+    )
+}
+
 C_TEXTS: Mapping[str, Mapping[str, str]] = {
     **_ARITHMETIC,
     **_SELECTIONS,
@@ -224,5 +234,6 @@ C_TEXTS: Mapping[str, Mapping[str, str]] = {
     **_PREDICATES,
     **_BITWISE,
     **_BITS,
+    **_CODES,
     "philox": {"int64": "aot_philox({0}, {1})"},
 }

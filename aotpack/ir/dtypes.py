@@ -29,6 +29,10 @@ class DType(Enum):
     INT64 = "int64"
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
+    FLOAT8_E4M3FN = "float8_e4m3fn"
+    FLOAT8_E5M2 = "float8_e5m2"
+    FLOAT8_E4M3FNUZ = "float8_e4m3fnuz"
+    FLOAT8_E5M2FNUZ = "float8_e5m2fnuz"
     FLOAT32 = "float32"
     FLOAT64 = "float64"
 
@@ -54,13 +58,22 @@ class DType(Enum):
         return self.facts.kind in ("int", "uint")
 
     @property
+    def is_float8(self) -> bool:
+        return self.is_float and self.facts.bits == 8
+
+    @property
+    def stored(self) -> "DType":
+        """The type of the buffers that hold such elements: 8-bit floats are bytes there."""
+        return DType.UINT8 if self.is_float8 else self
+
+    @property
     def compute(self) -> "DType":
-        """The type arithmetic is done in: 16-bit floats widen to float32 (C:D6, C:L3)."""
-        return DType.FLOAT32 if self in (DType.FLOAT16, DType.BFLOAT16) else self
+        """The type arithmetic is done in: shorter floats widen to float32 (C:D6, C:L3)."""
+        return DType.FLOAT32 if self.is_float and self.facts.bits < 32 else self
 
     @property
     def accumulator(self) -> "DType":
-        """The type a sum is kept in: float32 for 16-bit floats, int64 for integers and bool."""
+        """The type a sum is kept in: float32 for shorter floats, int64 for integers and bool."""
         return self.compute if self.is_float else DType.INT64
 
 
@@ -73,6 +86,10 @@ _FACTS = {
     DType.INT64: _Facts(64, "int", "tl.int64", "*i64", "int64", "I64", (0, 64)),
     DType.FLOAT16: _Facts(16, "float", "tl.float16", "*fp16", "float16", "F16", (2, 16)),
     DType.BFLOAT16: _Facts(16, "float", "tl.bfloat16", "*bf16", None, "BF16", (4, 16)),
+    DType.FLOAT8_E4M3FN: _Facts(8, "float", "tl.uint8", "*u8", None, "F8_E4M3", (10, 8)),
+    DType.FLOAT8_E5M2: _Facts(8, "float", "tl.uint8", "*u8", None, "F8_E5M2", (12, 8)),
+    DType.FLOAT8_E4M3FNUZ: _Facts(8, "float", "tl.uint8", "*u8", None, "F8_E4M3FNUZ", (11, 8)),
+    DType.FLOAT8_E5M2FNUZ: _Facts(8, "float", "tl.uint8", "*u8", None, "F8_E5M2FNUZ", (13, 8)),
     DType.FLOAT32: _Facts(32, "float", "tl.float32", "*fp32", "float32", "F32", (2, 32)),
     DType.FLOAT64: _Facts(64, "float", "tl.float64", "*fp64", "float64", "F64", (2, 64)),
 }

@@ -11,6 +11,7 @@ import numpy as np
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds, known_equal, known_le, known_lt
+from aotpack.ir.float8 import FORMATS
 from aotpack.ir.integers import Axis, Int, maximum, minimum
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Value
 from aotpack.ir.optable import OPS
@@ -291,6 +292,27 @@ def _keeps(source: DType, target: DType) -> bool:
     return bool(its.min <= mine.min and mine.max <= its.max)
 
 
+def _fold_code(value: Apply) -> Value | None:
+    """``x_code(of_x_code(code)) -> code``, in choices too: a copy keeps what NaN holds."""
+    return _code(value.args[0], value.op)
+
+
+def _code(number: Value, op: str) -> Value | None:
+    """The code that a number was made of."""
+    match number:
+        case Apply(op=inner, args=(code,)) if inner == f"of_{op}":
+            return code
+        case Const():
+            return fold(Apply(op, (number,), DType.UINT8))
+        case Apply(op="where", args=(condition, one, other)):
+            a, b = _code(one, op), _code(other, op)
+            return fold(Apply("where", (condition, a, b), DType.UINT8)) if a and b else None
+        case Guarded(condition=condition, value=one, otherwise=other):
+            a, b = _code(one, op), _code(other, op)
+            return fold(Guarded(condition, a, b, DType.UINT8)) if a and b else None
+    return None
+
+
 _RULES: Mapping[str, tuple[Callable[[Apply], Value | None], ...]] = {
     "add": (_fold_add,),
     "sub": (_fold_sub,),
@@ -310,4 +332,5 @@ _RULES: Mapping[str, tuple[Callable[[Apply], Value | None], ...]] = {
     "bitwise_or": (_fold_or,),
     "where": (_fold_where,),
     "cast": (_fold_cast,),
+    **{f"{dtype}_code": (_fold_code,) for dtype in FORMATS},
 }

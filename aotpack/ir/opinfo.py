@@ -19,13 +19,16 @@ TWINS = {
 }
 """The type of the other kind with as many bits."""
 
+CODES = {DType.FLOAT32: DType.UINT8, DType.UINT8: DType.FLOAT32}
+"""Numbers and the codes of 8-bit floats."""
+
 
 @dataclass(frozen=True, slots=True)
 class OpInfo:
     """An elementwise operator.
 
-    ``result``: "same" as the operands, "bool", "given" by the node, or "twin": the type of
-    ``TWINS``. ``texts`` is keyed by the
+    ``result``: "same" as the operands, "bool", "given" by the node, "twin": the type of
+    ``TWINS``, or "code": that of ``CODES``. ``texts`` is keyed by the
     operand's dtype or kind of dtype; a missing key means that the operator has no such form.
     ``fast_texts`` are cheaper forms for float32 operands by the 16-bit type all results end up in:
     within ``FAST_ULP`` of that type's last place. bfloat16 takes float16's where it has no own.
@@ -35,7 +38,7 @@ class OpInfo:
 
     name: str
     arity: int
-    result: Literal["same", "bool", "given", "twin"]
+    result: Literal["same", "bool", "given", "twin", "code"]
     texts: Mapping[str, str]
     reference: Reference
     ulp: float = 0
@@ -49,6 +52,8 @@ class OpInfo:
             return given
         if self.result == "twin":
             return TWINS[operand]
+        if self.result == "code":
+            return CODES[operand]
         return DType.BOOL if self.result == "bool" else operand
 
     def accepts(self, dtype: DType) -> bool:

@@ -8,8 +8,9 @@ Rows C:E1-E17, E19, E28.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from aotpack.ir import reference
+from aotpack.ir import float8, reference
 from aotpack.ir.dtypes import DType
 from aotpack.ir.fast_texts import FAST_ERF, FAST_GELU, FAST_GELU_TANH, FAST_TANH
 from aotpack.ir.opinfo import TWINS, OpInfo
@@ -133,13 +134,15 @@ _SIGMOID = "(1.0 + libdevice.exp({0} * -1.0))"
 
 def _transcendental() -> list[OpInfo]:
     root = {"float32": "tl.sqrt_rn({0})", "float64": "tl.sqrt({0})"}
+    # Channels often have equal variances, so that the error of a fast root adds up over layers.
+    inverse = {"float32": "tl.div_rn(1.0, tl.sqrt_rn({0}))", "float64": "1.0 / tl.sqrt({0})"}
     sigmoid = {"float32": f"tl.div_rn(1.0, {_SIGMOID})", "float64": f"1.0 / {_SIGMOID}"}
     graded = [
         _float("exp", "libdevice.exp({0})", reference.exp, 2, "tl.exp({0})"),
         _float("exp2", "libdevice.exp2({0})", reference.exp2, 2, "tl.exp2({0})"),
         _float("erf", "tl.erf({0})", reference.erf, 2, FAST_ERF),
         _float("tanh", "libdevice.tanh({0})", reference.tanh, 2, FAST_TANH),
-        _float("rsqrt", "tl.rsqrt({0})", reference.rsqrt, 2),
+        OpInfo("rsqrt", 1, "same", inverse, reference.rsqrt, 1, {DType.FLOAT16: "tl.rsqrt({0})"}),
         OpInfo(
             "sqrt", 1, "same", root, reference.sqrt, 0.5, fast_texts={DType.FLOAT16: "tl.sqrt({0})"}
         ),
@@ -315,6 +318,30 @@ def _bits() -> list[OpInfo]:
     ]
 
 
+def _codes() -> list[OpInfo]:
+    """The code of the nearest 8-bit float, and back."""
+    return [
+        info
+        for dtype, form in float8.FORMATS.items()
+        for info in (
+            OpInfo(
+                f"{dtype}_code",
+                1,
+                "code",
+                {"float32": float8.triton_encode(form)},
+                partial(float8.encode, form=form),
+            ),
+            OpInfo(
+                f"of_{dtype}_code",
+                1,
+                "code",
+                {"uint8": float8.triton_decode(form)},
+                partial(float8.decode, form=form),
+            ),
+        )
+    ]
+
+
 def _random() -> list[OpInfo]:
     words = "tl.philox({0}, {1}.to(tl.uint32), ({1} >> 32).to(tl.uint32), 0, 0)"
     text = f"{words}[0].to(tl.int64) | ({words}[1].to(tl.int64) << 32)"
@@ -333,6 +360,7 @@ OPS: dict[str, OpInfo] = {
         _classifications(),
         _bitwise(),
         _bits(),
+        _codes(),
         _random(),
     )
     for info in group

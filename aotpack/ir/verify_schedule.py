@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from aotpack.ir.access import accesses, contiguous, is_dense, written_index
+from aotpack.ir.access import accesses, contiguous, written_index
 from aotpack.ir.facts import known_equal
-from aotpack.ir.integers import Axis, Int, Var, product
+from aotpack.ir.integers import Axis, Int, Var
 from aotpack.ir.joined import sources, wholes
 from aotpack.ir.nodes import (
     Foreign,
@@ -25,6 +25,7 @@ from aotpack.ir.nodes import (
 )
 from aotpack.ir.reference import Array
 from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.rows import fits, storage_bytes
 from aotpack.ir.schedule import (
     Kernel,
     Lifetime,
@@ -171,7 +172,10 @@ def check_registers(schedule: Schedule) -> None:
 
 
 def check_strides(schedule: Schedule) -> None:
-    """Elements lie without gaps; of inputs, weights, outputs and calls' tensors, row-major."""
+    """Elements lie side by side, rows up to a cache line apart.
+
+    Inputs, weights, outputs and the tensors of calls are row-major.
+    """
     program = schedule.program
     fixed = {*program.inputs, *program.weights, *program.results}
     for operation in program.operations:
@@ -179,7 +183,7 @@ def check_strides(schedule: Schedule) -> None:
             fixed |= {*reads(operation), *operation.targets}
     for name, buffer in program.buffers.items():
         strides = schedule.strides.get(name)
-        if strides is None or not is_dense(buffer.shape, strides):
+        if strides is None or not fits(buffer, strides):
             shown = "none" if strides is None else _list(strides)
             raise InvalidSchedule(schedule, None, f"{buffer} has the strides {shown}")
         if name in fixed and strides != contiguous(buffer.shape):
@@ -376,5 +380,4 @@ def _is_in_place(schedule: Schedule, kernel: Kernel, before: str, after: str) ->
 
 
 def _bytes(schedule: Schedule, name: str) -> Int:
-    buffer = schedule.program.buffers[name]
-    return product(buffer.shape) * buffer.dtype.itemsize
+    return storage_bytes(schedule.program.buffers[name], schedule.strides)

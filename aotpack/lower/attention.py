@@ -68,7 +68,7 @@ def _attention(
 
     query, key, value = factors
     return Attention(
-        target=c.builder.buffer(target).name,
+        target=c.computed(target),
         batch=axes.batch,
         head=axes.head,
         i=axes.i,

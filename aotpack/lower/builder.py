@@ -43,6 +43,9 @@ class Builder:
         self._nodes = {node.name: node for node in every_node(graph.nodes)}
         self._buffers: dict[str, Buffer] = {}
         self._names: dict[Ref, str] = {}
+        self._types: dict[
+            str, DType
+        ] = {}  # what torch calls them; 8-bit floats are stored as bytes
         self._operations: list[Operation] = []
         self._sizes = graph.signature.sizes
         self.through_torch = False
@@ -58,6 +61,8 @@ class Builder:
         for weight in graph.weights:
             shape = tuple(map(Int.of, weight.shape))
             self._declare(Ref(weight.name), weight.name, weight.dtype, shape)
+        for assertion in graph.signature.assertions:
+            self._declare(Ref(assertion.word), assertion.word, DType.INT32, ())
 
     def is_used(self, ref: Ref) -> bool:
         """True when a node takes this tensor, or the model returns it or keeps it."""
@@ -95,6 +100,10 @@ class Builder:
     def buffer(self, ref: Ref) -> Buffer:
         return self._buffers[self._names[ref]]
 
+    def dtype(self, ref: Ref) -> DType:
+        """The type of the tensor, which its buffer may hold as another."""
+        return self._types[self._names[ref]]
+
     def axes(self, prefix: str, shape: tuple[Int, ...]) -> tuple[Axis, ...]:
         """Axes over a shape, none named like a size of the model."""
         sizes = {size.name for size in self._sizes}
@@ -116,7 +125,8 @@ class Builder:
     def finish(self) -> Program:
         """The program; each output and each new value is a buffer of its own, that is written."""
         signature = self._graph.signature
-        inputs = tuple(spec.name for spec in signature.inputs)
+        words = (assertion.word for assertion in signature.assertions)
+        inputs = (*(spec.name for spec in signature.inputs), *words)
         weights = tuple(weight.name for weight in self._graph.weights)
         taken = {*inputs, *weights}
         values = {name: self._own(value, taken) for name, value in self._graph.updates}
@@ -188,8 +198,8 @@ class Builder:
         return copy.name
 
     def _declare(self, ref: Ref, name: str, dtype: DType, shape: tuple[Int, ...]) -> None:
-        self._names[ref] = name
-        self._buffers[name] = Buffer(name, dtype, shape)
+        self._names[ref], self._types[name] = name, dtype
+        self._buffers[name] = Buffer(name, dtype.stored, shape)
 
     def _unique(self, name: str) -> str:
         found, number = name, 0

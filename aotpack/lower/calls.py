@@ -24,7 +24,10 @@ def lower_calls(builder: Builder, nodes: Iterable[GraphNode]) -> None:
 def _fall_back(context: Context, reason: str) -> None:
     """Let torch run a call that cannot be lowered, where that is wanted and can be."""
     builder = context.builder
-    complaint = call_torch(context, reason) if builder.through_torch else reason
+    try:
+        complaint = call_torch(context, reason) if builder.through_torch else reason
+    except CannotLower as refusal:
+        complaint = f"{reason}; torch cannot run it either, since {refusal}"
     (builder.fallen if complaint is None else builder.refused).append(
         (context.node, complaint or reason)
     )

@@ -1,6 +1,7 @@
 """What a lowering function works with: reads of other tensors, and writes of its own results.
 
-Values are compute-typed: 16-bit floats are read as float32, and rounded by the store.
+Values are compute-typed: 16-bit floats are read as float32, and rounded by the store. 8-bit floats
+are bytes in memory, which are decoded where they are read and encoded before they are stored.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Load, Origin, Pointwise, Reduction, Scan, Scatter, Sort, Value
 from aotpack.lower.builder import Builder
 from aotpack.lower.registry import CannotLower
-from aotpack.lower.values import cast, constant
+from aotpack.lower.values import cast, constant, decoded, encoded
 from aotpack.stages import GraphNode, Ref
 
 Index = tuple[Int, ...]
@@ -39,7 +40,7 @@ class Context:
         return len(self.shape(ref))
 
     def dtype(self, ref: Ref) -> DType:
-        return self.builder.buffer(ref).dtype
+        return self.builder.dtype(ref)
 
     def result(self, output: int = 0) -> Ref:
         """The tensor the node yields; its dtype and shape are those the graph states."""
@@ -70,7 +71,7 @@ class Context:
         buffer = self.builder.buffer(ref)
         pairs = zip(index, buffer.shape, strict=True)
         exact = tuple(Int.of(0) if size.constant == 1 else i for i, size in pairs)
-        return Load(buffer.name, exact, buffer.dtype.compute)
+        return decoded(Load(buffer.name, exact, buffer.dtype.compute), self.dtype(ref))
 
     def broadcast(self, ref: Ref, index: Index) -> Value:
         """The element that broadcasting puts at an index of a larger shape."""
@@ -93,14 +94,23 @@ class Context:
         """``i0, i1, ...`` over a result's shape, ``r0, r1, ...`` over what is reduced."""
         return self.builder.axes(prefix, shape)
 
+    def computed(self, target: Ref) -> str:
+        """The buffer of a result that an operation with a type of its own writes."""
+        if self.dtype(target).is_float8:
+            raise CannotLower(
+                f"results of type {self.dtype(target)} are not accepted; compute in a wider type "
+                "and cast what comes out"
+            )
+        return self.builder.buffer(target).name
+
     def pointwise(self, target: Ref, value: Callable[[Index], Value]) -> None:
         """Write every element of ``target`` as a function of its index."""
         buffer = self.builder.buffer(target)
         axes = self.axes("i", buffer.shape)
         index = points(axes)
         stored = constant(0, buffer.dtype) if is_empty(buffer.shape) else value(index)
-        operation = Pointwise(buffer.name, axes, cast(stored, buffer.dtype), index, self.origin)
-        self.builder.append(operation)
+        stored = encoded(stored, self.dtype(target))
+        self.builder.append(Pointwise(buffer.name, axes, stored, index, self.origin))
 
     def reduction(
         self,
@@ -116,8 +126,18 @@ class Context:
         axes = self.axes("i", self.shape(targets[0]))
         over = self.axes("r", inner or (Int.of(1),))
         lifted = args(points(axes), points(over)[: len(inner)])
-        names = tuple(self.builder.buffer(target).name for target in targets)
+        types = MONOIDS[kind].result_dtypes(lifted[0].dtype)
+        into = [self._wide(*pair) for pair in zip(targets, types, strict=True)]
+        names = tuple(map(self.computed, into))
         self.builder.append(Reduction(names, axes, over, kind, lifted, self.origin))
+        for target, found in zip(targets, into, strict=True):
+            if found != target:
+                self.pointwise(target, partial(self.load, found))
+
+    def _wide(self, target: Ref, dtype: DType) -> Ref:
+        """The target, or a tensor to cast from where it does not hold what is computed."""
+        fits = self.dtype(target).compute is dtype and not self.dtype(target).is_float8
+        return target if fits else self.temporary("wide", dtype, self.shape(target))
 
     def _without_elements(self, targets: tuple[Ref, ...], kind: str) -> None:
         """What a reduction of no elements yields."""
@@ -139,7 +159,7 @@ class Context:
             return
         axes = self.axes("i", shape)
         value = (arg(points(axes)),)
-        names = tuple(self.builder.buffer(target).name for target in targets)
+        names = tuple(map(self.computed, targets))
         self.builder.append(Scan(names, axes, axes[dim], kind, value, self.origin))
 
     def scatter(
@@ -157,8 +177,9 @@ class Context:
             return
         axes = self.axes("i", over)
         at = points(axes)
-        stored = cast(value(at), self.dtype(target))
-        names = (self.builder.buffer(target).name, self.builder.buffer(base).name)
+        stored = encoded(value(at), self.dtype(target))
+        name = self.builder.buffer(target).name if kind == "set" else self.computed(target)
+        names = (name, self.builder.buffer(base).name)
         self.builder.append(Scatter(*names, axes, place(at), stored, kind, self.origin))
 
     def sort(self, targets: tuple[Ref, Ref], source: Ref, dim: int, *, descending: bool) -> None:
@@ -170,7 +191,7 @@ class Context:
             self.pointwise(targets[1], lambda index: constant(0, DType.INT64))
             return
         axes = self.axes("i", shape)
-        values, positions = (self.builder.buffer(target).name for target in targets)
+        values, positions = map(self.computed, targets)
         element = self.load(source, points(axes))
         self.builder.append(
             Sort((values, positions), axes, axes[along], element, descending, self.origin)

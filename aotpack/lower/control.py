@@ -14,7 +14,7 @@ from aotpack.ir.nodes import Program, Value
 from aotpack.lower.calls import lower_calls
 from aotpack.lower.context import Context, Index, Scalar, is_empty
 from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.values import apply, cast, constant
+from aotpack.lower.values import apply, cast, constant, where
 from aotpack.stages import Arg, Body, Ref
 
 
@@ -164,17 +164,20 @@ def _truth(context: Context, predicate: Ref) -> Ref:
     shape = context.shape(predicate)
     if not shape and context.dtype(predicate) is DType.BOOL:
         return predicate
-    if any(size.constant != 1 for size in shape):
-        raise CannotLower(
-            f"its predicate has the shape [{', '.join(map(str, shape))}], not one element"
-        )
+    _check_one_element(context, predicate, "its predicate")
     first = (Int.of(0),) * len(shape)
     asked = context.temporary("asked", DType.BOOL, ())
     context.pointwise(asked, lambda index: cast(context.load(predicate, first), DType.BOOL))
     return asked
 
 
-# --- numbers that a loop carries ---------------------------------------------------------------
+def _check_one_element(context: Context, tensor: Ref, what: str) -> None:
+    shape = context.shape(tensor)
+    if any(size.constant != 1 for size in shape):
+        raise CannotLower(f"{what} has the shape [{', '.join(map(str, shape))}], not one element")
+
+
+# --- numbers that a loop carries, or that are read from a tensor -------------------------------
 
 _ARITHMETIC = {
     "add": "add",
@@ -193,14 +196,45 @@ _ARITHMETIC = {
 }
 
 
+_OF_INTEGERS = ("floordiv", "mod")  # of floats, Python stops at a zero
+
+
 @lowering(*(f"operator.{name}" for name in _ARITHMETIC))
 def arithmetic(context: Context, a: Ref | Scalar, b: Ref | Scalar) -> None:
-    """Python's arithmetic on integers; they wrap at 64 bits."""
-    op = _ARITHMETIC[context.node.op.removeprefix("operator.")]
+    """Python's arithmetic: on integers, which wrap at 64 bits, or with a float on both sides."""
+    name = context.node.op.removeprefix("operator.")
+    dtype = DType.FLOAT64 if _is_float(context, a) or _is_float(context, b) else DType.INT64
+    if dtype.is_float and name in _OF_INTEGERS:
+        raise CannotLower(f"{name} of a float is not computed; of integers it is")
 
     def value(index: Index) -> Value:
-        left, right = (context.operand(part, index, DType.INT64) for part in (a, b))
-        return apply(op, left, right)
+        left, right = (context.operand(part, index, dtype) for part in (a, b))
+        return apply(_ARITHMETIC[name], left, right)
+
+    context.pointwise(context.result(), value)
+
+
+def _is_float(context: Context, number: Ref | Scalar) -> bool:
+    return context.dtype(number).is_float if isinstance(number, Ref) else isinstance(number, float)
+
+
+@lowering("operator.item")
+def item(context: Context, a: Ref) -> None:
+    """A tensor's only element; floats are wide, as Python's are."""
+    _check_one_element(context, a, "its tensor")
+    first = (Int.of(0),) * context.rank(a)
+    dtype = context.dtype(context.result())
+    context.pointwise(context.result(), lambda index: cast(context.load(a, first), dtype))
+
+
+@lowering("operator.if")
+def choice(context: Context, condition: Ref, a: Ref | Scalar, b: Ref | Scalar) -> None:
+    """One number or another."""
+    dtype = context.dtype(context.result())
+
+    def value(index: Index) -> Value:
+        left, right = (context.operand(part, index, dtype) for part in (a, b))
+        return where(context.load(condition, ()), left, right)
 
     context.pointwise(context.result(), value)
 

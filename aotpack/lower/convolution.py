@@ -119,7 +119,7 @@ def _spread_product(
     value = c.load(total, (*group, row, own))
     if bias is not None:
         value = apply("add", value, cast(c.load(bias, (channel,)), value.dtype))
-    name = c.builder.buffer(c.result()).name
+    name = c.computed(c.result())
     stored = cast(value, c.dtype(c.result()))
     c.builder.append(Pointwise(name, axes, stored, (*item, channel, *place), c.origin))
 

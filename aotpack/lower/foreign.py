@@ -7,6 +7,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Fixed, Foreign, Passed, TorchOperator, TritonKernel
 from aotpack.ir.integers import Int
 from aotpack.lower.context import Context, is_empty
+from aotpack.lower.registry import CannotLower
 from aotpack.lower.values import constant
 from aotpack.stages import Arg, Ref
 
@@ -31,7 +32,7 @@ def lower_launch(c: Context, kernel: TritonKernel) -> None:
     x, y, z = node.grid
     c.builder.append(
         Foreign(
-            targets=tuple(c.builder.buffer(result).name for result in results.values()),
+            targets=tuple(_passed(c, result) for result in results.values()),
             bases=tuple(_base(c, arg) for arg in changed),
             kernel=kernel,
             arguments=tuple(
@@ -47,14 +48,20 @@ def _base(c: Context, arg: Arg) -> str | None:
     assert isinstance(arg, Ref)
     producer = c.producer(arg)
     is_undefined = producer is not None and producer.op in _UNDEFINED
-    return None if is_undefined else c.builder.buffer(arg).name
+    return None if is_undefined else _passed(c, arg)
 
 
 def _argument(c: Context, arg: Arg) -> str | Int:
     if isinstance(arg, Ref):
-        return c.builder.buffer(arg).name
+        return _passed(c, arg)
     assert isinstance(arg, Int)
     return arg
+
+
+def _passed(c: Context, ref: Ref) -> str:
+    if c.dtype(ref).is_float8:
+        raise CannotLower(f"{c.dtype(ref)} tensors cannot be handed to code that is not ours")
+    return c.builder.buffer(ref).name
 
 
 def call_torch(c: Context, reason: str) -> str | None:
@@ -68,7 +75,7 @@ def call_torch(c: Context, reason: str) -> str | None:
     kwargs = tuple((name, _fixed(c, arg, passed)) for name, arg in node.kwargs)
     if not any(isinstance(name, str) for name in passed):
         return f"{reason}; torch cannot run it either, since no tensor says on which device"
-    targets = tuple(c.builder.buffer(c.result(n)).name for n in range(len(node.results)))
+    targets = tuple(_passed(c, c.result(n)) for n in range(len(node.results)))
     names = [f"arg{n}" for n in range(len(passed))] + [f"out{n}" for n in range(len(targets))]
     one = Int.of(1)
     c.builder.append(

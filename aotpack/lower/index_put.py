@@ -51,7 +51,9 @@ def _points(c: Context, self: Ref, given: dict[int, Ref]) -> Points:
         at = point[start : start + len(shared)]
         others = iter((*point[:start], *point[start + len(shared) :]))
         return tuple(
-            target_from(c.broadcast(given[dim], at), size) if dim in given else next(others)
+            target_from(c.broadcast(given[dim], at), size, from_end=True)
+            if dim in given
+            else next(others)
             for dim, size in enumerate(shape)
         )
 

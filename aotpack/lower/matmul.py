@@ -12,7 +12,7 @@ from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Matmul, Value
 from aotpack.lower.context import Context, Index, Scalar, is_empty, points
 from aotpack.lower.pointwise import result_dtype
-from aotpack.lower.registry import lowering
+from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, cast
 from aotpack.stages import Ref
@@ -24,14 +24,18 @@ TENSOR_CORE_TYPES = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
 def emit_product(
     c: Context, target: Ref, operand: DType, depth: Int, lhs: Factor, rhs: Factor
 ) -> None:
-    """``target[*batch, m, n] = sum over k < depth of lhs * rhs``."""
+    """``target[*batch, m, n] = sum over k < depth of lhs * rhs``.
+
+    bfloat16 holds every 8-bit float.
+    """
+    operand = DType.BFLOAT16 if operand.is_float8 else operand
     if operand in TENSOR_CORE_TYPES and not is_empty((depth, *c.shape(target))):
         *batch, m, n = c.axes("i", c.shape(target))
         (k,) = c.axes("r", (depth,))
         place = points(tuple(batch))
         left = lhs(place, Int.of(m), Int.of(k))
         right = rhs(place, Int.of(k), Int.of(n))
-        name = c.builder.buffer(target).name
+        name = c.computed(target)
         c.builder.append(Matmul(name, tuple(batch), m, n, k, left, right, operand, c.origin))
         return
 
@@ -49,8 +53,9 @@ def _rows_times(c: Context, lhs: Ref, depth: Int, rhs: Factor, bias: Ref | None)
     lead = c.shape(lhs)[:-1]
     columns = c.shape(c.result())[-1]
     operand = c.dtype(lhs)
-    direct = len(lead) == 1 and bias is None and _stores(operand, result_dtype(c))
-    narrow = result_dtype(c) if bias is None else operand.accumulator
+    stores = bias is None and _stores(operand, result_dtype(c))
+    direct = len(lead) == 1 and stores
+    narrow = result_dtype(c) if stores else operand.accumulator
     shape = (product(lead), columns)
     target = c.result() if direct else c.temporary("product", narrow, shape)
 
@@ -72,8 +77,8 @@ def _rows_times(c: Context, lhs: Ref, depth: Int, rhs: Factor, bias: Ref | None)
 
 
 def _stores(operand: DType, result: DType) -> bool:
-    """Integer products are summed as int64, which narrower results do not hold."""
-    return operand.is_float or result is DType.INT64
+    """Integer products are summed as int64, those of 8-bit floats as float32."""
+    return result is DType.INT64 or (operand.is_float and not operand.is_float8)
 
 
 @lowering("aten.linear.default")
@@ -85,7 +90,7 @@ def linear(c: Context, input: Ref, weight: Ref, bias: Ref | None = None) -> None
     _rows_times(c, input, depth, lambda batch, k, n: c.load(weight, (n, k)), bias)
 
 
-@lowering("aten.mm.default")
+@lowering("aten.mm.default", "aten._int_mm.default")
 def mm(c: Context, self: Ref, mat2: Ref) -> None:
     depth = c.shape(self)[-1]
     _rows_times(c, self, depth, lambda batch, k, n: c.load(mat2, (k, n)), None)
@@ -166,6 +171,52 @@ def addmm(
 ) -> None:
     """``beta * self + alpha * mat1 @ mat2``; ``self`` is not read where beta is 0."""
     _write_sum(c, self, _product_for_sum(c, mat1, mat2), beta, alpha)
+
+
+@lowering("aten._scaled_mm.default")
+def scaled_mm(
+    c: Context,
+    self: Ref,
+    mat2: Ref,
+    scale_a: Ref,
+    scale_b: Ref,
+    bias: Ref | None = None,
+    scale_result: Ref | None = None,
+    out_dtype: DType | None = None,
+    use_fast_accum: bool = False,
+) -> None:
+    """``(self @ mat2) * scale_a * scale_b + bias``; one scale each, or one a row or column."""
+    rows, columns = c.shape(c.result())
+    _check_scale(c, "scale_a", scale_a, (rows, Int.of(1)))
+    _check_scale(c, "scale_b", scale_b, (Int.of(1), columns))
+    if scale_result is not None:
+        raise CannotLower("scale_result is not accepted; scale what comes out")
+    total = c.temporary("product", DType.FLOAT32, (rows, columns))
+
+    def left(batch: Index, m: Int, k: Int) -> Value:
+        return c.load(self, (m, k))
+
+    def right(batch: Index, k: Int, n: Int) -> Value:
+        return c.load(mat2, (k, n))
+
+    def scaled(index: Index) -> Value:
+        found = apply("mul", c.load(total, index), c.broadcast(scale_a, index))
+        found = apply("mul", found, c.broadcast(scale_b, index))
+        return found if bias is None else apply("add", found, c.broadcast(bias, index))
+
+    emit_product(c, total, c.dtype(self), c.shape(self)[-1], left, right)
+    c.pointwise(c.result(), scaled)
+
+
+def _check_scale(c: Context, name: str, scale: Ref, whole: Index) -> None:
+    """One number, or one for each row or column."""
+    dtype, shape = c.dtype(scale), c.shape(scale)
+    is_one = len(shape) <= 2 and product(shape).constant == 1
+    if dtype is not DType.FLOAT32 or not (is_one or shape == whole):
+        raise CannotLower(
+            f"{name} is {dtype}[{', '.join(map(str, shape))}]; accepted are float32, one number or "
+            f"[{', '.join(map(str, whole))}]"
+        )
 
 
 def _write_sum(c: Context, self: Ref, total: Ref, beta: Scalar, alpha: Scalar) -> None:

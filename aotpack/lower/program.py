@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from aotpack.errors import UnsupportedError
 from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its family)
     activation,
+    antialias,
     arithmetic,
+    assertion,
     attention,
     bags,
     bessel,
@@ -47,6 +49,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     spread,
     strided,
     view,
+    zeta,
 )
 from aotpack.lower.builder import Builder
 from aotpack.lower.calls import lower_calls

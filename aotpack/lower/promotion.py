@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
+from aotpack.lower.registry import CannotLower
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,13 @@ def result_type(operands: Iterable[Operand]) -> DType:
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The smallest type that holds both, as torch.promote_types says."""
+    """The smallest type that holds both, as torch.promote_types says; none for 8-bit floats."""
     if _category(a) < _category(b):
         a, b = b, a
     if _category(a) > _category(b) or a is b:
         return a
+    if a.is_float8 or b.is_float8:
+        raise CannotLower(f"{a} and {b} have no common type; cast one of them")
     if a.is_float:
         return _wider(a, b) if a.itemsize != b.itemsize else DType.FLOAT32
     if a.facts.kind != b.facts.kind:

@@ -207,12 +207,12 @@ def aminmax(c: Context, self: Ref, *, dim: Dims = None, keepdim: bool = False) -
 # --- truth --------------------------------------------------------------------------------------
 
 
-@lowering("aten.any.default", "aten.any.dim", "aten.any.dims")
+@lowering("aten.any.default", "aten._is_any_true.default", "aten.any.dim", "aten.any.dims")
 def any_(c: Context, self: Ref, dim: Dims = None, keepdim: bool = False) -> None:
     _truth(c, "any", self, over(c, self, dim, keepdim))
 
 
-@lowering("aten.all.default", "aten.all.dim", "aten.all.dims")
+@lowering("aten.all.default", "aten._is_all_true.default", "aten.all.dim", "aten.all.dims")
 def all_(c: Context, self: Ref, dim: Dims = None, keepdim: bool = False) -> None:
     _truth(c, "all", self, over(c, self, dim, keepdim))
 

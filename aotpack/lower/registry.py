@@ -80,7 +80,10 @@ def bind(
         raise CannotLower(f"its arguments are not accepted: {error}") from None
     for parameter, value in bound.arguments.items():
         if any(refs_in(value)) and _is_number(rest.parameters[parameter].annotation):
-            raise CannotLower(f"its argument {parameter!r} is data, a number that a loop carries")
+            raise CannotLower(
+                f"its argument {parameter!r} is data, a number that a loop carries or that is read "
+                "from a tensor"
+            )
     return bound
 
 

@@ -92,7 +92,7 @@ def _weighted_sum(
 # --- resizing -----------------------------------------------------------------------------------
 
 
-def _scale(size: Int, count: Int, align: bool, factor: float | None, dtype: DType) -> Value:
+def step_of(size: Int, count: Int, align: bool, factor: float | None, dtype: DType) -> Value:
     """How far one step of the result goes in the source."""
     if align:
         whole = position(size - 1, dtype)
@@ -122,7 +122,7 @@ def _resize(
     def value(index: Index) -> Value:
         taps = []
         for out, size, count, factor in zip(index[-dims:], plane, result, factors, strict=True):
-            scale = _scale(size, count, align, factor, dtype)
+            scale = step_of(size, count, align, factor, dtype)
             source = _source(out, scale, align, clamped=not cubic)
             taps.append(cubic_taps(source) if cubic else linear_taps(source))
 

@@ -197,10 +197,11 @@ def put(c: Context, self: Ref, index: Ref, source: Ref, accumulate: bool = False
     """Positions count the elements of the whole tensor."""
     shape = c.shape(self)
 
-    def place(point: Index) -> Index:
-        return unflatten_index(target_from(c.load(index, point), product(shape)), shape)
+    def at(point: Index) -> Index:
+        place = target_from(c.load(index, point), product(shape), from_end=True)
+        return unflatten_index(place, shape)
 
-    points = Points(c.shape(index), place)
+    points = Points(c.shape(index), at)
     take_in(
         c, c.result(), self, "sum" if accumulate else "set", points, _reshaped(c, source, points)
     )
@@ -214,18 +215,19 @@ def _reshaped(c: Context, source: Ref, points: Points) -> Callable[[Index], Valu
 # --- one position for each row ------------------------------------------------------------------
 
 
-def along_rows(c: Context, self: Ref, dim: int, index: Ref) -> Points:
+def along_rows(c: Context, self: Ref, dim: int, index: Ref, *, from_end: bool = False) -> Points:
     """Each element of ``index`` says where a slice goes along a dimension."""
     along = c.dim(self, dim)
     count = product(c.shape(index))
     if not c.rank(self):
         return Points((count,), lambda point: ())
 
-    def place(point: Index) -> Index:
+    def at(point: Index) -> Index:
         entry = c.load(index, (point[along],)[: c.rank(index)])
-        return replaced(point, along, target_from(entry, c.shape(self)[along]))
+        place = target_from(entry, c.shape(self)[along], from_end=from_end)
+        return replaced(point, along, place)
 
-    return Points(replaced(c.shape(self), along, count), place)
+    return Points(replaced(c.shape(self), along, count), at)
 
 
 def _rows_of(c: Context, source: Ref) -> Callable[[Index], Value]:
@@ -253,7 +255,7 @@ def index_copy(c: Context, self: Ref, dim: int, index: Ref, source: Ref) -> None
 
 @lowering("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor")
 def index_fill(c: Context, self: Ref, dim: int, index: Ref, value: Ref | Scalar) -> None:
-    points = along_rows(c, self, dim, index)
+    points = along_rows(c, self, dim, index, from_end=True)
     dtype = c.dtype(self)
     take_in(c, c.result(), self, "set", points, lambda point: c.operand(value, (), dtype))
 

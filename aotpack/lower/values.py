@@ -6,10 +6,13 @@ Rows C:E21, F14, F15, L6, A7.
 import math
 import struct
 
+import numpy as np
+
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import known_le, known_lt
+from aotpack.ir.float8 import FORMATS, decode, encode
 from aotpack.ir.fold import fold
-from aotpack.ir.integers import Indirect, Int, Number
+from aotpack.ir.integers import Int, Number
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Value
 from aotpack.ir.optable import OPS
 from aotpack.ir.rewrite import as_index
@@ -38,7 +41,10 @@ def _wrap(number: int, dtype: DType) -> int:
 
 
 def rounded(number: float, dtype: DType) -> float:
-    """A float as ``dtype`` holds it, for 16-bit types; others are left to the constant itself."""
+    """A float as ``dtype`` holds it, for short types; others are left to the constant itself."""
+    if dtype.is_float8:
+        form = FORMATS[dtype]
+        return float(decode(encode(np.asarray(number, np.float32), form), form))
     if not math.isfinite(number) or dtype not in OVERFLOW:
         return number
     if abs(number) >= OVERFLOW[dtype]:
@@ -51,13 +57,32 @@ def rounded(number: float, dtype: DType) -> float:
 
 
 def cast(value: Value, dtype: DType) -> Value:
-    """The value in the compute type of ``dtype``; to bool it asks whether it is not zero."""
+    """The value in the compute type of ``dtype``; to bool it asks whether it is not zero.
+
+    16-bit floats are rounded by the store, 8-bit ones here.
+    """
     to = dtype.compute
+    if dtype.is_float8:
+        return decoded(encoded(value, dtype), dtype)
     if value.dtype is to:
         return value
     if to is DType.BOOL:
         return apply("ne", value, 0)
     return fold(Apply("cast", (value,), to))
+
+
+def encoded(value: Value, dtype: DType) -> Value:
+    """The value as a buffer of ``dtype`` takes it: of an 8-bit float its code."""
+    return (
+        apply(f"{dtype}_code", cast(value, DType.FLOAT32))
+        if dtype.is_float8
+        else cast(value, dtype)
+    )
+
+
+def decoded(stored: Value, dtype: DType) -> Value:
+    """The value of an element that was read from a buffer of ``dtype``."""
+    return apply(f"of_{dtype}_code", stored) if dtype.is_float8 else stored
 
 
 def apply(op: str, *args: Value | Int | bool | float) -> Value:
@@ -100,24 +125,35 @@ def index_from(value: Value, size: Int) -> Int:
     What is out of range even so (eager raises) reads the nearest element: never outside the buffer.
     """
     wide = cast(value, DType.INT64)
-    if isinstance(wide, IndexValue) and known_le(0, wide.index) and known_lt(wide.index, size):
-        return wide.index
-    if isinstance(wide, Const) and known_le(0, int(wide.value)) and known_lt(int(wide.value), size):
-        return Int.of(int(wide.value))
-    wrapped = where(apply("lt", wide, 0), apply("add", wide, position(size)), wide)
-    bounded = apply("maximum", apply("minimum", wrapped, position(size - 1)), 0)
+    inside = _known_inside(wide, size)
+    if inside is not None:
+        return inside
+    bounded = apply("maximum", apply("minimum", _from_end(wide, size), position(size - 1)), 0)
     return as_index(bounded, size)
 
 
-def target_from(value: Value, size: Int) -> Int:
-    """A value as a position to write at: negative ones count from the end.
+def target_from(value: Value, size: Int, *, from_end: bool = False) -> Int:
+    """A value as a position to write at; negative ones count ``from_end`` where eager does so.
 
-    What is out of range even so (eager raises) becomes ``size``: a scatter skips it.
+    What is out of range (eager raises) becomes ``size``: a scatter skips it.
     """
     wide = cast(value, DType.INT64)
-    found = index_from(wide, size)
-    if not any(isinstance(leaf, Indirect) for leaf in found.leaves()):
-        return found
-    wrapped = where(apply("lt", wide, 0), apply("add", wide, position(size)), wide)
-    outside = apply("logical_or", apply("lt", wrapped, 0), apply("ge", wrapped, position(size)))
-    return as_index(where(outside, position(size), wrapped), size + 1)
+    inside = _known_inside(wide, size)
+    if inside is not None:
+        return inside
+    place = _from_end(wide, size) if from_end else wide
+    outside = apply("logical_or", apply("lt", place, 0), apply("ge", place, position(size)))
+    return as_index(where(outside, position(size), place), size + 1)
+
+
+def _known_inside(value: Value, size: Int) -> Int | None:
+    """The index itself, where it is within [0, size) for every admitted size."""
+    if isinstance(value, IndexValue) and known_le(0, value.index) and known_lt(value.index, size):
+        return value.index
+    if isinstance(value, Const) and known_le(0, int(value.value)):
+        return Int.of(int(value.value)) if known_lt(int(value.value), size) else None
+    return None
+
+
+def _from_end(value: Value, size: Int) -> Value:
+    return where(apply("lt", value, 0), apply("add", value, position(size)), value)

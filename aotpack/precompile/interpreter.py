@@ -95,6 +95,9 @@ class InterpreterDevice:
         """Drop a block of ``alloc``."""
         del self.memory[address]
 
+    alloc_shared = alloc
+    free_shared = free
+
     def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
         """All memory is host memory."""
         ctypes.memmove(target, source, size)

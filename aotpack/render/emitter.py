@@ -25,6 +25,7 @@ from aotpack.ir.integers import (
 )
 from aotpack.ir.monoids import LOG2_E
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Value
+from aotpack.ir.rows import Row
 from aotpack.render.arguments import Arguments
 from aotpack.render.dialect import Dialect
 from aotpack.render.regions import Region
@@ -65,7 +66,8 @@ class Frame:
 class Emitter:
     """Writes the lines that compute values in a frame, into regions.
 
-    ``offset`` gives the element offset of a load; ``resolve`` the value or the name that stands for
+    ``offset`` gives the element offset of a load, ``row`` the rows of a buffer that have room
+    behind them; ``resolve`` the value or the name that stands for
     a load of something the kernel itself made, None for memory. ``ends_in`` is the 16-bit type all
     results are rounded to, if any: then the op table's cheaper forms do, but for ``exact`` values.
     ``keep`` says of buffers in what order caches may evict what is read or written (C:F7).
@@ -77,6 +79,7 @@ class Emitter:
         region: Region,
         arguments: Arguments,
         offset: Callable[[Load], Int],
+        row: Callable[[str], Row | None],
         resolve: Callable[[Load], Value | str | None],
         fresh: Callable[[str], str],
         dialect: Dialect,
@@ -88,6 +91,7 @@ class Emitter:
         self.region = region
         self.arguments = arguments
         self._offset = offset
+        self._row = row
         self._resolve = resolve
         self._guards: tuple[str, ...] = ()
         self._guard_needs: frozenset[Axis] = frozenset()
@@ -163,15 +167,20 @@ class Emitter:
         raw = self._raw_load(load)
         return raw if stored is load.dtype else self.dialect.cast(raw, stored, load.dtype)
 
-    def _raw_load(self, load: Load) -> str:
+    def _raw_load(self, load: Load, inner: Axis | None = None) -> str:
+        """The element as it is stored; past the end of ``inner``, where it is masked, 0."""
         offset = self._offset(load)
         address = self.dialect.address(self.arguments.pointer(load.buffer), self.index(offset))
         needs = self.index_needs(offset)
-        conditions = [*self.masks(needs), *self._guards]
+        masks, gap = self._checks(load.buffer, offset, needs)
+        conditions = [*masks, *self._guards]
         if conditions:
             address = self._broadcast(address, needs, needs | self._guard_needs)
         keep = "past" if load.buffer in self.awaited else self.keep.get(load.buffer, "")
-        return self.dialect.load(address, conditions, self.arguments.dtype(load.buffer), keep)
+        raw = self.dialect.load(address, conditions, self.arguments.dtype(load.buffer), keep)
+        if gap is None or gap is not inner:
+            return raw
+        return self.dialect.where(self.frame.masks[gap], raw, "0")
 
     def operand(self, value: Value, dtype: DType, inner: Axis) -> str:
         """A tile for a matrix product: rounded to ``dtype``, zero past the end of ``inner``."""
@@ -179,9 +188,10 @@ class Emitter:
         whole = needs | {axis for axis, _ in self.frame.blocks}
         if isinstance(value, Load) and self._resolve(value) is None and needs == whole:
             if self.arguments.dtype(value.buffer) is dtype:
-                return self._assign(self._raw_load(value), needs, dtype)
-            rounded = self.dialect.cast(self.value(value), value.dtype, dtype)
-            return self._assign(rounded, needs, dtype)
+                return self._assign(self._raw_load(value, inner), needs, dtype)
+            if self._checks(value.buffer, self._offset(value), needs)[1] is not inner:
+                rounded = self.dialect.cast(self.value(value), value.dtype, dtype)
+                return self._assign(rounded, needs, dtype)
         text = self.value(value)
         if isinstance(value, Const):
             text = self.dialect.fill(self.frame.shape(frozenset()), text, dtype)
@@ -296,6 +306,23 @@ class Emitter:
         """The bound checks an access that depends on these axes must obey, in tile order."""
         return [self.frame.masks[axis] for axis in self.frame.masks if axis in needs]
 
+    def _checks(
+        self, buffer: str, offset: Int, needs: frozenset[Axis]
+    ) -> tuple[list[str], Axis | None]:
+        """The bound checks of an access, and the axis along which it may go on into a gap (S:D5).
+
+        Checks against the end of a row's room, which is whole vectors, leave these whole; those
+        against the end of the row would take them apart.
+        """
+        row = self._row(buffer)
+        axis = row.walked_by(offset) if row is not None else None
+        if row is None or axis is None or axis not in self.frame.masks:
+            return self.masks(needs), None
+        others = self.masks(needs - {axis})
+        if row.room % dict(self.frame.blocks)[axis] == 0:
+            return others, axis
+        return [*others, f"({self.frame.names[axis]} < {row.room})"], axis
+
     # --- stores
 
     def store(
@@ -309,9 +336,18 @@ class Emitter:
         """The statement that writes an element for each point of ``axes`` where conditions hold."""
         address = self.dialect.address(self.arguments.pointer(buffer), self.index(offset))
         address = self._broadcast(address, self.index_needs(offset), axes)
-        conditions = [*self.masks(axes), *conditions]
+        masks, gap = self._checks(buffer, offset, axes)
+        if gap is not None:
+            value = self._cleared(value, self.frame.masks[gap])
+        conditions = [*masks, *conditions]
         keep, dtype = self.keep.get(buffer, ""), self.arguments.dtype(buffer)
         return self.dialect.store(address, value, conditions, dtype, keep)
+
+    def _cleared(self, value: str, inside: str) -> str:
+        """A value with 0 in the gap behind a row, so that nobody finds a NaN there."""
+        name = self.fresh("t")
+        self.region.append(f"{name} = {self.dialect.where(inside, value, '0')}")
+        return name
 
     def _broadcast(self, text: str, have: frozenset[Axis], want: frozenset[Axis]) -> str:
         """Stretch a tile that depends on some axes over those it is needed for."""

@@ -149,19 +149,21 @@ def _meant(variant: Variant, targets: Iterable[Target]) -> list[Target]:
 
 
 def _forms(schedule: Schedule, kernel: Kernel, variant: Variant) -> tuple[Form, ...]:
-    """A launch for each tile of a variant; then the kernel's parts."""
+    """A launch for each tile of a variant; the kernel's parts come after the two best guesses."""
 
     def form(tile: Tile) -> Form:
         return lambda own, sources: (_launched(schedule, kernel, tile, own, sources),)
 
     def parts(own: Variant, sources: Sources) -> tuple[Launched, ...]:
-        product, behind = kernel.unfused
-        return (
-            _launched(schedule, product, own.tile, own, sources),
-            _launched(schedule, behind, _plain_tile(behind, own), own, sources),
+        return tuple(
+            _launched(
+                schedule, part, own.tile if part.anchor else _plain_tile(part, own), own, sources
+            )
+            for part in kernel.unfused
         )
 
-    return (*map(form, variant.tiles), *((parts,) if kernel.unfused else ()))
+    best, others = variant.tiles[:2], variant.tiles[2:]
+    return (*map(form, best), *((parts,) if kernel.unfused else ()), *map(form, others))
 
 
 def _completed_forms(

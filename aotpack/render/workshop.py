@@ -25,6 +25,7 @@ from aotpack.ir.nodes import (
     walk,
 )
 from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.rows import Row, row_of, storage_elements
 from aotpack.ir.schedule import Kernel, Member, Schedule
 from aotpack.render.arguments import Arguments
 from aotpack.render.dialect import Dialect
@@ -80,7 +81,7 @@ class Workshop:
 
     def emitter_in(self, frame: Frame, region: Region) -> Emitter:
         """An emitter for another tile of the same kernel."""
-        ports = (self.arguments, self.offset, self.resolve, self.fresh, self.dialect)
+        ports = (self.arguments, self.offset, self.row, self.resolve, self.fresh, self.dialect)
         return Emitter(frame, region, *ports, ends_in=self._ends_in(), exact=self._exact)
 
     def _ends_in(self) -> DType | None:
@@ -154,6 +155,11 @@ class Workshop:
         """The element offset of a load."""
         return self.offset_of(load.buffer, load.index)
 
+    def row(self, buffer: str) -> Row | None:
+        """The rows of a buffer, if there is room behind them."""
+        strides = self.schedule.strides.get(buffer)  # None: what programs exchange
+        return row_of(self.schedule.program.buffers[buffer].shape, strides) if strides else None
+
     def offset_of(self, buffer: str, index: tuple[Int, ...]) -> Int:
         """The element offset of an index of a buffer."""
         return dot(index, self.schedule.strides[buffer])
@@ -179,7 +185,7 @@ def needs_64_bits(schedule: Schedule, kernel: Kernel) -> bool:
     """
     buffers = schedule.program.buffers
     names = (*kernel.reads, *kernel.stored)
-    integers = [product(buffers[name].shape) for name in names]
+    integers = [storage_elements(buffers[n].shape, schedule.strides[n]) for n in names]
     integers.append(product(axis.extent for axis in kernel.axes[:2]))
     integers += _whole_integers(kernel)
     limit = LARGEST_SIZE - 2**20

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from aotpack.ir.control import Loop
 from aotpack.ir.facts import bounds
-from aotpack.ir.integers import Int, product
-from aotpack.ir.nodes import Buffer, Program
+from aotpack.ir.integers import Int
+from aotpack.ir.nodes import Program
+from aotpack.ir.rows import buffer_bytes, storage_bytes
 from aotpack.ir.schedule import Kernel, Schedule, launches
 from aotpack.render.contexts import LaunchContext, NestedContext, PartContext, WrapperContext
 from aotpack.render.environment import render_template
@@ -117,7 +118,7 @@ def peak_bytes(schedule: Schedule, steps: tuple[Step, ...]) -> int:
             spans.append((max(peak_bytes(*part) for part in parts), place, place))
     times = range(len(launches(schedule.kernels)))
     counters = (counter for kernel in schedule.kernels for counter in kernel.counters)
-    always = sum(_largest(_bytes(counter)) for counter in counters)
+    always = sum(_largest(buffer_bytes(counter)) for counter in counters)
     return always + max((sum(n for n, a, b in spans if a <= t <= b) for t in times), default=0)
 
 
@@ -135,18 +136,14 @@ def _storages(schedule: Schedule) -> list[tuple[str, Int, int, int]]:
         spans[lifetime.storage] = (min(first, lifetime.first), max(last, lifetime.last))
     buffers = schedule.program.buffers
     return [
-        *((name, _bytes(buffers[name]), *span) for name, span in spans.items()),
+        *((n, storage_bytes(buffers[n], schedule.strides), *span) for n, span in spans.items()),
         *(
-            (buffer.name, _bytes(buffer), step, step)
+            (buffer.name, buffer_bytes(buffer), step, step)
             for step, together in enumerate(launches(schedule.kernels))
             for kernel in together
             for buffer in kernel.exchange
         ),
     ]
-
-
-def _bytes(buffer: Buffer) -> Int:
-    return product(buffer.shape) * buffer.dtype.itemsize
 
 
 def _passed(schedule: Schedule, steps: tuple[Step, ...]) -> list[tuple[str, Int, int, int]]:
@@ -163,7 +160,7 @@ def _passed(schedule: Schedule, steps: tuple[Step, ...]) -> list[tuple[str, Int,
         }
         for name in (a for form in several for launched in form for a in launched.arguments):
             if name in inside - kept and name not in schedule.program.results:
-                size = _bytes(buffers[name])
+                size = storage_bytes(buffers[name], schedule.strides)
                 found[name] = (name, size, place, place)
     return list(found.values())
 
@@ -175,7 +172,7 @@ def _buffers(schedule: Schedule, steps: tuple[Step, ...]) -> tuple[tuple[str, st
 
 def _counters(schedule: Schedule) -> tuple[tuple[str, str], ...]:
     counters = (counter for kernel in schedule.kernels for counter in kernel.counters)
-    return tuple((counter.name, str(_bytes(counter))) for counter in counters)
+    return tuple((counter.name, str(buffer_bytes(counter))) for counter in counters)
 
 
 def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:

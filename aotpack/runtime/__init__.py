@@ -6,6 +6,7 @@
 from .errors import (
     AotpackError,
     ArgumentError,
+    AssertionFailed,
     DeviceError,
     PackageError,
     VerifyError,
@@ -22,6 +23,7 @@ __all__ = [
     "EXPORTED",
     "AotpackError",
     "ArgumentError",
+    "AssertionFailed",
     "Branch",
     "Buffer",
     "Call",

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from .assertions import Words
 from .device import Device
 from .errors import AotpackError
 from .fork import tell_of_forks
@@ -39,6 +40,7 @@ class Arena(Generic[PlanT]):
         self._staging: dict[Hashable, tuple[int, int]] = {}
         self._plans: OrderedDict[tuple[int, ...], PlanT] = OrderedDict()
         self.address = 0
+        self.words: Words | None = None  # of what its calls assert
         self.stream: int | None = None  # that of the last call
 
     def plan(self, sizes: tuple[int, ...]) -> PlanT | None:

@@ -86,6 +86,9 @@ class CpuDevice:
     def free(self, address: int) -> None:
         del self._memory[address]
 
+    alloc_shared = alloc
+    free_shared = free
+
     def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
         ctypes.memmove(target, source, size)
 

@@ -102,6 +102,17 @@ class CudaDevice:
         with relaxed(self._library):
             result(f"freeing memory on {self.name}", self.driver.cuMemFree(address))
 
+    def alloc_shared(self, size: int) -> int:
+        """Pinned host memory, which kernels address as the host does (unified addressing)."""
+        driver, doing = self.driver, f"allocating {size:,} bytes of the host for {self.name}"
+        flags = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP
+        with relaxed(self._library):
+            return int(result(doing, driver.cuMemHostAlloc(size, flags)))
+
+    def free_shared(self, address: int) -> None:
+        with relaxed(self._library):
+            result(f"freeing memory for {self.name}", self.driver.cuMemFreeHost(address))
+
     def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
         if size:
             doing = f"copying {size:,} bytes to {self.name}"

@@ -17,7 +17,7 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from .device import Device, HostCall, Issue, Step
-from .dtypes import DType, widen
+from .dtypes import DTYPES, DType, widen
 from .errors import AotpackError, DeviceError
 from .manifest import Kernel, Manifest
 from .plan import Launch, Plan
@@ -124,8 +124,7 @@ class Watch:
         stored = np.empty(one.size // one.dtype.itemsize, one.dtype.storage)
         self._device.copy_out(stored.ctypes.data, address, stored.nbytes, stream)
         self._device.synchronize(stream)
-        values = widen(stored) if one.dtype.name == "bfloat16" else stored
-        wrong = np.flatnonzero(np.isnan(values))
+        wrong = np.flatnonzero(np.isnan(widen(stored, one.dtype)))
         if len(wrong):
             raise AotpackError(
                 f"calling {self._model}: kernel {kernel} wrote NaN into {one.name!r}: {len(wrong)} "
@@ -142,6 +141,7 @@ def lengths_of(manifest: Manifest, sizes: Sequence[int], plan: Plan) -> dict[str
         (one.name, one.dtype, tuple(size.evaluate(values) for size in one.shape))
         for one in signature.inputs
     ]
+    shapes += [(one.word, DTYPES["int32"], ()) for one in signature.assertions]
     shapes += [
         (one.name, one.dtype, shape)
         for one, shape in zip(signature.outputs, plan.outputs, strict=True)

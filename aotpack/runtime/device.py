@@ -64,6 +64,12 @@ class Device(Protocol):
     def free(self, address: int) -> None:
         """Give back what ``alloc`` returned, once work that uses it is done."""
 
+    def alloc_shared(self, size: int) -> int:
+        """Address of so many bytes for host and kernels alike; asked for by assertions alone."""
+
+    def free_shared(self, address: int) -> None:
+        """Give back what ``alloc_shared`` returned, once work that uses it is done."""
+
     def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
         """Host to device; ``source`` may be reused on return."""
 

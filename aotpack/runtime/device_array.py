@@ -41,7 +41,7 @@ class DeviceArray:
 
     @classmethod
     def from_numpy(cls, device: Device, stored: Array, dtype: DType) -> "DeviceArray":
-        """A copy of stored bytes (bfloat16 as uint16 bits) on the device."""
+        """A copy of stored elements (of types numpy lacks, their bits) on the device."""
         with active(device):
             made = cls(device, stored.shape, dtype)
         made.fill(stored)
@@ -58,14 +58,14 @@ class DeviceArray:
         return made
 
     def fill(self, stored: Array) -> None:
-        """Put stored bytes (bfloat16 as uint16 bits) of the same shape into this memory."""
+        """Put stored elements (of types numpy lacks, their bits) into this memory; same shape."""
         with active(self._device):
             source = np.asarray(stored, order="C")
             self._device.copy_in(self.address, source.ctypes.data, self.nbytes, self._stream)
             self._device.synchronize(self._stream)
 
     def numpy(self) -> Array:
-        """A host copy; bfloat16 comes as ml_dtypes.bfloat16 if that is loaded, else float32."""
+        """A host copy; types numpy lacks are ml_dtypes' where it is loaded, else float32."""
         return present(self.stored(), self.dtype)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -76,7 +76,7 @@ class DeviceArray:
         return array if dtype is None else array.astype(dtype)
 
     def stored(self) -> Array:
-        """A host copy of the bytes; bfloat16 as uint16 bits."""
+        """A host copy of the elements; of types numpy lacks, their bits."""
         target = np.empty(self.shape, self.dtype.storage)
         with active(self._device):
             self._device.copy_out(target.ctypes.data, self.address, self.nbytes, self._stream)
@@ -87,7 +87,8 @@ class DeviceArray:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if is_host(self._device):
             raise AttributeError("this array is in host memory")
-        kind = "<V2" if self.dtype.name == "bfloat16" else np.dtype(self.dtype.storage).str
+        known, bits = np.dtype(self.dtype.storage).str, {1: "|V1", 2: "<V2"}
+        kind = known if self.dtype.is_known_to_numpy else bits[self.dtype.itemsize]
         return {
             "shape": self.shape,
             "typestr": kind,

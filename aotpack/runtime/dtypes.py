@@ -1,7 +1,8 @@
 """Element types by torch's names, with their spelling in numpy, safetensors and DLPack.
 
-numpy has no bfloat16: such arrays come in as ml_dtypes.bfloat16 or as uint16 bits, and go out as
-ml_dtypes.bfloat16 where that module is loaded, else as float32, which holds every bfloat16 exactly.
+numpy has no bfloat16 and no 8-bit floats: such arrays come in as those of ml_dtypes or as bits
+(uint16, uint8), and go out as those of ml_dtypes where that module is loaded, else as float32,
+which holds each of them exactly.
 """
 
 import sys
@@ -25,6 +26,11 @@ class DType:
     dlpack: tuple[int, int]  # (type code, bits)
     eps: float  # 0 for types that are compared exactly
 
+    @property
+    def is_known_to_numpy(self) -> bool:
+        """False where numpy holds the bits alone."""
+        return self.storage == self.name
+
     def __str__(self) -> str:
         return self.name
 
@@ -40,6 +46,10 @@ DTYPES = {
         DType("int64", 8, "int64", "I64", (0, 64), 0.0),
         DType("float16", 2, "float16", "F16", (2, 16), 2.0**-10),
         DType("bfloat16", 2, "uint16", "BF16", (4, 16), 2.0**-7),
+        DType("float8_e4m3fn", 1, "uint8", "F8_E4M3", (10, 8), 2.0**-3),
+        DType("float8_e5m2", 1, "uint8", "F8_E5M2", (12, 8), 2.0**-2),
+        DType("float8_e4m3fnuz", 1, "uint8", "F8_E4M3FNUZ", (11, 8), 2.0**-3),
+        DType("float8_e5m2fnuz", 1, "uint8", "F8_E5M2FNUZ", (13, 8), 2.0**-2),
         DType("float32", 4, "float32", "F32", (2, 32), 2.0**-23),
         DType("float64", 8, "float64", "F64", (2, 64), 2.0**-52),
     )
@@ -57,19 +67,41 @@ def is_accepted(found: str, wanted: DType, framework: str) -> bool:
     """True when elements called ``found`` are stored as ``wanted`` is."""
     if found == wanted.name:
         return True
-    return framework == "numpy" and wanted.name == "bfloat16" and found == "uint16"
+    return framework == "numpy" and found == wanted.storage
 
 
 def present(stored: Array, dtype: DType) -> Array:
     """The array a numpy user gets for stored bytes of ``dtype``."""
-    if dtype.name != "bfloat16":
+    if dtype.is_known_to_numpy:
         return stored
     ml_dtypes = sys.modules.get("ml_dtypes")
     if ml_dtypes is not None:
-        return stored.view(ml_dtypes.bfloat16)
-    return widen(stored)
+        return stored.view(getattr(ml_dtypes, dtype.name))
+    return widen(stored, dtype)
 
 
-def widen(bits: Array) -> Array:
-    """bfloat16 bits held as uint16 -> the same numbers as float32."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+def widen(stored: Array, dtype: DType) -> Array:
+    """The numbers whose bits are ``stored``, as float32; of a type numpy has, as they are."""
+    if dtype.is_known_to_numpy:
+        return stored
+    if dtype.itemsize == 2:
+        return (stored.astype(np.uint32) << 16).view(np.float32)
+    return _float8(dtype.name)[stored]
+
+
+def _float8(name: str) -> Array:
+    """The number behind each code of an 8-bit float."""
+    mantissa, bias = (3, 7) if "e4m3" in name else (2, 15)
+    code = np.arange(256, dtype=np.uint32)
+    size = ((code & 0x7F) << (23 - mantissa)).view(np.float32)
+    if name.endswith("fnuz"):  # a bias larger by one; NaN where -0 would be
+        numbers = size * np.float32(2.0 ** (126 - bias))
+        numbers[0x80] = np.nan
+    else:
+        numbers = size * np.float32(2.0 ** (127 - bias))
+        if mantissa == 2:
+            numbers[(code & 0x7F) > 0x7C] = np.nan
+            numbers[(code & 0x7F) == 0x7C] = np.inf
+        else:
+            numbers[(code & 0x7F) == 0x7F] = np.nan
+    return np.where(code < 0x80, numbers, -numbers)

@@ -21,6 +21,13 @@ class WeightError(AotpackError):
     """Weights are missing or do not fit the model."""
 
 
+class AssertionFailed(AotpackError):
+    """A condition that the model asserts did not hold in a call.
+
+    What that call returned or changed in place is not to be trusted.
+    """
+
+
 class DeviceError(AotpackError):
     """The driver, the GPU or its memory stops the work."""
 

@@ -120,9 +120,9 @@ class CupyFramework(DlpackFramework):
         index = self._device.place[1]
         with cupy.cuda.Device(index), cupy.cuda.ExternalStream(stream, index):
             arrays = [
-                DeviceArray(self._device, shape, dtype, stream)  # cupy has no bfloat16
-                if dtype.name == "bfloat16"
-                else cupy.empty(shape, dtype.storage)
+                cupy.empty(shape, dtype.storage)
+                if dtype.is_known_to_numpy  # and so to cupy
+                else DeviceArray(self._device, shape, dtype, stream)
                 for shape, _, dtype in specs
             ]
         return arrays, [

@@ -52,7 +52,7 @@ def load(
 
     On a GPU, sizes that are called again run as CUDA graphs unless ``graphs`` is False. ``debug``
     watches each launch: "sync" names the one that fails, "nan" the first that writes a NaN; the
-    environment's AOTPACK_DEBUG stands in for it.
+    environment's AOTPACK_DEBUG stands in for it. So watched, a call tells itself what it asserted.
     """
     manifest = read_manifest(_folder(package))
     if concurrency < 1:

@@ -42,6 +42,15 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
+class Assertion:
+    """A condition on data that calls check; ``place`` is the operator and the model's line."""
+
+    word: str
+    message: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
     """What the model takes and returns."""
 
@@ -54,6 +63,7 @@ class Signature:
     kwargs: Tree
     result: Tree
     updates: tuple[str, ...]  # the inputs and weights a call changes in place
+    assertions: tuple[Assertion, ...]
 
     def __str__(self) -> str:
         takes, gives = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
@@ -227,6 +237,7 @@ def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
         read_tree(data["kwargs"]),
         read_tree(data["result"]),
         tuple(data["updates"]),
+        tuple(Assertion(**one) for one in data["assertions"]),
     )
     return Manifest(
         folder,

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from .arena import Arena, ArenaPool
+from .assertions import Assertions
 from .binding import Binder
 from .changes import (
     byte_sizes,
@@ -25,7 +26,7 @@ from .changes import (
     copy_back,
 )
 from .debugging import Watch, lengths_of
-from .device import Device, active
+from .device import Device, active, is_host
 from .device_array import DeviceArray
 from .dtypes import present
 from .errors import AotpackError, ArgumentError
@@ -100,7 +101,11 @@ class Model:
         self._pool: ArenaPool[Prepared] = ArenaPool(name, parts.device, limit)
         self._checked: dict[Hashable, _Checked] = {}
         self._arranged = unflattener(self.signature.result)
-        self._release = weakref.finalize(self, _release, self._pool, self._weights, self.device)
+        self._assertions = Assertions(name, parts.device, self.signature.assertions)
+        # A call that is waited for tells at its own end what failed.
+        self._is_waited_for = is_host(parts.device) or parts.options.debug is not None
+        held = self._pool, self._weights, self._assertions, self.device
+        self._release = weakref.finalize(self, _release, *held)
         self._release.atexit = False  # the process gives all memory back by itself
 
     def __repr__(self) -> str:
@@ -137,6 +142,7 @@ class Model:
         """
         with active(self.device), self._pool.idle():
             self.device.synchronize(None)
+            self._assertions.tell()
             return {
                 weight.name: DeviceArray.over(
                     self.device, address, weight.shape, weight.dtype, self
@@ -147,7 +153,9 @@ class Model:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The model's result, in the caller's framework and on the caller's stream.
 
-        Results are not waited for, but numpy ones are.
+        Results are not waited for, but numpy ones are. An assertion of the model that failed raises
+        AssertionFailed: at the end of a call that is waited for (on processors, with numpy results,
+        with ``debug``), else in the first call that begins after the device has come that far.
         """
         leaves = self._binder.leaves(args, kwargs)
         device = self.device
@@ -158,6 +166,12 @@ class Model:
             if entered:
                 device.leave()
         return self._arranged(results)
+
+    def synchronize(self) -> None:
+        """Wait for all calls so far; raises AssertionFailed if an assertion failed in one."""
+        with active(self.device), self._pool.idle():
+            self.device.synchronize(None)
+            self._assertions.tell()
 
     def bind_weights(self, mapping: Mapping[str, Any] | str | Path, strict: bool = True) -> None:
         """Replace the weights by tensors or by a safetensors file, all or (not strict) some.
@@ -179,8 +193,15 @@ class Model:
             self._pool.scribble()
 
     def close(self) -> None:
-        """Wait for calls in flight and give back all device memory; a second close does nothing."""
-        self._release()
+        """Wait for calls in flight and give back all device memory; a second close does nothing.
+
+        Raises AssertionFailed if an assertion failed and no call has told of it.
+        """
+        try:
+            if self._assertions:
+                self.synchronize()
+        finally:
+            self._release()
 
     def __enter__(self) -> "Model":
         return self
@@ -191,7 +212,10 @@ class Model:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        if error is None:
+            self.close()
+        else:
+            self._release()
 
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
         try:
@@ -209,10 +233,15 @@ class Model:
             state = self._weights.state()
             check_not_state(self.signature, state, addresses, checked.input_bytes)
         capture = self.device.capture(stream)
+        if self._assertions and not capture and self._assertions.is_any_set:
+            self.synchronize()
         recording = (capture, stream, checked.sizes) if capture else None
         arena = self._pool.take(stream, recording)
         try:
-            return self._issue(arena, checked, addresses, caller, stream)
+            results = self._issue(arena, checked, addresses, caller, stream)
+            if arena.words and (self._is_waited_for or caller.name == "numpy"):
+                self._assertions.tell(arena.words)
+            return results
         finally:
             self._pool.give(arena)
 
@@ -256,11 +285,14 @@ class Model:
     def _prepare(self, arena: Arena[Prepared], sizes: tuple[int, ...], stream: int) -> Prepared:
         parts = self._parts
         plan = parts.plan(parts.arch, *sizes)
+        if self._assertions and arena.words is None:
+            arena.words = self._assertions.new_words()
+        words = arena.words.addresses if arena.words else {}
         prepared = prepare(
             self.signature,
             plan,
             parts.kernels,
-            self._weights.addresses(),
+            {**self._weights.addresses(), **words},
             arena,
             parts.device,
             parts.calls,
@@ -340,8 +372,11 @@ class Model:
         return error
 
 
-def _release(pool: ArenaPool[Prepared], weights: Weights, device: Device) -> None:
+def _release(
+    pool: ArenaPool[Prepared], weights: Weights, assertions: Assertions, device: Device
+) -> None:
     with active(device):
         pool.close()
         weights.free()
+        assertions.free()
     device.close()

@@ -167,7 +167,7 @@ def compare(name: str, found: Array, reference: Array, dtype: DType, eager_error
         )
     if dtype.eps == 0:
         return Check(name, float(np.count_nonzero(found != reference)), eager_error, 0.0)
-    wide, wanted = _wide(found), _wide(reference)
+    wide, wanted = _wide(found, dtype), _wide(reference, dtype)
     finite = np.isfinite(wanted)
     if not np.array_equal(wide[~finite], wanted[~finite], equal_nan=True):
         return Check(f"{name} (infinities and NaNs)", np.inf, eager_error, 0.0)
@@ -194,5 +194,6 @@ def check_weights(manifest: Manifest, given: Path | None) -> None:
         )
 
 
-def _wide(array: Array) -> Array:
-    return (widen(array) if array.dtype == np.uint16 else array).astype(np.float64)
+def _wide(array: Array, dtype: DType) -> Array:
+    is_bits = array.dtype.name == dtype.storage
+    return (widen(array, dtype) if is_bits else array).astype(np.float64)

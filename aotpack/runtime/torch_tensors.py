@@ -24,7 +24,7 @@ class TorchFramework:
 
     def __init__(self, torch: Any, device: Device, stream: int | None) -> None:
         self._empty = torch.empty_strided  # takes two thirds of torch.empty's time
-        self._dtypes = {name: getattr(torch, name) for name in DTYPES}
+        self._dtypes = {name: getattr(torch, name) for name in DTYPES if hasattr(torch, name)}
         kind, index = device.place
         self._device = torch.device("cpu") if is_host(device) else torch.device("cuda", index)
         self._current: Callable[[int], int] | None = None

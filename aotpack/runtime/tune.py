@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .arena import Arena
+from .assertions import WORD
 from .device import Device, active
 from .errors import AotpackError, DeviceError
 from .loading import load
@@ -33,6 +34,7 @@ from .tuning import Times, Tuning, form_name, merged, read_tuning, tuning_text
 
 BEYOND_CACHES = 256 << 20  # bytes that launches in turn touch: twice the largest L2 of today
 MOST_COPIES = 128
+MOST_SPILLED = 64  # bytes of local memory a thread: what builds admit without another try
 LONGEST_TURN = 0.05  # seconds for all copies
 
 
@@ -186,6 +188,8 @@ class _Walk:
             self.device.clear(address, counter.size, 0)
             self.places[counter.name] = (address, counter.size)
         self.places |= self.model.weight_places()
+        for assertion in self.signature.assertions:
+            self.places[assertion.word] = (self._alloc(WORD, memory), WORD)
 
     def _alloc(self, size: int, memory: ExitStack) -> int:
         address = self.device.alloc(max(1, size))
@@ -209,12 +213,13 @@ class _Walk:
     # --- timing
 
     def _time(self, question: Question) -> None:
-        """Time the forms that were compiled for this target."""
+        """Time the forms that were compiled for this target, those that spill if all of them do."""
         forms = [
             form
             for form in question.forms
             if all(launch.kernel in self.model.kernels for launch in flat(form))
         ]
+        forms = [form for form in forms if not self._spills(form)] or forms
         with ExitStack() as memory:
             copies = self._copies(forms, memory)
             prepared = [[self._prepared(form, copy, memory) for copy in copies] for form in forms]
@@ -227,6 +232,11 @@ class _Walk:
         best = min(took, key=lambda name: took[name])
         gain = times[0] / min(times)
         self.report(f"{question.key}: {times[0]:.2f} us, {gain:.2f}x by {best}")
+
+    def _spills(self, form: Form) -> bool:
+        """True for a form of which some kernel spills: its registers do not suffice (S:N3)."""
+        kernels = [self.model.kernels[launch.kernel].kernel for launch in flat(form)]
+        return any(one.binaries[self.model.target].spills > MOST_SPILLED for one in kernels)
 
     def _copies(self, forms: Sequence[Form], memory: ExitStack) -> list[dict[str, int]]:
         """Addresses of the forms' tensors, for each copy: as many as caches cannot hold."""

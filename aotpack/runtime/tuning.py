@@ -36,20 +36,19 @@ def form_name(form: Form) -> str:
 
 
 def best_form(measured: Iterable[Times], names: Sequence[str]) -> int | None:
-    """The number of the form that is quickest over all, in parts of the first form's times.
+    """The number of the form that is quickest over all, in parts of the first one's times.
 
-    None where the first was never measured; a form must have been, wherever the first was.
+    None where none was measured. A form without a time wherever there are some is not to be taken;
+    then the first that has times stands for the first.
     """
-    shares = [times.microseconds for times in measured if names[0] in times.microseconds]
-    if not shares:
+    known = [times.microseconds for times in measured if set(names) & set(times.microseconds)]
+    timed = [n for n, name in enumerate(names) if all(name in times for times in known)]
+    if not known or not timed:
         return None
-    means = {
-        number: sum(times[name] / times[names[0]] for times in shares) / len(shares)
-        for number, name in enumerate(names)
-        if all(name in times for times in shares)
-    }
+    first = names[timed[0]]
+    means = {n: sum(t[names[n]] / t[first] for t in known) / len(known) for n in timed}
     best = min(means, key=lambda number: (means[number], number))
-    return best if means[best] < MARGIN else 0
+    return best if means[best] < MARGIN else timed[0]
 
 
 def merged(old: Tuning, new: Tuning) -> Tuning:

@@ -25,6 +25,7 @@ from aotpack.schedule.memory import plan_memory
 from aotpack.schedule.merge import in_memory_order, merge_products
 from aotpack.schedule.online_softmax import merge_softmax_sums
 from aotpack.schedule.order import order
+from aotpack.schedule.padding import pad_strides
 from aotpack.schedule.partition import Partition
 from aotpack.schedule.peak import least_peak
 from aotpack.schedule.realize import realize
@@ -78,7 +79,7 @@ def schedule_program(program: Program, rules: Rules) -> Schedule:
     program, kernels = write_parts_in_place(program, fuse(program))
     program, kernels = agree_on_rounding(program, order(kernels, program))
     kernels = _with_parts(kernels, parts)
-    strides = choose_strides(program, kernels)
+    strides = pad_strides(program, kernels, choose_strides(program, kernels))
     kernels = choose_tiles(program, kernels, strides)
     kernels = one_tile_for_all_sizes(kernels) if rules.deterministic else kernels
     kernels = least_peak(program, kernels, strides)

@@ -14,9 +14,10 @@ from itertools import permutations
 from aotpack.ir.access import Access, accesses, contiguous, digit_count, slope
 from aotpack.ir.control import Branch, Loop
 from aotpack.ir.facts import typical
-from aotpack.ir.integers import Int, product
+from aotpack.ir.integers import Int
 from aotpack.ir.joined import wholes
 from aotpack.ir.nodes import Buffer, Foreign, Program, Scatter, read_whole, targets
+from aotpack.ir.rows import buffer_bytes
 from aotpack.ir.schedule import Kernel
 
 MAX_RANK = 5  # beyond, only the order of the operation itself is considered
@@ -24,11 +25,7 @@ MAX_RANK = 5  # beyond, only the order of the operation itself is considered
 
 def choose_strides(program: Program, kernels: tuple[Kernel, ...]) -> dict[str, tuple[Int, ...]]:
     """Strides in elements for every buffer that is in memory."""
-    fixed = {*program.inputs, *program.weights, *program.results}
-    for operation in program.operations:
-        fixed.update(read_whole(operation))
-        if isinstance(operation, (Scatter, Foreign, Branch, Loop)):
-            fixed.update(targets(operation))
+    fixed = contiguous_by_contract(program)
     uses: dict[str, list[Access]] = {}
     whole = wholes(program)
     for kernel in kernels:
@@ -41,6 +38,16 @@ def choose_strides(program: Program, kernels: tuple[Kernel, ...]) -> dict[str, t
         if name in uses and name not in fixed and 2 < len(buffer.shape) <= MAX_RANK:
             strides[name] = _cheapest(buffer, uses[name])
     return strides | {part: strides[name] for part, name in whole.items()}
+
+
+def contiguous_by_contract(program: Program) -> set[str]:
+    """The buffers that others than our loops see: row-major without gaps."""
+    fixed = {*program.inputs, *program.weights, *program.results}
+    for operation in program.operations:
+        fixed.update(read_whole(operation))
+        if isinstance(operation, (Scatter, Foreign, Branch, Loop)):
+            fixed.update(targets(operation))
+    return fixed
 
 
 def _cheapest(buffer: Buffer, uses: list[Access]) -> tuple[Int, ...]:
@@ -76,11 +83,6 @@ def _has_unit_step(offset: Int) -> bool:
 
     axes = [leaf for leaf in offset.leaves() if isinstance(leaf, Axis)]
     return not axes or any(slope(offset, axis) == 1 for axis in axes)
-
-
-def buffer_bytes(buffer: Buffer) -> Int:
-    """The memory a buffer takes, in bytes."""
-    return product(buffer.shape) * buffer.dtype.itemsize
 
 
 def typical_bytes(buffer: Buffer) -> int:

@@ -21,6 +21,7 @@ from aotpack.ir.nodes import (
     values,
     walk,
 )
+from aotpack.ir.rows import storage_bytes
 from aotpack.ir.schedule import (
     HostTile,
     Kernel,
@@ -32,7 +33,6 @@ from aotpack.ir.schedule import (
     launches,
 )
 from aotpack.schedule.bases import homes
-from aotpack.schedule.layout import buffer_bytes
 
 
 def plan_memory(
@@ -98,7 +98,7 @@ def _overwritable(
         a, b = program.buffers[name], program.buffers[other]
         if a.dtype.itemsize != b.dtype.itemsize or storage[other] in taken:
             continue
-        if not known_equal(buffer_bytes(a), buffer_bytes(b)):
+        if not known_equal(storage_bytes(a, strides), storage_bytes(b, strides)):
             continue
         if may_overwrite(kernel, name, other, strides):
             return other

@@ -6,10 +6,11 @@ Each GPU variant is doubled: one compiled with the promise, taken where ``d % 8 
 same without (DESIGN: closed set). What is known without a promise needs none.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from aotpack.ir.access import Access, Strides, accesses, local_slope
+from aotpack.ir.access import Strides, accesses, local_slope
 from aotpack.ir.facts import known_multiple
 from aotpack.ir.integers import Axis, Int, Monomial, Remainder, Var
 from aotpack.ir.nodes import Program
@@ -43,16 +44,15 @@ def promised_sizes(kernel: Kernel, program: Program, strides: Strides) -> dict[V
     for access in touched:
         elements = VECTOR_BYTES // program.buffers[access.buffer].dtype.itemsize
         if sizes[access.buffer] >= least and elements > 1:
-            needed = _needed(access, strides, elements, found)
+            needed = widening_sizes(access.offset(strides), elements, found)
             found |= {var: max(elements, found.get(var, 1)) for var in needed or ()}
     return found
 
 
-def _needed(
-    access: Access, strides: Strides, elements: int, promised: dict[Var, int]
+def widening_sizes(
+    offset: Int, elements: int, promised: Mapping[Var, int] = {}
 ) -> list[Var] | None:
     """The sizes that must be multiples of ``elements``; None if that would not be enough."""
-    offset = access.offset(strides)
     axis = next((a for a in _axes(offset) if local_slope(offset, a) == 1), None)
     if axis is None:
         return None

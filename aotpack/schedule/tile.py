@@ -24,6 +24,7 @@ from aotpack.schedule.candidates import with_others
 from aotpack.schedule.host_tiles import host_variants, is_window
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
+from aotpack.schedule.padding import line_tile
 from aotpack.schedule.plane import plane_tile
 from aotpack.schedule.promises import VECTOR_BYTES, with_promises
 from aotpack.schedule.split_reduction import COLUMNS_TOGETHER
@@ -110,7 +111,7 @@ def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Varia
         return _pointwise_variants(kernel.axes[0].extent)
     if len(kernel.axes) == 2:
         return _reduction_variants(kernel, program, strides)
-    plane = plane_tile(kernel, program, strides)
+    plane = plane_tile(kernel, program, strides) or line_tile(kernel, program, strides)
     if plane is not None:
         return (Variant(plane, *ANY_ARCH, Int.of(1), None),)
     return _pointwise_variants(kernel.axes[0].extent)

@@ -2,16 +2,28 @@
 
 A kernel may write an update straight into the tensor it updates when every kernel that reads the
 old value was launched before it, or reads, itself, only what the same program then overwrites.
+So may one that leaves elements as they are or sets them to a constant, as assertions do: whoever
+comes second to an element writes what is there.
 Any other new value has memory of its own, and a copy at the end.
 
-Rows S:M10.
+Rows S:M10, Q5.
 """
 
 from dataclasses import replace
 
 from aotpack.ir.access import Strides, contiguous
 from aotpack.ir.integers import Int
-from aotpack.ir.nodes import Origin, Pointwise, Program, Update
+from aotpack.ir.nodes import (
+    Apply,
+    Const,
+    Origin,
+    Pointwise,
+    Program,
+    Update,
+    loads,
+    reads,
+    walk,
+)
 from aotpack.ir.schedule import Kernel
 from aotpack.schedule.bases import copied
 from aotpack.schedule.group import start
@@ -39,8 +51,30 @@ def _is_in_place(update: Update, kernels: tuple[Kernel, ...], strides: Strides) 
         return True  # ``copy_bases`` left it only where it may
     last = max(readers, default=-1)
     if last == writer:
-        return may_overwrite(kernels[writer], update.value, update.name, strides)
+        return _is_settled_by_one(update, kernels[writer]) or may_overwrite(
+            kernels[writer], update.value, update.name, strides
+        )
     return last < writer
+
+
+def _is_settled_by_one(update: Update, kernel: Kernel) -> bool:
+    """True for ``new[i] = where(c, old[i], constant)``, where nothing else of the kernel reads old.
+
+    Lanes and programs may do this to one element several times, in any order.
+    """
+    readers = [m.operation for m in kernel.members if update.name in reads(m.operation)]
+    if len(readers) != 1 or not isinstance(readers[0], Pointwise):
+        return False
+    operation = readers[0]
+    value, old = operation.value, [o for o in loads(operation) if o.buffer == update.name]
+    if operation.target != update.value or not (isinstance(value, Apply) and value.op == "where"):
+        return False
+    condition, *sides = value.args
+    return (
+        [side for side in sides if not isinstance(side, Const)] == old
+        and old[0].index == operation.index
+        and old[0] not in walk([condition])
+    )
 
 
 def _with_copy(program: Program, update: Update) -> tuple[Program, Pointwise]:

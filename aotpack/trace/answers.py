@@ -1,7 +1,8 @@
 """torch's functions that ask their data whether they may run, written without the question.
 
 An exported program cannot branch on data. What is asked is a check of arguments (are variances
-negative, is a quantile within [0, 1]), which a package leaves out as it leaves out assertions.
+negative, is a quantile within [0, 1]), which a package leaves out. ``torch._assert`` of a tensor
+asks and does nothing else: it becomes an assertion of the program.
 
 Rows S:H26.
 """
@@ -17,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 _Function = Callable[..., Any]
 _larger: _Function = torch.sym_max
+_torch_assert: _Function = torch._assert
 
 
 class Unasked(TorchFunctionMode):
@@ -162,12 +164,21 @@ def _at_ranks(
     return form.shaped(found)
 
 
+def _assert(condition: Any, message: str) -> None:
+    """Of a tensor, without an answer on the host."""
+    if isinstance(condition, torch.Tensor):
+        torch._assert_async(condition, message)
+    else:
+        _torch_assert(condition, message)
+
+
 _WHOLE: Mapping[str, _Function] = {
     "lower": torch.floor,
     "higher": torch.ceil,
     "nearest": torch.round,
 }
 _ANSWERS: Mapping[_Function, _Function] = {
+    _torch_assert: _assert,
     F.gaussian_nll_loss: _gaussian_nll_loss,
     **dict.fromkeys((torch.cov, torch.Tensor.cov), _cov),
     **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _corrcoef),

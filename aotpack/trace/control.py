@@ -43,8 +43,9 @@ NUMBER_OPERATORS: dict[Any, str] = {
     torch.sym_min: "operator.min",
     torch.sym_max: "operator.max",
     torch.sym_not: "operator.not_",
+    torch.sym_ite: "operator.if",
 }
-"""What a package computes of numbers that a loop carries."""
+"""What a package computes of numbers that a loop carries, or that are read from a tensor."""
 
 
 def is_part(node: fx.Node) -> bool:

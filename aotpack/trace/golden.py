@@ -28,6 +28,17 @@ from aotpack.trace.weights import bytes_of, dtype_of, weight_tensor
 _BITCAST = torch.ops.aten.view.dtype
 
 
+def _scaled_product(
+    a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any = None, *_: Any, **__: Any
+) -> Any:
+    """What torch._scaled_mm means, which takes no float64."""
+    product = a @ b * scale_a * scale_b
+    return product if bias is None else product + bias
+
+
+_MEANINGS = {torch.ops.aten._scaled_mm.default: _scaled_product}
+
+
 def record_golden(
     run: nn.Module | None,
     program: ExportedProgram,
@@ -42,7 +53,7 @@ def record_golden(
     it, operator by operator, its kernels through ``triton``: so no GPU is needed.
     """
     args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
-    signature, changed = graph.signature, [name for name, _ in graph.updates]
+    signature, changed = graph.signature, graph.signature.updates
     example = in_program_order(program, args, kwargs)
     tensors = [leaf for leaf in example if isinstance(leaf, torch.Tensor)]
     given = dict(zip((spec.name for spec in signature.inputs), tensors, strict=True))
@@ -169,12 +180,31 @@ class _Reference(_Eager):
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         if n.target in CONTROL:
             return run_control(n.target, pytree.tree_map(self._part, args))
-        if n.target is _BITCAST:
-            source = n.args[0]
-            assert isinstance(source, fx.Node) and callable(n.target)
-            return _widen(n.target(args[0].to(source.meta["val"].dtype), args[1]))
         args, kwargs = pytree.tree_map(_widen, (args, kwargs))
-        return pytree.tree_map(_widen, self.call_function(n.target, args, kwargs))
+        if n.target in _MEANINGS:
+            return _MEANINGS[n.target](*args, **kwargs)
+        if n.target is _BITCAST:
+            return self._in_own_types(n)
+        try:
+            return pytree.tree_map(_widen, self.call_function(n.target, args, kwargs))
+        except Exception:
+            return self._in_own_types(n)
+
+    def _in_own_types(self, n: fx.Node) -> Any:
+        """The result, widened, of a call whose operator wants bits or takes no float64."""
+
+        def own(argument: fx.Node) -> Any:
+            value, known = self.env[argument], argument.meta.get("val")
+            return value.to(known.dtype) if isinstance(known, torch.Tensor) else value
+
+        args, kwargs = fx.map_arg((n.args, n.kwargs), own)
+        try:
+            result = self.call_function(n.target, args, kwargs)
+        except Exception as error:
+            raise TraceError(
+                f"running {n.target} on the example inputs: {type(error).__name__}: {error}"
+            ) from error
+        return pytree.tree_map(_widen, result)
 
     def _part(self, value: Any) -> Any:
         """A graph as a function on the reference's numbers; anything else as it is."""

@@ -1,7 +1,8 @@
 """ExportedProgram -> ``stages.Graph``: straight-line operator calls, free of torch objects.
 
-Size arithmetic, assertions, device and layout arguments, copies and unused nodes vanish. What
-forward changes in place becomes an update. Sizes that depend on data are refused.
+Size arithmetic, assertions on sizes, device and layout arguments, copies and unused nodes vanish.
+What forward changes in place becomes an update, and so does the word of an assertion on data. Sizes
+that depend on data are refused.
 
 Rows S:H14, H19, H20, H25, I3, I4, I6.
 """
@@ -15,56 +16,70 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
 
 from aotpack.errors import TraceError, UnsupportedError
-from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Tree, every_node
+from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Tree, Weight, every_node
+from aotpack.trace.assertions import words_of
 from aotpack.trace.changes import updates_of
 from aotpack.trace.dynamic import LeafSpec
 from aotpack.trace.guards import check_guards, check_shapes
 from aotpack.trace.operators import OperatorReader
 from aotpack.trace.sizes import Sizes, find_sizes
 from aotpack.trace.tree import children_of, leaf_of, tree_of
-from aotpack.trace.weights import collect_weights, dtype_of
+from aotpack.trace.weights import Weights, collect_weights, dtype_of
 
 
 def build_graph(
-    program: ExportedProgram, leaves: Sequence[LeafSpec], *, name: str, version: str
+    program: ExportedProgram,
+    leaves: Sequence[LeafSpec],
+    name: str,
+    version: str,
+    *,
+    check_indices: bool = False,
 ) -> Graph:
     """The program in our own terms; ``leaves`` are the dynamic specs of its inputs, or nothing."""
     _check_objects(name, program)
     placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     values = [(s.arg.name, placeholders[s.arg.name].meta.get("val")) for s in _user_inputs(program)]
-    sizes = find_sizes(program, values, leaves)
-    weights = collect_weights(program)
+    sizes, weights = find_sizes(program, values, leaves), collect_weights(program)
     inputs = _inputs(values, sizes, set(weights.tensors))
-    if leaves:
-        paths = {leaf.path: v[0] for leaf, v in zip(leaves, values, strict=True) if v[0] in inputs}
-        check_guards(name, program, {path: inputs[p].shape for path, p in paths.items()})
-    refs = {placeholders[p]: Ref(weight) for p, weight in weights.by_placeholder.items()}
-    refs |= {placeholders[p]: Ref(spec.name) for p, spec in inputs.items()}
-    reader = OperatorReader(name, sizes, refs)
+    _check_guards(name, program, leaves, [inputs.get(place) for place, _ in values])
+    names = {**weights.by_placeholder, **{place: spec.name for place, spec in inputs.items()}}
+    refs = {placeholders[place]: Ref(known) for place, known in names.items()}
+    reader = OperatorReader(name, sizes, refs, check_indices=check_indices)
     results, updates = _outputs(program), updates_of(name, program, weights, inputs)
     _check_purpose(name, [*results, *updates.values()])
     nodes = reader.read([*results, *updates.values()])
+    assertions, words, told = words_of(reader.asserted, reader.unused)
     check_shapes(name, tuple(every_node(nodes)), tuple(inputs.values()))
     outputs = tuple(map(reader.ref, results))
     changes = tuple((target, reader.ref(node)) for target, node in updates.items())
-    named = {*inputs, *weights.tensors}
     args, kwargs = _input_trees(program)
     signature = Signature(
         name=name,
         version=version,
         sizes=tuple(sizes.variables.values()),
         inputs=tuple(inputs.values()),
-        outputs=tuple(
-            _spec(_output_name(i, named), n.meta["val"], sizes) for i, n in enumerate(results)
-        ),
+        outputs=_output_specs(results, {*inputs, *weights.tensors}, sizes),
         args=args,
         kwargs=kwargs,
         result=_result_tree(program),
         updates=tuple(updates),
+        assertions=assertions,
     )
-    used = {*updates, *_used((*outputs, *(ref for _, ref in changes)), nodes)}
-    kept = tuple(weights.weight(weight) for weight in weights.tensors if weight in used)
-    return Graph(signature, kept, nodes, outputs, changes)
+    kept = _kept(weights, {*updates}, (*outputs, *(ref for _, ref in changes)), nodes)
+    return Graph(signature, kept, (*nodes, *words), outputs, (*changes, *told))
+
+
+def _check_guards(
+    name: str,
+    program: ExportedProgram,
+    leaves: Sequence[LeafSpec],
+    inputs: Sequence[TensorSpec | None],
+) -> None:
+    """Conditions on the inputs' sizes, as far as their paths are known."""
+    pairs = zip(leaves, inputs, strict=bool(leaves))
+    shapes = {leaf.path: spec.shape for leaf, spec in pairs if spec is not None}
+    if leaves:
+        check_guards(name, program, shapes)
 
 
 def _check_purpose(name: str, results: Sequence[fx.Node]) -> None:
@@ -74,9 +89,12 @@ def _check_purpose(name: str, results: Sequence[fx.Node]) -> None:
         )
 
 
-def _used(results: Sequence[Ref], nodes: Sequence[GraphNode]) -> set[str]:
-    """The names of all that nodes take and that comes out."""
-    return {ref.name for ref in (*results, *(ref for node in nodes for ref in node.refs()))}
+def _kept(
+    weights: Weights, changed: set[str], results: Sequence[Ref], nodes: Sequence[GraphNode]
+) -> tuple[Weight, ...]:
+    """The weights that nodes take, that come out, or that are changed."""
+    used = {ref.name for ref in (*results, *(ref for node in nodes for ref in node.refs()))}
+    return tuple(weights.weight(one) for one in weights.tensors if one in used | changed)
 
 
 def _check_objects(name: str, program: ExportedProgram) -> None:
@@ -128,6 +146,13 @@ def _outputs(program: ExportedProgram) -> list[fx.Node]:
 def is_returned(spec: OutputSpec) -> bool:
     """True for a tensor that forward returns, not for the new value of one it changes."""
     return spec.kind is OutputKind.USER_OUTPUT and isinstance(spec.arg, TensorArgument)
+
+
+def _output_specs(
+    results: Sequence[fx.Node], taken: Collection[str], sizes: Sizes
+) -> tuple[TensorSpec, ...]:
+    pairs = enumerate(results)
+    return tuple(_spec(_output_name(i, taken), n.meta["val"], sizes) for i, n in pairs)
 
 
 def _output_name(number: int, taken: Collection[str]) -> str:

@@ -9,20 +9,12 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from aotpack.errors import UnsupportedError
-from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
-from aotpack.stages import Arg, Body, GraphNode, Ref, TensorSpec
-from aotpack.trace.control import (
-    COND,
-    CONTROL,
-    MAP,
-    NUMBER_OPERATORS,
-    SCAN,
-    WHILE_LOOP,
-    is_part,
-    part_of,
-    part_results,
-)
+from aotpack.stages import Arg, GraphNode, Ref, TensorSpec
+from aotpack.trace.arguments import is_number, number_spec
+from aotpack.trace.assertions import ask, is_assertion, reads_number, without_repeats
+from aotpack.trace.bodies import ControlReader
+from aotpack.trace.control import CONTROL, NUMBER_OPERATORS, is_part
 from aotpack.trace.pairs import (
     ARITHMETIC,
     FROM_REALS,
@@ -33,13 +25,13 @@ from aotpack.trace.pairs import (
     operands,
     touches_complex,
 )
+from aotpack.trace.positions import check, positions_of
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.source import source_of
 from aotpack.trace.triton_kernels import is_launch, read_launch
 from aotpack.trace.weights import dtype_of
 
 _PLACEMENT = ("device", "layout", "pin_memory", "memory_format", "non_blocking")
-_PLACEMENT_TYPES = (torch.device, torch.layout, torch.memory_format)
 _SAME_VALUE = {
     "aten.alias.default",
     "aten.clone.default",
@@ -60,14 +52,16 @@ _BY_STRIDES = {
 }
 
 
-class OperatorReader:
+class OperatorReader(ControlReader):
     """Reads the calls that results depend on; ``refs`` are the known inputs and weights."""
 
-    def __init__(self, model: str, sizes: Sizes, refs: Mapping[fx.Node, Ref]) -> None:
+    def __init__(
+        self, model: str, sizes: Sizes, refs: Mapping[fx.Node, Ref], *, check_indices: bool = False
+    ) -> None:
+        super().__init__(sizes, refs)
+        self._check_indices = check_indices
+        self.asserted = []
         self._model = model
-        self._sizes = sizes
-        self._refs = dict(refs)
-        self._names = {ref.name for ref in refs.values()}
         self._problems: list[str] = []
 
     def read(self, results: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
@@ -82,12 +76,12 @@ class OperatorReader:
         return nodes
 
     def _read_all(self, graph: fx.Graph, results: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
-        live = self._live(results)
+        known: dict[fx.Node, bool] = {}
+        asked = without_repeats(
+            [n for n in graph.nodes if is_assertion(n) and self._is_data(n.args[0], known)]
+        )
+        live = self._live([*results, *asked], known)
         return tuple(made for node in graph.nodes if node in live for made in self._read(node))
-
-    def ref(self, node: fx.Node) -> Ref:
-        """Where the value of a node that was read is found."""
-        return self._refs[node]
 
     def _read(self, node: fx.Node) -> tuple[GraphNode, ...]:
         if node.op == "placeholder" or is_part(node):
@@ -120,12 +114,14 @@ class OperatorReader:
             return ()
         if touches_complex(node):
             return self._pair_call(node)
-        return (self._operator_call(node),)
-
-    def _operator_call(self, node: fx.Node) -> GraphNode:
+        if is_assertion(node):
+            return (self._assertion(node),)
         if node.target in CONTROL:
             return self._control(node)
-        if _is_number(node):
+        return (*self._checks(node), self._operator_call(node))
+
+    def _operator_call(self, node: fx.Node) -> GraphNode:
+        if is_number(node):
             return self._number(node)
         schema = getattr(node.target, "_schema", None)
         if "auto_functionalized" in str(node.target):
@@ -140,7 +136,7 @@ class OperatorReader:
             raise UnsupportedError("it changes its argument in place")
         if str(node.target) in _BY_STRIDES and not _is_row_major(node.args[0]):
             raise UnsupportedError("strides are accepted in a contiguous tensor that is no view")
-        name = self._unused(node.name)
+        name = self.unused(node.name)
         self._refs[node] = Ref(name)
         kwargs = {key: value for key, value in node.kwargs.items() if key not in _PLACEMENT}
         return GraphNode(
@@ -174,7 +170,7 @@ class OperatorReader:
         """A real operand of complex arithmetic."""
         shape = value.meta["val"].shape if isinstance(value, fx.Node) else ()
         real = REALS[node.meta["val"].dtype]
-        name = self._unused(f"{node.name}_operand")
+        name = self.unused(f"{node.name}_operand")
         result = TensorSpec(
             name, dtype_of(real, "a result"), (*map(self._sizes.convert, shape), Int.of(2))
         )
@@ -182,13 +178,13 @@ class OperatorReader:
 
     def _named(self, node: fx.Node, op: str, args: tuple[Arg, ...]) -> GraphNode:
         """A call without options, and the name of its result."""
-        name = self._unused(node.name)
+        name = self.unused(node.name)
         self._refs[node] = Ref(name)
         return GraphNode(name, op, args, (), self._results(name, node.meta["val"]), source_of(node))
 
     def _launch(self, node: fx.Node) -> GraphNode:
         launch = read_launch(node)
-        name = self._unused(node.name)
+        name = self.unused(node.name)
         self._refs[node] = Ref(name)
         for passed in launch.passed:
             value = passed.meta["val"] if isinstance(passed, fx.Node) else passed
@@ -212,153 +208,70 @@ class OperatorReader:
         arg = self._arg(value)
         return Int.of(arg) if isinstance(arg, int) else arg
 
-    # --- control flow and the numbers in it ------------------------------------------------
+    # --- assertions, and numbers that are data ---------------------------------------------
 
-    def _control(self, node: fx.Node) -> GraphNode:
-        """A call that takes graphs, which name the tensors around them."""
-        name = self._unused(node.name)
-        self._refs[node] = Ref(name)
-        parts = [arg for arg in node.args if isinstance(arg, fx.Node) and is_part(arg)]
-        rest: list[Any] = [arg for arg in node.args if arg not in parts]
-        *given, around = rest
-        operands: list[Arg] = []
-        slices: tuple[TensorSpec, ...] = ()
-        if node.target in (WHILE_LOOP, SCAN):
-            operands += [Ref(name, number) for number in range(len(given[0]))]
-        if node.target in (MAP, SCAN):
-            slices = tuple(self._slice(f"{name}_slice", whole) for whole in given[-1])
-            operands += [Ref(part.name) for part in slices]
-        operands += map(self._arg, around)
-        return GraphNode(
-            name=name,
-            op=f"higher_order.{node.target}",
-            args=tuple(map(self._predicate if node.target is COND else self._arg, given)),
-            kwargs=(),
-            results=self._results(name, node.meta["val"]),
-            source=source_of(node),
-            bodies=tuple(self._body(part_of(part), operands, slices) for part in parts),
-        )
+    def _checks(self, node: fx.Node) -> tuple[GraphNode, ...]:
+        """What asks whether the positions of a call are in range, if the build wants that."""
+        made: list[GraphNode] = []
+        for one in positions_of(node) if self._check_indices else ():
+            at = self._arg(one.tensor)
+            assert isinstance(at, Ref)
+            (spec,) = self._results(at.name, one.tensor.meta["val"])
+            size = self._sizes.convert(one.size)
+            nodes, asserted = check(node, spec, at, size, one.from_end, self.unused)
+            made += nodes
+            self.asserted.append(asserted)
+        return tuple(made)
 
-    def _slice(self, name: str, whole: fx.Node) -> TensorSpec:
-        """What a turn gets of a tensor: an element along the first dimension."""
-        value = whole.meta["val"]
-        shape = tuple(map(self._sizes.convert, value.shape[1:]))
-        return TensorSpec(self._unused(name), dtype_of(value.dtype, "a slice"), shape)
-
-    def _body(
-        self, module: fx.GraphModule, operands: Sequence[Arg], slices: tuple[TensorSpec, ...]
-    ) -> Body:
-        given = [node for node in module.graph.nodes if node.op == "placeholder"]
-        for placeholder, operand in zip(given, operands, strict=True):
-            if isinstance(operand, Ref):
-                self._refs[placeholder] = operand
-            elif isinstance(placeholder.meta["val"], torch.SymInt):
-                self._sizes.define(placeholder.meta["val"], operand)
-        results = part_results(module)
-        nodes = self._read_all(module.graph, [r for r in results if isinstance(r, fx.Node)])
-        return Body(nodes, tuple(map(self._arg, results)), slices)
-
-    def _predicate(self, value: Any) -> Arg:
-        """A tensor, or whether something holds of the sizes: 0 or 1."""
-        if isinstance(value, fx.Node) and value not in self._refs:
-            value = value.meta["val"]
-        return self._sizes.truth(value) if isinstance(value, torch.SymBool) else self._arg(value)
+    def _assertion(self, node: fx.Node) -> GraphNode:
+        """What an assertion asks, as one bool."""
+        given = self._arg(node.args[0])
+        assert isinstance(given, Ref)
+        made, found = ask(node, given, self.unused(node.name.lstrip("_")))
+        self.asserted.append(found)
+        return made
 
     def _number(self, node: fx.Node) -> GraphNode:
-        """Arithmetic on a number that a loop carries: on tensors without dimensions."""
+        """A number that is data: a tensor without dimensions."""
         op, value = NUMBER_OPERATORS.get(node.target), node.meta["val"]
-        if op is None or isinstance(value, (float, torch.SymFloat)):
+        if reads_number(node):
+            op = "operator.item"
+        if op is None:
             accepted = ", ".join(op.removeprefix("operator.") for op in NUMBER_OPERATORS.values())
-            raise UnsupportedError(f"of numbers in a loop, these are computed: {accepted}")
-        name = self._unused(node.name)
+            raise UnsupportedError(f"of numbers that are data, these are computed: {accepted}")
+        name = self.unused(node.name)
         self._refs[node] = Ref(name)
         args = tuple(map(self._arg, node.args))
-        return GraphNode(name, op, args, (), (_number_spec(name, value),), source_of(node))
+        return GraphNode(name, op, args, (), (number_spec(name, value),), source_of(node))
 
-    def _live(self, results: Sequence[fx.Node]) -> set[fx.Node]:
+    def _live(self, results: Sequence[fx.Node], known: dict[fx.Node, bool]) -> set[fx.Node]:
         """The nodes results depend on; numbers that are computed from sizes are not followed."""
         live: set[fx.Node] = set()
-        known: dict[fx.Node, bool] = {}
         waiting = list(results)
         while waiting:
             node = waiting.pop()
-            if node in live or (_is_number(node) and not self._is_carried(node, known)):
+            if node in live or (is_number(node) and not self._is_carried(node, known)):
                 continue
             live.add(node)
             waiting += node.all_input_nodes
         return live
 
+    def _is_data(self, condition: Any, known: dict[fx.Node, bool]) -> bool:
+        """False for a condition that sizes alone decide."""
+        if not isinstance(condition, fx.Node):
+            return False
+        return not is_number(condition) or self._is_carried(condition, known)
+
     def _is_carried(self, number: fx.Node, known: dict[fx.Node, bool]) -> bool:
-        """True for a number that a loop carries or leaves, and what is computed from one."""
-        if number in self._refs:
+        """True for a number from a tensor or a loop, and for what is computed from one."""
+        if number in self._refs or reads_number(number):
             return True
         if number.target is operator.getitem:
             return number.all_input_nodes[0].target in CONTROL
         if number not in known:
             given = number.all_input_nodes
-            known[number] = any(_is_number(n) and self._is_carried(n, known) for n in given)
+            known[number] = any(is_number(n) and self._is_carried(n, known) for n in given)
         return known[number]
-
-    # --- arguments and results -------------------------------------------------------------
-
-    def _results(self, name: str, value: Any) -> tuple[TensorSpec, ...]:
-        values = value if isinstance(value, (tuple, list)) else (value,)
-        specs = []
-        for index, result in enumerate(values):
-            if isinstance(result, torch.SymInt):
-                specs.append(_number_spec(f"{name}.{index}" if index else name, result))
-                continue
-            if not isinstance(result, torch.Tensor):
-                raise UnsupportedError(f"result {index} is a {type(result).__name__}, not a tensor")
-            if result.layout is not torch.strided:
-                raise UnsupportedError(
-                    f"a result has the layout {result.layout}; dense ones are accepted"
-                )
-            shape = tuple(map(self._sizes.convert, result.shape))
-            shape = (*shape, Int.of(2)) if result.dtype in REALS else shape
-            dtype = dtype_of(REALS.get(result.dtype, result.dtype), "a result")
-            specs.append(TensorSpec(f"{name}.{index}" if index else name, dtype, shape))
-        return tuple(specs)
-
-    def _arg(self, value: Any) -> Arg:
-        if isinstance(value, fx.Node):
-            return self._node_arg(value)
-        if isinstance(value, torch.SymInt):
-            return self._sizes.argument(value)
-        if isinstance(value, (bool, int, float, str)) or value is None:
-            return value
-        if isinstance(value, (tuple, list)):
-            return tuple(map(self._arg, value))
-        if isinstance(value, torch.dtype):
-            return dtype_of(value, "an argument")
-        if isinstance(value, _PLACEMENT_TYPES):
-            return None
-        raise UnsupportedError(f"an argument that is a {type(value).__name__} ({value})")
-
-    def _node_arg(self, node: fx.Node) -> Arg:
-        value = node.meta.get("val")
-        if node in self._refs:
-            return self._refs[node]
-        if isinstance(value, (torch.SymFloat, torch.SymBool)):
-            raise UnsupportedError(f"an argument is computed from a size ({value})")
-        return self._arg(value)
-
-    def _unused(self, name: str) -> str:
-        while name in self._names:
-            name += "_"
-        self._names.add(name)
-        return name
-
-
-def _number_spec(name: str, value: Any) -> TensorSpec:
-    """A number as a tensor without dimensions."""
-    dtype = DType.BOOL if isinstance(value, (bool, torch.SymBool)) else DType.INT64
-    return TensorSpec(name, dtype, ())
-
-
-def _is_number(node: fx.Node) -> bool:
-    numbers = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool, str)
-    return isinstance(node.meta.get("val"), numbers)
 
 
 def _same_value(node: fx.Node) -> fx.Node | None:

@@ -264,6 +264,21 @@ def _multinomial(
     return race.topk(count).indices if count > 1 else race.argmax(-1, keepdim=True)
 
 
+def _gumbel_softmax(
+    d: _Draws,
+    logits: torch.Tensor,
+    tau: float = 1,
+    hard: bool = False,
+    eps: float = 0,
+    dim: int = -1,
+) -> torch.Tensor:
+    """Softmax of the logits minus the logarithms of exponential numbers."""
+    drawn = -(1 - d.uniform(logits.shape, _wide(logits.dtype))).log().clamp(max=-(2.0**-30))
+    soft = ((logits - drawn.log()) / tau).softmax(dim).to(logits.dtype)
+    chosen = soft.argmax(dim, keepdim=True)
+    return torch.zeros_like(soft).scatter(dim, chosen, 1.0) if hard else soft
+
+
 _TENSOR = torch.Tensor
 _HANDLERS: dict[Any, Callable[..., Any]] = {
     torch.rand: _rand,
@@ -282,6 +297,7 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     torch.randperm: _randperm,
     torch.dropout: _dropout,
     nn.functional.dropout: _dropout,
+    nn.functional.gumbel_softmax: _gumbel_softmax,
     torch.multinomial: _multinomial,
     _TENSOR.multinomial: _multinomial,
 }

@@ -18,12 +18,23 @@ _STANDARD = sysconfig.get_path("stdlib")
 
 def source_of(node: fx.Node) -> Source | None:
     """The innermost frame outside torch, or torch's own if the user wrote none (nn.Sequential)."""
+    return users_source_of(node) or _last(_frames(node))
+
+
+def users_source_of(node: fx.Node) -> Source | None:
+    """The innermost frame outside torch."""
+    return _last([frame for frame in _frames(node) if is_user_file(frame["file"])])
+
+
+def _frames(node: fx.Node) -> list[re.Match[str]]:
     found = _FRAME.finditer(node.meta.get("stack_trace") or "")
-    frames = [frame for frame in found if not frame["file"].startswith("<")]
-    mine = [frame for frame in frames if is_user_file(frame["file"])] or frames
-    if not mine:
+    return [frame for frame in found if not frame["file"].startswith("<")]
+
+
+def _last(frames: list[re.Match[str]]) -> Source | None:
+    if not frames:
         return None
-    frame = mine[-1]
+    frame = frames[-1]
     text = (frame["text"] or "").strip()
     return Source(shown_path(frame["file"]), int(frame["line"]), text)
 

@@ -15,7 +15,6 @@ from aotpack.errors import TraceError, UsageError
 from aotpack.ir.dtypes import DType
 from aotpack.stages import Traced
 from aotpack.trace.agreement import check_lowerings
-from aotpack.trace.assertions import warn_of_assertions
 from aotpack.trace.capture import cast_floats, decompose, evaluation_copy, export
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
 from aotpack.trace.golden import in_program_order, record_golden
@@ -34,18 +33,18 @@ def trace(
     version: str,
     dtype: DType | None = None,
     strict: bool = False,
+    check_indices: bool = False,
     whole: frozenset[str] | None = None,
     triton: TritonPort | None = None,
 ) -> Traced:
     """Export the module for inference and record what it should compute on the example inputs.
 
     ``dynamic_shapes`` has torch.export's form; ``dtype`` casts weights and floating inputs first.
+    ``check_indices`` makes assertions of what eager asks of positions that are data.
     ``whole`` names the operators that lowering takes: all others are taken apart where torch says
     how. Without it, none is. ``triton`` is asked about models that launch kernels of their own.
     """
-    if isinstance(args, torch.Tensor):
-        raise UsageError(f"tracing {name}: the example inputs are a tensor; give a tuple: (x,)")
-    example = (tuple(args), dict(kwargs or {}))
+    example = _example(name, args, kwargs)
     run: nn.Module
     leaves: tuple[LeafSpec, ...] = ()
     if isinstance(module, ExportedProgram):
@@ -61,9 +60,14 @@ def trace(
     check_lowerings(program, in_program_order(program, *example) if eager else None, name)
     program = decompose(program, name=name, whole=whole, triton=triton)
     check_drawn(program, name)
-    warn_of_assertions(program, name)
-    graph = build_graph(program, leaves, name=name, version=version)
+    graph = build_graph(program, leaves, name, version, check_indices=check_indices)
     return Traced(graph, record_golden(eager, program, *example, graph, triton))
+
+
+def _example(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Example:
+    if isinstance(args, torch.Tensor):
+        raise UsageError(f"tracing {name}: the example inputs are a tensor; give a tuple: (x,)")
+    return tuple(args), dict(kwargs or {})
 
 
 def _export(

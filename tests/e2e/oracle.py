@@ -201,9 +201,11 @@ def _evaluated(stage: Lowered | Scheduled, given: Sequence[torch.Tensor]) -> lis
     program = stage.program if isinstance(stage, Lowered) else stage.schedule.program
     names = [spec.name for spec in stage.signature.inputs]
     inputs = {name: _array(x) for name, x in zip(names, given, strict=True)}
+    words = {one.word: np.zeros((), np.int32) for one in stage.signature.assertions}
     weights = weight_arrays(stage.weights, program)
     kept = {name: array for name, array in inputs.items() if name in program.buffers}
-    found = evaluate(program, kept, weights, sizes_of(stage.signature, given))
+    found = evaluate(program, {**kept, **words}, weights, sizes_of(stage.signature, given))
+    assert not any(found[word] for word in words), "an assertion failed"
     return [torch.from_numpy(np.array(found[name])) for name in program.outputs]
 
 

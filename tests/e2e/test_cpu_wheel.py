@@ -13,6 +13,7 @@ import pytest
 import torch
 from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
+from torch import nn
 
 import aotpack
 from aotpack.errors import UsageError
@@ -123,6 +124,46 @@ def test_intermediates_take_what_the_build_said_and_later_calls_nothing(site: Pa
         for rows in (1, 16, 7):
             model(np.zeros((rows, 12), np.float32))
         assert set(device._memory) == {*before, *arenas}
+
+
+class Checked(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        torch._assert_async(x.isfinite().all(), "x must be finite")
+        return x * 2
+
+
+ASKING = f"""
+import sys
+for name in {BLOCKED!r}:
+    sys.modules[name] = None
+import checked, numpy
+model, x = checked.load(), numpy.float32([1, 2, 3])
+for wrong in (numpy.nan, numpy.inf):
+    assert model(x).tolist() == [2, 4, 6]
+    try:
+        model(x * numpy.float32(wrong))
+    except checked.AssertionFailed as error:
+        print(error)
+"""
+
+
+@pytest.mark.row("S:H26")
+def test_what_the_model_asserts_is_checked_where_nothing_else_is(tmp_path: Path) -> None:
+    out = tmp_path / "dist"
+    wheel = aotpack.build(Checked(), (torch.ones(3),), name="checked", targets="cpu", out=out)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", ASKING],
+        cwd=tmp_path,
+        env={"PATH": "", "HOME": os.devnull},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    line = "aten._assert_async.msg at test_cpu_wheel.py:\\d+: torch._assert_async"
+    told = f"calling checked: an assertion failed: x must be finite\n  {line}"
+    assert len(re.findall(told, done.stdout)) == 2
 
 
 def test_code_for_another_machine_is_refused_before_tracing(tmp_path: Path) -> None:

@@ -160,6 +160,40 @@ def test_places_out_of_range_are_skipped() -> None:
         assert product.tolist() == [0, 20, 2, 3, 4]
 
 
+def refusing(x: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What eager refuses a negative place."""
+    wide = i[:, None].expand_as(v)
+    return (
+        x.index_copy(0, i, v),
+        x.index_add(0, i, v),
+        x.index_reduce(0, i, v, "amax"),
+        x.scatter(0, wide, v),
+        x.scatter_add(0, wide, v),
+        x.scatter_reduce(0, wide, v, "amin"),
+    )
+
+
+def counting(x: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What counts it from the end."""
+    return x.index_put((i,), v), x.index_fill(0, i, 7.0), x.flatten().put(i, v[:, 0])
+
+
+@pytest.mark.row("C:inv5")
+def test_negative_places_count_from_the_end_only_where_they_do_in_eager() -> None:
+    def both(x: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return *refusing(x, i, v), *counting(x, i, v)
+
+    x, v = torch.arange(10.0).reshape(5, 2), torch.full((2, 2), 20.0)
+    compiled = compile_all(Function(both, 3), (x, torch.tensor([0, 3]), v))
+    places = torch.tensor([1, -2])
+    with pytest.raises(IndexError, match="index -2 is out of bounds"):
+        refusing(x, places, v)
+    wanted = *refusing(x, places[:1], v[:1]), *counting(x, places, v)
+    for model in compiled.models.values():
+        for ours, eager in zip(model(x, places, v), wanted, strict=True):
+            assert torch.equal(ours, eager)  # of the place that is refused, nothing is written
+
+
 def test_of_several_values_processors_keep_the_last() -> None:
     x, v = torch.zeros(300, 70), torch.arange(700.0)[:, None].expand(700, 70).contiguous()
     i = torch.randint(0, 300, (700,), generator=torch.Generator().manual_seed(0))

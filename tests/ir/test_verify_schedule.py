@@ -137,9 +137,9 @@ def read_before_made() -> Schedule:
     return with_kernel(rows(), "t", lambda k: replace(k, members=k.members[::-1]))
 
 
-def gaps() -> Schedule:
+def rows_apart(step: int) -> Schedule:
     schedule = rows()
-    return replace(schedule, strides={**schedule.strides, "t": (Int.of(16), Int.of(1))})
+    return replace(schedule, strides={**schedule.strides, "t": (Int.of(step), Int.of(1))})
 
 
 def turned_output() -> Schedule:
@@ -219,7 +219,8 @@ def limited_variant() -> Schedule:
         (point_twice, "t meets a point twice"),
         (other_register, r"t reads .*, which another program may have made"),
         (read_before_made, "t reads sums before it is made"),
-        (gaps, r"t: float32\[b, 8\] has the strides \[16, 1\]"),
+        (lambda: rows_apart(40), r"t: float32\[b, 8\] has the strides \[40, 1\]"),
+        (lambda: rows_apart(7), r"t: float32\[b, 8\] has the strides \[7, 1\]"),
         (turned_output, r"z: float32\[b, 8\] is not contiguous"),
         (doubled_life, "a buffer has two lifetimes"),
         (lambda: changed_life("t", first=2), "t is stored at launch 1, where it does not begin"),

@@ -28,6 +28,13 @@ CASES = [
     case("mv.default", floats(3, 4), floats(4)),
     case("dot.default", floats(3), floats(3)),
     case("mm.default", ints(3, 4), ints(4, 5)),
+    *(
+        case(name, ints(3, 4).to(dtype), ints(4, 5).to(dtype))
+        for name in ("mm.default", "matmul.default")
+        for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32)
+    ),
+    case("_int_mm.default", ints(17, 16).to(torch.int8) * 25, ints(16, 8).to(torch.int8) * 25),
+    case("linear.default", ints(3, 4).int(), ints(5, 4).int(), ints(5).int()),
     case("mm.default", floats(3, 4).double(), floats(4, 5).double()),
     case("linear.default", floats(2, 3, 4).double(), floats(5, 4).double(), floats(5).double()),
     case("bmm.default", ints(2, 3, 4).int(), ints(2, 4, 5).int()),

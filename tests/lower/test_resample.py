@@ -61,10 +61,6 @@ def test_yields_what_eager_yields(case: Case) -> None:
             case("upsample_bilinear2d.vec", ints(1, 1, 4, 4).to(torch.uint8), [2, 2], False, None),
             "uint8 tensors are not accepted",
         ),
-        (
-            case("_upsample_bilinear2d_aa.vec", floats(1, 1, 4, 4), [2, 2], False, None),
-            "this operator has no lowering",
-        ),
     ],
     ids=str,
 )

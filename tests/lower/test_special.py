@@ -13,6 +13,9 @@ UNIT = torch.linspace(0.001, 0.999, 67)
 ENDS = torch.tensor([0.0, 1.0, -1.0, INF, NAN, 1e-30, 30.0])
 HALF_OPEN = torch.tensor([0.0, 1.0, -1.0, NAN, 1e-30, 30.0])
 
+EXPONENTS = torch.tensor([1.0, 1.01, 1.9, 2.0, 3.0, 7.0, 20.0, 61.5]).double()
+STARTS = torch.tensor([0.0, 0.02, 0.7, 1, 9.5, 30, 1e5, 1e9, -0.3, -1, -3.5, -40.25, NAN]).double()
+
 EVERYWHERE = (
     "i0 special_i0e special_i1 special_i1e special_modified_bessel_i0 special_modified_bessel_i1"
     " special_bessel_j0 special_bessel_j1 special_log_ndtr special_ndtr"
@@ -44,6 +47,12 @@ CASES = [
     *(case("polygamma.default", n, LINE.double()) for n in range(5)),
     *(case("polygamma.default", n, torch.tensor([0.3, 2.0, -1.6, NAN])) for n in range(5)),
     case("polygamma.default", 2, torch.tensor([0.0, -2.0])),
+    case("special_zeta.default", EXPONENTS[:, None].float(), STARTS.float()),
+    case("special_zeta.default", EXPONENTS[:, None], STARTS),
+    case("special_zeta.default", torch.tensor([1.0, 0.5, NAN])[:, None], ENDS),
+    case("special_zeta.default", torch.tensor([2, 3, 1])[:, None], torch.tensor([3, 1, 0, -2])),
+    case("special_zeta.self_scalar", 2.5, STARTS[STARTS > 0]),
+    case("special_zeta.other_scalar", EXPONENTS, 0.7),
 ]
 
 
@@ -57,7 +66,7 @@ def test_yields_what_eager_yields(case: Case) -> None:
 @pytest.mark.parametrize(
     ("refused", "reason"),
     [
-        (case("special_zeta.default", POSITIVE, POSITIVE), "this operator has no lowering"),
+        (case("special_hermite_polynomial_h.default", LINE, LINE), "this operator has no lowering"),
         (case("igamma.default", POSITIVE, POSITIVE), "this operator has no lowering"),
     ],
     ids=str,

@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from aotpack.errors import UnsupportedError
-from tests.lower.oracle import Case, case, floats
+from tests.lower.oracle import Case, case, floats, ints
 
+WIDTHS = (torch.int8, torch.int16, torch.bfloat16, torch.int32, torch.float32, torch.float64)
+SIZES = [(a, b) for a in WIDTHS for b in WIDTHS if a.itemsize != b.itemsize]
 BITS = [
     (torch.float32, torch.int32),
     (torch.int32, torch.float32),
@@ -19,7 +21,9 @@ BITS = [
 ]
 CASES = [
     *(case("view.dtype", (floats(3, 5) * 9000).to(a), b) for a, b in BITS),
+    *(case("view.dtype", (floats(2, 8) * 100).to(a), b) for a, b in SIZES),
     case("view.dtype", floats(4) > 0, torch.uint8),
+    case("view.dtype", floats(4) > 0, torch.int32),
     case("view.default", floats(4, 6), [2, 2, 3, 2]),
     case("view.default", floats(2, 3, 4), [6, 4]),
     case("reshape.default", floats(0, 3), [3, 0]),
@@ -75,7 +79,7 @@ def test_yields_what_eager_yields(case: Case) -> None:
 @pytest.mark.parametrize(
     ("refused", "reason"),
     [
-        (case("view.dtype", floats(4), torch.int16), "reading float32 bytes as int16"),
+        (case("view.dtype", ints(4), torch.bool), "reading int64 bytes as bool"),
         (
             case("view.dtype", torch.ones(4, dtype=torch.uint8), torch.bool),
             "uint8 bytes as bool",

@@ -38,6 +38,7 @@ class Bench:
             region,
             arguments,
             offset=self._offset,
+            row=lambda buffer: None,
             resolve=lambda load: None,
             fresh=lambda prefix: f"{prefix}{next(names)}",
             dialect=TritonDialect(),

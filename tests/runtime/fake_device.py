@@ -59,6 +59,9 @@ class FakeDevice:
     def free(self, address: int) -> None:
         del self.blocks[address]
 
+    alloc_shared = alloc
+    free_shared = free
+
     def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
         ctypes.memmove(target, source, size)
 

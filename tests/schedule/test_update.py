@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from aotpack.ir.integers import Var
-from aotpack.ir.nodes import Buffer, Program, Update, targets
+from aotpack.ir.nodes import Apply, Buffer, Const, Program, Update, targets
 from aotpack.ir.schedule import Schedule
 from aotpack.ir.verify import InvalidProgram, verify
 from aotpack.ir.verify_schedule import InvalidSchedule, verify_schedule
 
-from .programs import I64, Writer, apply, load, schedule_of
+from .programs import BOOL, F32, I64, Writer, apply, load, schedule_of
 
 B = Var("b", 1, 64)
 
@@ -128,3 +128,37 @@ def test_an_update_prints() -> None:
     schedule = in_place()
     assert "update s = t" in str(schedule) and "update s = t" in str(schedule.program)
     assert [name for k in schedule.kernels for m in k.members for name in targets(m.operation)]
+
+
+# --- settled by whoever comes first --------------------------------------------------------------
+
+
+def settling(form: str) -> Schedule:
+    """A sum of everything decides what becomes of ``s``."""
+    w = Writer((B,))
+    x, s, other = w.input("x", B, 8), w.input("s"), w.input("other")
+    total = w.reduction("total", [], [B, 8], lambda i, j: load(x, i, j))
+    high = Apply("gt", (load(total), Const(0.0, F32)), BOOL)
+    higher = Apply("gt", (load(total), load(s)), BOOL)
+    forms = {
+        "kept_or_set": apply("where", high, load(s), 1.0),
+        "set_or_kept": apply("where", high, 1.0, load(s)),
+        "counted": apply("add", load(s), load(total)),
+        "decided_by_itself": apply("where", higher, load(s), 1.0),
+        "set_to_what_is_read": apply("where", high, load(s), load(other)),
+    }
+    t = w.pointwise("t", [], lambda: forms[form])
+    return scheduled(updating(w, {"s": t}, total))
+
+
+@pytest.mark.row("S:Q5", "S:M10")
+@pytest.mark.parametrize("form", ["kept_or_set", "set_or_kept"])
+def test_a_constant_or_the_old_value_is_written_in_place_by_several_warps(form: str) -> None:
+    schedule = settling(form)
+    assert values(schedule) == ["t"] and len(schedule.kernels) == 1
+
+
+@pytest.mark.row("S:M10")
+@pytest.mark.parametrize("form", ["counted", "decided_by_itself", "set_to_what_is_read"])
+def test_what_depends_on_who_comes_first_is_copied(form: str) -> None:
+    assert values(settling(form)) == ["t_copy"]

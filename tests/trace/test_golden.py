@@ -61,6 +61,23 @@ class Picky(nn.Module):
         return x + 1
 
 
+def test_operators_without_float64_run_in_their_own_types(trace_function):
+    scale, zero = torch.rand(4) + 0.1, torch.zeros(4, dtype=torch.int32)
+
+    def forward(self, x):
+        return torch.fake_quantize_per_channel_affine(x * 3, scale, zero, 1, -8, 7)
+
+    traced = trace_function(forward, X)
+    assert torch.equal(reference(traced), forward(None, X))
+
+
+def test_refuses_an_operator_that_fails(trace_function):
+    table = torch.randn(3, 2)
+    ids = torch.tensor([1, 5])
+    with pytest.raises(TraceError, match="running aten.embedding.default .*IndexError"):
+        trace_function(lambda self, x: nn.functional.embedding(x, table), ids)
+
+
 def test_refuses_a_failing_run(trace_function):
     with pytest.raises(TraceError, match="running m eagerly .*ValueError: no eager run"):
         trace_function(lambda self, x: self.a(x), X, modules={"a": Picky()})

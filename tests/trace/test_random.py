@@ -56,6 +56,7 @@ DISTRIBUTIONS: list[tuple[str, Callable[..., Any], float, float, float, float]] 
     ("normal", lambda x: torch.normal(1.0, 2.0, (N,)), 1, 2, -11, 13),
     ("normal_tensors", lambda x: torch.normal(x + 1, x + 2), 1, 2, -11, 13),
     ("dropout", lambda x: F.dropout(x + 1, 0.2), 1, 0.5, 0, 1.25),
+    ("gumbel", lambda x: F.gumbel_softmax(x.view(-1, 2) + 1, hard=True)[:, 0], 0.5, 0.5, 0, 1),
     ("multinomial", lambda x: (x + 1).view(-1, 2).multinomial(1), 0.5, 0.5, 0, 1),
     ("replaced", lambda x: (x + 1).view(-1, 4).multinomial(4, True), 1.5, 1.25**0.5, 0, 3),
     ("randperm", lambda x: torch.randperm(N), (N - 1) / 2, N / 12**0.5, 0, N - 1),

@@ -49,6 +49,14 @@ class Attended(nn.Module):
         return torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
 
 
+class Parted(nn.Module):
+    """A softmax behind a sum that is stored, and reductions that share what they read."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        z = x + y
+        return z, z.softmax(-1), x.amax(0), (x * y).sum(0)
+
+
 class Apart(nn.Module):
     """Small kernels that share a launch on GPUs, and one that needs them all."""
 
@@ -61,6 +69,7 @@ CASES: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], Any]] = {
     "rows": (Rows(), (torch.randn(6, 48),), {"x": {0: DIM("b", min=1, max=64)}}),
     "products": (Products(), (torch.randn(5, 40),), {"x": {0: DIM("b", min=1, max=64)}}),
     "attention": (Attended(), (torch.randn(1, 2, 20, 16),), None),
+    "parted": (Parted(), (torch.randn(6, 40), torch.randn(6, 40)), None),
     "apart": (Apart(), (torch.randn(3, 40), torch.randn(3, 40)), None),
 }
 

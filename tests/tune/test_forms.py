@@ -12,6 +12,7 @@ from aotpack.render import render
 from aotpack.runtime.plan import Buffer, Form, Launch, flat
 from aotpack.runtime.selftest import check_golden
 from aotpack.runtime.tuning import form_name
+from aotpack.schedule import unfused
 from aotpack.stages import Decisions, Rendered
 from aotpack.target import CPU, INTERPRETER, Target
 from aotpack.tune import read_decisions, unused
@@ -22,7 +23,8 @@ from tests.tune.packages import CASES, Packed, file_of, forms_of, opened, packed
 
 SIZES = {"rows": (6,), "products": (5,), "attention": (), "apart": ()}
 ON_CPU = ("rows", "products")
-RUNS = [(name, INTERPRETER) for name in CASES] + [(name, CPU) for name in ON_CPU]
+LOOPS = ("rows", "products", "attention", "apart")
+RUNS = [(name, INTERPRETER) for name in LOOPS] + [(name, CPU) for name in ON_CPU]
 
 
 class Sums(nn.Module):
@@ -136,9 +138,9 @@ def test_a_product_keeps_what_follows_it_unless_two_launches_were_quicker() -> N
     module, args, _ = CASES["products"]
     product = scheduled(module, *args)
     targets = (Target("cuda", 90),)
-    fused = render(product, targets, Decisions(20))
+    fused = render(product, targets, Decisions(3))
     key = next(key for key in fused.choices if key.startswith("linear_gelu"))
-    apart = forms(fused)[key][-1]
+    apart = forms(fused)[key][2]
     first, behind = flat(apart)
     assert (first.kernel.rpartition("_")[0], first.args[-1]) == ("linear", behind.args[0])
     built = render(product, targets, Decisions(1, {("sm_90", key): form_name(apart)}))
@@ -162,3 +164,33 @@ def test_a_launch_is_completed_by_its_own_programs_unless_two_were_quicker() -> 
     assert first.args[-1] == counter.name and counter.size == 4 * 4
     built = render(product, targets, Decisions(1, {("sm_90", key): form_name(apart)}))
     assert plan_of(built)(90).launches == (apart,)
+
+
+@pytest.mark.row("S:N3", "C:L5")
+@pytest.mark.parametrize("target", [INTERPRETER, CPU], ids=str)
+def test_a_fused_kernel_is_right_in_parts(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unfused, "LEAST_BYTES", 0)
+    package = packed("parted", target, tmp_path, Decisions(3))
+    with closing(opened(package)) as model:
+        parted = [some for some in forms_of(model).values() if len(list(flat(some[-1]))) > 1]
+        tuning = preferring(model, 2)
+    assert parted
+    with closing(opened(package, file_of(tuning, tmp_path))) as model:
+        assert all(check.is_passed for check in check_golden(model))
+
+
+@pytest.mark.row("S:N3", "C:K3")
+def test_a_reduction_keeps_its_partner_unless_two_launches_were_quicker() -> None:
+    product = scheduled(torch.nn.Softmax(-1), torch.zeros(512, 1024))
+    targets = (Target("cuda", 90),)
+    fused = render(product, targets, Decisions(3))
+    ((key, (_, _, apart)),) = forms(fused).items()
+    first, behind = flat(apart)
+    built = render(product, targets, Decisions(1, {("sm_90", key): form_name(apart)}))
+    plan, plain = plan_of(built)(90), plan_of(render(product, targets))(90)
+    assert plan.launches == (apart,) and len(plain.launches) == 1
+    rows = 4 * 512
+    assert plan.buffers == tuple(Buffer(str(name), rows, 0, 0) for name in first.args[1:])
+    assert set(first.args) & set(behind.args) == {"input", "softmax_max", "softmax_sum"}

@@ -68,6 +68,29 @@ def test_what_takes_long_is_not_timed(package: Packed, monkeypatch: pytest.Monke
         assert [sizes["b"] for sizes in single_sizes(model, {"b": 5})] == [1, 2, 4, 8, 16]
 
 
+@pytest.mark.row("S:N3")
+def test_a_form_that_spills_is_taken_only_where_all_do(tmp_path: Path) -> None:
+    package = packed("products", CPU, tmp_path, Decisions(2))
+    key = package.product.rendered.choices[0]
+    fused = key.split(" x ")[0]
+
+    def timed(spilling: list[str]) -> tuple[set[str], str]:
+        """The forms that have times, and the one that is taken."""
+        file = package.folder / "manifest.json"
+        manifest = json.loads(file.read_text())
+        for name in spilling:
+            manifest["kernels"][name]["binaries"]["cpu"]["spills"] = 256
+        file.write_text(json.dumps(manifest))
+        found = tune(package.folder, "cpu")
+        (choices,) = found.values()
+        return set(choices[key][0].microseconds), quickest(found)["cpu", key]
+
+    names, taken = timed([fused])
+    assert names == {taken} != {fused}
+    names, _ = timed([kernel.name for kernel in package.product.rendered.kernels])
+    assert names == {taken, fused}
+
+
 def test_the_command_lines_build_tune_and_build_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,7 +174,8 @@ def test_noise_does_not_decide_and_devices_of_a_target_count_alike() -> None:
     assert taken({"k": 100.0, "n": 90.0}, {"k": 1.0, "n": 1.2}) == "k"
     assert taken({"k": 100.0, "n": 50.0}, {"k": 1.0, "n": 1.2}) == "n"
     assert taken({"k": 100.0, "n": 50.0}, {"k": 1.0}) == "k"
-    assert quickest({("gpu", "sm_90"): {key: (Times({}, {"n": 1.0}),)}}) == {}
+    assert quickest({("gpu", "sm_90"): {key: (Times({}, {"n": 1.0}),)}}) == {place: "n"}
+    assert quickest({("gpu", "sm_90"): {key: ()}}) == {}
     two = (Times({"b": 1}, {"k": 1.0, "n": 1.5}), Times({"b": 9}, {"k": 9.0, "n": 4.0}))
     assert quickest({("gpu", "sm_90"): {key: two}}) == {place: "k"}
 

@@ -17,13 +17,10 @@ def index_add(y_ptr, n_ptr, out_ptr):
     i2 = x // 32
     t3 = tl.load(n_ptr + i2, mask=x_mask, other=0)
     t4 = t3 < tl.full([], 0, tl.int64)
-    t5 = t3 + tl.full([], 100, tl.int64)
-    t6 = tl.where(t4, t5, t3)
-    t7 = t6 < tl.full([], 0, tl.int64)
-    t8 = t6 >= tl.full([], 100, tl.int64)
-    t9 = t7 | t8
-    t10 = tl.where(t9, tl.full([], 100, tl.int64), t6)
-    t11 = tl.cast(t10, tl.int64)
-    t12 = t11 < tl.full([], 100, tl.int64)
-    i13 = x % 32
-    scatter_sum(out_ptr, i13 + 32*t10, t1, x_mask & t12)
+    t5 = t3 >= tl.full([], 100, tl.int64)
+    t6 = t4 | t5
+    t7 = tl.where(t6, tl.full([], 100, tl.int64), t3)
+    t8 = tl.cast(t7, tl.int64)
+    t9 = t8 < tl.full([], 100, tl.int64)
+    i10 = x % 32
+    scatter_sum(out_ptr, i10 + 32*t7, t1, x_mask & t9)

@@ -1,0 +1,67 @@
+"""Resizing without aliasing: shrinking, growing and both, by sizes and by factors."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.export import Dim
+
+from aotpack.errors import UnsupportedError
+from aotpack.pipeline import Between, Source, to_rendered
+from aotpack.target import CPU
+from tests.e2e.oracle import TARGETS, agree, compile_all
+from tests.lower.oracle import Case, case, floats, ints
+
+IMAGE = floats(2, 3, 11, 9)
+HOLES = IMAGE.where(IMAGE < 1.8, torch.nan).where(IMAGE > -1.8, torch.inf)
+PLANES = ([3, 4], [17, 2], [20, 23], [1, 1], [11, 9])
+NAMES = ("bilinear", "bicubic", "lanczos")
+
+
+def resizings(name: str) -> list[Case]:
+    corners = (False,) if name == "lanczos" else (False, True)
+    operator = f"_upsample_{name}2d_aa"
+    return [
+        *(case(f"{operator}.vec", IMAGE, plane, a, None) for plane in PLANES for a in corners),
+        *(case(f"{operator}.vec", IMAGE, None, a, [0.37, 1.6]) for a in corners),
+        case(f"{operator}.default", IMAGE, [4, 14], False, 0.37, None),
+        case(f"{operator}.vec", HOLES, [3, 4], False, None),
+        case(f"{operator}.vec", IMAGE.double(), [4, 14], False, None),
+        case(f"{operator}.vec", floats(0, 2, 3, 3), [2, 2], False, None),
+    ]
+
+
+@pytest.mark.parametrize("case", [c for name in NAMES for c in resizings(name)], ids=str)
+def test_yields_what_eager_yields(case: Case) -> None:
+    case.check()
+
+
+class Doubled(torch.nn.Module):
+    """An image of any size, by a factor."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x.sigmoid(), scale_factor=2.0, mode="bicubic", antialias=True)
+
+
+def test_a_factor_takes_images_of_any_size() -> None:
+    height = Dim("height", min=10, max=64)
+    compiled = compile_all(Doubled(), (floats(1, 2, 10, 3),), None, ({2: height},), TARGETS)
+    for rows in (10, 17):
+        agree(compiled, (floats(1, 2, rows, 3),))
+
+
+class Filled(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x, size=(5, 5), mode="bilinear", antialias=True)
+
+
+def test_a_dynamic_size_without_a_factor_is_refused() -> None:
+    height = Dim("height", min=10, max=64)
+    source = Source(Filled(), (IMAGE,), None, ({2: height},))
+    with pytest.raises(UnsupportedError, match="accepted are constant sizes, or a scale factor"):
+        to_rendered(source, (CPU,), Between())
+
+
+def test_bytes_are_refused() -> None:
+    bytes_ = ints(1, 1, 4, 4).to(torch.uint8)
+    with pytest.raises(UnsupportedError, match="uint8 tensors are not accepted"):
+        case("_upsample_bilinear2d_aa.vec", bytes_, [2, 2], False, None).check()
