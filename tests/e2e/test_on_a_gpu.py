@@ -1,6 +1,6 @@
 """What the other files of this folder prove without a GPU, on one: with launches and as a graph.
 
-Control flow, Triton kernels of the user's, and calls of torch between kernels.
+Control flow, Triton kernels of the user's, calls of torch between kernels, and padded rows.
 """
 
 import copy
@@ -16,6 +16,8 @@ import aotpack
 from .oracle import Tolerance, accuracy_complaint, tensors
 from .test_control import CASES, KEPT, Case, Kept, Own, dynamic_of
 from .test_fallback import Mixed, compiled
+from .test_padding import BATCH, Between, rows
+from .test_padding import CASES as PADDED
 from .user_kernels import Changing, ChangingReference, Fused, FusedReference, Sums
 
 pytestmark = pytest.mark.gpu
@@ -108,3 +110,17 @@ def test_torch_is_called_between_kernels() -> None:
         given = on_gpu((torch.randn(rows, 5), torch.randn(rows, 5)))
         for ours, theirs in zip(model(*given), Mixed()(*given), strict=True):
             torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.row("S:D5")
+@pytest.mark.parametrize("name", [name for name in PADDED if name != "infinite in the gap"])
+def test_rows_with_room(name: str) -> None:
+    torch.manual_seed(0)
+    length, _, body = PADDED[name]
+    module = Between(body, length).half()
+    model = aotpack.compile(module, (rows(3),), dynamic_shapes=BATCH, target="native")
+    module, exact = module.cuda(), copy.deepcopy(module).double().cuda()
+    with torch.no_grad():
+        for count in (3, 1, 9) * 2:
+            x = rows(count).cuda()
+            check(model(x), module(x), exact(x.double()))
