@@ -91,11 +91,11 @@ def test_no_call_waits_and_all_that_fails_is_told(model: Model) -> None:
     for _ in range(AS_GRAPH):
         model(good)
         model.synchronize()
-        torch.cuda._sleep(400_000_000)
+        torch.cuda._sleep(2_000_000_000)  # about a second
         start = time.perf_counter()
         for x in (-good, good, high, good):
             model(x)
-        assert time.perf_counter() - start < 0.1
+        assert time.perf_counter() - start < 0.5
         with failing("first", "second"):
             model.synchronize()
         model.synchronize()

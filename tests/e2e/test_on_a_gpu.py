@@ -16,8 +16,9 @@ import aotpack
 from .oracle import Tolerance, accuracy_complaint, tensors
 from .test_control import CASES, KEPT, Case, Kept, Own, dynamic_of
 from .test_fallback import Mixed, compiled
-from .test_padding import BATCH, Between, rows
+from .test_padding import BATCH, Between
 from .test_padding import CASES as PADDED
+from .test_padding import rows as rows_of_four
 from .user_kernels import Changing, ChangingReference, Fused, FusedReference, Sums
 
 pytestmark = pytest.mark.gpu
@@ -118,9 +119,9 @@ def test_rows_with_room(name: str) -> None:
     torch.manual_seed(0)
     length, _, body = PADDED[name]
     module = Between(body, length).half()
-    model = aotpack.compile(module, (rows(3),), dynamic_shapes=BATCH, target="native")
+    model = aotpack.compile(module, (rows_of_four(3),), dynamic_shapes=BATCH, target="native")
     module, exact = module.cuda(), copy.deepcopy(module).double().cuda()
     with torch.no_grad():
         for count in (3, 1, 9) * 2:
-            x = rows(count).cuda()
+            x = rows_of_four(count).cuda()
             check(model(x), module(x), exact(x.double()))

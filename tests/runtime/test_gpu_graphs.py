@@ -3,6 +3,7 @@
 import gc
 import threading
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -94,8 +95,9 @@ def test_graphs_that_go_leave_no_memory_behind(package: Path) -> None:
             return torch.cuda.mem_get_info()[0]
 
         model(*tensors(8, 32))
-        first = sweep()
-        assert first - sweep() <= 4 << 20
+        free = [sweep() for _ in range(4)]
+        # What others take of the GPU meanwhile counts, too; what we left behind would each time.
+        assert min(a - b for a, b in pairwise(free)) <= 4 << 20
 
 
 def test_threads_and_streams(package: Path) -> None:
