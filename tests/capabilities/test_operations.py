@@ -246,9 +246,6 @@ REFUSED = [
         lambda x: torch.zeros(int(x.argmax())) + 1, "data-dependent", marks=pytest.mark.row("S:L8")
     ),
     pytest.param(
-        lambda x: x * x.sum().item(), "computed from a size", marks=pytest.mark.row("S:H25")
-    ),
-    pytest.param(
         lambda x: torch.view_as_complex(x) * 2,
         "complex64; accepted are",
         marks=pytest.mark.row("S:H19", "S:H20"),

@@ -3,6 +3,7 @@
 import random
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -125,7 +126,7 @@ def test_models_are_a_function_of_the_seed() -> None:
     assert random.getstate() == state
 
 
-def broken_schedule(lowered: Lowered, *, deterministic: bool) -> Scheduled:
+def broken_schedule(lowered: Lowered, **options: Any) -> Scheduled:
     """A scheduler that forgets one operation's value."""
     program: Program = lowered.program
     *others, last = program.operations
@@ -133,7 +134,7 @@ def broken_schedule(lowered: Lowered, *, deterministic: bool) -> Scheduled:
     first = next(op for op in program.operations if isinstance(op, Pointwise))
     changed = replace(last, value=first.value) if first.axes == last.axes else last
     broken = replace(lowered, program=replace(program, operations=(*others, changed)))
-    return aotpack.schedule.schedule(broken, deterministic=deterministic)
+    return aotpack.schedule.schedule(broken, **options)
 
 
 def test_notices_a_wrong_scheduler_and_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ def flags(x: torch.Tensor, i: torch.Tensor) -> Any:
     return torch.where(x > 3, (x > 0).all().item(), x > 5), x[i[0, 1].item()]
 
 
+@pytest.mark.row("S:H25")
 @pytest.mark.parametrize("function", [floats, integers, flags], ids=lambda f: f.__name__)
 def test_targets_agree(function: Any) -> None:
     compiled = compile_all(Function(function, 2), (X, PLACES))
@@ -36,6 +37,7 @@ def test_targets_agree(function: Any) -> None:
     agree(compiled, (X - 3, PLACES.flip(1)))
 
 
+@pytest.mark.row("S:H25")
 @pytest.mark.parametrize(
     ("function", "message"),
     [
