@@ -15,7 +15,7 @@ _KERNEL_NAMES = (
 _RESERVED = frozenset(
     [*_KERNEL_NAMES.split(), *keyword.kwlist, *keyword.softkwlist, *dir(builtins)]
 )
-_PATTERN = re.compile(r"(acc|b|carry|g|h|i|r|t|x)\d+|.*_(ptr|mask)|(combine|group)_.*")
+_PATTERN = re.compile(r"(acc|b|carry|g|h|i|p|r|t|x)\d+|.*_(ptr|mask)|(combine|group)_.*")
 
 
 def safe_size_name(name: str) -> str:

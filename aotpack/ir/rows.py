@@ -10,7 +10,7 @@ Rows S:D5, D10, inv34.
 from dataclasses import dataclass
 
 from aotpack.ir.access import Strides, is_dense
-from aotpack.ir.facts import known_le, known_lt, known_multiple, typical
+from aotpack.ir.facts import bounds, known_le, known_lt, known_multiple
 from aotpack.ir.integers import Axis, Indirect, Int, product
 from aotpack.ir.nodes import Buffer
 
@@ -56,8 +56,7 @@ def storage_elements(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> Int:
     """The elements of memory that a buffer takes, with the gap behind its last row."""
     if is_dense(shape, strides):
         return product(shape)
-    dims = zip(strides, shape, strict=True)
-    stride, size = max(dims, key=lambda dim: (typical(dim[0]), typical(dim[1])))
+    stride, size = max(zip(strides, shape, strict=True), key=_extent)
     return stride * size
 
 
@@ -78,11 +77,14 @@ def fits(buffer: Buffer, strides: tuple[Int, ...]) -> bool:
     if len(buffer.shape) != len(strides):
         return False
     taken, line = Int.of(1), LINE_BYTES // buffer.dtype.itemsize
-    dims = sorted(
-        zip(strides, buffer.shape, strict=True), key=lambda dim: (typical(dim[0]), typical(dim[1]))
-    )
-    for stride, size in dims:
+    for stride, size in sorted(zip(strides, buffer.shape, strict=True), key=_extent):
         if not known_le(taken, stride) or not known_lt(stride, taken + line):
             return False
         taken = stride * size
     return True
+
+
+def _extent(dim: tuple[Int, Int]) -> tuple[float, float]:
+    """What orders dimensions from the innermost: at small sizes strides may be equal."""
+    stride, size = dim
+    return bounds(stride)[1], bounds(size)[1]

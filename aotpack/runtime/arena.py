@@ -86,10 +86,14 @@ class Arena(Generic[PlanT]):
             self._device.synchronize(None)
             self._device.free(address)
         address = self._device.alloc(size)
+        try:
+            self._device.clear(address, size, stream)
+            if self.recording is None:
+                self._device.synchronize(stream)
+        except BaseException:
+            self._device.free(address)
+            raise
         self._counters = (address, size)
-        self._device.clear(address, size, stream)
-        if self.recording is None:
-            self._device.synchronize(stream)
         return address
 
     def staging(self, key: Hashable, size: int) -> int:

@@ -53,16 +53,14 @@ def small_together(kernels: tuple[Kernel, ...], program: Program) -> Groups:
     made: dict[str, int] = {}
     last_read: dict[str, int] = {}
     for kernel in kernels:
-        if kernel.completes:
-            slots[-1] += (kernel,)
-            made |= dict.fromkeys(kernel.stored, len(slots) - 1)
-            continue
         before = [made[name] for name in sources(kernel.reads, program) if name in made]
         old = overwritten_by(kernel, program)
         before += [last_read[name] for name in old if name in last_read]
         earliest = 1 + max(before, default=-1)
         slot = len(slots)
-        if is_small(kernel, program):
+        if kernel.completes:
+            slot -= 1  # that of the kernel before it
+        elif is_small(kernel, program):
             open_slots = range(earliest, len(slots))
             slot = next((n for n in open_slots if _has_room(slots[n], kernel, program)), slot)
         if slot == len(slots):
@@ -81,7 +79,9 @@ def _has_room(slot: tuple[Kernel, ...], kernel: Kernel, program: Program) -> boo
 
 
 def is_small(kernel: Kernel, program: Program) -> bool:
-    return can_share(kernel, program) and (points(kernel) or 0) <= MOST_POINTS
+    """True for a kernel that is over before a launch has begun to pay for itself."""
+    count = points(kernel)
+    return can_share(kernel, program) and count is not None and count <= MOST_POINTS
 
 
 def _together(group: tuple[Kernel, ...]) -> tuple[Kernel, ...]:

@@ -48,7 +48,7 @@ def _completing(launch: list[Kernel], second: Kernel, program: Program) -> Kerne
         return None
     blocks = {tile.x for tile in walks}
     if len(blocks) > 1 or any(tile.cluster_size > 1 or tile.chain for tile in (*walks, *closes)):
-        return None  # the blocks of one are no blocks of the other
+        return None  # blocks that differ make no groups; clusters and chains meet in their own way
     (block,) = blocks
     if not is_made_in_groups(first, second, program, block):
         return None

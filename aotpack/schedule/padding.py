@@ -2,13 +2,14 @@
 
     t[i, j] at 50257*i + j      ->      t[i, j] at 50304*i + j
 
-Where rows of 16-bit elements have an odd length, GPUs load and store 2 bytes a thread. Products
-then write results at half the speed and copy no factor ahead; long rows are read at half the speed
-(measured on an H200; from 4 bytes a thread on nothing is gained). A kernel that holds rows in
-registers gains if all its large tensors have wide rows; else what threads hold of wide and of
-narrow rows differs, and to exchange it takes as long. A pointwise kernel goes line by line over
-padded rows (``line_tile``) and is as quick as without. So a buffer is padded if that lowers the
-bytes that products and row kernels move by narrow accesses.
+Where rows of 16-bit elements have an odd length, GPUs load and store 2 bytes a thread (and 1 or 2
+where rows of bytes have a length that 4 does not divide). Products then write results at half the
+speed and copy no factor ahead; long rows are read at half the speed (measured on an H200; from 4
+bytes a thread on nothing is gained). A kernel that holds rows in registers gains if all its large
+tensors have wide rows; else what threads hold of wide and of narrow rows differs, and to exchange
+it takes as long. A pointwise kernel goes line by line over padded rows (``line_tile``) and is as
+quick as without. So a buffer is padded if that lowers the bytes that products and row kernels move
+by narrow accesses.
 
 Rows S:D5, inv34.
 """

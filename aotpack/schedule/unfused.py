@@ -17,7 +17,7 @@ from itertools import islice
 
 from aotpack.ir.access import Strides
 from aotpack.ir.nodes import Operation, Pointwise, Program, Reduction, Scan, reads, targets
-from aotpack.ir.schedule import Kernel, Lifetime, cluster_size
+from aotpack.ir.schedule import Kernel, Lifetime, ReductionTile, Tile
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.memory import may_overwrite
@@ -121,7 +121,8 @@ def _launch(
 ) -> Kernel | None:
     """The one kernel of some operations of another; None where it would take more.
 
-    A product keeps its tiles. Programs that share a row would need memory to meet in: no part does.
+    A product keeps its tiles. Programs that share a row, or wait for each other, would need memory
+    to meet in: no part has it.
     """
     first = kernel.members[0]
     made = (name for operation in operations for name in targets(operation))
@@ -133,9 +134,13 @@ def _launch(
         return replace(kernel, name=name, members=(first,), stored=stored, reads=read)
     part = replace(program, operations=operations, outputs=stored, updates=())
     found = choose_tiles(program, fuse(part), strides)
-    if len(found) != 1 or any(cluster_size(variant.tile) > 1 for variant in found[0].variants):
+    if len(found) != 1 or any(_meets(variant.tile) for variant in found[0].variants):
         return None
     return found[0]
+
+
+def _meets(tile: Tile) -> bool:
+    return isinstance(tile, ReductionTile) and (tile.cluster_size > 1 or tile.chain)
 
 
 def spoils_nothing(parts: tuple[Kernel, ...], strides: Strides, homes: dict[str, str]) -> bool:

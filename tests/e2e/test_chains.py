@@ -8,7 +8,10 @@ import torch
 from torch.export import Dim
 
 from aotpack.ir.schedule import CHAIN_GROUP, ReductionTile, gpu_variants
+from aotpack.pipeline import Between, Source, to_rendered
 from aotpack.schedule import tile
+from aotpack.stages import Decisions
+from aotpack.target import parse_targets
 
 from .oracle import agree, compile_all
 from .test_long_rows import Rows, numbers, spoiled
@@ -73,3 +76,15 @@ def test_many_rows_and_reductions_walk() -> None:
     reduced = compile_all(Rows(share), (x,))
     assert not is_chained(reduced)
     agree(reduced, (x,))
+
+
+@pytest.mark.row("S:N3")
+def test_scans_that_wait_have_no_other_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+
+    def function(x: torch.Tensor) -> Any:
+        sums = x.cumsum(1)
+        return sums, sums.relu()
+
+    source = Source(Rows(function), (torch.zeros(16, 65_536),))
+    assert to_rendered(source, parse_targets("sm_90"), Between(), Decisions(4)).kernels

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch.export import Dim
 
+from aotpack.pipeline import Between, Source, to_rendered
 from aotpack.schedule import combo, split_reduction
-from aotpack.target import INTERPRETER
+from aotpack.target import INTERPRETER, parse_targets
 
 from .oracle import agree, compile_all
 from .test_long_rows import Rows, numbers, spoiled
@@ -84,3 +85,35 @@ def test_who_arrives_last_decides_no_bit(case: str, monkeypatch: pytest.MonkeyPa
         found = model(x)
         for a, b in zip(found, expected, strict=True):
             assert torch.equal(a, b)
+
+
+def test_what_a_completing_kernel_reads_is_overwritten_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An update that is small joins no launch before the one whose end reads the old value."""
+    monkeypatch.undo()
+
+    class Counted(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("state", torch.zeros(64))
+
+        def forward(self, x: torch.Tensor, z: torch.Tensor) -> Any:
+            exponential, sums = z.exp(), x.sum(-1) * self.state[:4]
+            self.state.add_(1)
+            return exponential, sums
+
+    source = Source(Counted(), (torch.zeros(4, 2**20), torch.zeros(16)))
+    rendered = to_rendered(source, parse_targets("sm_90"), Between())
+    assert any("sum_completed" in kernel.name for kernel in rendered.kernels)
+
+
+def test_a_size_has_another_name_than_the_tensors_of_a_launch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()
+    source = Source(
+        Rows(lambda x: x.sum(1)), (torch.zeros(4, 2**20),), None, ({0: Dim("p0", min=1, max=64)},)
+    )
+    for kernel in to_rendered(source, parse_targets("sm_90"), Between()).kernels:
+        compile(kernel.text, kernel.name, "exec")

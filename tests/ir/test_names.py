@@ -16,7 +16,7 @@ def test_keeps(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["x", "m", "t12", "acc1", "tl", "lambda", "min", "in_ptr", "Launch"]
+    "name", ["x", "m", "t12", "acc1", "p0", "tl", "lambda", "min", "in_ptr", "Launch"]
 )
 def test_changes(name: str) -> None:
     assert safe_size_name(name) == name + "_"

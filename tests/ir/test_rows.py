@@ -38,6 +38,19 @@ def test_without_gaps_there_is_no_room() -> None:
     assert storage_elements((), ()).constant == 1
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_dimensions_that_are_alike_at_small_sizes_keep_their_order(swapped: bool) -> None:
+    b, s = Int.of(Var("b", 1, 3)), Int.of(Var("s", 1, 3))
+    inner = s if swapped else b
+    shape, strides = (b, s, Int.of(4097)), (Int.of(4160), 4160 * b, Int.of(1))
+    if swapped:
+        strides = (4160 * s, Int.of(4160), Int.of(1))
+    assert storage_elements(shape, strides) == 4160 * b * s
+    assert fits(Buffer("t", DType.BFLOAT16, shape), strides)
+    too_small = tuple(4097 * inner if stride == 4160 * inner else stride for stride in strides)
+    assert not fits(Buffer("t", DType.BFLOAT16, shape), too_small)
+
+
 @pytest.mark.parametrize(
     ("step", "expected"), [(1030, True), (1061, True), (1029, False), (1062, False)]
 )
