@@ -1,11 +1,13 @@
 """Canonical floor division and modulo (C:A5-A8), and their inverse, joining digits back."""
 
 import math
+from functools import lru_cache
 
 from aotpack.ir.facts import bounds, known_le, known_lt
-from aotpack.ir.integers import Int, Monomial, Quotient, Remainder, _from_terms, content
+from aotpack.ir.integers import REMEMBERED, Int, Monomial, Quotient, Remainder, _from_terms, content
 
 
+@lru_cache(maxsize=REMEMBERED)
 def quotient(num: Int, den: Int) -> Int:
     """``num // den`` (rounding down) for ``den > 0``, simplified with the variables' ranges."""
     _check_divisor(num, den)
@@ -13,6 +15,7 @@ def quotient(num: Int, den: Int) -> Int:
     return whole + _proper_quotient(rest, den)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def remainder(num: Int, den: Int) -> Int:
     """``num % den`` in [0, den) for ``den > 0``, simplified with the ranges of the variables."""
     _check_divisor(num, den)

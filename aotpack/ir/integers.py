@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Union
 
 from aotpack.ir.interning import Interned
 
 Number = Union["Int", int]
 LARGEST_SIZE = 2**31 - 1
+REMEMBERED = 2**16  # results of each operation
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -151,7 +153,7 @@ class Int(metaclass=Interned):
         return f"Int({self.text})"
 
     def __add__(self, other: Number) -> Int:
-        return _from_terms([*self.terms, *Int.of(other).terms])
+        return _sum(self, Int.of(other))
 
     __radd__ = __add__
 
@@ -165,10 +167,7 @@ class Int(metaclass=Interned):
         return Int.of(other) - self
 
     def __mul__(self, other: Number) -> Int:
-        b = Int.of(other)
-        return _from_terms(
-            [(_sorted(ma + mb), ca * cb) for ma, ca in self.terms for mb, cb in b.terms]
-        )
+        return _product(self, Int.of(other))
 
     __rmul__ = __mul__
 
@@ -234,6 +233,18 @@ class Int(metaclass=Interned):
                 product = product * _evaluate(atom, values, indirect)
             total = total + product
         return total
+
+
+# Integers are interned, so that what was computed of two of them is found again by identity.
+@lru_cache(maxsize=REMEMBERED)
+def _sum(a: Int, b: Int) -> Int:
+    return _from_terms([*a.terms, *b.terms])
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _product(a: Int, b: Int) -> Int:
+    terms = [(_sorted(ma + mb), ca * cb) for ma, ca in a.terms for mb, cb in b.terms]
+    return _from_terms(terms)
 
 
 def total(values: Iterable[Number]) -> Int:
