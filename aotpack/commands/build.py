@@ -17,7 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``aotpack build``."""
     defaults = ",".join(map(str, DEFAULT_TARGETS))
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
-    parser.add_argument("-o", "--out", metavar="DIR", type=Path, required=True, help="the folder for the wheel")
+    parser.add_argument(
+        "-o", "--out", metavar="DIR", type=Path, required=True, help="the folder for the wheel"
+    )
     parser.add_argument(
         "--target",
         action="append",
