@@ -65,3 +65,10 @@ def test_a_third_direction_gets_a_side_of_its_own(third: bool) -> None:
 )
 def test_a_line_stays_a_line(rows: int, columns: int, transposed: bool) -> None:
     assert isinstance(kernel_tile(rows, columns, transposed=transposed), PointwiseTile)
+
+
+@pytest.mark.row("C:C2")
+@pytest.mark.parametrize(("columns", "banded"), [(32_000, False), (128_256, True)])
+def test_lines_that_fill_l2_go_in_bands(columns: int, banded: bool) -> None:
+    tile = kernel_tile(523, columns, transposed=True)
+    assert isinstance(tile, PlaneTile) and (tile.band > 1) is banded
