@@ -1,9 +1,9 @@
 """Rows that stay in registers: how many threads hold one, and how many rows share a program.
 
 Measured on an H200: memory serves best when about 64 KB are on their way to each multiprocessor
-(2048 threads that wait for 32 bytes each). With 100 KB and more, kernels take 2 to 4 % longer: reads
-and writes disturb each other; with 30 KB they wait. So a row gets a thread for each 32 bytes
-that are read of it, of all tensors together, and programs are as small as they can be.
+(2048 threads that wait for 32 bytes each). With 100 KB and more, kernels take 2 to 4 % longer:
+reads and writes disturb each other; with 30 KB they wait. So a row gets a thread for each 32
+bytes that are read of it, of all tensors together, and programs are as small as they can be.
 
 Rows C:B16, H13, L2.
 """
