@@ -23,7 +23,10 @@ from aotpack.ir.schedule import Kernel, PlaneTile, in_lines
 from aotpack.schedule.layout import typical_bytes
 
 SHORTEST_SIDE = 16  # points; a side shorter than this is not worth a dimension of the tile
-SIDE, WARPS = 64, 16  # of a tile: eight points a thread, and so 2048 threads (``row_tiles``)
+SIDE = 64  # points, of a tile
+BYTES_OF_THREAD = 32  # read of a tile, as of rows (``row_tiles``)
+MOST_WARPS = 16
+WARP = 32  # threads
 HALF_L2 = 25 * 10**6  # bytes, of an H200
 BAND = 16  # lines of tiles
 
@@ -47,13 +50,19 @@ def plane_tile(kernel: Kernel, program: Program, strides: Strides) -> PlaneTile 
         for height in _widths(list(accesses(lines)), y, strides)
     )
     if height is None:
-        band = BAND if typical(width) * SIDE * _bytes_of_point(lines, program) > HALF_L2 else 1
-        return PlaneTile(width, SIDE, SIDE, WARPS, band=band)
+        return _flat_tile(lines, program, strides)
     return PlaneTile(width, 16, 16, num_warps=8, height=height, z=16)
 
 
-def _bytes_of_point(kernel: Kernel, program: Program) -> int:
-    return sum(program.buffers[access.buffer].dtype.itemsize for access in accesses(kernel))
+def _flat_tile(lines: Kernel, program: Program, strides: Strides) -> PlaneTile:
+    """Square tiles, in bands of lines where a line of tiles fills L2."""
+    width = lines.axes[1].extent
+    touched = [a for a in accesses(lines) if set(lines.axes) <= set(a.offset(strides).leaves())]
+    widths = [(program.buffers[a.buffer].dtype.itemsize, a.is_store) for a in touched]
+    band = BAND if typical(width) * SIDE * sum(size for size, _ in widths) > HALF_L2 else 1
+    read = SIDE * SIDE * sum(size for size, is_store in widths if not is_store)
+    warps = max(1, read // (BYTES_OF_THREAD * WARP))
+    return PlaneTile(width, SIDE, SIDE, min(MOST_WARPS, 1 << warps.bit_length() - 1), band=band)
 
 
 def _best(scored: Iterable[tuple[int, Int]]) -> Int | None:

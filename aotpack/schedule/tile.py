@@ -28,7 +28,7 @@ from aotpack.schedule.padding import line_tile
 from aotpack.schedule.plane import plane_tile
 from aotpack.schedule.promises import VECTOR_BYTES, with_promises
 from aotpack.schedule.row_tiles import row_tiles
-from aotpack.schedule.split_reduction import COLUMNS_TOGETHER
+from aotpack.schedule.split_reduction import columns_together
 
 ANY_ARCH = (1, 10_000)
 MAX_PERSISTENT = 16384  # elements of a row held in registers
@@ -133,7 +133,7 @@ def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> t
     if _walks_along(kernel, program, strides) is x:
         if longest > (LONGEST_COLUMN_ONCE if once else LONGEST_COLUMN):
             columns = _power_of_two(typical(x.extent))
-            tile = _column_tile(columns, _states(kernel))
+            tile = _column_tile(columns, _width(kernel, program), _states(kernel))
         else:
             tile = _held_columns(kernel, program, _power_of_two(int(longest)))
     elif persistent:
@@ -254,9 +254,14 @@ def _states(kernel: Kernel) -> int:
     return sum(len(MONOIDS[o.kind].states) for o in operations if isinstance(o, Reduction))
 
 
-def _column_tile(columns: int, states: int) -> ReductionTile:
+def _width(kernel: Kernel, program: Program) -> int:
+    """Bytes of the widest element that is read."""
+    return max((program.buffers[name].dtype.itemsize for name in kernel.reads), default=4)
+
+
+def _column_tile(columns: int, width: int, states: int) -> ReductionTile:
     """Neighbouring columns a program, so that a warp reads whole cache lines."""
-    x = min(COLUMNS_TOGETHER, max(16, columns))
+    x = min(columns_together(width), max(16, columns))
     unroll = max(1, 4 // max(1, states))
     return ReductionTile(x, 2048 // x, persistent=False, num_warps=4, unroll=unroll)
 
@@ -267,8 +272,7 @@ def _held_columns(kernel: Kernel, program: Program, r: int) -> ReductionTile:
     A warp reads 64 or 128 bytes of neighbouring columns at a time, and a thread holds 128 bytes of
     what was read: enough loads are under way. With few columns a program takes fewer of them.
     """
-    x = kernel.axes[0]
-    width = max((program.buffers[name].dtype.itemsize for name in kernel.reads), default=4)
+    x, width = kernel.axes[0], _width(kernel, program)
     size, widest = (8192 if r <= 256 else 16384), (64 if width < 4 else 32)
     together = max(min(widest, max(16, size // r)), 1024 // r)
     while together > 8 and typical(x.extent) < MANY_PROGRAMS * together:

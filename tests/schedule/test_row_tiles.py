@@ -53,7 +53,8 @@ def tile_of(program: Program) -> ReductionTile:
     [
         ((F32,), 1024, 4),
         ((F32,), 4096, 16),
-        ((F32,), 16384, 16),
+        ((F32,), 8192, 8),  # so that several programs fit
+        ((F32,), 16384, 8),
         ((BF16,), 1024, 2),
         ((BF16,), 4096, 8),
         ((F32, F32), 1024, 8),  # all tensors count, but not the vector that all rows share
@@ -62,6 +63,7 @@ def tile_of(program: Program) -> ReductionTile:
         ((F32,), 768, 2),
         ((BF16,), 5120, 4),
         ((F32,), 5120, 8),
+        ((BF16, BF16), 3000, 8),
     ],
 )
 def test_a_thread_reads_32_bytes(dtypes: tuple[DType, ...], length: int, warps: int) -> None:
@@ -69,10 +71,29 @@ def test_a_thread_reads_32_bytes(dtypes: tuple[DType, ...], length: int, warps: 
     assert (tile.x, tile.num_warps) == (1, warps)
 
 
-@pytest.mark.parametrize("length", [1, 3, 100, 511, 512])
-def test_short_rows_share_programs(length: int) -> None:
-    tile = tile_of(row_kernel(MANY, length, (F32,)))
-    assert tile.x * tile.r == 2048 and tile.num_warps == 2
+@pytest.mark.parametrize(("dtypes", "warps"), [((F32,), 4), ((BF16,), 2), ((BF16, BF16), 4)])
+@pytest.mark.parametrize("length", [64, 256, 512])
+def test_short_rows_share_programs(length: int, dtypes: tuple[DType, ...], warps: int) -> None:
+    tile = tile_of(row_kernel(MANY, length, dtypes))
+    assert tile.x * tile.r == 1024 and tile.num_warps == warps
+
+
+def test_rows_that_move_little_share_programs() -> None:
+    """A GPU begins a program for each 2500 bytes at most."""
+    w = Writer()
+    x = w.input("x", MANY, 1024, dtype=BF16)
+    sums = w.reduction("sum", [MANY], [1024], lambda i, k: load(x, i, k))
+    tile = tile_of(w.program(sums))
+    assert (tile.x, tile.num_warps) == (2, 4)
+    assert tile_of(row_kernel(MANY, 1024, (BF16,))).x == 1
+
+
+@pytest.mark.parametrize(("length", "warps"), [(1024, 1), (4096, 4)])
+def test_positions_are_sought_by_few_warps(length: int, warps: int) -> None:
+    w = Writer()
+    x = w.input("x", MANY, length)
+    found = w.reduction("found", [MANY], [length], lambda i, k: load(x, i, k), kind="argmax")
+    assert tile_of(w.program(found)).num_warps == warps
 
 
 @pytest.mark.parametrize("length", [1, 3, 513, 1024, 5120, 12_000])
@@ -93,4 +114,4 @@ def test_few_rows_have_more_threads() -> None:
 
 def test_rows_of_any_length_count_by_their_registers() -> None:
     length = Var("n", 1, 5120)
-    assert tile_of(row_kernel(MANY, length, (BF16,), length)).num_warps == 16
+    assert tile_of(row_kernel(MANY, length, (BF16,), length)).num_warps == 8
