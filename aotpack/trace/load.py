@@ -21,6 +21,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError, UsageError
+from aotpack.importable import importable
 from aotpack.trace.source import shown_path
 
 _ACCEPTED = "model.py, model.py:attr, package.module:attr or model.pt2"
@@ -83,7 +84,7 @@ def _run_file(path: Path) -> ModuleType:
     before = sys.modules.get(name)
     sys.modules[name] = module
     try:
-        with _importable(path.resolve().parent), _explained(str(path), path):
+        with importable(path.resolve().parent), _explained(str(path), path):
             module_spec.loader.exec_module(module)
     finally:
         if before is not None:
@@ -92,7 +93,7 @@ def _run_file(path: Path) -> ModuleType:
 
 
 def _import(name: str) -> ModuleType:
-    with _importable(Path.cwd()), _explained(name, None):
+    with importable(Path.cwd()), _explained(name, None):
         return importlib.import_module(name)
 
 
@@ -172,15 +173,6 @@ def _at_line(error: BaseException, path: Path | None) -> str:
 
 def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), "")
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
 
 
 def _check_exists(path: Path) -> None:
