@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from aotpack.ir.access import points
 from aotpack.ir.conditions import inside
 from aotpack.ir.facts import known_equal, known_le, typical
 from aotpack.ir.fold import fold
-from aotpack.ir.integers import Axis, Int, product
+from aotpack.ir.integers import Axis, Int
 from aotpack.ir.joined import Joined
 from aotpack.ir.nodes import (
     Apply,
@@ -122,7 +123,7 @@ def _spared_bytes(
     wider = replace(program, buffers=buffers)
     for kernel in (makers[name] for name in reads(part) if name in makers):
         if isinstance(join(_group(kernel), part, wider), Group):
-            return max(1, typical(product(a.extent for a in part.axes)) * buffer.dtype.itemsize)
+            return max(1, typical(points(part.axes)) * buffer.dtype.itemsize)
     return 0
 
 
