@@ -22,7 +22,7 @@ from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError, UsageError
 from aotpack.importable import importable
-from aotpack.trace.source import shown_path
+from aotpack.trace.source import shown_frame
 
 _ACCEPTED = "model.py, model.py:attr, package.module:attr or model.pt2"
 
@@ -168,7 +168,7 @@ def _at_line(error: BaseException, path: Path | None) -> str:
     own = [f for f in frames if path is not None and Path(f.filename).name == path.name]
     if not own:
         return message
-    return f"{message}\n  at {shown_path(own[-1].filename)}:{own[-1].lineno}: {own[-1].line}"
+    return f"{message}\n  at {shown_frame(own[-1])}"
 
 
 def _first_line(error: BaseException) -> str:
