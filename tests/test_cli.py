@@ -131,7 +131,10 @@ def test_bench_says_what_it_times(
     assert main(["bench", str(wheel), "--repeat", "2", "--device", "cpu"]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first == "timing 2 calls on cpu, after 5 to warm up"
-    assert second.startswith("half: ")
+    assert second.startswith("half: ") and second.endswith("(of 2 calls)")
+    with pytest.raises(SystemExit):
+        main(["bench", str(wheel), "--repeat", "0"])
+    assert "found '0', accepted is a whole number from 1" in capsys.readouterr().err
 
 
 def test_verify_against_the_model(wheel: Path, folder: Path) -> None:

@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
-from aotpack.commands.model_options import positive
 from aotpack.commands.shipped import IMPORT, shipped_runtime
 from aotpack.commands.wheel_file import unpacked
 from aotpack.errors import AotpackError
+from aotpack.runtime.command import REPEAT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", help='a GPU\'s number or "cpu" (default: a GPU if there is one)'
     )
-    parser.add_argument("--repeat", type=positive, default=100, help="calls to time (default 100)")
+    parser.add_argument("--repeat", **REPEAT)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -42,13 +42,6 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def positive(text: str) -> int:
-    """A whole number from 1, for argparse."""
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"found {text!r}, accepted is a whole number from 1")
-    return int(text)
-
-
 def load_source(
     options: argparse.Namespace, name: str | None = None, version: str | None = None
 ) -> "Source":
