@@ -11,7 +11,7 @@ from aotpack.runtime.command import REPEAT
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``aotpack bench``."""
-    parser.add_argument("wheel", metavar="WHEEL", type=Path)
+    parser.add_argument("wheel", metavar="WHEEL", type=Path, help="a wheel that aotpack built")
     parser.add_argument("--import", **IMPORT)
     parser.add_argument(
         "--device", help='a GPU\'s number or "cpu" (default: a GPU if there is one)'

@@ -13,7 +13,7 @@ from aotpack.errors import AotpackError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``aotpack tune``."""
-    parser.add_argument("wheel", metavar="WHEEL", type=Path)
+    parser.add_argument("wheel", metavar="WHEEL", type=Path, help="a wheel that aotpack built")
     parser.add_argument("--import", **IMPORT)
     parser.add_argument(
         "-o",

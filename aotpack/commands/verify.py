@@ -14,7 +14,7 @@ from aotpack.stages import Golden
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``aotpack verify``."""
-    parser.add_argument("wheel", metavar="WHEEL", type=Path)
+    parser.add_argument("wheel", metavar="WHEEL", type=Path, help="a wheel that aotpack built")
     parser.add_argument("--import", **IMPORT)
     parser.add_argument(
         "--against", dest="model", metavar="MODEL", help="compare with this model run eagerly"
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("cuda", "cpu", "interpreter"),
         help="the first GPU, the processors, or Triton's interpreter (default: what load() takes)",
     )
-    add_trace_options(parser)
+    add_trace_options(parser, "with --against, as MODEL was built")
 
 
 def run(options: argparse.Namespace) -> int:

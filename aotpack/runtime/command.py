@@ -155,7 +155,9 @@ def _median(times: list[float]) -> float:
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"python -m {name}", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {name}", description="What the package is, is it right, how fast is it."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     about = commands.add_parser("info", help="signature, targets, kernels, memory")
     about.add_argument("--json", action="store_true", help="print the whole manifest")
@@ -169,7 +171,9 @@ def _parser(name: str) -> argparse.ArgumentParser:
             "--device", help='a GPU\'s number or "cpu" (default: a GPU if there is one)'
         )
         one.add_argument("--import", **IMPORT)
-        one.add_argument("--weights", help="a safetensors file in place of the package's own")
+        one.add_argument(
+            "--weights", metavar="FILE", help="safetensors in place of the package's own"
+        )
         if command == "tune":
             one.add_argument(
                 "-o", "--out", required=True, help="the file for the times; what it has is kept"
