@@ -325,3 +325,14 @@ def test_an_interrupted_build_leaves_nothing(
     assert process.returncode == code
     assert "interrupted" in error and "Traceback" not in error
     assert not (tmp_path / "out").exists()
+
+
+def test_a_reader_that_has_enough_gets_no_traceback(wheel: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    words = [sys.executable, "-m", "aotpack", "inspect", str(wheel)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, env=environment, stdout=pipe, stderr=pipe) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
