@@ -32,6 +32,7 @@ from aotpack.trace.triton_kernels import TritonPort
 
 _Example = tuple[tuple[Any, ...], dict[str, Any]]
 _CHATTY = (
+    logging.getLogger("torch._guards"),
     logging.getLogger("torch._subclasses.fake_tensor"),
     logging.getLogger("torch.fx.experimental.symbolic_shapes"),
 )

@@ -9,6 +9,7 @@ from torch import nn
 from torch.export import Dim
 
 from aotpack.errors import TraceError
+from aotpack.trace import trace
 
 X = torch.randn(2, 4)
 
@@ -46,6 +47,34 @@ def test_refuses(trace_function, forward, message, capfd):
     with pytest.raises(TraceError, match=message) as caught:
         trace_function(forward, X)
     assert "TORCH_LOGS" not in str(caught.value) and len(str(caught.value).splitlines()) < 12
+    assert capfd.readouterr().err == ""
+
+
+class Deciding(nn.Module):
+    """By data, or by a size."""
+
+    def __init__(self, by_data):
+        super().__init__()
+        self.by_data = by_data
+
+    def forward(self, x):
+        if self.by_data:
+            return x if x.sum() > 0 else -x
+        return x + torch.ones(4, 1)
+
+
+@pytest.mark.parametrize(
+    ("by_data", "message"),
+    [
+        (True, r"data-dependent: .*\n  at test_capture.py:\d+: return x if x.sum\(\) > 0"),
+        (False, r"\n  n is 4\n  at test_capture.py:\d+: return x \+ torch.ones"),
+    ],
+)
+def test_strict_mode_is_refused_in_the_same_words(by_data, message, capfd):
+    n = {"x": {0: Dim("n", min=2, max=64)}}
+    args = {"name": "m", "version": "1", "strict": True, "dynamic_shapes": n}
+    with pytest.raises(TraceError, match=message):
+        trace(Deciding(by_data), (torch.ones(4, 4),), **args)
     assert capfd.readouterr().err == ""
 
 
