@@ -5,7 +5,6 @@ from pathlib import Path
 
 from aotpack.commands.shipped import IMPORT, shipped_runtime
 from aotpack.commands.wheel_file import unpacked
-from aotpack.errors import AotpackError
 from aotpack.runtime.command import REPEAT
 
 
@@ -22,10 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """The wheel's own bench, from a temporary folder."""
     with unpacked(options.wheel) as package, shipped_runtime(package, options.imports) as runtime:
-        try:
-            code: int = runtime.command.bench(
-                package, runtime.command.device_of(options.device), None, options.repeat
-            )
-        except runtime.AotpackError as error:
-            raise AotpackError(str(error)) from error
+        command = runtime.command
+        device = command.device_of(options.device)
+        code: int = command.bench(package, device, None, options.repeat)
     return code

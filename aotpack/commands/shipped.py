@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+from aotpack.errors import AotpackError
 from aotpack.importable import importable
 from aotpack.runtime.command import IMPORT as IMPORT
 from aotpack.runtime.command import import_first
@@ -16,7 +17,7 @@ from aotpack.runtime.command import import_first
 def shipped_runtime(package: Path, imports: Sequence[str]) -> Iterator[ModuleType]:
     """``_runtime`` of an unpacked package, imported without leaving bytecode in its folder.
 
-    Before it ``imports``, modules that may lie in the current folder.
+    Before it ``imports``, modules that may lie in the current folder. Its errors become ours.
     """
     with importable(Path.cwd()):
         import_first(imports)
@@ -26,7 +27,11 @@ def shipped_runtime(package: Path, imports: Sequence[str]) -> Iterator[ModuleTyp
     try:
         with importable(package.parent):
             import_module(f"{package.name}._runtime.command")
-            yield import_module(f"{package.name}._runtime")
+            runtime = import_module(f"{package.name}._runtime")
+            try:
+                yield runtime
+            except runtime.AotpackError as error:
+                raise AotpackError(str(error)) from error
     finally:
         sys.dont_write_bytecode = before
         _take_modules(package.name)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from aotpack.commands.shipped import IMPORT, shipped_runtime
 from aotpack.commands.wheel_file import unpacked
-from aotpack.errors import AotpackError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +31,5 @@ def run(options: argparse.Namespace) -> int:
     """The wheel's own tuner, from a temporary folder."""
     with unpacked(options.wheel) as package, shipped_runtime(package, options.imports) as runtime:
         command = runtime.command
-        try:
-            command.tune_into(options.out, package, command.device_of(options.device), None, print)
-        except runtime.AotpackError as error:
-            raise AotpackError(str(error)) from error
+        command.tune_into(options.out, package, command.device_of(options.device), None, print)
     return 0

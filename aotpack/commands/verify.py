@@ -8,7 +8,7 @@ from typing import Any
 from aotpack.commands.model_options import add_trace_options, load_source
 from aotpack.commands.shipped import IMPORT, shipped_runtime
 from aotpack.commands.wheel_file import unpacked
-from aotpack.errors import AotpackError, UsageError, VerifyError
+from aotpack.errors import UsageError, VerifyError
 from aotpack.stages import Golden
 
 
@@ -33,10 +33,7 @@ def run(options: argparse.Namespace) -> int:
         if options.model is not None:
             record_eager(options, package)
         with shipped_runtime(package, options.imports) as runtime:
-            try:
-                report = runtime.verify(package, device_port(options.device, package))
-            except runtime.AotpackError as error:
-                raise AotpackError(str(error)) from error
+            report = runtime.verify(package, device_port(options.device, package))
     print(report)
     if not report.is_passed:
         where = f" on {options.device}" if options.device else ""
