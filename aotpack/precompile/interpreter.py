@@ -22,6 +22,7 @@ from triton.runtime.jit import JITFunction
 
 from aotpack.ir.dtypes import DType
 from aotpack.precompile import bfloat16
+from aotpack.precompile.early_start import without_early_start
 from aotpack.precompile.kernel_module import load_module
 from aotpack.precompile.libdevice import HostLibdevice
 from aotpack.precompile.reduction import associative_scan, reduce
@@ -188,6 +189,7 @@ def interpretable(name: str, text: str) -> Callable[..., Any]:
     try:
         text = re.sub(r"^( +)meet\(\)$", r"\1yield", text, flags=re.MULTILINE)
         text = re.sub(r"^( +)fence\(\)$", r"\1pass", text, flags=re.MULTILINE)
+        text = without_early_start(text)
         module = vars(load_module(name, text))
         for key, value in tuple(module.items()):
             if isinstance(value, JITFunction):

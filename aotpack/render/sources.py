@@ -129,6 +129,7 @@ class Sources:
             is_spare=self.spare,
             work=work,
             cluster_size=cluster_size(tile),
+            starts_early=ours and language == "triton",
         )
         return self.known[key].name
 

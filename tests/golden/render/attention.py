@@ -1,10 +1,13 @@
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
 def attention(q_ptr, k_ptr, v_ptr, out_ptr):
+    gdc_launch_dependents()
+    gdc_wait()
     batch_head = tl.program_id(0) % (2)
     first_i = (tl.num_programs(0) // (2) - 1 - tl.program_id(0) // (2)) * 64
     g0 = batch_head // 2

@@ -1,10 +1,13 @@
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
 def to_copy_add_gelu(x_ptr, y_ptr, out_ptr):
+    gdc_launch_dependents()
+    gdc_wait()
     x = (tl.program_id(0)*256 + tl.arange(0, 256))
     x_mask = x < 35
     t1 = tl.load(x_ptr + x, mask=x_mask, other=0)

@@ -1,10 +1,13 @@
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
 def layer_norm_add(x_ptr, y_ptr, weight_ptr, bias_ptr, out_ptr):
+    gdc_launch_dependents()
+    gdc_wait()
     x = tl.program_id(0)
     r = tl.arange(0, 1024)
     r_mask = r < 768

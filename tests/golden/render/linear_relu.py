@@ -1,10 +1,13 @@
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
 def linear_relu(x_ptr, weight_ptr, bias_ptr, out_ptr):
+    gdc_launch_dependents()
+    gdc_wait()
     m_tiles = tl.cdiv(128, 64)
     n_tiles = tl.cdiv(512, 32)
     tile = tl.program_id(0)
