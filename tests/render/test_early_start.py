@@ -12,7 +12,7 @@ from aotpack.precompile.request import Request
 from aotpack.target import Target
 from tests.ptx import ptx
 
-from .models import H100, Attended, Gelu, Projection, Softmax, rendered
+from .models import Attended, Gelu, Projection, Softmax, rendered
 
 GLOBAL = re.compile(r"\b(?:(?:ld|st|atom|red)\.(?:\w+\.)*global|cp\.async|tensormap)")
 WAIT = "griddepcontrol.wait"
