@@ -241,6 +241,11 @@ class Decisions:
     candidates: int = 1
     measured: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
+    @property
+    def looks_beyond_the_first(self) -> bool:
+        """True where a package may hold another form than the one that is thought best."""
+        return self.candidates > 1 or bool(self.measured)
+
 
 @dataclass(frozen=True, slots=True)
 class TorchCall:
