@@ -1,4 +1,4 @@
-"""What all tests share: a kernel cache for the run, no dumps, few searches for garbage."""
+"""What all tests share: a kernel cache for the run, no dumps, one thread of torch."""
 
 import gc
 import os
@@ -7,10 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 # Tracing makes objects by the million, in processes that hold all of torch: with Python's own
 # numbers a fifth of the run is spent in searching them for cycles.
 gc.set_threshold(100_000, 20, 50)
+
+# torch's threads wait for more work by turning in place, for longer than a test computes: beside
+# other workers they are a fourth of the run. What is compared with it uses threads of its own.
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -48,8 +48,8 @@ from tools.fuzz_make import DYNAMIC, make
 from tools.fuzz_model import Input, Model, Shell, pruned
 
 SLACK = Tolerance(factor=16, floor=1.0)
-PROGRAMS = 128  # about the most a kernel is cut into: they are interpreted one by one
-STEPS = 1024  # about the most that all of them do in a loop
+PROGRAMS = 64  # about the most a kernel is cut into: they are interpreted one by one
+STEPS = 256  # about the most that all of them do in a loop
 NARROWS = re.compile(r"float\(|half\(|bfloat16|float16|float32")
 SMALL_NUMBERS = (
     (split_reduction, "WORTH_A_LAUNCH", 4),
