@@ -67,7 +67,8 @@ def check(
     assert ours <= 1.5 * eager + EPS * scale
 
 
-BASE_ONLY = "-DAOT_BASE_ONLY"  # what runs on processors without AVX-512, in half the text; both are in a wheel
+BASE_ONLY = "-DAOT_BASE_ONLY"
+"""Leaves out what processors with AVX-512 run, half of the code; a wheel has both."""
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
