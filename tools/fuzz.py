@@ -124,7 +124,7 @@ def check(model: Model, targets: tuple[Target, ...] = (INTERPRETER,)) -> None:
     if not _eager_runs(Shell(model).double(), tuple(wide)):
         return  # types that differ in float64 alone: there is nothing to compare with
     compiled = compile_all(
-        Shell(model), _args(given, example), None, _dynamic_shapes(given), targets
+        Shell(model), _args(given, example), None, _dynamic_shapes(given), targets, wide=True
     )
     slack = _slack(model)
     agree(compiled, _args(given, example), tolerance=slack)
