@@ -286,7 +286,11 @@ def _interpreted_language(function: Callable[..., None]) -> Iterator[None]:
             scope.set_attr(place, "associative_scan", associative_scan)
         scope.set_attr(tl.tensor, "__index__", lambda tensor: int(tensor.handle.data.item()))
         builder = triton_interpreter.interpreter_builder
-        options = replace(builder.options, allowed_dot_input_precisions=_PRECISIONS)
+        options = replace(
+            builder.options,
+            allowed_dot_input_precisions=_PRECISIONS,
+            sanitize_overflow=False,  # computed for assertions, which only its debug mode makes
+        )
         scope.set_attr(builder, "options", options)
         scope.set_attr(builder, "create_splat", _splat)
         scope.set_attr(triton_interpreter.TensorDescHandle, "validate", _validate_descriptor)
