@@ -1,11 +1,13 @@
 """Programmatic dependent launch: kernels that start while the launch before them drains.
 
-gdc_launch_dependents(): the next launch may start once all programs of this one have begun
 gdc_wait(): the launches before this one are done, and what they wrote is seen
+gdc_launch_dependents(): the next launch may start once all programs of this one have come here
 
-Every kernel begins with both, so a launch is over only when all before it are: work keeps its
-order, and what a launch costs (some 2 us from one to the next) is paid while the one before it
-still computes. GPUs older than 9.0, and the interpreter, know neither.
+Every kernel begins with the first and ends with the second. So a launch is over only when all
+before it are: work keeps its order, and a part of what a launch costs is paid while the last
+programs of the one before it are still at work. Programs that start earlier would share the
+multiprocessors of those that compute, unevenly. GPUs older than 9.0, and the interpreter, know
+neither.
 
 Source: CUDA C++ Programming Guide, programmatic dependent launch and synchronization.
 """

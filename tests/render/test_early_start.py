@@ -52,6 +52,7 @@ def test_no_kernel_touches_memory_before_it_waits(case: str) -> None:
             before, wait, after = entry.partition(WAIT)
             assert kernel.starts_early and wait and WAIT not in after
             assert not GLOBAL.search(before) and GLOBAL.search(after)
+            assert "griddepcontrol.launch_dependents" in after
 
 
 def test_older_gpus_get_the_same_text_without_it() -> None:

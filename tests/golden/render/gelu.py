@@ -6,7 +6,6 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 @triton.jit
 def to_copy_add_gelu(x_ptr, y_ptr, out_ptr):
-    gdc_launch_dependents()
     gdc_wait()
     x = (tl.program_id(0)*256 + tl.arange(0, 256))
     x_mask = x < 35
@@ -16,3 +15,4 @@ def to_copy_add_gelu(x_ptr, y_ptr, out_ptr):
     t4 = t1 + t3
     t5 = tl.div_rn(t4, 1.0 + libdevice.exp(t4 * (-1.5957691216057308 - 0.07135481627260025 * t4 * t4)))
     tl.store(out_ptr + x, t5, mask=x_mask)
+    gdc_launch_dependents()

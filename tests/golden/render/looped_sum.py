@@ -11,7 +11,6 @@ def combine_sum(a, b):
 
 @triton.jit
 def sum(x_ptr, out_ptr):
-    gdc_launch_dependents()
     gdc_wait()
     x = tl.program_id(0)
     acc2 = tl.full([2048], 0.0, tl.float32)
@@ -28,3 +27,4 @@ def sum(x_ptr, out_ptr):
         acc2 = tl.where(r_mask, t5, acc2)
     t6 = tl.sum(acc2, 0)
     tl.store(out_ptr + x, t6)
+    gdc_launch_dependents()

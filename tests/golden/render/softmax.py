@@ -11,7 +11,6 @@ def combine_max(a, b):
 
 @triton.jit
 def softmax(x_ptr, out_ptr):
-    gdc_launch_dependents()
     gdc_wait()
     x = tl.program_id(0)
     r = tl.arange(0, 1024)
@@ -25,3 +24,4 @@ def softmax(x_ptr, out_ptr):
     t7 = tl.sum(t6, 0)
     t8 = tl.div_rn(t5, t7)
     tl.store(out_ptr + r + 1000*x, t8, mask=r_mask)
+    gdc_launch_dependents()
