@@ -181,7 +181,7 @@ class Kernel:
     ``apart`` says why its operations are in no kernel that was there before them.
     One that ``completes`` the kernel before it joins it too: each of its programs is run by the
     last of those that make what it reads, which arrive at one of the ``counters``.
-    In ``exchange`` programs that share a row leave each other the states of their parts.
+    In ``exchange`` the programs of a chain leave each other the states of their blocks.
     ``counters`` are zero when a launch begins, and when it has ended.
     A branch or loop is a kernel of its own, without axes or variants: in its place run the
     schedules of its ``parts``, as often as its condition says.

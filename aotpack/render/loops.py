@@ -30,7 +30,7 @@ from aotpack.render.reduction_loops import ReductionLoop, stretches
 from aotpack.render.reductions import block_reduction, block_scan
 from aotpack.render.regions import Region
 from aotpack.render.scatter import scatter_line
-from aotpack.render.sharing import part_length, share_of
+from aotpack.render.sharing import open_room, part_length, share_of
 from aotpack.render.workshop import Workshop
 
 PROGRAM_ID = "tl.program_id(0)"
@@ -89,6 +89,8 @@ def loop_context(
     program: str = PROGRAM_ID,
 ) -> LoopContext:
     """Everything the loop template prints, but the name."""
+    if shop.cluster_size > 1:
+        open_room(shop)
     if isinstance(tile, ReductionTile) and not tile.persistent:
         _emit_looped(kernel, tile, shop)
     else:
