@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import known_multiple, known_nonnegative
@@ -30,6 +31,7 @@ from aotpack.render.arguments import Arguments
 from aotpack.render.dialect import Dialect
 from aotpack.render.regions import Region
 
+PACKED_BITS = 16  # of elements, of which a register holds two
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -71,6 +73,7 @@ class Emitter:
     a load of something the kernel itself made, None for memory. ``ends_in`` is the 16-bit type all
     results are rounded to, if any: then the op table's cheaper forms do, but for ``exact`` values.
     ``keep`` says of buffers in what order caches may evict what is read or written (C:F7).
+    ``packed`` kernels hold 16-bit elements as they are in memory, and widen them at each use.
     """
 
     def __init__(
@@ -103,6 +106,7 @@ class Emitter:
         self.awaited: Collection[str] = ()  # what other programs of the launch have written
         self.tops: set[str] = set()  # maxima of rows, and
         self.sums: set[str] = set()  # sums of exponentials of the distances from them
+        self.packed = False
         self._needs: dict[Value, frozenset[Axis]] = {}
 
     # --- values
@@ -117,9 +121,32 @@ class Emitter:
             return found
         text = self._compute(value)
         needs = self.needs(value) | self._guard_needs
-        name = text if text.isidentifier() else self._assign(text, needs, value.dtype)
-        self.region.home(needs).names[key] = name
+        home = self._home(value, needs)
+        name = text if text.isidentifier() else self._assign(text, home, value.dtype)
+        home.names[key] = name
         return name
+
+    def _home(self, value: Value, needs: frozenset[Axis]) -> Region:
+        """Where a value's line goes: as far out as it can, but what widens packed elements."""
+        if not self.packed or (isinstance(value, Load) and self._stays(value)):
+            return self.region.home(needs)
+        return self.region
+
+    def _stays(self, load: Load) -> bool:
+        return self._resolve(load) is None and not self._is_packed(load)
+
+    def _is_packed(self, load: Load) -> bool:
+        stored = self.arguments.dtype(load.buffer)
+        return self.packed and stored is not load.dtype and stored.facts.bits == PACKED_BITS
+
+    def forget(self, inner: Axis) -> None:
+        """Compute what depends on an axis anew from here on: what is packed takes less room."""
+        keys = [key for key in self.region.names if isinstance(key, tuple) and len(key) == 2]
+        for key in keys if self.packed else ():
+            value = key[0]
+            is_held = isinstance(value, Load) and self._stays(value)
+            if isinstance(value, get_args(Value)) and not is_held and inner in self.needs(value):
+                del self.region.names[key]
 
     def _compute(self, value: Value) -> str:
         match value:
@@ -164,8 +191,20 @@ class Emitter:
         if resolved is not None:
             return self.value(resolved)
         stored = self.arguments.dtype(load.buffer)
+        if self._is_packed(load):
+            return self.dialect.cast(f"again({self._packed(load)})", stored, load.dtype)
         raw = self._raw_load(load)
         return raw if stored is load.dtype else self.dialect.cast(raw, stored, load.dtype)
+
+    def _packed(self, load: Load) -> str:
+        """The name of a load's elements as they are in memory."""
+        key = (load, self._guards, "packed")
+        name = self.region.find(key)
+        if name is None:
+            home = self.region.home(self.needs(load) | self._guard_needs)
+            name = self._assign(self._raw_load(load), home, self.arguments.dtype(load.buffer))
+            home.names[key] = name
+        return name
 
     def _raw_load(self, load: Load, inner: Axis | None = None) -> str:
         """The element as it is stored; past the end of ``inner``, where it is masked, 0."""
@@ -188,17 +227,18 @@ class Emitter:
         whole = needs | {axis for axis, _ in self.frame.blocks}
         if isinstance(value, Load) and self._resolve(value) is None and needs == whole:
             if self.arguments.dtype(value.buffer) is dtype:
-                return self._assign(self._raw_load(value, inner), needs, dtype)
+                return self._assign(self._raw_load(value, inner), self.region.home(needs), dtype)
             if self._checks(value.buffer, self._offset(value), needs)[1] is not inner:
                 rounded = self.dialect.cast(self.value(value), value.dtype, dtype)
-                return self._assign(rounded, needs, dtype)
+                return self._assign(rounded, self.region.home(needs), dtype)
         text = self.value(value)
         if isinstance(value, Const):
             text = self.dialect.fill(self.frame.shape(frozenset()), text, dtype)
         if inner in self.frame.masks:
             text = self.dialect.where(self.frame.masks[inner], text, "0.0")
         text = self._broadcast(text, needs, whole)
-        return self._assign(self.dialect.cast(f"({text})", value.dtype, dtype), whole, dtype)
+        home = self.region.home(whole)
+        return self._assign(self.dialect.cast(f"({text})", value.dtype, dtype), home, dtype)
 
     def _guarded(self, value: Guarded) -> str:
         condition = self.value(value.condition)
@@ -209,9 +249,9 @@ class Emitter:
         self._guards, self._guard_needs = outside
         return self.dialect.where(condition, inner, self.value(value.otherwise))
 
-    def _assign(self, text: str, needs: frozenset[Axis], dtype: DType) -> str:
+    def _assign(self, text: str, home: Region, dtype: DType) -> str:
         name = self.fresh("t")
-        self.region.home(needs).append(self.dialect.declare(name, text, dtype))
+        home.append(self.dialect.declare(name, text, dtype))
         return name
 
     # --- integers

@@ -25,7 +25,7 @@ from aotpack.ir.schedule import (
 from aotpack.render.apart import groups_without_common_reads
 from aotpack.render.chains import chain_of, chained_scan, end_chain
 from aotpack.render.contexts import LoopContext, Side
-from aotpack.render.emitter import Frame
+from aotpack.render.emitter import PACKED_BITS, Frame
 from aotpack.render.reduction_loops import ReductionLoop, stretches
 from aotpack.render.reductions import block_reduction, block_scan
 from aotpack.render.regions import Region
@@ -34,6 +34,11 @@ from aotpack.render.sharing import open_room, part_length, share_of
 from aotpack.render.workshop import Workshop
 
 PROGRAM_ID = "tl.program_id(0)"
+# The compiler would keep what was computed from elements of 16 bits, which takes twice the room.
+AGAIN = """@triton.jit
+def again(x):
+    return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], x.dtype, is_pure=False, pack=2)
+"""
 LoopTile = PointwiseTile | PlaneTile | ReductionTile
 
 
@@ -46,6 +51,11 @@ def loop_workshop(
     shop = Workshop(schedule, kernel, loop_frame(kernel, tile), region)
     shop.cluster_size = cluster_size(tile)
     shop.chained = isinstance(tile, ReductionTile) and tile.chain
+    if isinstance(tile, ReductionTile) and tile.persistent and tile.cluster_size > 1:
+        buffers = schedule.program.buffers
+        shop.emitter.packed = any(buffers[n].dtype.facts.bits == PACKED_BITS for n in kernel.reads)
+        if shop.emitter.packed:
+            shop.functions["again"] = AGAIN
     if isinstance(tile, PointwiseTile):
         starts = {kernel.axes[0]: f"({program}{shop.index_type}*{tile.x})"}
         shop.emitter.frame = replace(shop.emitter.frame, starts=starts)

@@ -112,6 +112,11 @@ class Workshop:
             stack += children(value) if made is None else [made]
         return frozenset(found)
 
+    def forget(self) -> None:
+        """A new pass over what a program holds of a row begins."""
+        if len(self.kernel.axes) > 1:
+            self.emitter.forget(self.kernel.axes[1])
+
     def fresh(self, prefix: str) -> str:
         """A name no line of this kernel has yet."""
         self._count += 1

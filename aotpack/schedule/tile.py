@@ -39,7 +39,8 @@ HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024
 MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
 CLUSTERS = 90  # from this architecture on, programs of a row can wait for each other
 CLUSTER_SIZE = 8  # programs that share a row: the largest cluster every such GPU takes
-LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
+LONGEST_PART = 16384  # elements of a row that a program holds in registers
+LARGEST_IN_L2 = 120 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
 FEWEST_ROWS = 32  # up to here most multiprocessors would wait for those that have a row
 CHAIN_BLOCK, CHAIN_WARPS = 8192, 8  # of a scan's row
 MOST_CHAINS = 264  # rows, beyond which each has a program that walks
@@ -198,6 +199,11 @@ def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tu
 
 def _shared_tile(kernel: Kernel, width: int) -> ReductionTile:
     """Blocks of a part of a row; programs are small: while some wait, others read (C:B18)."""
+    part = bounds(kernel.axes[1].extent)[1] // CLUSTER_SIZE
+    if part <= LONGEST_PART:
+        return ReductionTile(
+            1, _power_of_two(int(part)), persistent=True, num_warps=16, cluster_size=CLUSTER_SIZE
+        )
     warps = 8 if _states(kernel) > MOST_STATES else 16
     return ReductionTile(
         1,
