@@ -49,6 +49,7 @@ class LoopContext:
     lines: tuple[str, ...]
     program: str
     share: Share | None = None
+    in_turn: bool = False  # among the lines is a loop over rows
     chain: Chain | None = None
 
 

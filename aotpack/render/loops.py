@@ -46,10 +46,12 @@ def loop_workshop(
     schedule: Schedule, kernel: Kernel, tile: LoopTile, program: str = PROGRAM_ID
 ) -> Workshop:
     """What a loop kernel is rendered with; a looped axis has no value outside its loops."""
-    looped = isinstance(tile, ReductionTile) and not tile.persistent
-    region = Region(frozenset(kernel.axes[:1] if looped else kernel.axes))
-    shop = Workshop(schedule, kernel, loop_frame(kernel, tile), region)
+    axes = kernel.axes
+    if isinstance(tile, ReductionTile):
+        axes = axes[1:] if tile.resident else axes if tile.persistent else axes[:1]
+    shop = Workshop(schedule, kernel, loop_frame(kernel, tile), Region(frozenset(axes)))
     shop.cluster_size = cluster_size(tile)
+    shop.in_turn = isinstance(tile, ReductionTile) and tile.resident > 0
     shop.chained = isinstance(tile, ReductionTile) and tile.chain
     if isinstance(tile, ReductionTile) and tile.persistent and tile.cluster_size > 1:
         buffers = schedule.program.buffers
@@ -103,12 +105,33 @@ def loop_context(
         open_room(shop)
     if isinstance(tile, ReductionTile) and not tile.persistent:
         _emit_looped(kernel, tile, shop)
+    elif isinstance(tile, ReductionTile) and tile.resident:
+        _emit_in_turn(kernel, tile, shop, program)
     else:
         for member in kernel.members:
             _emit_straight(member, kernel, shop)
         if shop.chained:
             end_chain(shop)
     return _context(kernel, tile, shop, program)
+
+
+def _emit_in_turn(kernel: Kernel, tile: ReductionTile, shop: Workshop, program: str) -> None:
+    """Rows one after the other; what is the same for all is read before the loop."""
+    x = kernel.axes[0]
+    share = f" // {tile.cluster_size}" if tile.cluster_size > 1 else ""
+    if share:
+        shop.root.append("all_open()")
+        shop.has_met = True
+    shop.root.append(f"row = {program}{share}")
+    shop.root.append(f"together = tl.num_programs(0){share}")
+    turns = f"tl.cdiv({shop.emitter.index(x.extent)} - row, together)"
+    header = f"for turn in tl.range(0, {turns}, num_stages={tile.num_stages}):"
+    shop.emitter.region = shop.root.open(header, frozenset((x,)))
+    shop.emitter.region.append(f"{x.name} = (row + turn*together){shop.index_type}")
+    for member in kernel.members:
+        _emit_straight(member, kernel, shop)
+    shop.root.close()
+    shop.emitter.region = shop.root
 
 
 def _emit_straight(member: Member, kernel: Kernel, shop: Workshop) -> None:
@@ -258,5 +281,6 @@ def _context(kernel: Kernel, tile: LoopTile, shop: Workshop, program: str) -> Lo
         lines=tuple(shop.root.lines()),
         program=program,
         share=share_of(kernel, tile) if isinstance(tile, ReductionTile) else None,
+        in_turn=shop.in_turn,
         chain=chain,
     )

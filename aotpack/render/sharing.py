@@ -152,11 +152,19 @@ def desks(kernel: Kernel, programs: int) -> dict[str, Desk]:
     return found
 
 
+def _room_length(shop: Workshop) -> int:
+    """The bytes of a room that serves one row."""
+    end = max(desk.end for desk in desks(shop.kernel, shop.cluster_size).values())
+    return -(-end // COUNTER_BYTES) * COUNTER_BYTES
+
+
 def open_room(shop: Workshop) -> None:
     """The line that opens a program's room, first of all."""
     parts = desks(shop.kernel, shop.cluster_size).values()
-    counters = "\n".join(COUNTER.format(place=desk.ready) for desk in parts)
-    size = max(desk.end for desk in parts)
+    length, phases = _room_length(shop), 2 if shop.in_turn else 1
+    places = [desk.ready + phase * length for phase in range(phases) for desk in parts]
+    counters = "\n".join(COUNTER.format(place=place) for place in places)
+    size = length * phases
     shop.functions["open_room"] = OPEN_ROOM.format(bytes=size, counters=counters)
     shop.root.append("room = open_room()")
 
@@ -170,20 +178,26 @@ def exchange(shop: Workshop, operation: Reduction, states: list[str]) -> list[st
         region.append("all_open()")
         shop.has_met = True
     dtypes = _state_dtypes(operation)
-    region.append(f"expect(room + {desk.ready}, {desk.bytes})")
+    room, parity = "room", "0"
+    if shop.in_turn:
+        room, parity = "side", "turn // 2 % 2"
+        if shop.emitter.region.find("side") is None:
+            region.append(f"side = room + turn % 2 * {_room_length(shop)}")
+            region.names["side"] = "side"
+    region.append(f"expect({room} + {desk.ready}, {desk.bytes})")
     for place, state, dtype in zip(desk.places, states, dtypes, strict=True):
         facts = dict(bits=_bits(dtype), bytes=_bits(dtype) // 8, programs=programs)
         text = SEND.format(constraints=WORDS[_bits(dtype)], **facts)
         shop.functions[f"send_{_bits(dtype)}"] = text
-        call = f"send_{_bits(dtype)}(room + {place}, room + {desk.ready}, {_word(state, dtype)})"
+        call = f"send_{_bits(dtype)}({room} + {place}, {room} + {desk.ready}, {_word(state, dtype)})"
         region.append(call)
-    region.append(f"wait(room + {desk.ready}, 0)")
+    region.append(f"wait({room} + {desk.ready}, {parity})")
     names = [shop.fresh("t") for _ in states]
     for name, place, dtype in zip(names, desk.places, dtypes, strict=True):
         facts = dict(bits=_bits(dtype), bytes=_bits(dtype) // 8, programs=programs)
         text = RECEIVED.format(constraints=TAKEN[_bits(dtype)], **facts)
         shop.functions[f"received_{_bits(dtype)}"] = text
-        region.append(f"{name} = {_state(f'received_{_bits(dtype)}(room + {place})', dtype)}")
+        region.append(f"{name} = {_state(f'received_{_bits(dtype)}({room} + {place})', dtype)}")
     return names
 
 

@@ -61,6 +61,7 @@ class Workshop:
         self.functions: dict[str, str] = {}
         self.cluster_size = 1  # programs that share a row
         self.has_met = False  # they know that the others have begun
+        self.in_turn = False  # programs go from row to row
         self.chained = False  # its programs wait for those before them
         self.arguments = Arguments(
             schedule.program,
