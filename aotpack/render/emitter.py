@@ -24,12 +24,12 @@ from aotpack.ir.integers import (
     Remainder,
     Var,
 )
-from aotpack.ir.monoids import LOG2_E
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.ir.rows import Row
 from aotpack.render.arguments import Arguments
 from aotpack.render.dialect import Dialect
 from aotpack.render.regions import Region
+from aotpack.render.softmax import Softmax
 
 PACKED_BITS = 16  # of elements, of which a register holds two
 
@@ -104,10 +104,14 @@ class Emitter:
         self._exact = exact
         self.keep: Mapping[str, str] = {}
         self.awaited: Collection[str] = ()  # what other programs of the launch have written
-        self.tops: set[str] = set()  # maxima of rows, and
-        self.sums: set[str] = set()  # sums of exponentials of the distances from them
+        self.softmax = Softmax()
         self.packed = False
         self._needs: dict[Value, frozenset[Axis]] = {}
+
+    @property
+    def ends_short(self) -> bool:
+        """True where all results are rounded to 16 bits."""
+        return self._ends_in is not None
 
     # --- values
 
@@ -155,34 +159,31 @@ class Emitter:
             case Load():
                 return self._load(value)
             case Apply():
-                share = self._softmax_step(value)
+                is_exact = value in self._exact
+                is_short = self.ends_short and not is_exact
+                share = None if is_exact else self.softmax.step(self, value, is_short=is_short)
                 if share is not None:
                     return share
                 args = tuple(self.value(arg) for arg in value.args)
                 operand = value.args[-1].dtype
-                ends_in = None if value in self._exact else self._ends_in
+                ends_in = None if is_exact else self._ends_in
                 return self.dialect.apply(value.op, args, operand, value.dtype, ends_in)
             case Guarded():
                 return self._guarded(value)
             case Const():
                 return self.dialect.literal(value)
 
-    def _softmax_step(self, value: Apply) -> str | None:
-        """Cheaper forms of what a softmax does to each element, if its results are 16 bits.
+    def made(self, value: Value) -> Value:
+        """What stands for a load of something that the kernel computes itself."""
+        found = self._resolve(value) if isinstance(value, Load) else None
+        return value if found is None or isinstance(found, str) else self.made(found)
 
-        Below the maximum an exponential may be flushed to zero; the sum of all is at least 1.
-        """
-        last = value.args[-1]
-        if self._ends_in is None or value in self._exact:
-            return None
-        if value.op == "div" and isinstance(last, Load) and last.buffer in self.sums:
-            inverse = self.value(Apply("reciprocal", (last,), last.dtype))
-            return f"{self.value(value.args[0])} * {inverse}"
-        if value.op == "exp" and isinstance(last, Apply) and last.op == "sub":
-            top = last.args[1]
-            if isinstance(top, Load) and top.buffer in self.tops:
-                return f"tl.exp2({self.value(last)} * {LOG2_E})"
-        return None
+    def once(self, text: str, dtype: DType) -> str:
+        """The name of a number that is the same for a whole row, by its text."""
+        name = self.region.find(text)
+        if name is None:
+            name = self.region.names[text] = self._assign(text, self.region, dtype)
+        return name
 
     def _load(self, load: Load) -> str:
         resolved = self._resolve(load)

@@ -137,7 +137,7 @@ def _emit_in_turn(kernel: Kernel, tile: ReductionTile, shop: Workshop, program: 
 def _emit_straight(member: Member, kernel: Kernel, shop: Workshop) -> None:
     operation = member.operation
     if isinstance(operation, Reduction):
-        shop.define(member, block_reduction(shop, member))
+        _define(shop, member, operation, block_reduction(shop, member))
     elif isinstance(operation, Scan):
         shop.define(member, (chained_scan if shop.chained else block_scan)(shop, member))
     elif isinstance(operation, Scatter):
@@ -146,6 +146,15 @@ def _emit_straight(member: Member, kernel: Kernel, shop: Workshop) -> None:
     for name in targets(operation):
         if name in kernel.stored:
             _store(member, name, kernel, shop)
+
+
+def _define(shop: Workshop, member: Member, operation: Reduction, names: list[str]) -> None:
+    """Record a reduction's results; what a softmax does with them may be cheaper."""
+    shop.define(member, names)
+    if operation.kind == "softmax":
+        top, total = operation.targets
+        shop.emitter.softmax.tops.add(top)
+        shop.emitter.softmax.sums.add(total)
 
 
 def _emit_looped(kernel: Kernel, tile: ReductionTile, shop: Workshop) -> None:
@@ -213,10 +222,8 @@ def _emit_walk(working: list[Member], kernel: Kernel, shop: Workshop, loop: Redu
                     _store(member, name, kernel, shop)
         loop.leave()
     for member, names in loop.finish():
-        shop.define(member, names)
-        if isinstance(member.operation, Reduction) and member.operation.kind == "softmax":
-            shop.emitter.tops.add(member.operation.targets[0])
-            shop.emitter.sums.add(member.operation.targets[1])
+        assert isinstance(member.operation, Reduction)
+        _define(shop, member, member.operation, names)
         for name in targets(member.operation):
             if name in kernel.stored:
                 _store(member, name, kernel, shop)

@@ -2,11 +2,12 @@
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Int
-from aotpack.ir.monoids import LOG2_E, MONOIDS, Monoid
+from aotpack.ir.monoids import MONOIDS, Monoid
 from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.schedule import Member
 from aotpack.render.emitter import Emitter
 from aotpack.render.sharing import exchange, part_length
+from aotpack.render.softmax import Held, exponential
 from aotpack.render.workshop import Workshop
 
 EXPONENTIAL_SUMS = ("softmax", "logsumexp")
@@ -122,8 +123,14 @@ def _two_pass_exponentials(shop: Workshop, member: Member, operation: Reduction)
     top = named(shop, f"tl.reduce({element()}, 0, combine_max)")
     base = named(shop, f'tl.where(tl.abs({top}) == float("inf"), 0.0, {top})')
     shop.forget()
-    below = f"({element()} - {base})"
-    share = f"tl.exp({below})" if dtype is DType.FLOAT64 else f"tl.exp2({below} * {LOG2_E})"
+    below = named(shop, f"{element()} - {base}")
+    bound = shop.bound(member, operation.args[0])
+    softmax, key = shop.emitter.softmax, operation.targets[0]
+    is_held = softmax.wants(shop.emitter, shop.computed(), bound, key)
+    is_short = dtype is not DType.FLOAT64 and (shop.emitter.ends_short or not is_held)
+    share = named(shop, exponential(below, is_short=is_short))
+    if is_held:
+        softmax.held[key] = Held(bound, share, top)
     return [top, named(shop, f"tl.sum({share}, 0)")]
 
 

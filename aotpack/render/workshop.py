@@ -113,6 +113,11 @@ class Workshop:
             stack += children(value) if made is None else [made]
         return frozenset(found)
 
+    def computed(self) -> Iterator[Value]:
+        """What the members compute, in kernel axes."""
+        for member in self.kernel.members:
+            yield from (self.bound(member, value) for value in values(member.operation))
+
     def forget(self) -> None:
         """A new pass over what a program holds of a row begins."""
         if len(self.kernel.axes) > 1:
