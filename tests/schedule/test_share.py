@@ -8,6 +8,7 @@ from aotpack.ir.integers import Axis, Int, Var
 from aotpack.ir.nodes import Scan
 from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, Variant, gpu_variants
 from aotpack.ir.verify_schedule import InvalidSchedule, verify_schedule
+from aotpack.schedule.in_turn import CLUSTERS
 from aotpack.schedule.tile import CHAIN_BLOCK, CLUSTER_SIZE, FEWEST_ROWS
 
 from .programs import Size, Writer, apply, load, schedule_of
@@ -42,14 +43,56 @@ def test_few_long_rows_are_shared_where_programs_can_wait(count: int) -> None:
 
 
 def test_rows_too_long_for_the_cache_are_shared_however_many() -> None:
-    assert cluster_sizes(shares(1000, 2 * LONG).kernels[0], 90) == [CLUSTER_SIZE]
-    assert cluster_sizes(shares(1000, LONG).kernels[0], 90) == [1]
+    assert cluster_sizes(shares(1000, 2 * LONG).kernels[0], 120) == [CLUSTER_SIZE]
+    assert cluster_sizes(shares(1000, LONG).kernels[0], 120) == [1]
 
 
 def test_a_dynamic_number_of_rows_decides_when_called() -> None:
     (kernel,) = shares(Var("b", 1, 4096), 16_448).kernels
     limits = [v.at_most for v in gpu_variants(kernel) if v.arch_low >= 90]
     assert limits == [FEWEST_ROWS, None] and cluster_sizes(kernel, 90) == [CLUSTER_SIZE, 1]
+
+
+def turns(kernel: Kernel, arch: int) -> list[int]:
+    fitting = [v for v in gpu_variants(kernel) if v.arch_low <= arch <= v.arch_high]
+    return [v.tile.resident for v in fitting if isinstance(v.tile, ReductionTile)]
+
+
+@pytest.mark.parametrize(
+    ("length", "together"), [(LONG // 2, 2), (LONG // 2 + 64, 4), (LONG, 4), (2 * LONG, 8)]
+)
+def test_programs_go_from_row_to_row_where_it_was_measured(length: int, together: int) -> None:
+    (kernel,) = shares(1000, length).kernels
+    assert turns(kernel, 90) == [CLUSTERS[together]] and cluster_sizes(kernel, 90) == [together]
+    assert set(turns(kernel, 80)) == set(turns(kernel, 120)) == {0}
+
+
+@pytest.mark.parametrize("length", [16_448, LONG // 2 + 1, 4 * LONG, Var("n", 1, LONG)])
+def test_rows_that_programs_hold_neither_whole_nor_in_parts_are_not_taken_in_turn(
+    length: Size,
+) -> None:
+    assert set(turns(shares(1000, length).kernels[0], 90)) == {0}
+
+
+def test_a_dynamic_number_of_rows_may_be_taken_in_turn() -> None:
+    (kernel,) = shares(Var("b", 1, 4096), LONG // 2).kernels
+    assert turns(kernel, 90) == [0, CLUSTERS[2]] and cluster_sizes(kernel, 90) == [CLUSTER_SIZE, 2]
+
+
+@pytest.mark.row("C:inv23")
+def test_rows_taken_in_turn_are_whole_in_registers() -> None:
+    schedule = shares(1000, LONG)
+    (kernel,) = schedule.kernels
+
+    def walking(variant: Variant) -> Variant:
+        tile = variant.tile
+        if not isinstance(tile, ReductionTile) or not tile.resident:
+            return variant
+        return replace(variant, tile=replace(tile, r=tile.r // 2), others=())
+
+    wrong = replace(kernel, variants=tuple(map(walking, kernel.variants)))
+    with pytest.raises(InvalidSchedule, match="its rows cannot be taken in turn"):
+        verify_schedule(replace(schedule, kernels=(wrong,)))
 
 
 @pytest.mark.parametrize("length", [LONG + 1, LONG + 4, Var("n", 1, LONG)])
