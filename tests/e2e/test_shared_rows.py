@@ -1,5 +1,6 @@
 """Rows that several programs share: each has a part, waits for the others, and merges all parts."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import aotpack
+from aotpack.ir.schedule import ReductionTile
 from aotpack.target import Target
 
 from .oracle import agree, compile_all
@@ -41,6 +43,62 @@ def test_programs_that_share_a_row_agree(function: Callable[..., Any]) -> None:
     compiled = compile_all(Rows(function), (x,), targets=H100)
     assert any(binary.num_ctas > 1 for binary in compiled.precompiled.binaries)
     agree(compiled, (x,))
+
+
+class Tensors(Rows):
+    """A function of several tensors."""
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        return self.function(*tensors)
+
+
+def weighted(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Any:
+    """Mean and variance, and what is the same for all rows."""
+    return F.layer_norm(x, (x.shape[1],), w, b)
+
+
+def residual(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> Any:
+    """Two rows a turn."""
+    return F.rms_norm(x + y, (x.shape[1],), w, 1e-6)
+
+
+def logs(x: torch.Tensor) -> Any:
+    """Exponentials, and the logarithm of their sum."""
+    return x.softmax(1), x.log_softmax(1)
+
+
+def lowered(x: torch.Tensor) -> torch.Tensor:
+    """Parts that are far below their row, or nothing at all beside it."""
+    x[4, : x.shape[1] // 2] = -math.inf
+    x[4] -= 1000
+    x[5, : x.shape[1] // 2] -= 1000
+    return spoiled(x)
+
+
+@pytest.mark.row("C:B18", "C:G18")
+@pytest.mark.parametrize(
+    ("function", "rows", "columns", "dtype"),
+    [
+        (weighted, 133, 49_216, BF16),
+        (residual, 133, 24_640, torch.float32),
+        (shares, 133, 65_600, BF16),
+        (logs, 133, 24_640, torch.float32),
+        (marked, 133, 24_640, torch.float32),
+    ],
+)
+def test_rows_taken_in_turn_agree(
+    function: Callable[..., Any], rows: int, columns: int, dtype: torch.dtype
+) -> None:
+    x = numbers(rows, columns, dtype)
+    if function in (logs, shares, marked):
+        x = lowered(x)
+    others = {weighted: [(columns,)] * 2, residual: [(rows, columns), (columns,)]}
+    args = (x, *(torch.randn(size).to(dtype) for size in others.get(function, [])))
+    compiled = compile_all(Tensors(function), args, targets=H100)
+    (kernel,) = compiled.scheduled.schedule.kernels
+    *_, tile = (v.tile for v in kernel.variants if v.arch_low <= 90 <= v.arch_high)
+    assert isinstance(tile, ReductionTile) and 0 < tile.resident < rows
+    agree(compiled, args)
 
 
 @pytest.mark.gpu

@@ -75,7 +75,7 @@ def test_rows_that_programs_hold_neither_whole_nor_in_parts_are_not_taken_in_tur
 
 
 def test_a_dynamic_number_of_rows_may_be_taken_in_turn() -> None:
-    (kernel,) = shares(Var("b", 1, 4096), LONG // 2).kernels
+    (kernel,) = shares(Var("b", 1, 4096), 24_640).kernels
     assert turns(kernel, 90) == [0, CLUSTERS[2]] and cluster_sizes(kernel, 90) == [CLUSTER_SIZE, 2]
 
 
