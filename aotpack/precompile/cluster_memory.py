@@ -49,7 +49,8 @@ class ClusterMemory:
     def _received(self, place: Any, kind: Any) -> Any:
         program = _at_work()
         keys = [(program, int(place), sender) for sender in self.programs]
-        if missing := [sender for *_, sender in keys if (program, int(place), sender) not in self.words]:
+        missing = [sender for *_, sender in keys if (program, int(place), sender) not in self.words]
+        if missing:
             raise RuntimeError(f"{program} reads what {missing} have not sent")
         words = np.array([self.words.pop(key) for key in keys])
         return tl.tensor(

@@ -33,6 +33,7 @@ from aotpack.render.softmax import Softmax
 
 PACKED_BITS = 16  # of elements, of which a register holds two
 
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """How kernel axes look in a tile: ``names`` their index tensors, ``masks`` the bound checks.

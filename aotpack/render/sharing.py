@@ -28,8 +28,7 @@ from aotpack.render.contexts import Share
 from aotpack.render.workshop import Workshop
 
 COUNTER_BYTES = 8
-WORDS = {32: "=r,r,r,r", 64: "=r,r,r,l"}  # by bits: how inline assembly holds what is sent
-TAKEN = {32: "=r,r", 64: "=l,r"}
+REGISTERS = {32: "r", 64: "l"}  # of inline assembly, by the bits of a word
 OPEN_ROOM = '''@triton.jit
 def open_room():
     return tl.inline_asm_elementwise("""{{
@@ -45,13 +44,13 @@ def open_room():
     }}""", "=r,r", [0], tl.int32, is_pure=False, pack=1)
 '''
 COUNTER = "        @is_first mbarrier.init.shared::cta.b64 [$0 + {place}], 1;"
-ALL_OPEN = '''@triton.jit
+ALL_OPEN = """@triton.jit
 def all_open():
     tl.inline_asm_elementwise(
         "barrier.cluster.wait.acquire.aligned; mov.u32 $0, $1;",
         "=r,r", [0], tl.int32, is_pure=False, pack=1
     )
-'''
+"""
 EXPECT = '''@triton.jit
 def expect(ready, bytes):
     tl.inline_asm_elementwise("""{
@@ -74,9 +73,10 @@ def send_{bits}(place, ready, word):  # a thread writes to each program
         mad.lo.u32 there, rank, {bytes}, $1;
         @is_sender mapa.shared::cluster.u32 there, there, program;
         @is_sender mapa.shared::cluster.u32 counter, $2, program;
-        @is_sender st.async.shared::cluster.mbarrier::complete_tx::bytes.b{bits} [there], $3, [counter];
+        @is_sender st.async.shared::cluster.mbarrier::complete_tx::bytes.b{bits}
+            [there], $3, [counter];
         mov.u32 $0, 0;
-    }}""", "{constraints}", [place, ready, word], tl.int32, is_pure=False, pack=1)
+    }}""", "=r,r,r,{register}", [place, ready, word], tl.int32, is_pure=False, pack=1)
 '''
 WAIT = '''@triton.jit
 def wait(ready, parity):
@@ -88,13 +88,14 @@ def wait(ready, parity):
         mov.u32 $0, 0;
     }""", "=r,r,r", [ready, parity], tl.int32, is_pure=False, pack=1)
 '''
-RECEIVED = '''@triton.jit
+RECEIVED = """@triton.jit
 def received_{bits}(place):
     places = place + tl.arange(0, {programs}) * {bytes}
     return tl.inline_asm_elementwise(
-        "ld.shared.b{bits} $0, [$1];", "{constraints}", [places], tl.int{bits}, is_pure=False, pack=1
+        "ld.shared.b{bits} $0, [$1];", "={register},r",
+        [places], tl.int{bits}, is_pure=False, pack=1
     )
-'''
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,34 +172,48 @@ def open_room(shop: Workshop) -> None:
 
 def exchange(shop: Workshop, operation: Reduction, states: list[str]) -> list[str]:
     """Tell the others the states of a part; the states of all parts, as blocks."""
-    region, programs = shop.emitter.region, shop.cluster_size
-    desk = desks(shop.kernel, programs)[operation.targets[0]]
+    region, dtypes = shop.emitter.region, _state_dtypes(operation)
+    desk = desks(shop.kernel, shop.cluster_size)[operation.targets[0]]
     shop.functions.update(all_open=ALL_OPEN, expect=EXPECT, wait=WAIT)
     if not shop.has_met:
         region.append("all_open()")
         shop.has_met = True
-    dtypes = _state_dtypes(operation)
-    room, parity = "room", "0"
-    if shop.in_turn:
-        room, parity = "side", "turn // 2 % 2"
-        if shop.emitter.region.find("side") is None:
-            region.append(f"side = room + turn % 2 * {_room_length(shop)}")
-            region.names["side"] = "side"
-    region.append(f"expect({room} + {desk.ready}, {desk.bytes})")
+    side, parity = _side(shop)
+    ready = f"{side} + {desk.ready}"
+    region.append(f"expect({ready}, {desk.bytes})")
     for place, state, dtype in zip(desk.places, states, dtypes, strict=True):
-        facts = dict(bits=_bits(dtype), bytes=_bits(dtype) // 8, programs=programs)
-        text = SEND.format(constraints=WORDS[_bits(dtype)], **facts)
-        shop.functions[f"send_{_bits(dtype)}"] = text
-        call = f"send_{_bits(dtype)}({room} + {place}, {room} + {desk.ready}, {_word(state, dtype)})"
-        region.append(call)
-    region.append(f"wait({room} + {desk.ready}, {parity})")
+        send = _function(shop, "send", SEND, dtype)
+        region.append(f"{send}({side} + {place}, {ready}, {_word(state, dtype)})")
+    region.append(f"wait({ready}, {parity})")
     names = [shop.fresh("t") for _ in states]
     for name, place, dtype in zip(names, desk.places, dtypes, strict=True):
-        facts = dict(bits=_bits(dtype), bytes=_bits(dtype) // 8, programs=programs)
-        text = RECEIVED.format(constraints=TAKEN[_bits(dtype)], **facts)
-        shop.functions[f"received_{_bits(dtype)}"] = text
-        region.append(f"{name} = {_state(f'received_{_bits(dtype)}({room} + {place})', dtype)}")
+        received = _function(shop, "received", RECEIVED, dtype)
+        region.append(f"{name} = {_state(f'{received}({side} + {place})', dtype)}")
     return names
+
+
+def _side(shop: Workshop) -> tuple[str, str]:
+    """The side of the room that serves the row at hand, and the parity of its use.
+
+    Two sides are enough for rows in turn: who sends for row i + 2 has received all of row i + 1,
+    which all send behind the barrier of a reduction, and so when they have read what row i brought.
+    """
+    if not shop.in_turn:
+        return "room", "0"
+    region = shop.emitter.region
+    if region.find("side") is None:
+        region.append(f"side = room + turn % 2 * {_room_length(shop)}")
+        region.names["side"] = "side"
+    return "side", "turn // 2 % 2"
+
+
+def _function(shop: Workshop, name: str, source: str, dtype: DType) -> str:
+    """The name of the function for words of a type's states."""
+    bits = _bits(dtype)
+    shop.functions[f"{name}_{bits}"] = source.format(
+        bits=bits, bytes=bits // 8, register=REGISTERS[bits], programs=shop.cluster_size
+    )
+    return f"{name}_{bits}"
 
 
 def _word(state: str, dtype: DType) -> str:

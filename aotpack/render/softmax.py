@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from aotpack.ir.dtypes import DType
 from aotpack.ir.monoids import LOG2_E
 from aotpack.ir.nodes import Apply, Load, Value, walk
 
@@ -67,7 +66,7 @@ class Softmax:
         return None
 
     def wants(self, emitter: Emitter, values: Iterable[Value], value: Value, top: str) -> bool:
-        """True when exponentials of ``value`` less the row's maximum ``top`` are among the values."""
+        """True when exponentials of ``value`` less the row's ``top`` are among the values."""
         return any(
             isinstance(one, Apply) and _is_share(emitter, one, value, top) for one in walk(values)
         )

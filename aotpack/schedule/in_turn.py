@@ -36,7 +36,8 @@ def tile_in_turn(
     row = r.extent.constant
     if row is None or not _is_plain(kernel, strides):
         return None
-    fixed, streamed = set(), set()
+    fixed: set[str] = set()
+    streamed: set[str] = set()
     for access in accesses(kernel):
         leaves = access.offset(strides).leaves()
         if not access.is_store and r in leaves:
