@@ -16,47 +16,48 @@ from aotpack.ir.schedule import Kernel, ReductionTile
 
 IN_TURN = (90, 99)  # architectures on which it was measured
 GPU = GPUS[90]
-WARP = 32  # threads
-WARPS, ELEMENTS = 16, 32  # of a program; the most of a part in a thread
+LONGEST_PART = 16384  # elements of a row
+BYTES = 128 * 32  # of a part, of each tensor, in a warp
 SHORTEST = 96 * 1024  # bytes of a row; several programs of one row each hide shorter ones
 CLUSTERS = {2: 66, 4: 30, 8: 15}  # of so many programs, one a multiprocessor: what an H200 runs
 MOST_TENSORS = 3  # read along a part, which registers hold at once
-MOST_STAGES = 3  # a row at work and two on their way
+STAGES = 3  # a row at work and two on their way; one is enough where two programs meet
 SPARE = 2048  # bytes of shared memory for reductions and states
 
 
 def tile_in_turn(
     kernel: Kernel, program: Program, strides: Strides, group: int
 ) -> ReductionTile | None:
-    """The tile of a kernel whose long rows can be taken in turn; None if they cannot.
+    """The tile of a kernel whose long rows are taken in turn; None if they are not.
 
-    Parts of a row are multiples of ``group`` elements, which a thread reads at once.
+    They are where rows have something in common. Parts of a row are multiples of ``group``
+    elements, which a thread reads at once.
     """
     x, r = kernel.axes
     row = r.extent.constant
     if row is None or not _is_plain(kernel, strides):
         return None
-    fixed: set[str] = set()
+    common: set[str] = set()
     streamed: set[str] = set()
     for access in accesses(kernel):
         leaves = access.offset(strides).leaves()
         if not access.is_store and r in leaves:
-            (streamed if x in leaves else fixed).add(access.buffer)
-    widths = [program.buffers[name].dtype.itemsize for name in streamed]
-    if row * max(widths, default=0) < SHORTEST or len(fixed | streamed) > MOST_TENSORS:
+            (streamed if x in leaves else common).add(access.buffer)
+    if not common or not streamed or len(common | streamed) > MOST_TENSORS:
         return None
-    together = next((n for n in CLUSTERS if row <= n * WARPS * WARP * ELEMENTS), None)
-    if together is None or row % (together * group):
+    widths = [program.buffers[name].dtype.itemsize for name in streamed]
+    together = next((n for n in CLUSTERS if row <= n * LONGEST_PART), None)
+    if together is None or row % (together * group) or row * max(widths) < SHORTEST:
         return None
     part = 1 << (row // together - 1).bit_length()
-    stages = min(MOST_STAGES, 1 + (GPU.shared - SPARE) // (part * sum(widths)))
-    if stages == 1:
+    stages = min(STAGES, 1 + (GPU.shared - SPARE) // (part * sum(widths)))
+    if stages < (2 if together == 2 else STAGES):
         return None
     return ReductionTile(
         1,
         part,
         persistent=True,
-        num_warps=WARPS,
+        num_warps=max(1, part * max(widths) // BYTES),
         num_stages=stages,
         cluster_size=together,
         resident=CLUSTERS[together],
