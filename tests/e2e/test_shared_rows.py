@@ -17,6 +17,7 @@ from .test_long_rows import BF16, Rows, numbers, spoiled
 
 H100 = (Target("cuda", 90),)
 COLUMNS = 65_600  # parts are no whole number of blocks
+MANY = 133  # rows that are not split over launches
 
 
 def normed(x: torch.Tensor) -> Any:
@@ -40,6 +41,7 @@ def marked(x: torch.Tensor) -> Any:
 @pytest.mark.parametrize("function", [normed, shares, marked])
 def test_programs_that_share_a_row_agree(function: Callable[..., Any]) -> None:
     x = spoiled(numbers(5, COLUMNS)) if function is marked else numbers(2, COLUMNS)
+    x = lowered(numbers(6, COLUMNS, BF16)) if function is shares else x
     compiled = compile_all(Rows(function), (x,), targets=H100)
     assert any(binary.num_ctas > 1 for binary in compiled.precompiled.binaries)
     agree(compiled, (x,))
@@ -62,9 +64,9 @@ def residual(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> Any:
     return F.rms_norm(x + y, (x.shape[1],), w, 1e-6)
 
 
-def logs(x: torch.Tensor) -> Any:
-    """Exponentials, and the logarithm of their sum."""
-    return x.softmax(1), x.log_softmax(1)
+def chosen(x: torch.Tensor, w: torch.Tensor) -> Any:
+    """Maximum and exponentials, which are kept, and a position."""
+    return x.softmax(1) * w, x.argmax(1)
 
 
 def lowered(x: torch.Tensor) -> torch.Tensor:
@@ -77,27 +79,24 @@ def lowered(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.row("C:B18", "C:G18")
 @pytest.mark.parametrize(
-    ("function", "rows", "columns", "dtype"),
+    ("function", "columns", "dtype"),
     [
-        (weighted, 133, 49_216, BF16),
-        (residual, 133, 24_640, torch.float32),
-        (shares, 133, 65_600, BF16),
-        (logs, 133, 24_640, torch.float32),
-        (marked, 133, 24_640, torch.float32),
+        (weighted, 49_216, BF16),
+        (residual, 24_640, torch.float32),
+        (chosen, 24_640, torch.float32),
     ],
 )
 def test_rows_taken_in_turn_agree(
-    function: Callable[..., Any], rows: int, columns: int, dtype: torch.dtype
+    function: Callable[..., Any], columns: int, dtype: torch.dtype
 ) -> None:
-    x = numbers(rows, columns, dtype)
-    if function in (logs, shares, marked):
-        x = lowered(x)
-    others = {weighted: [(columns,)] * 2, residual: [(rows, columns), (columns,)]}
-    args = (x, *(torch.randn(size).to(dtype) for size in others.get(function, [])))
+    x = numbers(MANY, columns, dtype)
+    shapes = {weighted: [(columns,)] * 2, residual: [(MANY, columns), (columns,)]}
+    others = (torch.randn(size).to(dtype) for size in shapes.get(function, [(columns,)]))
+    args = (lowered(x) if function is chosen else x, *others)
     compiled = compile_all(Tensors(function), args, targets=H100)
     (kernel,) = compiled.scheduled.schedule.kernels
     *_, tile = (v.tile for v in kernel.variants if v.arch_low <= 90 <= v.arch_high)
-    assert isinstance(tile, ReductionTile) and 0 < tile.resident < rows
+    assert isinstance(tile, ReductionTile) and 0 < tile.resident < MANY
     agree(compiled, args)
 
 

@@ -28,6 +28,19 @@ def shares(count: Size, length: Size) -> Schedule:
     return schedule_of(w.program(w.pointwise("y", [count, length], value)))  # type: ignore[arg-type]
 
 
+def scaled(count: Size, length: Size) -> Schedule:
+    """The same, by a weight for each column: what all rows have in common."""
+    w = Writer(tuple(size for size in (count, length) if isinstance(size, Var)))
+    x, weight = w.input("x", count, length), w.input("w", length)
+    sums = w.reduction("s", [count], [length], lambda i, r: load(x, i, r))
+
+    def value(i: object, j: object) -> object:
+        share = apply("div", load(x, i, j), load(sums, i))  # type: ignore[arg-type]
+        return apply("mul", share, load(weight, j))  # type: ignore[arg-type]
+
+    return schedule_of(w.program(w.pointwise("y", [count, length], value)))  # type: ignore[arg-type]
+
+
 def cluster_sizes(kernel: Kernel, arch: int) -> list[int]:
     fitting = [v for v in gpu_variants(kernel) if v.arch_low <= arch <= v.arch_high]
     return [v.tile.cluster_size for v in fitting if isinstance(v.tile, ReductionTile)]
@@ -43,8 +56,8 @@ def test_few_long_rows_are_shared_where_programs_can_wait(count: int) -> None:
 
 
 def test_rows_too_long_for_the_cache_are_shared_however_many() -> None:
-    assert cluster_sizes(shares(1000, 2 * LONG).kernels[0], 120) == [CLUSTER_SIZE]
-    assert cluster_sizes(shares(1000, LONG).kernels[0], 120) == [1]
+    assert cluster_sizes(shares(1000, 2 * LONG).kernels[0], 90) == [CLUSTER_SIZE]
+    assert cluster_sizes(shares(1000, LONG).kernels[0], 90) == [1]
 
 
 def test_a_dynamic_number_of_rows_decides_when_called() -> None:
@@ -62,7 +75,7 @@ def turns(kernel: Kernel, arch: int) -> list[int]:
     ("length", "together"), [(LONG // 2, 2), (LONG // 2 + 64, 4), (LONG, 4), (2 * LONG, 8)]
 )
 def test_programs_go_from_row_to_row_where_it_was_measured(length: int, together: int) -> None:
-    (kernel,) = shares(1000, length).kernels
+    (kernel,) = scaled(1000, length).kernels
     assert turns(kernel, 90) == [CLUSTERS[together]] and cluster_sizes(kernel, 90) == [together]
     assert set(turns(kernel, 80)) == set(turns(kernel, 120)) == {0}
 
@@ -71,17 +84,21 @@ def test_programs_go_from_row_to_row_where_it_was_measured(length: int, together
 def test_rows_that_programs_hold_neither_whole_nor_in_parts_are_not_taken_in_turn(
     length: Size,
 ) -> None:
-    assert set(turns(shares(1000, length).kernels[0], 90)) == {0}
+    assert set(turns(scaled(1000, length).kernels[0], 90)) == {0}
+
+
+def test_rows_with_nothing_in_common_are_not_taken_in_turn() -> None:
+    assert set(turns(shares(1000, LONG).kernels[0], 90)) == {0}
 
 
 def test_a_dynamic_number_of_rows_may_be_taken_in_turn() -> None:
-    (kernel,) = shares(Var("b", 1, 4096), 24_640).kernels
+    (kernel,) = scaled(Var("b", 1, 4096), 24_640).kernels
     assert turns(kernel, 90) == [0, CLUSTERS[2]] and cluster_sizes(kernel, 90) == [CLUSTER_SIZE, 2]
 
 
 @pytest.mark.row("C:inv23")
 def test_rows_taken_in_turn_are_whole_in_registers() -> None:
-    schedule = shares(1000, LONG)
+    schedule = scaled(1000, LONG)
     (kernel,) = schedule.kernels
 
     def walking(variant: Variant) -> Variant:
