@@ -7,8 +7,9 @@ inner axis is ``step``; it declares the buffers in between and gives the operati
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from aotpack.ir.access import points
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis, Indirect, Int, product
+from aotpack.ir.integers import Axis, Indirect, Int
 from aotpack.ir.monoids import MONOIDS, NEIGHBOURS
 from aotpack.ir.nodes import (
     Apply,
@@ -122,7 +123,7 @@ def near_position(
     buffers[place], buffers[near] = (Buffer(name, DType.INT64, shape) for name in (place, near))
     parts, winner, found = _position(replace(whole, targets=(place,)), first, buffers)
     index = tuple(map(Int.of, whole.axes))
-    length = product(axis.extent for axis in whole.inner)
+    length = points(whole.inner)
     start: Value = Load(place, index, DType.INT64)
     number = Axis("near", first.axes[0].extent)
     position = Int.of(Indirect(start, length)) + Int.of(number)
