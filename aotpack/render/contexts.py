@@ -48,6 +48,7 @@ class LoopContext:
     persistent: bool
     lines: tuple[str, ...]
     program: str
+    is_launched: bool  # else a kernel calls it for some of its programs
     share: Share | None = None
     in_turn: bool = False  # among the lines is a loop over rows
     chain: Chain | None = None

@@ -287,6 +287,7 @@ def _context(kernel: Kernel, tile: LoopTile, shop: Workshop, program: str) -> Lo
         persistent=not isinstance(tile, ReductionTile) or tile.persistent,
         lines=tuple(shop.root.lines()),
         program=program,
+        is_launched=program == PROGRAM_ID,
         share=share_of(kernel, tile) if isinstance(tile, ReductionTile) else None,
         in_turn=shop.in_turn,
         chain=chain,
