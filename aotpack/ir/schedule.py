@@ -72,6 +72,8 @@ class ReductionTile:
     A loop over blocks runs ``unroll`` steps at once. ``group`` neighbours along a row, which one
     thread loads together, are combined before they meet what came before them. A row of a
     loop may be shared by a cluster of programs, each of which walks over a part of it (C:G18).
+    With ``resident`` rows, so many at most are worked on at once: programs go from row to row, what
+    is the same for all stays in registers, and the next ``num_stages - 1`` rows are read meanwhile.
     In a ``chain`` each block is a program of its own, which waits for those before it (C:G20).
     """
 
@@ -83,6 +85,7 @@ class ReductionTile:
     unroll: int = 1
     group: int = 1
     cluster_size: int = 1
+    resident: int = 0
     chain: bool = False
 
 
@@ -183,7 +186,7 @@ class Kernel:
     ``apart`` says why its operations are in no kernel that was there before them.
     One that ``completes`` the kernel before it joins it too: each of its programs is run by the
     last of those that make what it reads, which arrive at one of the ``counters``.
-    In ``exchange`` programs that share a row leave each other the states of their parts.
+    In ``exchange`` the programs of a chain leave each other the states of their blocks.
     ``counters`` are zero when a launch begins, and when it has ended.
     A branch or loop is a kernel of its own, without axes or variants: in its place run the
     schedules of its ``parts``, as often as its condition says.

@@ -40,6 +40,7 @@ from aotpack.ir.verify_tiles import (
     check_chains,
     check_completing,
     check_joined,
+    check_rows_in_turn,
     check_shared_rows,
     check_variants,
 )
@@ -304,6 +305,7 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_updates,
     check_variants,
     check_candidates,
+    check_rows_in_turn,
     check_shared_rows,
     check_completing,
     check_chains,

@@ -6,7 +6,7 @@ Rows S:A4.
 from collections.abc import Iterable
 
 from aotpack.ir.completion import is_made_in_groups
-from aotpack.ir.facts import known_multiple
+from aotpack.ir.facts import bounds, known_multiple
 from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.schedule import (
@@ -106,7 +106,7 @@ def check_candidates(schedule: Schedule) -> None:
 
 
 def check_shared_rows(schedule: Schedule) -> None:
-    """Programs that share a row have equal parts of it, and a place for each state of each."""
+    """Programs that share a row have equal parts of it, and tell each other in shared memory."""
     for kernel in schedule.kernels:
         tiles = [tile for variant in kernel.variants for tile in variant.tiles]
         for tile in (tile for tile in tiles if isinstance(tile, ReductionTile)):
@@ -114,11 +114,21 @@ def check_shared_rows(schedule: Schedule) -> None:
                 continue
             together = tile.cluster_size
             is_whole = known_multiple(kernel.axes[1].extent, together) and tile.x == 1
-            rooms = {buffer.shape for buffer in kernel.exchange}
             walks = any(isinstance(member.operation, Scan) for member in kernel.members)
-            if walks or not is_whole or rooms != {(kernel.axes[0].extent, Int.of(together))}:
+            if walks or not is_whole or kernel.exchange:
                 message = f"{together} programs cannot share its rows"
                 raise InvalidSchedule(schedule, kernel, message)
+
+
+def check_rows_in_turn(schedule: Schedule) -> None:
+    """Who goes from row to row holds one whole row, or its whole part of one, in registers."""
+    for kernel in schedule.kernels:
+        tiles = [tile for variant in kernel.variants for tile in variant.tiles]
+        for tile in (t for t in tiles if isinstance(t, ReductionTile) and t.resident):
+            walks = any(isinstance(member.operation, Scan) for member in kernel.members)
+            holds = bounds(kernel.axes[1].extent)[1] <= tile.r * tile.cluster_size
+            if walks or not holds or not tile.persistent or tile.x > 1 or tile.chain:
+                raise InvalidSchedule(schedule, kernel, "its rows cannot be taken in turn")
 
 
 def _list(items: Iterable[object]) -> str:

@@ -22,6 +22,7 @@ from triton.runtime.jit import JITFunction
 
 from aotpack.ir.dtypes import DType
 from aotpack.precompile import bfloat16
+from aotpack.precompile.cluster_memory import ClusterMemory
 from aotpack.precompile.early_start import without_early_start
 from aotpack.precompile.kernel_module import load_module
 from aotpack.precompile.libdevice import HostLibdevice
@@ -35,6 +36,7 @@ PLAN_ARCH = 80  # variants are chosen as for the oldest target
 _ALIGNMENT = 256
 _PRECISIONS = ("tf32", "tf32x3", "bf16x6", "ieee")  # all are computed exactly here
 _ENDED = object()
+_CLUSTER = ClusterMemory()  # of the programs at work
 _VALIDATE_DESCRIPTOR = triton_interpreter.TensorDescHandle.validate
 _ONE_AT_A_TIME = threading.RLock()  # a launch changes triton.language for its duration
 
@@ -187,12 +189,15 @@ def scalar_type(dtype: str) -> Any:
 def interpretable(name: str, text: str) -> Callable[..., Any]:
     """The entry function of a kernel's text, rewritten for the interpreter."""
     try:
-        text = re.sub(r"^( +)meet\(\)$", r"\1yield", text, flags=re.MULTILINE)
+        text = re.sub(r"^( +)wait\((?:room|side) .*\)$", r"\1yield", text, flags=re.MULTILINE)
         text = re.sub(r"^( +)fence\(\)$", r"\1pass", text, flags=re.MULTILINE)
         text = without_early_start(text)
         module = vars(load_module(name, text))
+        told = _CLUSTER.functions()
         for key, value in tuple(module.items()):
-            if isinstance(value, JITFunction):
+            if key in told:
+                module[key] = told[key]
+            elif isinstance(value, JITFunction):
                 module[key] = _rewritten(value.fn)
             elif getattr(value, "__name__", None) == "triton.language.extra.libdevice":
                 module[key] = HostLibdevice()
@@ -230,6 +235,7 @@ def _run_together(
 ) -> None:
     """Each program up to where it waits for the others, again and again until all have ended."""
     builder = triton_interpreter.interpreter_builder
+    _CLUSTER.enter(indices)
     running: dict[tuple[int, ...], Any] = {}
     for index in indices:
         builder.set_grid_idx(*index)

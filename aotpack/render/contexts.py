@@ -51,6 +51,7 @@ class LoopContext:
     is_launched: bool  # else a kernel calls it for some of its programs
     band: int = 1  # lines of tiles that programs go through together
     share: Share | None = None
+    in_turn: bool = False  # among the lines is a loop over rows
     chain: Chain | None = None
 
 

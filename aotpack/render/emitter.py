@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import known_multiple, known_nonnegative
@@ -23,12 +24,14 @@ from aotpack.ir.integers import (
     Remainder,
     Var,
 )
-from aotpack.ir.monoids import LOG2_E
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.ir.rows import Row
 from aotpack.render.arguments import Arguments
 from aotpack.render.dialect import Dialect
 from aotpack.render.regions import Region
+from aotpack.render.softmax import Softmax
+
+PACKED_BITS = 16  # of elements, of which a register holds two
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class Emitter:
     a load of something the kernel itself made, None for memory. ``ends_in`` is the 16-bit type all
     results are rounded to, if any: then the op table's cheaper forms do, but for ``exact`` values.
     ``keep`` says of buffers in what order caches may evict what is read or written (C:F7).
+    ``packed`` kernels hold 16-bit elements as they are in memory, and widen them at each use.
     """
 
     def __init__(
@@ -101,9 +105,14 @@ class Emitter:
         self._exact = exact
         self.keep: Mapping[str, str] = {}
         self.awaited: Collection[str] = ()  # what other programs of the launch have written
-        self.tops: set[str] = set()  # maxima of rows, and
-        self.sums: set[str] = set()  # sums of exponentials of the distances from them
+        self.softmax = Softmax()
+        self.packed = False
         self._needs: dict[Value, frozenset[Axis]] = {}
+
+    @property
+    def ends_short(self) -> bool:
+        """True where all results are rounded to 16 bits."""
+        return self._ends_in is not None
 
     # --- values
 
@@ -117,9 +126,32 @@ class Emitter:
             return found
         text = self._compute(value)
         needs = self.needs(value) | self._guard_needs
-        name = text if text.isidentifier() else self._assign(text, needs, value.dtype)
-        self.region.home(needs).names[key] = name
+        home = self._home(value, needs)
+        name = text if text.isidentifier() else self._assign(text, home, value.dtype)
+        home.names[key] = name
         return name
+
+    def _home(self, value: Value, needs: frozenset[Axis]) -> Region:
+        """Where a value's line goes: as far out as it can, but what widens packed elements."""
+        if not self.packed or (isinstance(value, Load) and self._stays(value)):
+            return self.region.home(needs)
+        return self.region
+
+    def _stays(self, load: Load) -> bool:
+        return self._resolve(load) is None and not self._is_packed(load)
+
+    def _is_packed(self, load: Load) -> bool:
+        stored = self.arguments.dtype(load.buffer)
+        return self.packed and stored is not load.dtype and stored.facts.bits == PACKED_BITS
+
+    def forget(self, inner: Axis) -> None:
+        """Compute what depends on an axis anew from here on: what is packed takes less room."""
+        keys = [key for key in self.region.names if isinstance(key, tuple) and len(key) == 2]
+        for key in keys if self.packed else ():
+            value = key[0]
+            is_held = isinstance(value, Load) and self._stays(value)
+            if isinstance(value, get_args(Value)) and not is_held and inner in self.needs(value):
+                del self.region.names[key]
 
     def _compute(self, value: Value) -> str:
         match value:
@@ -128,34 +160,31 @@ class Emitter:
             case Load():
                 return self._load(value)
             case Apply():
-                share = self._softmax_step(value)
+                is_exact = value in self._exact
+                is_short = self.ends_short and not is_exact
+                share = None if is_exact else self.softmax.step(self, value, is_short=is_short)
                 if share is not None:
                     return share
                 args = tuple(self.value(arg) for arg in value.args)
                 operand = value.args[-1].dtype
-                ends_in = None if value in self._exact else self._ends_in
+                ends_in = None if is_exact else self._ends_in
                 return self.dialect.apply(value.op, args, operand, value.dtype, ends_in)
             case Guarded():
                 return self._guarded(value)
             case Const():
                 return self.dialect.literal(value)
 
-    def _softmax_step(self, value: Apply) -> str | None:
-        """Cheaper forms of what a softmax does to each element, if its results are 16 bits.
+    def made(self, value: Value) -> Value:
+        """What stands for a load of something that the kernel computes itself."""
+        found = self._resolve(value) if isinstance(value, Load) else None
+        return value if found is None or isinstance(found, str) else self.made(found)
 
-        Below the maximum an exponential may be flushed to zero; the sum of all is at least 1.
-        """
-        last = value.args[-1]
-        if self._ends_in is None or value in self._exact:
-            return None
-        if value.op == "div" and isinstance(last, Load) and last.buffer in self.sums:
-            inverse = self.value(Apply("reciprocal", (last,), last.dtype))
-            return f"{self.value(value.args[0])} * {inverse}"
-        if value.op == "exp" and isinstance(last, Apply) and last.op == "sub":
-            top = last.args[1]
-            if isinstance(top, Load) and top.buffer in self.tops:
-                return f"tl.exp2({self.value(last)} * {LOG2_E})"
-        return None
+    def once(self, text: str, dtype: DType) -> str:
+        """The name of a number that is the same for a whole row, by its text."""
+        name = self.region.find(text)
+        if name is None:
+            name = self.region.names[text] = self._assign(text, self.region, dtype)
+        return name
 
     def _load(self, load: Load) -> str:
         resolved = self._resolve(load)
@@ -164,8 +193,20 @@ class Emitter:
         if resolved is not None:
             return self.value(resolved)
         stored = self.arguments.dtype(load.buffer)
+        if self._is_packed(load):
+            return self.dialect.cast(f"again({self._packed(load)})", stored, load.dtype)
         raw = self._raw_load(load)
         return raw if stored is load.dtype else self.dialect.cast(raw, stored, load.dtype)
+
+    def _packed(self, load: Load) -> str:
+        """The name of a load's elements as they are in memory."""
+        key = (load, self._guards, "packed")
+        name = self.region.find(key)
+        if name is None:
+            home = self.region.home(self.needs(load) | self._guard_needs)
+            name = self._assign(self._raw_load(load), home, self.arguments.dtype(load.buffer))
+            home.names[key] = name
+        return name
 
     def _raw_load(self, load: Load, inner: Axis | None = None) -> str:
         """The element as it is stored; past the end of ``inner``, where it is masked, 0."""
@@ -188,17 +229,18 @@ class Emitter:
         whole = needs | {axis for axis, _ in self.frame.blocks}
         if isinstance(value, Load) and self._resolve(value) is None and needs == whole:
             if self.arguments.dtype(value.buffer) is dtype:
-                return self._assign(self._raw_load(value, inner), needs, dtype)
+                return self._assign(self._raw_load(value, inner), self.region.home(needs), dtype)
             if self._checks(value.buffer, self._offset(value), needs)[1] is not inner:
                 rounded = self.dialect.cast(self.value(value), value.dtype, dtype)
-                return self._assign(rounded, needs, dtype)
+                return self._assign(rounded, self.region.home(needs), dtype)
         text = self.value(value)
         if isinstance(value, Const):
             text = self.dialect.fill(self.frame.shape(frozenset()), text, dtype)
         if inner in self.frame.masks:
             text = self.dialect.where(self.frame.masks[inner], text, "0.0")
         text = self._broadcast(text, needs, whole)
-        return self._assign(self.dialect.cast(f"({text})", value.dtype, dtype), whole, dtype)
+        home = self.region.home(whole)
+        return self._assign(self.dialect.cast(f"({text})", value.dtype, dtype), home, dtype)
 
     def _guarded(self, value: Guarded) -> str:
         condition = self.value(value.condition)
@@ -209,9 +251,9 @@ class Emitter:
         self._guards, self._guard_needs = outside
         return self.dialect.where(condition, inner, self.value(value.otherwise))
 
-    def _assign(self, text: str, needs: frozenset[Axis], dtype: DType) -> str:
+    def _assign(self, text: str, home: Region, dtype: DType) -> str:
         name = self.fresh("t")
-        self.region.home(needs).append(self.dialect.declare(name, text, dtype))
+        home.append(self.dialect.declare(name, text, dtype))
         return name
 
     # --- integers

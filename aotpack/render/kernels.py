@@ -254,4 +254,6 @@ def _programs(kernel: Kernel, tile: Tile) -> Int:
         planes = ceil_div(lines // tile.height, tile.z)
         return planes * ceil_div(tile.height, tile.y) * across
     assert isinstance(tile, (PointwiseTile, ReductionTile))
-    return block_count(kernel, tile)
+    blocks = block_count(kernel, tile)
+    resident = tile.resident if isinstance(tile, ReductionTile) else 0
+    return minimum(blocks, resident) if resident else blocks

@@ -25,15 +25,20 @@ from aotpack.ir.schedule import (
 from aotpack.render.apart import groups_without_common_reads
 from aotpack.render.chains import chain_of, chained_scan, end_chain
 from aotpack.render.contexts import LoopContext, Side
-from aotpack.render.emitter import Frame
+from aotpack.render.emitter import PACKED_BITS, Frame
 from aotpack.render.reduction_loops import ReductionLoop, stretches
 from aotpack.render.reductions import block_reduction, block_scan
 from aotpack.render.regions import Region
 from aotpack.render.scatter import scatter_line
-from aotpack.render.sharing import part_length, share_of
+from aotpack.render.sharing import open_room, part_length, share_of
 from aotpack.render.workshop import Workshop
 
 PROGRAM_ID = "tl.program_id(0)"
+# The compiler would keep what was computed from elements of 16 bits, which takes twice the room.
+AGAIN = """@triton.jit
+def again(x):
+    return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], x.dtype, is_pure=False, pack=2)
+"""
 LoopTile = PointwiseTile | PlaneTile | ReductionTile
 
 
@@ -41,11 +46,18 @@ def loop_workshop(
     schedule: Schedule, kernel: Kernel, tile: LoopTile, program: str = PROGRAM_ID
 ) -> Workshop:
     """What a loop kernel is rendered with; a looped axis has no value outside its loops."""
-    looped = isinstance(tile, ReductionTile) and not tile.persistent
-    region = Region(frozenset(kernel.axes[:1] if looped else kernel.axes))
-    shop = Workshop(schedule, kernel, loop_frame(kernel, tile), region)
+    axes = kernel.axes
+    if isinstance(tile, ReductionTile):
+        axes = axes[1:] if tile.resident else axes if tile.persistent else axes[:1]
+    shop = Workshop(schedule, kernel, loop_frame(kernel, tile), Region(frozenset(axes)))
     shop.cluster_size = cluster_size(tile)
+    shop.in_turn = isinstance(tile, ReductionTile) and tile.resident > 0
     shop.chained = isinstance(tile, ReductionTile) and tile.chain
+    if isinstance(tile, ReductionTile) and tile.persistent and tile.cluster_size > 1:
+        buffers = schedule.program.buffers
+        shop.emitter.packed = any(buffers[n].dtype.facts.bits == PACKED_BITS for n in kernel.reads)
+        if shop.emitter.packed:
+            shop.functions["again"] = AGAIN
     if isinstance(tile, PointwiseTile):
         starts = {kernel.axes[0]: f"({program}{shop.index_type}*{tile.x})"}
         shop.emitter.frame = replace(shop.emitter.frame, starts=starts)
@@ -89,8 +101,12 @@ def loop_context(
     program: str = PROGRAM_ID,
 ) -> LoopContext:
     """Everything the loop template prints, but the name."""
+    if shop.cluster_size > 1:
+        open_room(shop)
     if isinstance(tile, ReductionTile) and not tile.persistent:
         _emit_looped(kernel, tile, shop)
+    elif isinstance(tile, ReductionTile) and tile.resident:
+        _emit_in_turn(kernel, tile, shop, program)
     else:
         for member in kernel.members:
             _emit_straight(member, kernel, shop)
@@ -99,10 +115,29 @@ def loop_context(
     return _context(kernel, tile, shop, program)
 
 
+def _emit_in_turn(kernel: Kernel, tile: ReductionTile, shop: Workshop, program: str) -> None:
+    """Rows one after the other; what is the same for all is read before the loop."""
+    x = kernel.axes[0]
+    share = f" // {tile.cluster_size}" if tile.cluster_size > 1 else ""
+    if share:
+        shop.root.append("all_open()")
+        shop.has_met = True
+    shop.root.append(f"row = {program}{share}")
+    shop.root.append(f"together = tl.num_programs(0){share}")
+    turns = f"tl.cdiv({shop.emitter.index(x.extent)} - row, together)"
+    header = f"for turn in tl.range(0, {turns}, num_stages={tile.num_stages}):"
+    shop.emitter.region = shop.root.open(header, frozenset((x,)))
+    shop.emitter.region.append(f"{x.name} = (row + turn*together){shop.index_type}")
+    for member in kernel.members:
+        _emit_straight(member, kernel, shop)
+    shop.root.close()
+    shop.emitter.region = shop.root
+
+
 def _emit_straight(member: Member, kernel: Kernel, shop: Workshop) -> None:
     operation = member.operation
     if isinstance(operation, Reduction):
-        shop.define(member, block_reduction(shop, member))
+        _define(shop, member, operation, block_reduction(shop, member))
     elif isinstance(operation, Scan):
         shop.define(member, (chained_scan if shop.chained else block_scan)(shop, member))
     elif isinstance(operation, Scatter):
@@ -111,6 +146,15 @@ def _emit_straight(member: Member, kernel: Kernel, shop: Workshop) -> None:
     for name in targets(operation):
         if name in kernel.stored:
             _store(member, name, kernel, shop)
+
+
+def _define(shop: Workshop, member: Member, operation: Reduction, names: list[str]) -> None:
+    """Record a reduction's results; what a softmax does with them may be cheaper."""
+    shop.define(member, names)
+    if operation.kind == "softmax":
+        top, total = operation.targets
+        shop.emitter.softmax.tops.add(top)
+        shop.emitter.softmax.sums.add(total)
 
 
 def _emit_looped(kernel: Kernel, tile: ReductionTile, shop: Workshop) -> None:
@@ -178,10 +222,8 @@ def _emit_walk(working: list[Member], kernel: Kernel, shop: Workshop, loop: Redu
                     _store(member, name, kernel, shop)
         loop.leave()
     for member, names in loop.finish():
-        shop.define(member, names)
-        if isinstance(member.operation, Reduction) and member.operation.kind == "softmax":
-            shop.emitter.tops.add(member.operation.targets[0])
-            shop.emitter.sums.add(member.operation.targets[1])
+        assert isinstance(member.operation, Reduction)
+        _define(shop, member, member.operation, names)
         for name in targets(member.operation):
             if name in kernel.stored:
                 _store(member, name, kernel, shop)
@@ -248,5 +290,6 @@ def _context(kernel: Kernel, tile: LoopTile, shop: Workshop, program: str) -> Lo
         band=tile.band if isinstance(tile, PlaneTile) else 1,
         is_launched=program == PROGRAM_ID,
         share=share_of(kernel, tile) if isinstance(tile, ReductionTile) else None,
+        in_turn=shop.in_turn,
         chain=chain,
     )

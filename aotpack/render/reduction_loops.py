@@ -17,10 +17,11 @@ from aotpack.render.reductions import (
     along,
     block_states,
     finish,
+    group_states,
     last_axis,
     named,
     reduced,
-    spanning,
+    spanning_element,
     tile_shape,
 )
 from aotpack.render.regions import Region
@@ -143,20 +144,13 @@ class ReductionLoop:
 
     def _grouped(self, member: Member, monoid: Monoid) -> list[str]:
         """The states of groups of neighbours in a whole block."""
-        operation, shop, emitter = member.operation, self.shop, self.shop.emitter
+        operation, shop = member.operation, self.shop
         assert isinstance(operation, Reduction)
-        (value,) = operation.args
-        bound = shop.bound(member, value)
-        element = spanning(shop, emitter.value(bound), emitter.needs(bound), value.dtype)
+        element = spanning_element(shop, member, operation)
         count, size = self.tile.r // self.tile.group, self.tile.group
-        for used in monoid.group_uses:
-            shop.functions[MONOIDS[used].combine_name] = MONOIDS[used].combine_triton
-        shop.functions[monoid.group_name] = monoid.group_triton
-        shop.functions[monoid.combine_name] = monoid.combine_triton
-        names = [shop.fresh("t") for _ in monoid.states]
         first = f"({self.start} + tl.arange(0, {count})*{size}).to(tl.int64)"
-        call = f"{monoid.group_name}(tl.reshape({element}, [{count}, {size}]), {first}, {size})"
-        self.region.append(f"{', '.join(names)} = {call}")
+        elements = f"tl.reshape({element}, [{count}, {size}])"
+        names = group_states(shop, monoid, elements, first, size)
         if self.end is None:
             return names
         inside = named(shop, f"{self.start} + tl.arange(0, {count})*{size} < {self.end}")

@@ -6,8 +6,11 @@ from aotpack.ir.monoids import MONOIDS, Monoid
 from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.schedule import Member
 from aotpack.render.emitter import Emitter
-from aotpack.render.sharing import exchange
+from aotpack.render.sharing import exchange, part_length
+from aotpack.render.softmax import Held, exponential
 from aotpack.render.workshop import Workshop
+
+EXPONENTIAL_SUMS = ("softmax", "logsumexp")
 
 
 def block_reduction(shop: Workshop, member: Member) -> list[str]:
@@ -15,7 +18,9 @@ def block_reduction(shop: Workshop, member: Member) -> list[str]:
     operation = member.operation
     assert isinstance(operation, Reduction)
     if operation.kind == "welford":
-        return _two_pass_welford(shop, member, operation)
+        return merged(shop, operation, _two_pass_welford(shop, member, operation))
+    if operation.kind in EXPONENTIAL_SUMS and shop.cluster_size > 1:
+        return merged(shop, operation, _two_pass_exponentials(shop, member, operation))
     return finish(shop, operation, block_states(shop, member, MONOIDS[operation.kind]))
 
 
@@ -58,9 +63,15 @@ def _masked(shop: Workshop, text: str, identity: str) -> str:
 def finish(shop: Workshop, operation: Reduction, states: list[str]) -> list[str]:
     """Reduce states across the tile, and across programs that share a row, and finalise."""
     monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
-    rows = _across(shop, monoid, dtype, states)
+    return merged(shop, operation, _across(shop, monoid, dtype, states))
+
+
+def merged(shop: Workshop, operation: Reduction, rows: list[str]) -> list[str]:
+    """Reduce states of rows across programs that share them, and finalise."""
+    monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
     if shop.cluster_size > 1:
         rows = _across(shop, monoid, dtype, exchange(shop, operation, rows))
+        shop.forget()
     return [named(shop, text.format(*rows)) for text in monoid.finalise_triton]
 
 
@@ -100,25 +111,69 @@ def block_states(
     return [_masked(shop, text, fill) if masked else text for text, fill in states]
 
 
+def _two_pass_exponentials(shop: Workshop, member: Member, operation: Reduction) -> list[str]:
+    """The maximum, then distances from it: merging pairs would take exponentials of its own."""
+    monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
+    lowest = monoid.identity_triton(dtype)[0]
+    shop.functions["combine_max"] = MONOIDS["max"].combine_triton
+
+    def element() -> str:
+        return _masked(shop, spanning_element(shop, member, operation), lowest)
+
+    top = named(shop, f"tl.reduce({element()}, 0, combine_max)")
+    base = named(shop, f'tl.where(tl.abs({top}) == float("inf"), 0.0, {top})')
+    shop.forget()
+    below = named(shop, f"{element()} - {base}")
+    bound = shop.bound(member, operation.args[0])
+    softmax, key = shop.emitter.softmax, operation.targets[0]
+    is_held = softmax.wants(shop.emitter, shop.computed(), bound, key)
+    is_short = dtype is not DType.FLOAT64 and (shop.emitter.ends_short or not is_held)
+    share = named(shop, exponential(below, is_short=is_short))
+    if is_held:
+        softmax.held[key] = Held(bound, share, top)
+    return [top, named(shop, f"tl.sum({share}, 0)")]
+
+
+def group_states(shop: Workshop, monoid: Monoid, elements: str, first: str, size: int) -> list[str]:
+    """The states of the rows of a tile of ``size`` columns; ``first`` are their first positions."""
+    for used in monoid.group_uses:
+        shop.functions[MONOIDS[used].combine_name] = MONOIDS[used].combine_triton
+    shop.functions[monoid.group_name] = monoid.group_triton
+    shop.functions[monoid.combine_name] = monoid.combine_triton
+    names = [shop.fresh("t") for _ in monoid.states]
+    call = f"{monoid.group_name}({elements}, {first}, {size})"
+    shop.emitter.region.append(f"{', '.join(names)} = {call}")
+    return names
+
+
+def spanning_element(shop: Workshop, member: Member, operation: Reduction) -> str:
+    """What is reduced, as a name that spans the tile."""
+    (value,) = operation.args
+    bound = shop.bound(member, value)
+    return spanning(shop, shop.emitter.value(bound), shop.emitter.needs(bound), value.dtype)
+
+
 def _two_pass_welford(shop: Workshop, member: Member, operation: Reduction) -> list[str]:
     """Mean, then squares of differences: two sums, fewer registers than merging triples (C:G10)."""
     r = shop.kernel.axes[1]
-    (value,) = operation.args
-    kind = value.dtype.facts.triton
+    kind = operation.args[0].dtype.facts.triton
     keep = "[:, None]" if len(shop.emitter.frame.blocks) == 2 else ""
-    bound = shop.bound(member, value)
-    element = spanning(shop, shop.emitter.value(bound), shop.emitter.needs(bound), value.dtype)
+    extent = part_length(r.extent, shop.cluster_size)
     count = (
-        f"tl.maximum({shop.emitter.index(r.extent)}, 1)"
-        if r.extent.constant is None
-        else (f"{max(1, int(r.extent))}.0")
+        f"tl.maximum({shop.emitter.index(extent)}, 1)"
+        if extent.constant is None
+        else (f"{max(1, int(extent))}.0")
     )
+    element = spanning_element(shop, member, operation)
+    weight = f"tl.cast({count}, {kind})"
     total = named(shop, f"tl.sum({_masked(shop, element, '0.0')}, {last_axis(shop)}){keep}")
     mean = named(
         shop, f"{total} / {count}" if count[0].isdigit() else f"{total} / {count}.to({kind})"
     )
+    shop.forget()
+    element = spanning_element(shop, member, operation)
     delta = _masked(shop, named(shop, f"{element} - {mean}"), "0.0")
-    return [mean, named(shop, f"tl.sum({delta} * {delta}, {last_axis(shop)}){keep}")]
+    return [mean, named(shop, f"tl.sum({delta} * {delta}, {last_axis(shop)}){keep}"), weight]
 
 
 def spanning(shop: Workshop, text: str, needs: frozenset[Axis], dtype: DType) -> str:

@@ -1,27 +1,115 @@
-"""Several programs share a row: each leaves the states of its part, waits, and merges all parts.
+"""Several programs share a row: each tells the others the states of its part, and merges all parts.
 
 The programs of a row are one thread block cluster: the GPU runs them at once or refuses the launch,
-so waiting for each other cannot hang, whatever else the GPU does. States go through memory, which
-every compiler can write; each has a place of its own, so nothing must be cleared or reused.
+so waiting for each other cannot hang, whatever else the GPU does. Each has a room in its shared
+memory, into which the others write without its help: a place for each state of each program, and a
+counter of bytes (an mbarrier) that says when all have come. No memory is fenced: results and loads
+that are on their way stay there while programs wait. A program ends when all have written to it, so
+nobody writes to one that has ended.
+
+    room = open_room()           the counters are there; tells the others so
+    all_open()                   all others have come as far
+    expect(ready, bytes)         what is to come into this program's room
+    send(place, ready, word)     a state into everybody's room, and its bytes onto their counters
+    wait(ready, parity)          until all has come
+    received(place)              the words of all programs, as a block
 
 Rows C:B18, G18, inv23.
 """
 
+from dataclasses import dataclass
+
+from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
 from aotpack.ir.monoids import MONOIDS
-from aotpack.ir.nodes import Buffer, Reduction
+from aotpack.ir.nodes import Reduction
 from aotpack.ir.schedule import Kernel, ReductionTile
 from aotpack.render.contexts import Share
 from aotpack.render.workshop import Workshop
 
-WAIT = "meet()"  # Triton's interpreter turns to another program here
-MEET = """@triton.jit
-def meet():
+COUNTER_BYTES = 8
+REGISTERS = {32: "r", 64: "l"}  # of inline assembly, by the bits of a word
+OPEN_ROOM = '''@triton.jit
+def open_room():
+    return tl.inline_asm_elementwise("""{{
+        .shared .align 16 .b8 room[{bytes}];
+        .reg .pred is_first;
+        .reg .b32 thread;
+        mov.u32 $0, room;
+        mov.u32 thread, %tid.x;
+        setp.eq.u32 is_first, thread, 0;
+{counters}
+        @is_first fence.mbarrier_init.release.cluster;
+        barrier.cluster.arrive.release.aligned;
+    }}""", "=r,r", [0], tl.int32, is_pure=False, pack=1)
+'''
+COUNTER = "        @is_first mbarrier.init.shared::cta.b64 [$0 + {place}], 1;"
+ALL_OPEN = """@triton.jit
+def all_open():
     tl.inline_asm_elementwise(
-        "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
-        " mov.u32 $0, $1;", "=r,r", [0], tl.int32, is_pure=False, pack=1
+        "barrier.cluster.wait.acquire.aligned; mov.u32 $0, $1;",
+        "=r,r", [0], tl.int32, is_pure=False, pack=1
     )
 """
+EXPECT = '''@triton.jit
+def expect(ready, bytes):
+    tl.inline_asm_elementwise("""{
+        .reg .pred is_first;
+        .reg .b32 thread;
+        mov.u32 thread, %tid.x;
+        setp.eq.u32 is_first, thread, 0;
+        @is_first mbarrier.arrive.expect_tx.shared::cta.b64 _, [$1], $2;
+        mov.u32 $0, 0;
+    }""", "=r,r,r", [ready, bytes], tl.int32, is_pure=False, pack=1)
+'''
+SEND = '''@triton.jit
+def send_{bits}(place, ready, word):  # a thread writes to each program
+    tl.inline_asm_elementwise("""{{
+        .reg .pred is_sender;
+        .reg .b32 program, rank, there, counter;
+        mov.u32 program, %tid.x;
+        setp.lt.u32 is_sender, program, {programs};
+        mov.u32 rank, %cluster_ctarank;
+        mad.lo.u32 there, rank, {bytes}, $1;
+        @is_sender mapa.shared::cluster.u32 there, there, program;
+        @is_sender mapa.shared::cluster.u32 counter, $2, program;
+        @is_sender st.async.shared::cluster.mbarrier::complete_tx::bytes.b{bits}
+            [there], $3, [counter];
+        mov.u32 $0, 0;
+    }}""", "=r,r,r,{register}", [place, ready, word], tl.int32, is_pure=False, pack=1)
+'''
+WAIT = '''@triton.jit
+def wait(ready, parity):
+    tl.inline_asm_elementwise("""{
+        .reg .pred is_over;
+    again:
+        mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 is_over, [$1], $2;
+        @!is_over bra again;
+        mov.u32 $0, 0;
+    }""", "=r,r,r", [ready, parity], tl.int32, is_pure=False, pack=1)
+'''
+RECEIVED = """@triton.jit
+def received_{bits}(place):
+    places = place + tl.arange(0, {programs}) * {bytes}
+    return tl.inline_asm_elementwise(
+        "ld.shared.b{bits} $0, [$1];", "={register},r",
+        [places], tl.int{bits}, is_pure=False, pack=1
+    )
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Where a reduction's states come in: the counter, a place for each state, bytes in all."""
+
+    ready: int
+    places: tuple[int, ...]
+    end: int
+
+    @property
+    def bytes(self) -> int:
+        """What comes in, from all programs."""
+        return self.end - self.ready - COUNTER_BYTES
 
 
 def part_length(extent: Int, cluster_size: int) -> Int:
@@ -37,29 +125,110 @@ def share_of(kernel: Kernel, tile: ReductionTile) -> Share | None:
     return Share(tile.cluster_size, str(length))
 
 
-def exchanged(kernel: Kernel, operation: Reduction) -> tuple[Buffer, ...]:
-    """Where the states of a reduction are left."""
-    first = 0
+def _bits(dtype: DType) -> int:
+    """The size of the words by which states of a type are told."""
+    return max(32, dtype.facts.bits)
+
+
+def _state_dtypes(operation: Reduction) -> tuple[DType, ...]:
+    return MONOIDS[operation.kind].state_dtypes(operation.args[0].dtype)
+
+
+def desks(kernel: Kernel, programs: int) -> dict[str, Desk]:
+    """The parts of a room, by the first target of each reduction."""
+    found: dict[str, Desk] = {}
+    end = 0
     for member in kernel.members:
-        if isinstance(member.operation, Reduction):
-            count = len(MONOIDS[member.operation.kind].states)
-            if member.operation is operation:
-                return kernel.exchange[first : first + count]
-            first += count
-    raise ValueError(f"{operation.targets} are not made by {kernel.name}")
+        operation = member.operation
+        if not isinstance(operation, Reduction):
+            continue
+        ready, places = end, []
+        end += COUNTER_BYTES
+        widths = [_bits(dtype) // 8 * programs for dtype in _state_dtypes(operation)]
+        for width in widths:
+            places.append(end)
+            end += width
+        end = -(-end // COUNTER_BYTES) * COUNTER_BYTES
+        found[operation.targets[0]] = Desk(ready, tuple(places), places[-1] + widths[-1])
+    return found
+
+
+def _room_length(shop: Workshop) -> int:
+    """The bytes of a room that serves one row."""
+    end = max(desk.end for desk in desks(shop.kernel, shop.cluster_size).values())
+    return -(-end // COUNTER_BYTES) * COUNTER_BYTES
+
+
+def open_room(shop: Workshop) -> None:
+    """The line that opens a program's room, first of all."""
+    parts = desks(shop.kernel, shop.cluster_size).values()
+    length, phases = _room_length(shop), 2 if shop.in_turn else 1
+    places = [desk.ready + phase * length for phase in range(phases) for desk in parts]
+    counters = "\n".join(COUNTER.format(place=place) for place in places)
+    size = length * phases
+    shop.functions["open_room"] = OPEN_ROOM.format(bytes=size, counters=counters)
+    shop.root.append("room = open_room()")
 
 
 def exchange(shop: Workshop, operation: Reduction, states: list[str]) -> list[str]:
-    """Leave the states of a part for the others; the states of all parts, as blocks."""
-    region, parts = shop.emitter.region, shop.cluster_size
-    buffers = exchanged(shop.kernel, operation)
-    pointers = [shop.arguments.pointer(buffer.name) for buffer in buffers]
-    for pointer, state in zip(pointers, states, strict=True):
-        region.append(f"tl.store({pointer} + x*{parts} + part, {state})")
-    shop.functions["meet"] = MEET
-    region.append(WAIT)
+    """Tell the others the states of a part; the states of all parts, as blocks."""
+    region, dtypes = shop.emitter.region, _state_dtypes(operation)
+    desk = desks(shop.kernel, shop.cluster_size)[operation.targets[0]]
+    shop.functions.update(all_open=ALL_OPEN, expect=EXPECT, wait=WAIT)
+    if not shop.has_met:
+        region.append("all_open()")
+        shop.has_met = True
+    side, parity = _side(shop)
+    ready = f"{side} + {desk.ready}"
+    region.append(f"expect({ready}, {desk.bytes})")
+    for place, state, dtype in zip(desk.places, states, dtypes, strict=True):
+        send = _function(shop, "send", SEND, dtype)
+        region.append(f"{send}({side} + {place}, {ready}, {_word(state, dtype)})")
+    region.append(f"wait({ready}, {parity})")
     names = [shop.fresh("t") for _ in states]
-    for name, pointer in zip(names, pointers, strict=True):
-        place = f"{pointer} + x*{parts} + tl.arange(0, {parts})"
-        region.append(f'{name} = tl.load({place}, cache_modifier=".cg")')
+    for name, place, dtype in zip(names, desk.places, dtypes, strict=True):
+        received = _function(shop, "received", RECEIVED, dtype)
+        region.append(f"{name} = {_state(f'{received}({side} + {place})', dtype)}")
     return names
+
+
+def _side(shop: Workshop) -> tuple[str, str]:
+    """The side of the room that serves the row at hand, and the parity of its use.
+
+    Two sides are enough for rows in turn: who sends for row i + 2 has received all of row i + 1,
+    which all send behind the barrier of a reduction, and so when they have read what row i brought.
+    """
+    if not shop.in_turn:
+        return "room", "0"
+    region = shop.emitter.region
+    if region.find("side") is None:
+        region.append(f"side = room + turn % 2 * {_room_length(shop)}")
+        region.names["side"] = "side"
+    return "side", "turn // 2 % 2"
+
+
+def _function(shop: Workshop, name: str, source: str, dtype: DType) -> str:
+    """The name of the function for words of a type's states."""
+    bits = _bits(dtype)
+    shop.functions[f"{name}_{bits}"] = source.format(
+        bits=bits, bytes=bits // 8, register=REGISTERS[bits], programs=shop.cluster_size
+    )
+    return f"{name}_{bits}"
+
+
+def _word(state: str, dtype: DType) -> str:
+    """A state as the integer that is sent."""
+    if not dtype.is_float:
+        return f"{state}.to(tl.int{_bits(dtype)})"
+    wide = state if dtype.facts.bits >= 32 else f"{state}.to(tl.float32)"
+    return f"{wide}.to(tl.int{_bits(dtype)}, bitcast=True)"
+
+
+def _state(word: str, dtype: DType) -> str:
+    """The state that a word stands for."""
+    if dtype is DType.BOOL:
+        return f"{word} != 0"
+    if not dtype.is_float:
+        return word if dtype.facts.bits == _bits(dtype) else f"{word}.to({dtype.facts.triton})"
+    wide = f"{word}.to(tl.float{_bits(dtype)}, bitcast=True)"
+    return wide if dtype.facts.bits >= 32 else f"{wide}.to({dtype.facts.triton})"

@@ -60,6 +60,8 @@ class Workshop:
         self.results: dict[str, str] = {}
         self.functions: dict[str, str] = {}
         self.cluster_size = 1  # programs that share a row
+        self.has_met = False  # they know that the others have begun
+        self.in_turn = False  # programs go from row to row
         self.chained = False  # its programs wait for those before them
         self.arguments = Arguments(
             schedule.program,
@@ -110,6 +112,16 @@ class Workshop:
             made = self._values.get(value.buffer) if isinstance(value, Load) else None
             stack += children(value) if made is None else [made]
         return frozenset(found)
+
+    def computed(self) -> Iterator[Value]:
+        """What the members compute, in kernel axes."""
+        for member in self.kernel.members:
+            yield from (self.bound(member, value) for value in values(member.operation))
+
+    def forget(self) -> None:
+        """A new pass over what a program holds of a row begins."""
+        if len(self.kernel.axes) > 1:
+            self.emitter.forget(self.kernel.axes[1])
 
     def fresh(self, prefix: str) -> str:
         """A name no line of this kernel has yet."""

@@ -1,9 +1,8 @@
-"""Memory in which programs that share a row leave each other the states of their parts.
+"""Memory in which the programs of a chain leave each other the states of their blocks.
 
-s[i] = sum over k of x[i, k], by 8 programs     ->    needs s_state0[i, 8]
 s[i, k] = sum up to k of x[i, k], by a chain    ->    s_state0, s_ready[i, blocks]; s_turn[2]
 
-Rows C:G18, G20.
+Rows C:G20.
 """
 
 from dataclasses import replace
@@ -11,12 +10,12 @@ from dataclasses import replace
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
 from aotpack.ir.monoids import MONOIDS
-from aotpack.ir.nodes import Buffer, Program, Reduction, Scan
-from aotpack.ir.schedule import Kernel, ReductionTile, cluster_size, places_in_chain
+from aotpack.ir.nodes import Buffer, Program, Scan
+from aotpack.ir.schedule import Kernel, ReductionTile, places_in_chain
 
 
 def declare_exchanges(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
-    """The kernels with a buffer for each state of each reduction whose rows are shared."""
+    """The kernels with a buffer for each state of each scan whose rows are shared."""
     return tuple(_declared(kernel, program) for kernel in kernels)
 
 
@@ -25,19 +24,7 @@ def _declared(kernel: Kernel, program: Program) -> Kernel:
     chains = [tile for tile in tiles if isinstance(tile, ReductionTile) and tile.chain]
     if chains:
         return _chained(kernel, chains[0], program)
-    together = max((cluster_size(variant.tile) for variant in kernel.variants), default=1)
-    if together == 1:
-        return kernel
-    shape = (kernel.axes[0].extent, Int.of(together))
-    reductions = (m.operation for m in kernel.members if isinstance(m.operation, Reduction))
-    exchange = tuple(
-        Buffer(free_name(f"{operation.targets[0]}_state{number}", program), dtype, shape)
-        for operation in reductions
-        for number, dtype in enumerate(
-            MONOIDS[operation.kind].state_dtypes(operation.args[0].dtype)
-        )
-    )
-    return replace(kernel, exchange=exchange)
+    return kernel
 
 
 def _chained(kernel: Kernel, tile: ReductionTile, program: Program) -> Kernel:

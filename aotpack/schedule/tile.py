@@ -22,6 +22,7 @@ from aotpack.ir.schedule import (
 from aotpack.schedule.attention_tiles import attention_variants
 from aotpack.schedule.candidates import with_others
 from aotpack.schedule.host_tiles import host_variants, is_window
+from aotpack.schedule.in_turn import IN_TURN, tile_in_turn
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
 from aotpack.schedule.padding import line_tile
@@ -39,6 +40,7 @@ HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024
 MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
 CLUSTERS = 90  # from this architecture on, programs of a row can wait for each other
 CLUSTER_SIZE = 8  # programs that share a row: the largest cluster every such GPU takes
+LONGEST_PART = 16384  # elements of a row that a program holds in registers
 LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
 FEWEST_ROWS = 32  # up to here most multiprocessors would wait for those that have a row
 CHAIN_BLOCK, CHAIN_WARPS = 8192, 8  # of a scan's row
@@ -181,18 +183,40 @@ def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tu
     tile = _long_row_tile(kernel, width, len(along))
     rows, row = kernel.axes
     fewest, most = bounds(rows.extent)
-    always = most <= FEWEST_ROWS or typical(row.extent) * width > LARGEST_IN_L2
-    is_whole = known_multiple(row.extent, CLUSTER_SIZE * tile.group)
-    if not (_reads_again(kernel) and is_whole and (always or fewest <= FEWEST_ROWS)):
+    again = _reads_again(kernel)
+    can_share = again and known_multiple(row.extent, CLUSTER_SIZE * tile.group)
+    too_long = typical(row.extent) * width > LARGEST_IN_L2
+
+    def variants(low: int, high: int, many: ReductionTile) -> tuple[Variant, ...]:
+        """Few rows are shared; for any other number there is ``many``."""
+        if not can_share or fewest > FEWEST_ROWS:
+            return (Variant(many, low, high, Int.of(1), None),)
+        few = Variant(_shared_tile(kernel, width), low, high, rows.extent, FEWEST_ROWS)
+        if most <= FEWEST_ROWS:
+            return (replace(few, at_most=None),)
+        return (few, Variant(many, low, high, Int.of(1), None))
+
+    turn = tile_in_turn(kernel, program, strides, tile.group) if again else None
+    many = _walking_tile(kernel, width) if can_share and too_long else tile
+    if turn is None and many == tile and not (can_share and fewest <= FEWEST_ROWS):
         return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
-    limit = None if always else FEWEST_ROWS
-    shared = Variant(_shared_tile(kernel, width), CLUSTERS, ANY_ARCH[1], rows.extent, limit)
-    whole = Variant(tile, CLUSTERS, ANY_ARCH[1], Int.of(1), None)
     older = Variant(tile, ANY_ARCH[0], CLUSTERS - 1, Int.of(1), None)
-    return (older, shared) if always else (older, shared, whole)
+    if turn is None:
+        return (older, *variants(CLUSTERS, ANY_ARCH[1], many))
+    return (older, *variants(*IN_TURN, turn), *variants(IN_TURN[1] + 1, ANY_ARCH[1], many))
 
 
 def _shared_tile(kernel: Kernel, width: int) -> ReductionTile:
+    """Few rows are shared: parts in registers, if these hold them."""
+    part = bounds(kernel.axes[1].extent)[1] // CLUSTER_SIZE
+    if part > LONGEST_PART:
+        return _walking_tile(kernel, width)
+    block = _power_of_two(int(part))
+    warps = min(16, max(1, block // 512))
+    return ReductionTile(1, block, persistent=True, num_warps=warps, cluster_size=CLUSTER_SIZE)
+
+
+def _walking_tile(kernel: Kernel, width: int) -> ReductionTile:
     """Blocks of a part of a row; programs are small: while some wait, others read (C:B18)."""
     warps = 8 if _states(kernel) > MOST_STATES else 16
     return ReductionTile(

@@ -1,5 +1,6 @@
 """Rows that several programs share: each has a part, waits for the others, and merges all parts."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import aotpack
+from aotpack.ir.schedule import ReductionTile
 from aotpack.target import Target
 
 from .oracle import agree, compile_all
@@ -15,6 +17,7 @@ from .test_long_rows import BF16, Rows, numbers, spoiled
 
 H100 = (Target("cuda", 90),)
 COLUMNS = 65_600  # parts are no whole number of blocks
+MANY = 133  # rows that are not split over launches
 
 
 def normed(x: torch.Tensor) -> Any:
@@ -38,9 +41,63 @@ def marked(x: torch.Tensor) -> Any:
 @pytest.mark.parametrize("function", [normed, shares, marked])
 def test_programs_that_share_a_row_agree(function: Callable[..., Any]) -> None:
     x = spoiled(numbers(5, COLUMNS)) if function is marked else numbers(2, COLUMNS)
+    x = lowered(numbers(6, COLUMNS, BF16)) if function is shares else x
     compiled = compile_all(Rows(function), (x,), targets=H100)
     assert any(binary.num_ctas > 1 for binary in compiled.precompiled.binaries)
     agree(compiled, (x,))
+
+
+class Tensors(Rows):
+    """A function of several tensors."""
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        return self.function(*tensors)
+
+
+def weighted(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Any:
+    """Mean and variance, and what is the same for all rows."""
+    return F.layer_norm(x, (x.shape[1],), w, b)
+
+
+def residual(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> Any:
+    """Two rows a turn."""
+    return F.rms_norm(x + y, (x.shape[1],), w, 1e-6)
+
+
+def chosen(x: torch.Tensor, w: torch.Tensor) -> Any:
+    """Maximum and exponentials, which are kept, and a position."""
+    return x.softmax(1) * w, x.argmax(1)
+
+
+def lowered(x: torch.Tensor) -> torch.Tensor:
+    """Parts that are far below their row, or nothing at all beside it."""
+    x[4, : x.shape[1] // 2] = -math.inf
+    x[4] -= 1000
+    x[5, : x.shape[1] // 2] -= 1000
+    return spoiled(x)
+
+
+@pytest.mark.row("C:B18", "C:G18")
+@pytest.mark.parametrize(
+    ("function", "columns", "dtype"),
+    [
+        (weighted, 49_216, BF16),
+        (residual, 24_640, torch.float32),
+        (chosen, 24_640, torch.float32),
+    ],
+)
+def test_rows_taken_in_turn_agree(
+    function: Callable[..., Any], columns: int, dtype: torch.dtype
+) -> None:
+    x = numbers(MANY, columns, dtype)
+    shapes = {weighted: [(columns,)] * 2, residual: [(MANY, columns), (columns,)]}
+    others = (torch.randn(size).to(dtype) for size in shapes.get(function, [(columns,)]))
+    args = (lowered(x) if function is chosen else x, *others)
+    compiled = compile_all(Tensors(function), args, targets=H100)
+    (kernel,) = compiled.scheduled.schedule.kernels
+    *_, tile = (v.tile for v in kernel.variants if v.arch_low <= 90 <= v.arch_high)
+    assert isinstance(tile, ReductionTile) and 0 < tile.resident < MANY
+    agree(compiled, args)
 
 
 @pytest.mark.gpu

@@ -8,6 +8,7 @@ from aotpack.ir.integers import Axis, Int, Var
 from aotpack.ir.nodes import Scan
 from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, Variant, gpu_variants
 from aotpack.ir.verify_schedule import InvalidSchedule, verify_schedule
+from aotpack.schedule.in_turn import CLUSTERS
 from aotpack.schedule.tile import CHAIN_BLOCK, CLUSTER_SIZE, FEWEST_ROWS
 
 from .programs import Size, Writer, apply, load, schedule_of
@@ -27,6 +28,19 @@ def shares(count: Size, length: Size) -> Schedule:
     return schedule_of(w.program(w.pointwise("y", [count, length], value)))  # type: ignore[arg-type]
 
 
+def scaled(count: Size, length: Size) -> Schedule:
+    """The same, by a weight for each column: what all rows have in common."""
+    w = Writer(tuple(size for size in (count, length) if isinstance(size, Var)))
+    x, weight = w.input("x", count, length), w.input("w", length)
+    sums = w.reduction("s", [count], [length], lambda i, r: load(x, i, r))
+
+    def value(i: object, j: object) -> object:
+        share = apply("div", load(x, i, j), load(sums, i))  # type: ignore[arg-type]
+        return apply("mul", share, load(weight, j))  # type: ignore[arg-type]
+
+    return schedule_of(w.program(w.pointwise("y", [count, length], value)))  # type: ignore[arg-type]
+
+
 def cluster_sizes(kernel: Kernel, arch: int) -> list[int]:
     fitting = [v for v in gpu_variants(kernel) if v.arch_low <= arch <= v.arch_high]
     return [v.tile.cluster_size for v in fitting if isinstance(v.tile, ReductionTile)]
@@ -38,8 +52,7 @@ def test_few_long_rows_are_shared_where_programs_can_wait(count: int) -> None:
     (kernel,) = shares(count, LONG).kernels
     assert cluster_sizes(kernel, 80) == [1]
     assert cluster_sizes(kernel, 90) == cluster_sizes(kernel, 120) == [CLUSTER_SIZE]
-    (room,) = kernel.exchange
-    assert [int(extent) for extent in room.shape] == [count, CLUSTER_SIZE]
+    assert kernel.exchange == ()
 
 
 def test_rows_too_long_for_the_cache_are_shared_however_many() -> None:
@@ -53,6 +66,52 @@ def test_a_dynamic_number_of_rows_decides_when_called() -> None:
     assert limits == [FEWEST_ROWS, None] and cluster_sizes(kernel, 90) == [CLUSTER_SIZE, 1]
 
 
+def turns(kernel: Kernel, arch: int) -> list[int]:
+    fitting = [v for v in gpu_variants(kernel) if v.arch_low <= arch <= v.arch_high]
+    return [v.tile.resident for v in fitting if isinstance(v.tile, ReductionTile)]
+
+
+@pytest.mark.parametrize(
+    ("length", "together"), [(LONG // 2, 2), (LONG // 2 + 64, 4), (LONG, 4), (2 * LONG, 8)]
+)
+def test_programs_go_from_row_to_row_where_it_was_measured(length: int, together: int) -> None:
+    (kernel,) = scaled(1000, length).kernels
+    assert turns(kernel, 90) == [CLUSTERS[together]] and cluster_sizes(kernel, 90) == [together]
+    assert set(turns(kernel, 80)) == set(turns(kernel, 120)) == {0}
+
+
+@pytest.mark.parametrize("length", [16_448, LONG // 2 + 1, 4 * LONG, Var("n", 1, LONG)])
+def test_rows_that_programs_hold_neither_whole_nor_in_parts_are_not_taken_in_turn(
+    length: Size,
+) -> None:
+    assert set(turns(scaled(1000, length).kernels[0], 90)) == {0}
+
+
+def test_rows_with_nothing_in_common_are_not_taken_in_turn() -> None:
+    assert set(turns(shares(1000, LONG).kernels[0], 90)) == {0}
+
+
+def test_a_dynamic_number_of_rows_may_be_taken_in_turn() -> None:
+    (kernel,) = scaled(Var("b", 1, 4096), 24_640).kernels
+    assert turns(kernel, 90) == [0, CLUSTERS[2]] and cluster_sizes(kernel, 90) == [CLUSTER_SIZE, 2]
+
+
+@pytest.mark.row("C:inv23")
+def test_rows_taken_in_turn_are_whole_in_registers() -> None:
+    schedule = scaled(1000, LONG)
+    (kernel,) = schedule.kernels
+
+    def walking(variant: Variant) -> Variant:
+        tile = variant.tile
+        if not isinstance(tile, ReductionTile) or not tile.resident:
+            return variant
+        return replace(variant, tile=replace(tile, r=tile.r // 2), others=())
+
+    wrong = replace(kernel, variants=tuple(map(walking, kernel.variants)))
+    with pytest.raises(InvalidSchedule, match="its rows cannot be taken in turn"):
+        verify_schedule(replace(schedule, kernels=(wrong,)))
+
+
 @pytest.mark.parametrize("length", [LONG + 1, LONG + 4, Var("n", 1, LONG)])
 def test_rows_without_equal_parts_stay_whole(length: Size) -> None:
     (kernel,) = shares(8, length).kernels
@@ -60,7 +119,7 @@ def test_rows_without_equal_parts_stay_whole(length: Size) -> None:
 
 
 @pytest.mark.row("C:inv23")
-def test_parts_and_rooms_must_match() -> None:
+def test_parts_must_be_equal() -> None:
     schedule = shares(8, LONG)
     verify_schedule(schedule)
     (kernel,) = schedule.kernels
@@ -72,9 +131,8 @@ def test_parts_and_rooms_must_match() -> None:
         return replace(variant, tile=replace(tile, cluster_size=3), others=())
 
     wrong = replace(kernel, variants=tuple(map(in_threes, kernel.variants)))
-    for broken in (wrong, replace(kernel, exchange=())):
-        with pytest.raises(InvalidSchedule, match="programs cannot share its rows"):
-            verify_schedule(replace(schedule, kernels=(broken,)))
+    with pytest.raises(InvalidSchedule, match="programs cannot share its rows"):
+        verify_schedule(replace(schedule, kernels=(wrong,)))
 
 
 @pytest.mark.row("C:G20")

@@ -1,0 +1,63 @@
+"""The shared memory of clusters, for Triton's interpreter: what ``render/sharing.py`` calls.
+
+A stand-in for distributed shared memory that is stricter than the hardware: whoever reads a place
+before all have written to it, or writes to one that was not read since, gets an error.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.runtime import interpreter as triton_interpreter
+
+Program = tuple[int, ...]
+
+
+class ClusterMemory:
+    """The rooms of the programs that run together: words by program, place and sender."""
+
+    def __init__(self) -> None:
+        self.programs: Sequence[Program] = ()
+        self.words: dict[tuple[Program, int, Program], Any] = {}
+
+    def enter(self, programs: Sequence[Program]) -> None:
+        """These programs run together from now on, with empty rooms."""
+        self.programs, self.words = programs, {}
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """What stands for a text's functions in assembly, by their names there."""
+        return {
+            "open_room": lambda: 0,
+            "again": lambda elements: elements,
+            "all_open": lambda: None,
+            "expect": lambda ready, count: None,
+            "send_32": self._send,
+            "send_64": self._send,
+            "received_32": lambda place: self._received(place, tl.int32),
+            "received_64": lambda place: self._received(place, tl.int64),
+        }
+
+    def _send(self, place: Any, ready: Any, word: Any) -> None:
+        sender = _at_work()
+        for program in self.programs:
+            key = (program, int(place), sender)
+            if key in self.words:
+                raise RuntimeError(f"{sender} overwrites what {program} has not read")
+            self.words[key] = word.handle.data.reshape(-1)[0]
+
+    def _received(self, place: Any, kind: Any) -> Any:
+        program = _at_work()
+        keys = [(program, int(place), sender) for sender in self.programs]
+        missing = [sender for *_, sender in keys if (program, int(place), sender) not in self.words]
+        if missing:
+            raise RuntimeError(f"{program} reads what {missing} have not sent")
+        words = np.array([self.words.pop(key) for key in keys])
+        return tl.tensor(
+            triton_interpreter.TensorHandle(words, kind), tl.block_type(kind, [len(words)])
+        )
+
+
+def _at_work() -> Program:
+    """The program that is being interpreted."""
+    return tuple(triton_interpreter.interpreter_builder.grid_idx)
