@@ -46,15 +46,16 @@ def _simple(text: str) -> CMonoid:
 
 def _indexed(*, largest: bool, latest: bool, with_value: bool, near: int = 1) -> CMonoid:
     sign, tie = (">" if largest else "<"), (">" if latest else "<")
+    place = "{1}" if near == 1 else f"{{1}} / {near} * {near}"
     return CMonoid(
-        lift=("{0}", "{index}" if near == 1 else f"({{index}}) / {near} * {near}"),
+        lift=("{0}", "{index}"),
         locals=(
             "const bool equal = (a0 == b0) | ((a0 != a0) & (b0 != b0));",
             f"const bool beyond = (a0 {sign} b0) | ((a0 != a0) & (b0 == b0));",
             f"const bool take = beyond | (equal & (a1 {tie} b1));",
         ),
         combine=("take ? a0 : b0", "take ? a1 : b1"),
-        finalise=("{0}", "{1}") if with_value else ("{1}",),
+        finalise=("{0}", place) if with_value else (place,),
     )
 
 

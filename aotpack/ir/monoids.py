@@ -33,9 +33,13 @@ class Monoid:
     ``combine_triton`` is the source of ``combine_<name>(a0, ..., b0, ...)``, a jit function for
     blocks and for single pairs;
     ``block_triton`` reduces a block along ``{axis}`` better than ``tl.reduce``, for kinds of type
-    it is there for. ``group_triton`` is the source of ``group_<name>(elements, first, size)``: the
-    states of the rows of a tile of ``size`` columns with less work than lifting each element;
-    ``first`` is the position of each row's first element. It may call ``group_uses``' combinations.
+    it is there for. ``group_triton`` is the source of ``group_<name>(elements)``: the states of the
+    rows of a tile with less work than lifting each element. It may call ``group_uses``'
+    combinations. Kinds whose last state is the position of the first extreme have
+    ``later_triton``, the source of ``later_<name>(a0, a1, b0, b1)``: a combination where all
+    positions of b lie behind those of a; and their ``group_<name>(elements, start)`` takes a tile
+    of (steps, lanes, neighbours) in the order of memory, for the state of each lane, with
+    positions as if the first of its neighbours in the first step were at ``start``.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Monoid:
     block_triton: Mapping[str, str] = field(default_factory=dict)
     group_triton: str = ""
     group_uses: tuple[str, ...] = ()
+    later_triton: str = ""
     kinds: tuple[str, ...] = ("float", "int", "uint")
     inputs: int = 1
 
@@ -68,6 +73,11 @@ class Monoid:
     def group_name(self) -> str:
         """The name of the jit function in ``group_triton``."""
         return f"group_{self.name}"
+
+    @property
+    def later_name(self) -> str:
+        """The name of the jit function in ``later_triton``."""
+        return f"later_{self.name}"
 
     def accepts(self, dtype: DType) -> bool:
         """True when elements may have this type."""
@@ -112,7 +122,7 @@ def _source(name: str, parameters: str, *lines: str) -> str:
 
 
 def _group(name: str, *lines: str) -> str:
-    return _function(f"group_{name}", "elements, first, size: tl.constexpr", *lines)
+    return _function(f"group_{name}", "elements", *lines)
 
 
 def _function(name: str, parameters: str, *lines: str) -> str:
@@ -200,17 +210,48 @@ def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Mon
         finalise_triton=("{0}", "{1}") if with_value else ("{1}",),
         group_triton="" if latest else _first_extreme(name, extremum),
         group_uses=(extremum,),
+        later_triton="" if latest else _later(name, sign),
     )
 
 
 def _first_extreme(name: str, extremum: str) -> str:
     """NaN is the extreme wherever it is, and equal to no element: so NaNs count as found."""
-    return _group(
-        name,
-        f"extreme = tl.reduce(elements, 1, combine_{extremum})",
-        "found = (elements == extreme[:, None]) | (elements != elements)",
-        "place = tl.where(found, tl.arange(0, size)[None, :], size)",
-        "return extreme, first + tl.min(place, 1)",
+    return _function(
+        f"group_{name}",
+        "elements, start",
+        "steps: tl.constexpr = elements.shape[0]",
+        "size: tl.constexpr = elements.shape[2]",
+        "step: tl.constexpr = elements.shape[1] * size",
+        f"extreme = tl.reduce(tl.reduce(elements, 2, combine_{extremum}), 0, combine_{extremum})",
+        "found = (elements == extreme[None, :, None]) | (elements != elements)",
+        "place = tl.arange(0, steps)[:, None, None] * step + tl.arange(0, size)[None, None, :]",
+        "place = tl.where(found, place, steps * step)",
+        "return extreme, start + tl.min(tl.min(place, 2), 0)",
+    )
+
+
+def _first_near(name: str, extremum: str) -> str:
+    """As ``_first_extreme``, but for the first of the neighbours instead of the one among them."""
+    return _function(
+        f"group_{name}",
+        "elements, start",
+        "steps: tl.constexpr = elements.shape[0]",
+        "step: tl.constexpr = elements.shape[1] * elements.shape[2]",
+        f"near = tl.reduce(elements, 2, combine_{extremum})",
+        f"extreme = tl.reduce(near, 0, combine_{extremum})",
+        "found = (near == extreme[None, :]) | (near != near)",
+        "place = tl.where(found, tl.arange(0, steps)[:, None] * step, steps * step)",
+        "return extreme, start + tl.min(place, 0)",
+    )
+
+
+def _later(name: str, sign: str) -> str:
+    """Of equals what came before stays, and so does NaN."""
+    return _function(
+        f"later_{name}",
+        "a0, a1, b0, b1",
+        f"take = (a0 == a0) & ((b0 {sign} a0) | (b0 != b0))",
+        "return tl.where(take, b0, a0), tl.where(take, b1, a1)",
     )
 
 
@@ -218,12 +259,11 @@ def _near(extremum: str) -> Monoid:
     """The extreme, and the first of the aligned neighbours among which it is: less to compare."""
     name = f"near_{extremum}"
     first = _indexed(name, largest=extremum == "max", latest=False, with_value=True)
-    texts = (f"tl.reduce(elements, 1, combine_{extremum})", f"first // {NEIGHBOURS} * {NEIGHBOURS}")
     return replace(
         first,
-        lift=lambda element, index: (element, index - index % NEIGHBOURS),
-        lift_triton=("{0}", f"({{index}} // {NEIGHBOURS} * {NEIGHBOURS})"),
-        group_triton=_group(name, f"return {texts[0]}, {texts[1]}"),
+        finalise=lambda states: (states[0], states[1] - states[1] % NEIGHBOURS),
+        finalise_triton=("{0}", f"({{1}} // {NEIGHBOURS} * {NEIGHBOURS})"),
+        group_triton=_first_near(name, extremum),
     )
 
 
@@ -256,6 +296,7 @@ def _welford() -> Monoid:
         finalise_triton=("{0}", "{1}"),
         group_triton=_group(
             "welford",
+            "size: tl.constexpr = elements.shape[1]",
             "mean = tl.sum(elements, 1) * (1.0 / size)",
             "rest = elements - mean[:, None]",
             "weight = tl.full(mean.shape, size, mean.dtype)",

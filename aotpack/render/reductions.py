@@ -1,7 +1,7 @@
 """Any monoid over a block in registers, or as a scan of one (C:G1-G15, section 2.5)."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis, Int
+from aotpack.ir.integers import Int
 from aotpack.ir.monoids import MONOIDS, Monoid
 from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.schedule import Member
@@ -32,17 +32,11 @@ def block_scan(shop: Workshop, member: Member) -> list[str]:
 
 def _lifted(shop: Workshop, member: Member, monoid: Monoid) -> list[tuple[str, str]]:
     """(state, identity) of each element, as names that span the tile."""
-    operation = member.operation
-    assert isinstance(operation, (Reduction, Scan))
-    emitter, (value,) = shop.emitter, operation.args
-    bound = shop.bound(member, value)
-    element = spanning(shop, emitter.value(bound), emitter.needs(bound), value.dtype)
-    index = f"({_position(emitter, shop)} + tl.zeros({tile_shape(shop)}, tl.int64))"
-    kind = value.dtype.facts.triton
+    element, dtype = spanning(shop, member), reduced_type(member)
+    index = f"({_position(shop.emitter, shop)} + tl.zeros({tile_shape(shop)}, tl.int64))"
+    kind = dtype.facts.triton
     texts = [text.format(element, index=index, type=kind) for text in monoid.lift_triton]
-    return list(
-        zip([named(shop, t) for t in texts], monoid.identity_triton(value.dtype), strict=True)
-    )
+    return list(zip([named(shop, t) for t in texts], monoid.identity_triton(dtype), strict=True))
 
 
 def _position(emitter: Emitter, shop: Workshop) -> str:
@@ -103,11 +97,9 @@ def block_states(
 def _two_pass_welford(shop: Workshop, member: Member, operation: Reduction) -> list[str]:
     """Mean, then squares of differences: two sums, fewer registers than merging triples (C:G10)."""
     r = shop.kernel.axes[1]
-    (value,) = operation.args
-    kind = value.dtype.facts.triton
+    kind = reduced_type(member).facts.triton
     keep = "[:, None]" if len(shop.emitter.frame.blocks) == 2 else ""
-    bound = shop.bound(member, value)
-    element = spanning(shop, shop.emitter.value(bound), shop.emitter.needs(bound), value.dtype)
+    element = spanning(shop, member)
     count = (
         f"tl.maximum({shop.emitter.index(r.extent)}, 1)"
         if r.extent.constant is None
@@ -121,16 +113,30 @@ def _two_pass_welford(shop: Workshop, member: Member, operation: Reduction) -> l
     return [mean, named(shop, f"tl.sum({delta} * {delta}, {last_axis(shop)}){keep}")]
 
 
-def spanning(shop: Workshop, text: str, needs: frozenset[Axis], dtype: DType) -> str:
-    """A value stretched over the whole tile, so that each lane counts once (C:G1)."""
-    frame = shop.emitter.frame
-    if len(frame.spread(needs)) == len(frame.blocks):
+def masked_element(shop: Workshop, member: Member, monoid: Monoid) -> str:
+    """What is reduced, and past the end of the row the value of no element."""
+    return _masked(shop, spanning(shop, member), monoid.identity_triton(reduced_type(member))[0])
+
+
+def reduced_type(member: Member) -> DType:
+    """The type of what is reduced or scanned."""
+    operation = member.operation
+    assert isinstance(operation, (Reduction, Scan))
+    return operation.args[0].dtype
+
+
+def spanning(shop: Workshop, member: Member) -> str:
+    """What is reduced, stretched over the whole tile, so that each lane counts once (C:G1)."""
+    operation = member.operation
+    assert isinstance(operation, (Reduction, Scan))
+    bound = shop.bound(member, operation.args[0])
+    text, frame = shop.emitter.value(bound), shop.emitter.frame
+    if len(frame.spread(shop.emitter.needs(bound))) == len(frame.blocks):
         return text
-    return (
-        named(shop, f"tl.zeros({tile_shape(shop)}, {dtype.facts.triton}) + {text}")
-        if (dtype is not DType.BOOL)
-        else named(shop, f"tl.zeros({tile_shape(shop)}, tl.int1) | {text}")
-    )
+    dtype = reduced_type(member)
+    if dtype is DType.BOOL:
+        return named(shop, f"tl.zeros({tile_shape(shop)}, tl.int1) | {text}")
+    return named(shop, f"tl.zeros({tile_shape(shop)}, {dtype.facts.triton}) + {text}")
 
 
 def tile_shape(shop: Workshop) -> str:
