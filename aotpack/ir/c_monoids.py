@@ -87,6 +87,8 @@ C_MONOIDS: Mapping[str, CMonoid] = {
     "first_min": _indexed(largest=False, latest=False, with_value=True),
     "near_max": _indexed(largest=True, latest=False, with_value=True, near=NEIGHBOURS),
     "near_min": _indexed(largest=False, latest=False, with_value=True, near=NEIGHBOURS),
+    "placed_max": _indexed(largest=True, latest=False, with_value=False),
+    "placed_min": _indexed(largest=False, latest=False, with_value=False),
     "cummax": _indexed(largest=True, latest=True, with_value=True),
     "cummin": _indexed(largest=False, latest=True, with_value=True),
     "welford": CMonoid(

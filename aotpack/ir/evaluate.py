@@ -305,10 +305,10 @@ class _Machine:
 
     def _reduce(self, operation: Reduction) -> States:
         monoid = MONOIDS[operation.kind]
-        (elements,) = self._states(operation, (*operation.axes, *operation.inner))
-        kept = elements.shape[: len(operation.axes)]
-        count = prod(elements.shape[len(operation.axes) :])
-        states = _lifted(monoid, elements.reshape(*kept, count))
+        inputs = self._states(operation, (*operation.axes, *operation.inner))
+        kept = inputs[0].shape[: len(operation.axes)]
+        count = prod(inputs[0].shape[len(operation.axes) :])
+        states = _lifted(monoid, *(given.reshape(*kept, count) for given in inputs))
         while states[0].shape[-1] > 1:
             states = _halved(monoid, states)
         if not count:
@@ -375,9 +375,10 @@ class _Machine:
         return cast(result, self.numpy_type(operation.operand.accumulator))
 
 
-def _lifted(monoid: Monoid, elements: Array) -> States:
-    """The states of the elements; their position is that in the last dimension."""
-    position = np.broadcast_to(np.arange(elements.shape[-1], dtype=np.int64), elements.shape)
+def _lifted(monoid: Monoid, elements: Array, position: Array | None = None) -> States:
+    """The states of the elements; unless it is given, their position is the last dimension's."""
+    if position is None:
+        position = np.broadcast_to(np.arange(elements.shape[-1], dtype=np.int64), elements.shape)
     return monoid.lift(elements, position)
 
 

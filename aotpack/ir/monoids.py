@@ -28,10 +28,10 @@ class Monoid:
 
     ``states`` and ``results`` name the types, "same" standing for the argument's; ``identity`` has
     one of "low", "high" (the ends of the type) or a number for each state. ``lift`` takes the
-    element and its flat position in the reduced axes. Texts: ``lift_triton`` uses ``{0}``,
-    ``{index}`` (int64) and ``{type}`` (of the element), ``finalise_triton`` the states ``{0}``...;
-    ``combine_triton`` is the source of ``combine_<name>(a0, ..., b0, ...)``, a jit function for
-    blocks and for single pairs;
+    element and its flat position in the reduced axes; with two ``inputs`` the second is the
+    position. Texts: ``lift_triton`` uses ``{0}``, ``{index}`` (int64) and ``{type}`` (of the
+    element), ``finalise_triton`` the states ``{0}``...; ``combine_triton`` is the source of
+    ``combine_<name>(a0, ..., b0, ...)``, a jit function for blocks and for single pairs;
     ``block_triton`` reduces a block along ``{axis}`` better than ``tl.reduce``, for kinds of type
     it is there for. ``group_triton`` is the source of ``group_<name>(elements)``: the states of the
     rows of a tile with less work than lifting each element. It may call ``group_uses``'
@@ -267,6 +267,13 @@ def _near(extremum: str) -> Monoid:
     )
 
 
+def _placed(extremum: str) -> Monoid:
+    """The position given with the extreme, the least of those given with equals."""
+    is_max = extremum == "max"
+    plain = _indexed(f"placed_{extremum}", largest=is_max, latest=False, with_value=False)
+    return replace(plain, inputs=2, group_triton="", group_uses=(), later_triton="")
+
+
 def _combine_welford(a: States, b: States) -> States:
     weight = a[2] + b[2]
     share = b[2] / np.where(weight == 0, 1, weight).astype(weight.dtype)
@@ -378,6 +385,8 @@ MONOIDS: dict[str, Monoid] = {
         _indexed("first_min", largest=False, latest=False, with_value=True),
         _near("max"),
         _near("min"),
+        _placed("max"),
+        _placed("min"),
         _indexed("cummax", largest=True, latest=True, with_value=True),
         _indexed("cummin", largest=False, latest=True, with_value=True),
         _welford(),

@@ -5,7 +5,6 @@ from aotpack.ir.integers import Int
 from aotpack.ir.monoids import MONOIDS, Monoid
 from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.schedule import Member
-from aotpack.render.emitter import Emitter
 from aotpack.render.sharing import exchange
 from aotpack.render.workshop import Workshop
 
@@ -33,14 +32,18 @@ def block_scan(shop: Workshop, member: Member) -> list[str]:
 def _lifted(shop: Workshop, member: Member, monoid: Monoid) -> list[tuple[str, str]]:
     """(state, identity) of each element, as names that span the tile."""
     element, dtype = spanning(shop, member), reduced_type(member)
-    index = f"({_position(shop.emitter, shop)} + tl.zeros({tile_shape(shop)}, tl.int64))"
+    index = f"({_position(shop, member)} + tl.zeros({tile_shape(shop)}, tl.int64))"
     kind = dtype.facts.triton
     texts = [text.format(element, index=index, type=kind) for text in monoid.lift_triton]
     return list(zip([named(shop, t) for t in texts], monoid.identity_triton(dtype), strict=True))
 
 
-def _position(emitter: Emitter, shop: Workshop) -> str:
-    return emitter.index(Int.of(shop.kernel.axes[1]))
+def _position(shop: Workshop, member: Member) -> str:
+    """Where an element is in its row, or where its reduction is told that it is."""
+    assert isinstance(member.operation, (Reduction, Scan))
+    for given in member.operation.args[1:]:
+        return shop.emitter.value(shop.bound(member, given))
+    return shop.emitter.index(Int.of(shop.kernel.axes[1]))
 
 
 def _masked(shop: Workshop, text: str, identity: str) -> str:
