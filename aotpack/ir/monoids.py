@@ -35,7 +35,9 @@ class Monoid:
     ``block_triton`` reduces a block along ``{axis}`` better than ``tl.reduce``, for kinds of type
     it is there for. ``group_triton`` is the source of ``group_<name>(elements)``: the states of the
     rows of a tile with less work than lifting each element. It may call ``group_uses``'
-    combinations. Kinds whose last state is the position of the first extreme have
+    combinations. Kinds whose last state is the position of the first extreme (32 or 64 bits) have
+    ``across_triton``, the source of ``across_<name>(a0, a1, axis)``: a reduction of states along a
+    dimension, by value before positions are compared; and, if elements come in order,
     ``later_triton``, the source of ``later_<name>(a0, a1, b0, b1)``: a combination where all
     positions of b lie behind those of a; and their ``group_<name>(elements, start)`` takes a tile
     of (steps, lanes, neighbours) in the order of memory, for the state of each lane, with
@@ -55,6 +57,7 @@ class Monoid:
     block_triton: Mapping[str, str] = field(default_factory=dict)
     group_triton: str = ""
     group_uses: tuple[str, ...] = ()
+    across_triton: str = ""
     later_triton: str = ""
     kinds: tuple[str, ...] = ("float", "int", "uint")
     inputs: int = 1
@@ -73,6 +76,11 @@ class Monoid:
     def group_name(self) -> str:
         """The name of the jit function in ``group_triton``."""
         return f"group_{self.name}"
+
+    @property
+    def across_name(self) -> str:
+        """The name of the jit function in ``across_triton``."""
+        return f"across_{self.name}"
 
     @property
     def later_name(self) -> str:
@@ -210,12 +218,26 @@ def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Mon
         finalise_triton=("{0}", "{1}") if with_value else ("{1}",),
         group_triton="" if latest else _first_extreme(name, extremum),
         group_uses=(extremum,),
+        across_triton="" if latest else _across(name, extremum),
         later_triton="" if latest else _later(name, sign),
     )
 
 
-def _first_extreme(name: str, extremum: str) -> str:
+def _across(name: str, extremum: str) -> str:
     """NaN is the extreme wherever it is, and equal to no element: so NaNs count as found."""
+    return _function(
+        f"across_{name}",
+        "a0, a1, axis: tl.constexpr",
+        f"extreme = tl.reduce(a0, axis, combine_{extremum})",
+        "whole = extreme if axis == 0 else tl.expand_dims(extreme, axis)",
+        "found = (a0 == whole) | (a0 != a0)",
+        "last: tl.constexpr = 2**31 - 1 if a1.dtype == tl.int32 else 2**63 - 1",
+        "return extreme, tl.min(tl.where(found, a1, last), axis)",
+    )
+
+
+def _first_extreme(name: str, extremum: str) -> str:
+    """As ``_across``, for the steps and neighbours of each lane."""
     return _function(
         f"group_{name}",
         "elements, start",
@@ -271,7 +293,7 @@ def _placed(extremum: str) -> Monoid:
     """The position given with the extreme, the least of those given with equals."""
     is_max = extremum == "max"
     plain = _indexed(f"placed_{extremum}", largest=is_max, latest=False, with_value=False)
-    return replace(plain, inputs=2, group_triton="", group_uses=(), later_triton="")
+    return replace(plain, inputs=2, group_triton="", later_triton="")
 
 
 def _combine_welford(a: States, b: States) -> States:

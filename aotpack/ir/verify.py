@@ -252,8 +252,8 @@ def check_monoids(program: Program) -> None:
         if not all(monoid.accepts(arg.dtype) for arg in operation.args):
             message = f"{monoid.name} is not defined on {operation.args[0].dtype}"
             raise InvalidProgram(program, position, message)
-        if any(arg.dtype is not DType.INT64 for arg in operation.args[1:]):
-            message = f"{monoid.name} takes positions in int64, not {operation.args[1].dtype}"
+        if any(arg.dtype not in (DType.INT32, DType.INT64) for arg in operation.args[1:]):
+            message = f"{monoid.name} takes int32 or int64 positions, not {operation.args[1].dtype}"
             raise InvalidProgram(program, position, message)
 
 

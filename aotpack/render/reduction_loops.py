@@ -7,10 +7,9 @@ order of a row, the last block is a loop of one step.
 
 from dataclasses import dataclass, field, replace
 
-from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds, known_equal, known_multiple
 from aotpack.ir.integers import Int
-from aotpack.ir.monoids import LAST_INDEX, MONOIDS, Monoid
+from aotpack.ir.monoids import MONOIDS, Monoid
 from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.schedule import Member, ReductionTile
 from aotpack.render.emitter import Frame
@@ -19,8 +18,10 @@ from aotpack.render.reductions import (
     block_states,
     finish,
     last_axis,
+    last_place,
     masked_element,
     named,
+    place_type,
     reduced,
     spanning,
     tile_shape,
@@ -186,10 +187,9 @@ class ReductionLoop:
         first element of that block; its own place is added at the end. What lies beyond the end of
         a row has the identity's value, which is never an extreme that is new.
         """
-        shop, operation = self.shop, member.operation
-        assert isinstance(operation, Reduction) and self.start
+        shop = self.shop
         element = masked_element(shop, member, monoid)
-        names = self._start_first(operation, monoid)
+        names = self._start_first(member, monoid)
         states = [element, self.start]
         if self._in_groups(monoid):
             shape = f"[{self.steps}, {self.lanes}, {self.tile.group}]"
@@ -198,16 +198,18 @@ class ReductionLoop:
         call = f"{monoid.later_name}({', '.join([*names, *states])})"
         self.region.append(f"{', '.join(names)} = {call}")
 
-    def _start_first(self, operation: Reduction, monoid: Monoid) -> list[str]:
+    def _start_first(self, member: Member, monoid: Monoid) -> list[str]:
         """The accumulators of ``_accumulate_first``: at first, that of a lane's first element."""
-        shop, key, dtype = self.shop, operation.targets[0], operation.args[0].dtype
+        operation, shop = member.operation, self.shop
+        assert isinstance(operation, Reduction)
+        key, dtype = operation.targets[0], operation.args[0].dtype
         if key not in self.names:
             self.names[key] = value, place = [shop.fresh("acc") for _ in monoid.states]
             shape = f"[{self.lanes}]" if self._in_groups(monoid) else tile_shape(shop)
             low, kind = monoid.identity_triton(dtype)[0], dtype.facts.triton
             shop.root.append(f"{value} = tl.full({shape}, {low}, {kind})")
             first = self._in_row("0")
-            kind = DType.INT64.facts.triton if shop.wide else DType.INT32.facts.triton
+            kind = place_type(shop, member, monoid).facts.triton
             shop.root.append(f"{place} = tl.full({shape}, {first}, {kind})")
         return self.names[key]
 
@@ -220,10 +222,11 @@ class ReductionLoop:
         lanes, size = (self.lanes, self.tile.group) if grouped else (self.tile.r, 1)
         lane = f"tl.arange(0, {lanes})" + (f"*{size}" if size > 1 else "")
         lane = named(shop, f"({lane})[None, :]" if last_axis(shop) else lane)
-        place = named(shop, f"({place} + {lane}).to(tl.int64)")
+        place = named(shop, f"{place} + {lane}")
         if bounds(self.length)[0] <= (lanes - 1) * size:
+            last = last_place(place_type(shop, member, monoid))
             inside = f"{lane} < {shop.emitter.index(self.length)}"
-            place = named(shop, f"tl.where({inside}, {place}, {LAST_INDEX})")
+            place = named(shop, f"tl.where({inside}, {place}, {last})")
         return [value, place]
 
     @property

@@ -2,7 +2,7 @@
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
-from aotpack.ir.monoids import MONOIDS, Monoid
+from aotpack.ir.monoids import LAST_INDEX, MONOIDS, Monoid
 from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.schedule import Member
 from aotpack.render.sharing import exchange
@@ -32,10 +32,14 @@ def block_scan(shop: Workshop, member: Member) -> list[str]:
 def _lifted(shop: Workshop, member: Member, monoid: Monoid) -> list[tuple[str, str]]:
     """(state, identity) of each element, as names that span the tile."""
     element, dtype = spanning(shop, member), reduced_type(member)
-    index = f"({_position(shop, member)} + tl.zeros({tile_shape(shop)}, tl.int64))"
+    place = place_type(shop, member, monoid)
+    index = f"({_position(shop, member)} + tl.zeros({tile_shape(shop)}, {place.facts.triton}))"
     kind = dtype.facts.triton
     texts = [text.format(element, index=index, type=kind) for text in monoid.lift_triton]
-    return list(zip([named(shop, t) for t in texts], monoid.identity_triton(dtype), strict=True))
+    fills = monoid.identity_triton(dtype)
+    if monoid.across_triton:
+        fills = (fills[0], str(last_place(place)))
+    return list(zip([named(shop, text) for text in texts], fills, strict=True))
 
 
 def _position(shop: Workshop, member: Member) -> str:
@@ -44,6 +48,19 @@ def _position(shop: Workshop, member: Member) -> str:
     for given in member.operation.args[1:]:
         return shop.emitter.value(shop.bound(member, given))
     return shop.emitter.index(Int.of(shop.kernel.axes[1]))
+
+
+def place_type(shop: Workshop, member: Member, monoid: Monoid) -> DType:
+    """The type of positions among the states: 32 bits where they are enough and quicker."""
+    assert isinstance(member.operation, (Reduction, Scan))
+    for given in member.operation.args[1:]:
+        return given.dtype
+    return DType.INT32 if monoid.across_triton and not shop.wide else DType.INT64
+
+
+def last_place(dtype: DType) -> int:
+    """A position behind all elements."""
+    return LAST_INDEX if dtype is DType.INT64 else LAST_INDEX >> 32
 
 
 def _masked(shop: Workshop, text: str, identity: str) -> str:
@@ -70,7 +87,15 @@ def _across(shop: Workshop, monoid: Monoid, dtype: DType, states: list[str]) -> 
         if dtype.is_integer and dtype.facts.bits < 32:
             text += f".to({dtype.facts.triton})"  # Triton reduces narrow integers in 32 bits
         return [named(shop, text + keep)]
-    return reduced(shop, monoid, states)
+    if not monoid.across_triton:
+        return reduced(shop, monoid, states)
+    for used in monoid.group_uses:
+        shop.functions[MONOIDS[used].combine_name] = MONOIDS[used].combine_triton
+    shop.functions[monoid.across_name] = monoid.across_triton
+    value, place = shop.fresh("t"), shop.fresh("t")
+    call = f"{monoid.across_name}({', '.join(states)}, {last_axis(shop)})"
+    shop.emitter.region.append(f"{value}, {place} = {call}")
+    return [named(shop, f"{value}{keep}"), named(shop, f"{place}{keep}.to(tl.int64)")]
 
 
 def reduced(shop: Workshop, monoid: Monoid, states: list[str]) -> list[str]:

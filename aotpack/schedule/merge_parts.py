@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import reduce
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis, Indirect, Int, product
+from aotpack.ir.integers import LARGEST_SIZE, Axis, Indirect, Int, product
 from aotpack.ir.monoids import MONOIDS, NEIGHBOURS
 from aotpack.ir.nodes import (
     Apply,
@@ -95,8 +95,13 @@ def _placed(
     (result,) = whole.targets
     (place,) = _declare((f"{result}_place",), first, buffers, DType.INT64)
     (extreme,) = _declare((f"{result}_extreme",), first, buffers)
-    before = IndexValue(Int.of(part) * int(step.extent), DType.INT64)
-    found = Apply("add", (before, _piece(place, first, buffers)), DType.INT64)
+    length = product(axis.extent for axis in whole.inner)
+    dtype = DType.INT32 if int(length) + int(step.extent) <= LARGEST_SIZE else DType.INT64
+    before = IndexValue(Int.of(part) * int(step.extent), dtype)
+    inside: Value = _piece(place, first, buffers)
+    if dtype is DType.INT32:
+        inside = Apply("cast", (inside,), dtype)
+    found = Apply("add", (before, inside), dtype)
     own, placed = (whole.kind.replace("arg", f"{name}_") for name in (kind, "placed"))
     values = (_piece(extreme, first, buffers), found)
     return [
