@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aotpack.ir.monoids import NEIGHBOURS
+from aotpack.ir.extremes import NEIGHBOURS
 
 
 @dataclass(frozen=True, slots=True)

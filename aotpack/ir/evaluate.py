@@ -17,7 +17,8 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.evaluate_control import run_control
 from aotpack.ir.integers import Axis, Indirect, Int
 from aotpack.ir.joined import wholes
-from aotpack.ir.monoids import MONOIDS, Monoid, States
+from aotpack.ir.monoid import Monoid, States
+from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
     Apply,
     Attention,
@@ -300,12 +301,10 @@ class _Machine:
         named = {name: self.memory[name] for name in (*operation.operands, *operation.targets)}
         self.call(operation, named, self.sizes)
 
-    def _states(self, operation: Reduction | Scan, axes: tuple[Axis, ...]) -> list[Array]:
-        return [self.grid(arg, axes) for arg in operation.args]
-
     def _reduce(self, operation: Reduction) -> States:
         monoid = MONOIDS[operation.kind]
-        inputs = self._states(operation, (*operation.axes, *operation.inner))
+        domain = (*operation.axes, *operation.inner)
+        inputs = [self.grid(arg, domain) for arg in operation.args]
         kept = inputs[0].shape[: len(operation.axes)]
         count = prod(inputs[0].shape[len(operation.axes) :])
         states = _lifted(monoid, *(given.reshape(*kept, count) for given in inputs))
@@ -321,7 +320,7 @@ class _Machine:
 
     def _scan(self, operation: Scan) -> States:
         monoid = MONOIDS[operation.kind]
-        (elements,) = self._states(operation, operation.axes)
+        elements = self.grid(operation.args[0], operation.axes)
         position = operation.axes.index(operation.along)
         states = _lifted(monoid, np.moveaxis(elements, position, -1))
         columns: list[States] = []

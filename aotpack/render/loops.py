@@ -193,7 +193,7 @@ def _emit_walk(working: list[Member], kernel: Kernel, shop: Workshop, loop: Redu
 def _gives_first(member: Member) -> bool:
     """True for a reduction that must meet a row's elements in order."""
     operation = member.operation
-    return isinstance(operation, Reduction) and bool(MONOIDS[operation.kind].later_triton)
+    return isinstance(operation, Reduction) and MONOIDS[operation.kind].needs_order
 
 
 def _with_scans(working: list[Member], kernel: Kernel) -> list[Member]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from aotpack.ir.facts import bounds, known_equal, known_multiple
 from aotpack.ir.integers import Int
-from aotpack.ir.monoids import MONOIDS, Monoid
+from aotpack.ir.monoid import Monoid
+from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.schedule import Member, ReductionTile
 from aotpack.render.emitter import Frame
@@ -29,6 +30,8 @@ from aotpack.render.reductions import (
 from aotpack.render.regions import Region
 from aotpack.render.sharing import part_length
 from aotpack.render.workshop import Workshop
+
+MOST_STEPS = 4  # of a thread in a block: where it met an extreme among more of them spilled
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,7 @@ class ReductionLoop:
         assert isinstance(operation, Reduction)
         self.pending[operation.targets[0]] = member
         shop, monoid = self.shop, MONOIDS[operation.kind]
-        if monoid.later_triton:
+        if monoid.needs_order:
             self._accumulate_first(member, monoid)
             return
         mask = shop.emitter.frame.masks.get(shop.kernel.axes[1])
@@ -167,7 +170,7 @@ class ReductionLoop:
     def _call_group(self, monoid: Monoid, operands: str) -> list[str]:
         """The states that a monoid's function for groups gives."""
         shop, names = self.shop, [self.shop.fresh("t") for _ in monoid.states]
-        for used in monoid.group_uses:
+        for used in monoid.across_uses:
             shop.functions[MONOIDS[used].combine_name] = MONOIDS[used].combine_triton
         shop.functions[monoid.group_name] = monoid.group_triton
         self.region.append(f"{', '.join(names)} = {monoid.group_name}({operands})")
@@ -194,8 +197,8 @@ class ReductionLoop:
         if self._in_groups(monoid):
             shape = f"[{self.steps}, {self.lanes}, {self.tile.group}]"
             states = self._call_group(monoid, f"tl.reshape({element}, {shape}), {self.start}")
-        shop.functions[monoid.later_name] = monoid.later_triton
-        call = f"{monoid.later_name}({', '.join([*names, *states])})"
+        shop.functions[monoid.combine_name] = monoid.combine_triton
+        call = f"{monoid.combine_name}({', '.join([*names, *states])})"
         self.region.append(f"{', '.join(names)} = {call}")
 
     def _start_first(self, member: Member, monoid: Monoid) -> list[str]:
@@ -231,8 +234,9 @@ class ReductionLoop:
 
     @property
     def lanes(self) -> int:
-        """The groups of a block that the threads of a program load at once."""
-        return min(32 * self.tile.num_warps, self.tile.r // self.tile.group)
+        """The groups of a block that a program loads at once."""
+        groups = self.tile.r // self.tile.group
+        return min(groups, max(32 * self.tile.num_warps, groups // MOST_STEPS))
 
     @property
     def steps(self) -> int:
@@ -285,7 +289,7 @@ class ReductionLoop:
             assert isinstance(member.operation, Reduction)
             monoid = MONOIDS[member.operation.kind]
             states = self.names[key]
-            if monoid.later_triton:
+            if monoid.needs_order:
                 states = self._finish_first(member, monoid)
             done.append((member, finish(self.shop, member.operation, states)))
         return done

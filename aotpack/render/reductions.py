@@ -2,7 +2,8 @@
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
-from aotpack.ir.monoids import LAST_INDEX, MONOIDS, Monoid
+from aotpack.ir.monoid import LAST_INDEX, Monoid
+from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.schedule import Member
 from aotpack.render.sharing import exchange
@@ -89,7 +90,7 @@ def _across(shop: Workshop, monoid: Monoid, dtype: DType, states: list[str]) -> 
         return [named(shop, text + keep)]
     if not monoid.across_triton:
         return reduced(shop, monoid, states)
-    for used in monoid.group_uses:
+    for used in monoid.across_uses:
         shop.functions[MONOIDS[used].combine_name] = MONOIDS[used].combine_triton
     shop.functions[monoid.across_name] = monoid.across_triton
     value, place = shop.fresh("t"), shop.fresh("t")

@@ -9,8 +9,9 @@ from dataclasses import replace
 from functools import reduce
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.extremes import NEIGHBOURS
 from aotpack.ir.integers import LARGEST_SIZE, Axis, Indirect, Int, product
-from aotpack.ir.monoids import MONOIDS, NEIGHBOURS
+from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
     Apply,
     Buffer,
