@@ -37,7 +37,8 @@ class Monoid:
     dimension, values before positions. Unless positions are given, their combination is for
     states b of elements that lie behind those of a, and ``group_<name>(elements, start)`` takes a
     tile of (steps, lanes, neighbours) in the order of memory, for the state of each lane, with
-    positions as if the first of its neighbours in the first step were at ``start``.
+    positions as if the first of its neighbours in the first step were at ``start``. Of these there
+    may be ``most_neighbours``, if not 0.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Monoid:
     finalise_triton: tuple[str, ...]
     block_triton: Mapping[str, str] = field(default_factory=dict)
     group_triton: str = ""
+    most_neighbours: int = 0
     across_triton: str = ""
     across_uses: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ("float", "int", "uint")

@@ -195,7 +195,7 @@ class ReductionLoop:
         names = self._start_first(member, monoid)
         states = [element, self.start]
         if self._in_groups(monoid):
-            shape = f"[{self.steps}, {self.lanes}, {self.tile.group}]"
+            shape = list(self._lanes(monoid))
             states = self._call_group(monoid, f"tl.reshape({element}, {shape}), {self.start}")
         shop.functions[monoid.combine_name] = monoid.combine_triton
         call = f"{monoid.combine_name}({', '.join([*names, *states])})"
@@ -208,7 +208,8 @@ class ReductionLoop:
         key, dtype = operation.targets[0], operation.args[0].dtype
         if key not in self.names:
             self.names[key] = value, place = [shop.fresh("acc") for _ in monoid.states]
-            shape = f"[{self.lanes}]" if self._in_groups(monoid) else tile_shape(shop)
+            _, lanes, _ = self._lanes(monoid)
+            shape = f"[{lanes}]" if self._in_groups(monoid) else tile_shape(shop)
             low, kind = monoid.identity_triton(dtype)[0], dtype.facts.triton
             shop.root.append(f"{value} = tl.full({shape}, {low}, {kind})")
             first = self._in_row("0")
@@ -221,8 +222,7 @@ class ReductionLoop:
         operation, shop = member.operation, self.shop
         assert isinstance(operation, Reduction)
         value, place = self.names[operation.targets[0]]
-        grouped = self._in_groups(monoid)
-        lanes, size = (self.lanes, self.tile.group) if grouped else (self.tile.r, 1)
+        _, lanes, size = self._lanes(monoid) if self._in_groups(monoid) else (1, self.tile.r, 1)
         lane = f"tl.arange(0, {lanes})" + (f"*{size}" if size > 1 else "")
         lane = named(shop, f"({lane})[None, :]" if last_axis(shop) else lane)
         place = named(shop, f"{place} + {lane}")
@@ -232,16 +232,13 @@ class ReductionLoop:
             place = named(shop, f"tl.where({inside}, {place}, {last})")
         return [value, place]
 
-    @property
-    def lanes(self) -> int:
-        """The groups of a block that a program loads at once."""
-        groups = self.tile.r // self.tile.group
-        return min(groups, max(32 * self.tile.num_warps, groups // MOST_STEPS))
-
-    @property
-    def steps(self) -> int:
-        """How often they do so for a block."""
-        return self.tile.r // self.tile.group // self.lanes
+    def _lanes(self, monoid: Monoid) -> tuple[int, int, int]:
+        """How a block is a tile of steps, the groups of each step, and neighbours in a group."""
+        tile = self.tile
+        size = min(tile.group, monoid.most_neighbours or tile.group)
+        groups, at_once = tile.r // size, 32 * tile.num_warps * tile.group // size
+        lanes = min(groups, max(at_once, groups // MOST_STEPS))
+        return groups // lanes, lanes, size
 
     def _in_row(self, start: str) -> str:
         """A position of the walk as one of the row."""

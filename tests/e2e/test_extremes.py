@@ -99,7 +99,7 @@ def test_what_is_read_again(function: Callable[..., Any], columns: int) -> None:
 
 
 @pytest.mark.row("S:inv27", "C:G19")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int32])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.int64])
 @pytest.mark.parametrize("length", [2**13, 2**13 + 8])
 def test_parts_of_rows(dtype: torch.dtype, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_reduction, "WORTH_A_LAUNCH", 2**14)
