@@ -225,7 +225,7 @@ def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
     Read once: many small programs with several loads under way, larger ones where they are few
     ([1,2^26]: a sum in 33.7 us of 35.7, an argmax in 34.7 of 36.8). Read again: few rows at a time,
     so that they are still in L2 then; longer rows take larger blocks, whose registers leave room
-    for one program on a multiprocessor. ``tensors`` of ``width`` bytes an element are read along it.
+    for one program on a multiprocessor. ``tensors`` of ``width`` bytes an element are read.
     """
     r = kernel.axes[1]
     group = max(1, VECTOR_BYTES // width)
