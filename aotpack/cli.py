@@ -1,9 +1,11 @@
 """The command line: picks the verb, reads its options, turns errors into a message and a code.
 
-Exit codes: 0 done, 1 build or check failed, 2 a wrong command line, 130 interrupted.
+Exit codes: 0 done, 1 build or check failed, 2 a wrong command line, 130 interrupted,
+141 nobody reads what is printed.
 """
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -57,6 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AotpackError as error:
         print(f"aotpack {verb}: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # whoever reads, such as head, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         print(f"aotpack {verb}: interrupted; nothing was left behind", file=sys.stderr)
         return 130
@@ -68,6 +73,7 @@ def _run(verb: str, words: Sequence[str]) -> int:
     parser = OneLineParser(prog=f"aotpack {verb}", description=command.__doc__, allow_abbrev=False)
     command.add_arguments(parser)
     code: int = command.run(parser.parse_args(words))
+    sys.stdout.flush()
     return code
 
 

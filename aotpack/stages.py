@@ -67,7 +67,8 @@ class Signature:
     ``sizes`` are the dynamic dimensions with their ranges; ``args``/``kwargs`` describe what
     forward takes, leaves in the order of ``inputs``; ``result`` what it returns, leaves in the
     order of ``outputs``; ``updates`` are the inputs and weights it changes in place;
-    ``assertions`` are checked by every call.
+    ``assertions`` are checked by every call; ``unused`` are names in the model's state_dict of
+    tensors that nothing here depends on.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Signature:
     result: Tree
     updates: tuple[str, ...] = ()
     assertions: tuple[Assertion, ...] = ()
+    unused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,10 @@ def test_bench_says_what_it_times(
     assert main(["bench", str(wheel), "--repeat", "2", "--device", "cpu"]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first == "timing 2 calls on cpu, after 5 to warm up"
-    assert second.startswith("half: ")
+    assert second.startswith("half: ") and second.endswith("(of 2 calls)")
+    with pytest.raises(SystemExit):
+        main(["bench", str(wheel), "--repeat", "0"])
+    assert "found '0', accepted is a whole number from 1" in capsys.readouterr().err
 
 
 def test_verify_against_the_model(wheel: Path, folder: Path) -> None:
@@ -322,3 +325,14 @@ def test_an_interrupted_build_leaves_nothing(
     assert process.returncode == code
     assert "interrupted" in error and "Traceback" not in error
     assert not (tmp_path / "out").exists()
+
+
+def test_a_reader_that_has_enough_gets_no_traceback(wheel: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    words = [sys.executable, "-m", "aotpack", "inspect", str(wheel)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, env=environment, stdout=pipe, stderr=pipe) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141

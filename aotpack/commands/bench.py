@@ -3,29 +3,25 @@
 import argparse
 from pathlib import Path
 
-from aotpack.commands.model_options import positive
 from aotpack.commands.shipped import IMPORT, shipped_runtime
 from aotpack.commands.wheel_file import unpacked
-from aotpack.errors import AotpackError
+from aotpack.runtime.command import REPEAT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``aotpack bench``."""
-    parser.add_argument("wheel", metavar="WHEEL", type=Path)
+    parser.add_argument("wheel", metavar="WHEEL", type=Path, help="a wheel that aotpack built")
     parser.add_argument("--import", **IMPORT)
     parser.add_argument(
         "--device", help='a GPU\'s number or "cpu" (default: a GPU if there is one)'
     )
-    parser.add_argument("--repeat", type=positive, default=100, help="calls to time (default 100)")
+    parser.add_argument("--repeat", **REPEAT)
 
 
 def run(options: argparse.Namespace) -> int:
     """The wheel's own bench, from a temporary folder."""
     with unpacked(options.wheel) as package, shipped_runtime(package, options.imports) as runtime:
-        try:
-            code: int = runtime.command.bench(
-                package, runtime.command.device_of(options.device), None, options.repeat
-            )
-        except runtime.AotpackError as error:
-            raise AotpackError(str(error)) from error
+        command = runtime.command
+        device = command.device_of(options.device)
+        code: int = command.bench(package, device, None, options.repeat)
     return code

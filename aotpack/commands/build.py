@@ -4,10 +4,11 @@ import argparse
 from contextlib import ExitStack
 from pathlib import Path
 
-from aotpack.commands.model_options import MODEL_HELP, add_trace_options, load_source, positive
+from aotpack.commands.model_options import MODEL_HELP, add_trace_options, load_source
 from aotpack.emit.names import import_name
 from aotpack.errors import UsageError
 from aotpack.progress import Bar, terminal_reporter
+from aotpack.runtime.command import positive
 from aotpack.stages import Decisions
 from aotpack.target import DEFAULT_TARGETS, Target, parse_targets
 from aotpack.tune import read_decisions, unused

@@ -11,7 +11,7 @@ from aotpack.errors import UsageError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``aotpack inspect``."""
-    parser.add_argument("wheel", metavar="WHEEL", type=Path)
+    parser.add_argument("wheel", metavar="WHEEL", type=Path, help="a wheel that aotpack built")
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--kernel", metavar="K", help="print the source of this kernel")
     shown.add_argument("--html", metavar="FILE", type=Path, help="write a report as one HTML file")

@@ -12,8 +12,9 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 MODEL_HELP = "model.py, model.py:attr, package.module:attr or model.pt2"
 
 
-def add_trace_options(parser: argparse.ArgumentParser) -> None:
-    """Options of the first stages."""
+def add_trace_options(whole: argparse.ArgumentParser, title: str | None = None) -> None:
+    """Options of the first stages; with a title, as a group of their own."""
+    parser = whole if title is None else whole.add_argument_group(title)
     parser.add_argument(
         "--dynamic",
         action="append",
@@ -40,13 +41,6 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
         help="what becomes of operators without a lowering: refused, or run by torch, which the "
         "wheel then requires (default error)",
     )
-
-
-def positive(text: str) -> int:
-    """A whole number from 1, for argparse."""
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"found {text!r}, accepted is a whole number from 1")
-    return int(text)
 
 
 def load_source(

@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+from aotpack.errors import AotpackError
+from aotpack.importable import importable
 from aotpack.runtime.command import IMPORT as IMPORT
 from aotpack.runtime.command import import_first
 
@@ -15,30 +17,25 @@ from aotpack.runtime.command import import_first
 def shipped_runtime(package: Path, imports: Sequence[str]) -> Iterator[ModuleType]:
     """``_runtime`` of an unpacked package, imported without leaving bytecode in its folder.
 
-    Before it ``imports``, modules that may lie in the current folder.
+    Before it ``imports``, modules that may lie in the current folder. Its errors become ours.
     """
-    with _on_path(Path.cwd()):
+    with importable(Path.cwd()):
         import_first(imports)
     before = sys.dont_write_bytecode
     others = _take_modules(package.name)  # the model file may have the package's name
     sys.dont_write_bytecode = True
     try:
-        with _on_path(package.parent):
+        with importable(package.parent):
             import_module(f"{package.name}._runtime.command")
-            yield import_module(f"{package.name}._runtime")
+            runtime = import_module(f"{package.name}._runtime")
+            try:
+                yield runtime
+            except runtime.AotpackError as error:
+                raise AotpackError(str(error)) from error
     finally:
         sys.dont_write_bytecode = before
         _take_modules(package.name)
         sys.modules.update(others)
-
-
-@contextmanager
-def _on_path(folder: Path) -> Iterator[None]:
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
 
 
 def _take_modules(name: str) -> dict[str, ModuleType]:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from aotpack.commands.shipped import IMPORT, shipped_runtime
 from aotpack.commands.wheel_file import unpacked
-from aotpack.errors import AotpackError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``aotpack tune``."""
-    parser.add_argument("wheel", metavar="WHEEL", type=Path)
+    parser.add_argument("wheel", metavar="WHEEL", type=Path, help="a wheel that aotpack built")
     parser.add_argument("--import", **IMPORT)
     parser.add_argument(
         "-o",
@@ -32,8 +31,5 @@ def run(options: argparse.Namespace) -> int:
     """The wheel's own tuner, from a temporary folder."""
     with unpacked(options.wheel) as package, shipped_runtime(package, options.imports) as runtime:
         command = runtime.command
-        try:
-            command.tune_into(options.out, package, command.device_of(options.device), None, print)
-        except runtime.AotpackError as error:
-            raise AotpackError(str(error)) from error
+        command.tune_into(options.out, package, command.device_of(options.device), None, print)
     return 0

@@ -8,13 +8,13 @@ from typing import Any
 from aotpack.commands.model_options import add_trace_options, load_source
 from aotpack.commands.shipped import IMPORT, shipped_runtime
 from aotpack.commands.wheel_file import unpacked
-from aotpack.errors import AotpackError, UsageError, VerifyError
+from aotpack.errors import UsageError, VerifyError
 from aotpack.stages import Golden
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``aotpack verify``."""
-    parser.add_argument("wheel", metavar="WHEEL", type=Path)
+    parser.add_argument("wheel", metavar="WHEEL", type=Path, help="a wheel that aotpack built")
     parser.add_argument("--import", **IMPORT)
     parser.add_argument(
         "--against", dest="model", metavar="MODEL", help="compare with this model run eagerly"
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("cuda", "cpu", "interpreter"),
         help="the first GPU, the processors, or Triton's interpreter (default: what load() takes)",
     )
-    add_trace_options(parser)
+    add_trace_options(parser, "with --against, as MODEL was built")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -33,10 +33,7 @@ def run(options: argparse.Namespace) -> int:
         if options.model is not None:
             record_eager(options, package)
         with shipped_runtime(package, options.imports) as runtime:
-            try:
-                report = runtime.verify(package, device_port(options.device, package))
-            except runtime.AotpackError as error:
-                raise AotpackError(str(error)) from error
+            report = runtime.verify(package, device_port(options.device, package))
     print(report)
     if not report.is_passed:
         where = f" on {options.device}" if options.device else ""

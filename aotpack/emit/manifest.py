@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from dataclasses import asdict
 from typing import Any
 
 import aotpack
@@ -48,11 +49,9 @@ def manifest_text(
         "kwargs": _tree(signature.kwargs),
         "result": _tree(signature.result),
         "updates": list(signature.updates),
-        "assertions": [
-            {"word": one.word, "message": one.message, "place": one.place}
-            for one in signature.assertions
-        ],
+        "assertions": [asdict(one) for one in signature.assertions],
         "weights": [_weight(weight) for weight in rendered.weights],
+        "unused": list(signature.unused),
         "weights_mode": weights,
         "weights_sha256": weights_sha256,
         "constants_sha256": constants_sha256,

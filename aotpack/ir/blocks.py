@@ -33,11 +33,6 @@ class Dimension:
     stride: Int
     start: Int
 
-    @property
-    def is_checked(self) -> bool:
-        """True when a block may reach over the end."""
-        return not known_multiple(self.size, self.length)
-
 
 @dataclass(frozen=True, slots=True)
 class Block:

@@ -5,9 +5,9 @@ Rows C:E23.
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import known_le, known_lt
-from aotpack.ir.fold import fold
+from aotpack.ir.fold import fold, whole
 from aotpack.ir.integers import Int, Number
-from aotpack.ir.nodes import Apply, Const, IndexValue, Value
+from aotpack.ir.nodes import Apply, Value
 
 
 def inside(index: Int, low: Number, high: Number) -> list[Value]:
@@ -27,11 +27,4 @@ def within(index: tuple[Int, ...], shape: tuple[Int, ...]) -> list[Value]:
 
 
 def _compared(op: str, a: Number, b: Number) -> Value:
-    return fold(Apply(op, (_value(a), _value(b)), DType.BOOL))
-
-
-def _value(number: Number) -> Value:
-    index = Int.of(number)
-    if index.constant is not None:
-        return Const(index.constant, DType.INT64)
-    return IndexValue(index, DType.INT64)
+    return fold(Apply(op, (whole(a), whole(b)), DType.BOOL))

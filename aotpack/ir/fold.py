@@ -12,7 +12,7 @@ import numpy as np
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds, known_equal, known_le, known_lt
 from aotpack.ir.float8 import FORMATS
-from aotpack.ir.integers import Axis, Int, maximum, minimum
+from aotpack.ir.integers import Axis, Int, Number, maximum, minimum
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Value
 from aotpack.ir.optable import OPS
 
@@ -72,13 +72,24 @@ _INDEX_OPS: Mapping[str, Callable[..., Int]] = {
 }
 
 
+def whole(number: Number) -> Value:
+    """An integer as an int64 value."""
+    index = Int.of(number)
+    if index.constant is not None:
+        return Const(index.constant, DType.INT64)
+    return IndexValue(index, DType.INT64)
+
+
+def integer_of(value: Value) -> Int | None:
+    """The integer a value is, if it is a constant or an index."""
+    if isinstance(value, IndexValue):
+        return value.index
+    return Int.of(int(value.value)) if isinstance(value, Const) else None
+
+
 def _index(value: Value) -> Int | None:
     """The integer a value is, when it is one whose type cannot wrap here."""
-    if value.dtype not in _INDEX_TYPES:
-        return None
-    if isinstance(value, Const):
-        return Int.of(int(value.value))
-    return value.index if isinstance(value, IndexValue) else None
+    return integer_of(value) if value.dtype in _INDEX_TYPES else None
 
 
 def _index_value(index: Int, dtype: DType) -> Value | None:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.fold import fold
-from aotpack.ir.integers import Int, Number
-from aotpack.ir.nodes import Apply, Const, IndexValue, Value
+from aotpack.ir.fold import fold, whole
+from aotpack.ir.integers import Int
+from aotpack.ir.nodes import Apply, Value
 from aotpack.ir.reference import Array
 from aotpack.ir.rewrite import as_index
 
@@ -45,14 +45,6 @@ def search(low: Value, high: Value, longest: int, is_counted: Callable[[Value], 
 def place_in(place: Value, size: Int) -> Int:
     """A place that is not negative as an index of ``size`` elements; the last when beyond."""
     return as_index(int64("minimum", place, whole(size - 1)), size)
-
-
-def whole(number: Number) -> Value:
-    """An integer as an int64 value."""
-    index = Int.of(number)
-    if index.constant is not None:
-        return Const(index.constant, DType.INT64)
-    return IndexValue(index, DType.INT64)
 
 
 def int64(op: str, *args: Value) -> Value:

@@ -9,7 +9,7 @@ from typing import Any
 
 from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
-from aotpack.ir.fold import fold
+from aotpack.ir.fold import fold, integer_of
 from aotpack.ir.integers import Indirect, Int, Number
 from aotpack.ir.nodes import (
     Apply,
@@ -92,11 +92,8 @@ class Rewriter:
 
 def as_index(value: Value, extent: Int) -> Int:
     """A value used as an index in [0, extent): the integer itself where it is one."""
-    if isinstance(value, IndexValue):
-        return value.index
-    if isinstance(value, Const):
-        return Int.of(int(value.value))
-    return Int.of(Indirect(value, extent))
+    found = integer_of(value)
+    return Int.of(Indirect(value, extent)) if found is None else found
 
 
 def map_values(operation: Operation, change: Callable[[Value], Value]) -> Operation:

@@ -8,7 +8,7 @@ Rows S:N5, C:K2.
 
 from dataclasses import dataclass
 
-from aotpack.ir.access import accesses, axes_in
+from aotpack.ir.access import accesses, axes_in, points
 from aotpack.ir.integers import Int, minimum, product, total
 from aotpack.ir.nodes import Attention, Matmul, Program
 from aotpack.ir.schedule import Kernel
@@ -33,8 +33,8 @@ def work_of(kernel: Kernel, program: Program) -> Work:
     anchor = kernel.anchor
     touched: dict[tuple[str, bool], dict[tuple[Int, ...], Int]] = {}
     for access in accesses(kernel):
-        points = product(axis.extent for axis in axes_in(access.index))
-        touched.setdefault((access.buffer, access.is_store), {})[access.index] = points
+        number = points(axes_in(access.index))
+        touched.setdefault((access.buffer, access.is_store), {})[access.index] = number
     moved = []
     for (name, is_store), points_of in touched.items():
         buffer = program.buffers[name]
@@ -46,9 +46,9 @@ def work_of(kernel: Kernel, program: Program) -> Work:
 
 def _flops(anchor: Matmul | Attention | None) -> Int:
     if isinstance(anchor, Matmul):
-        return 2 * product(axis.extent for axis in (*anchor.axes, anchor.k))
+        return 2 * points((*anchor.axes, anchor.k))
     if isinstance(anchor, Attention):
-        scores = product(axis.extent for axis in (anchor.batch, anchor.head, anchor.i, anchor.j))
+        scores = points((anchor.batch, anchor.head, anchor.i, anchor.j))
         both = 2 * scores * (anchor.d.extent + anchor.e.extent)
         return both // 2 if anchor.causal else both
     return Int.of(0)

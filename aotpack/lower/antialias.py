@@ -10,17 +10,18 @@ C. Duchon, "Lanczos filtering in one and two dimensions", 1979.)
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Value
 from aotpack.ir.rewrite import as_index
 from aotpack.lower.context import Context, Index, is_empty
-from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.resample import step_of
+from aotpack.lower.registry import CannotLower
+from aotpack.lower.resample import register_resize, step_of
 from aotpack.lower.values import apply, cast, constant, guarded, position, where
 from aotpack.lower.view import replaced
-from aotpack.stages import Arg, Ref
+from aotpack.stages import Ref
 
 Filter = Callable[[Value], Value]
 CUBIC = -0.5
@@ -133,6 +134,7 @@ def _resize(
     input: Ref,
     align: bool,
     factors: Sequence[float | None],
+    *,
     reach: float,
     form: Filter,
 ) -> None:
@@ -148,29 +150,6 @@ def _resize(
     c.pointwise(c.result(), lambda index: c.load(found, index))
 
 
-def _register(name: str, reach: float, form: Filter) -> None:
-    @lowering(f"aten._upsample_{name}2d_aa.default")
-    def sizes(
-        c: Context,
-        self: Ref,
-        output_size: Arg,
-        align_corners: bool,
-        scales_h: float | None = None,
-        scales_w: float | None = None,
-    ) -> None:
-        _resize(c, self, align_corners, (scales_h, scales_w), reach, form)
-
-    @lowering(f"aten._upsample_{name}2d_aa.vec")
-    def vector(
-        c: Context,
-        input: Ref,
-        output_size: Arg,
-        align_corners: bool,
-        scale_factors: tuple[float, ...] | None = None,
-    ) -> None:
-        _resize(c, input, align_corners, scale_factors or (None, None), reach, form)
-
-
-_register("bilinear", 1.0, _triangle)
-_register("bicubic", 2.0, _cubic)
-_register("lanczos", 3.0, _lanczos)
+register_resize("aten._upsample_bilinear2d_aa", 2, partial(_resize, reach=1.0, form=_triangle))
+register_resize("aten._upsample_bicubic2d_aa", 2, partial(_resize, reach=2.0, form=_cubic))
+register_resize("aten._upsample_lanczos2d_aa", 2, partial(_resize, reach=3.0, form=_lanczos))

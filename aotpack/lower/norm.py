@@ -23,16 +23,7 @@ def layer_norm(
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> None:
-    reduced = _trailing(c, input, len(normalized_shape))
-    mean, m2 = statistics(c, input, reduced, _outer(c, input, reduced))
-
-    def value(index: Index) -> Value:
-        kept = reduced.kept(index)
-        distance = apply("sub", c.load(input, index), c.load(mean, kept))
-        scaled = apply("mul", distance, _inverse_deviation(c, m2, kept, reduced, eps))
-        return _affine(c, scaled, weight, bias, index)
-
-    c.pointwise(c.result(), value)
+    _write_layer_norm(c, input, len(normalized_shape), weight, bias, eps, keepdim=False)
 
 
 @lowering("aten.native_layer_norm.default")
@@ -45,8 +36,27 @@ def native_layer_norm(
     eps: float,
 ) -> None:
     """Also yields the statistics, with reduced dimensions of size 1."""
-    reduced = _trailing(c, input, len(normalized_shape), keepdim=True)
-    mean, m2 = statistics(c, input, reduced, c.shape(c.result(1)))
+    count = len(normalized_shape)
+    reduced, mean, m2 = _write_layer_norm(c, input, count, weight, bias, eps, keepdim=True)
+    c.pointwise(c.result(1), lambda index: mean_at(c, mean, index))
+    c.pointwise(c.result(2), lambda index: _inverse_deviation(c, m2, index, reduced, eps))
+
+
+def _write_layer_norm(
+    c: Context,
+    input: Ref,
+    count: int,
+    weight: Ref | None,
+    bias: Ref | None,
+    eps: float,
+    *,
+    keepdim: bool,
+) -> tuple[Reduced, Ref, Ref]:
+    """The first result, over the last ``count`` dimensions; what was reduced, mean and spread."""
+    reduced = _trailing(c, input, count, keepdim)
+    mean, m2 = statistics(
+        c, input, reduced, c.shape(c.result(1)) if keepdim else _outer(c, input, reduced)
+    )
 
     def value(index: Index) -> Value:
         kept = reduced.kept(index)
@@ -55,8 +65,7 @@ def native_layer_norm(
         return _affine(c, scaled, weight, bias, index)
 
     c.pointwise(c.result(), value)
-    c.pointwise(c.result(1), lambda index: mean_at(c, mean, index))
-    c.pointwise(c.result(2), lambda index: _inverse_deviation(c, m2, index, reduced, eps))
+    return reduced, mean, m2
 
 
 def _trailing(c: Context, ref: Ref, count: int, keepdim: bool = False) -> Reduced:

@@ -18,6 +18,9 @@ from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.values import apply, cast, constant, position, where
 from aotpack.stages import Arg, Ref
 
+Resize = Callable[[Context, Ref, bool, Sequence[float | None]], None]
+"""What resizes a tensor: with corners aligned or not, and a factor or None for each dimension."""
+
 CUBIC = -0.75  # the free parameter of the convolution kernel, as torch has it
 
 
@@ -112,11 +115,12 @@ def _source(out: Int, scale: Value, align: bool, *, clamped: bool) -> Value:
 
 
 def _resize(
-    c: Context, input: Ref, dims: int, align: bool, factors: Sequence[float | None], *, cubic: bool
+    c: Context, input: Ref, align: bool, factors: Sequence[float | None], *, cubic: bool
 ) -> None:
     dtype = c.dtype(input)
     if not dtype.is_float:
         raise CannotLower(f"{dtype} tensors are not accepted; float types are")
+    dims = len(factors)
     plane, result = c.shape(input)[-dims:], c.shape(c.result())[-dims:]
 
     def value(index: Index) -> Value:
@@ -136,15 +140,17 @@ def _resize(
     c.pointwise(c.result(), value)
 
 
-def _register_resize(name: str, dims: int, *, cubic: bool) -> None:
-    @lowering(f"aten.upsample_{name}.default")
+def register_resize(operator: str, dims: int, resize: Resize) -> None:
+    """Register the two overloads of a resizing of the last ``dims`` dimensions."""
+
+    @lowering(f"{operator}.default")
     def sizes(
         c: Context, self: Ref, output_size: Arg, align_corners: bool, *scales: float | None
     ) -> None:
-        given = scales or (None,) * dims
-        _resize(c, self, dims, align_corners, given, cubic=cubic)
+        missing = dims - len(scales)  # torch leaves out the last ones that are None
+        resize(c, self, align_corners, (*scales, *(None,) * missing))
 
-    @lowering(f"aten.upsample_{name}.vec")
+    @lowering(f"{operator}.vec")
     def vector(
         c: Context,
         input: Ref,
@@ -152,14 +158,13 @@ def _register_resize(name: str, dims: int, *, cubic: bool) -> None:
         align_corners: bool,
         scale_factors: tuple[float, ...] | None = None,
     ) -> None:
-        given = scale_factors or (None,) * dims
-        _resize(c, input, dims, align_corners, given, cubic=cubic)
+        resize(c, input, align_corners, scale_factors or (None,) * dims)
 
 
-_register_resize("linear1d", 1, cubic=False)
-_register_resize("bilinear2d", 2, cubic=False)
-_register_resize("trilinear3d", 3, cubic=False)
-_register_resize("bicubic2d", 2, cubic=True)
+register_resize("aten.upsample_linear1d", 1, partial(_resize, cubic=False))
+register_resize("aten.upsample_bilinear2d", 2, partial(_resize, cubic=False))
+register_resize("aten.upsample_trilinear3d", 3, partial(_resize, cubic=False))
+register_resize("aten.upsample_bicubic2d", 2, partial(_resize, cubic=True))
 
 
 # --- grids --------------------------------------------------------------------------------------

@@ -22,10 +22,8 @@ class Resources:
 
 def read_resources(cubin: bytes, symbol: str) -> Resources:
     """The resources of one kernel; ValueError if the bytes are no cubin that holds it."""
-    if cubin[:6] != b"\x7fELF\x02\x01" or len(cubin) < _HEADER.size:
-        raise ValueError("not a little-endian ELF64 file")
     try:
-        sections = _sections(cubin)
+        sections = read_sections(cubin)
         index = _symbol_index(sections, symbol)
         facts = dict(_function_facts(sections[".nv.info"], index))
         return Resources(facts[_REGISTERS], facts[_FRAME_SIZE])
@@ -33,18 +31,25 @@ def read_resources(cubin: bytes, symbol: str) -> Resources:
         raise ValueError(f"the cubin does not describe the kernel {symbol!r}") from error
 
 
-def _sections(cubin: bytes) -> dict[str, bytes]:
-    """Section contents by name."""
-    header = _HEADER.unpack_from(cubin)
+def read_sections(code: bytes) -> dict[str, bytes]:
+    """Section contents by name; ValueError, IndexError, struct.error for what is no ELF64."""
+    if code[:6] != b"\x7fELF\x02\x01" or len(code) < _HEADER.size:
+        raise ValueError("not a little-endian ELF64 file")
+    header = _HEADER.unpack_from(code)
     start, entry, count, names_index = header[6], header[11], header[12], header[13]
-    raw = [_SECTION.unpack_from(cubin, start + entry * i) for i in range(count)]
-    names = cubin[raw[names_index][4] :]
-    return {_text(names, name): cubin[at : at + size] for name, _, _, _, at, size, *_ in raw}
+    raw = [_SECTION.unpack_from(code, start + entry * number) for number in range(count)]
+    names = code[raw[names_index][4] :]
+    return {text_at(names, name): code[at : at + size] for name, _, _, _, at, size, *_ in raw}
+
+
+def text_at(table: bytes, at: int) -> str:
+    """The text that begins there in a table of names."""
+    return table[at : table.index(b"\0", at)].decode()
 
 
 def _symbol_index(sections: dict[str, bytes], symbol: str) -> int:
     for index, entry in enumerate(_SYMBOL.iter_unpack(sections[".symtab"])):
-        if _text(sections[".strtab"], entry[0]) == symbol:
+        if text_at(sections[".strtab"], entry[0]) == symbol:
             return index
     raise KeyError(symbol)
 
@@ -62,7 +67,3 @@ def _function_facts(info: bytes, index: int) -> Iterator[tuple[int, int]]:
             if symbol == index:
                 yield attribute, value
         at += size
-
-
-def _text(table: bytes, at: int) -> str:
-    return table[at : table.index(b"\0", at)].decode()

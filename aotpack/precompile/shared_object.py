@@ -5,8 +5,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
+from aotpack.precompile.elf import read_sections, text_at
+
 _DYNAMIC = struct.Struct("<qQ")
 _NEED = struct.Struct("<HHIII")  # version, count, file, first entry, next
 _NEED_ENTRY = struct.Struct("<IHHII")  # hash, flags, other, name, next
@@ -24,30 +24,20 @@ class Needs:
 
 def read_needs(code: bytes) -> Needs:
     """The needs of a little-endian ELF64 shared object; ValueError if it is none."""
-    if code[:6] != b"\x7fELF\x02\x01" or len(code) < _HEADER.size:
-        raise ValueError("not a little-endian ELF64 file")
     try:
-        sections = _sections(code)
+        sections = read_sections(code)
         names = sections[".dynstr"]
         libraries = tuple(
-            _text(names, value)
+            text_at(names, value)
             for tag, value in _DYNAMIC.iter_unpack(sections[".dynamic"])
             if tag == _DT_NEEDED
         )
         versions = tuple(_versions(sections.get(".gnu.version_r", b""), names))
     except (struct.error, KeyError, ValueError, IndexError) as error:
-        raise ValueError("the shared object does not describe what it needs") from error
+        raise ValueError(f"the shared object does not describe what it needs: {error}") from error
     matches = [match for version in versions if (match := _GLIBC.fullmatch(version))]
     glibc = max(((int(m[1]), int(m[2])) for m in matches), default=None)
     return Needs(libraries, glibc)
-
-
-def _sections(code: bytes) -> dict[str, bytes]:
-    header = _HEADER.unpack_from(code)
-    start, entry, count, names_index = header[6], header[11], header[12], header[13]
-    raw = [_SECTION.unpack_from(code, start + entry * number) for number in range(count)]
-    names = code[raw[names_index][4] :]
-    return {_text(names, name): code[at : at + size] for name, _, _, _, at, size, *_ in raw}
 
 
 def _versions(section: bytes, names: bytes) -> Iterator[str]:
@@ -58,12 +48,8 @@ def _versions(section: bytes, names: bytes) -> Iterator[str]:
         entry = at + first
         for _ in range(count):
             _, _, _, name, step = _NEED_ENTRY.unpack_from(section, entry)
-            yield _text(names, name)
+            yield text_at(names, name)
             entry += step
         if not following:
             return
         at += following
-
-
-def _text(table: bytes, at: int) -> str:
-    return table[at : table.index(b"\0", at)].decode()

@@ -1,7 +1,7 @@
 """Products with few rows in C: bound by reading the other factor, so it is read once, in order."""
 
+from aotpack.ir.access import points
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import product
 from aotpack.ir.nodes import Matmul
 from aotpack.ir.schedule import Kernel, Schedule
 from aotpack.render.c_contexts import FewContext, Rows
@@ -27,7 +27,7 @@ def few_source(schedule: Schedule, kernel: Kernel, few: str) -> tuple[FewContext
     store = stored(shop, anchor, rows.axis, parts, names)
     one = _rows(shop, anchor, rows, (DType.FLOAT32,))
     other = _rows(shop, anchor, columns, (DType.FLOAT32, DType.BFLOAT16))
-    batches = product(axis.extent for axis in anchor.batch)
+    batches = points(anchor.batch)
     batch = batch_lines(shop, anchor.batch)
     extents = (batches, columns.axis.extent, rows.axis.extent, anchor.k.extent)
     texts = [extent_text(shop, extent) for extent in extents]

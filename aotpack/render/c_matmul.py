@@ -6,9 +6,9 @@ stores lie in memory: convolutions pack their windows, linears the narrower of t
 
 from dataclasses import replace
 
-from aotpack.ir.access import Strides, slope
+from aotpack.ir.access import Strides, points, slope
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis, product
+from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import Load, Matmul
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import Kernel, Schedule
@@ -48,7 +48,7 @@ def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Wo
     rows = copied_rows(shop, anchor, plan.rows)
     direct = direct_rows(shop, anchor, plan.rows, DType.FLOAT32)
     batch = batch_lines(shop, anchor.batch)
-    batches = product(axis.extent for axis in anchor.batch)
+    batches = points(anchor.batch)
     extents = [extent_text(shop, e) for e in (batches, v.extent, s.extent, anchor.k.extent)]
     context = MatmulContext(
         name=kernel.name,

@@ -9,12 +9,12 @@ points never meet in an element. The other axes are walked in order, so that the
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aotpack.ir.access import slope, written_index
+from aotpack.ir.access import points, slope, written_index
 from aotpack.ir.c_monoids import C_MONOIDS
 from aotpack.ir.c_texts import C_TYPES
 from aotpack.ir.conditions import within
 from aotpack.ir.facts import typical
-from aotpack.ir.integers import Axis, Indirect, Int, product
+from aotpack.ir.integers import Axis, Indirect, Int
 from aotpack.ir.nodes import Scatter
 from aotpack.ir.schedule import Kernel, Member
 from aotpack.render.c_loops import SHARE, HostCode, HostFunction, cost, decode, parallel
@@ -70,7 +70,7 @@ def _split(axes: tuple[Axis, ...], index: tuple[Int, ...]) -> _Split:
         if axis not in distinct:
             break
         leading.append(axis)
-    enough = typical(product(axis.extent for axis in leading)) >= ENOUGH_ITEMS
+    enough = typical(points(leading)) >= ENOUGH_ITEMS
     items_first = len(leading) < len(axes) and (enough or len(leading) == len(distinct) > 0)
     shared = leading if items_first else distinct
     return _Split(tuple(shared), tuple(a for a in axes if a not in shared), items_first)
@@ -147,4 +147,4 @@ def _emit(region: Region, member: Member, shop: Workshop, operation: Scatter) ->
 
 def _extent(shop: Workshop, axes: tuple[Axis, ...]) -> str:
     """The number of points of axes."""
-    return f"({shop.emitter.index(product(axis.extent for axis in axes))})"
+    return f"({shop.emitter.index(points(axes))})"

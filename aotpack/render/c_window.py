@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from aotpack.ir.access import slope
+from aotpack.ir.fold import integer_of
 from aotpack.ir.integers import Axis, Int
-from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Value, walk
+from aotpack.ir.nodes import Apply, Const, Guarded, Load, Value, walk
 from aotpack.render.emitter import Emitter
 
 Resolve = Callable[[Load], Value | str | None]
@@ -92,7 +93,7 @@ def limit_texts(emitter: Emitter, found: Window, first: str, end: str) -> tuple[
 
 def _limit(condition: Value, index: Int, step: int, axis: Axis) -> Limit:
     assert isinstance(condition, Apply)
-    bound = _index(condition.args[1])
+    bound = integer_of(condition.args[1])
     assert bound is not None
     return Limit(step, index - Int.of(axis) * step, bound, condition.op == "lt")
 
@@ -109,14 +110,8 @@ def _compared(condition: Value, axis: Axis) -> Int | None:
     """The left side of ``index >= bound`` or ``index < bound``; no bound may move with the axis."""
     if not isinstance(condition, Apply) or condition.op not in ("ge", "lt"):
         return None
-    left, right = map(_index, condition.args)
+    left, right = map(integer_of, condition.args)
     return None if right is None or slope(right, axis) != 0 else left
-
-
-def _index(value: Value) -> Int | None:
-    if isinstance(value, IndexValue):
-        return value.index
-    return Int.of(int(value.value)) if isinstance(value, Const) else None
 
 
 def _is(value: Value, number: bool | int | float) -> bool:

@@ -9,9 +9,11 @@ else:
 Rows C:J7-J11, J13.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from aotpack.ir.integers import Int
+from aotpack.ir.dtypes import DType
+from aotpack.ir.integers import Int, Var
 from aotpack.ir.schedule import (
     Kernel,
     PointwiseTile,
@@ -35,10 +37,9 @@ PROGRAM = "program"  # the parameter of member functions
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A member's function, what it is called with, and its first program."""
+    """A call of a member's function, but for its last argument, and its first program."""
 
-    function: str
-    arguments: tuple[str, ...]
+    text: str
     start: int
 
 
@@ -46,39 +47,32 @@ def combined_launch(
     schedule: Schedule, kernels: tuple[Kernel, ...], own: Variant, sources: Sources
 ) -> Launched:
     """One source for all kernels of a launch, for an architecture's own part of their variant."""
-    passed: dict[tuple[str, KernelArg], str] = {}
-    members: dict[str, LoopContext] = {}
-    functions: dict[str, str] = {}
-    calls: list[_Call] = []
+    shops: list[Workshop] = []
+    members: list[LoopContext] = []
+    starts: list[int] = []
     programs = 0
     for kernel in kernels:
         (variant,) = gpu_variants(kernel)
         tile = variant.tile
         assert isinstance(tile, (PointwiseTile, ReductionTile))
         shop = loop_workshop(schedule, kernel, tile, PROGRAM)
-        member = member_function(loop_context(schedule, kernel, tile, shop, PROGRAM))
-        members.setdefault(member.name, member)
-        functions |= shop.functions
-        calls.append(_Call(member.name, _passed(shop, passed), programs))
+        members.append(member_function(loop_context(schedule, kernel, tile, shop, PROGRAM)))
+        shops.append(shop)
+        starts.append(programs)
         programs += int(block_count(kernel, tile))
-    context = CombinedContext(
-        name="",
-        functions=tuple(functions.values()),
-        members=tuple(members.values()),
-        parameters=tuple(passed.values()),
-        lines=tuple(_search(calls, "")),
-    )
-    parameters = tuple(replace(arg, name=name) for (_, arg), name in passed.items())
+    passed = launch_parameters(shops)
+    calls = map(_Call, member_calls(shops, members, passed), starts)
+    context = combined_context(shops, members, passed, _search(list(calls), ""))
     name = sources.add(
         _name(kernels),
         lambda name: render_template("kernel_combined.py.jinja", replace(context, name=name)),
-        parameters,
+        tuple(passed.values()),
         own.tile,
         own,
         "triton",
         sum((work_of(kernel, schedule.program) for kernel in kernels), NO_WORK),
     )
-    return Launched(name, Int.of(programs), tuple(text for text, _ in passed))
+    return Launched(name, Int.of(programs), tuple(passed))
 
 
 def member_function(context: LoopContext) -> LoopContext:
@@ -89,13 +83,54 @@ def member_function(context: LoopContext) -> LoopContext:
     return replace(function, name=f"{context.name}_{digest(text)}")
 
 
-def _passed(shop: Workshop, passed: dict[tuple[str, KernelArg], str]) -> tuple[str, ...]:
-    """The names of a member's arguments in the launch; a tensor of several members is one."""
-    names = []
-    for text, arg in zip(shop.arguments.names, shop.arguments.parameters(), strict=True):
-        key = (text, replace(arg, name=""))
-        names.append(passed.setdefault(key, f"p{len(passed)}"))
-    return tuple(names)
+def launch_parameters(
+    shops: Sequence[Workshop],
+    promises: Mapping[Var, int] = {},
+    more: Mapping[str, KernelArg] = {},
+) -> dict[str, KernelArg]:
+    """The launch's parameters by what is passed: the members' and ``more``, tensors before sizes.
+
+    What several members take is passed once, a size as wide as the widest member has it.
+    """
+    found: dict[str, KernelArg] = {}
+    for shop in shops:
+        arguments = shop.arguments
+        for text, arg in zip(arguments.names, arguments.parameters(promises), strict=True):
+            known = found.get(text, replace(arg, name=f"p{len(found)}") if arg.is_pointer else arg)
+            wide = DType.INT64 in (known.dtype, arg.dtype) and not arg.is_pointer
+            found[text] = replace(
+                known,
+                dtype=DType.INT64 if wide else known.dtype,
+                is_written=known.is_written or arg.is_written,
+            )
+    return dict(sorted({**found, **more}.items(), key=lambda item: not item[1].is_pointer))
+
+
+def member_calls(
+    shops: Sequence[Workshop], members: Sequence[LoopContext], passed: Mapping[str, KernelArg]
+) -> list[str]:
+    """A call of each member's function, but for its last argument, the program number."""
+    return [
+        f"{member.name}({', '.join(passed[text].name for text in shop.arguments.names)}"
+        for shop, member in zip(shops, members, strict=True)
+    ]
+
+
+def combined_context(
+    shops: Sequence[Workshop],
+    members: Sequence[LoopContext],
+    passed: Mapping[str, KernelArg],
+    lines: Sequence[str],
+) -> CombinedContext:
+    """What the template gets: each function and member once, and the lines that call them."""
+    functions = {name: text for shop in shops for name, text in shop.functions.items()}
+    return CombinedContext(
+        name="",
+        functions=tuple(functions.values()),
+        members=tuple({member.name: member for member in members}.values()),
+        parameters=tuple(arg.name for arg in passed.values()),
+        lines=tuple(lines),
+    )
 
 
 def _search(calls: list[_Call], indent: str) -> list[str]:
@@ -103,7 +138,7 @@ def _search(calls: list[_Call], indent: str) -> list[str]:
     if len(calls) == 1:
         (call,) = calls
         number = f"{PROGRAM} - {call.start}" if call.start else PROGRAM
-        return [f"{indent}{call.function}({', '.join([*call.arguments, number])})"]
+        return [f"{indent}{call.text}, {number})"]
     half = len(calls) // 2
     return [
         f"{indent}if {PROGRAM} < {calls[half].start}:",

@@ -12,25 +12,31 @@ of all; whoever finds all arrived acquires it, and reads past L1, which may hold
 alone with its counter then, and leaves it as it was.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from aotpack.ir.completion import parts_of
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Int, Var
+from aotpack.ir.integers import Int
 from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, Variant, block_count
 from aotpack.ir.traffic import NO_WORK, work_of
 from aotpack.render.arguments import POINTER_MULTIPLE
-from aotpack.render.combined import PROGRAM, member_function
-from aotpack.render.contexts import CombinedContext, LoopContext
+from aotpack.render.combined import (
+    PROGRAM,
+    combined_context,
+    launch_parameters,
+    member_calls,
+    member_function,
+)
 from aotpack.render.environment import render_template
 from aotpack.render.loops import loop_context, loop_workshop
 from aotpack.render.regions import INDENT
 from aotpack.render.sources import Launched, Sources
-from aotpack.render.workshop import Workshop
 from aotpack.stages import KernelArg
 
-COUNTER = "arrived_ptr"
+COUNTER = KernelArg(
+    "arrived_ptr", DType.INT32, is_pointer=True, multiple=POINTER_MULTIPLE, is_written=True
+)
 
 
 def completed_launch(
@@ -50,15 +56,11 @@ def completed_launch(
         shops.append(shop)
     for number in (parts_of(first, second), second.axes[0].extent):
         shops[0].arguments.use_sizes(number)
-    passed = _passed(shops, second.counters[0].name, dict(own.promises))
-    calls = [_call(shop, member, passed) for shop, member in zip(shops, members, strict=True)]
-    context = CombinedContext(
-        name="",
-        functions=tuple({n: text for shop in shops for n, text in shop.functions.items()}.values()),
-        members=tuple({member.name: member for member in members}.values()),
-        parameters=tuple(arg.name for arg in passed.values()),
-        lines=tuple(_lines(calls, _groups(second, tiles[1].x), parts_of(first, second))),
-    )
+    counter = {second.counters[0].name: COUNTER}
+    passed = launch_parameters(shops, dict(own.promises), counter)
+    calls = member_calls(shops, members, passed)
+    lines = _lines(calls, _groups(second, tiles[1].x), parts_of(first, second))
+    context = combined_context(shops, members, passed, lines)
     name = sources.add(
         f"{first.name}_completed",
         lambda name: render_template("kernel_combined.py.jinja", replace(context, name=name)),
@@ -76,9 +78,9 @@ def _lines(calls: list[str], groups: str, parts: Int) -> list[str]:
         f"{calls[0]}, {PROGRAM})",
         f"group = {PROGRAM} % {groups}",
         "tl.debug_barrier()",
-        f'if tl.atomic_add({COUNTER} + group, 1, sem="acq_rel") == {parts - 1}:',
+        f'if tl.atomic_add({COUNTER.name} + group, 1, sem="acq_rel") == {parts - 1}:',
         *(f"{INDENT}{call}, group)" for call in calls[1:]),
-        f"{INDENT}tl.store({COUNTER} + group, 0)",
+        f"{INDENT}tl.store({COUNTER.name} + group, 0)",
     ]
 
 
@@ -88,30 +90,3 @@ def _groups(kernel: Kernel, block: int) -> str:
     if rows.constant is not None:
         return str(-(-rows.constant // block))
     return f"tl.cdiv({rows}, {block})" if block > 1 else f"({rows})"
-
-
-def _passed(
-    shops: Sequence[Workshop], counter: str, promises: Mapping[Var, int]
-) -> dict[str, KernelArg]:
-    """The launch's parameters by what is passed: tensors, of which each is one, then sizes."""
-    found: dict[str, KernelArg] = {}
-    for shop in shops:
-        for text, arg in zip(
-            shop.arguments.names, shop.arguments.parameters(promises), strict=True
-        ):
-            known = found.get(text, replace(arg, name=f"p{len(found)}") if arg.is_pointer else arg)
-            wide = DType.INT64 in (known.dtype, arg.dtype) and not arg.is_pointer
-            found[text] = replace(
-                known,
-                dtype=DType.INT64 if wide else known.dtype,
-                is_written=known.is_written or arg.is_written,
-            )
-    found[counter] = KernelArg(
-        COUNTER, DType.INT32, is_pointer=True, multiple=POINTER_MULTIPLE, is_written=True
-    )
-    return dict(sorted(found.items(), key=lambda item: not item[1].is_pointer))
-
-
-def _call(shop: Workshop, member: LoopContext, passed: Mapping[str, KernelArg]) -> str:
-    """A call of a member's function, but for the last argument."""
-    return f"{member.name}({', '.join(passed[text].name for text in shop.arguments.names)}"

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
-from aotpack.ir.integers import Int, ceil_div, minimum, product
+from aotpack.ir.access import points
+from aotpack.ir.integers import Int, ceil_div, minimum
 from aotpack.ir.nodes import Attention, Matmul
 from aotpack.ir.schedule import (
     AttentionTile,
@@ -239,10 +240,10 @@ def _programs(kernel: Kernel, tile: Tile) -> Int:
     """The number of programs of a launch."""
     anchor = kernel.anchor
     if isinstance(tile, HostTile):
-        return product(axis.extent for axis in (anchor.axes if anchor else kernel.axes[:1]))
+        return points(anchor.axes if anchor else kernel.axes[:1])
     if isinstance(anchor, Matmul) and isinstance(tile, MatmulTile):
         tiles = ceil_div(anchor.m.extent, tile.m) * ceil_div(anchor.n.extent, tile.n)
-        tiles = tiles * product(axis.extent for axis in anchor.batch)
+        tiles = tiles * points(anchor.batch)
         return minimum(tiles, tile.most_programs) if tile.most_programs else tiles
     if isinstance(anchor, Attention) and isinstance(tile, AttentionTile):
         return ceil_div(anchor.i.extent, tile.i) * anchor.batch.extent * anchor.head.extent

@@ -51,15 +51,15 @@ def exchanged(kernel: Kernel, operation: Reduction) -> tuple[Buffer, ...]:
 
 def exchange(shop: Workshop, operation: Reduction, states: list[str]) -> list[str]:
     """Leave the states of a part for the others; the states of all parts, as blocks."""
-    region, programs = shop.emitter.region, shop.cluster_size
+    region, parts = shop.emitter.region, shop.cluster_size
     buffers = exchanged(shop.kernel, operation)
     pointers = [shop.arguments.pointer(buffer.name) for buffer in buffers]
     for pointer, state in zip(pointers, states, strict=True):
-        region.append(f"tl.store({pointer} + x*{programs} + part, {state})")
+        region.append(f"tl.store({pointer} + x*{parts} + part, {state})")
     shop.functions["meet"] = MEET
     region.append(WAIT)
     names = [shop.fresh("t") for _ in states]
     for name, pointer in zip(names, pointers, strict=True):
-        place = f"{pointer} + x*{programs} + tl.arange(0, {programs})"
+        place = f"{pointer} + x*{parts} + tl.arange(0, {parts})"
         region.append(f'{name} = tl.load({place}, cache_modifier=".cg")')
     return names

@@ -5,10 +5,10 @@ Rows C:D2, A16, L3.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from aotpack.ir.access import dot, written_index
+from aotpack.ir.access import dot, points, written_index
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds
-from aotpack.ir.integers import LARGEST_SIZE, Extremum, Int, Quotient, Remainder, product
+from aotpack.ir.integers import LARGEST_SIZE, Extremum, Int, Quotient, Remainder
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
     Apply,
@@ -186,7 +186,7 @@ def needs_64_bits(schedule: Schedule, kernel: Kernel) -> bool:
     buffers = schedule.program.buffers
     names = (*kernel.reads, *kernel.stored)
     integers = [storage_elements(buffers[n].shape, schedule.strides[n]) for n in names]
-    integers.append(product(axis.extent for axis in kernel.axes[:2]))
+    integers.append(points(kernel.axes[:2]))
     integers += _whole_integers(kernel)
     limit = LARGEST_SIZE - 2**20
     return any(low < -limit or high > limit for low, high in map(bounds, integers))

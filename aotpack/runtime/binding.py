@@ -50,7 +50,8 @@ class Binder:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         rest = dict(kwargs)
         if len(args) > self._count:
-            raise self._refused(f"got {len(args)} positional arguments")
+            plural = "" if len(args) == 1 else "s"
+            raise self._refused(f"got {len(args)} positional argument{plural}")
         asked = self._names[len(args) :]
         keys = self._signature.kwargs.keys
         missing = [name for name in (*asked, *keys) if name not in rest]
@@ -63,6 +64,7 @@ class Binder:
 
     def _refused(self, reason: str) -> ArgumentError:
         keys = ", ".join(self._signature.kwargs.keys)
-        by_keyword = f"by keyword alone, as in the model's example: {keys}" if keys else ""
-        accepted = "; ".join(filter(None, (", ".join(self._names), by_keyword))) or "no argument"
+        by_keyword = f"by keyword alone, as in the model's example inputs: {keys}" if keys else ""
+        accepted = ", ".join(self._names) or f"no {'positional ' if keys else ''}argument"
+        accepted = "; ".join(filter(None, (accepted, by_keyword)))
         return ArgumentError(f"calling {self._signature.name}: {reason}; accepted: {accepted}.")

@@ -19,13 +19,27 @@ from .safetensors import read_safetensors
 from .selftest import golden_arguments, verify
 from .tune import tune_into
 
-_WARMUP = 5
+_WARMUP, _FEWEST, _MOST, _SECONDS = 5, 5, 100, 10  # calls to warm up and to time, and a limit
+
+
+def positive(text: str) -> int:
+    """A whole number from 1, for argparse."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"found {text!r}, accepted is a whole number from 1")
+    return int(text)
+
+
 IMPORT: Mapping[str, Any] = {
     "dest": "imports",
     "action": "append",
     "default": [],
     "metavar": "MODULE",
     "help": "import this first: it defines operators that torch runs for the package; repeatable",
+}
+REPEAT: Mapping[str, Any] = {
+    "type": positive,
+    "metavar": "N",
+    "help": f"calls to time (default: {_MOST}, or what {_SECONDS} s allow, at least {_FEWEST})",
 }
 
 
@@ -93,11 +107,15 @@ def import_first(modules: Sequence[str]) -> None:
             ) from error
 
 
-def bench(folder: Path, device: int | str | None, weights: Path | None, repeat: int) -> int:
-    """Time calls on the golden inputs, which lie on the device; on a GPU by both executors."""
+def bench(folder: Path, device: int | str | None, weights: Path | None, repeat: int | None) -> int:
+    """Time calls on the golden inputs, which lie on the device; on a GPU by both executors.
+
+    Without ``repeat``, as many as seconds allow.
+    """
     with load(folder, device, weights=weights) as model:
-        where = model.device.name
-        print(f"timing {repeat} calls on {where}, after {_WARMUP} to warm up", flush=True)
+        count = f"{repeat or _MOST} calls on {model.device.name}, after {_WARMUP} to warm up"
+        limit = f"; {_SECONDS} s at most" if repeat is None else ""
+        print(f"timing {count}{limit}", flush=True)
         print(f"{folder.name}: {timed(model, repeat)}", flush=True)
         on_host = is_host(model.device)
     if not on_host:
@@ -106,16 +124,17 @@ def bench(folder: Path, device: int | str | None, weights: Path | None, repeat: 
     return 0
 
 
-def timed(model: Model, repeat: int) -> str:
-    """Medians of so many calls, in words."""
+def timed(model: Model, repeat: int | None) -> str:
+    """Medians of so many calls, or of as many as seconds allow, in words."""
     golden = read_safetensors(model.manifest.folder / "golden.safetensors")
     args, kwargs = golden_arguments(
         model.manifest,
         golden,
         lambda stored: DeviceArray.from_numpy(model.device, stored.data, stored.dtype),
     )
-    hosts, walls = [], []
-    for _ in range(repeat + _WARMUP):
+    hosts: list[float] = []
+    walls: list[float] = []
+    while len(walls) < _WARMUP + (repeat or _MOST):
         start = time.perf_counter()
         result = model(*args, **kwargs)
         issued = time.perf_counter()
@@ -124,8 +143,11 @@ def timed(model: Model, repeat: int) -> str:
         walls.append(time.perf_counter() - start)
         hosts.append(issued - start)
         del result
+        if repeat is None and len(walls) >= _WARMUP + _FEWEST and sum(walls) > _SECONDS:
+            break
     host, wall = _median(hosts[_WARMUP:]), _median(walls[_WARMUP:])
-    return f"{wall * 1e3:.3f} ms per call, {host * 1e6:.1f} us of it on the host"
+    count = len(walls) - _WARMUP
+    return f"{wall * 1e3:.3f} ms per call, {host * 1e6:.1f} us of it on the host (of {count} calls)"
 
 
 def _median(times: list[float]) -> float:
@@ -133,7 +155,9 @@ def _median(times: list[float]) -> float:
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"python -m {name}", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {name}", description="What the package is, is it right, how fast is it."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     about = commands.add_parser("info", help="signature, targets, kernels, memory")
     about.add_argument("--json", action="store_true", help="print the whole manifest")
@@ -147,11 +171,13 @@ def _parser(name: str) -> argparse.ArgumentParser:
             "--device", help='a GPU\'s number or "cpu" (default: a GPU if there is one)'
         )
         one.add_argument("--import", **IMPORT)
-        one.add_argument("--weights", help="a safetensors file in place of the package's own")
+        one.add_argument(
+            "--weights", metavar="FILE", help="safetensors in place of the package's own"
+        )
         if command == "tune":
             one.add_argument(
                 "-o", "--out", required=True, help="the file for the times; what it has is kept"
             )
         if command == "bench":
-            one.add_argument("--repeat", type=int, default=100, help="calls to time (default 100)")
+            one.add_argument("--repeat", **REPEAT)
     return parser

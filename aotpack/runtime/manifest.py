@@ -155,6 +155,7 @@ class Manifest:
     targets: tuple[str, ...]
     signature: Signature
     weights: tuple[Weight, ...]
+    unused: frozenset[str]  # names in the model's state_dict of what the package has no use for
     weights_mode: str
     weights_sha256: str | None
     constants_sha256: str
@@ -246,6 +247,7 @@ def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
         tuple(data["targets"]),
         signature,
         tuple(_weight(weight) for weight in data["weights"]),
+        frozenset(data["unused"]),
         data["weights_mode"],
         data["weights_sha256"],
         data["constants_sha256"],

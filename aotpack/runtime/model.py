@@ -92,7 +92,7 @@ class Model:
         self._binder = Binder(self.signature)
         self._frameworks = Frameworks(parts.device, parts.options.stream)
         name, updates = self.signature.name, self.signature.updates
-        self._weights = Weights(name, parts.device, parts.manifest.weights, updates)
+        self._weights = Weights(parts.manifest, parts.device)
         self._changed = changed_inputs(self.signature)
         self._has_state = len(updates) > len(self._changed)
         limit = (
@@ -175,6 +175,9 @@ class Model:
 
     def bind_weights(self, mapping: Mapping[str, Any] | str | Path, strict: bool = True) -> None:
         """Replace the weights by tensors or by a safetensors file, all or (not strict) some.
+
+        A state_dict of the model fits: what it holds and the package has no use for is passed over.
+        Names that the model does not have are refused.
 
         Calls in flight are finished first; the tensors are copied and may be dropped afterwards.
         """

@@ -1,7 +1,8 @@
 """The weights of a loaded model: one device allocation, filled from a file or from the caller."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,11 +29,10 @@ class _Source(NamedTuple):
 class Weights:
     """Where each weight lies on the device, and which ones have been bound."""
 
-    def __init__(
-        self, model: str, device: Device, weights: Sequence[Weight], updates: Sequence[str]
-    ) -> None:
-        self._model, self._device, self._weights = model, device, tuple(weights)
-        self._updates = frozenset(updates)
+    def __init__(self, manifest: Manifest, device: Device) -> None:
+        weights = manifest.weights
+        self._model, self._device, self._weights = manifest.signature.name, device, weights
+        self._unused, self._updates = manifest.unused, frozenset(manifest.signature.updates)
         self._by_name = {
             name: weight for weight in weights for name in (weight.name, *weight.names)
         }
@@ -140,17 +140,12 @@ class Weights:
             copy(self._address + self._offsets[weight.name], source.address, size, 0)
 
     def _choose(self, given: Mapping[str, Any], *, strict: bool) -> list[tuple[Weight, Any]]:
-        unknown = [name for name in given if name not in self._by_name]
-        if strict and unknown:
-            raise self._refused(
-                f"{unknown[0]!r} is no weight of the model ({len(unknown)} such); accepted: "
-                f"{_some([weight.name for weight in self._weights])}. strict=False ignores it"
-            )
+        self._check_names(given)
         chosen: dict[str, tuple[Weight, str]] = {}
         for name in given:
-            weight = self._by_name.get(name)
-            if weight is None:
+            if name in self._unused:
                 continue
+            weight = self._by_name[name]
             first = chosen.setdefault(weight.name, (weight, name))[1]
             if first != name and not _is_same(given[first], given[name]):
                 raise self._refused(
@@ -164,6 +159,19 @@ class Weights:
                 "strict=False keeps what was bound before"
             )
         return [(weight, given[name]) for weight, name in chosen.values()]
+
+    def _check_names(self, given: Iterable[str]) -> None:
+        known = [*self._by_name, *sorted(self._unused)]
+        unknown = [name for name in given if name not in {*known}]
+        if not unknown:
+            return
+        near = get_close_matches(unknown[0], known)
+        accepted = f"near it: {_some(near)}" if near else f"accepted: {_some(known)}"
+        others = f", nor are {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        raise self._refused(
+            f"{unknown[0]!r} is no weight of the model{others}; {accepted}. Give the model's own "
+            "names and leave the others out"
+        )
 
     def _read(self, weight: Weight, value: Any, frameworks: Frameworks) -> _Source:
         if isinstance(value, Stored):

@@ -10,6 +10,7 @@ Rows S:K13, L17, L23, C:B7, J1-J5, J12, J14-J16.
 
 from dataclasses import replace
 
+from aotpack.ir.access import points
 from aotpack.ir.joined import sources
 from aotpack.ir.nodes import Program
 from aotpack.ir.schedule import Kernel, gpu_variants
@@ -20,7 +21,6 @@ from aotpack.schedule.partition import (
     can_share,
     overwritten_by,
     partitioned,
-    points,
     touched,
 )
 
@@ -80,7 +80,7 @@ def _has_room(slot: tuple[Kernel, ...], kernel: Kernel, program: Program) -> boo
 
 def is_small(kernel: Kernel, program: Program) -> bool:
     """True for a kernel that is over before a launch has begun to pay for itself."""
-    count = points(kernel)
+    count = points(kernel.axes).constant
     return can_share(kernel, program) and count is not None and count <= MOST_POINTS
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds
-from aotpack.ir.fold import fold
+from aotpack.ir.fold import fold, whole
 from aotpack.ir.integers import Axis, Int, ceil_div, maximum, minimum
 from aotpack.ir.nodes import (
     Apply,
@@ -37,7 +37,7 @@ from aotpack.ir.nodes import (
     loads,
     read_whole,
 )
-from aotpack.ir.ordering import comes_first, int64, place_in, search, truth, whole
+from aotpack.ir.ordering import comes_first, int64, place_in, search, truth
 from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.schedule.realize import is_view
 

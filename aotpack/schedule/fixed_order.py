@@ -18,7 +18,7 @@ from aotpack.ir.access import axes_in, flatten_index, points
 from aotpack.ir.conditions import inside, within
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds, known_le
-from aotpack.ir.fold import fold
+from aotpack.ir.fold import fold, whole
 from aotpack.ir.integers import Axis, Int, Var, minimum, product
 from aotpack.ir.nodes import (
     Apply,
@@ -32,7 +32,7 @@ from aotpack.ir.nodes import (
     Sort,
     Value,
 )
-from aotpack.ir.ordering import int64, place_in, search, truth, whole
+from aotpack.ir.ordering import int64, place_in, search, truth
 from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.schedule.group import digits
 

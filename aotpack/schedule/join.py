@@ -12,17 +12,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from aotpack.ir.access import points
 from aotpack.ir.conditions import inside
 from aotpack.ir.facts import known_equal, known_le, typical
-from aotpack.ir.fold import fold
-from aotpack.ir.integers import Axis, Int, product
+from aotpack.ir.fold import fold, integer_of
+from aotpack.ir.integers import Axis, Int
 from aotpack.ir.joined import Joined
 from aotpack.ir.nodes import (
     Apply,
     Buffer,
-    Const,
     Guarded,
-    IndexValue,
     Operation,
     Pointwise,
     Program,
@@ -122,7 +121,7 @@ def _spared_bytes(
     wider = replace(program, buffers=buffers)
     for kernel in (makers[name] for name in reads(part) if name in makers):
         if isinstance(join(_group(kernel), part, wider), Group):
-            return max(1, typical(product(a.extent for a in part.axes)) * buffer.dtype.itemsize)
+            return max(1, typical(points(part.axes)) * buffer.dtype.itemsize)
     return 0
 
 
@@ -243,7 +242,7 @@ def _interval(condition: Value, axes: tuple[Axis, ...]) -> tuple[Axis, Int, Int]
         return (one[0], lows[1], highs[0]) if lows and highs else None
     if not isinstance(condition, Apply) or condition.op not in ("ge", "lt"):
         return None
-    a, b = map(_integer, condition.args)
+    a, b = map(integer_of, condition.args)
     if a is None or b is None:
         return None
     for axis in axes:
@@ -252,9 +251,3 @@ def _interval(condition: Value, axes: tuple[Axis, ...]) -> tuple[Axis, Int, Int]
             low, high = Int.of(0), axis.extent
             return (axis, bound, high) if condition.op == "ge" else (axis, low, bound)
     return None
-
-
-def _integer(value: Value) -> Int | None:
-    if isinstance(value, IndexValue):
-        return value.index
-    return Int.of(int(value.value)) if isinstance(value, Const) else None

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from math import ceil, log2
 
 from aotpack.devices import GPUS, Gpu
-from aotpack.ir.access import Strides, dot
+from aotpack.ir.access import Strides, dot, points
 from aotpack.ir.blocks import described_block
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds, typical
-from aotpack.ir.integers import Axis, product
+from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import Load, Matmul, Program
 from aotpack.ir.schedule import MatmulTile, Variant
 
@@ -180,7 +180,7 @@ def _cheapest_first(
 
 def _microseconds(cost: Cost, anchor: Matmul, family: Family, rows: int) -> float:
     tile, n, k = cost.tile, typical(anchor.n.extent), typical(anchor.k.extent)
-    batch = typical(product(axis.extent for axis in anchor.batch))
+    batch = typical(points(anchor.batch))
     tiles = batch * ceil(rows / tile.m) * ceil(n / tile.n)
     steps = ceil(k / tile.k)
     moved = anchor.operand.itemsize * batch * (n * k + rows * n + rows * k)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import reduce
 
+from aotpack.ir.access import points
 from aotpack.ir.dtypes import DType
 from aotpack.ir.extremes import NEIGHBOURS
-from aotpack.ir.integers import LARGEST_SIZE, Axis, Indirect, Int, product
+from aotpack.ir.integers import LARGEST_SIZE, Axis, Indirect, Int
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
     Apply,
@@ -96,7 +97,7 @@ def _placed(
     (result,) = whole.targets
     (place,) = _declare((f"{result}_place",), first, buffers, DType.INT64)
     (extreme,) = _declare((f"{result}_extreme",), first, buffers)
-    length = product(axis.extent for axis in whole.inner)
+    length = points(whole.inner)
     dtype = DType.INT32 if int(length) + int(step.extent) <= LARGEST_SIZE else DType.INT64
     before = IndexValue(Int.of(part) * int(step.extent), dtype)
     inside: Value = _piece(place, first, buffers)
@@ -127,7 +128,7 @@ def near_position(
     place = f"{target}_from"
     buffers[place] = Buffer(place, DType.INT64, tuple(axis.extent for axis in whole.axes))
     index = tuple(map(Int.of, whole.axes))
-    length = product(axis.extent for axis in whole.inner)
+    length = points(whole.inner)
     start: Value = Load(place, index, DType.INT64)
     elements = [
         _within_row(whole, Int.of(Indirect(start, length)) + number, int(length))

@@ -8,8 +8,9 @@ Rows that fit in registers stay as they are: there the second walk costs nothing
 
 from dataclasses import replace
 
+from aotpack.ir.access import points
 from aotpack.ir.facts import bounds
-from aotpack.ir.integers import Axis, Int, product
+from aotpack.ir.integers import Axis, Int
 from aotpack.ir.nodes import Apply, Load, Operation, Program, Reduction, Value
 from aotpack.ir.rewrite import Rewriter
 
@@ -44,7 +45,7 @@ def merge_softmax_sums(program: Program) -> Program:
 
 
 def _is_long(operation: Reduction) -> bool:
-    return bounds(product(axis.extent for axis in operation.inner))[1] > LONGEST_ROW
+    return bounds(points(operation.inner))[1] > LONGEST_ROW
 
 
 def _top_of(operation: Operation, tops: dict[str, Reduction]) -> Reduction | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from aotpack.errors import UsageError, calling_user
-from aotpack.ir.integers import product
+from aotpack.ir.access import points
 from aotpack.ir.joined import sources
 from aotpack.ir.nodes import Program
 from aotpack.ir.schedule import Kernel, PointwiseTile, ReductionTile, gpu_variants
@@ -57,12 +57,7 @@ def can_share(kernel: Kernel, program: Program) -> bool:
         tile.persistent and not tile.chain and tile.x * tile.r <= LARGEST_TILE
     ):
         return False
-    return bool(points(kernel))
-
-
-def points(kernel: Kernel) -> int | None:
-    """How many points a kernel walks over, if that is known when it is built."""
-    return product(axis.extent for axis in kernel.axes).constant
+    return bool(points(kernel.axes).constant)
 
 
 def touched(kernels: Iterable[Kernel]) -> set[str]:

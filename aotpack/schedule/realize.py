@@ -9,8 +9,9 @@ Rows S:A6, D11, E5, E6, H2, H3, K16.
 
 from dataclasses import replace
 
+from aotpack.ir.access import points
 from aotpack.ir.facts import known_equal
-from aotpack.ir.integers import Axis, Indirect, Int, product
+from aotpack.ir.integers import Axis, Indirect, Int
 from aotpack.ir.nodes import (
     Apply,
     Attention,
@@ -144,7 +145,7 @@ def _is_epilogue(operation: Pointwise, readers: list[Operation], program: Progra
         return False
     if len(readers) != 1 or not isinstance(readers[0], Pointwise):
         return True
-    mine, theirs = (product(a.extent for a in o.axes) for o in (operation, readers[0]))
+    mine, theirs = (points(o.axes) for o in (operation, readers[0]))
     return not known_equal(mine, theirs)
 
 

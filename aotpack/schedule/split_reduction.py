@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import isqrt
 
-from aotpack.ir.access import contiguous, dot, local_slope
+from aotpack.ir.access import contiguous, dot, local_slope, points
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds, typical
-from aotpack.ir.integers import LARGEST_SIZE, Axis, Int, ceil_div, product
+from aotpack.ir.integers import LARGEST_SIZE, Axis, Int, ceil_div
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
     Apply,
@@ -80,10 +80,10 @@ def _step(operation: Reduction, program: Program, makers: Mapping[str, Operation
     row = row_length(operation, makers)
     if row is not None:
         return row
-    length = product(axis.extent for axis in operation.inner).constant
+    length = points(operation.inner).constant
     if length is None:
         return None
-    results = typical(product(axis.extent for axis in operation.axes))
+    results = typical(points(operation.axes))
     if length * results < WORTH_A_LAUNCH:
         return None
     down = _walks_down_columns(operation, program)
@@ -132,7 +132,7 @@ def _split(
     operation: Reduction, length: int, buffers: dict[str, Buffer], *, down: bool
 ) -> list[Operation]:
     """Both halves. Down columns the second also takes what equal parts leave, where it can."""
-    whole = product(axis.extent for axis in operation.inner)
+    whole = points(operation.inner)
     merge = MERGES[operation.kind]
     leave = down and merge is same_kind
     parts = whole // length if leave else ceil_div(whole, length)
@@ -162,7 +162,7 @@ def _with_rest(operation: Reduction, second: Operation, length: int, parts: int)
     y[i] = sum over s of p[s, i]    ->    y[i] = sum over k of k < S ? p[k, i] : x[i, S*(J-1)+k]
     """
     assert isinstance(second, Reduction)
-    whole = int(product(axis.extent for axis in operation.inner))
+    whole = int(points(operation.inner))
     (part,), (piece,) = second.inner, second.args
     either = Axis(part.name, Int.of(parts + whole % length))
     position = Int.of(either)

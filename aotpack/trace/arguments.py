@@ -68,7 +68,8 @@ class ArgumentReader:
             return dtype_of(value, "an argument")
         if isinstance(value, _PLACEMENT_TYPES):
             return None
-        raise UnsupportedError(f"an argument that is a {type(value).__name__} ({value})")
+        hint = "; write torch.tensor(...) of it" if isinstance(value, complex) else ""
+        raise UnsupportedError(f"an argument that is a {type(value).__name__} ({value}){hint}")
 
     def _node_arg(self, node: fx.Node) -> Arg:
         value = node.meta.get("val")

@@ -10,7 +10,7 @@ import io
 import logging
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from typing import Any
 
@@ -23,6 +23,7 @@ from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.trace.answers import Unasked
 from aotpack.trace.complaint import condensed
+from aotpack.trace.conditions import lines_with_conditions
 from aotpack.trace.control import check_parts
 from aotpack.trace.decompositions import decompositions
 from aotpack.trace.registered import RegisteredLowerings
@@ -31,6 +32,7 @@ from aotpack.trace.triton_kernels import TritonPort
 
 _Example = tuple[tuple[Any, ...], dict[str, Any]]
 _CHATTY = (
+    logging.getLogger("torch._guards"),
     logging.getLogger("torch._subclasses.fake_tensor"),
     logging.getLogger("torch.fx.experimental.symbolic_shapes"),
 )
@@ -79,15 +81,21 @@ def export(
     strict: bool,
 ) -> ExportedProgram:
     """torch.export without gradients; torch's complaint comes back condensed."""
+    conditions: Collection[str] = ()
     try:
-        with _quiet_inference(), redirect_stderr(io.StringIO()) as printed:
+        with (
+            _quiet_inference(),
+            lines_with_conditions() as conditions,
+            redirect_stderr(io.StringIO()) as printed,
+        ):
             args, named = _distinct(module, (args, dict(kwargs)))
             with Unasked(), WithoutStreams():
                 program = torch.export.export(
                     module, args, named, dynamic_shapes=shapes, strict=strict
                 )
     except Exception as error:
-        raise TraceError(f"exporting {name} with torch.export: {condensed(error)}") from error
+        complaint = condensed(error, conditions)
+        raise TraceError(f"exporting {name} with torch.export: {complaint}") from error
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
 

@@ -5,8 +5,10 @@ Rows S:G5, P11.
 
 import re
 import traceback
+from collections.abc import Collection
 
-from aotpack.trace.source import is_user_file, shown_path
+from aotpack.trace.conditions import size_complaint
+from aotpack.trace.source import is_user_file, shown_frame, users_source_in
 
 _NOISE = (
     "The error above occurred",
@@ -32,11 +34,37 @@ _ADVICE = (
         "can be left out, as a package orders its work by data",
     ),
 )
+_BY_DATA = (
+    "a Python value in forward is data-dependent: it is read from a tensor, whose data a package "
+    "knows only when it is called"
+)
+_NOT_BY_DATA = (
+    "Accepted in its place are torch.where (a choice of values), torch.cond and while_loop (a "
+    "branch, a loop), torch._assert (a check), and for sizes those of the inputs."
+)
 
 
-def condensed(error: Exception) -> str:
-    """The first useful lines of torch's message, its suggested fixes, advice, the user's line."""
+def condensed(error: Exception, conditions: Collection[str] = ()) -> str:
+    """torch's message, condensed; ``conditions`` are the lines that put some on dynamic sizes."""
     text = str(error).replace('For more information, run with TORCH_LOGS="+dynamic".', "")
+    place = _place(error)
+    if text.startswith("Constraints violated"):
+        return size_complaint(text, conditions or place)
+    if re.search("data-dependent", text, re.IGNORECASE):
+        return "\n  at ".join([_BY_DATA, *place]) + f"\n{_NOT_BY_DATA}"
+    return "\n  at ".join([_useful(error, text), *place])
+
+
+def _place(error: Exception) -> list[str]:
+    """The user's innermost line, of the traceback or of one that the message holds."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [shown_frame(frame) for frame in frames if is_user_file(frame.filename)]
+    told = users_source_in(str(error))
+    return own[-1:] or ([str(told)] if told else [])
+
+
+def _useful(error: Exception, text: str) -> str:
+    """The first useful lines, the fixes that torch suggests, and our advice."""
     text = text.partition("The following call raised this error")[0]
     lines = [line.strip() for line in text.splitlines()]
     useful = [line for line in lines if line and not line.startswith(_NOISE)]
@@ -44,10 +72,4 @@ def condensed(error: Exception) -> str:
     shown = useful[: min(start, _SHOWN_LINES)] + useful[start:]
     shown += [advice for pattern, advice in _ADVICE if re.search(pattern, text)]
     message = "\n  ".join(shown)
-    if type(error).__module__ == "builtins":
-        message = f"{type(error).__name__}: {message}"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_file(f.filename)]
-    if not frames:
-        return message
-    frame = frames[-1]
-    return f"{message}\n  at {shown_path(frame.filename)}:{frame.lineno}: {frame.line}"
+    return f"{type(error).__name__}: {message}" if type(error).__module__ == "builtins" else message

@@ -7,7 +7,7 @@ that depend on data are refused.
 Rows S:H14, H19, H20, H25, I3, I4, I6.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -42,8 +42,7 @@ def build_graph(
     sizes, weights = find_sizes(program, values, leaves), collect_weights(program)
     inputs = _inputs(values, sizes, set(weights.tensors))
     _check_guards(name, program, leaves, [inputs.get(place) for place, _ in values])
-    names = {**weights.by_placeholder, **{place: spec.name for place, spec in inputs.items()}}
-    refs = {placeholders[place]: Ref(known) for place, known in names.items()}
+    refs = {placeholders[place]: ref for place, ref in _refs(weights, inputs).items()}
     reader = OperatorReader(name, sizes, refs, check_indices=check_indices)
     results, updates = _outputs(program), updates_of(name, program, weights, inputs)
     _check_purpose(name, [*results, *updates.values()])
@@ -53,6 +52,7 @@ def build_graph(
     outputs = tuple(map(reader.ref, results))
     changes = tuple((target, reader.ref(node)) for target, node in updates.items())
     args, kwargs = _input_trees(program)
+    kept = _kept(weights, {*updates}, (*outputs, *(ref for _, ref in changes)), nodes)
     signature = Signature(
         name=name,
         version=version,
@@ -64,8 +64,8 @@ def build_graph(
         result=_result_tree(program),
         updates=tuple(updates),
         assertions=assertions,
+        unused=_unused(program, kept),
     )
-    kept = _kept(weights, {*updates}, (*outputs, *(ref for _, ref in changes)), nodes)
     return Graph(signature, kept, (*nodes, *words), outputs, (*changes, *told))
 
 
@@ -97,6 +97,12 @@ def _kept(
     return tuple(weights.weight(one) for one in weights.tensors if one in used | changed)
 
 
+def _unused(program: ExportedProgram, kept: Sequence[Weight]) -> tuple[str, ...]:
+    """The names in the model's state_dict that are those of no weight."""
+    used = {name for weight in kept for name in weight.names}
+    return tuple(name for name in program.state_dict if name not in used)
+
+
 def _check_objects(name: str, program: ExportedProgram) -> None:
     """Refuse inputs that are neither tensors nor Python values."""
     objects = [
@@ -126,6 +132,12 @@ def _inputs(
             shown = f"{name}_input" if name in taken else name
             inputs[name] = _spec(shown, value, sizes)
     return inputs
+
+
+def _refs(weights: Weights, inputs: Mapping[str, TensorSpec]) -> dict[str, Ref]:
+    """Weights and inputs by placeholder."""
+    names = {**weights.by_placeholder, **{place: spec.name for place, spec in inputs.items()}}
+    return {place: Ref(name) for place, name in names.items()}
 
 
 def _spec(name: str, value: torch.Tensor, sizes: Sizes) -> TensorSpec:

@@ -21,7 +21,8 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError, UsageError
-from aotpack.trace.source import shown_path
+from aotpack.importable import importable
+from aotpack.trace.source import shown_frame
 
 _ACCEPTED = "model.py, model.py:attr, package.module:attr or model.pt2"
 
@@ -83,7 +84,7 @@ def _run_file(path: Path) -> ModuleType:
     before = sys.modules.get(name)
     sys.modules[name] = module
     try:
-        with _importable(path.resolve().parent), _explained(str(path), path):
+        with importable(path.resolve().parent), _explained(str(path), path):
             module_spec.loader.exec_module(module)
     finally:
         if before is not None:
@@ -92,7 +93,7 @@ def _run_file(path: Path) -> ModuleType:
 
 
 def _import(name: str) -> ModuleType:
-    with _importable(Path.cwd()), _explained(name, None):
+    with importable(Path.cwd()), _explained(name, None):
         return importlib.import_module(name)
 
 
@@ -167,20 +168,11 @@ def _at_line(error: BaseException, path: Path | None) -> str:
     own = [f for f in frames if path is not None and Path(f.filename).name == path.name]
     if not own:
         return message
-    return f"{message}\n  at {shown_path(own[-1].filename)}:{own[-1].lineno}: {own[-1].line}"
+    return f"{message}\n  at {shown_frame(own[-1])}"
 
 
 def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), "")
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
 
 
 def _check_exists(path: Path) -> None:

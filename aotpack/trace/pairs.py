@@ -108,8 +108,12 @@ def moved_arguments(node: fx.Node) -> Args:
     """The arguments of a call that moves elements, for pairs."""
     adapt = MOVES.get(str(node.target))
     if adapt is None or node.kwargs:
-        accepted = ", ".join(sorted({*MOVES, *ARITHMETIC, *FROM_REALS, *UNCHANGED}))
-        raise UnsupportedError(f"complex numbers; of those are accepted {accepted}")
+        names = dict.fromkeys(name.removeprefix("pair.") for name in ARITHMETIC.values())
+        raise UnsupportedError(
+            f"of complex numbers are accepted {', '.join(names)}, complex, polar, and what moves "
+            "elements (views, slices, cat, stack, index). Compute this with real and imaginary "
+            "parts (torch.view_as_real); --fallback torch takes no complex numbers either"
+        )
     rank = next(iter(node.all_input_nodes)).meta["val"].dim()
     return adapt(tuple(node.args), rank)
 

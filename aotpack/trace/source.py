@@ -3,6 +3,7 @@
 import re
 import sysconfig
 from pathlib import Path
+from traceback import FrameSummary
 
 import torch
 from torch import fx
@@ -18,16 +19,25 @@ _STANDARD = sysconfig.get_path("stdlib")
 
 def source_of(node: fx.Node) -> Source | None:
     """The innermost frame outside torch, or torch's own if the user wrote none (nn.Sequential)."""
-    return users_source_of(node) or _last(_frames(node))
+    return users_source_of(node) or _last(_frames(_trace(node)))
 
 
 def users_source_of(node: fx.Node) -> Source | None:
     """The innermost frame outside torch."""
-    return _last([frame for frame in _frames(node) if is_user_file(frame["file"])])
+    return users_source_in(_trace(node))
 
 
-def _frames(node: fx.Node) -> list[re.Match[str]]:
-    found = _FRAME.finditer(node.meta.get("stack_trace") or "")
+def users_source_in(text: str) -> Source | None:
+    """The innermost frame outside torch of those that a text shows."""
+    return _last([frame for frame in _frames(text) if is_user_file(frame["file"])])
+
+
+def _trace(node: fx.Node) -> str:
+    return str(node.meta.get("stack_trace") or "")
+
+
+def _frames(text: str) -> list[re.Match[str]]:
+    found = _FRAME.finditer(text)
     return [frame for frame in found if not frame["file"].startswith("<")]
 
 
@@ -46,6 +56,11 @@ def is_user_file(file: str) -> bool:
     if path.startswith(("<", "torch/")) or "site-packages/torch/" in path:
         return False
     return not file.startswith(_NOT_MINE) and (installed or not file.startswith(_STANDARD))
+
+
+def shown_frame(frame: FrameSummary) -> str:
+    """A frame of a traceback, as ``Source`` prints."""
+    return f"{shown_path(frame.filename)}:{frame.lineno}: {frame.line}"
 
 
 def shown_path(file: str) -> str:

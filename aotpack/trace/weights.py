@@ -85,10 +85,13 @@ def dtype_of(dtype: torch.dtype, what: str) -> DType:
     try:
         return DType(name)
     except ValueError:
-        accepted = ", ".join(map(str, DType))
-        raise UnsupportedError(
-            f"{what} has the element type {name}; accepted are {accepted}"
-        ) from None
+        accepted = (
+            "complex numbers are accepted inside of a model alone, as complex64 or complex128: "
+            "give and return real and imaginary parts (torch.view_as_real)"
+            if dtype.is_complex
+            else f"accepted are {', '.join(map(str, DType))}"
+        )
+        raise UnsupportedError(f"{what} has the element type {name}; {accepted}") from None
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:

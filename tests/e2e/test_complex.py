@@ -56,6 +56,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sizes": lambda x, y: (torch.complex(x, y).abs(), torch.complex(x, y).angle()),
     "huge": lambda x, y: torch.complex(x * 1e30, y * 1e30).abs(),
     "turned": lambda x, y: torch.view_as_real(torch.complex(x, y).conj() * torch.complex(y, x)),
+    "turned_by_a_number": lambda x, y: torch.view_as_real(torch.tensor(1j) * torch.complex(x, y)),
     "moved": moved,
 }
 
@@ -85,11 +86,16 @@ def test_rotary_embedding(kind: str) -> None:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x, y: torch.complex(x, y), "output0 has the element type complex64"),
-        (lambda x, y: torch.complex(x, y).exp().real, "aten.exp.default: complex numbers; of"),
+        (
+            lambda x, y: torch.complex(x, y),
+            "output0 has the element type complex64; .* inside of a model alone",
+        ),
+        (lambda x, y: torch.complex(x.half(), y.half()).abs(), "complex32; .* as complex64 or"),
+        (lambda x, y: torch.complex(x, y).exp().real, "exp.default: of complex .*view_as_real"),
+        (lambda x, y: x.to(torch.complex64).abs(), "_to_copy.default: of complex"),
         (
             lambda x, y: torch.view_as_real(1j * torch.complex(x, y)),
-            "an argument that is a complex",
+            r"an argument that is a complex \(1j\); write torch.tensor",
         ),
     ],
 )

@@ -16,9 +16,8 @@ import aotpack
 from .oracle import Tolerance, accuracy_complaint, tensors
 from .test_control import CASES, KEPT, Case, Kept, Own, dynamic_of
 from .test_fallback import Mixed, compiled
-from .test_padding import BATCH, Between
+from .test_padding import BATCH, Between, rows
 from .test_padding import CASES as PADDED
-from .test_padding import rows as rows_of_four
 from .user_kernels import Changing, ChangingReference, Fused, FusedReference, Sums
 
 pytestmark = pytest.mark.gpu
@@ -82,8 +81,8 @@ def test_kernels_of_the_users() -> None:
         references.append(kind(reference).cuda())
     eager, exact = references
     with torch.no_grad():
-        for rows in (5, 1, 33) * 3:
-            given = on_gpu((torch.randn(rows, 8), torch.randn(rows, 8)))
+        for count in (5, 1, 33) * 3:
+            given = on_gpu((torch.randn(count, 8), torch.randn(count, 8)))
             check(model(*given), eager(*given), exact(*widened(given)))
         x = torch.randn(5, 8, device="cuda")
         sums = aotpack.compile(Sums(), (x.cpu(),), target="native")
@@ -107,8 +106,8 @@ def test_kernels_of_the_users_that_change_their_arguments() -> None:
 def test_torch_is_called_between_kernels() -> None:
     x = torch.randn(4, 5)
     model = compiled(Mixed(), (x, x), "native", ({0: ROWS}, {0: ROWS}))
-    for rows in (4, 1, 33) * 3:
-        given = on_gpu((torch.randn(rows, 5), torch.randn(rows, 5)))
+    for count in (4, 1, 33) * 3:
+        given = on_gpu((torch.randn(count, 5), torch.randn(count, 5)))
         for ours, theirs in zip(model(*given), Mixed()(*given), strict=True):
             torch.testing.assert_close(ours, theirs)
 
@@ -119,9 +118,9 @@ def test_rows_with_room(name: str) -> None:
     torch.manual_seed(0)
     length, _, body = PADDED[name]
     module = Between(body, length).half()
-    model = aotpack.compile(module, (rows_of_four(3),), dynamic_shapes=BATCH, target="native")
+    model = aotpack.compile(module, (rows(3),), dynamic_shapes=BATCH, target="native")
     module, exact = module.cuda(), copy.deepcopy(module).double().cuda()
     with torch.no_grad():
         for count in (3, 1, 9) * 2:
-            x = rows_of_four(count).cuda()
+            x = rows(count).cuda()
             check(model(x), module(x), exact(x.double()))

@@ -6,7 +6,7 @@ import pytest
 
 from aotpack.ir.blocks import Block, block_of, described_block
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis, Indirect, Int, Number, Var
+from aotpack.ir.integers import Axis, Indirect, Int, Var
 from aotpack.ir.nodes import Load
 
 S = Var("s", 1, 64)
@@ -90,19 +90,6 @@ def loaded(index: Int) -> Int:
 )
 def test_what_is_no_rectangle_is_refused(offset: Int) -> None:
     assert block_of(offset, SIDES) is None
-
-
-@pytest.mark.row("C:F21")
-@pytest.mark.parametrize(
-    ("extent", "length", "checked"),
-    [(48, 16, False), (48, 32, True), (1, 4, True), (S, 8, True), (16 * Int.of(S), 8, False)],
-)
-def test_borders_are_checked_where_blocks_do_not_divide(
-    extent: Number | Var, length: int, checked: bool
-) -> None:
-    axis = Axis("m", Int.of(extent))
-    block = block_of(Int.of(axis) * 4, ((axis, length),))
-    assert block is not None and block.dimensions[0].is_checked is checked
 
 
 @pytest.mark.row("C:F24")

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.evaluate import evaluate
+from aotpack.ir.fold import whole
 from aotpack.ir.integers import Axis, Indirect, Int
 from aotpack.ir.nodes import Apply, Buffer, Const, Load, Pointwise, Program, Sort, Value
-from aotpack.ir.ordering import comes_first, positions_in_order, search, whole
+from aotpack.ir.ordering import comes_first, positions_in_order, search
 from aotpack.ir.printer import operation_text
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.verify import InvalidProgram, verify

@@ -3,7 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from aotpack.runtime import command
 from aotpack.runtime.command import main
+
+from .fake_device import FakeDevice
 
 
 def test_info(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,6 +21,22 @@ def test_a_damaged_package_is_one_line(package: Path, capsys: pytest.CaptureFixt
     (package / "manifest.json").unlink()
     assert main(str(package / "__main__.py"), ["info"]) == 1
     assert capsys.readouterr().err.startswith("error: loading a package: ")
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(0, 5), (60, 100)])
+def test_bench_ends_when_the_time_is_over(
+    package: Path,
+    device: FakeDevice,
+    seconds: int,
+    calls: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(command, "_SECONDS", seconds)
+    assert command.bench(package, device, None, None) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.endswith(f", after 5 to warm up; {seconds} s at most")
+    assert second.endswith(f"(of {calls} calls)")
 
 
 def test_usage(package: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -168,8 +168,12 @@ def test_wrong_argument_lists(model: Model, args: tuple, kwargs: dict, message: 
 @pytest.mark.parametrize(
     ("args", "kwargs", "words"),
     [
-        ((), ("x", "y"), "got 2 positional arguments; accepted: by keyword alone, .*: x, y."),
-        (("x",), ("y",), "got 2 positional arguments; accepted: x; by keyword alone, .*: y."),
+        (
+            (),
+            ("x", "y"),
+            "accepted: no positional argument; by keyword alone, .*: x, y.",
+        ),
+        (("x",), ("y",), "2 positional arguments; accepted: x; by keyword alone, .*: y."),
     ],
 )
 def test_keywords_of_the_example_are_keywords(

@@ -66,7 +66,8 @@ def test_a_sidecar_is_found_beside_the_package_or_given(package: Path, device: F
     ("given", "message"),
     [
         ({}, "'scale' not given"),
-        ({"scale": FIVE, "bias": FIVE}, "'bias' is no weight of the model.*accepted: 'scale'"),
+        ({"scale": FIVE, "b": FIVE}, "'b' is no weight of the model; accepted: 'scale', 'alias'"),
+        ({"scale": FIVE, "b": FIVE, "c": FIVE}, "'b' is no weight of the model, nor are 1 more"),
         ({"scale": FIVE[:0]}, r"'scale' is float32\[0\]; accepted: float32\[1\]"),
         ({"scale": FIVE.astype(np.float64)}, r"'scale' is float64\[1\]; accepted: float32\[1\]"),
         ({"scale": FIVE, "alias": FIVE.copy()}, "'scale' and 'alias' are one tensor"),
@@ -81,9 +82,26 @@ def test_wrong_weights_change_nothing(
         assert model(X, X).tolist() == [[4, 4]]
 
 
-def test_not_strict_keeps_and_ignores(package: Path, device: FakeDevice) -> None:
+def test_a_state_dict_fits_with_what_the_package_has_no_use_for(
+    tmp_path: Path, device: FakeDevice
+) -> None:
+    folder = write_demo(tmp_path / "demo", unused=("steps",))
+    with load(folder, device) as model:
+        model.bind_weights({"scale": FIVE, "steps": X})
+        assert model(X, X).tolist() == [[10, 10]]
+
+
+def test_not_strict_keeps_what_is_not_given(package: Path, device: FakeDevice) -> None:
     with load(package, device) as model:
-        model.bind_weights({"unknown": FIVE}, strict=False)
+        model.bind_weights({}, strict=False)
+        assert model(X, X).tolist() == [[4, 4]]
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_misspelt_names_are_refused(package: Path, device: FakeDevice, is_strict: bool) -> None:
+    with load(package, device) as model:
+        with pytest.raises(WeightError, match="'scales' is no weight.*near it: 'scale'"):
+            model.bind_weights({"scale": FIVE, "scales": FIVE}, strict=is_strict)
         assert model(X, X).tolist() == [[4, 4]]
 
 

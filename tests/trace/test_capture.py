@@ -1,12 +1,15 @@
 """Export: torch's complaints come back short, with the user's line."""
 
+import logging
 import threading
 
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim
 
 from aotpack.errors import TraceError
+from aotpack.trace import trace
 
 X = torch.randn(2, 4)
 
@@ -33,8 +36,11 @@ def test_encoder_layer_keeps_its_operators(trace_function):
         (lambda self, x: x @ x, r"RuntimeError: .*\n  at test_capture.py:\d+: .*x @ x"),
         (
             lambda self, x: x if x.sum() > 0 else -x,
-            r"data-dependent(.|\n)*at test_capture.py",
+            r"a Python value in forward is data-dependent: .*\n"
+            r"  at test_capture.py:\d+: .*x.sum\(\) > 0.*\n"
+            r"Accepted in its place are torch.where .*torch.cond",
         ),
+        (lambda self, x: x[: int(x.sum().item())], r"data-dependent.*\n  at .*x.sum\(\).item"),
     ],
 )
 def test_refuses(trace_function, forward, message, capfd):
@@ -42,6 +48,80 @@ def test_refuses(trace_function, forward, message, capfd):
         trace_function(forward, X)
     assert "TORCH_LOGS" not in str(caught.value) and len(str(caught.value).splitlines()) < 12
     assert capfd.readouterr().err == ""
+
+
+class Deciding(nn.Module):
+    """By data, or by a size."""
+
+    def __init__(self, by_data):
+        super().__init__()
+        self.by_data = by_data
+
+    def forward(self, x):
+        if self.by_data:
+            return x if x.sum() > 0 else -x
+        return x + torch.ones(4, 1)
+
+
+@pytest.mark.parametrize(
+    ("by_data", "message"),
+    [
+        (True, r"data-dependent: .*\n  at test_capture.py:\d+: return x if x.sum\(\) > 0"),
+        (False, r"\n  n is 4\n  at test_capture.py:\d+: return x \+ torch.ones"),
+    ],
+)
+def test_strict_mode_is_refused_in_the_same_words(by_data, message, capfd):
+    n = {"x": {0: Dim("n", min=2, max=64)}}
+    args = {"name": "m", "version": "1", "strict": True, "dynamic_shapes": n}
+    with pytest.raises(TraceError, match=message):
+        trace(Deciding(by_data), (torch.ones(4, 4),), **args)
+    assert capfd.readouterr().err == ""
+
+
+def grow(self, x):
+    return x * 2 if x.shape[0] > 5 else x
+
+
+@pytest.mark.parametrize(
+    ("forward", "names", "message"),
+    [
+        (
+            lambda self, x: x + self.a.weight,
+            "n",
+            r"sizes that were declared, those where\n  n is 4\n  at test_\w+.py:\d+: .*weight,\n"
+            r"Accepted is .*leave the dimension out of the dynamic shapes. torch suggests n = 4$",
+        ),
+        (
+            grow,
+            "n",
+            r"\n  2 <= n and n <= 5\n  at .*: return x \* 2 .*\n.*suggests n = Dim\('n', max=5\)$",
+        ),
+        (lambda self, x: x.view(2, -1), "n", r"\n  \(n % 2\) == 0\n(.|\n)*suggests .*n = 2\*_n$"),
+        (lambda self, x: x @ x, "nm", r"\n  m is n\n  at .*x @ x"),
+    ],
+)
+def test_sizes_that_the_model_does_not_admit_are_refused(trace_function, forward, names, message):
+    dims = {axis: Dim(name, min=2, max=64) for axis, name in enumerate(names)}
+    with pytest.raises(TraceError, match=message):
+        trace_function(
+            forward,
+            torch.ones(4, 4),
+            modules={"a": nn.Linear(4, 4)},
+            dynamic_shapes={"x": dims},
+        )
+
+
+def test_sizes_that_the_model_admits_are_accepted(trace_function):
+    n = Dim("n", min=6, max=64)
+    graph = trace_function(grow, torch.ones(8, 4), dynamic_shapes={"x": {0: n}}).graph
+    assert [(size.low, size.high) for size in graph.signature.sizes] == [(6, 64)]
+
+
+def test_the_log_of_sizes_is_left_as_it_was(trace_function):
+    log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    before = (log.handlers, log.level, log.propagate, log.disabled)
+    trace_function(lambda self, x: x + 1, X)
+    assert (log.handlers, log.level, log.propagate, log.disabled) == before
 
 
 def test_refuses_what_cannot_be_copied(trace_function):

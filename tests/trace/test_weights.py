@@ -57,6 +57,16 @@ def test_unused_are_left_out(trace_function):
     modules = {"a": nn.Linear(4, 4), "b": nn.Linear(4, 4)}
     graph = trace_function(lambda self, x: (self.a(x), self.b(x))[0], X, modules=modules).graph
     assert [weight.name for weight in graph.weights] == ["a.weight", "a.bias"]
+    assert graph.signature.unused == ("b.weight", "b.bias")
+
+
+def test_tied_names_and_what_no_checkpoint_has_are_not_unused(trace_function):
+    a, b = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+    b.weight = a.weight
+    b.register_buffer("table", torch.ones(4), persistent=False)
+    graph = trace_function(lambda self, x: self.a(x), X, modules={"a": a, "b": b}).graph
+    assert [weight.names for weight in graph.weights] == [("a.weight", "b.weight")]
+    assert graph.signature.unused == ()
 
 
 def test_constant_tensor(trace_function):

@@ -22,7 +22,7 @@ def work(writer: Writer, name: str) -> Work:
 
 def test_every_target_has_a_device() -> None:
     assert tuple(GPUS) == SUPPORTED_ARCHES
-    assert all(gpu.shared <= 232_448 < gpu.l2 < gpu.bandwidth for gpu in GPUS.values())
+    assert all(gpu.shared <= 232_448 < gpu.bandwidth for gpu in GPUS.values())
 
 
 @pytest.mark.row("S:N5")

@@ -1,0 +1,16 @@
+"""Python's search path, for as long as code of the user's or of a wheel is imported."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def importable(folder: Path) -> Iterator[None]:
+    """Meanwhile, modules are looked for in a folder first."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
