@@ -83,7 +83,7 @@ def _first_extreme(name: str, extremum: str) -> str:
     )
 
 
-def _firstnear(name: str, extremum: str) -> str:
+def _first_near(name: str, extremum: str) -> str:
     """As ``_first_extreme``, but for the first of the neighbours instead of the one among them."""
     return function(
         f"group_{name}",
@@ -116,7 +116,8 @@ def near(extremum: str) -> Monoid:
         first,
         finalise=lambda states: (states[0], states[1] - states[1] % NEIGHBOURS),
         finalise_triton=("{0}", f"({{1}} // {NEIGHBOURS} * {NEIGHBOURS})"),
-        group_triton=_firstnear(name, extremum),
+        group_triton=_first_near(name, extremum),
+        most_neighbours=NEIGHBOURS,
     )
 
 

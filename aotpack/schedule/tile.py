@@ -232,7 +232,9 @@ def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
     many = _states(kernel) > MOST_STATES
     if not _reads_again(kernel):
         unroll, warps = 1 if many else 4, 8 if typical(kernel.axes[0].extent) <= FEW_LONG else 4
-        block = max(2048, 2 * group * 32 * warps)
+        block = 2 * group * 32 * warps
+        if not _finds_positions(kernel):  # whose comparisons take registers
+            block = max(2048, block)
         return ReductionTile(
             1, block, persistent=False, num_warps=warps, unroll=unroll, group=group
         )
@@ -241,6 +243,12 @@ def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
         elements = max(group, _power_of_two(HELD_ELEMENTS // max(1, tensors) + 1) // 2)
     warps = 16 if many else 32
     return ReductionTile(1, 32 * warps * elements, persistent=False, num_warps=warps, group=group)
+
+
+def _finds_positions(kernel: Kernel) -> bool:
+    """True when lanes keep where they met an extreme."""
+    operations = (member.operation for member in kernel.members)
+    return any(MONOIDS[o.kind].needs_order for o in operations if isinstance(o, Reduction))
 
 
 def _reads_again(kernel: Kernel) -> bool:
