@@ -146,7 +146,12 @@ def to_rendered(
     )
     scheduled = between(
         "scheduled",
-        lambda: schedule(lowered, deterministic=source.deterministic, partition=source.partition),
+        lambda: schedule(
+            lowered,
+            deterministic=source.deterministic,
+            partition=source.partition,
+            in_parts=decisions.looks_beyond_the_first,
+        ),
     )
     return between("rendered", lambda: render(scheduled, targets, decisions))
 

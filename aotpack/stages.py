@@ -215,6 +215,7 @@ class KernelSource:
     ``arches`` holds the compute capabilities this configuration is for, as ranges ``(low, high)``
     of major*10+minor; a kernel is compiled for a target only if the target lies in one. Each
     program of a launch is a thread block cluster of ``cluster_size``, which the GPU runs at once.
+    One that ``starts_early`` waits itself for the launches before it, where GPUs can.
     """
 
     name: str
@@ -227,6 +228,7 @@ class KernelSource:
     is_spare: bool = False  # a candidate; where it does not compile, the package goes without
     work: Work = NO_WORK  # of the first launch that takes it
     cluster_size: int = 1
+    starts_early: bool = False
 
     def is_for(self, arch: int) -> bool:
         """True when a launch on this compute capability may pick the kernel."""
@@ -242,6 +244,11 @@ class Decisions:
 
     candidates: int = 1
     measured: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    @property
+    def looks_beyond_the_first(self) -> bool:
+        """True where a package may hold another form than the one that is thought best."""
+        return self.candidates > 1 or bool(self.measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +308,7 @@ class Binary:
     global_scratch_align: int
     registers: int
     spills: int
+    starts_early: bool = False  # may be launched while the launch before it runs
 
 
 @dataclass(frozen=True, slots=True, order=True)

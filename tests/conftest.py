@@ -1,23 +1,52 @@
-"""What all tests share: a kernel cache for the run, no dumps, few searches for garbage."""
+"""What all tests share: a kernel cache for the run, no dumps, one thread of torch."""
 
+import fcntl
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 # Tracing makes objects by the million, in processes that hold all of torch: with Python's own
 # numbers a fifth of the run is spent in searching them for cycles.
 gc.set_threshold(100_000, 20, 50)
 
+# torch's threads wait for more work by turning in place, for longer than a test computes: beside
+# other workers they are a fourth of the run. What is compared with it uses threads of its own.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The temporary folder of all workers of the run."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def once(run_folder: Path) -> Callable[[str, Callable[[Path], object]], Path]:
+    """A folder by its name: the first worker that asks for it fills it, the others wait."""
+
+    def folder(name: str, fill: Callable[[Path], object]) -> Path:
+        made, place = run_folder / f"{name}.made", run_folder / name
+        with (run_folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not made.exists():
+                place.mkdir(exist_ok=True)
+                fill(place)
+                made.touch()
+        return place
+
+    return folder
+
 
 @pytest.fixture(scope="session", autouse=True)
-def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def kernel_cache(run_folder: Path) -> Iterator[Path]:
     """The user's cache is neither read nor written; a kernel is compiled once in a run."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernel-cache"
+    folder = run_folder / "kernel-cache"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AOTPACK_CACHE", str(folder))
         patch.delenv("AOTPACK_DUMP", raising=False)

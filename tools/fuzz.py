@@ -8,6 +8,7 @@ each target must give eager's answer. What fails is shrunk by dropping lines and
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import re
 import sys
@@ -47,7 +48,8 @@ from tools.fuzz_make import DYNAMIC, make
 from tools.fuzz_model import Input, Model, Shell, pruned
 
 SLACK = Tolerance(factor=16, floor=1.0)
-PROGRAMS = 128  # about the most a kernel is cut into: they are interpreted one by one
+PROGRAMS = 64  # about the most a kernel is cut into: they are interpreted one by one
+STEPS = 256  # about the most that all of them do in a loop
 NARROWS = re.compile(r"float\(|half\(|bfloat16|float16|float32")
 SMALL_NUMBERS = (
     (split_reduction, "WORTH_A_LAUNCH", 4),
@@ -85,10 +87,8 @@ def _odd(kernel: Kernel, rng: random.Random) -> Variant:
     tile = variant.tile
     match tile:
         case PointwiseTile():
-            x, points = rng.choice((2, 16)), product(typical(axis.extent) for axis in kernel.axes)
-            while int(points) > PROGRAMS * x:
-                x *= 2
-            tile = replace(tile, x=x)
+            points = product(typical(axis.extent) for axis in kernel.axes)
+            tile = replace(tile, x=_enough(rng.choice((2, 16)), int(points), PROGRAMS))
         case PlaneTile():
             tile = replace(tile, y=rng.choice((2, 8)), x=rng.choice((2, 4)))
         case ReductionTile():
@@ -97,12 +97,23 @@ def _odd(kernel: Kernel, rng: random.Random) -> Variant:
             r = rng.choice((2, 4, 16)) if looped else tile.r
             if tile.persistent or looped:
                 x, group = rng.choice(((1, 1), (1, 2), (2, 1), (8, 1)))
+                rows, *along = (int(typical(axis.extent)) for axis in kernel.axes)
+                x = _enough(x, rows, PROGRAMS)
+                r = _enough(r, math.prod(along), STEPS // -(-rows // x)) if looped else r
+                group = group if x == 1 else 1
                 tile = replace(tile, x=x, r=r, persistent=not looped, group=group)
         case MatmulTile():
             tile = replace(tile, m=rng.choice((16, 32)), n=rng.choice((16, 32)), k=16)
         case AttentionTile():
             tile = replace(tile, i=16, j=rng.choice((16, 32)))
     return replace(variant, tile=tile, others=())
+
+
+def _enough(block: int, points: int, most: int) -> int:
+    """The block, or its multiple by a power of two of which ``most`` take all points."""
+    while points > max(most, 1) * block:
+        block *= 2
+    return block
 
 
 def check(model: Model, targets: tuple[Target, ...] = (INTERPRETER,)) -> None:
@@ -113,7 +124,7 @@ def check(model: Model, targets: tuple[Target, ...] = (INTERPRETER,)) -> None:
     if not _eager_runs(Shell(model).double(), tuple(wide)):
         return  # types that differ in float64 alone: there is nothing to compare with
     compiled = compile_all(
-        Shell(model), _args(given, example), None, _dynamic_shapes(given), targets
+        Shell(model), _args(given, example), None, _dynamic_shapes(given), targets, wide=True
     )
     slack = _slack(model)
     agree(compiled, _args(given, example), tolerance=slack)

@@ -123,6 +123,7 @@ def _kernels(precompiled: Precompiled) -> dict[str, Any]:
             "global_scratch_align": binary.global_scratch_align,
             "registers": binary.registers,
             "spills": binary.spills,
+            "starts_early": binary.starts_early,
         }
     for one in precompiled.refused:
         told = kernels[one.kernel].setdefault("refused", {}).setdefault(one.target, [])

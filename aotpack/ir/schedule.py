@@ -51,7 +51,8 @@ class PlaneTile:
     """Blocks of ``y`` by ``x`` points of a kernel seen as lines of ``width`` points (C:C1).
 
     An access along either side reads whole cache lines. With ``height`` the lines come in planes of
-    so many, and blocks span ``z`` planes: a third direction (C:C4).
+    so many, and blocks span ``z`` planes: a third direction (C:C4). Programs go along a line of
+    blocks, or down the columns of a ``band`` of lines.
     """
 
     width: Int
@@ -61,6 +62,7 @@ class PlaneTile:
     num_stages: int = 1
     height: Int | None = None
     z: int = 0
+    band: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from triton.runtime.jit import JITFunction
 
 from aotpack.ir.dtypes import DType
 from aotpack.precompile import bfloat16
+from aotpack.precompile.early_start import without_early_start
 from aotpack.precompile.kernel_module import load_module
 from aotpack.precompile.libdevice import HostLibdevice
 from aotpack.precompile.reduction import associative_scan, reduce
@@ -188,6 +189,7 @@ def interpretable(name: str, text: str) -> Callable[..., Any]:
     try:
         text = re.sub(r"^( +)meet\(\)$", r"\1yield", text, flags=re.MULTILINE)
         text = re.sub(r"^( +)fence\(\)$", r"\1pass", text, flags=re.MULTILINE)
+        text = without_early_start(text)
         module = vars(load_module(name, text))
         for key, value in tuple(module.items()):
             if isinstance(value, JITFunction):
@@ -284,7 +286,11 @@ def _interpreted_language(function: Callable[..., None]) -> Iterator[None]:
             scope.set_attr(place, "associative_scan", associative_scan)
         scope.set_attr(tl.tensor, "__index__", lambda tensor: int(tensor.handle.data.item()))
         builder = triton_interpreter.interpreter_builder
-        options = replace(builder.options, allowed_dot_input_precisions=_PRECISIONS)
+        options = replace(
+            builder.options,
+            allowed_dot_input_precisions=_PRECISIONS,
+            sanitize_overflow=False,  # computed for assertions, which only its debug mode makes
+        )
         scope.set_attr(builder, "options", options)
         scope.set_attr(builder, "create_splat", _splat)
         scope.set_attr(triton_interpreter.TensorDescHandle, "validate", _validate_descriptor)

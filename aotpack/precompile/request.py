@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+from aotpack.precompile.early_start import FIRST_ARCH, without_early_start
 from aotpack.stages import KernelSource
 from aotpack.target import Target
 
@@ -16,6 +17,7 @@ class Request:
     ``types`` are the parameters in Triton's spelling ("*bf16", "i32") with their names;
     ``multiples`` the promises about them: (position, what its value is a multiple of).
     A launch makes a cluster of ``cluster_size`` of each program; the code does not depend on it.
+    Code that ``starts_early`` waits for the launches before its own.
     """
 
     name: str
@@ -25,12 +27,15 @@ class Request:
     num_warps: int
     num_stages: int
     cluster_size: int
+    starts_early: bool
     text: str
 
     @staticmethod
     def of(kernel: KernelSource, target: Target) -> "Request":
         """The compilation of a rendered kernel for a target."""
         args = enumerate(kernel.args)
+        starts_early = kernel.starts_early and target.arch >= FIRST_ARCH
+        is_changed = kernel.starts_early and not starts_early
         return Request(
             name=kernel.name,
             arch=target.arch,
@@ -41,7 +46,8 @@ class Request:
             num_warps=kernel.num_warps,
             num_stages=kernel.num_stages,
             cluster_size=kernel.cluster_size,
-            text=kernel.text,
+            starts_early=starts_early,
+            text=without_early_start(kernel.text) if is_changed else kernel.text,
         )
 
     @property

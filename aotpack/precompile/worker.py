@@ -40,6 +40,7 @@ def compile_request(request: Request) -> Binary:
         global_scratch_align=facts.global_scratch_align,
         registers=resources.registers,
         spills=resources.local_bytes,
+        starts_early=request.starts_early,
     )
 
 

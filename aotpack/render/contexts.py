@@ -48,6 +48,8 @@ class LoopContext:
     persistent: bool
     lines: tuple[str, ...]
     program: str
+    is_launched: bool  # else a kernel calls it for some of its programs
+    band: int = 1  # lines of tiles that programs go through together
     share: Share | None = None
     chain: Chain | None = None
 

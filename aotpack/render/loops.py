@@ -254,6 +254,8 @@ def _context(kernel: Kernel, tile: LoopTile, shop: Workshop, program: str) -> Lo
         persistent=not isinstance(tile, ReductionTile) or tile.persistent,
         lines=tuple(shop.root.lines()),
         program=program,
+        band=tile.band if isinstance(tile, PlaneTile) else 1,
+        is_launched=program == PROGRAM_ID,
         share=share_of(kernel, tile) if isinstance(tile, ReductionTile) else None,
         chain=chain,
     )

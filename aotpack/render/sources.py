@@ -105,11 +105,10 @@ class Sources:
     ) -> str:
         """The full name; ``text`` gives the text under a name; ``ours`` shows its stores in it."""
         arches = (variant.arch_low, variant.arch_high)
-        types = " ".join(f"{parameter.dtype} {parameter.multiple}" for parameter in parameters)
         shown = without_comments(text(name), language)
         if ours:
             check_written(name, shown, parameters)
-        key = digest(f"{shown} {types} {tile.num_warps} {tile.num_stages}")
+        key = digest(f"{shown} {_types(parameters)} {tile.num_warps} {tile.num_stages}")
         if key in self.known:
             found = self.known[key]
             self.known[key] = replace(
@@ -129,6 +128,7 @@ class Sources:
             is_spare=self.spare,
             work=work,
             cluster_size=cluster_size(tile),
+            starts_early=ours and language == "triton",
         )
         return self.known[key].name
 
@@ -139,6 +139,10 @@ def check_written(name: str, text: str, parameters: tuple[KernelArg, ...]) -> No
     silent = [one.name for one in parameters if one.name in stores and not one.is_written]
     if silent:
         raise ValueError(f"the kernel {name} stores through {silent[0]}, which is not written")
+
+
+def _types(parameters: tuple[KernelArg, ...]) -> str:
+    return " ".join(f"{parameter.dtype} {parameter.multiple}" for parameter in parameters)
 
 
 def digest(text: str) -> str:

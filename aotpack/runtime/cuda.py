@@ -20,6 +20,7 @@ from .manifest import Binary, Kernel
 OLDEST_DRIVER = 12000
 STATIC_SHARED = 48 * 1024  # more must be asked for
 _PORTABLE_CLUSTER = 8
+_STARTS_EARLY = 12030  # the first driver that does so in graphs too
 _ARCHITECTURE_SPECIFIC = 9  # from this major on, code is for one minor
 _TARGET = re.compile(r"sm_(\d+)(\d)([af]?)")
 
@@ -28,7 +29,8 @@ class CudaDevice:
     """One GPU with its primary context, which other libraries of the process share."""
 
     def __init__(self, index: int) -> None:
-        self.driver = driver = _driver()
+        self.driver, self._version = _driver()
+        driver = self.driver
         self.name, self.place = f"cuda:{index}", (2, index)
         count = int(result("counting GPUs", driver.cuDeviceGetCount()))
         if not 0 <= index < count:
@@ -173,7 +175,9 @@ class CudaDevice:
         if binary.num_ctas > _PORTABLE_CLUSTER:
             name = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
             result(doing, driver.cuFuncSetAttribute(function, name, 1))
-        return Function(int(function), 32 * binary.num_warps, binary.shared, binary.num_ctas)
+        early = binary.starts_early and self._version >= _STARTS_EARLY
+        threads = 32 * binary.num_warps
+        return Function(int(function), threads, binary.shared, binary.num_ctas, early)
 
     def capture(self, stream: int) -> int:
         if stream == 0:
@@ -198,8 +202,8 @@ class CudaDevice:
         self._libraries.clear()
 
 
-def _driver() -> Any:
-    """cuda.bindings.driver, initialised."""
+def _driver() -> tuple[Any, int]:
+    """cuda.bindings.driver, initialised, and the version of CUDA that the driver speaks."""
     try:
         _library()  # cuda-bindings would start programs to look for a missing one
     except OSError as error:
@@ -221,7 +225,7 @@ def _driver() -> Any:
             f"loading a model: the NVIDIA driver speaks CUDA {_cuda(version)}; accepted: "
             f"{_cuda(OLDEST_DRIVER)} or newer. Update the driver."
         )
-    return driver
+    return driver, version
 
 
 def _library() -> ctypes.CDLL:

@@ -33,6 +33,20 @@ class Node(ctypes.Structure):
     )
 
 
+class Edge(ctypes.Structure):
+    """CUgraphEdgeData."""
+
+    _fields_ = (
+        ("from_port", ctypes.c_ubyte),
+        ("to_port", ctypes.c_ubyte),
+        ("type", ctypes.c_ubyte),
+        ("reserved", ctypes.c_ubyte * 5),
+    )
+
+
+_EARLY = Edge(from_port=1, type=1)  # programmatic, both: the later node waits itself
+
+
 class GraphExecutor:
     """An executable graph of all steps; it is given back with this object."""
 
@@ -88,16 +102,19 @@ class GraphExecutor:
 
     def _add(self, number: int) -> None:
         step, library = self._steps[number], self._library
-        before = (ctypes.c_void_p * len(step.after))(
-            *(self._handles[one].value for one in step.after)
-        )
+        nodes, doing = ctypes.c_void_p * len(step.after), f"adding {step.name} to a graph"
+        before = nodes(*(self._handles[one].value for one in step.after))
         handle, node = self._handles[number], ctypes.byref(self._nodes[number])
-        count = ctypes.c_size_t(len(step.after))
-        doing = f"adding {step.name} to a graph"
+        count, early = ctypes.c_size_t(len(step.after)), step.kernel.starts_early
         added = library.cuGraphAddKernelNode_v2(
-            ctypes.byref(handle), self._graph, before, count, node
+            ctypes.byref(handle), self._graph, before, ctypes.c_size_t(0) if early else count, node
         )
         self._do(doing, added)
+        if early and step.after:
+            afters = nodes(*(handle.value for _ in step.after))
+            edges = (Edge * len(step.after))(*(_EARLY for _ in step.after))
+            linked = library.cuGraphAddDependencies_v2(self._graph, before, afters, edges, count)
+            self._do(doing, linked)
         for attribute in attributes(step.kernel):
             value = ctypes.byref(attribute.value)
             self._do(doing, library.cuGraphKernelNodeSetAttribute(handle, attribute.id, value))

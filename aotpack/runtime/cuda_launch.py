@@ -14,6 +14,7 @@ from .device import NULL_SLOT, Step
 
 _RELAXED = 2  # CUstreamCaptureMode
 _CLUSTER_DIMENSION, _CLUSTER_POLICY, _POLICY_SPREAD = 4, 5, 1  # CUlaunchAttributeID
+_STARTS_EARLY = 6  # programmatic stream serialization
 
 
 class Function(NamedTuple):
@@ -23,6 +24,7 @@ class Function(NamedTuple):
     threads: int
     shared: int
     num_ctas: int
+    starts_early: bool = False  # waits itself for the launch before it
 
 
 class Attribute(ctypes.Structure):
@@ -90,13 +92,17 @@ def _config(step: Step) -> Config:
     config.block[:] = (function.threads, 1, 1)
     config.shared = function.shared
     found = attributes(function)
+    if function.starts_early:
+        early = Attribute(id=_STARTS_EARLY)
+        early.value[0] = 1
+        found.append(early)
     config.attributes = (Attribute * len(found))(*found)
     config.attribute_count = len(found)
     return config
 
 
 def attributes(function: Function) -> list[Attribute]:
-    """What a launch needs besides grid and block: the shape of clusters."""
+    """What launches and nodes need besides grid and block: the shape of clusters."""
     if function.num_ctas == 1:
         return []
     dimension, policy = Attribute(id=_CLUSTER_DIMENSION), Attribute(id=_CLUSTER_POLICY)

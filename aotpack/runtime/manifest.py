@@ -111,6 +111,7 @@ class Binary:
     global_scratch_align: int
     registers: int
     spills: int
+    starts_early: bool  # waits itself for the launch before it
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,15 +40,21 @@ __all__ = ["Partition", "schedule"]
 
 
 def schedule(
-    lowered: Lowered, *, deterministic: bool = False, partition: Partition | None = None
+    lowered: Lowered,
+    *,
+    deterministic: bool = False,
+    partition: Partition | None = None,
+    in_parts: bool = False,
 ) -> Scheduled:
     """Decide everything about kernels but their text.
 
     ``deterministic``: equal inputs give equal bits in every run, and each row of a batch the bits
     it has in any other batch (C:L7). ``partition`` says which kernels share a launch (C:J5).
+    ``in_parts`` adds another form of launches, for tuning to time (``unfused``).
     """
-    rules = Rules(deterministic, partition)
-    result = schedule_program(lowered.program, rules)
+    result = schedule_program(lowered.program, Rules(deterministic, partition))
+    if in_parts:
+        result = with_unfused(result)
     weights = in_memory_order(lowered.weights, result.program.packed)
     return Scheduled(lowered.signature, weights, lowered.golden, result)
 
@@ -88,7 +94,6 @@ def schedule_program(program: Program, rules: Rules) -> Schedule:
         kernels = complete(program, kernels)
     kernels = declare_exchanges(program, combine(kernels, program, rules.partition))
     lifetimes = plan_memory(program, kernels, strides)
-    kernels = with_unfused(program, kernels, strides, lifetimes)
     return Schedule(program, kernels, strides, lifetimes)
 
 

@@ -48,7 +48,8 @@ ENOUGH_ROWS = 132  # one for each multiprocessor of an H200 reads at full speed
 ROW_PROGRAMS = 2112  # sixteen for each multiprocessor of an H200, of four warps
 MOST_PARTS = 528  # of a row, which one program merges while nothing else is left to do
 COLUMN_PROGRAMS = 1056  # eight: those that run at once
-COLUMNS_TOGETHER = 64  # neighbouring results a program makes when it walks down columns
+CACHE_LINE = 128  # bytes: neighbouring columns of a program that walks down them
+MOST_TOGETHER = 64  # columns
 WORTH_A_LAUNCH = 2**20  # elements; the second kernel costs about what reading these does
 LONGEST_ROW = 16384  # up to here a row stays in registers and is not split
 SHORTEST_ROW_PART, SHORTEST_COLUMN_PART = 4096, 128
@@ -88,7 +89,8 @@ def _step(operation: Reduction, program: Program, makers: Mapping[str, Operation
         return None
     down = _walks_down_columns(operation, program)
     if down:
-        programs, shortest = -(-results // COLUMNS_TOGETHER), SHORTEST_COLUMN_PART
+        width = max(program.buffers[load.buffer].dtype.itemsize for load in loads(operation))
+        programs, shortest = -(-results // columns_together(width)), SHORTEST_COLUMN_PART
     elif results >= ENOUGH_ROWS:
         return None
     else:
@@ -106,6 +108,14 @@ def _step(operation: Reduction, program: Program, makers: Mapping[str, Operation
         return length // equal
     rounded = -(-length // wanted // aligned) * aligned
     return None if operation.kind in NEEDS_EQUAL_PARTS else rounded
+
+
+def columns_together(width: int) -> int:
+    """How many neighbouring results a program makes when it walks down columns of such elements.
+
+    Whole cache lines, and no more: with two float32 lines sums took 2 to 4 % longer (measured).
+    """
+    return min(MOST_TOGETHER, CACHE_LINE // width)
 
 
 def _walks_down_columns(operation: Reduction, program: Program) -> bool:

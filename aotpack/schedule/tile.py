@@ -27,13 +27,13 @@ from aotpack.schedule.matmul_tiles import matmul_variants
 from aotpack.schedule.padding import line_tile
 from aotpack.schedule.plane import plane_tile
 from aotpack.schedule.promises import VECTOR_BYTES, with_promises
-from aotpack.schedule.split_reduction import COLUMNS_TOGETHER
+from aotpack.schedule.row_tiles import row_tiles
+from aotpack.schedule.split_reduction import columns_together
 
 ANY_ARCH = (1, 10_000)
 MAX_PERSISTENT = 16384  # elements of a row held in registers
 MAX_READ_ONCE = 4096  # likewise, where nothing but its reduction needs it
-MANY_ROWS = 4096  # from here on two rows a program hide each other's latency
-LONGEST_PAIR = 2048  # elements of a row, of which two fit the registers of a few warps
+MANY_ROWS = 4096  # from here on short rows share programs
 SHARES_L2 = 128 * 1024  # bytes of a row, of which L2 holds two for each multiprocessor
 HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
 MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
@@ -46,7 +46,6 @@ MOST_CHAINS = 264  # rows, beyond which each has a program that walks
 LONGEST_COLUMN = 1024  # elements of a column that is kept in registers to be read again
 LONGEST_COLUMN_ONCE = 256  # likewise, where nothing but its reduction needs it
 MANY_PROGRAMS = 264  # two for each multiprocessor
-FEW_ROWS = 132  # up to here they all run at once, and a row takes as long as its threads need
 FEW_LONG = 528  # rows read once in loops, of which four run at once on each multiprocessor
 SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
 
@@ -135,11 +134,11 @@ def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> t
     if _walks_along(kernel, program, strides) is x:
         if longest > (LONGEST_COLUMN_ONCE if once else LONGEST_COLUMN):
             columns = _power_of_two(typical(x.extent))
-            tile = _column_tile(columns, _states(kernel))
+            tile = _column_tile(columns, _width(kernel, program), _states(kernel))
         else:
             tile = _held_columns(kernel, program, _power_of_two(int(longest)))
     elif persistent:
-        return _row_variants(x.extent, _power_of_two(int(longest)))
+        return _row_variants(kernel, program, strides, _power_of_two(int(longest)))
     elif _has_scan(kernel):
         return _long_scan_variants(kernel)
     else:
@@ -163,20 +162,17 @@ def _long_scan_variants(kernel: Kernel) -> tuple[Variant, ...]:
     return (replace(chain, at_most=None),) if high <= MOST_CHAINS else (chain, walk)
 
 
-def _row_variants(rows: Int, r: int) -> tuple[Variant, ...]:
-    """About a thousand elements a warp. With many rows two of them share a program (measured)."""
-    warps = _row_warps(r) if typical(rows) > FEW_ROWS else min(16, max(1, r // 256))
-    few = ReductionTile(max(1, 512 // r), r, persistent=True, num_warps=warps)
-    many = ReductionTile(max(2, 2048 // r), r, persistent=True, num_warps=2 * _row_warps(r))
+def _row_variants(
+    kernel: Kernel, program: Program, strides: Strides, r: int
+) -> tuple[Variant, ...]:
+    """Rows in registers; many of them have a tile of their own."""
+    rows = kernel.axes[0].extent
+    few, many = row_tiles(kernel, program, strides, r)
     low, high = bounds(rows)
     small, large = (Variant(tile, *ANY_ARCH, rows, None) for tile in (few, many))
-    if r > LONGEST_PAIR or high < MANY_ROWS:
+    if few == many or high < MANY_ROWS:
         return (small,)
     return (large,) if low >= MANY_ROWS else (replace(small, at_most=MANY_ROWS - 1), large)
-
-
-def _row_warps(r: int) -> int:
-    return min(16, max(1, r // 1024))
 
 
 def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
@@ -271,9 +267,14 @@ def _states(kernel: Kernel) -> int:
     return sum(len(MONOIDS[o.kind].states) for o in operations if isinstance(o, Reduction))
 
 
-def _column_tile(columns: int, states: int) -> ReductionTile:
+def _width(kernel: Kernel, program: Program) -> int:
+    """Bytes of the widest element that is read."""
+    return max((program.buffers[name].dtype.itemsize for name in kernel.reads), default=4)
+
+
+def _column_tile(columns: int, width: int, states: int) -> ReductionTile:
     """Neighbouring columns a program, so that a warp reads whole cache lines."""
-    x = min(COLUMNS_TOGETHER, max(16, columns))
+    x = min(columns_together(width), max(16, columns))
     unroll = max(1, 4 // max(1, states))
     return ReductionTile(x, 2048 // x, persistent=False, num_warps=4, unroll=unroll)
 
@@ -284,8 +285,7 @@ def _held_columns(kernel: Kernel, program: Program, r: int) -> ReductionTile:
     A warp reads 64 or 128 bytes of neighbouring columns at a time, and a thread holds 128 bytes of
     what was read: enough loads are under way. With few columns a program takes fewer of them.
     """
-    x = kernel.axes[0]
-    width = max((program.buffers[name].dtype.itemsize for name in kernel.reads), default=4)
+    x, width = kernel.axes[0], _width(kernel, program)
     size, widest = (8192 if r <= 256 else 16384), (64 if width < 4 else 32)
     together = max(min(widest, max(16, size // r)), 1024 // r)
     while together > 8 and typical(x.extent) < MANY_PROGRAMS * together:

@@ -17,7 +17,7 @@ from itertools import islice
 
 from aotpack.ir.access import Strides
 from aotpack.ir.nodes import Operation, Pointwise, Program, Reduction, Scan, reads, targets
-from aotpack.ir.schedule import Kernel, Lifetime, ReductionTile, Tile
+from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, Tile
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.memory import may_overwrite
@@ -31,18 +31,19 @@ MOST_TRIED = 4  # cuts of a kernel
 Operations = tuple[Operation, ...]
 
 
-def with_unfused(
-    program: Program,
-    kernels: tuple[Kernel, ...],
-    strides: Strides,
-    lifetimes: tuple[Lifetime, ...],
-) -> tuple[Kernel, ...]:
-    """The kernels, with their parts where these are another form of the launch."""
-    homes = {life.buffer: life.storage for life in lifetimes}
+def with_unfused(schedule: Schedule) -> Schedule:
+    """Kernels with their parts where these are another form of the launch.
+
+    What is inside a branch or loop is left as it is: a package holds one form of that.
+    """
+    program, strides = schedule.program, schedule.strides
+    homes = {life.buffer: life.storage for life in schedule.lifetimes}
     homes |= {update.value: update.name for update in program.updates}
-    return tuple(
-        replace(kernel, unfused=_unfused(kernel, program, strides, homes)) for kernel in kernels
+    kernels = tuple(
+        replace(kernel, unfused=_unfused(kernel, program, strides, homes))
+        for kernel in schedule.kernels
     )
+    return replace(schedule, kernels=kernels)
 
 
 def _unfused(

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.export import ExportedProgram
+from torch.export.exported_program import _decompose_exported_program
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UnsupportedError
@@ -127,11 +128,17 @@ def decompose(
 ) -> ExportedProgram:
     """The same program without mutation; operators that ``whole`` does not name are taken apart."""
     check_parts(program, name)
-    table = {} if whole is None else dict(decompositions(whole))
+    implicit, explicit = decompositions(whole)
     try:
         analysis = nullcontext() if triton is None else triton.analysis()
         with _quiet_inference(), RegisteredLowerings(), WithoutStreams(), analysis:
-            functional: ExportedProgram = program.run_decompositions(table)
+            functional: ExportedProgram = _decompose_exported_program(
+                program,
+                cia_to_decomp=dict(implicit),
+                python_decomp_table=dict(explicit),
+                joint_loss_index=None,
+                decompose_custom_triton_ops=False,
+            )
     except UnsupportedError as error:
         raise UnsupportedError(f"tracing {name}: {error}") from None
     except Exception as error:

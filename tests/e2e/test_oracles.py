@@ -13,7 +13,7 @@ def test_oracles_agree(case: Case) -> None:
     torch.manual_seed(0)
     module = case.make()
     args = case.args()
-    compiled = compile_all(module, args, dynamic_shapes=case.dynamic)
+    compiled = compile_all(module, args, dynamic_shapes=case.dynamic, wide=True)
     agree(compiled, args)
     for call in case.calls:
         agree(compiled, call())

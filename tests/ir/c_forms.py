@@ -92,19 +92,28 @@ def all_forms() -> list[forms.Form]:
     return [form for form in found if is_supported(form)]
 
 
-def compiled(folder: Path, arch: str) -> ctypes.CDLL:
-    """The library of all functions."""
+def compile_all(folder: Path, arch: str) -> None:
+    """Makes the library of all functions in a folder."""
     texts = [function_text(form) for form in all_forms()]
-    return library(folder, (*texts, *(reduction_text(*one) for one in reductions())), arch)
+    _compile(folder, (*texts, *(reduction_text(*one) for one in reductions())), arch)
 
 
 def library(folder: Path, texts: tuple[str, ...], arch: str) -> ctypes.CDLL:
     """A library of functions with all that kernels share."""
+    _compile(folder, texts, arch)
+    return loaded(folder)
+
+
+def loaded(folder: Path) -> ctypes.CDLL:
+    """The library that was made in a folder."""
+    return ctypes.CDLL(str(folder / "forms.so"))
+
+
+def _compile(folder: Path, texts: tuple[str, ...], arch: str) -> None:
     text = render_template("kernels.c.jinja", HostFileContext("forms", texts))
     (folder / "forms.c").write_text(text)
     command = [*find_compiler(None).command, *host_flags(arch), "forms.c", "-o", "forms.so"]
     subprocess.run([*command, "-lm"], cwd=folder, check=True)
-    return ctypes.CDLL(str(folder / "forms.so"))
 
 
 def computed(library: ctypes.CDLL, form: forms.Form) -> Array:

@@ -13,6 +13,7 @@ from aotpack.ir.reference import Array
 from tests.ir import triton_forms
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "ir"
+RESULTS = "out.npz"
 UPDATE = bool(os.environ.get("AOTPACK_UPDATE_GOLDEN"))
 
 
@@ -32,23 +33,27 @@ def golden_ir(request: pytest.FixtureRequest) -> Iterator[Callable[[str], None]]
 
 
 @pytest.fixture(scope="session")
-def interpreted(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Array]:
+def interpreted(once: Callable[[str, Callable[[Path], object]], Path]) -> Mapping[str, Array]:
     """All kernels run once by Triton's interpreter."""
-    return _run_kernels(tmp_path_factory.mktemp("forms"), "cpu")
+    return _results(once("interpreted-forms", lambda folder: _run_kernels(folder, "cpu")))
 
 
 @pytest.fixture(scope="session")
 def executed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Array]:
     """All kernels run once on the GPU."""
-    return _run_kernels(tmp_path_factory.mktemp("forms"), "cuda")
+    folder = tmp_path_factory.mktemp("forms")
+    _run_kernels(folder, "cuda")
+    return _results(folder)
 
 
-def _run_kernels(folder: Path, device: str) -> Mapping[str, Array]:
+def _run_kernels(folder: Path, device: str) -> None:
     """In a process of its own: whether Triton interprets is decided when it is imported."""
-    out = folder / "out.npz"
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, str(Path(triton_forms.__file__)), str(out), device]
+    command = [sys.executable, str(Path(triton_forms.__file__)), str(folder / RESULTS), device]
     subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
-    with np.load(out) as results:
+
+
+def _results(folder: Path) -> Mapping[str, Array]:
+    with np.load(folder / RESULTS) as results:
         return dict(results)

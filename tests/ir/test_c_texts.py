@@ -2,6 +2,7 @@
 
 import ctypes
 import platform
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +27,11 @@ REDUCTIONS = c_forms.reductions()
 
 @pytest.fixture(scope="module", params=ARCHES)
 def library(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, once: Callable[[str, Callable[[Path], object]], Path]
 ) -> ctypes.CDLL:
-    return c_forms.compiled(tmp_path_factory.mktemp("forms"), request.param)
+    arch: str = request.param
+    folder = once(f"c-forms-{arch}", lambda folder: c_forms.compile_all(folder, arch))
+    return c_forms.loaded(folder)
 
 
 def mismatches(form: forms.Form, found: Array) -> list[str]:

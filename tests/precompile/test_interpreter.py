@@ -182,7 +182,7 @@ def test_threads_take_turns() -> None:
 
 
 def packaged(suffix: str) -> tuple[Kernel, Binary]:
-    binary = Binary(f"kernels/add.{suffix}", "", 0, "add", 4, 1, 0, 0, 1, 0, 0)
+    binary = Binary(f"kernels/add.{suffix}", "", 0, "add", 4, 1, 0, 0, 1, 0, 0, False)
     args = [
         KernelArg(DTYPES[d], p, written=False)
         for d, p in (("float32", 1), ("float32", 1), ("int32", 0))

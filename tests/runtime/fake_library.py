@@ -47,6 +47,7 @@ class FakeLibrary:
         self.executables: list[dict[int, Call]] = []
         self.attributes: list[tuple[int, int, int]] = []
         self.log: list[str] = []
+        self.early_launches = 0
         self.fails: dict[str, int] = {}
         self.alive = 0
         self.forgets_edges = False
@@ -63,8 +64,10 @@ class FakeLibrary:
 
     @_logged
     def cuLaunchKernelEx(self, config: Any, kernel: Any, params: Any, extra: Any) -> None:
-        grid = Config.from_address(config.value).grid
-        self._run(self._call(kernel.value, params.value, tuple(grid)))
+        given = Config.from_address(config.value)
+        asked = (given.attributes[number] for number in range(given.attribute_count))
+        self.early_launches += any(one.id == 6 and one.value[0] == 1 for one in asked)
+        self._run(self._call(kernel.value, params.value, tuple(given.grid)))
 
     @_logged
     def cuGraphCreate(self, graph: Any, flags: int) -> None:
@@ -76,10 +79,19 @@ class FakeLibrary:
     def cuGraphAddKernelNode_v2(
         self, handle: Any, graph: Any, before: Any, count: Any, node: Any
     ) -> None:
-        assert len(before) == count.value
-        edges = () if self.forgets_edges else tuple(before)
+        edges = () if self.forgets_edges else tuple(before)[: count.value]
         self.nodes.append((graph.value, self._of(node), edges))
         handle._obj.value = len(self.nodes)
+
+    @_logged
+    def cuGraphAddDependencies_v2(
+        self, graph: Any, before: Any, after: Any, edges: Any, count: Any
+    ) -> None:
+        assert all((edge.from_port, edge.to_port, edge.type) == (1, 0, 1) for edge in edges)
+        assert len(before) == len(edges) == count.value
+        (node,) = set(after)
+        graph_of, call, _ = self.nodes[node - 1]
+        self.nodes[node - 1] = graph_of, call, () if self.forgets_edges else tuple(before)
 
     @_logged
     def cuGraphKernelNodeSetAttribute(self, handle: Any, name: int, value: Any) -> None:
@@ -130,9 +142,10 @@ class FakeLibrary:
 class FakeGpu(FakeDevice):
     """A fake device that issues its kernels as the port to a GPU does."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, starts_early: bool = False) -> None:
         super().__init__()
         self.library = FakeLibrary()
+        self.starts_early = starts_early
         self.captures: dict[int, int] = {}
 
     def capture(self, stream: int) -> int:
@@ -140,7 +153,8 @@ class FakeGpu(FakeDevice):
 
     def load(self, kernel: Kernel, binary: Binary, code: bytes) -> Function:
         function = super().load(kernel, binary, code)
-        return Function(self.library.load(function, len(kernel.args)), 128, 0, 1)
+        handle = self.library.load(function, len(kernel.args))
+        return Function(handle, 128, 0, 1, self.starts_early)
 
     def executor(
         self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]", *, graphs: bool

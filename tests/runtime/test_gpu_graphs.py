@@ -11,6 +11,7 @@ import torch
 
 from aotpack.emit import write_package
 from aotpack.precompile import precompile
+from aotpack.precompile.early_start import FIRST_ARCH
 from aotpack.runtime import Model, load
 from aotpack.runtime.arena import PLANS_KEPT
 from aotpack.stages import KernelSource, Precompiled
@@ -29,20 +30,53 @@ COUNTING = DIAMOND.replace(
 )
 
 
-def built(wrapper: str = DIAMOND, **changes: object) -> Precompiled:
-    """The demo package with kernels for this GPU."""
+EARLY = "from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait\n"
+START, WAIT = "    gdc_launch_dependents()\n", "    gdc_wait()\n"
+BODY = "    i = tl.program_id(0)\n"
+SLOWLY = """\
+    turns = 0
+    while turns < 20000:
+        turns += 1 + tl.load(x + i, volatile=True).to(tl.int32) * 0
+"""
+
+
+def built(
+    wrapper: str = DIAMOND, *, start: str = START + WAIT, slowly: str = "", **changes: object
+) -> Precompiled:
+    """The demo package with kernels for this GPU, which begin with ``start``."""
     made = demo(wrapper, **changes).rendered  # type: ignore[arg-type]
     kernels: tuple[KernelSource, ...] = tuple(
-        replace(one, text=HEAD + TEXTS[one.name]) for one in made.kernels
+        replace(
+            one,
+            text=EARLY + HEAD + TEXTS[one.name].replace(BODY, start + BODY + slowly),
+            starts_early=bool(start),
+        )
+        for one in made.kernels
     )
     return precompile(replace(made, kernels=kernels), parse_targets("native"))
 
 
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["", START + WAIT], ids=["", "early"])
+def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("graphs") / "demo"
-    write_package(built(), folder)
+    write_package(built(start=request.param), folder)
     return folder
+
+
+@pytest.mark.parametrize("graphs", [True, False])
+@pytest.mark.parametrize("start", [START, START + WAIT], ids=["careless", "waiting"])
+def test_kernels_that_start_early_wait_for_what_they_read(
+    tmp_path: Path, start: str, graphs: bool
+) -> None:
+    if (device_arch() or 0) < FIRST_ARCH:
+        pytest.skip("this GPU starts no kernel early")
+    write_package(built(start=start, slowly=SLOWLY), tmp_path / "demo")
+    right = []
+    with load(tmp_path / "demo", graphs=graphs) as model:
+        for number in range(6):
+            args = tensors(2, 3, number)
+            right.append(torch.equal(model(*args), wanted(*args)))
+    assert all(right) if WAIT in start else not all(right)
 
 
 def tensors(rows: int = 2, columns: int = 3, value: float = 1.0) -> tuple[torch.Tensor, ...]:

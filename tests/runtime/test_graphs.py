@@ -13,9 +13,9 @@ from .fake_library import FakeGpu
 from .packages import DIAMOND, LOOPED, WRAPPER, write_demo
 
 
-@pytest.fixture
-def gpu() -> FakeGpu:
-    return FakeGpu()
+@pytest.fixture(params=[False, True], ids=["", "early"])
+def gpu(request: pytest.FixtureRequest) -> FakeGpu:
+    return FakeGpu(starts_early=request.param)
 
 
 @pytest.fixture
@@ -42,6 +42,8 @@ def test_sizes_seen_twice_become_a_graph_with_the_plans_edges(package: Path, gpu
             call(model, value=value)
         assert library.log.count("cuLaunchKernelEx") == 10
         assert library.log.count("cuGraphLaunch") == 3
+        assert library.early_launches == (10 if gpu.starts_early else 0)
+        assert library.log.count("cuGraphAddDependencies_v2") == (4 if gpu.starts_early else 0)
 
 
 def test_only_nodes_with_new_addresses_are_set(package: Path, gpu: FakeGpu) -> None:

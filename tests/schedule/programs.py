@@ -204,12 +204,13 @@ def scheduled(
     *args: Any,
     dynamic_shapes: Any = None,
     kwargs: Mapping[str, Any] | None = None,
+    in_parts: bool = False,
 ) -> Scheduled:
     """The schedule of a model."""
     traced = trace(
         module.eval(), args, kwargs, dynamic_shapes=dynamic_shapes, name="test", version="1"
     )
-    return schedule(lower(traced))
+    return schedule(lower(traced), in_parts=in_parts)
 
 
 def names(schedule: Schedule) -> list[str]:

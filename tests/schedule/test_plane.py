@@ -2,6 +2,7 @@
 
 import pytest
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Program, Value
 from aotpack.ir.schedule import PlaneTile, PointwiseTile
@@ -11,7 +12,7 @@ from aotpack.target import Target
 from tests.ptx import access_bytes
 from tests.render.test_wrapper import plan_of
 
-from .programs import BF16, Writer, apply, load, lowered, schedule_of
+from .programs import BF16, F32, Writer, apply, load, lowered, schedule_of
 
 
 def kernel_tile(rows: int, columns: int, *, transposed: bool) -> object:
@@ -65,3 +66,25 @@ def test_a_third_direction_gets_a_side_of_its_own(third: bool) -> None:
 )
 def test_a_line_stays_a_line(rows: int, columns: int, transposed: bool) -> None:
     assert isinstance(kernel_tile(rows, columns, transposed=transposed), PointwiseTile)
+
+
+@pytest.mark.row("C:C2")
+@pytest.mark.parametrize(("columns", "banded"), [(32_000, False), (128_256, True)])
+def test_lines_that_fill_l2_go_in_bands(columns: int, banded: bool) -> None:
+    tile = kernel_tile(523, columns, transposed=True)
+    assert isinstance(tile, PlaneTile) and (tile.band > 1) is banded
+
+
+@pytest.mark.row("C:C3")
+@pytest.mark.parametrize(("dtype", "tensors", "warps"), [(BF16, 1, 8), (BF16, 2, 16), (F32, 2, 16)])
+def test_a_thread_of_a_plane_reads_32_bytes(dtype: DType, tensors: int, warps: int) -> None:
+    w = Writer(())
+    x, y = w.input("x", 4096, 2048, dtype=dtype), w.input("y", 2048, 4096, dtype=dtype)
+
+    def value(i: Int, j: Int) -> Value:
+        turned = load(x, j, i)
+        return turned if tensors == 1 else apply("add", turned, load(y, j, i))
+
+    (kernel,) = schedule_of(w.program(w.pointwise("z", (2048, 4096), value, dtype=dtype))).kernels
+    tile = kernel.variants[-1].tile
+    assert isinstance(tile, PlaneTile) and tile.num_warps == warps

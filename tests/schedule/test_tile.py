@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Var
 from aotpack.ir.nodes import Program
 from aotpack.ir.schedule import (
@@ -16,7 +17,7 @@ from aotpack.ir.schedule import (
 )
 from aotpack.schedule.tile import LONGEST_COLUMN, MAX_PERSISTENT, MAX_READ_ONCE, MOST_CHAINS
 
-from .programs import Size, Writer, apply, load, schedule_of, scheduled
+from .programs import BF16, F32, Size, Writer, apply, load, schedule_of, scheduled
 
 B = Var("b", 1, 64)
 
@@ -99,6 +100,16 @@ def test_longer_columns_and_those_read_once_are_looped() -> None:
     for program in (columns_again(100_000, LONGEST_COLUMN + 1), columns(100_000, 512)):
         for tile in tiles(program):
             assert isinstance(tile, ReductionTile) and not tile.persistent
+
+
+@pytest.mark.row("C:H12")
+@pytest.mark.parametrize(("dtype", "together"), [(F32, 32), (BF16, 64), (DType.INT8, 64)])
+def test_a_walk_down_columns_reads_a_cache_line(dtype: DType, together: int) -> None:
+    w = Writer(())
+    x = w.input("x", 512, 100_000, dtype=dtype)
+    total = w.reduction("sum", [100_000], [512], lambda i, r: load(x, r, i))
+    for tile in tiles(w.program(total)):
+        assert isinstance(tile, ReductionTile) and tile.x == together
 
 
 class Sums(nn.Module):

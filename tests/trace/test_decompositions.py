@@ -1,34 +1,63 @@
-"""What lowering does not name is taken apart, and nothing else."""
+"""Taking apart by what is remembered, beside torch's own public way."""
 
+import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional as F
 
-from aotpack.trace import trace
-from tests.e2e.models import Function
+from aotpack.lower import LOWERINGS
+from aotpack.trace.capture import decompose
+from aotpack.trace.decompositions import NOT_TAKEN_APART, decompositions
+from aotpack.trace.registered import RegisteredLowerings
 
-X = torch.randn(3, 4)
-
-
-def operators(module: nn.Module, whole: frozenset[str] | None) -> list[str]:
-    traced = trace(module, (X,), name="m", version="1", whole=whole)
-    return [node.op for node in traced.graph.nodes]
+FEWER = frozenset(LOWERINGS) - {"aten.linear.default", "aten.layer_norm.default"}
 
 
-def test_a_named_operator_stays_whole() -> None:
-    module = Function(lambda x: F.huber_loss(x, x * 2), 1)
-    for whole in (frozenset({"aten.huber_loss.default"}), None):
-        assert "aten.huber_loss.default" in operators(module, whole)
+class Composites(nn.Module):
+    """Composite operators that are kept, are taken apart, and have a decomposition in Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = self.norm(self.layer(x))
+        z = F.pad(F.interpolate(y, scale_factor=2.0), (1, 1)).std(-1)
+        z += torch.einsum("bij,bkj->bk", y, x)
+        return z.chunk(2, 1)[0], torch.outer(z[0], z[1]).clip(0, 1), x.movedim(0, 1).diff()
 
 
-def test_any_other_is_taken_apart() -> None:
-    module = Function(lambda x: F.huber_loss(x, x * 2), 1)
-    found = operators(module, frozenset({"aten.sub.Tensor", "aten.abs.default"}))
-    assert "aten.huber_loss.default" not in found
-    assert {"aten.sub.Tensor", "aten.abs.default"} <= set(found)
+@pytest.fixture(scope="module")
+def program() -> torch.export.ExportedProgram:
+    with torch.no_grad():
+        return torch.export.export(Composites().eval(), (torch.randn(2, 3, 8),))
 
 
-def test_complex_numbers_are_made_of_pairs_whole() -> None:
-    """Of itself torch would write both parts into a new tensor."""
-    made = operators(Function(lambda x: torch.view_as_real(torch.complex(x, x)), 1), frozenset())
-    assert made == ["pair.complex"]
+def _public(
+    program: torch.export.ExportedProgram, whole: frozenset[str] | None
+) -> torch.export.ExportedProgram:
+    table = {}
+    if whole is not None:
+        table = {**torch._decomp.decomposition_table, **torch.export.default_decompositions()}
+        kept = whole | NOT_TAKEN_APART
+        table = {operator: made for operator, made in table.items() if str(operator) not in kept}
+    with torch.no_grad(), RegisteredLowerings():
+        return program.run_decompositions(table)
+
+
+@pytest.mark.parametrize("whole", [None, FEWER, frozenset(LOWERINGS)], ids=["none", "more", "ours"])
+def test_programs_are_those_of_run_decompositions(
+    program: torch.export.ExportedProgram, whole: frozenset[str] | None
+) -> None:
+    ours, public = decompose(program, name="m", whole=whole), _public(program, whole)
+    assert str(ours.graph) == str(public.graph)
+    assert ours.graph_signature == public.graph_signature
+
+
+def test_few_operators_are_told_by_name() -> None:
+    composite, _ = decompositions(frozenset(LOWERINGS))
+    everything, _ = decompositions(None)
+    assert len(composite) < len(everything) / 2
+    assert torch.ops.aten.linear.default in composite
+    assert torch.ops.aten.einsum.default not in composite

@@ -1,10 +1,12 @@
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
 def attention(q_ptr, k_ptr, v_ptr, out_ptr):
+    gdc_wait()
     batch_head = tl.program_id(0) % (2)
     first_i = (tl.num_programs(0) // (2) - 1 - tl.program_id(0) // (2)) * 64
     g0 = batch_head // 2
@@ -52,3 +54,4 @@ def attention(q_ptr, k_ptr, v_ptr, out_ptr):
         top = new_top
     acc = acc / tl.where(weight == 0.0, 1.0, weight)
     tl.store(out_ptr + 12800*g0 + 6400*g1 + 64*i + e, acc.to(tl.bfloat16), mask=i_mask)
+    gdc_launch_dependents()

@@ -1,10 +1,12 @@
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
 def cat_add(x_ptr, y_ptr, out_ptr):
+    gdc_wait()
     x = (tl.program_id(0)*256 + tl.arange(0, 256))
     x_mask = x < 32
     i1 = x % 8
@@ -18,3 +20,4 @@ def cat_add(x_ptr, y_ptr, out_ptr):
     t9 = tl.where(t3, t5, t8)
     t10 = t9 + 1.0
     tl.store(out_ptr + x, t10, mask=x_mask)
+    gdc_launch_dependents()

@@ -1,10 +1,12 @@
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
 def embedding_mul(weight_ptr, ids_ptr, out_ptr):
+    gdc_wait()
     x = (tl.program_id(0)*256 + tl.arange(0, 256))
     i1 = x % 32
     i2 = x // 32
@@ -17,3 +19,4 @@ def embedding_mul(weight_ptr, ids_ptr, out_ptr):
     t9 = tl.load(weight_ptr + i1 + 32*t8)
     t10 = t9 * 2.0
     tl.store(out_ptr + x, t10)
+    gdc_launch_dependents()

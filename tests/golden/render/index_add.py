@@ -1,6 +1,7 @@
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
@@ -11,6 +12,7 @@ def scatter_sum(pointer, offset, value, mask):
 
 @triton.jit
 def index_add(y_ptr, n_ptr, out_ptr):
+    gdc_wait()
     x = (tl.program_id(0)*256 + tl.arange(0, 256))
     x_mask = x < 160
     t1 = tl.load(y_ptr + x, mask=x_mask, other=0)
@@ -24,3 +26,4 @@ def index_add(y_ptr, n_ptr, out_ptr):
     t9 = t8 < tl.full([], 100, tl.int64)
     i10 = x % 32
     scatter_sum(out_ptr, i10 + 32*t7, t1, x_mask & t9)
+    gdc_launch_dependents()

@@ -1,10 +1,12 @@
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
 def layer_norm_add(x_ptr, y_ptr, weight_ptr, bias_ptr, out_ptr):
+    gdc_wait()
     x = tl.program_id(0)
     r = tl.arange(0, 1024)
     r_mask = r < 768
@@ -27,3 +29,4 @@ def layer_norm_add(x_ptr, y_ptr, weight_ptr, bias_ptr, out_ptr):
     t17 = tl.load(bias_ptr + r, mask=r_mask, other=0).to(tl.float32)
     t18 = t16 + t17
     tl.store(out_ptr + r + 768*x, t18.to(tl.bfloat16), mask=r_mask)
+    gdc_launch_dependents()

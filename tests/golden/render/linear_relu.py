@@ -1,10 +1,12 @@
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
 def linear_relu(x_ptr, weight_ptr, bias_ptr, out_ptr):
+    gdc_wait()
     m_tiles = tl.cdiv(128, 64)
     n_tiles = tl.cdiv(512, 32)
     tile = tl.program_id(0)
@@ -27,3 +29,4 @@ def linear_relu(x_ptr, weight_ptr, bias_ptr, out_ptr):
     t4 = acc + t3
     t5 = tl.maximum(t4, 0.0, propagate_nan=tl.PropagateNan.ALL)
     tl.store(out_ptr + 512*m + n, t5.to(tl.bfloat16))
+    gdc_launch_dependents()

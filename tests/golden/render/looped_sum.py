@@ -1,6 +1,7 @@
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
@@ -10,6 +11,7 @@ def combine_sum(a, b):
 
 @triton.jit
 def sum(x_ptr, out_ptr):
+    gdc_wait()
     x = tl.program_id(0)
     acc2 = tl.full([2048], 0.0, tl.float32)
     for r_start in tl.range(0, 49152, 2048, loop_unroll_factor=4):
@@ -25,3 +27,4 @@ def sum(x_ptr, out_ptr):
         acc2 = tl.where(r_mask, t5, acc2)
     t6 = tl.sum(acc2, 0)
     tl.store(out_ptr + x, t6)
+    gdc_launch_dependents()
