@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aotpack.ir.monoids import NEIGHBOURS
+from aotpack.ir.extremes import NEIGHBOURS
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,16 @@ def _simple(text: str) -> CMonoid:
 
 def _indexed(*, largest: bool, latest: bool, with_value: bool, near: int = 1) -> CMonoid:
     sign, tie = (">" if largest else "<"), (">" if latest else "<")
+    place = "{1}" if near == 1 else f"{{1}} / {near} * {near}"
     return CMonoid(
-        lift=("{0}", "{index}" if near == 1 else f"({{index}}) / {near} * {near}"),
+        lift=("{0}", "{index}"),
         locals=(
             "const bool equal = (a0 == b0) | ((a0 != a0) & (b0 != b0));",
             f"const bool beyond = (a0 {sign} b0) | ((a0 != a0) & (b0 == b0));",
             f"const bool take = beyond | (equal & (a1 {tie} b1));",
         ),
         combine=("take ? a0 : b0", "take ? a1 : b1"),
-        finalise=("{0}", "{1}") if with_value else ("{1}",),
+        finalise=("{0}", place) if with_value else (place,),
     )
 
 
@@ -86,6 +87,8 @@ C_MONOIDS: Mapping[str, CMonoid] = {
     "first_min": _indexed(largest=False, latest=False, with_value=True),
     "near_max": _indexed(largest=True, latest=False, with_value=True, near=NEIGHBOURS),
     "near_min": _indexed(largest=False, latest=False, with_value=True, near=NEIGHBOURS),
+    "placed_max": _indexed(largest=True, latest=False, with_value=False),
+    "placed_min": _indexed(largest=False, latest=False, with_value=False),
     "cummax": _indexed(largest=True, latest=True, with_value=True),
     "cummin": _indexed(largest=False, latest=True, with_value=True),
     "welford": CMonoid(

@@ -17,7 +17,8 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.evaluate_control import run_control
 from aotpack.ir.integers import Axis, Indirect, Int
 from aotpack.ir.joined import wholes
-from aotpack.ir.monoids import MONOIDS, Monoid, States
+from aotpack.ir.monoid import Monoid, States
+from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
     Apply,
     Attention,
@@ -300,15 +301,13 @@ class _Machine:
         named = {name: self.memory[name] for name in (*operation.operands, *operation.targets)}
         self.call(operation, named, self.sizes)
 
-    def _states(self, operation: Reduction | Scan, axes: tuple[Axis, ...]) -> list[Array]:
-        return [self.grid(arg, axes) for arg in operation.args]
-
     def _reduce(self, operation: Reduction) -> States:
         monoid = MONOIDS[operation.kind]
-        (elements,) = self._states(operation, (*operation.axes, *operation.inner))
-        kept = elements.shape[: len(operation.axes)]
-        count = prod(elements.shape[len(operation.axes) :])
-        states = _lifted(monoid, elements.reshape(*kept, count))
+        domain = (*operation.axes, *operation.inner)
+        inputs = [self.grid(arg, domain) for arg in operation.args]
+        kept = inputs[0].shape[: len(operation.axes)]
+        count = prod(inputs[0].shape[len(operation.axes) :])
+        states = _lifted(monoid, *(given.reshape(*kept, count) for given in inputs))
         while states[0].shape[-1] > 1:
             states = _halved(monoid, states)
         if not count:
@@ -321,7 +320,7 @@ class _Machine:
 
     def _scan(self, operation: Scan) -> States:
         monoid = MONOIDS[operation.kind]
-        (elements,) = self._states(operation, operation.axes)
+        elements = self.grid(operation.args[0], operation.axes)
         position = operation.axes.index(operation.along)
         states = _lifted(monoid, np.moveaxis(elements, position, -1))
         columns: list[States] = []
@@ -375,9 +374,10 @@ class _Machine:
         return cast(result, self.numpy_type(operation.operand.accumulator))
 
 
-def _lifted(monoid: Monoid, elements: Array) -> States:
-    """The states of the elements; their position is that in the last dimension."""
-    position = np.broadcast_to(np.arange(elements.shape[-1], dtype=np.int64), elements.shape)
+def _lifted(monoid: Monoid, elements: Array, position: Array | None = None) -> States:
+    """The states of the elements; unless it is given, their position is the last dimension's."""
+    if position is None:
+        position = np.broadcast_to(np.arange(elements.shape[-1], dtype=np.int64), elements.shape)
     return monoid.lift(elements, position)
 
 

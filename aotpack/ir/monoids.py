@@ -7,117 +7,14 @@ Rows S:B3-B7, B15-B17, C:G5-G9, G11, G14.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 import numpy as np
 
-from aotpack.ir.dtypes import DType
+from aotpack.ir.extremes import indexed, near, placed
+from aotpack.ir.monoid import Monoid, Number, States, group, source
 from aotpack.ir.reference import Array
 
-States: TypeAlias = tuple[Array, ...]
-Number: TypeAlias = bool | int | float
-LAST_INDEX = 2**63 - 1
-NEIGHBOURS = 8  # of "near_max": as many 16-bit elements as the widest load has
 LOG2_E = 1.4426950408889634
-
-
-@dataclass(frozen=True, slots=True)
-class Monoid:
-    """A reduction of one value per element to ``outputs`` results.
-
-    ``states`` and ``results`` name the types, "same" standing for the argument's; ``identity`` has
-    one of "low", "high" (the ends of the type) or a number for each state. ``lift`` takes the
-    element and its flat position in the reduced axes. Texts: ``lift_triton`` uses ``{0}``,
-    ``{index}`` (int64) and ``{type}`` (of the element), ``finalise_triton`` the states ``{0}``...;
-    ``combine_triton`` is the source of ``combine_<name>(a0, ..., b0, ...)``, a jit function for
-    blocks and for single pairs;
-    ``block_triton`` reduces a block along ``{axis}`` better than ``tl.reduce``, for kinds of type
-    it is there for. ``group_triton`` is the source of ``group_<name>(elements, first, size)``: the
-    states of the rows of a tile of ``size`` columns with less work than lifting each element;
-    ``first`` is the position of each row's first element. It may call ``group_uses``' combinations.
-    """
-
-    name: str
-    states: tuple[DType | None, ...]
-    results: tuple[DType | None, ...]
-    identity: tuple[Number | str, ...]
-    lift: Callable[[Array, Array], States]
-    combine: Callable[[States, States], States]
-    finalise: Callable[[States], States]
-    lift_triton: tuple[str, ...]
-    combine_triton: str
-    finalise_triton: tuple[str, ...]
-    block_triton: Mapping[str, str] = field(default_factory=dict)
-    group_triton: str = ""
-    group_uses: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ("float", "int", "uint")
-    inputs: int = 1
-
-    @property
-    def outputs(self) -> int:
-        """The number of targets."""
-        return len(self.results)
-
-    @property
-    def combine_name(self) -> str:
-        """The name of the jit function in ``combine_triton``."""
-        return f"combine_{self.name}"
-
-    @property
-    def group_name(self) -> str:
-        """The name of the jit function in ``group_triton``."""
-        return f"group_{self.name}"
-
-    def accepts(self, dtype: DType) -> bool:
-        """True when elements may have this type."""
-        return dtype.facts.kind in self.kinds
-
-    def state_dtypes(self, dtype: DType) -> tuple[DType, ...]:
-        """The types of the states for elements of ``dtype``."""
-        return tuple(own or dtype for own in self.states)
-
-    def result_dtypes(self, dtype: DType) -> tuple[DType, ...]:
-        """The types of the results for elements of ``dtype``, before they are stored."""
-        return tuple(own or dtype for own in self.results)
-
-    def identities(self, dtype: DType) -> tuple[Number, ...]:
-        """The states of no element, as numbers of their types."""
-        pairs = zip(self.identity, self.state_dtypes(dtype), strict=True)
-        return tuple(_number(value, own) for value, own in pairs)
-
-    def identity_triton(self, dtype: DType) -> tuple[str, ...]:
-        """The states of no element, as Triton literals."""
-        return tuple(map(literal, self.identities(dtype)))
-
-
-def literal(value: Number) -> str:
-    """A number as Triton text; infinities and NaN by name."""
-    if isinstance(value, float) and not np.isfinite(value):
-        return f'float("{value}")'
-    return repr(value)
-
-
-def _number(value: Number | str, dtype: DType) -> Number:
-    if not isinstance(value, str):
-        return float(value) if dtype.is_float else value
-    if dtype.is_float:
-        return -np.inf if value == "low" else np.inf
-    limits = np.iinfo(dtype.facts.numpy or "")
-    return int(limits.min if value == "low" else limits.max)
-
-
-def _source(name: str, parameters: str, *lines: str) -> str:
-    return _function(f"combine_{name}", parameters, *lines)
-
-
-def _group(name: str, *lines: str) -> str:
-    return _function(f"group_{name}", "elements, first, size: tl.constexpr", *lines)
-
-
-def _function(name: str, parameters: str, *lines: str) -> str:
-    body = "".join(f"    {line}\n" for line in lines)
-    return f"@triton.jit\ndef {name}({parameters}):\n{body}"
 
 
 def _simple(
@@ -138,7 +35,7 @@ def _simple(
         combine=lambda a, b: (combine(a[0], b[0]),),
         finalise=lambda states: states,
         lift_triton=("{0}",),
-        combine_triton=_source(name, "a, b", f"return {text}"),
+        combine_triton=source(name, "a, b", f"return {text}"),
         finalise_triton=("{0}",),
         block_triton=block,
         kinds=kinds,
@@ -167,66 +64,6 @@ def _simple_monoids() -> list[Monoid]:
     ]
 
 
-def _indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Monoid:
-    """The extreme element's position: NaN before numbers; of equals the first, or the latest."""
-    sign = ">" if largest else "<"
-    extremum = "max" if largest else "min"
-    tie = ">" if latest else "<"
-
-    def combine(a: States, b: States) -> States:
-        a_nan, b_nan = a[0] != a[0], b[0] != b[0]
-        beyond = a[0] > b[0] if largest else a[0] < b[0]
-        earlier = a[1] > b[1] if latest else a[1] < b[1]
-        take = (beyond & ~b_nan) | (a_nan & ~b_nan) | (((a[0] == b[0]) | (a_nan & b_nan)) & earlier)
-        return np.where(take, a[0], b[0]), np.where(take, a[1], b[1])
-
-    return Monoid(
-        name=name,
-        states=(None, DType.INT64),
-        results=(None, DType.INT64) if with_value else (DType.INT64,),
-        identity=("low" if largest else "high", -1 if latest else LAST_INDEX),
-        lift=lambda element, index: (element, index),
-        combine=combine,
-        finalise=lambda states: states if with_value else states[1:],
-        lift_triton=("{0}", "{index}"),
-        combine_triton=_source(
-            name,
-            "a0, a1, b0, b1",
-            "equal = (a0 == b0) | ((a0 != a0) & (b0 != b0))",
-            f"beyond = (a0 {sign} b0) | ((a0 != a0) & (b0 == b0))",
-            f"take = beyond | (equal & (a1 {tie} b1))",
-            "return tl.where(take, a0, b0), tl.where(take, a1, b1)",
-        ),
-        finalise_triton=("{0}", "{1}") if with_value else ("{1}",),
-        group_triton="" if latest else _first_extreme(name, extremum),
-        group_uses=(extremum,),
-    )
-
-
-def _first_extreme(name: str, extremum: str) -> str:
-    """NaN is the extreme wherever it is, and equal to no element: so NaNs count as found."""
-    return _group(
-        name,
-        f"extreme = tl.reduce(elements, 1, combine_{extremum})",
-        "found = (elements == extreme[:, None]) | (elements != elements)",
-        "place = tl.where(found, tl.arange(0, size)[None, :], size)",
-        "return extreme, first + tl.min(place, 1)",
-    )
-
-
-def _near(extremum: str) -> Monoid:
-    """The extreme, and the first of the aligned neighbours among which it is: less to compare."""
-    name = f"near_{extremum}"
-    first = _indexed(name, largest=extremum == "max", latest=False, with_value=True)
-    texts = (f"tl.reduce(elements, 1, combine_{extremum})", f"first // {NEIGHBOURS} * {NEIGHBOURS}")
-    return replace(
-        first,
-        lift=lambda element, index: (element, index - index % NEIGHBOURS),
-        lift_triton=("{0}", f"({{index}} // {NEIGHBOURS} * {NEIGHBOURS})"),
-        group_triton=_group(name, f"return {texts[0]}, {texts[1]}"),
-    )
-
-
 def _combine_welford(a: States, b: States) -> States:
     weight = a[2] + b[2]
     share = b[2] / np.where(weight == 0, 1, weight).astype(weight.dtype)
@@ -245,7 +82,7 @@ def _welford() -> Monoid:
         combine=_combine_welford,
         finalise=lambda states: states[:2],
         lift_triton=("{0}", "tl.full({0}.shape, 0, {type})", "tl.full({0}.shape, 1, {type})"),
-        combine_triton=_source(
+        combine_triton=source(
             "welford",
             "a0, a1, a2, b0, b1, b2",
             "weight = a2 + b2",
@@ -254,8 +91,9 @@ def _welford() -> Monoid:
             "return a0 + delta * share, a1 + b1 + delta * delta * a2 * share, weight",
         ),
         finalise_triton=("{0}", "{1}"),
-        group_triton=_group(
+        group_triton=group(
             "welford",
+            "size: tl.constexpr = elements.shape[1]",
             "mean = tl.sum(elements, 1) * (1.0 / size)",
             "rest = elements - mean[:, None]",
             "weight = tl.full(mean.shape, size, mean.dtype)",
@@ -309,7 +147,7 @@ def _exponential_sum(name: str) -> Monoid:
         combine=_combine_logsumexp,
         finalise=_pair if is_pair else (lambda s: (s[0] + np.log(s[1]),)),
         lift_triton=("{0}", "tl.where({0} == {0}, 1.0, {0})"),
-        combine_triton=_source(
+        combine_triton=source(
             name,
             "a0, a1, b0, b1",
             "top = tl.maximum(a0, b0, propagate_nan=tl.PropagateNan.ALL)",
@@ -321,8 +159,8 @@ def _exponential_sum(name: str) -> Monoid:
             if is_pair
             else ("{0} + libdevice.log({1})",)
         ),
-        group_triton=_group(name, *_EXPONENTIALS),
-        group_uses=("max",),
+        group_triton=group(name, *_EXPONENTIALS),
+        across_uses=("max",),
         kinds=("float",),
     )
 
@@ -331,14 +169,16 @@ MONOIDS: dict[str, Monoid] = {
     monoid.name: monoid
     for monoid in [
         *_simple_monoids(),
-        _indexed("argmax", largest=True, latest=False, with_value=False),
-        _indexed("argmin", largest=False, latest=False, with_value=False),
-        _indexed("first_max", largest=True, latest=False, with_value=True),
-        _indexed("first_min", largest=False, latest=False, with_value=True),
-        _near("max"),
-        _near("min"),
-        _indexed("cummax", largest=True, latest=True, with_value=True),
-        _indexed("cummin", largest=False, latest=True, with_value=True),
+        indexed("argmax", largest=True, latest=False, with_value=False),
+        indexed("argmin", largest=False, latest=False, with_value=False),
+        indexed("first_max", largest=True, latest=False, with_value=True),
+        indexed("first_min", largest=False, latest=False, with_value=True),
+        near("max"),
+        near("min"),
+        placed("max"),
+        placed("min"),
+        indexed("cummax", largest=True, latest=True, with_value=True),
+        indexed("cummin", largest=False, latest=True, with_value=True),
         _welford(),
         _exponential_sum("softmax"),
         _exponential_sum("logsumexp"),

@@ -8,6 +8,7 @@ Rows S:A4.
 from collections.abc import Callable, Iterator
 
 from aotpack.ir.control import Branch, Loop
+from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import known_equal, known_le, known_lt
 from aotpack.ir.integers import Axis, Int, Var, product, total
 from aotpack.ir.invalid import InvalidProgram
@@ -250,6 +251,9 @@ def check_monoids(program: Program) -> None:
             raise InvalidProgram(program, position, message)
         if not all(monoid.accepts(arg.dtype) for arg in operation.args):
             message = f"{monoid.name} is not defined on {operation.args[0].dtype}"
+            raise InvalidProgram(program, position, message)
+        if any(arg.dtype not in (DType.INT32, DType.INT64) for arg in operation.args[1:]):
+            message = f"{monoid.name} takes int32 or int64 positions, not {operation.args[1].dtype}"
             raise InvalidProgram(program, position, message)
 
 

@@ -115,7 +115,7 @@ class Walker:
         self._use_rows(walk, loop)
         for member, accumulator in firsts:
             element = self.shop.emitter.value(guarded.value) if guarded else self._element(member)
-            loop.items += accumulator.add(self.lane, element, self._position())
+            loop.items += accumulator.add(self.lane, element, self._position_of(member))
         for member, accumulator in seconds:
             loop.items += self._add_second(member, accumulator)
         self._keep_rows(walk, loop)
@@ -222,6 +222,13 @@ class Walker:
         operation = member.operation
         assert isinstance(operation, (Reduction, Scan))
         return self.shop.emitter.value(self.shop.bound(member, operation.args[0]))
+
+    def _position_of(self, member: Member) -> str:
+        """Where in its row an element is, or where its reduction is told that it is."""
+        assert isinstance(member.operation, Reduction)
+        for given in member.operation.args[1:]:
+            return self.shop.emitter.value(self.shop.bound(member, given))
+        return self._position()
 
     def _position(self) -> str:
         """Where in its row an element is; rows of one element are indexed outside of loops too."""

@@ -9,7 +9,8 @@ Blocks are given out in the order in which programs begin, so whoever waits, wai
 that run. The last to end clears all counters: the next launch finds them as this one did.
 """
 
-from aotpack.ir.monoids import MONOIDS, Monoid
+from aotpack.ir.monoid import Monoid
+from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Scan
 from aotpack.ir.schedule import CHAIN_GROUP, Kernel, Member, ReductionTile
 from aotpack.render.contexts import Chain

@@ -12,6 +12,7 @@ from dataclasses import replace
 from aotpack.ir.access import written_index
 from aotpack.ir.facts import known_multiple
 from aotpack.ir.integers import Axis
+from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Pointwise, Reduction, Scan, Scatter, loads, reads, targets
 from aotpack.ir.schedule import (
     Kernel,
@@ -207,7 +208,9 @@ def _emit_walk(working: list[Member], kernel: Kernel, shop: Workshop, loop: Redu
     """One walk over the inner axis: stores and accumulations; then the reductions' results."""
     parts = stretches(loop.length, loop.tile.r, keep_last=loop.held is not None)
     keep = shop.emitter.keep
-    for stretch in reversed(parts) if loop.held else parts:  # first what is in registers
+    if loop.held and not any(map(_gives_first, working)):
+        parts = parts[::-1]  # first what is in registers
+    for stretch in parts:
         loop.enter(stretch)
         in_registers = stretch.rest and loop.held is not None
         shop.emitter.keep = dict.fromkeys(keep, "first") if in_registers else keep
@@ -227,6 +230,12 @@ def _emit_walk(working: list[Member], kernel: Kernel, shop: Workshop, loop: Redu
         for name in targets(member.operation):
             if name in kernel.stored:
                 _store(member, name, kernel, shop)
+
+
+def _gives_first(member: Member) -> bool:
+    """True for a reduction that must meet a row's elements in order."""
+    operation = member.operation
+    return isinstance(operation, Reduction) and MONOIDS[operation.kind].needs_order
 
 
 def _with_scans(working: list[Member], kernel: Kernel) -> list[Member]:

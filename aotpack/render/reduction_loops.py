@@ -7,9 +7,10 @@ order of a row, the last block is a loop of one step.
 
 from dataclasses import dataclass, field, replace
 
-from aotpack.ir.facts import known_equal, known_multiple
+from aotpack.ir.facts import bounds, known_equal, known_multiple
 from aotpack.ir.integers import Int
-from aotpack.ir.monoids import MONOIDS, Monoid
+from aotpack.ir.monoid import Monoid
+from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.schedule import Member, ReductionTile
 from aotpack.render.emitter import Frame
@@ -17,16 +18,20 @@ from aotpack.render.reductions import (
     along,
     block_states,
     finish,
-    group_states,
     last_axis,
+    last_place,
+    masked_element,
     named,
+    place_type,
     reduced,
-    spanning_element,
+    spanning,
     tile_shape,
 )
 from aotpack.render.regions import Region
 from aotpack.render.sharing import part_length
 from aotpack.render.workshop import Workshop
+
+MOST_STEPS = 4  # of a thread in a block: where it met an extreme among more of them spilled
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +85,9 @@ class ReductionLoop:
         if stretch.rest and self.held is not None:
             is_new = not self.held
             self.region = shop.root.open(None, frozenset((r,)), self.held)
+            self._bound(start, self._reaches_over(stretch))
             if is_new:
-                self._place("rest", start, self._reaches_over(stretch))
+                self._place("rest")
             self.held[r] = "rest"  # from now on it is known
             names = {**self.frame.names, r: "rest"}
             if self._reaches_over(stretch):
@@ -93,7 +99,8 @@ class ReductionLoop:
             if self.tile.unroll > 1 and not stretch.rest:
                 steps = f"tl.range({ends}, loop_unroll_factor={self.tile.unroll})"
             self.region = shop.root.open(f"for r_start in {steps}:", frozenset((r,)))
-            self._place("r", "r_start", stretch.rest)
+            self._bound("r_start", stretch.rest)
+            self._place("r")
             if stretch.rest:
                 masks = dict(self.frame.masks)
         shop.emitter.region = self.region
@@ -102,18 +109,19 @@ class ReductionLoop:
     def _reaches_over(self, stretch: Stretch) -> bool:
         return not known_multiple(stretch.stop, self.tile.r)
 
-    def _place(self, name: str, start: str, masked: bool) -> None:
+    def _bound(self, start: str, masked: bool) -> None:
+        """Note where the block starts, and where the row ends in it."""
+        end = self._in_row(self.shop.emitter.index(self.length))
+        self.start, self.end = self._in_row(start), end if masked else None
+
+    def _place(self, name: str) -> None:
         """The lines that name the indices of a block, and its mask."""
         shop = self.shop
         shape = "[None, :]" if last_axis(shop) else ""
-        end = shop.emitter.index(self.length)
-        if shop.cluster_size > 1:
-            start, end = f"first + {start}", f"first + {end}"
-        self.start, self.end = start, end if masked else None
-        index = f"({start} + tl.arange(0, {self.tile.r})){shape}{shop.index_type}"
+        index = f"({self.start} + tl.arange(0, {self.tile.r})){shape}{shop.index_type}"
         self.region.append(f"{name} = {index}")
-        if masked:
-            self.region.append(f"{name}_mask = {name} < {end}")
+        if self.end is not None:
+            self.region.append(f"{name}_mask = {name} < {self.end}")
 
     def leave(self) -> None:
         """Close it; what comes next is outside."""
@@ -125,7 +133,11 @@ class ReductionLoop:
         """Combine this block into the member's accumulators, lane by lane."""
         operation = member.operation
         assert isinstance(operation, Reduction)
+        self.pending[operation.targets[0]] = member
         shop, monoid = self.shop, MONOIDS[operation.kind]
+        if monoid.needs_order:
+            self._accumulate_first(member, monoid)
+            return
         mask = shop.emitter.frame.masks.get(shop.kernel.axes[1])
         if self._in_groups(monoid):
             whole = mask is None or known_multiple(self.length, self.tile.group)
@@ -137,7 +149,6 @@ class ReductionLoop:
         combined = self._combine(monoid, names, states)
         for name, new in zip(names, combined, strict=True):
             self.region.append(f"{name} = " + (f"tl.where({mask}, {new}, {name})" if mask else new))
-        self.pending[operation.targets[0]] = member
 
     def _in_groups(self, monoid: Monoid) -> bool:
         return self.tile.group > 1 and bool(monoid.group_triton) and not last_axis(self.shop)
@@ -146,17 +157,24 @@ class ReductionLoop:
         """The states of groups of neighbours in a whole block."""
         operation, shop = member.operation, self.shop
         assert isinstance(operation, Reduction)
-        element = spanning_element(shop, member, operation)
         count, size = self.tile.r // self.tile.group, self.tile.group
-        first = f"({self.start} + tl.arange(0, {count})*{size}).to(tl.int64)"
-        elements = f"tl.reshape({element}, [{count}, {size}])"
-        names = group_states(shop, monoid, elements, first, size)
+        shape = f"[{count}, {size}]"
+        states = self._call_group(monoid, f"tl.reshape({spanning(shop, member)}, {shape})")
         if self.end is None:
-            return names
+            return states
         inside = named(shop, f"{self.start} + tl.arange(0, {count})*{size} < {self.end}")
         fills = monoid.identity_triton(operation.args[0].dtype)
-        pairs = zip(names, fills, strict=True)
+        pairs = zip(states, fills, strict=True)
         return [named(shop, f"tl.where({inside}, {name}, {fill})") for name, fill in pairs]
+
+    def _call_group(self, monoid: Monoid, operands: str) -> list[str]:
+        """The states that a monoid's function for groups gives."""
+        shop, names = self.shop, [self.shop.fresh("t") for _ in monoid.states]
+        for used in monoid.across_uses:
+            shop.functions[MONOIDS[used].combine_name] = MONOIDS[used].combine_triton
+        shop.functions[monoid.group_name] = monoid.group_triton
+        self.region.append(f"{', '.join(names)} = {monoid.group_name}({operands})")
+        return names
 
     def _rest(self, member: Member, monoid: Monoid) -> list[str]:
         """The states of groups in the last block, which may reach over the end."""
@@ -164,6 +182,67 @@ class ReductionLoop:
         states = block_states(shop, member, monoid)
         rows = [named(shop, f"tl.reshape({state}, {shape})") for state in states]
         return along(shop, monoid, "tl.reduce", rows, 1)
+
+    def _accumulate_first(self, member: Member, monoid: Monoid) -> None:
+        """Blocks come in order: an extreme that is there already is the first.
+
+        A lane keeps the start of the block where it met its extreme, and how far behind its own
+        first element of that block; its own place is added at the end. What lies beyond the end of
+        a row has the identity's value, which is never an extreme that is new.
+        """
+        shop = self.shop
+        element = masked_element(shop, member, monoid)
+        names = self._start_first(member, monoid)
+        states = [element, self.start]
+        if self._in_groups(monoid):
+            shape = list(self._lanes(monoid))
+            states = self._call_group(monoid, f"tl.reshape({element}, {shape}), {self.start}")
+        shop.functions[monoid.combine_name] = monoid.combine_triton
+        call = f"{monoid.combine_name}({', '.join([*names, *states])})"
+        self.region.append(f"{', '.join(names)} = {call}")
+
+    def _start_first(self, member: Member, monoid: Monoid) -> list[str]:
+        """The accumulators of ``_accumulate_first``: at first, that of a lane's first element."""
+        operation, shop = member.operation, self.shop
+        assert isinstance(operation, Reduction)
+        key, dtype = operation.targets[0], operation.args[0].dtype
+        if key not in self.names:
+            self.names[key] = value, place = [shop.fresh("acc") for _ in monoid.states]
+            _, lanes, _ = self._lanes(monoid)
+            shape = f"[{lanes}]" if self._in_groups(monoid) else tile_shape(shop)
+            low, kind = monoid.identity_triton(dtype)[0], dtype.facts.triton
+            shop.root.append(f"{value} = tl.full({shape}, {low}, {kind})")
+            first = self._in_row("0")
+            kind = place_type(shop, member, monoid).facts.triton
+            shop.root.append(f"{place} = tl.full({shape}, {first}, {kind})")
+        return self.names[key]
+
+    def _finish_first(self, member: Member, monoid: Monoid) -> list[str]:
+        """The states of ``_accumulate_first``; lanes beyond a short row's end have no element."""
+        operation, shop = member.operation, self.shop
+        assert isinstance(operation, Reduction)
+        value, place = self.names[operation.targets[0]]
+        _, lanes, size = self._lanes(monoid) if self._in_groups(monoid) else (1, self.tile.r, 1)
+        lane = f"tl.arange(0, {lanes})" + (f"*{size}" if size > 1 else "")
+        lane = named(shop, f"({lane})[None, :]" if last_axis(shop) else lane)
+        place = named(shop, f"{place} + {lane}")
+        if bounds(self.length)[0] <= (lanes - 1) * size:
+            last = last_place(place_type(shop, member, monoid))
+            inside = f"{lane} < {shop.emitter.index(self.length)}"
+            place = named(shop, f"tl.where({inside}, {place}, {last})")
+        return [value, place]
+
+    def _lanes(self, monoid: Monoid) -> tuple[int, int, int]:
+        """How a block is a tile of steps, the groups of each step, and neighbours in a group."""
+        tile = self.tile
+        size = min(tile.group, monoid.most_neighbours or tile.group)
+        groups, at_once = tile.r // size, 32 * tile.num_warps * tile.group // size
+        lanes = min(groups, max(at_once, groups // MOST_STEPS))
+        return groups // lanes, lanes, size
+
+    def _in_row(self, start: str) -> str:
+        """A position of the walk as one of the row."""
+        return f"first + {start}" if self.shop.cluster_size > 1 else start
 
     def scan(self, member: Member) -> list[str]:
         """Scan this block; the state of all blocks before it is carried over."""
@@ -205,5 +284,9 @@ class ReductionLoop:
         done = []
         for key, member in self.pending.items():
             assert isinstance(member.operation, Reduction)
-            done.append((member, finish(self.shop, member.operation, self.names[key])))
+            monoid = MONOIDS[member.operation.kind]
+            states = self.names[key]
+            if monoid.needs_order:
+                states = self._finish_first(member, monoid)
+            done.append((member, finish(self.shop, member.operation, states)))
         return done

@@ -1,11 +1,11 @@
 """Any monoid over a block in registers, or as a scan of one (C:G1-G15, section 2.5)."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis, Int
-from aotpack.ir.monoids import MONOIDS, Monoid
+from aotpack.ir.integers import Int
+from aotpack.ir.monoid import LAST_INDEX, Monoid
+from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.schedule import Member
-from aotpack.render.emitter import Emitter
 from aotpack.render.sharing import exchange, part_length
 from aotpack.render.softmax import Held, exponential
 from aotpack.render.workshop import Workshop
@@ -37,21 +37,36 @@ def block_scan(shop: Workshop, member: Member) -> list[str]:
 
 def _lifted(shop: Workshop, member: Member, monoid: Monoid) -> list[tuple[str, str]]:
     """(state, identity) of each element, as names that span the tile."""
-    operation = member.operation
-    assert isinstance(operation, (Reduction, Scan))
-    emitter, (value,) = shop.emitter, operation.args
-    bound = shop.bound(member, value)
-    element = spanning(shop, emitter.value(bound), emitter.needs(bound), value.dtype)
-    index = f"({_position(emitter, shop)} + tl.zeros({tile_shape(shop)}, tl.int64))"
-    kind = value.dtype.facts.triton
+    element, dtype = spanning(shop, member), reduced_type(member)
+    place = place_type(shop, member, monoid)
+    index = f"({_position(shop, member)} + tl.zeros({tile_shape(shop)}, {place.facts.triton}))"
+    kind = dtype.facts.triton
     texts = [text.format(element, index=index, type=kind) for text in monoid.lift_triton]
-    return list(
-        zip([named(shop, t) for t in texts], monoid.identity_triton(value.dtype), strict=True)
-    )
+    fills = monoid.identity_triton(dtype)
+    if monoid.across_triton:
+        fills = (fills[0], str(last_place(place)))
+    return list(zip([named(shop, text) for text in texts], fills, strict=True))
 
 
-def _position(emitter: Emitter, shop: Workshop) -> str:
-    return emitter.index(Int.of(shop.kernel.axes[1]))
+def _position(shop: Workshop, member: Member) -> str:
+    """Where an element is in its row, or where its reduction is told that it is."""
+    assert isinstance(member.operation, (Reduction, Scan))
+    for given in member.operation.args[1:]:
+        return shop.emitter.value(shop.bound(member, given))
+    return shop.emitter.index(Int.of(shop.kernel.axes[1]))
+
+
+def place_type(shop: Workshop, member: Member, monoid: Monoid) -> DType:
+    """The type of positions among the states: 32 bits where they are enough and quicker."""
+    assert isinstance(member.operation, (Reduction, Scan))
+    for given in member.operation.args[1:]:
+        return given.dtype
+    return DType.INT32 if monoid.across_triton and not shop.wide else DType.INT64
+
+
+def last_place(dtype: DType) -> int:
+    """A position behind all elements."""
+    return LAST_INDEX if dtype is DType.INT64 else LAST_INDEX >> 32
 
 
 def _masked(shop: Workshop, text: str, identity: str) -> str:
@@ -84,7 +99,15 @@ def _across(shop: Workshop, monoid: Monoid, dtype: DType, states: list[str]) -> 
         if dtype.is_integer and dtype.facts.bits < 32:
             text += f".to({dtype.facts.triton})"  # Triton reduces narrow integers in 32 bits
         return [named(shop, text + keep)]
-    return reduced(shop, monoid, states)
+    if not monoid.across_triton:
+        return reduced(shop, monoid, states)
+    for used in monoid.across_uses:
+        shop.functions[MONOIDS[used].combine_name] = MONOIDS[used].combine_triton
+    shop.functions[monoid.across_name] = monoid.across_triton
+    value, place = shop.fresh("t"), shop.fresh("t")
+    call = f"{monoid.across_name}({', '.join(states)}, {last_axis(shop)})"
+    shop.emitter.region.append(f"{value}, {place} = {call}")
+    return [named(shop, f"{value}{keep}"), named(shop, f"{place}{keep}.to(tl.int64)")]
 
 
 def reduced(shop: Workshop, monoid: Monoid, states: list[str]) -> list[str]:
@@ -114,16 +137,11 @@ def block_states(
 def _two_pass_exponentials(shop: Workshop, member: Member, operation: Reduction) -> list[str]:
     """The maximum, then distances from it: merging pairs would take exponentials of its own."""
     monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
-    lowest = monoid.identity_triton(dtype)[0]
     shop.functions["combine_max"] = MONOIDS["max"].combine_triton
-
-    def element() -> str:
-        return _masked(shop, spanning_element(shop, member, operation), lowest)
-
-    top = named(shop, f"tl.reduce({element()}, 0, combine_max)")
+    top = named(shop, f"tl.reduce({masked_element(shop, member, monoid)}, 0, combine_max)")
     base = named(shop, f'tl.where(tl.abs({top}) == float("inf"), 0.0, {top})')
     shop.forget()
-    below = named(shop, f"{element()} - {base}")
+    below = named(shop, f"{masked_element(shop, member, monoid)} - {base}")
     bound = shop.bound(member, operation.args[0])
     softmax, key = shop.emitter.softmax, operation.targets[0]
     is_held = softmax.wants(shop.emitter, shop.computed(), bound, key)
@@ -134,29 +152,10 @@ def _two_pass_exponentials(shop: Workshop, member: Member, operation: Reduction)
     return [top, named(shop, f"tl.sum({share}, 0)")]
 
 
-def group_states(shop: Workshop, monoid: Monoid, elements: str, first: str, size: int) -> list[str]:
-    """The states of the rows of a tile of ``size`` columns; ``first`` are their first positions."""
-    for used in monoid.group_uses:
-        shop.functions[MONOIDS[used].combine_name] = MONOIDS[used].combine_triton
-    shop.functions[monoid.group_name] = monoid.group_triton
-    shop.functions[monoid.combine_name] = monoid.combine_triton
-    names = [shop.fresh("t") for _ in monoid.states]
-    call = f"{monoid.group_name}({elements}, {first}, {size})"
-    shop.emitter.region.append(f"{', '.join(names)} = {call}")
-    return names
-
-
-def spanning_element(shop: Workshop, member: Member, operation: Reduction) -> str:
-    """What is reduced, as a name that spans the tile."""
-    (value,) = operation.args
-    bound = shop.bound(member, value)
-    return spanning(shop, shop.emitter.value(bound), shop.emitter.needs(bound), value.dtype)
-
-
 def _two_pass_welford(shop: Workshop, member: Member, operation: Reduction) -> list[str]:
     """Mean, then squares of differences: two sums, fewer registers than merging triples (C:G10)."""
     r = shop.kernel.axes[1]
-    kind = operation.args[0].dtype.facts.triton
+    kind = reduced_type(member).facts.triton
     keep = "[:, None]" if len(shop.emitter.frame.blocks) == 2 else ""
     extent = part_length(r.extent, shop.cluster_size)
     count = (
@@ -164,28 +163,42 @@ def _two_pass_welford(shop: Workshop, member: Member, operation: Reduction) -> l
         if extent.constant is None
         else (f"{max(1, int(extent))}.0")
     )
-    element = spanning_element(shop, member, operation)
+    element = spanning(shop, member)
     weight = f"tl.cast({count}, {kind})"
     total = named(shop, f"tl.sum({_masked(shop, element, '0.0')}, {last_axis(shop)}){keep}")
     mean = named(
         shop, f"{total} / {count}" if count[0].isdigit() else f"{total} / {count}.to({kind})"
     )
     shop.forget()
-    element = spanning_element(shop, member, operation)
+    element = spanning(shop, member)
     delta = _masked(shop, named(shop, f"{element} - {mean}"), "0.0")
     return [mean, named(shop, f"tl.sum({delta} * {delta}, {last_axis(shop)}){keep}"), weight]
 
 
-def spanning(shop: Workshop, text: str, needs: frozenset[Axis], dtype: DType) -> str:
-    """A value stretched over the whole tile, so that each lane counts once (C:G1)."""
-    frame = shop.emitter.frame
-    if len(frame.spread(needs)) == len(frame.blocks):
+def masked_element(shop: Workshop, member: Member, monoid: Monoid) -> str:
+    """What is reduced, and past the end of the row the value of no element."""
+    return _masked(shop, spanning(shop, member), monoid.identity_triton(reduced_type(member))[0])
+
+
+def reduced_type(member: Member) -> DType:
+    """The type of what is reduced or scanned."""
+    operation = member.operation
+    assert isinstance(operation, (Reduction, Scan))
+    return operation.args[0].dtype
+
+
+def spanning(shop: Workshop, member: Member) -> str:
+    """What is reduced, stretched over the whole tile, so that each lane counts once (C:G1)."""
+    operation = member.operation
+    assert isinstance(operation, (Reduction, Scan))
+    bound = shop.bound(member, operation.args[0])
+    text, frame = shop.emitter.value(bound), shop.emitter.frame
+    if len(frame.spread(shop.emitter.needs(bound))) == len(frame.blocks):
         return text
-    return (
-        named(shop, f"tl.zeros({tile_shape(shop)}, {dtype.facts.triton}) + {text}")
-        if (dtype is not DType.BOOL)
-        else named(shop, f"tl.zeros({tile_shape(shop)}, tl.int1) | {text}")
-    )
+    dtype = reduced_type(member)
+    if dtype is DType.BOOL:
+        return named(shop, f"tl.zeros({tile_shape(shop)}, tl.int1) | {text}")
+    return named(shop, f"tl.zeros({tile_shape(shop)}, {dtype.facts.triton}) + {text}")
 
 
 def tile_shape(shop: Workshop) -> str:

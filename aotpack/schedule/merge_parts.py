@@ -6,11 +6,13 @@ inner axis is ``step``; it declares the buffers in between and gives the operati
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import reduce
 
 from aotpack.ir.access import points
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis, Indirect, Int
-from aotpack.ir.monoids import MONOIDS, NEIGHBOURS
+from aotpack.ir.extremes import NEIGHBOURS
+from aotpack.ir.integers import LARGEST_SIZE, Axis, Indirect, Int
+from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
     Apply,
     Buffer,
@@ -22,7 +24,6 @@ from aotpack.ir.nodes import (
     Pointwise,
     Reduction,
     Value,
-    targets,
 )
 from aotpack.ir.rewrite import Rewriter
 from aotpack.schedule.group import digits
@@ -83,31 +84,37 @@ def _softmax(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> 
 
 
 def _position(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> list[Operation]:
-    """The part with the extreme, the first of equals; in it, the position found there."""
-    part, step = first.axes[0], first.inner[0]
+    """The position of the extreme of parts, the first of equals."""
     (target,) = whole.targets
-    (place,) = _declare((f"{target}_place",), first, buffers, DType.INT64)
-    (extreme,) = _declare((f"{target}_extreme",), first, buffers)
-    winner = f"{target}_winner"
-    buffers[winner] = Buffer(winner, DType.INT64, tuple(axis.extent for axis in whole.axes))
-    index = tuple(map(Int.of, whole.axes))
-    number: Value = Load(winner, index, DType.INT64)
-    chosen = Int.of(Indirect(number, part.extent))
-    before = Apply("mul", (number, Const(int(step.extent), DType.INT64)), DType.INT64)
-    inside = Load(place, (chosen, *index), DType.INT64)
-    found = Apply("add", (before, inside), DType.INT64)
-    values = _piece(extreme, first, buffers)
+    return _placed(whole, first, buffers, target, "first")
+
+
+def _placed(
+    whole: Reduction, first: Reduction, buffers: dict[str, Buffer], target: str, kind: str
+) -> list[Operation]:
+    """Parts give their extreme with its position; the second half finds the extreme's own."""
+    part, step = first.axes[0], first.inner[0]
+    (result,) = whole.targets
+    (place,) = _declare((f"{result}_place",), first, buffers, DType.INT64)
+    (extreme,) = _declare((f"{result}_extreme",), first, buffers)
+    length = points(whole.inner)
+    dtype = DType.INT32 if int(length) + int(step.extent) <= LARGEST_SIZE else DType.INT64
+    before = IndexValue(Int.of(part) * int(step.extent), dtype)
+    inside: Value = _piece(place, first, buffers)
+    if dtype is DType.INT32:
+        inside = Apply("cast", (inside,), dtype)
+    found = Apply("add", (before, inside), dtype)
+    own, placed = (whole.kind.replace("arg", f"{name}_") for name in (kind, "placed"))
+    values = (_piece(extreme, first, buffers), found)
     return [
-        replace(first, targets=(extreme, place), kind=whole.kind.replace("arg", "first_")),
-        replace(whole, targets=(winner,), inner=(part,), args=(values,)),
-        Pointwise(target, whole.axes, found, index, whole.origin),
+        replace(first, targets=(extreme, place), kind=own),
+        replace(whole, targets=(target,), inner=(part,), kind=placed, args=values),
     ]
 
 
 def has_neighbours(first: Reduction) -> bool:
-    """True when parts are made of whole groups of neighbours, and there are enough of them."""
-    (step,), parts = first.inner, first.axes[0].extent.constant
-    return int(step.extent) % NEIGHBOURS == 0 and parts is not None and parts >= NEIGHBOURS
+    """True when parts are made of whole groups of neighbours."""
+    return int(first.inner[0].extent) % NEIGHBOURS == 0
 
 
 def near_position(
@@ -115,40 +122,46 @@ def near_position(
 ) -> list[Operation]:
     """As ``_position``, but parts say only near what their extreme is, which costs them less.
 
-    The neighbours there are compared once, by the second half, for its result.
+    The neighbours there are compared once for each result, all of them at once.
     """
     (target,) = whole.targets
-    place, near = f"{target}_from", f"{target}_near"
-    shape = tuple(axis.extent for axis in whole.axes)
-    buffers[place], buffers[near] = (Buffer(name, DType.INT64, shape) for name in (place, near))
-    parts, winner, found = _position(replace(whole, targets=(place,)), first, buffers)
+    place = f"{target}_from"
+    buffers[place] = Buffer(place, DType.INT64, tuple(axis.extent for axis in whole.axes))
     index = tuple(map(Int.of, whole.axes))
     length = points(whole.inner)
     start: Value = Load(place, index, DType.INT64)
-    number = Axis("near", first.axes[0].extent)
-    position = Int.of(Indirect(start, length)) + Int.of(number)
-    element = Rewriter(digits(whole.inner, position))(whole.args[0])
-    inside = _both(less(Int.of(number), NEIGHBOURS), less(position, int(length)))
-    nothing = Const(MONOIDS[whole.kind].identities(element.dtype)[0], element.dtype)
-    value = Guarded(inside, element, nothing, element.dtype)
-    distance: Value = Load(near, index, DType.INT64)
+    elements = [
+        _within_row(whole, Int.of(Indirect(start, length)) + number, int(length))
+        for number in range(NEIGHBOURS)
+    ]
+    extremum = {"argmax": "maximum", "argmin": "minimum"}[whole.kind]
+    extreme = reduce(lambda a, b: Apply(extremum, (a, b), a.dtype), elements)
+    distance: Value = Const(NEIGHBOURS - 1, DType.INT64)
+    for number, element in reversed(list(enumerate(elements[:-1]))):
+        found = Apply("eq", (element, extreme), DType.BOOL)
+        if element.dtype.is_float:
+            is_nan = Apply("ne", (element, element), DType.BOOL)
+            found = Apply("logical_or", (found, is_nan), DType.BOOL)
+        distance = Apply("where", (found, Const(number, DType.INT64), distance), DType.INT64)
     total = Apply("add", (start, distance), DType.INT64)
     return [
-        replace(first, targets=targets(parts), kind=whole.kind.replace("arg", "near_")),
-        winner,
-        found,
-        replace(whole, targets=(near,), inner=(number,), args=(value,)),
+        *_placed(whole, first, buffers, place, "near"),
         Pointwise(target, whole.axes, total, index, whole.origin),
     ]
+
+
+def _within_row(whole: Reduction, position: Int, length: int) -> Value:
+    """What is reduced at a flat position; past the end of the row, what is never an extreme."""
+    element = Rewriter(digits(whole.inner, position))(whole.args[0])
+    if length % NEIGHBOURS == 0:
+        return element
+    nothing = Const(MONOIDS[whole.kind].identities(element.dtype)[0], element.dtype)
+    return Guarded(less(position, length), element, nothing, element.dtype)
 
 
 def less(index: Int, limit: int) -> Value:
     """True where an index is below a limit."""
     return Apply("lt", (IndexValue(index, DType.INT64), Const(limit, DType.INT64)), DType.BOOL)
-
-
-def _both(a: Value, b: Value) -> Value:
-    return Apply("logical_and", (a, b), DType.BOOL)
 
 
 def _declare(

@@ -8,7 +8,8 @@ import numpy as np
 
 from aotpack.ir.c_texts import C_STORED, C_TYPES, c_text
 from aotpack.ir.dtypes import DType
-from aotpack.ir.monoids import MONOIDS, Monoid
+from aotpack.ir.monoid import Monoid
+from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.reference import Array
 from aotpack.precompile.host import find_compiler, host_flags
 from aotpack.render.c_kernels import HostFileContext

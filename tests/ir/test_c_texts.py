@@ -11,7 +11,8 @@ import pytest
 from aotpack.ir.c_monoids import C_MONOIDS
 from aotpack.ir.c_texts import C_TEXTS, c_text
 from aotpack.ir.dtypes import DType
-from aotpack.ir.monoids import MONOIDS, Monoid
+from aotpack.ir.monoid import Monoid
+from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.optable import OPS
 from aotpack.ir.reference import Array
 from tests.ir import c_forms

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.monoids import MONOIDS, Monoid, States, literal
+from aotpack.ir.monoid import Monoid, States, literal
+from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.reference import Array
 from tests.ir import triton_forms as forms
 

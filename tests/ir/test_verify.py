@@ -147,6 +147,10 @@ SHORT = Axis("j", Int.of(7))
         (ending(Scan(("out",), (ROW, J), J, "median", (X,))), "there is no reduction median"),
         (ending(Scan(("out",), (ROW, J), J, "sum", (X, X))), "sum takes 1 values and gives 1"),
         (ending(Scan(("out",), (ROW, J), J, "any", (X,))), "any is not defined on float32"),
+        (
+            ending(Reduction(("out",), (ROW, J), (N,), "placed_max", (X, X))),
+            "placed_max takes int32 or int64 positions, not float32",
+        ),
         (storing(index(ROW, I32)), "int32 is stored into out: float32"),
         (ending(replace(INTO_Y, base="z")), "buffer z is not declared"),
         (ending(replace(INTO_Y, base="out")), "out is read before it is written"),

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.monoids import MONOIDS, Monoid
+from aotpack.ir.monoid import Monoid
+from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.opinfo import OpInfo
 from aotpack.ir.optable import OPS
 from aotpack.ir.reference import Array
@@ -139,6 +140,8 @@ def reduction_text(monoid: Monoid, dtype: DType, *, block: bool) -> str:
     kind = monoid.block_triton.get(dtype.facts.kind)
     if block and kind:
         lines.append(f"    s0 = {kind.format('s0', axis=1)}")
+    elif monoid.across_triton:
+        lines.append(f"    {states} = {monoid.across_name}({states}, 1)")
     else:
         given = "s0" if count == 1 else f"({states})"
         lines.append(f"    {states} = tl.reduce({given}, 1, {monoid.combine_name})")
@@ -161,6 +164,7 @@ def reductions() -> list[tuple[Monoid, DType, bool]]:
 def module_text() -> str:
     parts = [kernel_text(operand) for operand in COMPUTE]
     parts += [monoid.combine_triton for monoid in MONOIDS.values()]
+    parts += [monoid.across_triton for monoid in MONOIDS.values() if monoid.across_triton]
     parts += [reduction_text(monoid, dtype, block=block) for monoid, dtype, block in reductions()]
     return HEAD + "\n\n".join(parts)
 

@@ -86,6 +86,20 @@ def totals(w: Writer, name: str, columns: int, dtype: DType) -> list[Buffer]:
     ]
 
 
+def extremes(w: Writer, name: str, columns: int, dtype: DType) -> list[Buffer]:
+    """Positions in one row of many parts, and in rows of their own."""
+    x = w.input(f"{name}_x", ROWS, columns, dtype=dtype)
+    row = w.input(f"{name}_row", 1, ROWS * columns, dtype=dtype)
+
+    def first(kind: str, x: Buffer, *shape: int) -> Buffer:
+        (rows, length), target = shape, f"{name}_{kind}"
+        return w.reduction(
+            target, [rows], [length], lambda i, r: load(x, i, r), kind=kind, dtype=I64
+        )
+
+    return [first("argmax", row, 1, ROWS * columns), first("argmin", x, ROWS, columns)]
+
+
 def several(w: Writer, name: str, columns: int, dtype: DType) -> list[Buffer]:
     """Many accumulators over one walk."""
     x = w.input(f"{name}_x", ROWS, columns, dtype=dtype)
@@ -138,6 +152,8 @@ PATTERNS = [
     (bias_gelu, 4096, F32),
     (totals, 4096, BF16),
     (totals, 1024, F32),
+    (extremes, 32000, DType.FLOAT64),
+    (extremes, 4096, DType.INT8),
 ]
 
 
