@@ -11,6 +11,7 @@ from functools import reduce
 from aotpack.ir.access import points
 from aotpack.ir.dtypes import DType
 from aotpack.ir.extremes import NEIGHBOURS
+from aotpack.ir.facts import bounds
 from aotpack.ir.integers import LARGEST_SIZE, Axis, Indirect, Int
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import (
@@ -97,8 +98,8 @@ def _placed(
     (result,) = whole.targets
     (place,) = _declare((f"{result}_place",), first, buffers, DType.INT64)
     (extreme,) = _declare((f"{result}_extreme",), first, buffers)
-    length = points(whole.inner)
-    dtype = DType.INT32 if int(length) + int(step.extent) <= LARGEST_SIZE else DType.INT64
+    longest = bounds(points(whole.inner) + step.extent)[1]
+    dtype = DType.INT32 if longest <= LARGEST_SIZE else DType.INT64
     before = IndexValue(Int.of(part) * int(step.extent), dtype)
     inside: Value = _piece(place, first, buffers)
     if dtype is DType.INT32:
@@ -113,8 +114,9 @@ def _placed(
 
 
 def has_neighbours(first: Reduction) -> bool:
-    """True when parts are made of whole groups of neighbours."""
-    return int(first.inner[0].extent) % NEIGHBOURS == 0
+    """True when parts are made of whole groups of neighbours, and there are enough of them."""
+    (step,), parts = first.inner, first.axes[0].extent.constant
+    return int(step.extent) % NEIGHBOURS == 0 and parts is not None and parts >= NEIGHBOURS
 
 
 def near_position(
