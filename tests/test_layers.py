@@ -9,12 +9,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MODULES = sorted(p for p in (ROOT / "aotpack").rglob("*.py") if "templates" not in p.parts)
 STAGES = {"trace", "lower", "schedule", "render", "precompile", "emit", "tune"}
-BASE = {"errors", "target", "devices", "importable", "knobs", "progress", ""}
+BASE = {"errors", "target", "devices", "early_start", "importable", "knobs", "progress", ""}
 ALLOWED = {
     "errors": {"runtime"},
     "target": {"errors"},
     "knobs": {"errors"},
     "devices": set(),
+    "early_start": set(),
     "importable": set(),
     "progress": set(),
     "": {"errors", "target", "pipeline"},

@@ -5,7 +5,8 @@ import keyword
 import re
 
 _KERNEL_NAMES = (
-    "before clear fence group groups is_before is_last lane parts row tell turn wait"
+    "before clear fence first_line group groups is_before is_last lane lines parts place row tell"
+    " turn wait"
     " acc arch base batch_head batch_number d_column d_row e first first_i first_m h i i_tiles j"
     " j_clear j_column j_end j_start k k_column k_row k_start key libdevice line logits m m_start"
     " m_tiles math n n_start n_tiles new_top number numpy part pick plan probability program query"

@@ -20,10 +20,10 @@ import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 from triton.runtime.jit import JITFunction
 
+from aotpack.early_start import without_early_start
 from aotpack.ir.dtypes import DType
 from aotpack.precompile import bfloat16
 from aotpack.precompile.cluster_memory import ClusterMemory
-from aotpack.precompile.early_start import without_early_start
 from aotpack.precompile.kernel_module import load_module
 from aotpack.precompile.libdevice import HostLibdevice
 from aotpack.precompile.reduction import associative_scan, reduce

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from aotpack.precompile.early_start import FIRST_ARCH, without_early_start
+from aotpack.early_start import FIRST_ARCH, without_early_start
 from aotpack.stages import KernelSource
 from aotpack.target import Target
 

@@ -71,6 +71,7 @@ def combined_launch(
         own,
         "triton",
         sum((work_of(kernel, schedule.program) for kernel in kernels), NO_WORK),
+        Int.of(programs),
     )
     return Launched(name, Int.of(programs), tuple(passed))
 

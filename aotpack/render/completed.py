@@ -61,6 +61,7 @@ def completed_launch(
     calls = member_calls(shops, members, passed)
     lines = _lines(calls, _groups(second, tiles[1].x), parts_of(first, second))
     context = combined_context(shops, members, passed, lines)
+    programs = block_count(first, tiles[0])
     name = sources.add(
         f"{first.name}_completed",
         lambda name: render_template("kernel_combined.py.jinja", replace(context, name=name)),
@@ -69,8 +70,9 @@ def completed_launch(
         own,
         "triton",
         sum((work_of(kernel, schedule.program) for kernel in kernels), NO_WORK),
+        programs,
     )
-    return Launched(name, block_count(first, tiles[0]), tuple(passed))
+    return Launched(name, programs, tuple(passed))
 
 
 def _lines(calls: list[str], groups: str, parts: Int) -> list[str]:

@@ -67,7 +67,7 @@ def foreign_choice(schedule: Schedule, kernel: Kernel, sources: Sources) -> Choi
         variant,
         "triton",
         Work(moved, Int.of(0)),
-        ours=False,
+        programs=None,
     )
     x, y, z = call.grid
     return Choice(variant, ((Launched(name, x, tuple(map(str, call.arguments)), (y, z)),),))

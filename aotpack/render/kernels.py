@@ -201,6 +201,7 @@ def _launched(
 ) -> Launched:
     """A kernel with a tile; ``own`` says for which architectures."""
     template, context, shop = _context(schedule, kernel, tile)
+    programs = _programs(kernel, tile)
     name = sources.add(
         kernel.name,
         lambda name: render_template(template, _named(context, name)),
@@ -209,8 +210,9 @@ def _launched(
         own,
         "c" if isinstance(tile, HostTile) else "triton",
         work_of(kernel, schedule.program),
+        programs,
     )
-    return Launched(name, _programs(kernel, tile), shop.arguments.names)
+    return Launched(name, programs, shop.arguments.names)
 
 
 def _named(context: Context, name: str) -> Context:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TypeAlias
 
+from aotpack.early_start import MOST_PROGRAMS, without_early_start
+from aotpack.ir.facts import bounds
 from aotpack.ir.integers import Int
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.schedule import Kernel, Tile, Variant, cluster_size
@@ -100,26 +102,25 @@ class Sources:
         variant: Variant,
         language: str,
         work: Work,
-        *,
-        ours: bool = True,
+        programs: Int | None,
     ) -> str:
-        """The full name; ``text`` gives the text under a name; ``ours`` shows its stores in it."""
+        """The full name; ``text`` gives the text under a name.
+
+        ``programs`` of a launch are None for a kernel that is not ours.
+        """
         arches = (variant.arch_low, variant.arch_high)
-        shown = without_comments(text(name), language)
-        if ours:
+        early = language == "triton" and programs is not None and is_small(programs)
+        is_ready = early or programs is None
+        given = text if is_ready else lambda name: without_early_start(text(name))
+        shown = without_comments(given(name), language)
+        if programs is not None:
             check_written(name, shown, parameters)
         key = digest(f"{shown} {_types(parameters)} {tile.num_warps} {tile.num_stages}")
         if key in self.known:
-            found = self.known[key]
-            self.known[key] = replace(
-                found,
-                arches=tuple(sorted({*found.arches, arches})),
-                is_spare=found.is_spare and self.spare,
-            )
-            return found.name
+            return self._again(key, arches)
         self.known[key] = KernelSource(
             name=f"{name}_{key}",
-            text=text(f"{name}_{key}"),
+            text=given(f"{name}_{key}"),
             args=parameters,
             num_warps=tile.num_warps,
             num_stages=tile.num_stages,
@@ -128,9 +129,19 @@ class Sources:
             is_spare=self.spare,
             work=work,
             cluster_size=cluster_size(tile),
-            starts_early=ours and language == "triton",
+            starts_early=early,
         )
         return self.known[key].name
+
+    def _again(self, key: str, arches: tuple[int, int]) -> str:
+        """The name of a known source, which is then for these architectures too."""
+        found = self.known[key]
+        self.known[key] = replace(
+            found,
+            arches=tuple(sorted({*found.arches, arches})),
+            is_spare=found.is_spare and self.spare,
+        )
+        return found.name
 
 
 def check_written(name: str, text: str, parameters: tuple[KernelArg, ...]) -> None:
@@ -139,6 +150,11 @@ def check_written(name: str, text: str, parameters: tuple[KernelArg, ...]) -> No
     silent = [one.name for one in parameters if one.name in stores and not one.is_written]
     if silent:
         raise ValueError(f"the kernel {name} stores through {silent[0]}, which is not written")
+
+
+def is_small(programs: Int) -> bool:
+    """Whether a launch has so few programs that it gains by starting early."""
+    return bounds(programs)[1] <= MOST_PROGRAMS
 
 
 def _types(parameters: tuple[KernelArg, ...]) -> str:

@@ -87,13 +87,13 @@ def test_the_next_call_tells_and_the_one_after_is_good(model: Model) -> None:
 
 @pytest.mark.row("S:H26")
 def test_no_call_waits_and_all_that_fails_is_told(model: Model) -> None:
-    good, high = GOOD.cuda(), GOOD.cuda() + 100
+    good, high, low = GOOD.cuda(), GOOD.cuda() + 100, -GOOD.cuda()
     for _ in range(AS_GRAPH):
         model(good)
         model.synchronize()
         torch.cuda._sleep(2_000_000_000)  # about a second
         start = time.perf_counter()
-        for x in (-good, good, high, good):
+        for x in (low, good, high, good):
             model(x)
         assert time.perf_counter() - start < 0.5
         with failing("first", "second"):

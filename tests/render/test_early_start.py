@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from aotpack.precompile.early_start import FIRST_ARCH, without_early_start
+from aotpack.early_start import FIRST_ARCH, without_early_start
 from aotpack.precompile.request import Request
 from aotpack.target import Target
 from tests.ptx import ptx

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from aotpack.early_start import FIRST_ARCH
 from aotpack.emit import write_package
 from aotpack.precompile import precompile
-from aotpack.precompile.early_start import FIRST_ARCH
 from aotpack.runtime import Model, load
 from aotpack.runtime.arena import PLANS_KEPT
 from aotpack.stages import KernelSource, Precompiled

@@ -3,11 +3,12 @@
 gdc_wait(): the launches before this one are done, and what they wrote is seen
 gdc_launch_dependents(): the next launch may start once all programs of this one have come here
 
-Every kernel begins with the first and ends with the second. So a launch is over only when all
-before it are: work keeps its order, and a part of what a launch costs is paid while the last
+Kernels of few programs begin with the first and end with the second. So a launch is over only when
+all before it are: work keeps its order, and a part of what a launch costs is paid while the last
 programs of the one before it are still at work. Programs that start earlier would share the
-multiprocessors of those that compute, unevenly. GPUs older than 9.0, and the interpreter, know
-neither.
+multiprocessors of those that compute, unevenly. Where programs are many and short, the two cost
+each of them more than a launch saves: 65536 programs of a gelu took 82 us, and 67 without. GPUs
+older than 9.0, and the interpreter, know neither.
 
 Source: CUDA C++ Programming Guide, programmatic dependent launch and synchronization.
 """
@@ -15,6 +16,7 @@ Source: CUDA C++ Programming Guide, programmatic dependent launch and synchroniz
 import re
 
 FIRST_ARCH = 90
+MOST_PROGRAMS = 1024
 _LINES = re.compile(r"^ +gdc_(?:launch_dependents|wait)\(\)\n", re.MULTILINE)
 _IMPORT = re.compile(r"^from triton\.language\.extra\.cuda import gdc_.*\n", re.MULTILINE)
 
