@@ -1,7 +1,8 @@
 """The shared memory of clusters, for Triton's interpreter: what ``render/sharing.py`` calls.
 
-A stand-in for distributed shared memory that is stricter than the hardware: whoever reads a place
-before all have written to it, or writes to one that was not read since, gets an error.
+A stand-in for distributed shared memory. It is stricter than the hardware about places: whoever
+reads one before all have written to it, or writes to one that was not read since, gets an error.
+Counts of bytes and parities of turns, by which the hardware waits, are not looked at here.
 """
 
 from collections.abc import Callable, Sequence

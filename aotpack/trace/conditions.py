@@ -33,7 +33,7 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """See logging.Handler."""
-        if _MARK in record.msg:
+        if _MARK in str(record.msg):
             frames = traceback.extract_stack()[self._depth :]
             for frame in [frame for frame in frames if is_user_file(frame.filename)][-1:]:
                 self._found.setdefault(shown_frame(frame))
