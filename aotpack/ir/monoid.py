@@ -84,6 +84,11 @@ class Monoid:
         """True when states are combined in the order of their elements."""
         return bool(self.across_triton) and self.inputs == 1
 
+    @property
+    def gives_positions(self) -> bool:
+        """True for argmax and its like."""
+        return DType.INT64 in self.results
+
     def accepts(self, dtype: DType) -> bool:
         """True when elements may have this type."""
         return dtype.facts.kind in self.kinds

@@ -121,13 +121,14 @@ def check_shared_rows(schedule: Schedule) -> None:
 
 
 def check_rows_in_turn(schedule: Schedule) -> None:
-    """Who goes from row to row holds one whole row, or its whole part of one, in registers."""
+    """Who goes from row to row holds its whole part of one row in registers."""
     for kernel in schedule.kernels:
         tiles = [tile for variant in kernel.variants for tile in variant.tiles]
         for tile in (t for t in tiles if isinstance(t, ReductionTile) and t.resident):
             walks = any(isinstance(member.operation, Scan) for member in kernel.members)
             holds = bounds(kernel.axes[1].extent)[1] <= tile.r * tile.cluster_size
-            if walks or not holds or not tile.persistent or tile.x > 1 or tile.chain:
+            alone = tile.x > 1 or tile.cluster_size == 1
+            if walks or not holds or not tile.persistent or alone or tile.chain:
                 raise InvalidSchedule(schedule, kernel, "its rows cannot be taken in turn")
 
 

@@ -119,12 +119,10 @@ def loop_context(
 def _emit_in_turn(kernel: Kernel, tile: ReductionTile, shop: Workshop, program: str) -> None:
     """Rows one after the other; what is the same for all is read before the loop."""
     x = kernel.axes[0]
-    share = f" // {tile.cluster_size}" if tile.cluster_size > 1 else ""
-    if share:
-        shop.root.append("all_open()")
-        shop.has_met = True
-    shop.root.append(f"row = {program}{share}")
-    shop.root.append(f"together = tl.num_programs(0){share}")
+    shop.root.append("all_open()")
+    shop.has_met = True
+    shop.root.append(f"row = {program} // {tile.cluster_size}")
+    shop.root.append(f"together = tl.num_programs(0) // {tile.cluster_size}")
     turns = f"tl.cdiv({shop.emitter.index(x.extent)} - row, together)"
     header = f"for turn in tl.range(0, {turns}, num_stages={tile.num_stages}):"
     shop.emitter.region = shop.root.open(header, frozenset((x,)))

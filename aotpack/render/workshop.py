@@ -184,10 +184,7 @@ def _jumps(value: Apply) -> bool:
 
 
 def _gives_positions(operation: Operation) -> bool:
-    """True for argmax and its like."""
-    if not isinstance(operation, (Reduction, Scan)):
-        return False
-    return DType.INT64 in MONOIDS[operation.kind].results
+    return isinstance(operation, (Reduction, Scan)) and MONOIDS[operation.kind].gives_positions
 
 
 def needs_64_bits(schedule: Schedule, kernel: Kernel) -> bool:

@@ -11,10 +11,9 @@ from dataclasses import replace
 from math import log2
 
 from aotpack.ir.schedule import PlaneTile, PointwiseTile, ReductionTile, Tile, Variant
+from aotpack.schedule.row_tiles import MOST_WARPS, WARP
 
 MOST_OTHERS = 5
-WARP = 32
-MOST_WARPS = 16
 MOST_ELEMENTS = 64  # of a tile in each thread; more would not stay in registers
 PLANES = ((64, 64, 4), (32, 64, 4), (64, 32, 4), (32, 32, 4), (128, 64, 8), (64, 64, 8))
 BLOCKS = tuple((x, warps) for x in (128, 256, 512, 1024, 2048) for warps in (2, 4, 8))

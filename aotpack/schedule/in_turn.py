@@ -16,7 +16,7 @@ from aotpack.ir.schedule import Kernel, ReductionTile
 
 IN_TURN = (90, 99)  # architectures on which it was measured
 GPU = GPUS[90]
-LONGEST_PART = 16384  # elements of a row
+LONGEST_PART = 16384  # elements of a row that a program holds in registers
 BYTES = 128 * 32  # of a part, of each tensor, in a warp
 SHORTEST = 96 * 1024  # bytes of a row; several programs of one row each hide shorter ones
 CLUSTERS = {2: 66, 4: 30, 8: 15}  # of so many programs, one a multiprocessor: what an H200 runs

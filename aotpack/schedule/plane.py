@@ -21,12 +21,10 @@ from aotpack.ir.integers import Axis, Int, Quotient, Remainder
 from aotpack.ir.nodes import Program
 from aotpack.ir.schedule import Kernel, PlaneTile, in_lines
 from aotpack.schedule.layout import typical_bytes
+from aotpack.schedule.row_tiles import BYTES_OF_THREAD, MOST_WARPS, WARP
 
 SHORTEST_SIDE = 16  # points; a side shorter than this is not worth a dimension of the tile
 SIDE = 64  # points, of a tile
-BYTES_OF_THREAD = 32  # read of a tile, as of rows (``row_tiles``)
-MOST_WARPS = 16
-WARP = 32  # threads
 HALF_L2 = 25 * 10**6  # bytes, of an H200
 BAND = 16  # lines of tiles
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from math import log2
 
 from aotpack.ir.access import Access, Strides, accesses
-from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import typical
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Program, Reduction
@@ -21,7 +20,7 @@ from aotpack.ir.schedule import Kernel, ReductionTile
 from aotpack.schedule.promises import VECTOR_BYTES
 
 WARP = 32  # threads
-BYTES_OF_THREAD = 32  # read of a row
+BYTES_OF_THREAD = 32  # read of a row, or of a plane's tile
 FEW_ROWS = 132  # up to here they all run at once, and a row takes as long as its threads need
 SMALLEST = 1024  # elements of a program, where rows are many
 LEAST_TRAFFIC = 3072  # bytes of a program: 1600 begin in a microsecond, and memory moves 4 MB
@@ -72,10 +71,7 @@ def _warps(kernel: Kernel, rows: int, r: int, read: list[int]) -> int:
 def _finds_positions(kernel: Kernel) -> bool:
     """True for reductions to where something is."""
     operations = (member.operation for member in kernel.members)
-    return any(
-        isinstance(operation, Reduction) and DType.INT64 in MONOIDS[operation.kind].results
-        for operation in operations
-    )
+    return any(MONOIDS[o.kind].gives_positions for o in operations if isinstance(o, Reduction))
 
 
 def _along(kernel: Kernel, strides: Strides) -> list[Access]:

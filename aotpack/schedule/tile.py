@@ -22,7 +22,7 @@ from aotpack.ir.schedule import (
 from aotpack.schedule.attention_tiles import attention_variants
 from aotpack.schedule.candidates import with_others
 from aotpack.schedule.host_tiles import host_variants, is_window
-from aotpack.schedule.in_turn import IN_TURN, tile_in_turn
+from aotpack.schedule.in_turn import IN_TURN, LONGEST_PART, tile_in_turn
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
 from aotpack.schedule.padding import line_tile
@@ -38,9 +38,8 @@ MANY_ROWS = 4096  # from here on short rows share programs
 SHARES_L2 = 128 * 1024  # bytes of a row, of which L2 holds two for each multiprocessor
 HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
 MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
-CLUSTERS = 90  # from this architecture on, programs of a row can wait for each other
+FIRST_WITH_CLUSTERS = 90  # from this architecture on, programs of a row can wait for each other
 CLUSTER_SIZE = 8  # programs that share a row: the largest cluster every such GPU takes
-LONGEST_PART = 16384  # elements of a row that a program holds in registers
 LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
 FEWEST_ROWS = 32  # up to here most multiprocessors would wait for those that have a row
 CHAIN_BLOCK, CHAIN_WARPS = 8192, 8  # of a scan's row
@@ -201,9 +200,9 @@ def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tu
     many = _walking_tile(kernel, width) if can_share and too_long else tile
     if turn is None and many == tile and not (can_share and fewest <= FEWEST_ROWS):
         return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
-    older = Variant(tile, ANY_ARCH[0], CLUSTERS - 1, Int.of(1), None)
+    older = Variant(tile, ANY_ARCH[0], FIRST_WITH_CLUSTERS - 1, Int.of(1), None)
     if turn is None:
-        return (older, *variants(CLUSTERS, ANY_ARCH[1], many))
+        return (older, *variants(FIRST_WITH_CLUSTERS, ANY_ARCH[1], many))
     return (older, *variants(*IN_TURN, turn), *variants(IN_TURN[1] + 1, ANY_ARCH[1], many))
 
 
@@ -253,7 +252,7 @@ def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
     if not _reads_again(kernel):
         unroll, warps = 1 if many else 4, 8 if typical(kernel.axes[0].extent) <= FEW_LONG else 4
         block = 2 * group * 32 * warps
-        if not _finds_positions(kernel):  # whose comparisons take registers
+        if not _keeps_places(kernel):  # whose comparisons take registers
             block = max(2048, block)
         return ReductionTile(
             1, block, persistent=False, num_warps=warps, unroll=unroll, group=group
@@ -265,7 +264,7 @@ def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
     return ReductionTile(1, 32 * warps * elements, persistent=False, num_warps=warps, group=group)
 
 
-def _finds_positions(kernel: Kernel) -> bool:
+def _keeps_places(kernel: Kernel) -> bool:
     """True when lanes keep where they met an extreme."""
     operations = (member.operation for member in kernel.members)
     return any(MONOIDS[o.kind].needs_order for o in operations if isinstance(o, Reduction))
