@@ -207,6 +207,9 @@ class KernelArg:
     is_written: bool = field(kw_only=True)
 
 
+RING_START = 1024  # bytes
+
+
 @dataclass(frozen=True, slots=True)
 class KernelSource:
     """One compilable kernel: its text, entry point ``name``, launch configuration.
@@ -215,6 +218,7 @@ class KernelSource:
     ``arches`` holds the compute capabilities this configuration is for, as ranges ``(low, high)``
     of major*10+minor; a kernel is compiled for a target only if the target lies in one. Each
     program of a launch is a thread block cluster of ``cluster_size``, which the GPU runs at once.
+    Behind ``RING_START`` bytes of Triton's own it has ``ring_bytes`` of shared memory to itself.
     One that ``starts_early`` waits itself for the launches before it, where GPUs can.
     """
 
@@ -228,6 +232,7 @@ class KernelSource:
     is_spare: bool = False  # a candidate; where it does not compile, the package goes without
     work: Work = NO_WORK  # of the first launch that takes it
     cluster_size: int = 1
+    ring_bytes: int = 0
     starts_early: bool = False
 
     def is_for(self, arch: int) -> bool:

@@ -14,6 +14,7 @@ from aotpack.ir.nodes import IndexValue, Load, loads, targets, walk, written
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import Kernel, Member
 
+VECTOR_BYTES = 16  # of the widest access
 Strides = Mapping[str, tuple[Int, ...]]
 
 

@@ -28,8 +28,8 @@ class Monoid:
     element), ``finalise_triton`` the states ``{0}``...; ``combine_triton`` is the source of
     ``combine_<name>(a0, ..., b0, ...)``, a jit function for blocks and for single pairs;
     ``block_triton`` reduces a block along ``{axis}`` better than ``tl.reduce``, for kinds of type
-    it is there for. ``group_triton`` is the source of ``group_<name>(elements)``: the states of the
-    rows of a tile with less work than lifting each element. It and ``across_triton`` may call
+    it is there for. ``group_triton`` is the source of ``group_<name>(elements, along)``: the states
+    of a tile's lines with less work than lifting each element. It and ``across_triton`` may call
     ``across_uses``' combinations.
 
     Kinds whose last state is the position of the first extreme (of 32 or 64 bits) have
@@ -133,8 +133,8 @@ def source(name: str, parameters: str, *lines: str) -> str:
 
 
 def group(name: str, *lines: str) -> str:
-    """The jit function for groups of neighbours."""
-    return function(f"group_{name}", "elements", *lines)
+    """The jit function for groups of neighbours, which lie along a dimension."""
+    return function(f"group_{name}", "elements, along: tl.constexpr", *lines)
 
 
 def function(name: str, parameters: str, *lines: str) -> str:

@@ -93,11 +93,11 @@ def _welford() -> Monoid:
         finalise_triton=("{0}", "{1}"),
         group_triton=group(
             "welford",
-            "size: tl.constexpr = elements.shape[1]",
-            "mean = tl.sum(elements, 1) * (1.0 / size)",
-            "rest = elements - mean[:, None]",
+            "size: tl.constexpr = elements.shape[along]",
+            "mean = tl.sum(elements, along) * (1.0 / size)",
+            "rest = elements - tl.expand_dims(mean, along)",
             "weight = tl.full(mean.shape, size, mean.dtype)",
-            "return mean, tl.sum(rest * rest, 1), weight",
+            "return mean, tl.sum(rest * rest, along), weight",
         ),
         kinds=("float",),
     )
@@ -120,14 +120,14 @@ def _pair(states: States) -> States:
 
 
 _EXPONENTIALS = (
-    "top = tl.reduce(elements, 1, combine_max)",
+    "top = tl.reduce(elements, along, combine_max)",
     'base = tl.where(tl.abs(top) == float("inf"), 0.0, top)',
-    "below = elements - base[:, None]",
+    "below = elements - tl.expand_dims(base, along)",
     "if below.dtype == tl.float64:",
     "    shares = tl.exp(below)",
     "else:  # what this flushes to zero does not count beside the maximum's 1",
     f"    shares = tl.exp2(below * {LOG2_E})",
-    "return top, tl.sum(shares, 1)",
+    "return top, tl.sum(shares, along)",
 )
 
 

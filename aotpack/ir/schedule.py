@@ -72,8 +72,9 @@ class ReductionTile:
     A loop over blocks runs ``unroll`` steps at once. ``group`` neighbours along a row, which one
     thread loads together, are combined before they meet what came before them. A row of a
     loop may be shared by a cluster of programs, each of which walks over a part of it (C:G18).
-    With ``resident`` rows, so many at most are worked on at once: programs go from row to row, what
-    is the same for all stays in registers, and the next ``num_stages - 1`` rows are read meanwhile.
+    With a ``ring`` of so many blocks in shared memory rows are taken in turn: ``resident`` at most
+    are worked on at once, programs go from row to row, the blocks that follow are read meanwhile,
+    and what all rows have in common stays in shared memory too.
     In a ``chain`` each block is a program of its own, which waits for those before it (C:G20).
     """
 
@@ -86,6 +87,7 @@ class ReductionTile:
     group: int = 1
     cluster_size: int = 1
     resident: int = 0
+    ring: int = 0
     chain: bool = False
 
 

@@ -6,9 +6,10 @@ Rows S:A4.
 from collections.abc import Iterable
 
 from aotpack.ir.completion import is_made_in_groups
-from aotpack.ir.facts import bounds, known_multiple
+from aotpack.ir.facts import known_multiple
 from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Reduction, Scan
+from aotpack.ir.row_reads import row_reads
 from aotpack.ir.schedule import (
     Kernel,
     PointwiseTile,
@@ -19,6 +20,8 @@ from aotpack.ir.schedule import (
     launches,
     places_in_chain,
 )
+
+THREADS = 32  # of a warp
 
 
 class InvalidSchedule(Exception):
@@ -121,14 +124,23 @@ def check_shared_rows(schedule: Schedule) -> None:
 
 
 def check_rows_in_turn(schedule: Schedule) -> None:
-    """Who goes from row to row holds its whole part of one row in registers."""
+    """Who goes from row to row has room for a row's part in its ring, a vector for each thread."""
     for kernel in schedule.kernels:
         tiles = [tile for variant in kernel.variants for tile in variant.tiles]
-        for tile in (t for t in tiles if isinstance(t, ReductionTile) and t.resident):
-            walks = any(isinstance(member.operation, Scan) for member in kernel.members)
-            holds = bounds(kernel.axes[1].extent)[1] <= tile.r * tile.cluster_size
-            alone = tile.x > 1 or tile.cluster_size == 1
-            if walks or not holds or not tile.persistent or alone or tile.chain:
+        for tile in (t for t in tiles if isinstance(t, ReductionTile) and (t.ring or t.resident)):
+            reads = row_reads(kernel, schedule.strides, schedule.program.buffers)
+            part = kernel.axes[1].extent.constant
+            if (
+                reads is None
+                or part is None
+                or part % (tile.cluster_size * reads.vector)
+                or part > tile.cluster_size * tile.r * tile.ring
+                or tile.r != THREADS * tile.num_warps * reads.vector
+                or tile.group not in (1, reads.vector)
+                or tile.persistent
+                or tile.x > 1
+                or not tile.resident
+            ):
                 raise InvalidSchedule(schedule, kernel, "its rows cannot be taken in turn")
 
 

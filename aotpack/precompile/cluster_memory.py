@@ -12,6 +12,8 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 
+from aotpack.precompile.ring_memory import at_work
+
 Program = tuple[int, ...]
 
 
@@ -40,7 +42,7 @@ class ClusterMemory:
         }
 
     def _send(self, place: Any, ready: Any, word: Any) -> None:
-        sender = _at_work()
+        sender = at_work()
         for program in self.programs:
             key = (program, int(place), sender)
             if key in self.words:
@@ -48,7 +50,7 @@ class ClusterMemory:
             self.words[key] = word.handle.data.reshape(-1)[0]
 
     def _received(self, place: Any, kind: Any) -> Any:
-        program = _at_work()
+        program = at_work()
         keys = [(program, int(place), sender) for sender in self.programs]
         missing = [sender for *_, sender in keys if (program, int(place), sender) not in self.words]
         if missing:
@@ -57,8 +59,3 @@ class ClusterMemory:
         return tl.tensor(
             triton_interpreter.TensorHandle(words, kind), tl.block_type(kind, [len(words)])
         )
-
-
-def _at_work() -> Program:
-    """The program that is being interpreted."""
-    return tuple(triton_interpreter.interpreter_builder.grid_idx)

@@ -27,6 +27,7 @@ from aotpack.precompile.cluster_memory import ClusterMemory
 from aotpack.precompile.kernel_module import load_module
 from aotpack.precompile.libdevice import HostLibdevice
 from aotpack.precompile.reduction import associative_scan, reduce
+from aotpack.precompile.ring_memory import RingMemory
 from aotpack.runtime.device import Step
 from aotpack.runtime.errors import DeviceError
 from aotpack.runtime.manifest import Binary, Kernel
@@ -37,6 +38,7 @@ _ALIGNMENT = 256
 _PRECISIONS = ("tf32", "tf32x3", "bf16x6", "ieee")  # all are computed exactly here
 _ENDED = object()
 _CLUSTER = ClusterMemory()  # of the programs at work
+_RING = RingMemory()  # likewise
 _VALIDATE_DESCRIPTOR = triton_interpreter.TensorDescHandle.validate
 _ONE_AT_A_TIME = threading.RLock()  # a launch changes triton.language for its duration
 
@@ -193,7 +195,7 @@ def interpretable(name: str, text: str) -> Callable[..., Any]:
         text = re.sub(r"^( +)fence\(\)$", r"\1pass", text, flags=re.MULTILINE)
         text = without_early_start(text)
         module = vars(load_module(name, text))
-        told = _CLUSTER.functions()
+        told = _CLUSTER.functions() | _RING.functions()
         for key, value in tuple(module.items()):
             if key in told:
                 module[key] = told[key]
@@ -236,6 +238,7 @@ def _run_together(
     """Each program up to where it waits for the others, again and again until all have ended."""
     builder = triton_interpreter.interpreter_builder
     _CLUSTER.enter(indices)
+    _RING.clear()
     running: dict[tuple[int, ...], Any] = {}
     for index in indices:
         builder.set_grid_idx(*index)

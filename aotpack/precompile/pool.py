@@ -129,7 +129,6 @@ def worker_environment(folder: Path) -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "TMPDIR": str(folder),
         "TRITON_CACHE_DIR": str(folder / "triton"),
-        "TRITON_STORE_BINARY_ONLY": "1",
         "TRITON_DISABLE_LINE_INFO": "1",
         "TRITON_DEFAULT_FP_FUSION": "1",
     }

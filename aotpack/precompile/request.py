@@ -16,7 +16,8 @@ class Request:
 
     ``types`` are the parameters in Triton's spelling ("*bf16", "i32") with their names;
     ``multiples`` the promises about them: (position, what its value is a multiple of).
-    A launch makes a cluster of ``cluster_size`` of each program; the code does not depend on it.
+    A launch makes a cluster of ``cluster_size`` of each program, and gives it ``ring_bytes`` of
+    shared memory behind Triton's own; the code depends on neither.
     Code that ``starts_early`` waits for the launches before its own.
     """
 
@@ -27,6 +28,7 @@ class Request:
     num_warps: int
     num_stages: int
     cluster_size: int
+    ring_bytes: int
     starts_early: bool
     text: str
 
@@ -46,6 +48,7 @@ class Request:
             num_warps=kernel.num_warps,
             num_stages=kernel.num_stages,
             cluster_size=kernel.cluster_size,
+            ring_bytes=kernel.ring_bytes,
             starts_early=starts_early,
             text=without_early_start(kernel.text) if is_changed else kernel.text,
         )

@@ -1,7 +1,8 @@
 """Kernels that spill registers are compiled again, with more warps to share the registers of.
 
 The candidates of a kernel for a target are its own number of warps, twice, four times it and so on:
-the same text, grid and answers. The first that stays below the limit is taken, and if none does,
+the same text, grid and answers. (Where each thread has a place in shared memory, they are as many
+as places.) The first that stays below the limit is taken, and if none does,
 the one that spills least. What was refused is told, so that a package can say why.
 
 Rows C:L5, inv26.
@@ -36,7 +37,8 @@ def settle(
             if binary is None:
                 continue
             tried[request].append(binary)
-            if binary.spills > SPILL_LIMIT and 2 * form.num_warps <= MOST_WARPS:
+            may_widen = 2 * form.num_warps <= MOST_WARPS and not form.ring_bytes
+            if binary.spills > SPILL_LIMIT and may_widen:
                 wider[request] = replace(form, num_warps=2 * form.num_warps)
         latest = wider
     chosen = {request: _best(forms) for request, forms in tried.items() if forms}

@@ -15,11 +15,12 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from aotpack.precompile.columns import check_columns
 from aotpack.precompile.elf import read_resources
 from aotpack.precompile.kernel_module import load_module
 from aotpack.precompile.messages import read_request, write_answer
 from aotpack.precompile.request import Request
-from aotpack.stages import Binary
+from aotpack.stages import RING_START, Binary
 
 
 def compile_request(request: Request) -> Binary:
@@ -35,13 +36,27 @@ def compile_request(request: Request) -> Binary:
         suffix="cubin",
         num_warps=facts.num_warps,
         num_ctas=request.cluster_size,
-        shared=facts.shared,
+        shared=_shared(request, compiled),
         global_scratch=facts.global_scratch_size,
         global_scratch_align=facts.global_scratch_align,
         registers=resources.registers,
         spills=resources.local_bytes,
         starts_early=request.starts_early,
     )
+
+
+def _shared(request: Request, compiled: Any) -> int:
+    """The bytes of shared memory of a launch: Triton's own, and a ring behind them."""
+    own: int = compiled.metadata.shared
+    if not request.ring_bytes:
+        return own
+    if own > RING_START:
+        raise ValueError(
+            f"the kernel {request.name} takes {own} bytes of shared memory, beside its ring"
+            f" {RING_START} are left"
+        )
+    check_columns(compiled.asm["ttgir"], request.num_warps)
+    return RING_START + request.ring_bytes
 
 
 def run_triton(request: Request) -> Any:

@@ -9,7 +9,7 @@ Rows C:A11, A13, A15, F1-F3, F6, F9, F10.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from aotpack.ir.dtypes import DType
@@ -25,6 +25,7 @@ from aotpack.ir.integers import (
     Var,
 )
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Value
+from aotpack.ir.row_reads import Read
 from aotpack.ir.rows import Row
 from aotpack.render.arguments import Arguments
 from aotpack.render.dialect import Dialect
@@ -40,16 +41,21 @@ class Frame:
 
     ``blocks`` are the axes that span dimensions of the tile, with their lengths, in order; any
     other axis is one number for the whole program. ``starts`` are first indices of blocks that
-    begin at multiples of their length.
+    begin at multiples of their length. The last axis has two dimensions in a frame of vectors:
+    first the ``vector`` neighbours that each thread has, then threads.
     """
 
     names: Mapping[Axis, str]
     masks: Mapping[Axis, str]
     blocks: tuple[tuple[Axis, int], ...]
     starts: Mapping[Axis, str] = field(default_factory=dict)
+    vector: int = 0
 
     def shape(self, needs: frozenset[Axis]) -> str:
         """The shape of something that depends on these axes: ``[16, 1]``."""
+        if self.vector:
+            ((axis, block),) = self.blocks
+            return f"[{self.vector}, {block // self.vector}]" if axis in needs else "[1, 1]"
         return "[" + ", ".join(str(n if axis in needs else 1) for axis, n in self.blocks) + "]"
 
     def spread(self, needs: frozenset[Axis]) -> frozenset[Axis]:
@@ -105,6 +111,7 @@ class Emitter:
         self._exact = exact
         self.keep: Mapping[str, str] = {}
         self.awaited: Collection[str] = ()  # what other programs of the launch have written
+        self.held: Mapping[Read, str] = {}  # the texts that read what is in shared memory
         self.softmax = Softmax()
         self.packed = False
         self._needs: dict[Value, frozenset[Axis]] = {}
@@ -211,6 +218,9 @@ class Emitter:
     def _raw_load(self, load: Load, inner: Axis | None = None) -> str:
         """The element as it is stored; past the end of ``inner``, where it is masked, 0."""
         offset = self._offset(load)
+        held = self.held.get((load.buffer, offset))
+        if held is not None:
+            return held
         address = self.dialect.address(self.arguments.pointer(load.buffer), self.index(offset))
         needs = self.index_needs(offset)
         masks, gap = self._checks(load.buffer, offset, needs)
@@ -222,6 +232,13 @@ class Emitter:
         if gap is None or gap is not inner:
             return raw
         return self.dialect.where(self.frame.masks[gap], raw, "0")
+
+    def address(self, buffer: str, offset: Int, names: Mapping[Axis, str]) -> str:
+        """The place of elements whose axes have other names, and no quotients."""
+        frame, self.frame = self.frame, replace(self.frame, names=names)
+        place = self.dialect.address(self.arguments.pointer(buffer), self.index(offset))
+        self.frame = frame
+        return place
 
     def operand(self, value: Value, dtype: DType, inner: Axis) -> str:
         """A tile for a matrix product: rounded to ``dtype``, zero past the end of ``inner``."""

@@ -211,6 +211,7 @@ def _launched(
         "c" if isinstance(tile, HostTile) else "triton",
         work_of(kernel, schedule.program),
         programs,
+        shop.ring.bytes if shop.ring is not None else 0,
     )
     return Launched(name, programs, shop.arguments.names)
 

@@ -14,6 +14,7 @@ from aotpack.ir.facts import known_multiple
 from aotpack.ir.integers import Axis
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Pointwise, Reduction, Scan, Scatter, loads, reads, targets
+from aotpack.ir.row_reads import row_reads
 from aotpack.ir.schedule import (
     Kernel,
     Member,
@@ -30,6 +31,7 @@ from aotpack.render.emitter import PACKED_BITS, Frame
 from aotpack.render.reduction_loops import ReductionLoop, stretches
 from aotpack.render.reductions import block_reduction, block_scan
 from aotpack.render.regions import Region
+from aotpack.render.ring import Ring
 from aotpack.render.scatter import scatter_line
 from aotpack.render.sharing import open_room, part_length, share_of
 from aotpack.render.workshop import Workshop
@@ -49,10 +51,11 @@ def loop_workshop(
     """What a loop kernel is rendered with; a looped axis has no value outside its loops."""
     axes = kernel.axes
     if isinstance(tile, ReductionTile):
-        axes = axes[1:] if tile.resident else axes if tile.persistent else axes[:1]
+        axes = () if tile.ring else axes if tile.persistent else axes[:1]
     shop = Workshop(schedule, kernel, loop_frame(kernel, tile), Region(frozenset(axes)))
     shop.cluster_size = cluster_size(tile)
-    shop.in_turn = isinstance(tile, ReductionTile) and tile.resident > 0
+    if isinstance(tile, ReductionTile) and tile.ring:
+        _with_ring(shop, tile)
     shop.chained = isinstance(tile, ReductionTile) and tile.chain
     if isinstance(tile, ReductionTile) and tile.persistent and tile.cluster_size > 1:
         buffers = schedule.program.buffers
@@ -63,6 +66,16 @@ def loop_workshop(
         starts = {kernel.axes[0]: f"({program}{shop.index_type}*{tile.x})"}
         shop.emitter.frame = replace(shop.emitter.frame, starts=starts)
     return shop
+
+
+def _with_ring(shop: Workshop, tile: ReductionTile) -> None:
+    """Blocks are held in shared memory, as vectors of threads."""
+    kernel, schedule = shop.kernel, shop.schedule
+    found = row_reads(kernel, schedule.strides, schedule.program.buffers)
+    assert found is not None, kernel.name
+    length = part_length(kernel.axes[1].extent, tile.cluster_size)
+    shop.ring = Ring(shop, tile, found, int(length))
+    shop.emitter.frame = replace(shop.emitter.frame, vector=found.vector)
 
 
 def loop_frame(kernel: Kernel, tile: LoopTile) -> Frame:
@@ -104,10 +117,10 @@ def loop_context(
     """Everything the loop template prints, but the name."""
     if shop.cluster_size > 1:
         open_room(shop)
-    if isinstance(tile, ReductionTile) and not tile.persistent:
-        _emit_looped(kernel, tile, shop)
-    elif isinstance(tile, ReductionTile) and tile.resident:
+    if isinstance(tile, ReductionTile) and tile.ring:
         _emit_in_turn(kernel, tile, shop, program)
+    elif isinstance(tile, ReductionTile) and not tile.persistent:
+        _emit_looped(kernel, tile, shop)
     else:
         for member in kernel.members:
             _emit_straight(member, kernel, shop)
@@ -117,20 +130,23 @@ def loop_context(
 
 
 def _emit_in_turn(kernel: Kernel, tile: ReductionTile, shop: Workshop, program: str) -> None:
-    """Rows one after the other; what is the same for all is read before the loop."""
-    x = kernel.axes[0]
-    shop.root.append("all_open()")
-    shop.has_met = True
-    shop.root.append(f"row = {program} // {tile.cluster_size}")
-    shop.root.append(f"together = tl.num_programs(0) // {tile.cluster_size}")
+    """Rows one after the other, through a ring of blocks in shared memory."""
+    assert shop.ring is not None
+    x, share = kernel.axes[0], f" // {tile.cluster_size}" if tile.cluster_size > 1 else ""
+    shop.root.append(f"row = {program}{share}")
+    shop.root.append(f"together = tl.num_programs(0){share}")
+    shop.ring.open()
+    if share:
+        shop.root.append("all_open()")
+        shop.has_met = True
     turns = f"tl.cdiv({shop.emitter.index(x.extent)} - row, together)"
-    header = f"for turn in tl.range(0, {turns}, num_stages={tile.num_stages}):"
-    shop.emitter.region = shop.root.open(header, frozenset((x,)))
-    shop.emitter.region.append(f"{x.name} = (row + turn*together){shop.index_type}")
-    for member in kernel.members:
-        _emit_straight(member, kernel, shop)
+    shop.body = shop.root.open(f"for turn in range({turns}):", frozenset((x,)))
+    shop.emitter.region = shop.body
+    shop.body.append(f"{x.name} = (row + turn*together){shop.index_type}")
+    shop.emitter.held = shop.ring.held()
+    _emit_looped(kernel, tile, shop)
     shop.root.close()
-    shop.emitter.region = shop.root
+    shop.emitter.region = shop.body = shop.root
 
 
 def _emit_straight(member: Member, kernel: Kernel, shop: Workshop) -> None:
@@ -164,21 +180,32 @@ def _emit_looped(kernel: Kernel, tile: ReductionTile, shop: Workshop) -> None:
         walks.append([m for m in here if not m.outer and _works(m, kernel)])
     walked = [_buffers(walk, kernel) for walk in walks]
     in_order = any(isinstance(member.operation, Scan) for member in kernel.members)
-    held: dict[object, str] | None = None if in_order or len(list(filter(None, walks))) < 2 else {}
-    for number, walk in enumerate(walks):
+    once = len(list(filter(None, walks))) < 2
+    held: dict[object, str] | None = None if in_order or once or shop.ring is not None else {}
+    inner = frozenset(kernel.axes[1:])
+    loops = [groups_without_common_reads(walk, kernel, inner) for walk in walks]
+    order = [group for groups in loops for group in groups]
+    for number, groups in enumerate(loops):
         for member in kernel.members:
             if member.outer and level[targets(member.operation)[0]] == number:
                 _emit_straight(member, kernel, shop)
-        before = set().union(*walked[:number])
-        after = set().union(*walked[number + 1 :])
-        shop.emitter.keep = {
-            **dict.fromkeys(kernel.stored if before else (), "first"),
-            **dict.fromkeys(sorted(walked[number] & before), "first"),
-            **dict.fromkeys(sorted(walked[number] & after), "last"),
-        }
-        for group in groups_without_common_reads(walk, kernel, frozenset(kernel.axes[1:])):
-            _emit_walk(group, kernel, shop, ReductionLoop(shop, tile, held))
+        if shop.ring is None:
+            shop.emitter.keep = _keep(number, walked, kernel)
+        for group in groups:
+            is_first, is_last = group is order[0], group is order[-1]
+            loop = ReductionLoop(shop, tile, held, is_first=is_first, is_last=is_last)
+            _emit_walk(group, kernel, shop, loop)
         shop.emitter.keep = {}
+
+
+def _keep(number: int, walked: list[set[str]], kernel: Kernel) -> dict[str, str]:
+    """What of a walk caches may evict first, and what later walks read again."""
+    before, after = set().union(*walked[:number]), set().union(*walked[number + 1 :])
+    return {
+        **dict.fromkeys(kernel.stored if before else (), "first"),
+        **dict.fromkeys(sorted(walked[number] & before), "first"),
+        **dict.fromkeys(sorted(walked[number] & after), "last"),
+    }
 
 
 def _works(member: Member, kernel: Kernel) -> bool:
@@ -297,6 +324,6 @@ def _context(kernel: Kernel, tile: LoopTile, shop: Workshop, program: str) -> Lo
         band=tile.band if isinstance(tile, PlaneTile) else 1,
         is_launched=program == PROGRAM_ID,
         share=share_of(kernel, tile) if isinstance(tile, ReductionTile) else None,
-        in_turn=shop.in_turn,
+        in_turn=shop.ring is not None,
         chain=chain,
     )

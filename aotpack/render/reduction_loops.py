@@ -62,6 +62,8 @@ class ReductionLoop:
     shop: Workshop
     tile: ReductionTile
     held: dict[object, str] | None  # what is known of the last block; None: walk in order
+    is_first: bool = False  # of the walks over a row
+    is_last: bool = False
     frame: Frame = field(init=False)
     region: Region = field(init=False)
     names: dict[str, list[str]] = field(default_factory=dict)  # by the first target of a member
@@ -84,7 +86,7 @@ class ReductionLoop:
         start, stop = map(shop.emitter.index, (stretch.start, stretch.stop))
         if stretch.rest and self.held is not None:
             is_new = not self.held
-            self.region = shop.root.open(None, frozenset((r,)), self.held)
+            self.region = shop.body.open(None, frozenset((r,)), self.held)
             self._bound(start, self._reaches_over(stretch))
             if is_new:
                 self._place("rest")
@@ -98,9 +100,13 @@ class ReductionLoop:
             steps = f"range({ends})"
             if self.tile.unroll > 1 and not stretch.rest:
                 steps = f"tl.range({ends}, loop_unroll_factor={self.tile.unroll})"
-            self.region = shop.root.open(f"for r_start in {steps}:", frozenset((r,)))
+            if shop.ring is not None and self.is_first:
+                steps = f"tl.static_range({ends})"  # each block has others behind it
+            self.region = shop.body.open(f"for r_start in {steps}:", frozenset((r,)))
             self._bound("r_start", stretch.rest)
             self._place("r")
+            if shop.ring is not None:
+                shop.ring.enter_block(self.region, is_first=self.is_first)
             if stretch.rest:
                 masks = dict(self.frame.masks)
         shop.emitter.region = self.region
@@ -118,15 +124,20 @@ class ReductionLoop:
         """The lines that name the indices of a block, and its mask."""
         shop = self.shop
         shape = "[None, :]" if last_axis(shop) else ""
-        index = f"({self.start} + tl.arange(0, {self.tile.r})){shape}{shop.index_type}"
+        lanes = f"tl.arange(0, {self.tile.r})"
+        if self.frame.vector:
+            lanes = f"tl.arange(0, {self.frame.vector})[:, None] + lane[None, :]"
+        index = f"({self.start} + {lanes}){shape}{shop.index_type}"
         self.region.append(f"{name} = {index}")
         if self.end is not None:
             self.region.append(f"{name}_mask = {name} < {self.end}")
 
     def leave(self) -> None:
         """Close it; what comes next is outside."""
-        self.shop.root.close()
-        self.shop.emitter.region = self.shop.root
+        if self.shop.ring is not None and self.is_last:
+            self.shop.ring.leave_block(self.region)
+        self.shop.body.close()
+        self.shop.emitter.region = self.shop.body
         self.shop.emitter.frame = self.frame
 
     def accumulate(self, member: Member) -> None:
@@ -158,8 +169,11 @@ class ReductionLoop:
         operation, shop = member.operation, self.shop
         assert isinstance(operation, Reduction)
         count, size = self.tile.r // self.tile.group, self.tile.group
-        shape = f"[{count}, {size}]"
-        states = self._call_group(monoid, f"tl.reshape({spanning(shop, member)}, {shape})")
+        element = spanning(shop, member)
+        if self.frame.vector:
+            states = self._call_group(monoid, f"{element}, 0")
+        else:
+            states = self._call_group(monoid, f"tl.reshape({element}, [{count}, {size}]), 1")
         if self.end is None:
             return states
         inside = named(shop, f"{self.start} + tl.arange(0, {count})*{size} < {self.end}")
@@ -211,10 +225,10 @@ class ReductionLoop:
             _, lanes, _ = self._lanes(monoid)
             shape = f"[{lanes}]" if self._in_groups(monoid) else tile_shape(shop)
             low, kind = monoid.identity_triton(dtype)[0], dtype.facts.triton
-            shop.root.append(f"{value} = tl.full({shape}, {low}, {kind})")
+            shop.body.append(f"{value} = tl.full({shape}, {low}, {kind})")
             first = self._in_row("0")
             kind = place_type(shop, member, monoid).facts.triton
-            shop.root.append(f"{place} = tl.full({shape}, {first}, {kind})")
+            shop.body.append(f"{place} = tl.full({shape}, {first}, {kind})")
         return self.names[key]
 
     def _finish_first(self, member: Member, monoid: Monoid) -> list[str]:
@@ -270,7 +284,7 @@ class ReductionLoop:
             self.names[key] = [shop.fresh(prefix) for _ in monoid.states]
             kinds = zip(monoid.identity_triton(dtype), monoid.state_dtypes(dtype), strict=True)
             for name, (identity, kind) in zip(self.names[key], kinds, strict=True):
-                shop.root.append(f"{name} = tl.full({shape}, {identity}, {kind.facts.triton})")
+                shop.body.append(f"{name} = tl.full({shape}, {identity}, {kind.facts.triton})")
         return self.names[key]
 
     def _combine(self, monoid: Monoid, a: list[str], b: list[str]) -> list[str]:

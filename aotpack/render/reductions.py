@@ -116,7 +116,9 @@ def reduced(shop: Workshop, monoid: Monoid, states: list[str]) -> list[str]:
     return [named(shop, f"{name}[:, None]") for name in names] if last_axis(shop) else names
 
 
-def along(shop: Workshop, monoid: Monoid, function: str, states: list[str], axis: int) -> list[str]:
+def along(
+    shop: Workshop, monoid: Monoid, function: str, states: list[str], axis: int | None
+) -> list[str]:
     """Reduce or scan states along a dimension."""
     shop.functions[monoid.combine_name] = monoid.combine_triton
     names = [shop.fresh("t") for _ in states]
@@ -206,8 +208,10 @@ def tile_shape(shop: Workshop) -> str:
     return frame.shape(frozenset(axis for axis, _ in frame.blocks))
 
 
-def last_axis(shop: Workshop) -> int:
-    return len(shop.emitter.frame.blocks) - 1
+def last_axis(shop: Workshop) -> int | None:
+    """The dimension that is reduced; None for both dimensions of a frame of vectors."""
+    frame = shop.emitter.frame
+    return None if frame.vector else len(frame.blocks) - 1
 
 
 def named(shop: Workshop, text: str) -> str:

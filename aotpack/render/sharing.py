@@ -162,7 +162,7 @@ def _room_length(shop: Workshop) -> int:
 def open_room(shop: Workshop) -> None:
     """The line that opens a program's room, first of all."""
     parts = desks(shop.kernel, shop.cluster_size).values()
-    length, phases = _room_length(shop), 2 if shop.in_turn else 1
+    length, phases = _room_length(shop), 2 if shop.ring is not None else 1
     places = [desk.ready + phase * length for phase in range(phases) for desk in parts]
     counters = "\n".join(COUNTER.format(place=place) for place in places)
     size = length * phases
@@ -198,7 +198,7 @@ def _side(shop: Workshop) -> tuple[str, str]:
     Two sides are enough for rows in turn: who sends for row i + 2 has received all of row i + 1,
     which all send behind the barrier of a reduction, and so when they have read what row i brought.
     """
-    if not shop.in_turn:
+    if shop.ring is None:
         return "room", "0"
     region = shop.emitter.region
     if region.find("side") is None:

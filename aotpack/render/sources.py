@@ -103,6 +103,7 @@ class Sources:
         language: str,
         work: Work,
         programs: Int | None,
+        ring_bytes: int = 0,
     ) -> str:
         """The full name; ``text`` gives the text under a name.
 
@@ -129,6 +130,7 @@ class Sources:
             is_spare=self.spare,
             work=work,
             cluster_size=cluster_size(tile),
+            ring_bytes=ring_bytes,
             starts_early=early,
         )
         return self.known[key].name

@@ -3,7 +3,10 @@
 Rows C:D2, A16, L3.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from aotpack.ir.access import dot, points, written_index
 from aotpack.ir.dtypes import DType
@@ -33,6 +36,9 @@ from aotpack.render.emitter import Emitter, Frame
 from aotpack.render.regions import Region
 from aotpack.render.triton_dialect import TRITON
 
+if TYPE_CHECKING:
+    from aotpack.render.ring import Ring
+
 MAX_COMMENTS = 6
 JUMPS = frozenset(
     "floor ceil trunc round floordiv truncdiv remainder fmod sign signbit eq ne lt le gt ge bits"
@@ -55,13 +61,14 @@ class Workshop:
         self.dialect = dialect
         self.kernel = kernel
         self.root = root
+        self.body = root  # where rows are worked on
         self._count = 0
         self.wide = needs_64_bits(schedule, kernel)
         self.results: dict[str, str] = {}
         self.functions: dict[str, str] = {}
         self.cluster_size = 1  # programs that share a row
         self.has_met = False  # they know that the others have begun
-        self.in_turn = False  # programs go from row to row
+        self.ring: Ring | None = None  # with which programs go from row to row
         self.chained = False  # its programs wait for those before them
         self.arguments = Arguments(
             schedule.program,

@@ -34,7 +34,7 @@ def _neighbours(tile: Tile) -> Iterator[Tile]:
     elif isinstance(tile, PlaneTile):
         for y, x, warps in () if tile.z else PLANES:
             yield replace(tile, y=y, x=x, num_warps=warps)
-    elif isinstance(tile, ReductionTile):
+    elif isinstance(tile, ReductionTile) and not tile.ring:
         yield from filter(_is_sensible, _rows(tile) if tile.persistent else _walks(tile))
 
 

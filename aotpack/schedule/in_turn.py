@@ -1,76 +1,67 @@
-"""Rows that programs take in turn: while a row is written, the next ones are read (C:B16, B18).
+"""Rows that programs take in turn: while one is worked on, those that follow are copied.
 
-    A program a row:  read a | reduce a | write a | read b | ...
-    In turn:          read a | reduce a, read b | write a | reduce b, read c | write b | ...
+    walk 1: await block 0, reduce | await block 1, reduce | ...       the copies of before
+    walk 2: write block 0, copy the next row's | write block 1, ...   the copies of afterwards
 
-The first fills a multiprocessor's time with several programs. Of a long row there is no room for
-several: it, or the part of it that a program has, fills the registers. They also hold what all rows
-need, such as weights, which each row would read from L2 again.
+A row, or the part of it that a program of a cluster has, lies in shared memory, so it is read from
+memory once, and reads never stop. What all rows need, such as weights, stays there too, where each
+row would read it from L2 again; there is then room for few programs, whose rings go on into the
+next row, so that enough is on its way while they wait for each other. Without it programs are many.
+
+Measured on an H200 (``docs/benchmarks.md``). Rows C:B16, B18.
 """
 
 from aotpack.devices import GPUS
-from aotpack.ir.access import Strides, accesses
-from aotpack.ir.integers import Indirect
-from aotpack.ir.nodes import Guarded, Program, Scan, values, walk
+from aotpack.ir.access import Strides
+from aotpack.ir.nodes import Program
+from aotpack.ir.row_reads import RowReads, row_reads
 from aotpack.ir.schedule import Kernel, ReductionTile
+from aotpack.schedule.row_tiles import WARP
+from aotpack.stages import RING_START
 
 IN_TURN = (90, 99)  # architectures on which it was measured
 GPU = GPUS[90]
-LONGEST_PART = 16384  # elements of a row that a program holds in registers
-BYTES = 128 * 32  # of a part, of each tensor, in a warp
-SHORTEST = 96 * 1024  # bytes of a row; several programs of one row each hide shorter ones
-CLUSTERS = {2: 66, 4: 30, 8: 15}  # of so many programs, one a multiprocessor: what an H200 runs
-MOST_TENSORS = 3  # read along a part, which registers hold at once
-STAGES = 3  # a row at work and two on their way; one is enough where two programs meet
-SPARE = 2048  # bytes of shared memory for reductions and states
+BLOCK_SHARED = 1024  # bytes that a block takes beside what it asks for
+ROOM = 1024  # bytes for states, at most
+SHORTEST = {True: 60_000, False: 120_000}  # bytes of a row, with and without something in common
+PART = {True: 32 * 1024, False: 64 * 1024}  # bytes of a stream that a program has of a row
+CLUSTERS = {1: 132, 2: 66, 4: 30, 8: 15}  # that run at once, one program a multiprocessor
+MOST_TOGETHER = {True: 2, False: 3}  # programs of a multiprocessor
 
 
-def tile_in_turn(
-    kernel: Kernel, program: Program, strides: Strides, group: int
-) -> ReductionTile | None:
-    """The tile of a kernel whose long rows are taken in turn; None if they are not.
-
-    They are where rows have something in common. Parts of a row are multiples of ``group``
-    elements, which a thread reads at once.
-    """
-    x, r = kernel.axes
-    row = r.extent.constant
-    if row is None or not _is_plain(kernel, strides):
+def tile_in_turn(kernel: Kernel, program: Program, strides: Strides) -> ReductionTile | None:
+    """The tile of a kernel whose long rows are taken in turn; None if they are not."""
+    row = kernel.axes[1].extent.constant
+    reads = row_reads(kernel, strides, program.buffers)
+    if row is None or reads is None:
         return None
-    common: set[str] = set()
-    streamed: set[str] = set()
-    for access in accesses(kernel):
-        leaves = access.offset(strides).leaves()
-        if not access.is_store and r in leaves:
-            (streamed if x in leaves else common).add(access.buffer)
-    if not common or not streamed or len(common | streamed) > MOST_TENSORS:
+    shares = bool(reads.common)
+    if row * reads.width < SHORTEST[shares]:
         return None
-    widths = [program.buffers[name].dtype.itemsize for name in streamed]
-    together = next((n for n in CLUSTERS if row <= n * LONGEST_PART), None)
-    if together is None or row % (together * group) or row * max(widths) < SHORTEST:
+    fitting = [n for n in CLUSTERS if row * reads.width <= n * PART[shares]]
+    cluster = min(fitting, default=max(CLUSTERS))
+    if row % (cluster * reads.vector):
         return None
-    part = 1 << (row // together - 1).bit_length()
-    stages = min(STAGES, 1 + (GPU.shared - SPARE) // (part * sum(widths)))
-    if stages < (2 if together == 2 else STAGES):
-        return None
-    return ReductionTile(
-        1,
-        part,
-        persistent=True,
-        num_warps=max(1, part * max(widths) // BYTES),
-        num_stages=stages,
-        cluster_size=together,
-        resident=CLUSTERS[together],
-    )
+    warps = 16 if reads.width == 4 and len(reads.streams) == 1 else 8
+    block = WARP * warps * reads.vector
+    blocks = -(-row // (cluster * block))
+    for together in range(MOST_TOGETHER[shares], 0, -1):
+        ring = _slots(reads, block, blocks, together)
+        if ring >= blocks + (shares and together > 1):
+            return ReductionTile(
+                1,
+                block,
+                persistent=False,
+                num_warps=warps,
+                group=reads.vector,
+                cluster_size=cluster,
+                resident=CLUSTERS[cluster] * together,
+                ring=ring if shares else blocks,
+            )
+    return None
 
 
-def _is_plain(kernel: Kernel, strides: Strides) -> bool:
-    """True without scans, conditions and addresses that data decide."""
-    operations = [member.operation for member in kernel.members]
-    if any(isinstance(operation, Scan) for operation in operations):
-        return False
-    computed = walk(value for operation in operations for value in values(operation))
-    if any(isinstance(value, Guarded) for value in computed):
-        return False
-    offsets = (access.offset(strides) for access in accesses(kernel))
-    return not any(isinstance(leaf, Indirect) for offset in offsets for leaf in offset.leaves())
+def _slots(reads: RowReads, block: int, blocks: int, together: int) -> int:
+    """The blocks for which one of so many programs of a multiprocessor has room."""
+    room = (GPU.shared + BLOCK_SHARED) // together - BLOCK_SHARED - RING_START - ROOM
+    return (room - reads.common_bytes(block, blocks)) // reads.slot_bytes(block)

@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from aotpack.ir.access import Strides, accesses, local_slope
+from aotpack.ir.access import VECTOR_BYTES, Strides, accesses, local_slope
 from aotpack.ir.facts import known_multiple
 from aotpack.ir.integers import Axis, Int, Monomial, Remainder, Var
 from aotpack.ir.nodes import Program
 from aotpack.ir.schedule import Kernel, Variant
 from aotpack.schedule.layout import typical_bytes
 
-VECTOR_BYTES = 16  # of the widest access
 SMALL_SHARE = 8  # of the bytes of the largest tensor: what is smaller is not worth a variant
 
 

@@ -12,12 +12,11 @@ Rows C:B16, H13, L2.
 from collections.abc import Iterable
 from math import log2
 
-from aotpack.ir.access import Access, Strides, accesses
+from aotpack.ir.access import VECTOR_BYTES, Access, Strides, accesses
 from aotpack.ir.facts import typical
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Program, Reduction
 from aotpack.ir.schedule import Kernel, ReductionTile
-from aotpack.schedule.promises import VECTOR_BYTES
 
 WARP = 32  # threads
 BYTES_OF_THREAD = 32  # read of a row, or of a plane's tile

@@ -8,7 +8,7 @@ Rows S:B8, B20, G7, L22, C:B17, B19, H8-H10, L1, L2.
 
 from dataclasses import replace
 
-from aotpack.ir.access import Strides, accesses, local_slope
+from aotpack.ir.access import VECTOR_BYTES, Strides, accesses, local_slope
 from aotpack.ir.facts import bounds, known_multiple, known_one, typical
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.monoids import MONOIDS
@@ -22,12 +22,12 @@ from aotpack.ir.schedule import (
 from aotpack.schedule.attention_tiles import attention_variants
 from aotpack.schedule.candidates import with_others
 from aotpack.schedule.host_tiles import host_variants, is_window
-from aotpack.schedule.in_turn import IN_TURN, LONGEST_PART, tile_in_turn
+from aotpack.schedule.in_turn import IN_TURN, tile_in_turn
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
 from aotpack.schedule.padding import line_tile
 from aotpack.schedule.plane import plane_tile
-from aotpack.schedule.promises import VECTOR_BYTES, with_promises
+from aotpack.schedule.promises import with_promises
 from aotpack.schedule.row_tiles import row_tiles
 from aotpack.schedule.split_reduction import columns_together
 
@@ -39,6 +39,7 @@ SHARES_L2 = 128 * 1024  # bytes of a row, of which L2 holds two for each multipr
 HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
 MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
 FIRST_WITH_CLUSTERS = 90  # from this architecture on, programs of a row can wait for each other
+LONGEST_PART = 16384  # elements of a row that a program holds in registers
 CLUSTER_SIZE = 8  # programs that share a row: the largest cluster every such GPU takes
 LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
 FEWEST_ROWS = 32  # up to here most multiprocessors would wait for those that have a row
@@ -196,7 +197,7 @@ def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tu
             return (replace(few, at_most=None),)
         return (few, Variant(many, low, high, Int.of(1), None))
 
-    turn = tile_in_turn(kernel, program, strides, tile.group) if again else None
+    turn = tile_in_turn(kernel, program, strides) if again else None
     many = _walking_tile(kernel, width) if can_share and too_long else tile
     if turn is None and many == tile and not (can_share and fewest <= FEWEST_ROWS):
         return (Variant(tile, *ANY_ARCH, Int.of(1), None),)

@@ -65,8 +65,14 @@ def residual(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> Any:
 
 
 def chosen(x: torch.Tensor, w: torch.Tensor) -> Any:
-    """Maximum and exponentials, which are kept, and a position."""
-    return x.softmax(1) * w, x.argmax(1)
+    """Three walks, the last with what is the same for all rows, and two sums for each."""
+    shares = x.softmax(1)
+    return shares * w, shares.mean(1), (shares - shares.mean(1, keepdim=True)).abs().amax(1)
+
+
+def alone(x: torch.Tensor) -> Any:
+    """Nothing in common."""
+    return x.log_softmax(1)
 
 
 def lowered(x: torch.Tensor) -> torch.Tensor:
@@ -84,15 +90,20 @@ def lowered(x: torch.Tensor) -> torch.Tensor:
         (weighted, 49_216, BF16),
         (residual, 24_640, torch.float32),
         (chosen, 24_640, torch.float32),
+        (alone, 32_800, torch.float32),
     ],
 )
 def test_rows_taken_in_turn_agree(
     function: Callable[..., Any], columns: int, dtype: torch.dtype
 ) -> None:
     x = numbers(MANY, columns, dtype)
-    shapes = {weighted: [(columns,)] * 2, residual: [(MANY, columns), (columns,)]}
-    others = (torch.randn(size).to(dtype) for size in shapes.get(function, [(columns,)]))
-    args = (lowered(x) if function is chosen else x, *others)
+    shapes: dict[Any, list[tuple[int, ...]]] = {
+        weighted: [(columns,)] * 2,
+        residual: [(MANY, columns), (columns,)],
+        chosen: [(columns,)],
+    }
+    others = (torch.randn(size).to(dtype) for size in shapes.get(function, []))
+    args = (lowered(x) if function in (chosen, alone) else x, *others)
     compiled = compile_all(Tensors(function), args, targets=H100)
     (kernel,) = compiled.scheduled.schedule.kernels
     *_, tile = (v.tile for v in kernel.variants if v.arch_low <= 90 <= v.arch_high)

@@ -1,0 +1,91 @@
+"""What a program reads of the rows it takes in turn: streams, and what all rows have in common.
+
+Both are read through shared memory in vectors of 16 bytes, a thread each, so elements of a row
+must be neighbours in memory and whole vectors (C:B16, B18).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aotpack.ir.access import VECTOR_BYTES, Strides, accesses
+from aotpack.ir.facts import known_multiple
+from aotpack.ir.integers import Axis, Indirect, Int, Var
+from aotpack.ir.monoids import MONOIDS
+from aotpack.ir.nodes import Buffer, Guarded, Reduction, Scan, values, walk
+from aotpack.ir.schedule import Kernel, ReductionTile
+
+WIDTHS = (2, 4)  # bytes of an element
+
+Read = tuple[str, Int]  # a buffer, and the element offset in kernel axes
+
+
+@dataclass(frozen=True, slots=True)
+class RowReads:
+    """``streams`` differ from row to row, ``common`` do not; elements have ``width`` bytes."""
+
+    streams: tuple[Read, ...]
+    common: tuple[Read, ...]
+    width: int
+
+    @property
+    def vector(self) -> int:
+        """The elements of a vector."""
+        return VECTOR_BYTES // self.width
+
+    def slot_bytes(self, block: int) -> int:
+        """A block of each stream."""
+        return len(self.streams) * block * self.width
+
+    def common_bytes(self, block: int, count: int) -> int:
+        """All ``count`` blocks of what rows have in common."""
+        return len(self.common) * count * block * self.width
+
+    def bytes(self, tile: ReductionTile, count: int) -> int:
+        """The shared memory of a program with ``count`` blocks of each row."""
+        return tile.ring * self.slot_bytes(tile.r) + self.common_bytes(tile.r, count)
+
+
+def row_reads(kernel: Kernel, strides: Strides, buffers: Mapping[str, Buffer]) -> RowReads | None:
+    """What a kernel over rows reads along them; None if rows cannot be taken in turn.
+
+    Scans, positions, conditions and addresses that data decide are left to other kernels.
+    """
+    operations = [member.operation for member in kernel.members]
+    reductions = [o for o in operations if isinstance(o, Reduction)]
+    computed = walk(value for operation in operations for value in values(operation))
+    if (
+        any(isinstance(operation, Scan) for operation in operations)
+        or any(MONOIDS[reduction.kind].needs_order for reduction in reductions)
+        or any(isinstance(value, Guarded) for value in computed)
+    ):
+        return None
+    x, r = kernel.axes
+    found: dict[Read, bool] = {}
+    for access in accesses(kernel):
+        offset = access.offset(strides)
+        if any(isinstance(leaf, Indirect) for leaf in offset.leaves()):
+            return None
+        if not access.is_store and r in offset.leaves():
+            found[access.buffer, offset] = x in offset.leaves()
+    widths = {buffers[name].dtype.itemsize for (name, _), is_stream in found.items() if is_stream}
+    if len(widths) != 1 or not widths.issubset(WIDTHS):
+        return None
+    (width,) = widths
+    whole = {read for read in found if _in_vectors(read, r, buffers, width)}
+    streams = tuple(read for read, is_stream in found.items() if is_stream)
+    if not whole.issuperset(streams):
+        return None
+    common = tuple(read for read, is_stream in found.items() if not is_stream and read in whole)
+    return RowReads(streams, common, width)
+
+
+def _in_vectors(read: Read, r: Axis, buffers: Mapping[str, Buffer], width: int) -> bool:
+    """True when a vector of a row's elements is one of memory."""
+    name, offset = read
+    rest = offset - Int.of(r)
+    vector = VECTOR_BYTES // width
+    is_line = r not in rest.leaves() and known_multiple(rest, vector)
+    is_plain = all(isinstance(atom, (Axis, Var)) for atom in offset.atoms())
+    return is_line and is_plain and buffers[name].dtype.itemsize == width

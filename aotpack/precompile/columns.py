@@ -1,0 +1,25 @@
+"""How Triton lays out what threads copy to shared memory and read there: to each its own column.
+
+A kernel with a ring (``render/ring.py``) rests on that: where another thread read what one copied,
+nobody would wait for the copy. It is Triton's default, and looked at here in each kernel.
+"""
+
+import re
+
+_USE = re.compile(r"elementwise_inline_asm \"[^\"]*(?:cp\.async\.cg|ld\.shared\.v4)[^\"]*\".*")
+_LAYOUT = re.compile(r"^#(\w+) = #ttg\.blocked<\{(.*)\}>", re.MULTILINE)
+_OPERAND = re.compile(r"tensor<([\dx]+)x\w+, #(\w+)>")
+
+
+def check_columns(ttgir: str, num_warps: int) -> None:
+    """ValueError unless each thread has one column of all that is copied and read."""
+    layouts = dict(_LAYOUT.findall(ttgir))
+    for use in _USE.findall(ttgir):
+        for shape, name in _OPERAND.findall(use):
+            one = "1, " if "x" in shape else ""
+            wanted = f"1], threadsPerWarp = [{one}32], warpsPerCTA = [{one}{num_warps}]"
+            columns = int(shape.split("x")[-1])
+            if columns != 32 * num_warps or wanted not in layouts.get(name, ""):
+                raise ValueError(
+                    f"threads would read from shared memory what others copy there: {use}"
+                )

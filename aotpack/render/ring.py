@@ -1,0 +1,173 @@
+"""Rows in turn through shared memory: each thread copies vectors there, and reads its own again.
+
+A program has a ring of slots, for a block of its part of a row each. Blocks are numbered in the
+order in which rows and their blocks come; each is copied to the slot of the one before it by the
+length of the ring, as soon as that was written out. Copies run while the program computes. A thread
+reads what it copied itself, so that waiting for a copy is not waiting for other threads: no
+barrier. What all rows have in common is copied once, and stays.
+
+    slots = open_slots(threads)      a thread's vector of the first slot
+    copy_vector(place, source, is_there)
+    end_copies()                     those begun since the last end are one group
+    await_copies(n)                  until at most the last n groups are on their way
+    held_bfloat16(place)             a block: rows are the elements of a vector, columns are threads
+
+A block has two dimensions for that reason: by default Triton gives each thread a column.
+
+Rows C:B16, B18.
+"""
+
+from aotpack.ir.integers import Axis
+from aotpack.ir.row_reads import Read, RowReads
+from aotpack.ir.schedule import ReductionTile
+from aotpack.render.regions import Region
+from aotpack.render.workshop import Workshop
+from aotpack.stages import RING_START
+
+OPEN_SLOTS = '''@triton.jit
+def open_slots(threads: tl.constexpr):
+    lane = tl.arange(0, threads)
+    return tl.inline_asm_elementwise("""{{
+        .reg .b32 start;
+        mov.u32 start, global_smem;
+        mad.lo.u32 $0, $1, 16, start;
+        add.u32 $0, $0, {ring_start};
+    }}""", "=r,r", [lane], tl.int32, is_pure=False, pack=1)
+'''
+COPY_VECTOR = '''@triton.jit
+def copy_vector(place, source, is_there):
+    tl.inline_asm_elementwise("""{
+        .reg .pred is_there;
+        setp.ne.b32 is_there, $3, 0;
+        @is_there cp.async.cg.shared.global [$1], [$2], 16;
+        mov.u32 $0, 0;
+    }""", "=r,r,l,r", [place, source, is_there.to(tl.int32)], tl.int32, is_pure=False, pack=1)
+'''
+END_COPIES = """@triton.jit
+def end_copies():
+    tl.inline_asm_elementwise(
+        "cp.async.commit_group; mov.u32 $0, $1;", "=r,r", [0], tl.int32, is_pure=False, pack=1
+    )
+"""
+AWAIT_COPIES = """@triton.jit
+def await_copies(groups: tl.constexpr):
+    tl.inline_asm_elementwise(
+        "cp.async.wait_group %d; mov.u32 $0, $1;" % groups,
+        "=r,r", [0], tl.int32, is_pure=False, pack=1
+    )
+"""
+HELD = """@triton.jit
+def held_{name}(place):
+    places = place[None, :] + tl.zeros([{vector}, 1], tl.int32)
+    return tl.inline_asm_elementwise(
+        "ld.shared.v4.b32 {{$0, $1, $2, $3}}, [$4];", "=r,=r,=r,=r,{operands}",
+        [places], {kind}, is_pure=False, pack={vector}
+    )
+"""
+
+
+class Ring:
+    """The lines by which a kernel takes rows in turn."""
+
+    def __init__(self, shop: Workshop, tile: ReductionTile, reads: RowReads, length: int) -> None:
+        self.shop, self.tile, self.reads, self.length = shop, tile, reads, length
+        self.blocks = -(-length // tile.r)  # of a program's part of a row
+        shop.functions.update(
+            open_slots=OPEN_SLOTS.format(ring_start=RING_START),
+            copy_vector=COPY_VECTOR,
+            end_copies=END_COPIES,
+            await_copies=AWAIT_COPIES,
+        )
+
+    @property
+    def bytes(self) -> int:
+        """The shared memory of a program."""
+        return self.reads.bytes(self.tile, self.blocks)
+
+    def open(self) -> None:
+        """The lines before the loop over rows: the first copies begin."""
+        root = self.shop.root
+        root.append(f"slots = open_slots({32 * self.tile.num_warps})")
+        root.append(f"lane = tl.arange(0, {32 * self.tile.num_warps})*{self.reads.vector}")
+        if self.reads.common:
+            inner = root.open(f"for r_block in range({self.blocks}):", frozenset())
+            inner.append(f"at = r_block*{self.tile.r} + lane")
+            for number, read in enumerate(self.reads.common):
+                place = self._common_place(number, "r_block")
+                self._copy(inner, place, read, "", self._inside("at"))
+            root.close()
+        inner = root.open(f"for number in range({self.tile.ring}):", frozenset())
+        self._copy_block(inner, "number", f"slots + number*{self._slot}")
+        root.close()
+
+    def enter_block(self, region: Region, *, is_first: bool) -> None:
+        """Name the slot of the block at hand; in the first walk, wait until it is there."""
+        if is_first:
+            region.append(f"await_copies({self.tile.ring - 1} - r_start // {self.tile.r})")
+        block = f"r_start // {self.tile.r}"
+        if self.tile.ring == self.blocks:
+            number = block
+        else:
+            number = f"(turn*{self.blocks} + {block}) % {self.tile.ring}"
+        region.append(f"slot = slots + {number}*{self._slot}")
+
+    def held(self) -> dict[Read, str]:
+        """The texts by which the block at hand is read."""
+        block = f"(r_start // {self.tile.r})"
+        places = [self._stream_place("slot", number) for number in range(len(self.reads.streams))]
+        places += [self._common_place(number, block) for number in range(len(self.reads.common))]
+        found = (*self.reads.streams, *self.reads.common)
+        return {
+            read: f"{self._reader(read)}({place})"
+            for read, place in zip(found, places, strict=True)
+        }
+
+    def _reader(self, read: Read) -> str:
+        """The name of the function that reads elements of a buffer's type."""
+        dtype, vector = self.shop.schedule.program.buffers[read[0]].dtype, self.reads.vector
+        self.shop.functions[f"held_{dtype}"] = HELD.format(
+            name=dtype, kind=dtype.facts.triton, vector=vector, operands=",".join("r" * vector)
+        )
+        return f"held_{dtype}"
+
+    def leave_block(self, region: Region) -> None:
+        """The block was written out: copy the one that takes its slot."""
+        ahead = f"turn*{self.blocks} + r_start // {self.tile.r} + {self.tile.ring}"
+        region.append(f"number = {ahead}")
+        self._copy_block(region, "number", "slot")
+
+    @property
+    def _slot(self) -> int:
+        return self.reads.slot_bytes(self.tile.r)
+
+    def _stream_place(self, slot: str, number: int) -> str:
+        skipped = number * self.tile.r * self.reads.width
+        return f"{slot} + {skipped}" if skipped else slot
+
+    def _common_place(self, number: int, block: str) -> str:
+        size = self.tile.r * self.reads.width
+        start = self.tile.ring * self._slot + number * self.blocks * size
+        return f"slots + {start} + {block}*{size}"
+
+    def _copy_block(self, region: Region, number: str, slot: str) -> None:
+        """Copy block ``number`` of all that come, if there is one."""
+        x = self.shop.kernel.axes[0]
+        rows = self.shop.emitter.index(x.extent)
+        region.append(f"at = {number} % {self.blocks} * {self.tile.r} + lane")
+        row = f"(row + {number} // {self.blocks} * together){self.shop.index_type}"
+        region.append(f"later = {row}")
+        is_there = " & ".join(filter(None, (f"(later < {rows})", self._inside("at"))))
+        for place, read in enumerate(self.reads.streams):
+            self._copy(region, self._stream_place(slot, place), read, "later", is_there)
+        region.append("end_copies()")
+
+    def _inside(self, at: str) -> str:
+        return f"({at} < {self.length})" if self.length % self.tile.r else ""
+
+    def _copy(self, region: Region, place: str, read: Read, row: str, is_there: str) -> None:
+        """A thread's vector of a block; ``at`` is where it begins in the program's part."""
+        shop, (buffer, offset) = self.shop, read
+        x, r = shop.kernel.axes
+        names: dict[Axis, str] = {x: row, r: "(first + at)" if shop.cluster_size > 1 else "at"}
+        source = shop.emitter.address(buffer, offset, names)
+        region.append(f"copy_vector({place}, {source}, {is_there or 'lane >= 0'})")
