@@ -29,7 +29,9 @@ class Monoid:
     ``combine_<name>(a0, ..., b0, ...)``, a jit function for blocks and for single pairs;
     ``block_triton`` reduces a block along ``{axis}`` better than ``tl.reduce``, for kinds of type
     it is there for. ``group_triton`` is the source of ``group_<name>(elements, along)``: the states
-    of a tile's lines with less work than lifting each element. It and ``across_triton`` may call
+    of a tile's lines with less work than lifting each element. ``merge_triton`` is the source of
+    ``merge_<name>(a0, ..., total, along)``: the states of a tile's lines from states that have
+    ``total`` elements in a line, in fewer steps than by pairs. They and ``across_triton`` may call
     ``across_uses``' combinations.
 
     Kinds whose last state is the position of the first extreme (of 32 or 64 bits) have
@@ -53,6 +55,7 @@ class Monoid:
     finalise_triton: tuple[str, ...]
     block_triton: Mapping[str, str] = field(default_factory=dict)
     group_triton: str = ""
+    merge_triton: str = ""
     most_neighbours: int = 0
     across_triton: str = ""
     across_uses: tuple[str, ...] = ()
@@ -73,6 +76,11 @@ class Monoid:
     def group_name(self) -> str:
         """The name of the jit function in ``group_triton``."""
         return f"group_{self.name}"
+
+    @property
+    def merge_name(self) -> str:
+        """The name of the jit function in ``merge_triton``."""
+        return f"merge_{self.name}"
 
     @property
     def across_name(self) -> str:
@@ -135,6 +143,11 @@ def source(name: str, parameters: str, *lines: str) -> str:
 def group(name: str, *lines: str) -> str:
     """The jit function for groups of neighbours, which lie along a dimension."""
     return function(f"group_{name}", "elements, along: tl.constexpr", *lines)
+
+
+def merge(name: str, states: str, *lines: str) -> str:
+    """The jit function that reduces a tile of states along a dimension."""
+    return function(f"merge_{name}", f"{states}, total, along: tl.constexpr", *lines)
 
 
 def function(name: str, parameters: str, *lines: str) -> str:

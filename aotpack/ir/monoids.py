@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from aotpack.ir.extremes import indexed, near, placed
-from aotpack.ir.monoid import Monoid, Number, States, group, source
+from aotpack.ir.monoid import Monoid, Number, States, group, merge, source
 from aotpack.ir.reference import Array
 
 LOG2_E = 1.4426950408889634
@@ -99,6 +99,14 @@ def _welford() -> Monoid:
             "weight = tl.full(mean.shape, size, mean.dtype)",
             "return mean, tl.sum(rest * rest, along), weight",
         ),
+        merge_triton=merge(
+            "welford",
+            "a0, a1, a2",
+            "mean = tl.sum(a0 * (a2 / total), along)",
+            "delta = a0 - tl.expand_dims(mean, along)",
+            "weight = tl.full(mean.shape, total, mean.dtype)",
+            "return mean, tl.sum(a1 + a2 * delta * delta, along), weight",
+        ),
         kinds=("float",),
     )
 
@@ -119,16 +127,17 @@ def _pair(states: States) -> States:
     return top, np.where(top == np.inf, np.nan, total).astype(total.dtype)
 
 
-_EXPONENTIALS = (
-    "top = tl.reduce(elements, along, combine_max)",
-    'base = tl.where(tl.abs(top) == float("inf"), 0.0, top)',
-    "below = elements - tl.expand_dims(base, along)",
-    "if below.dtype == tl.float64:",
-    "    shares = tl.exp(below)",
-    "else:  # what this flushes to zero does not count beside the maximum's 1",
-    f"    shares = tl.exp2(below * {LOG2_E})",
-    "return top, tl.sum(shares, along)",
-)
+def _exponential(below: str, result: str) -> tuple[str, ...]:
+    """What float32 flushes to zero does not count beside the maximum's 1."""
+    return (
+        f"if {below}.dtype == tl.float64:",
+        f"    {result} = tl.exp({below})",
+        "else:",
+        f"    {result} = tl.exp2({below} * {LOG2_E})",
+    )
+
+
+_BASE = 'base = tl.where(tl.abs(top) == float("inf"), 0.0, top)'
 
 
 def _exponential_sum(name: str) -> Monoid:
@@ -151,7 +160,8 @@ def _exponential_sum(name: str) -> Monoid:
             name,
             "a0, a1, b0, b1",
             "top = tl.maximum(a0, b0, propagate_nan=tl.PropagateNan.ALL)",
-            "shrink = tl.exp(tl.where(a0 == b0, 0.0, -tl.abs(a0 - b0)))",
+            "below = tl.where(a0 == b0, 0.0, -tl.abs(a0 - b0))",
+            *_exponential("below", "shrink"),
             "return top, tl.where(a0 > b0, a1 + b1 * shrink, a1 * shrink + b1)",
         ),
         finalise_triton=(
@@ -159,7 +169,23 @@ def _exponential_sum(name: str) -> Monoid:
             if is_pair
             else ("{0} + libdevice.log({1})",)
         ),
-        group_triton=group(name, *_EXPONENTIALS),
+        group_triton=group(
+            name,
+            "top = tl.reduce(elements, along, combine_max)",
+            _BASE,
+            "below = elements - tl.expand_dims(base, along)",
+            *_exponential("below", "shares"),
+            "return top, tl.sum(shares, along)",
+        ),
+        merge_triton=merge(
+            name,
+            "a0, a1",
+            "top = tl.reduce(a0, along, combine_max)",
+            _BASE,
+            "below = a0 - tl.expand_dims(base, along)",
+            *_exponential("below", "shrink"),
+            "return top, tl.sum(a1 * shrink, along)",
+        ),
         across_uses=("max",),
         kinds=("float",),
     )

@@ -5,7 +5,7 @@ vector that was never copied is made of ones, which no result may depend on.
 """
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,8 @@ import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 
 from aotpack.ir.dtypes import DType
-from aotpack.precompile.libdevice import make_tensor
+from aotpack.precompile.bfloat16 import widen
+from aotpack.precompile.libdevice import Block, make_tensor
 
 VECTOR_BYTES = 16
 _KINDS = {
@@ -74,8 +75,15 @@ class RingMemory:
             raise RuntimeError(f"{at_work()} reads what is still being copied")
         vectors = self.vectors[at_work()]
         text = b"".join(vectors.get(where, _NEVER) for where in places)
+        if kind == tl.bfloat16:
+            return make_tensor(_columns(widen(np.frombuffer(text, np.uint16)), places), tl.float32)
         block = np.frombuffer(text, triton_interpreter._get_np_dtype(kind))
-        return make_tensor(np.ascontiguousarray(block.reshape(len(places), -1).T), kind)
+        return make_tensor(_columns(block, places), kind)
+
+
+def _columns(elements: Block, places: Sequence[int]) -> Block:
+    """A vector for each place, as a column."""
+    return np.ascontiguousarray(elements.reshape(len(places), -1).T)
 
 
 def at_work() -> tuple[int, ...]:

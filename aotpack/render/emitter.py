@@ -111,7 +111,7 @@ class Emitter:
         self._exact = exact
         self.keep: Mapping[str, str] = {}
         self.awaited: Collection[str] = ()  # what other programs of the launch have written
-        self.held: Mapping[Read, str] = {}  # the texts that read what is in shared memory
+        self.held: Mapping[Read, tuple[str, DType]] = {}  # what is read from shared memory
         self.softmax = Softmax()
         self.packed = False
         self._needs: dict[Value, frozenset[Axis]] = {}
@@ -200,6 +200,10 @@ class Emitter:
         if resolved is not None:
             return self.value(resolved)
         stored = self.arguments.dtype(load.buffer)
+        held = self.held.get((load.buffer, self._offset(load))) if self.held else None
+        if held is not None:
+            text, dtype = held
+            return text if dtype is load.dtype else self.dialect.cast(text, dtype, load.dtype)
         if self._is_packed(load):
             return self.dialect.cast(f"again({self._packed(load)})", stored, load.dtype)
         raw = self._raw_load(load)
@@ -218,9 +222,6 @@ class Emitter:
     def _raw_load(self, load: Load, inner: Axis | None = None) -> str:
         """The element as it is stored; past the end of ``inner``, where it is masked, 0."""
         offset = self._offset(load)
-        held = self.held.get((load.buffer, offset))
-        if held is not None:
-            return held
         address = self.dialect.address(self.arguments.pointer(load.buffer), self.index(offset))
         needs = self.index_needs(offset)
         masks, gap = self._checks(load.buffer, offset, needs)

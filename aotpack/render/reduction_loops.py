@@ -100,8 +100,8 @@ class ReductionLoop:
             steps = f"range({ends})"
             if self.tile.unroll > 1 and not stretch.rest:
                 steps = f"tl.range({ends}, loop_unroll_factor={self.tile.unroll})"
-            if shop.ring is not None and self.is_first:
-                steps = f"tl.static_range({ends})"  # each block has others behind it
+            if shop.ring is not None:
+                steps = f"tl.static_range({ends})"  # each block has a place of its own in the ring
             self.region = shop.body.open(f"for r_start in {steps}:", frozenset((r,)))
             self._bound("r_start", stretch.rest)
             self._place("r")

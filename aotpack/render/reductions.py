@@ -78,20 +78,24 @@ def _masked(shop: Workshop, text: str, identity: str) -> str:
 def finish(shop: Workshop, operation: Reduction, states: list[str]) -> list[str]:
     """Reduce states across the tile, and across programs that share a row, and finalise."""
     monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
-    return merged(shop, operation, _across(shop, monoid, dtype, states))
+    length = part_length(shop.kernel.axes[1].extent, shop.cluster_size)
+    return merged(shop, operation, _across(shop, monoid, dtype, states, length))
 
 
 def merged(shop: Workshop, operation: Reduction, rows: list[str]) -> list[str]:
     """Reduce states of rows across programs that share them, and finalise."""
     monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
     if shop.cluster_size > 1:
-        rows = _across(shop, monoid, dtype, exchange(shop, operation, rows))
+        states = exchange(shop, operation, rows)
+        rows = _across(shop, monoid, dtype, states, shop.kernel.axes[1].extent)
         shop.forget()
     return [named(shop, text.format(*rows)) for text in monoid.finalise_triton]
 
 
-def _across(shop: Workshop, monoid: Monoid, dtype: DType, states: list[str]) -> list[str]:
-    """Reduce states across the tile; results keep the row dimension."""
+def _across(
+    shop: Workshop, monoid: Monoid, dtype: DType, states: list[str], length: Int
+) -> list[str]:
+    """Reduce states of ``length`` elements across the tile; results keep the row dimension."""
     keep = "[:, None]" if len(shop.emitter.frame.blocks) == 2 else ""
     block = monoid.block_triton.get(dtype.facts.kind)
     if block is not None:
@@ -99,10 +103,16 @@ def _across(shop: Workshop, monoid: Monoid, dtype: DType, states: list[str]) -> 
         if dtype.is_integer and dtype.facts.bits < 32:
             text += f".to({dtype.facts.triton})"  # Triton reduces narrow integers in 32 bits
         return [named(shop, text + keep)]
-    if not monoid.across_triton:
-        return reduced(shop, monoid, states)
     for used in monoid.across_uses:
         shop.functions[MONOIDS[used].combine_name] = MONOIDS[used].combine_triton
+    if monoid.merge_triton:
+        shop.functions[monoid.merge_name] = monoid.merge_triton
+        names = [shop.fresh("t") for _ in states]
+        operands = ", ".join([*states, _count(shop, length, dtype), str(last_axis(shop) or 0)])
+        shop.emitter.region.append(f"{', '.join(names)} = {monoid.merge_name}({operands})")
+        return [named(shop, f"{name}{keep}") for name in names]
+    if not monoid.across_triton:
+        return reduced(shop, monoid, states)
     shop.functions[monoid.across_name] = monoid.across_triton
     value, place = shop.fresh("t"), shop.fresh("t")
     call = f"{monoid.across_name}({', '.join(states)}, {last_axis(shop)})"
@@ -159,22 +169,22 @@ def _two_pass_welford(shop: Workshop, member: Member, operation: Reduction) -> l
     r = shop.kernel.axes[1]
     kind = reduced_type(member).facts.triton
     keep = "[:, None]" if len(shop.emitter.frame.blocks) == 2 else ""
-    extent = part_length(r.extent, shop.cluster_size)
-    count = (
-        f"tl.maximum({shop.emitter.index(extent)}, 1)"
-        if extent.constant is None
-        else (f"{max(1, int(extent))}.0")
-    )
+    count = _count(shop, part_length(r.extent, shop.cluster_size), reduced_type(member))
     element = spanning(shop, member)
     weight = f"tl.cast({count}, {kind})"
     total = named(shop, f"tl.sum({_masked(shop, element, '0.0')}, {last_axis(shop)}){keep}")
-    mean = named(
-        shop, f"{total} / {count}" if count[0].isdigit() else f"{total} / {count}.to({kind})"
-    )
+    mean = named(shop, f"{total} / {count}")
     shop.forget()
     element = spanning(shop, member)
     delta = _masked(shop, named(shop, f"{element} - {mean}"), "0.0")
     return [mean, named(shop, f"tl.sum({delta} * {delta}, {last_axis(shop)}){keep}"), weight]
+
+
+def _count(shop: Workshop, length: Int, dtype: DType) -> str:
+    """So many elements as a divisor: where there are none, 1."""
+    if length.constant is not None:
+        return f"{max(1, int(length))}.0"
+    return f"tl.maximum({shop.emitter.index(length)}, 1).to({dtype.facts.triton})"
 
 
 def masked_element(shop: Workshop, member: Member, monoid: Monoid) -> str:

@@ -10,13 +10,14 @@ barrier. What all rows have in common is copied once, and stays.
     copy_vector(place, source, is_there)
     end_copies()                     those begun since the last end are one group
     await_copies(n)                  until at most the last n groups are on their way
-    held_bfloat16(place)             a block: rows are the elements of a vector, columns are threads
+    held_bfloat16(place)             a block: a row for each element of a vector, a column a thread
 
 A block has two dimensions for that reason: by default Triton gives each thread a column.
 
 Rows C:B16, B18.
 """
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis
 from aotpack.ir.row_reads import Read, RowReads
 from aotpack.ir.schedule import ReductionTile
@@ -64,6 +65,22 @@ def held_{name}(place):
         [places], {kind}, is_pure=False, pack={vector}
     )
 """
+HELD_BFLOAT16 = '''@triton.jit
+def held_bfloat16(place):  # widened: a register holds two
+    places = place[None, :] + tl.zeros([8, 1], tl.int32)
+    return tl.inline_asm_elementwise("""{
+        ld.shared.v4.b32 {$0, $2, $4, $6}, [$8];
+        and.b32 $1, $0, 0xffff0000;
+        and.b32 $3, $2, 0xffff0000;
+        and.b32 $5, $4, 0xffff0000;
+        and.b32 $7, $6, 0xffff0000;
+        shl.b32 $0, $0, 16;
+        shl.b32 $2, $2, 16;
+        shl.b32 $4, $4, 16;
+        shl.b32 $6, $6, 16;
+    }""", "=r,=r,=r,=r,=r,=r,=r,=r,r,r,r,r,r,r,r,r",
+        [places], tl.float32, is_pure=False, pack=8)
+'''
 
 
 class Ring:
@@ -97,7 +114,7 @@ class Ring:
                 self._copy(inner, place, read, "", self._inside("at"))
             root.close()
         inner = root.open(f"for number in range({self.tile.ring}):", frozenset())
-        self._copy_block(inner, "number", f"slots + number*{self._slot}")
+        self._copy_block(inner, "number", "", f"slots + number*{self._slot}")
         root.close()
 
     def enter_block(self, region: Region, *, is_first: bool) -> None:
@@ -111,30 +128,30 @@ class Ring:
             number = f"(turn*{self.blocks} + {block}) % {self.tile.ring}"
         region.append(f"slot = slots + {number}*{self._slot}")
 
-    def held(self) -> dict[Read, str]:
-        """The texts by which the block at hand is read."""
+    def held(self) -> dict[Read, tuple[str, DType]]:
+        """The texts by which the block at hand is read, and what they give."""
         block = f"(r_start // {self.tile.r})"
         places = [self._stream_place("slot", number) for number in range(len(self.reads.streams))]
         places += [self._common_place(number, block) for number in range(len(self.reads.common))]
-        found = (*self.reads.streams, *self.reads.common)
-        return {
-            read: f"{self._reader(read)}({place})"
-            for read, place in zip(found, places, strict=True)
-        }
+        found = {}
+        for read, place in zip((*self.reads.streams, *self.reads.common), places, strict=True):
+            dtype = self.shop.schedule.program.buffers[read[0]].dtype
+            is_wide = dtype is DType.BFLOAT16
+            self.shop.functions[f"held_{dtype}"] = HELD_BFLOAT16 if is_wide else self._reader(dtype)
+            found[read] = f"held_{dtype}({place})", DType.FLOAT32 if is_wide else dtype
+        return found
 
-    def _reader(self, read: Read) -> str:
-        """The name of the function that reads elements of a buffer's type."""
-        dtype, vector = self.shop.schedule.program.buffers[read[0]].dtype, self.reads.vector
-        self.shop.functions[f"held_{dtype}"] = HELD.format(
+    def _reader(self, dtype: DType) -> str:
+        """The function that reads elements of a type."""
+        vector = self.reads.vector
+        return HELD.format(
             name=dtype, kind=dtype.facts.triton, vector=vector, operands=",".join("r" * vector)
         )
-        return f"held_{dtype}"
 
     def leave_block(self, region: Region) -> None:
         """The block was written out: copy the one that takes its slot."""
-        ahead = f"turn*{self.blocks} + r_start // {self.tile.r} + {self.tile.ring}"
-        region.append(f"number = {ahead}")
-        self._copy_block(region, "number", "slot")
+        ahead = f"(r_start // {self.tile.r} + {self.tile.ring})"
+        self._copy_block(region, ahead, "turn + ", "slot")
 
     @property
     def _slot(self) -> int:
@@ -149,13 +166,13 @@ class Ring:
         start = self.tile.ring * self._slot + number * self.blocks * size
         return f"slots + {start} + {block}*{size}"
 
-    def _copy_block(self, region: Region, number: str, slot: str) -> None:
-        """Copy block ``number`` of all that come, if there is one."""
+    def _copy_block(self, region: Region, number: str, turn: str, slot: str) -> None:
+        """Copy a block, if there is one; ``number`` counts from the first of the row at hand."""
         x = self.shop.kernel.axes[0]
         rows = self.shop.emitter.index(x.extent)
         region.append(f"at = {number} % {self.blocks} * {self.tile.r} + lane")
-        row = f"(row + {number} // {self.blocks} * together){self.shop.index_type}"
-        region.append(f"later = {row}")
+        later = f"({turn}{number} // {self.blocks})"
+        region.append(f"later = (row + {later}*together){self.shop.index_type}")
         is_there = " & ".join(filter(None, (f"(later < {rows})", self._inside("at"))))
         for place, read in enumerate(self.reads.streams):
             self._copy(region, self._stream_place(slot, place), read, "later", is_there)
