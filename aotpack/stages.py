@@ -207,7 +207,7 @@ class KernelArg:
     is_written: bool = field(kw_only=True)
 
 
-RING_START = 1024  # bytes
+RING_START = 1024  # bytes; it may begin up to a cache line before
 
 
 @dataclass(frozen=True, slots=True)

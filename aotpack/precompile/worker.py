@@ -15,6 +15,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from aotpack.ir.rows import LINE_BYTES
 from aotpack.precompile.columns import check_columns
 from aotpack.precompile.elf import read_resources
 from aotpack.precompile.kernel_module import load_module
@@ -50,10 +51,10 @@ def _shared(request: Request, compiled: Any) -> int:
     own: int = compiled.metadata.shared
     if not request.ring_bytes:
         return own
-    if own > RING_START:
+    if own > RING_START - LINE_BYTES:
         raise ValueError(
-            f"the kernel {request.name} takes {own} bytes of shared memory, beside its ring"
-            f" {RING_START} are left"
+            f"the kernel {request.name} takes {own} bytes of shared memory, before its ring"
+            f" there are {RING_START - LINE_BYTES}"
         )
     check_columns(compiled.asm["ttgir"], request.num_warps)
     return RING_START + request.ring_bytes

@@ -4,7 +4,8 @@ A program has a ring of slots, for a block of its part of a row each. Blocks are
 order in which rows and their blocks come; each is copied to the slot of the one before it by the
 length of the ring, as soon as that was written out. Copies run while the program computes. A thread
 reads what it copied itself, so that waiting for a copy is not waiting for other threads: no
-barrier. What all rows have in common is copied once, and stays.
+barrier. What all rows have in common is copied once, and stays. Slots begin where cache lines do:
+copies to other places in a line were seen to read from L2 twice.
 
     slots = open_slots(threads)      a thread's vector of the first slot
     copy_vector(place, source, is_there)
@@ -20,6 +21,7 @@ Rows C:B16, B18.
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis
 from aotpack.ir.row_reads import Read, RowReads
+from aotpack.ir.rows import LINE_BYTES
 from aotpack.ir.schedule import ReductionTile
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
@@ -31,8 +33,9 @@ def open_slots(threads: tl.constexpr):
     return tl.inline_asm_elementwise("""{{
         .reg .b32 start;
         mov.u32 start, global_smem;
+        add.u32 start, start, {ring_start};
+        and.b32 start, start, -{line};
         mad.lo.u32 $0, $1, 16, start;
-        add.u32 $0, $0, {ring_start};
     }}""", "=r,r", [lane], tl.int32, is_pure=False, pack=1)
 '''
 COPY_VECTOR = '''@triton.jit
@@ -90,7 +93,7 @@ class Ring:
         self.shop, self.tile, self.reads, self.length = shop, tile, reads, length
         self.blocks = -(-length // tile.r)  # of a program's part of a row
         shop.functions.update(
-            open_slots=OPEN_SLOTS.format(ring_start=RING_START),
+            open_slots=OPEN_SLOTS.format(ring_start=RING_START, line=LINE_BYTES),
             copy_vector=COPY_VECTOR,
             end_copies=END_COPIES,
             await_copies=AWAIT_COPIES,

@@ -24,9 +24,9 @@ GPU = GPUS[90]
 BLOCK_SHARED = 1024  # bytes that a block takes beside what it asks for
 ROOM = 1024  # bytes for states, at most
 SHORTEST = {True: 60_000, False: 120_000}  # bytes of a row, with and without something in common
-PART = {True: 32 * 1024, False: 64 * 1024}  # bytes of a stream that a program has of a row
+PART = 32 * 1024  # bytes of a stream that a program has of a row
 CLUSTERS = {1: 132, 2: 66, 4: 30, 8: 15}  # that run at once, one program a multiprocessor
-MOST_TOGETHER = {True: 2, False: 3}  # programs of a multiprocessor
+MOST_TOGETHER = {True: 2, False: 4}  # programs of a multiprocessor
 
 
 def tile_in_turn(kernel: Kernel, program: Program, strides: Strides) -> ReductionTile | None:
@@ -38,7 +38,7 @@ def tile_in_turn(kernel: Kernel, program: Program, strides: Strides) -> Reductio
     shares = bool(reads.common)
     if row * reads.width < SHORTEST[shares]:
         return None
-    fitting = [n for n in CLUSTERS if row * reads.width <= n * PART[shares]]
+    fitting = [n for n in CLUSTERS if row * reads.width <= n * PART]
     cluster = min(fitting, default=max(CLUSTERS))
     if row % (cluster * reads.vector):
         return None
