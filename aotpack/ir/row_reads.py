@@ -38,13 +38,18 @@ class RowReads:
         """A block of each stream."""
         return len(self.streams) * block * self.width
 
-    def common_bytes(self, block: int, count: int) -> int:
-        """All ``count`` blocks of what rows have in common."""
-        return len(self.common) * count * block * self.width
+    def in_shared(self, kept: int) -> tuple[Read, ...]:
+        """What rows have in common and lies in shared memory; so many others are in registers."""
+        return self.common[: len(self.common) - kept]
+
+    def common_bytes(self, kept: int, block: int, count: int) -> int:
+        """All ``count`` blocks of what lies in shared memory for all rows."""
+        return len(self.in_shared(kept)) * count * block * self.width
 
     def bytes(self, tile: ReductionTile, count: int) -> int:
         """The shared memory of a program with ``count`` blocks of each row."""
-        return tile.ring * self.slot_bytes(tile.r) + self.common_bytes(tile.r, count)
+        common = self.common_bytes(tile.kept, tile.r, count)
+        return tile.ring * self.slot_bytes(tile.r) + common
 
 
 def row_reads(kernel: Kernel, strides: Strides, buffers: Mapping[str, Buffer]) -> RowReads | None:

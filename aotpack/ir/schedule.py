@@ -74,7 +74,8 @@ class ReductionTile:
     loop may be shared by a cluster of programs, each of which walks over a part of it (C:G18).
     With a ``ring`` of so many blocks in shared memory rows are taken in turn: ``resident`` at most
     are worked on at once, programs go from row to row, the blocks that follow are read meanwhile,
-    and what all rows have in common stays in shared memory too.
+    and what all rows have in common stays in shared memory too; ``kept`` tensors of that, in
+    registers.
     In a ``chain`` each block is a program of its own, which waits for those before it (C:G20).
     """
 
@@ -88,6 +89,7 @@ class ReductionTile:
     cluster_size: int = 1
     resident: int = 0
     ring: int = 0
+    kept: int = 0
     chain: bool = False
 
 

@@ -140,6 +140,7 @@ def check_rows_in_turn(schedule: Schedule) -> None:
                 or tile.persistent
                 or tile.x > 1
                 or not tile.resident
+                or not 0 <= tile.kept <= len(reads.common)
             ):
                 raise InvalidSchedule(schedule, kernel, "its rows cannot be taken in turn")
 

@@ -109,15 +109,33 @@ class Ring:
         root = self.shop.root
         root.append(f"slots = open_slots({32 * self.tile.num_warps})")
         root.append(f"lane = tl.arange(0, {32 * self.tile.num_warps})*{self.reads.vector}")
-        if self.reads.common:
+        if self._shared:
             inner = root.open(f"for r_block in range({self.blocks}):", frozenset())
             inner.append(f"at = r_block*{self.tile.r} + lane")
-            for number, read in enumerate(self.reads.common):
+            for number, read in enumerate(self._shared):
                 place = self._common_place(number, "r_block")
                 self._copy(inner, place, read, "", self._inside("at"))
             root.close()
         inner = root.open(f"for number in range({self.tile.ring}):", frozenset())
         self._copy_block(inner, "number", "", f"slots + number*{self._slot}")
+        root.close()
+        self._keep()
+
+    def _keep(self) -> None:
+        """Load what stays in registers, as a tuple of blocks for each tensor."""
+        root, kept = self.shop.root, self.reads.common[len(self._shared) :]
+        root.items += [f"kept{number} = ()" for number in range(len(kept))]
+        if not kept:
+            return
+        inner = root.open(f"for r_block in tl.static_range({self.blocks}):", frozenset())
+        inner.append(f"at = r_block*{self.tile.r} + lane")
+        neighbours = f"tl.arange(0, {self.reads.vector})[:, None]"
+        at = f"{'first + ' if self.shop.cluster_size > 1 else ''}at"
+        mask = f", mask={self._inside('at')}[None, :], other=0" if self._inside("at") else ""
+        for number, (buffer, offset) in enumerate(kept):
+            names = {self.shop.kernel.axes[1]: f"({at})[None, :]"}
+            source = self.shop.emitter.address(buffer, offset, names)
+            inner.append(f"kept{number} = kept{number} + (tl.load({source} + {neighbours}{mask}),)")
         root.close()
 
     def enter_block(self, region: Region, *, is_first: bool) -> None:
@@ -133,15 +151,17 @@ class Ring:
 
     def held(self) -> dict[Read, tuple[str, DType]]:
         """The texts by which the block at hand is read, and what they give."""
-        block = f"(r_start // {self.tile.r})"
+        block = f"r_start // {self.tile.r}"
         places = [self._stream_place("slot", number) for number in range(len(self.reads.streams))]
-        places += [self._common_place(number, block) for number in range(len(self.reads.common))]
-        found = {}
-        for read, place in zip((*self.reads.streams, *self.reads.common), places, strict=True):
-            dtype = self.shop.schedule.program.buffers[read[0]].dtype
+        places += [self._common_place(number, f"({block})") for number in range(len(self._shared))]
+        buffers, found = self.shop.schedule.program.buffers, {}
+        for read, place in zip((*self.reads.streams, *self._shared), places, strict=True):
+            dtype = buffers[read[0]].dtype
             is_wide = dtype is DType.BFLOAT16
             self.shop.functions[f"held_{dtype}"] = HELD_BFLOAT16 if is_wide else self._reader(dtype)
             found[read] = f"held_{dtype}({place})", DType.FLOAT32 if is_wide else dtype
+        for number, read in enumerate(self.reads.common[len(self._shared) :]):
+            found[read] = f"kept{number}[{block}]", buffers[read[0]].dtype
         return found
 
     def _reader(self, dtype: DType) -> str:
@@ -159,6 +179,10 @@ class Ring:
     @property
     def _slot(self) -> int:
         return self.reads.slot_bytes(self.tile.r)
+
+    @property
+    def _shared(self) -> tuple[Read, ...]:
+        return self.reads.in_shared(self.tile.kept)
 
     def _stream_place(self, slot: str, number: int) -> str:
         skipped = number * self.tile.r * self.reads.width

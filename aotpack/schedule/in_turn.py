@@ -64,4 +64,4 @@ def tile_in_turn(kernel: Kernel, program: Program, strides: Strides) -> Reductio
 def _slots(reads: RowReads, block: int, blocks: int, together: int) -> int:
     """The blocks for which one of so many programs of a multiprocessor has room."""
     room = (GPU.shared + BLOCK_SHARED) // together - BLOCK_SHARED - RING_START - ROOM
-    return (room - reads.common_bytes(block, blocks)) // reads.slot_bytes(block)
+    return (room - reads.common_bytes(0, block, blocks)) // reads.slot_bytes(block)
