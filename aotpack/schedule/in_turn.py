@@ -4,12 +4,14 @@
     walk 2: write block 0, copy the next row's | write block 1, ...   the copies of afterwards
 
 A row, or the part of it that a program of a cluster has, lies in shared memory, so it is read from
-memory once, and reads never stop. What all rows need, such as weights, stays there too, where each
-row would read it from L2 again; there is then room for few programs, whose rings go on into the
-next row, so that enough is on its way while they wait for each other. Without it programs are many.
+memory once, and reads never stop. What all rows need, such as weights, stays there or in registers,
+where each row would read it from L2 again; there is then room for few programs, whose rings go on
+into the next row, so that enough is on its way while they wait for each other.
 
 Measured on an H200 (``docs/benchmarks.md``). Rows C:B16, B18.
 """
+
+from collections.abc import Iterator
 
 from aotpack.devices import GPUS
 from aotpack.ir.access import Strides
@@ -24,30 +26,27 @@ GPU = GPUS[90]
 BLOCK_SHARED = 1024  # bytes that a block takes beside what it asks for
 ROOM = 1024  # bytes for states, at most
 SHORTEST = {True: 60_000, False: 120_000}  # bytes of a row, with and without something in common
-PART = 32 * 1024  # bytes of a stream that a program has of a row
+PART = 32 * 1024  # bytes of a stream that a program has of a row, if clusters are large enough
 CLUSTERS = {1: 132, 2: 66, 4: 30, 8: 15}  # that run at once, one program a multiprocessor
-MOST_TOGETHER = {True: 2, False: 4}  # programs of a multiprocessor
+MOST_KEPT = 64  # registers of a thread
 
 
 def tile_in_turn(kernel: Kernel, program: Program, strides: Strides) -> ReductionTile | None:
     """The tile of a kernel whose long rows are taken in turn; None if they are not."""
     row = kernel.axes[1].extent.constant
     reads = row_reads(kernel, strides, program.buffers)
-    if row is None or reads is None:
-        return None
-    shares = bool(reads.common)
-    if row * reads.width < SHORTEST[shares]:
+    if row is None or reads is None or row * reads.width < SHORTEST[bool(reads.common)]:
         return None
     fitting = [n for n in CLUSTERS if row * reads.width <= n * PART]
     cluster = min(fitting, default=max(CLUSTERS))
     if row % (cluster * reads.vector):
         return None
-    warps = 16 if reads.width == 4 and len(reads.streams) == 1 else 8
+    warps = 8 if fitting else 16
     block = WARP * warps * reads.vector
     blocks = -(-row // (cluster * block))
-    for together in range(MOST_TOGETHER[shares], 0, -1):
-        ring = _slots(reads, block, blocks, together)
-        if ring >= blocks + (shares and together > 1):
+    for together, kept, least, most in _divisions(reads, blocks):
+        ring = min(most, _room(reads, together, kept, block, blocks) // reads.slot_bytes(block))
+        if ring >= least:
             return ReductionTile(
                 1,
                 block,
@@ -56,12 +55,29 @@ def tile_in_turn(kernel: Kernel, program: Program, strides: Strides) -> Reductio
                 group=reads.vector,
                 cluster_size=cluster,
                 resident=CLUSTERS[cluster] * together,
-                ring=ring if shares else blocks,
+                ring=ring,
+                kept=kept,
             )
     return None
 
 
-def _slots(reads: RowReads, block: int, blocks: int, together: int) -> int:
-    """The blocks for which one of so many programs of a multiprocessor has room."""
-    room = (GPU.shared + BLOCK_SHARED) // together - BLOCK_SHARED - RING_START - ROOM
-    return (room - reads.common_bytes(0, block, blocks)) // reads.slot_bytes(block)
+def _divisions(reads: RowReads, blocks: int) -> Iterator[tuple[int, int, int, int]]:
+    """How a multiprocessor may be divided, best first.
+
+    The programs, what each keeps in registers, the least and the most slots of their rings: more
+    than two rows' were slower, and one row's where only two programs wait for each other.
+    """
+    common = len(reads.common)
+    if not common:
+        yield from ((together, 0, blocks, blocks) for together in (3, 2, 1))
+        return
+    yield 2, 0, blocks + 1, 2 * blocks
+    if reads.width == 4 and common * blocks * reads.vector <= MOST_KEPT:
+        yield 1, common, blocks, 2 * blocks
+    yield 1, 0, blocks, 2 * blocks
+
+
+def _room(reads: RowReads, together: int, kept: int, block: int, blocks: int) -> int:
+    """The bytes for a ring of one of so many programs of a multiprocessor."""
+    own = (GPU.shared + BLOCK_SHARED) // together - BLOCK_SHARED
+    return own - RING_START - ROOM - reads.common_bytes(kept, block, blocks)
