@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch.export import ExportedProgram
-from torch.export.exported_program import _decompose_exported_program
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UnsupportedError
@@ -26,7 +25,7 @@ from aotpack.trace.answers import Unasked
 from aotpack.trace.complaint import condensed
 from aotpack.trace.conditions import lines_with_conditions
 from aotpack.trace.control import check_parts
-from aotpack.trace.decompositions import decompositions
+from aotpack.trace.decompositions import take_apart
 from aotpack.trace.registered import RegisteredLowerings
 from aotpack.trace.streams import WithoutStreams
 from aotpack.trace.triton_kernels import TritonPort
@@ -128,24 +127,16 @@ def decompose(
 ) -> ExportedProgram:
     """The same program without mutation; operators that ``whole`` does not name are taken apart."""
     check_parts(program, name)
-    implicit, explicit = decompositions(whole)
     try:
         analysis = nullcontext() if triton is None else triton.analysis()
         with _quiet_inference(), RegisteredLowerings(), WithoutStreams(), analysis:
-            functional: ExportedProgram = _decompose_exported_program(
-                program,
-                cia_to_decomp=dict(implicit),
-                python_decomp_table=dict(explicit),
-                joint_loss_index=None,
-                decompose_custom_triton_ops=False,
-            )
+            return take_apart(program, whole)
     except UnsupportedError as error:
         raise UnsupportedError(f"tracing {name}: {error}") from None
     except Exception as error:
         shared = _views_of_one_memory(program)
         hint = f" ({' and '.join(shared)} share memory; give each its own)" if shared else ""
         raise TraceError(f"functionalising {name}: {condensed(error)}{hint}") from error
-    return functional
 
 
 def _views_of_one_memory(program: ExportedProgram) -> list[str]:
