@@ -10,7 +10,7 @@ import io
 import logging
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from typing import Any
 
@@ -23,7 +23,7 @@ from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.trace.answers import Unasked
 from aotpack.trace.complaint import condensed
-from aotpack.trace.conditions import lines_with_conditions
+from aotpack.trace.conditions import Heard, listening
 from aotpack.trace.control import check_parts
 from aotpack.trace.decompositions import take_apart
 from aotpack.trace.registered import RegisteredLowerings
@@ -81,11 +81,11 @@ def export(
     strict: bool,
 ) -> ExportedProgram:
     """torch.export without gradients; torch's complaint comes back condensed."""
-    conditions: Collection[str] = ()
+    heard = Heard()
     try:
         with (
             _quiet_inference(),
-            lines_with_conditions() as conditions,
+            listening() as heard,
             redirect_stderr(io.StringIO()) as printed,
         ):
             args, named = _distinct(module, (args, dict(kwargs)))
@@ -94,7 +94,7 @@ def export(
                     module, args, named, dynamic_shapes=shapes, strict=strict
                 )
     except Exception as error:
-        complaint = condensed(error, conditions)
+        complaint = condensed(error, heard)
         raise TraceError(f"exporting {name} with torch.export: {complaint}") from error
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
