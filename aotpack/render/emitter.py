@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import get_args
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import known_multiple, known_nonnegative
@@ -28,7 +27,7 @@ from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.ir.rows import Row
 from aotpack.render.arguments import Arguments
 from aotpack.render.dialect import Dialect
-from aotpack.render.regions import Region
+from aotpack.render.regions import Computed, Region
 from aotpack.render.softmax import Softmax
 
 PACKED_BITS = 16  # of elements, of which a register holds two
@@ -120,7 +119,7 @@ class Emitter:
         """The text (a name or a literal) of a value; emits what is missing."""
         if isinstance(value, Const):
             return self.dialect.literal(value)
-        key = (value, self._guards)
+        key = Computed(value, self._guards)
         found = self.region.find(key)
         if found is not None:
             return found
@@ -133,12 +132,13 @@ class Emitter:
 
     def _home(self, value: Value, needs: frozenset[Axis]) -> Region:
         """Where a value's line goes: as far out as it can, but what widens packed elements."""
-        if not self.packed or (isinstance(value, Load) and self._stays(value)):
-            return self.region.home(needs)
-        return self.region
+        return self.region.home(needs) if not self.packed or self._stays(value) else self.region
 
-    def _stays(self, load: Load) -> bool:
-        return self._resolve(load) is None and not self._is_packed(load)
+    def _stays(self, value: Value) -> bool:
+        """True for what a program holds of a row in the form that it computes with."""
+        if not isinstance(value, Load) or self._resolve(value) is not None:
+            return False
+        return not self._is_packed(value)
 
     def _is_packed(self, load: Load) -> bool:
         stored = self.arguments.dtype(load.buffer)
@@ -146,11 +146,8 @@ class Emitter:
 
     def forget(self, inner: Axis) -> None:
         """Compute what depends on an axis anew from here on: what is packed takes less room."""
-        keys = [key for key in self.region.names if isinstance(key, tuple) and len(key) == 2]
-        for key in keys if self.packed else ():
-            value = key[0]
-            is_held = isinstance(value, Load) and self._stays(value)
-            if isinstance(value, get_args(Value)) and not is_held and inner in self.needs(value):
+        for key in [key for key in self.region.names if isinstance(key, Computed)]:
+            if self.packed and inner in self.needs(key.value) and not self._stays(key.value):
                 del self.region.names[key]
 
     def _compute(self, value: Value) -> str:
