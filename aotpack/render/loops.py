@@ -124,6 +124,8 @@ def _emit_in_turn(kernel: Kernel, tile: ReductionTile, shop: Workshop, program: 
     shop.root.append(f"row = {program} // {tile.cluster_size}")
     shop.root.append(f"together = tl.num_programs(0) // {tile.cluster_size}")
     turns = f"tl.cdiv({shop.emitter.index(x.extent)} - row, together)"
+    if shop.wide:  # a side of the room is an operand of 32 bits; so long rows are fewer
+        turns = f"tl.cast({turns}, tl.int32)"
     header = f"for turn in tl.range(0, {turns}, num_stages={tile.num_stages}):"
     shop.emitter.region = shop.root.open(header, frozenset((x,)))
     shop.emitter.region.append(f"{x.name} = (row + turn*together){shop.index_type}")
