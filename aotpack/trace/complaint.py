@@ -18,6 +18,7 @@ _NOISE = (
     "consider using",
     "Caused by",
 )
+_OF_OPERATORS = ("DataDependentOutputException", "DynamicOutputShapeException")  # torch names them
 _SHOWN_LINES = 8
 _ADVICE = (
     (
@@ -42,6 +43,8 @@ def condensed(error: Exception, heard: Heard | None = None) -> str:
     place = _place(error)
     if text.startswith("Constraints violated"):
         return size_complaint(text, heard.conditions or place)
+    if type(error).__name__ in _OF_OPERATORS:
+        text = f"Data dependent operator: {text}"
     by_data = data_complaint(text, heard.reads, place)
     return by_data or "\n  at ".join([_useful(error, text), *place])
 

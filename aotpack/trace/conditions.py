@@ -31,6 +31,7 @@ _ASKED = (
     (r"Could not guard on data-dependent expression (.*) \(unhinted", "the condition {}"),
     (r"Could not extract .* data-dependent expression (.*) \(unhinted", "the integer {}"),
     (r"Pending unbacked symbols {(\w+)}", "the integer {}"),
+    (r"(?s)(?:Data dependent|Dynamic shape) operator.*: (aten\.\S+)", "the result of {}"),
 )
 _EQUAL = re.compile(r"Eq\((\w+), (\w+)\)")
 _BY_DATA = (

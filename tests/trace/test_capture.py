@@ -65,6 +65,10 @@ def two_reads(self, x):
             lambda self, x: x.narrow(0, x.argmax(), 1),
             r"data-dependent: the integer u0\. .*\n  at .*x.narrow",
         ),
+        (
+            lambda self, x: x if torch.equal(x, x + 1) else -x,
+            r"data-dependent: the result of aten.equal.default\. .*\n  at .*torch.equal",
+        ),
     ],
 )
 def test_refuses(trace_function, forward, message, capfd):
