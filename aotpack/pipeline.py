@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from torch import nn
 from torch.export import ExportedProgram
 
 from aotpack.emit import emit, write_package
 from aotpack.emit.names import import_name, normal_version
 from aotpack.errors import UsageError
-from aotpack.ir.dtypes import DType
+from aotpack.ir.dtypes import DType, read_cast
 from aotpack.ir.passes import Pass, apply_passes, read_passes
 from aotpack.ir.verify import verify
 from aotpack.ir.verify_schedule import verify_schedule
@@ -82,6 +83,7 @@ class Between:
 class Source:
     """What is built: a module with example inputs, how it is to be traced and scheduled.
 
+    ``dtype`` casts weights and floating inputs first, ``strict`` is torch.export's strict mode.
     ``check_indices`` asserts that positions read from data are in range (``trace/positions.py``).
     ``deterministic`` fixes the order of float sums at some cost (``schedule``). ``passes`` change
     the lowered program (``ir/passes.py``), ``partition`` says which kernels share a launch
@@ -212,6 +214,8 @@ def build(
     cpu_arch: str | None = None,
     candidates: int = 1,
     tuning: str | Path | None = None,
+    dtype: str | torch.dtype | None = None,
+    strict: bool = False,
     deterministic: bool = False,
     passes: Iterable[Pass] = (),
     partition: Partition | None = None,
@@ -221,17 +225,15 @@ def build(
     """Package a module for the targets as one wheel in the folder ``out``; returns its path.
 
     It holds ``candidates`` forms of each kernel; ``tuning`` is what ``aotpack tune`` measured.
-    ``deterministic``: equal bits in every run and batch. ``passes``, ``partition`` and
-    ``check_indices`` are those of ``Source``. ``fallback`` "torch" runs what is not lowered.
+    ``dtype`` (``"bfloat16"`` or ``torch.bfloat16``) casts weights and floating inputs first;
+    ``strict`` is torch.export's strict mode. ``deterministic``: equal bits in every run and batch.
+    ``passes``, ``partition`` and ``check_indices`` are those of ``Source``. ``fallback`` "torch"
+    runs what is not lowered.
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
     source = Source(
-        *(module, args, kwargs, dynamic_shapes, name, version),
-        deterministic=deterministic,
-        fallback=fallback,
-        passes=read_passes(passes),
-        partition=partition,
-        check_indices=check_indices,
+        *(module, args, kwargs, dynamic_shapes, name, version, read_cast(dtype), strict),
+        *(deterministic, read_passes(passes), partition, fallback, check_indices),
     )
     between, decisions = Between(), read_decisions(tuning, candidates)
     emitted = to_emitted(source, chosen, Path(out), between, weights, jobs, cpu_arch, decisions)
@@ -248,6 +250,8 @@ def compile(
     target: str = "native",
     device: int | None = None,
     jobs: int | None = None,
+    dtype: str | torch.dtype | None = None,
+    strict: bool = False,
     deterministic: bool = False,
     fallback: str = "error",
     graphs: bool = True,
@@ -257,17 +261,18 @@ def compile(
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.
 
-    ``passes``, ``partition`` and ``check_indices`` are what they are for ``build``, ``graphs`` is
-    what it is for ``load``.
+    Options are what they are for ``build``; ``graphs`` is what it is for ``load``.
     Its package is a temporary folder, which is gone on return: loading reads all of it.
     """
     chosen = Target.parse(target)
     source = Source(
         *(module, args, kwargs, dynamic_shapes),
+        dtype=read_cast(dtype),
+        strict=strict,
         deterministic=deterministic,
-        fallback=fallback,
         passes=read_passes(passes),
         partition=partition,
+        fallback=fallback,
         check_indices=check_indices,
     )
     between = Between()

@@ -1,5 +1,6 @@
 """The six calls together: dumps, determinism, and a loaded callable through the same stages."""
 
+import copy
 import io
 import zipfile
 from pathlib import Path
@@ -10,7 +11,8 @@ import torch
 from torch import nn
 
 import aotpack
-from aotpack.errors import AotpackError, UsageError
+from aotpack.cli import main
+from aotpack.errors import AotpackError, TraceError, UsageError
 from aotpack.pipeline import STAGES, Between, Source, to_emitted, to_rendered
 from aotpack.precompile.interpreter import PLAN_ARCH
 from aotpack.progress import PlainLines
@@ -50,6 +52,55 @@ def test_dynamic_sizes_change_from_call_to_call(model: nn.Module) -> None:
     for rows in (1, 7, 40):
         x = torch.randn(rows, 16)
         torch.testing.assert_close(compiled(x), model(x).detach())
+
+
+@pytest.mark.parametrize("dtype", ["float64", torch.float64], ids=["name", "torch"])
+def test_weights_and_floating_inputs_are_cast_first(model: nn.Module, dtype: Any) -> None:
+    with aotpack.compile(model, (X,), target="interpreter", dtype=dtype) as compiled:
+        result = compiled(X.double())
+    torch.testing.assert_close(result, copy.deepcopy(model).double()(X.double()).detach())
+    assert model.linear.weight.dtype is torch.float32
+
+
+@pytest.mark.parametrize("dtype", ["half", "int32", torch.int32, "float8_e5m2"], ids=str)
+def test_a_model_is_cast_to_no_other_type(dtype: Any, tmp_path: Path) -> None:
+    accepted = r"dtype .* is not accepted; float16, bfloat16, float32, float64 are"
+    with pytest.raises(UsageError, match=accepted):
+        aotpack.build(Small(), (X,), dtype=dtype, out=tmp_path)
+
+
+def test_the_command_line_and_python_build_the_same_wheel(tmp_path: Path) -> None:
+    (tmp_path / "tiny.py").write_text(
+        "import torch\nmodel = torch.nn.Softplus()\nexample_inputs = (torch.ones(2, 3),)\n"
+    )
+    options = "--target interpreter --dtype bfloat16 --strict --check-indices".split()
+    assert main([str(tmp_path / "tiny.py"), "-o", str(tmp_path / "one"), *options]) == 0
+    other = aotpack.build(
+        nn.Softplus(),
+        (torch.ones(2, 3),),
+        name="tiny",
+        targets="interpreter",
+        out=tmp_path / "other",
+        dtype=torch.bfloat16,
+        strict=True,
+        check_indices=True,
+    )
+    assert (tmp_path / "one" / other.name).read_bytes() == other.read_bytes()
+
+
+class Breaking(nn.Module):
+    """What torch.export takes, but not in its strict mode."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return x + 1
+
+
+def test_strict_mode_is_a_choice() -> None:
+    with aotpack.compile(Breaking(), (X,), target="interpreter") as compiled:
+        assert torch.equal(compiled(X), X + 1)
+    with pytest.raises(TraceError, match="graph_break"):
+        aotpack.compile(Breaking(), (X,), target="interpreter", strict=True)
 
 
 def test_compile_leaves_no_folder(

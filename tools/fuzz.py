@@ -43,7 +43,8 @@ from aotpack.ir.schedule import (
 from aotpack.schedule import join, online_softmax, plane, split_reduction
 from aotpack.schedule.tile import choose_tiles
 from aotpack.target import INTERPRETER, Target, parse_targets
-from tests.e2e.oracle import Tolerance, agree, compile_all
+from tests.e2e.law import Tolerance
+from tests.e2e.oracle import agree, compile_all
 from tools.fuzz_make import DYNAMIC, make
 from tools.fuzz_model import Input, Model, Shell, pruned
 

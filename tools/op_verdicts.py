@@ -20,7 +20,8 @@ import aotpack
 from aotpack import pipeline
 from aotpack.errors import AotpackError, CompileError
 from aotpack.target import Target
-from tools.op_law import INEXACT, judged, redrawn
+from tests.e2e.law import INEXACT
+from tools.op_law import judged, redrawn
 from tools.op_samples import (
     REASON_LENGTH,
     Sample,

@@ -3,12 +3,11 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from aotpack.ir.dtypes import DType
+from aotpack.ir.dtypes import CAST_TYPES, read_cast
 
 if TYPE_CHECKING:
     from aotpack.pipeline import Source
 
-FLOATS = ("float16", "bfloat16", "float32", "float64")
 MODEL_HELP = "model.py, model.py:attr, package.module:attr or model.pt2"
 
 
@@ -22,7 +21,11 @@ def add_trace_options(whole: argparse.ArgumentParser, title: str | None = None) 
         metavar="ARG:AXIS=NAME[LOW:HIGH]",
         help="a dynamic dimension, such as x:0=batch[1:64]; repeatable",
     )
-    parser.add_argument("--dtype", choices=FLOATS, help="cast weights and floating inputs first")
+    parser.add_argument(
+        "--dtype",
+        choices=tuple(map(str, CAST_TYPES)),
+        help="cast weights and floating inputs first",
+    )
     parser.add_argument("--strict", action="store_true", help="torch.export's strict mode")
     parser.add_argument(
         "--deterministic",
@@ -62,7 +65,7 @@ def load_source(
         dynamic_shapes=dynamic,
         name=name or loaded.name,
         version=version or loaded.version,
-        dtype=DType(options.dtype) if options.dtype else None,
+        dtype=read_cast(options.dtype),
         strict=options.strict,
         fallback=options.fallback,
         deterministic=options.deterministic,

@@ -26,7 +26,11 @@ __all__ = ["AssertionFailed", "__version__", "load"]
 
 
 def load(device: Any = None, **options: Any) -> Model:
-    """The model on a device, ready to be called; options are those of ``_runtime.load``."""
+    """The model on a device, ready to be called.
+
+    ``device`` is a GPU's number or "cpu"; without it, the first GPU if there is one. Options are
+    those of ``_runtime.load``: weights, stream, concurrency, tuning, graphs, debug.
+    """
     return _load(Path(__file__).parent, device, **options)
 '''
 

@@ -6,6 +6,8 @@ Rows C:D7, D8.
 from dataclasses import dataclass
 from enum import Enum
 
+from aotpack.errors import UsageError
+
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
@@ -93,3 +95,16 @@ _FACTS = {
     DType.FLOAT32: _Facts(32, "float", "tl.float32", "*fp32", "float32", "F32", (2, 32)),
     DType.FLOAT64: _Facts(64, "float", "tl.float64", "*fp64", "float64", "F64", (2, 64)),
 }
+
+CAST_TYPES = tuple(dtype for dtype in DType if dtype.is_float and not dtype.is_float8)
+
+
+def read_cast(given: object) -> DType | None:
+    """What a model is cast to before it is traced: a name, torch's type, or None for as it is."""
+    if given is None:
+        return None
+    accepted = {str(dtype): dtype for dtype in CAST_TYPES}
+    found = accepted.get(str(given).removeprefix("torch."))
+    if found is None:
+        raise UsageError(f"dtype {given!r} is not accepted; {', '.join(accepted)} are")
+    return found

@@ -191,16 +191,15 @@ def scalar_type(dtype: str) -> Any:
 def interpretable(name: str, text: str) -> Callable[..., Any]:
     """The entry function of a kernel's text, rewritten for the interpreter."""
     try:
-        text = re.sub(r"^( +)wait\((?:room|side) .*\)$", r"\1yield", text, flags=re.MULTILINE)
+        text = re.sub(r"^( +)(wait\((?:room|side) .*)$", r"\1yield\n\1\2", text, flags=re.MULTILINE)
         text = re.sub(r"^( +)fence\(\)$", r"\1pass", text, flags=re.MULTILINE)
         text = without_early_start(text)
         module = vars(load_module(name, text))
         told = _CLUSTER.functions() | _RING.functions()
         for key, value in tuple(module.items()):
-            if key in told:
-                module[key] = told[key]
-            elif isinstance(value, JITFunction):
-                module[key] = _rewritten(value.fn)
+            if isinstance(value, JITFunction):
+                is_assembly = "inline_asm_elementwise" in value.src
+                module[key] = told[key] if is_assembly and key in told else _rewritten(value.fn)
             elif getattr(value, "__name__", None) == "triton.language.extra.libdevice":
                 module[key] = HostLibdevice()
         function: Callable[..., None] = module[name]

@@ -8,8 +8,9 @@ from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import Attention, Value
 from aotpack.ir.schedule import AttentionTile, Kernel, Schedule
 from aotpack.render.contexts import AttentionContext, KeyBlock, Side
-from aotpack.render.emitter import Emitter, Frame
+from aotpack.render.emitter import Emitter
 from aotpack.render.epilogue import batch_names, batch_numbers, render_epilogue
+from aotpack.render.frame import Frame
 from aotpack.render.matmul import precision
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop

@@ -16,8 +16,8 @@ from aotpack.render.c_levels import (
 )
 from aotpack.render.c_slots import store_members
 from aotpack.render.c_split import Split
-from aotpack.render.emitter import Frame
 from aotpack.render.epilogue import batch_names
+from aotpack.render.frame import Frame
 from aotpack.render.workshop import Workshop
 
 

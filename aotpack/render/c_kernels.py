@@ -17,8 +17,8 @@ from aotpack.render.c_parameters import parameter_lines
 from aotpack.render.c_regions import c_lines
 from aotpack.render.c_scatter import scatter_code, scatter_nest
 from aotpack.render.c_walks import walked_code
-from aotpack.render.emitter import Frame
 from aotpack.render.environment import render_template
+from aotpack.render.frame import Frame
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
 from aotpack.stages import KernelSource

@@ -12,8 +12,9 @@ from aotpack.render.c_contexts import Walk
 from aotpack.render.c_dialect import C
 from aotpack.render.c_parameters import parameter_lines
 from aotpack.render.c_split import Split
-from aotpack.render.emitter import Emitter, Frame
+from aotpack.render.emitter import Emitter
 from aotpack.render.epilogue import batch_names
+from aotpack.render.frame import Frame
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
 

@@ -27,7 +27,7 @@ from aotpack.render.c_sides import Side, choose_sides, count_along, epilogue_ind
 from aotpack.render.c_slots import axis_levels, axis_names, copied_rows, direct_rows, stored
 from aotpack.render.c_split import indices, split
 from aotpack.render.c_window import limit_texts, window
-from aotpack.render.emitter import Frame
+from aotpack.render.frame import Frame
 from aotpack.render.workshop import Workshop
 
 

@@ -11,8 +11,9 @@ from aotpack.render.c_dialect import C
 from aotpack.render.c_levels import Nest, factor_text, walk_of
 from aotpack.render.c_sides import Side, row_stride
 from aotpack.render.c_split import Split
-from aotpack.render.emitter import Emitter, Frame
+from aotpack.render.emitter import Emitter
 from aotpack.render.epilogue import batch_names
+from aotpack.render.frame import Frame
 from aotpack.render.workshop import Workshop
 
 

@@ -26,7 +26,7 @@ from aotpack.render.c_plan import Plan, Walk, plan_walks
 from aotpack.render.c_reductions import Accumulator, fill, lane_count, two_pass
 from aotpack.render.c_regions import Loop, c_lines, open_loop
 from aotpack.render.c_window import Window, limit_texts, window
-from aotpack.render.regions import Region
+from aotpack.render.regions import Computed, Region
 from aotpack.render.workshop import Workshop
 
 COLUMNS = 64  # rows side by side
@@ -346,7 +346,7 @@ class Walker:
         for value in walk.used:
             name = self.shop.fresh("t")
             loop.append(f"const {C_TYPES[value.dtype]} {name} = {self._place(self.rows[value])};")
-            loop.names[value, ()] = name
+            loop.names[Computed(value)] = name
 
     def _scratch(self) -> tuple[list[str], str]:
         """Lines that place the row buffers in the scratch memory, and its size in bytes."""

@@ -16,7 +16,8 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import Load, Value
 from aotpack.render.contexts import Factor
-from aotpack.render.emitter import Emitter, Frame
+from aotpack.render.emitter import Emitter
+from aotpack.render.frame import Frame
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
 

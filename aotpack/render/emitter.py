@@ -9,11 +9,10 @@ Rows C:A11, A13, A15, F1-F3, F6, F9, F10.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import get_args
+from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.facts import known_multiple, known_nonnegative
+from aotpack.ir.facts import known_nonnegative
 from aotpack.ir.integers import (
     Atom,
     Axis,
@@ -29,47 +28,11 @@ from aotpack.ir.row_reads import Read
 from aotpack.ir.rows import Row
 from aotpack.render.arguments import Arguments
 from aotpack.render.dialect import Dialect
-from aotpack.render.regions import Region
+from aotpack.render.frame import Frame
+from aotpack.render.regions import Computed, Region
 from aotpack.render.softmax import Softmax
 
 PACKED_BITS = 16  # of elements, of which a register holds two
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """How kernel axes look in a tile: ``names`` their index tensors, ``masks`` the bound checks.
-
-    ``blocks`` are the axes that span dimensions of the tile, with their lengths, in order; any
-    other axis is one number for the whole program. ``starts`` are first indices of blocks that
-    begin at multiples of their length. The last axis has two dimensions in a frame of vectors:
-    first the ``vector`` neighbours that each thread has, then threads.
-    """
-
-    names: Mapping[Axis, str]
-    masks: Mapping[Axis, str]
-    blocks: tuple[tuple[Axis, int], ...]
-    starts: Mapping[Axis, str] = field(default_factory=dict)
-    vector: int = 0
-
-    def shape(self, needs: frozenset[Axis]) -> str:
-        """The shape of something that depends on these axes: ``[16, 1]``."""
-        if self.vector:
-            ((axis, block),) = self.blocks
-            return f"[{self.vector}, {block // self.vector}]" if axis in needs else "[1, 1]"
-        return "[" + ", ".join(str(n if axis in needs else 1) for axis, n in self.blocks) + "]"
-
-    def spread(self, needs: frozenset[Axis]) -> frozenset[Axis]:
-        """Those of the axes that span a dimension."""
-        return frozenset(axis for axis, _ in self.blocks if axis in needs)
-
-    def start(self, atom: Atom) -> str | None:
-        """For a quotient that is one number for the whole block: what is to be divided."""
-        if not isinstance(atom, Quotient) or not isinstance(atom.num.atom, Axis):
-            return None
-        axis = atom.num.atom
-        if axis not in self.starts or not known_multiple(atom.den, dict(self.blocks)[axis]):
-            return None
-        return self.starts[axis]
 
 
 class Emitter:
@@ -127,7 +90,7 @@ class Emitter:
         """The text (a name or a literal) of a value; emits what is missing."""
         if isinstance(value, Const):
             return self.dialect.literal(value)
-        key = (value, self._guards)
+        key = Computed(value, self._guards)
         found = self.region.find(key)
         if found is not None:
             return found
@@ -140,12 +103,13 @@ class Emitter:
 
     def _home(self, value: Value, needs: frozenset[Axis]) -> Region:
         """Where a value's line goes: as far out as it can, but what widens packed elements."""
-        if not self.packed or (isinstance(value, Load) and self._stays(value)):
-            return self.region.home(needs)
-        return self.region
+        return self.region.home(needs) if not self.packed or self._stays(value) else self.region
 
-    def _stays(self, load: Load) -> bool:
-        return self._resolve(load) is None and not self._is_packed(load)
+    def _stays(self, value: Value) -> bool:
+        """True for what a program holds of a row in the form that it computes with."""
+        if not isinstance(value, Load) or self._resolve(value) is not None:
+            return False
+        return not self._is_packed(value)
 
     def _is_packed(self, load: Load) -> bool:
         stored = self.arguments.dtype(load.buffer)
@@ -153,11 +117,8 @@ class Emitter:
 
     def forget(self, inner: Axis) -> None:
         """Compute what depends on an axis anew from here on: what is packed takes less room."""
-        keys = [key for key in self.region.names if isinstance(key, tuple) and len(key) == 2]
-        for key in keys if self.packed else ():
-            value = key[0]
-            is_held = isinstance(value, Load) and self._stays(value)
-            if isinstance(value, get_args(Value)) and not is_held and inner in self.needs(value):
+        for key in [key for key in self.region.names if isinstance(key, Computed)]:
+            if self.packed and inner in self.needs(key.value) and not self._stays(key.value):
                 del self.region.names[key]
 
     def _compute(self, value: Value) -> str:

@@ -36,9 +36,9 @@ from aotpack.render.choices import Form, Judge
 from aotpack.render.combined import combined_launch
 from aotpack.render.completed import completed_launch
 from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
-from aotpack.render.emitter import Frame
 from aotpack.render.environment import render_template
 from aotpack.render.foreign import foreign_choice, refuse_foreign
+from aotpack.render.frame import Frame
 from aotpack.render.loops import loop_context, loop_workshop
 from aotpack.render.matmul import matmul_context, output_frame
 from aotpack.render.regions import Region

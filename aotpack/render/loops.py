@@ -27,7 +27,8 @@ from aotpack.ir.schedule import (
 from aotpack.render.apart import groups_without_common_reads
 from aotpack.render.chains import chain_of, chained_scan, end_chain
 from aotpack.render.contexts import LoopContext, Side
-from aotpack.render.emitter import PACKED_BITS, Frame
+from aotpack.render.emitter import PACKED_BITS
+from aotpack.render.frame import Frame
 from aotpack.render.reduction_loops import ReductionLoop, stretches
 from aotpack.render.reductions import block_reduction, block_scan
 from aotpack.render.regions import Region
@@ -140,6 +141,8 @@ def _emit_in_turn(kernel: Kernel, tile: ReductionTile, shop: Workshop, program: 
         shop.root.append("all_open()")
         shop.has_met = True
     turns = f"tl.cdiv({shop.emitter.index(x.extent)} - row, together)"
+    if shop.wide:  # a side of the room is an operand of 32 bits; so long rows are fewer
+        turns = f"tl.cast({turns}, tl.int32)"
     shop.body = shop.root.open(f"for turn in range({turns}):", frozenset((x,)))
     shop.emitter.region = shop.body
     shop.body.append(f"{x.name} = (row + turn*together){shop.index_type}")

@@ -7,8 +7,8 @@ from aotpack.ir.nodes import Matmul, Value
 from aotpack.ir.schedule import Kernel, MatmulTile, Schedule
 from aotpack.render.contexts import Factor, MatmulContext
 from aotpack.render.descriptors import described_factor
-from aotpack.render.emitter import Frame
 from aotpack.render.epilogue import batch_names, batch_numbers, render_epilogue
+from aotpack.render.frame import Frame
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
 

@@ -13,7 +13,7 @@ from aotpack.ir.monoid import Monoid
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.schedule import Member, ReductionTile
-from aotpack.render.emitter import Frame
+from aotpack.render.frame import Frame
 from aotpack.render.reductions import (
     along,
     block_states,

@@ -10,10 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from aotpack.ir.integers import Axis
+from aotpack.ir.nodes import Value
 
 INDENT = "    "
+
+
+class Computed(NamedTuple):
+    """A value as it is where conditions hold: what a region gives a name to, as a key."""
+
+    value: Value
+    guards: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

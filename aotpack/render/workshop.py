@@ -32,7 +32,8 @@ from aotpack.ir.rows import Row, row_of, storage_elements
 from aotpack.ir.schedule import Kernel, Member, Schedule
 from aotpack.render.arguments import Arguments
 from aotpack.render.dialect import Dialect
-from aotpack.render.emitter import Emitter, Frame
+from aotpack.render.emitter import Emitter
+from aotpack.render.frame import Frame
 from aotpack.render.regions import Region
 from aotpack.render.triton_dialect import TRITON
 

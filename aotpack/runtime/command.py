@@ -147,7 +147,8 @@ def timed(model: Model, repeat: int | None) -> str:
             break
     host, wall = _median(hosts[_WARMUP:]), _median(walls[_WARMUP:])
     count = len(walls) - _WARMUP
-    return f"{wall * 1e3:.3f} ms per call, {host * 1e6:.1f} us of it on the host (of {count} calls)"
+    share = "" if is_host(model.device) else f", {host * 1e6:.1f} us of it on the host"
+    return f"{wall * 1e3:.3f} ms per call{share} (of {count} calls)"
 
 
 def _median(times: list[float]) -> float:

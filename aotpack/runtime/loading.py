@@ -95,7 +95,10 @@ def choose_device(manifest: Manifest, device: int | str | Device | None) -> Devi
 
 def _best_device(manifest: Manifest) -> Device:
     if CPU_TARGET not in manifest.targets:
-        return CudaDevice(0)
+        try:
+            return CudaDevice(0)
+        except DeviceError as error:
+            raise DeviceError(f"{error} For processors, build with --target cpu too.") from None
     if manifest.targets == (CPU_TARGET,):
         return CpuDevice(manifest)
     try:

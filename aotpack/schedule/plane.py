@@ -55,12 +55,18 @@ def plane_tile(kernel: Kernel, program: Program, strides: Strides) -> PlaneTile 
 def _flat_tile(lines: Kernel, program: Program, strides: Strides) -> PlaneTile:
     """Square tiles, in bands of lines where a line of tiles fills L2."""
     width = lines.axes[1].extent
-    touched = [a for a in accesses(lines) if set(lines.axes) <= set(a.offset(strides).leaves())]
+    touched = [a for a, at in _places(lines, strides) if set(lines.axes) <= set(at.leaves())]
     widths = [(program.buffers[a.buffer].dtype.itemsize, a.is_store) for a in touched]
     band = BAND if typical(width) * SIDE * sum(size for size, _ in widths) > HALF_L2 else 1
     read = SIDE * SIDE * sum(size for size, is_store in widths if not is_store)
     warps = max(1, read // (BYTES_OF_THREAD * WARP))
     return PlaneTile(width, SIDE, SIDE, min(MOST_WARPS, 1 << warps.bit_length() - 1), band=band)
+
+
+def _places(kernel: Kernel, strides: Strides) -> list[tuple[Access, Int]]:
+    """Accesses with their offsets; what several operations read at one place is read once."""
+    found = {(a.buffer, a.offset(strides), a.is_store): a for a in accesses(kernel)}
+    return [(access, offset) for (_, offset, _), access in found.items()]
 
 
 def _best(scored: Iterable[tuple[int, Int]]) -> Int | None:
@@ -88,8 +94,7 @@ def _gained_bytes(kernel: Kernel, program: Program, strides: Strides) -> int:
     """Bytes that are contiguous along the outermost side and jumped over along the others."""
     first, *others = kernel.axes
     gained = 0
-    for access in accesses(kernel):
-        offset = access.offset(strides)
+    for access, offset in _places(kernel, strides):
         jumps = any(local_slope(offset, axis) not in (0, 1) for axis in others)
         along = any(local_slope(offset, axis) == 1 for axis in others)
         if local_slope(offset, first) == 1 and jumps and not along:

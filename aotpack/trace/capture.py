@@ -10,23 +10,22 @@ import io
 import logging
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from typing import Any
 
 import torch
 from torch import nn
 from torch.export import ExportedProgram
-from torch.export.exported_program import _decompose_exported_program
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.trace.answers import Unasked
 from aotpack.trace.complaint import condensed
-from aotpack.trace.conditions import lines_with_conditions
+from aotpack.trace.conditions import Heard, listening
 from aotpack.trace.control import check_parts
-from aotpack.trace.decompositions import decompositions
+from aotpack.trace.decompositions import take_apart
 from aotpack.trace.registered import RegisteredLowerings
 from aotpack.trace.streams import WithoutStreams
 from aotpack.trace.triton_kernels import TritonPort
@@ -82,11 +81,11 @@ def export(
     strict: bool,
 ) -> ExportedProgram:
     """torch.export without gradients; torch's complaint comes back condensed."""
-    conditions: Collection[str] = ()
+    heard = Heard()
     try:
         with (
             _quiet_inference(),
-            lines_with_conditions() as conditions,
+            listening() as heard,
             redirect_stderr(io.StringIO()) as printed,
         ):
             args, named = _distinct(module, (args, dict(kwargs)))
@@ -95,7 +94,7 @@ def export(
                     module, args, named, dynamic_shapes=shapes, strict=strict
                 )
     except Exception as error:
-        complaint = condensed(error, conditions)
+        complaint = condensed(error, heard)
         raise TraceError(f"exporting {name} with torch.export: {complaint}") from error
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
@@ -128,24 +127,16 @@ def decompose(
 ) -> ExportedProgram:
     """The same program without mutation; operators that ``whole`` does not name are taken apart."""
     check_parts(program, name)
-    implicit, explicit = decompositions(whole)
     try:
         analysis = nullcontext() if triton is None else triton.analysis()
         with _quiet_inference(), RegisteredLowerings(), WithoutStreams(), analysis:
-            functional: ExportedProgram = _decompose_exported_program(
-                program,
-                cia_to_decomp=dict(implicit),
-                python_decomp_table=dict(explicit),
-                joint_loss_index=None,
-                decompose_custom_triton_ops=False,
-            )
+            return take_apart(program, whole)
     except UnsupportedError as error:
         raise UnsupportedError(f"tracing {name}: {error}") from None
     except Exception as error:
         shared = _views_of_one_memory(program)
         hint = f" ({' and '.join(shared)} share memory; give each its own)" if shared else ""
         raise TraceError(f"functionalising {name}: {condensed(error)}{hint}") from error
-    return functional
 
 
 def _views_of_one_memory(program: ExportedProgram) -> list[str]:

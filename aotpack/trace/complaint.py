@@ -5,9 +5,8 @@ Rows S:G5, P11.
 
 import re
 import traceback
-from collections.abc import Collection
 
-from aotpack.trace.conditions import size_complaint
+from aotpack.trace.conditions import Heard, data_complaint, size_complaint
 from aotpack.trace.source import is_user_file, shown_frame, users_source_in
 
 _NOISE = (
@@ -19,6 +18,7 @@ _NOISE = (
     "consider using",
     "Caused by",
 )
+_OF_OPERATORS = ("DataDependentOutputException", "DynamicOutputShapeException")  # torch names them
 _SHOWN_LINES = 8
 _ADVICE = (
     (
@@ -34,25 +34,19 @@ _ADVICE = (
         "can be left out, as a package orders its work by data",
     ),
 )
-_BY_DATA = (
-    "a Python value in forward is data-dependent: it is read from a tensor, whose data a package "
-    "knows only when it is called"
-)
-_NOT_BY_DATA = (
-    "Accepted in its place are torch.where (a choice of values), torch.cond and while_loop (a "
-    "branch, a loop), torch._assert (a check), and for sizes those of the inputs."
-)
 
 
-def condensed(error: Exception, conditions: Collection[str] = ()) -> str:
-    """torch's message, condensed; ``conditions`` are the lines that put some on dynamic sizes."""
+def condensed(error: Exception, heard: Heard | None = None) -> str:
+    """torch's message, condensed; ``heard`` are lines that it may have to do with."""
+    heard = heard or Heard()
     text = str(error).replace('For more information, run with TORCH_LOGS="+dynamic".', "")
     place = _place(error)
     if text.startswith("Constraints violated"):
-        return size_complaint(text, conditions or place)
-    if re.search("data-dependent", text, re.IGNORECASE):
-        return "\n  at ".join([_BY_DATA, *place]) + f"\n{_NOT_BY_DATA}"
-    return "\n  at ".join([_useful(error, text), *place])
+        return size_complaint(text, heard.conditions or place)
+    if type(error).__name__ in _OF_OPERATORS:
+        text = f"Data dependent operator: {text}"
+    by_data = data_complaint(text, heard.reads, place)
+    return by_data or "\n  at ".join([_useful(error, text), *place])
 
 
 def _place(error: Exception) -> list[str]:

@@ -1,19 +1,22 @@
-"""Conditions that a model puts on dynamic sizes: which, at what lines, what may be done.
+"""Conditions that a model puts on dynamic sizes or on data: which, at what lines, what may be done.
 
-torch's complaint about them comes at the end of an export and names no line. But each condition is
-logged where it arises, so the lines are those of the stack at that moment.
+torch's complaint about sizes comes at the end of an export and names no line, that about data names
+symbols. But each condition is logged where it arises and each symbol where a tensor is read, so the
+lines are those of the stack at that moment.
 """
 
 import logging
 import re
 import traceback
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from aotpack.trace.source import is_user_file, shown_frame
 
 _LOGGER = logging.getLogger("torch.fx.experimental.symbolic_shapes")
 _MARK = "[guard added]"
+_READ = "create_unbacked"
 _DIM = re.compile(r"(\w+) = (L(?:\[[^\]]+\])+\.size\(\)\[\d+\])")
 _SIZE = re.compile(r"L\['(\w+)'\]((?:\[[^\]]+\])*)\.size\(\)\[(\d+)\]")
 _FORMS = (
@@ -24,34 +27,88 @@ _FORMS = (
 _SHOWN = 3
 
 
+_ASKED = (
+    (r"Could not guard on data-dependent expression (.*) \(unhinted", "the condition {}"),
+    (r"Could not extract .* data-dependent expression (.*) \(unhinted", "the integer {}"),
+    (r"Pending unbacked symbols {(\w+)}", "the integer {}"),
+    (r"(?s)(?:Data dependent|Dynamic shape) operator.*: (aten\.\S+)", "the result of {}"),
+)
+_EQUAL = re.compile(r"Eq\((\w+), (\w+)\)")
+_BY_DATA = (
+    "a Python value in forward is data-dependent: {}. It is read from a tensor, whose data a "
+    "package knows only when it is called"
+)
+_NOT_BY_DATA = (
+    "Accepted in its place are torch.where (a choice of values), torch.cond and while_loop (a "
+    "branch, a loop), torch._assert (a check), and for sizes those of the inputs, or plain numbers."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The user's lines, in order: those with conditions, and for each symbol that reading it."""
+
+    conditions: dict[str, None] = field(default_factory=dict)
+    reads: dict[str, str] = field(default_factory=dict)
+
+
 class _Lines(logging.Handler):
     """Collects the user's innermost line above ``depth`` frames, once each."""
 
-    def __init__(self, found: dict[str, None], depth: int) -> None:
+    def __init__(self, heard: Heard, depth: int) -> None:
         super().__init__(logging.INFO)
-        self._found, self._depth = found, depth
+        self._heard, self._depth = heard, depth
 
     def emit(self, record: logging.LogRecord) -> None:
         """See logging.Handler."""
-        if _MARK in str(record.msg):
-            frames = traceback.extract_stack()[self._depth :]
-            for frame in [frame for frame in frames if is_user_file(frame.filename)][-1:]:
-                self._found.setdefault(shown_frame(frame))
+        symbol = _symbol_read(record)
+        if symbol is None and _MARK not in str(record.msg):
+            return
+        frames = traceback.extract_stack()[self._depth :]
+        for frame in [frame for frame in frames if is_user_file(frame.filename)][-1:]:
+            if symbol is None:
+                self._heard.conditions.setdefault(shown_frame(frame))
+            else:
+                self._heard.reads[symbol] = shown_frame(frame)
+
+
+def _symbol_read(record: logging.LogRecord) -> str | None:
+    """The symbol that a number read from a tensor gets, where this is what torch says."""
+    match record.args:
+        case (str(what), symbol, *_) if what.startswith(_READ):
+            return str(symbol)
+    return None
 
 
 @contextmanager
-def lines_with_conditions() -> Iterator[Collection[str]]:
-    """Meanwhile the lines are collected, in order; nothing else is made of torch's log of sizes."""
-    found: dict[str, None] = {}
+def listening() -> Iterator[Heard]:
+    """Meanwhile the lines are collected; nothing else is made of torch's log of sizes."""
+    heard = Heard()
     before = _LOGGER.handlers, _LOGGER.level, _LOGGER.propagate, _LOGGER.disabled
-    _LOGGER.handlers = [_Lines(found, len(traceback.extract_stack()))]
+    _LOGGER.handlers = [_Lines(heard, len(traceback.extract_stack()))]
     _LOGGER.propagate = _LOGGER.disabled = False
     _LOGGER.setLevel(logging.INFO)
     try:
-        yield found
+        yield heard
     finally:
         _LOGGER.handlers, level, _LOGGER.propagate, _LOGGER.disabled = before
         _LOGGER.setLevel(level)
+
+
+def data_complaint(text: str, reads: Mapping[str, str], place: Collection[str]) -> str:
+    """torch's complaint about what depends on data in our words, empty if it is none.
+
+    ``reads`` are the lines that read symbols, ``place`` is where torch stopped.
+    """
+    found = [(re.search(pattern, text), form) for pattern, form in _ASKED]
+    asked = [form.format(_EQUAL.sub(r"\1 is \2", match[1])) for match, form in found if match]
+    if not asked and not re.search("data-dependent", text, re.IGNORECASE):
+        return ""
+    what = asked[0] if asked else text.partition("\n")[0].rstrip(".")
+    rows = [_BY_DATA.format(what)]
+    for name in [name for name in dict.fromkeys(re.findall(r"\w+", what)) if name in reads]:
+        rows += [f"{name} is read at {reads[name]}"] if reads[name] not in place else []
+    return "\n  ".join([*rows, *(f"at {line}" for line in place)]) + f"\n{_NOT_BY_DATA}"
 
 
 def size_complaint(text: str, lines: Collection[str]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
 
@@ -23,6 +24,7 @@ from aotpack.trace.dynamic import LeafSpec
 from aotpack.trace.guards import check_guards, check_shapes
 from aotpack.trace.operators import OperatorReader
 from aotpack.trace.sizes import Sizes, find_sizes
+from aotpack.trace.source import source_of
 from aotpack.trace.tree import children_of, leaf_of, tree_of
 from aotpack.trace.weights import Weights, collect_weights, dtype_of
 
@@ -36,8 +38,8 @@ def build_graph(
     check_indices: bool = False,
 ) -> Graph:
     """The program in our own terms; ``leaves`` are the dynamic specs of its inputs, or nothing."""
-    _check_objects(name, program)
     placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    _check_objects(name, program, placeholders)
     values = [(s.arg.name, placeholders[s.arg.name].meta.get("val")) for s in _user_inputs(program)]
     sizes, weights = find_sizes(program, values, leaves), collect_weights(program)
     inputs = _inputs(values, sizes, set(weights.tensors))
@@ -103,17 +105,23 @@ def _unused(program: ExportedProgram, kept: Sequence[Weight]) -> tuple[str, ...]
     return tuple(name for name in program.state_dict if name not in used)
 
 
-def _check_objects(name: str, program: ExportedProgram) -> None:
-    """Refuse inputs that are neither tensors nor Python values."""
+def _check_objects(
+    name: str, program: ExportedProgram, placeholders: Mapping[str, fx.Node]
+) -> None:
+    """Refuse inputs that are neither tensors nor Python values, by the first that takes one."""
     objects = [
-        spec.arg.name
+        placeholders[spec.arg.name]
         for spec in program.graph_signature.input_specs
         if spec.kind in (InputKind.CUSTOM_OBJ, InputKind.TOKEN)
     ]
     if objects:
+        node = next(iter(objects[0].users), objects[0])
+        operator = next((one for one in node.args if isinstance(one, OpOverload)), node.target)
+        source = source_of(node)
+        place = f"  ({source})" if source else ""
         raise UnsupportedError(
-            f"tracing {name}: the model uses {', '.join(objects)}: script objects and effect "
-            "tokens cannot be packaged; tensors and Python values are accepted"
+            f"tracing {name}: {operator}: it takes {objects[0].name}; script objects and effect "
+            f"tokens cannot be packaged; tensors and Python values are accepted{place}"
         )
 
 

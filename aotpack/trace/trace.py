@@ -48,7 +48,7 @@ def trace(
     run: nn.Module
     leaves: tuple[LeafSpec, ...] = ()
     if isinstance(module, ExportedProgram):
-        _refuse_changes(name, dynamic_shapes, dtype)
+        _refuse_changes(name, dynamic_shapes, dtype, strict)
         program, run = module, module.module()
     else:
         _check_module(name, module)
@@ -83,13 +83,14 @@ def _export(
     return program, run, example, leaf_specs(run, program.call_spec.in_spec, *example, shapes)
 
 
-def _refuse_changes(name: str, dynamic_shapes: Any, dtype: DType | None) -> None:
-    for option, value in (("dynamic shapes", dynamic_shapes), ("dtype", dtype)):
-        if value:
-            raise UsageError(
-                f"tracing {name}: {option} given for a program that is already exported; its sizes "
-                "and types are fixed in it. Give the nn.Module, or export again with what you want."
-            )
+def _refuse_changes(name: str, dynamic_shapes: Any, dtype: DType | None, strict: bool) -> None:
+    given = {"dynamic shapes": dynamic_shapes, "dtype": dtype, "strict mode": strict}
+    for option in [option for option, value in given.items() if value]:
+        raise UsageError(
+            f"tracing {name}: {option} given for a program that is already exported; its sizes, "
+            "types and operators are fixed in it. Give the nn.Module, or export again with what "
+            "you want."
+        )
 
 
 def _check_module(name: str, module: object) -> None:

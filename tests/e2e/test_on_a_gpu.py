@@ -13,7 +13,8 @@ from torch.utils import _pytree as pytree
 
 import aotpack
 
-from .oracle import Tolerance, accuracy_complaint, tensors
+from .law import Tolerance, accuracy_complaint
+from .oracle import tensors
 from .test_control import CASES, KEPT, Case, Kept, Own, dynamic_of
 from .test_fallback import Mixed, compiled
 from .test_padding import BATCH, Between, rows

@@ -57,7 +57,9 @@ def test_positions_may_name_any_of_equal_elements(ours: list[int], outcome: str)
     assert op_law.judged(one, [torch.tensor(ours)]).outcome == outcome
 
 
-@pytest.mark.parametrize(("off", "outcome"), [(1e-6, "passed"), (1e-2, "wrong")])
+@pytest.mark.parametrize(
+    ("off", "outcome"), [(1e-6, "passed"), (1e-2, "wrong"), (float("nan"), "wrong")]
+)
 def test_near_misses_are_judged_by_the_worst_draw(off: float, outcome: str) -> None:
     def eager(x: torch.Tensor) -> torch.Tensor:
         return x + (x.abs() < 0.999) * 1e-6 if x.dtype is torch.float32 else x

@@ -1,10 +1,15 @@
 """Small models: the evaluator, before and after scheduling, and every target obey the law."""
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
+from torch import nn
 
 from .cases import CASES, Case
-from .oracle import accuracy_complaint, agree, compile_all
+from .law import accuracy_complaint
+from .oracle import Compiled, WrongAnswer, agree, compile_all
 
 
 @pytest.mark.row("C:inv8", "C:inv13", "C:inv19", "C:inv21", "C:inv29", "C:I1")
@@ -49,3 +54,30 @@ def test_law_refuses_any_other_integer() -> None:
     eager = torch.tensor([1, 2])
     complaint = accuracy_complaint(torch.tensor([1, 3]), eager, eager)
     assert complaint == "1 of 2 elements differ"
+
+
+class Lucky(nn.Module):
+    """Exact at one, off by 1e-6 below it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + (x < 1) * 1e-6 if x.dtype is torch.float32 else x
+
+
+@pytest.fixture(scope="module")
+def lucky() -> Compiled:
+    return compile_all(Lucky(), (torch.ones(2),), targets=())
+
+
+def off_by(lucky: Compiled, error: float) -> Compiled:
+    """With a model that is off by so much everywhere."""
+    return replace(lucky, models={"fake": lambda x: x + error})  # type: ignore[dict-item]
+
+
+def test_where_eager_is_exact_by_chance_its_usual_error_is_the_measure(lucky: Compiled) -> None:
+    agree(off_by(lucky, 1e-6), (torch.ones(2),))
+
+
+@pytest.mark.parametrize("error", [3e-6, math.nan])
+def test_an_error_above_eagers_usual_one_is_refused(lucky: Compiled, error: float) -> None:
+    with pytest.raises(WrongAnswer, match=r"the target fake, output 0 .*: off by .*off by 0\)"):
+        agree(off_by(lucky, error), (torch.ones(2),))

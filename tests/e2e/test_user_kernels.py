@@ -18,7 +18,8 @@ from aotpack.ir.foreign import Foreign
 from aotpack.precompile.user_kernels import UserKernels
 from aotpack.target import parse_targets
 
-from .oracle import Keep, accuracy_complaint, sizes_of, weight_arrays
+from .law import accuracy_complaint
+from .oracle import Keep, sizes_of, weight_arrays
 from .user_kernels import (
     Changing,
     ChangingReference,

@@ -1,4 +1,6 @@
+import ast
 import hashlib
+import inspect
 import json
 import os
 import subprocess
@@ -11,6 +13,7 @@ from safetensors.torch import load_file
 
 from aotpack.emit import emit
 from aotpack.errors import AotpackError, UsageError
+from aotpack.runtime import load
 from aotpack.stages import Emitted
 
 from .builds import tiny
@@ -63,6 +66,14 @@ def test_layout(emitted: Emitted) -> None:
     assert names[-1].endswith("RECORD")
     assert info["tiny_model/weights.safetensors"].compress_type == zipfile.ZIP_STORED
     assert info["tiny_model/manifest.json"].compress_type == zipfile.ZIP_DEFLATED
+
+
+def test_help_on_load_names_its_options(emitted: Emitted) -> None:
+    with zipfile.ZipFile(emitted.wheel) as archive:
+        module = ast.parse(archive.read("tiny_model/__init__.py"))
+    (loading,) = [one for one in module.body if isinstance(one, ast.FunctionDef)]
+    options = [p for p in inspect.signature(load).parameters if p not in ("package", "device")]
+    assert f": {', '.join(options)}." in (ast.get_docstring(loading) or "")
 
 
 def test_metadata(emitted: Emitted) -> None:

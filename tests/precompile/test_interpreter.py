@@ -145,6 +145,16 @@ def test_libdevice_functions(name: str) -> None:
     np.testing.assert_allclose(result, expected, rtol=2e-6)
 
 
+def test_functions_named_as_those_of_clusters_are_interpreted() -> None:
+    head = "@triton.jit\ndef wait(x, y):\n    return x + y\n\n\n@triton.jit\ndef k("
+    text = HEAD.replace("@triton.jit\ndef k(", head).format(params="y, n")
+    function = interpretable("k", text + "    tl.store(y + i, wait(i, 1), mask=mask)\n")
+    result = np.zeros(16, np.int32)
+    host = HostKernel("k", function, (pointer_type("int32"), scalar_type("int32")))
+    launch(host, (1, 1, 1), [result.ctypes.data, 16])
+    assert np.array_equal(result, np.arange(1, 17))
+
+
 def test_an_unknown_libdevice_function_is_refused() -> None:
     with pytest.raises(DeviceError, match=r"libdevice.cyl_bessel_i0 is not known.*it knows abs"):
         x = np.zeros(16, np.float32)

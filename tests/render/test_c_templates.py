@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention as attention
 
 from aotpack import pipeline
 from aotpack.errors import UnsupportedError
-from tests.e2e.oracle import accuracy_complaint
+from tests.e2e.law import accuracy_complaint
 
 _RANDOM = torch.Generator().manual_seed(0)
 Tensors = tuple[torch.Tensor, ...]

@@ -6,7 +6,8 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis, Indirect, Int, Var, minimum
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Program, Value
 from aotpack.render.arguments import Arguments
-from aotpack.render.emitter import Emitter, Frame
+from aotpack.render.emitter import Emitter
+from aotpack.render.frame import Frame
 from aotpack.render.regions import Region
 from aotpack.render.triton_dialect import TritonDialect
 from tests.schedule.programs import BF16, BOOL, F32, I64, Writer, apply, load

@@ -88,3 +88,23 @@ def test_a_thread_of_a_plane_reads_32_bytes(dtype: DType, tensors: int, warps: i
     (kernel,) = schedule_of(w.program(w.pointwise("z", (2048, 4096), value, dtype=dtype))).kernels
     tile = kernel.variants[-1].tile
     assert isinstance(tile, PlaneTile) and tile.num_warps == warps
+
+
+@pytest.mark.row("C:C3")
+@pytest.mark.parametrize(("other", "warps"), [("x", 8), ("y", 16)])
+def test_what_two_operations_read_is_read_once(other: str, warps: int) -> None:
+    w = Writer(())
+    tensors = {name: w.input(name, 4096, 2048, dtype=BF16) for name in ("x", "y")}
+
+    def value(i: Int, j: Int) -> Value:
+        return apply("add", load(tensors["x"], j, i), 1)
+
+    def product(i: Int, j: Int) -> Value:
+        return apply("mul", load(tensors["x"], j, i), load(tensors[other], j, i))
+
+    made = [
+        w.pointwise(f"z{n}", (2048, 4096), f, dtype=BF16) for n, f in enumerate((value, product))
+    ]
+    (kernel,) = schedule_of(w.program(*made)).kernels
+    tile = kernel.variants[-1].tile
+    assert isinstance(tile, PlaneTile) and tile.num_warps == warps

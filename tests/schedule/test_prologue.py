@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch
 
+from tests.e2e.law import Tolerance
 from tests.e2e.models import Function
-from tests.e2e.oracle import Tolerance, agree, compile_all
+from tests.e2e.oracle import agree, compile_all
 
 from .programs import scheduled
 

@@ -30,17 +30,45 @@ def test_encoder_layer_keeps_its_operators(trace_function):
     assert torch.backends.mha.get_fastpath_enabled()
 
 
+def two_reads(self, x):
+    found = x.nonzero()
+    number = x.argmax().item()
+    return x if found.shape[0] + number > 3 else -x
+
+
 @pytest.mark.parametrize(
     ("forward", "message"),
     [
         (lambda self, x: x @ x, r"RuntimeError: .*\n  at test_capture.py:\d+: .*x @ x"),
         (
             lambda self, x: x if x.sum() > 0 else -x,
-            r"a Python value in forward is data-dependent: .*\n"
+            r"a Python value in forward is data-dependent: the condition u0 is 1. It is read .*\n"
             r"  at test_capture.py:\d+: .*x.sum\(\) > 0.*\n"
             r"Accepted in its place are torch.where .*torch.cond",
         ),
-        (lambda self, x: x[: int(x.sum().item())], r"data-dependent.*\n  at .*x.sum\(\).item"),
+        (
+            two_reads,
+            r"data-dependent: the condition u0 \+ u1 > 3\. .*\n"
+            r"  u0 is read at test_capture.py:\d+: found = x.nonzero.*\n"
+            r"  u1 is read at test_capture.py:\d+: number = x.argmax.*\n"
+            r"  at test_capture.py:\d+: return x if found.shape.*\nAccepted",
+        ),
+        (
+            lambda self, x: x[: int(x.sum().item())],
+            r"data-dependent: the integer \w+\(zuf0\)\. .*\n  at .*x.sum\(\).item",
+        ),
+        (
+            lambda self, x: torch.nn.functional.one_hot(x.long()),
+            r"data-dependent: the integer u0\. .*\n  at .*\n.*for sizes .*plain numbers",
+        ),
+        (
+            lambda self, x: x.narrow(0, x.argmax(), 1),
+            r"data-dependent: the integer u0\. .*\n  at .*x.narrow",
+        ),
+        (
+            lambda self, x: x if torch.equal(x, x + 1) else -x,
+            r"data-dependent: the result of aten.equal.default\. .*\n  at .*torch.equal",
+        ),
     ],
 )
 def test_refuses(trace_function, forward, message, capfd):

@@ -3,11 +3,14 @@
 import pytest
 import torch
 from torch import nn
+from torch.export import exported_program
 from torch.nn import functional as F
 
+from aotpack.errors import TraceError
 from aotpack.lower import LOWERINGS
+from aotpack.trace import decompositions
 from aotpack.trace.capture import decompose
-from aotpack.trace.decompositions import NOT_TAKEN_APART, decompositions
+from aotpack.trace.decompositions import NOT_TAKEN_APART
 from aotpack.trace.registered import RegisteredLowerings
 
 FEWER = frozenset(LOWERINGS) - {"aten.linear.default", "aten.layer_norm.default"}
@@ -55,9 +58,28 @@ def test_programs_are_those_of_run_decompositions(
     assert ours.graph_signature == public.graph_signature
 
 
+@pytest.mark.parametrize("step", decompositions._STEPS)
+def test_a_torch_with_other_steps_is_asked_publicly(
+    program: torch.export.ExportedProgram, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    ours = decompose(program, name="m", whole=FEWER)
+    monkeypatch.setitem(decompositions._STEPS, step, ("what", "it", "took"))
+    monkeypatch.setattr(decompositions, "_told", None)  # the steps are not taken
+    assert str(decompose(program, name="m", whole=FEWER).graph) == str(ours.graph)
+
+
+def test_a_torch_without_its_table_is_refused(
+    program: torch.export.ExportedProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(torch._decomp, "decomposition_table")
+    with pytest.raises(TraceError, match=r"functionalising m: torch .* has no torch\._decomp"):
+        decompose(program, name="m", whole=frozenset({"aten.linear.default"}))
+
+
 def test_few_operators_are_told_by_name() -> None:
-    composite, _ = decompositions(frozenset(LOWERINGS))
-    everything, _ = decompositions(None)
+    split = exported_program._split_decomp_table_to_cia_and_python_decomp
+    composite, _ = decompositions._told(split, frozenset(LOWERINGS))
+    everything, _ = decompositions._told(split, None)
     assert len(composite) < len(everything) / 2
     assert torch.ops.aten.linear.default in composite
     assert torch.ops.aten.einsum.default not in composite

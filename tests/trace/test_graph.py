@@ -162,6 +162,18 @@ def test_every_problem_is_listed(trace_function):
     ]
 
 
+class Printing(nn.Module):
+    def forward(self, x):
+        torch.ops.aten._print("here")
+        return x + 1
+
+
+def test_refuses_what_acts_beside_its_results(trace_function):
+    message = r"aten._print.default: it takes token; .*  \(test_graph.py:\d+: torch.ops.aten._print"
+    with pytest.raises(UnsupportedError, match=message):
+        trace_function(lambda self, x: self.a(x), X, modules={"a": Printing()})
+
+
 def test_refuses_no_result(trace_function):
     with pytest.raises(TraceError, match="forward returns no tensor"):
         trace_function(lambda self, x: 3, X)

@@ -74,7 +74,9 @@ def test_exported_program(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("option", [{"dtype": DType.FLOAT16}, {"dynamic_shapes": {"x": BATCH}}])
+@pytest.mark.parametrize(
+    "option", [{"dtype": DType.FLOAT16}, {"dynamic_shapes": {"x": BATCH}}, {"strict": True}]
+)
 def test_exported_program_refuses_changes(option):
     program = torch.export.export(Model().eval(), (torch.randn(2, 4),))
     with pytest.raises(UsageError, match="already exported"):
