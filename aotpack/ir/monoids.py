@@ -138,6 +138,20 @@ def _exponential(below: str, result: str) -> tuple[str, ...]:
 
 
 _BASE = 'base = tl.where(tl.abs(top) == float("inf"), 0.0, top)'
+_GROUPED_EXPONENTIALS = (
+    "top = tl.reduce(elements, along, combine_max)",
+    _BASE,
+    "below = elements - tl.expand_dims(base, along)",
+    *_exponential("below", "shares"),
+    "return top, tl.sum(shares, along)",
+)
+_MERGED_EXPONENTIALS = (
+    "top = tl.reduce(a0, along, combine_max)",
+    _BASE,
+    "below = a0 - tl.expand_dims(base, along)",
+    *_exponential("below", "shrink"),
+    "return top, tl.sum(a1 * shrink, along)",
+)
 
 
 def _exponential_sum(name: str) -> Monoid:
@@ -169,23 +183,8 @@ def _exponential_sum(name: str) -> Monoid:
             if is_pair
             else ("{0} + libdevice.log({1})",)
         ),
-        group_triton=group(
-            name,
-            "top = tl.reduce(elements, along, combine_max)",
-            _BASE,
-            "below = elements - tl.expand_dims(base, along)",
-            *_exponential("below", "shares"),
-            "return top, tl.sum(shares, along)",
-        ),
-        merge_triton=merge(
-            name,
-            "a0, a1",
-            "top = tl.reduce(a0, along, combine_max)",
-            _BASE,
-            "below = a0 - tl.expand_dims(base, along)",
-            *_exponential("below", "shrink"),
-            "return top, tl.sum(a1 * shrink, along)",
-        ),
+        group_triton=group(name, *_GROUPED_EXPONENTIALS),
+        merge_triton=merge(name, "a0, a1", *_MERGED_EXPONENTIALS),
         across_uses=("max",),
         kinds=("float",),
     )

@@ -111,8 +111,7 @@ class Sources:
         """
         arches = (variant.arch_low, variant.arch_high)
         early = language == "triton" and programs is not None and is_small(programs)
-        is_ready = early or programs is None
-        given = text if is_ready else lambda name: without_early_start(text(name))
+        given = text if early or programs is None else lambda name: without_early_start(text(name))
         shown = without_comments(given(name), language)
         if programs is not None:
             check_written(name, shown, parameters)

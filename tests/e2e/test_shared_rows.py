@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 
 import aotpack
-from aotpack.ir.schedule import ReductionTile
 from aotpack.target import Target
 
 from .oracle import agree, compile_all
@@ -17,7 +16,6 @@ from .test_long_rows import BF16, Rows, numbers, spoiled
 
 H100 = (Target("cuda", 90),)
 COLUMNS = 65_600  # parts are no whole number of blocks
-MANY = 133  # rows that are not split over launches
 
 
 def normed(x: torch.Tensor) -> Any:
@@ -47,68 +45,12 @@ def test_programs_that_share_a_row_agree(function: Callable[..., Any]) -> None:
     agree(compiled, (x,))
 
 
-class Tensors(Rows):
-    """A function of several tensors."""
-
-    def forward(self, *tensors: torch.Tensor) -> Any:
-        return self.function(*tensors)
-
-
-def weighted(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Any:
-    """Mean and variance, and what is the same for all rows."""
-    return F.layer_norm(x, (x.shape[1],), w, b)
-
-
-def residual(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> Any:
-    """Two rows a turn."""
-    return F.rms_norm(x + y, (x.shape[1],), w, 1e-6)
-
-
-def chosen(x: torch.Tensor, w: torch.Tensor) -> Any:
-    """Three walks, the last with what is the same for all rows, and two sums for each."""
-    shares = x.softmax(1)
-    return shares * w, shares.mean(1), (shares - shares.mean(1, keepdim=True)).abs().amax(1)
-
-
-def alone(x: torch.Tensor) -> Any:
-    """Nothing in common."""
-    return x.log_softmax(1)
-
-
 def lowered(x: torch.Tensor) -> torch.Tensor:
     """Parts that are far below their row, or nothing at all beside it."""
     x[4, : x.shape[1] // 2] = -math.inf
     x[4] -= 1000
     x[5, : x.shape[1] // 2] -= 1000
     return spoiled(x)
-
-
-@pytest.mark.row("C:B18", "C:G18")
-@pytest.mark.parametrize(
-    ("function", "columns", "dtype"),
-    [
-        (weighted, 49_216, BF16),
-        (residual, 24_640, torch.float32),
-        (chosen, 24_640, torch.float32),
-        (alone, 32_800, torch.float32),
-    ],
-)
-def test_rows_taken_in_turn_agree(
-    function: Callable[..., Any], columns: int, dtype: torch.dtype
-) -> None:
-    x = numbers(MANY, columns, dtype)
-    shapes: dict[Any, list[tuple[int, ...]]] = {
-        weighted: [(columns,)] * 2,
-        residual: [(MANY, columns), (columns,)],
-        chosen: [(columns,)],
-    }
-    others = (torch.randn(size).to(dtype) for size in shapes.get(function, []))
-    args = (lowered(x) if function in (chosen, alone) else x, *others)
-    compiled = compile_all(Tensors(function), args, targets=H100)
-    (kernel,) = compiled.scheduled.schedule.kernels
-    *_, tile = (v.tile for v in kernel.variants if v.arch_low <= 90 <= v.arch_high)
-    assert isinstance(tile, ReductionTile) and 0 < tile.resident < MANY
-    agree(compiled, args)
 
 
 @pytest.mark.gpu

@@ -56,8 +56,8 @@ def test_few_long_rows_are_shared_where_programs_can_wait(count: int) -> None:
 
 
 def test_rows_too_long_for_the_cache_are_shared_however_many() -> None:
-    assert cluster_sizes(shares(1000, 2 * LONG).kernels[0], 90) == [CLUSTER_SIZE]
-    assert cluster_sizes(shares(1000, LONG).kernels[0], 90) == [1]
+    assert cluster_sizes(shares(1000, 2 * LONG).kernels[0], 100) == [CLUSTER_SIZE]
+    assert cluster_sizes(shares(1000, LONG).kernels[0], 100) == [1]
 
 
 def test_a_dynamic_number_of_rows_decides_when_called() -> None:
@@ -72,43 +72,63 @@ def turns(kernel: Kernel, arch: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("length", "together"), [(LONG // 2, 2), (LONG // 2 + 64, 4), (LONG, 4), (2 * LONG, 8)]
+    ("length", "together", "programs"),
+    [(16_448, 4, 2), (LONG // 2, 4, 2), (LONG // 2 + 32, 8, 2), (LONG, 8, 2), (2 * LONG, 8, 1)],
 )
-def test_programs_go_from_row_to_row_where_it_was_measured(length: int, together: int) -> None:
+def test_programs_go_from_row_to_row_where_it_was_measured(
+    length: int, together: int, programs: int
+) -> None:
     (kernel,) = scaled(1000, length).kernels
-    assert turns(kernel, 90) == [CLUSTERS[together]] and cluster_sizes(kernel, 90) == [together]
+    assert turns(kernel, 90) == [programs * CLUSTERS[together]]
+    assert cluster_sizes(kernel, 90) == [together]
     assert set(turns(kernel, 80)) == set(turns(kernel, 120)) == {0}
 
 
-@pytest.mark.parametrize("length", [16_448, LONG // 2 + 1, 4 * LONG, Var("n", 1, LONG)])
-def test_rows_that_programs_hold_neither_whole_nor_in_parts_are_not_taken_in_turn(
-    length: Size,
-) -> None:
+@pytest.mark.parametrize("length", [LONG // 2 + 1, LONG // 2 + 16, 8 * LONG, Var("n", 1, LONG)])
+def test_rows_without_equal_parts_that_fit_are_not_taken_in_turn(length: Size) -> None:
     assert set(turns(scaled(1000, length).kernels[0], 90)) == {0}
 
 
-def test_rows_with_nothing_in_common_are_not_taken_in_turn() -> None:
-    assert set(turns(shares(1000, LONG).kernels[0], 90)) == {0}
+def test_shorter_rows_are_taken_in_turn_where_they_have_something_in_common() -> None:
+    length = 16_448
+    assert turns(shares(1000, 2 * length).kernels[0], 90) == [3 * CLUSTERS[8]]
+    assert turns(shares(1000, length).kernels[0], 90) == [0]
 
 
 def test_a_dynamic_number_of_rows_may_be_taken_in_turn() -> None:
     (kernel,) = scaled(Var("b", 1, 4096), 24_640).kernels
-    assert turns(kernel, 90) == [0, CLUSTERS[2]] and cluster_sizes(kernel, 90) == [CLUSTER_SIZE, 2]
+    assert turns(kernel, 90) == [0, 2 * CLUSTERS[4]]
+    assert cluster_sizes(kernel, 90) == [CLUSTER_SIZE, 4]
 
 
 @pytest.mark.row("C:inv23")
-def test_rows_taken_in_turn_are_whole_in_registers() -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ring": 7},  # less than a part
+        {"num_warps": 16},  # more threads than vectors
+        {"cluster_size": 3},
+        {"cluster_size": 1},  # a part is the row
+        {"group": 2},
+        {"kept": 2},  # of one
+        {"resident": 0},
+        {"persistent": True},
+        {"x": 2},
+    ],
+)
+def test_rows_in_turn_fit_their_ring(change: dict[str, int]) -> None:
     schedule = scaled(1000, LONG)
+    verify_schedule(schedule)
     (kernel,) = schedule.kernels
 
-    def walking(variant: Variant) -> Variant:
+    def changed(variant: Variant) -> Variant:
         tile = variant.tile
-        if not isinstance(tile, ReductionTile) or not tile.resident:
+        if not isinstance(tile, ReductionTile) or not tile.ring:
             return variant
-        return replace(variant, tile=replace(tile, r=tile.r // 2), others=())
+        return replace(variant, tile=replace(tile, **change), others=())
 
-    wrong = replace(kernel, variants=tuple(map(walking, kernel.variants)))
-    with pytest.raises(InvalidSchedule, match="its rows cannot be taken in turn"):
+    wrong = replace(kernel, variants=tuple(map(changed, kernel.variants)))
+    with pytest.raises(InvalidSchedule, match="cannot be taken in turn|cannot share its rows"):
         verify_schedule(replace(schedule, kernels=(wrong,)))
 
 

@@ -1,0 +1,137 @@
+"""Rows that programs take in turn, through a ring of blocks in shared memory.
+
+What is chosen for long rows is made to be chosen for short ones, on a GPU with little to spare.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.export import Dim
+
+from aotpack.ir.schedule import ReductionTile
+from aotpack.schedule import in_turn, tile
+from aotpack.target import Target
+
+from .oracle import Compiled, agree, compile_all
+from .test_long_rows import BF16, Rows, numbers
+from .test_shared_rows import lowered
+
+H100 = (Target("cuda", 90),)
+F16, F32 = torch.float16, torch.float32
+ROWS = 7
+PART = 8 * 1024  # bytes: a part is two blocks or four
+CLUSTERS = {1: 3, 2: 2, 4: 1}
+FEW_BYTES = 36 * 1024  # of shared memory, for one program with its weights in registers
+
+
+class Tensors(Rows):
+    """A function of several tensors."""
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        return self.function(*tensors)
+
+
+def weighted(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Any:
+    """Mean and variance, and what is the same for all rows."""
+    return F.layer_norm(x, (x.shape[1],), w, b)
+
+
+def residual(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> Any:
+    """Two streams, and a result of the first walk."""
+    total = x + y
+    return F.rms_norm(total, (x.shape[1],), w, 1e-6), total
+
+
+def shares(x: torch.Tensor) -> Any:
+    """Nothing in common."""
+    return x.softmax(1)
+
+
+def walks(x: torch.Tensor, w: torch.Tensor) -> Any:
+    """Three walks, of which the last copies, and results of rows."""
+    shares = x.softmax(1)
+    top = shares.amax(1, keepdim=True)
+    return shares / top * w, (shares / top).sum(1), top
+
+
+def wholes(x: torch.Tensor) -> Any:
+    """Integers."""
+    return x - x.amax(1, keepdim=True), (x % 7).sum(1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Columns of the rows, and what the tile must be for them."""
+
+    function: Callable[..., Any]
+    columns: int
+    dtype: torch.dtype
+    cluster_size: int
+    ring: int
+    vectors: int = 0  # tensors of a row's length that all rows have in common
+    streams: int = 1
+    kept: int = 0
+    shared: int = in_turn.GPU.shared
+
+
+CASES = [
+    Case(weighted, 7184, BF16, 2, 4, vectors=2),  # 1.75 blocks
+    Case(weighted, 4096, F16, 1, 4, vectors=2),  # whole blocks, no cluster
+    Case(weighted, 3592, F32, 2, 4, vectors=2, kept=2, shared=FEW_BYTES),
+    Case(residual, 6160, F32, 4, 4, vectors=1, streams=2),
+    Case(walks, 7184, BF16, 2, 4, vectors=1),
+    Case(shares, 7184, F32, 4, 2),
+    Case(shares, 14_400, BF16, 4, 2),
+    Case(wholes, 3592, torch.int32, 2, 2),
+]
+
+
+@pytest.fixture(autouse=True)
+def short_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(in_turn, "SHORTEST", dict.fromkeys((True, False), 0))
+    monkeypatch.setattr(in_turn, "PART", PART)
+    monkeypatch.setattr(in_turn, "CLUSTERS", CLUSTERS)
+    monkeypatch.setattr(tile, "MAX_PERSISTENT", 256)
+    monkeypatch.setattr(tile, "FEWEST_ROWS", 0)
+    yield
+
+
+def compiled(case: Case, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Compiled:
+    return compile_all(Tensors(case.function), args, None, dynamic_shapes, targets=H100)
+
+
+def inputs(case: Case, rows: int) -> tuple[torch.Tensor, ...]:
+    shape = rows, case.columns
+    if case.dtype is torch.int32:
+        return (torch.randint(-1000, 1000, shape, dtype=case.dtype),)
+    x = numbers(rows, case.columns, case.dtype)
+    others = [shape] * (case.streams - 1) + [(case.columns,)] * case.vectors
+    return (x, *(torch.randn(size).to(case.dtype) for size in others))
+
+
+@pytest.mark.row("C:B16", "C:B18", "C:G18")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.function.__name__}-{case.columns}")
+def test_rows_taken_in_turn_agree(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_turn, "GPU", replace(in_turn.GPU, shared=case.shared))
+    args = inputs(case, ROWS)
+    if case.function is walks:
+        lowered(args[0])
+    made = compiled(case, args)
+    (kernel,) = made.scheduled.schedule.kernels
+    (found,) = (v.tile for v in kernel.variants if v.arch_low <= 90 <= v.arch_high)
+    assert isinstance(found, ReductionTile) and 0 < found.resident < ROWS
+    assert (found.cluster_size, found.ring, found.kept) == (case.cluster_size, case.ring, case.kept)
+    assert sum(binary.spills for binary in made.precompiled.binaries) == 0
+    agree(made, args)
+
+
+def test_any_number_of_rows_may_be_taken_in_turn() -> None:
+    case = CASES[0]
+    shapes = ({0: Dim("rows", min=1, max=4096)}, None, None)
+    made = compiled(case, inputs(case, ROWS), (shapes,))
+    for rows in (1, 2, 5):
+        agree(made, inputs(case, rows))
