@@ -69,7 +69,7 @@ def _divisions(reads: RowReads, blocks: int) -> Iterator[tuple[int, int, int, in
     """
     common = len(reads.common)
     if not common:
-        yield from ((together, 0, blocks, blocks) for together in (3, 2, 1))
+        yield from ((together, 0, blocks, blocks) for together in (4, 3, 2, 1))
         return
     yield 2, 0, blocks + 1, 2 * blocks
     if reads.width == 4 and common * blocks * reads.vector <= MOST_KEPT:

@@ -102,7 +102,7 @@ def _step(operation: Reduction, program: Program, makers: Mapping[str, Operation
         return None
     aligned = 1 if down or length % ALIGNED else ALIGNED
     if down and MERGES[operation.kind] is same_kind:
-        return length // wanted
+        return length // _leaving_least(length, wanted)
     equal = _divisor_near(length // aligned, wanted)
     if equal > 1:
         return length // equal
@@ -128,6 +128,11 @@ def _walks_down_columns(operation: Reduction, program: Program) -> bool:
         along += local_slope(offset, operation.inner[-1]) == 1
         down += local_slope(offset, operation.axes[-1]) == 1
     return down > along
+
+
+def _leaving_least(length: int, wanted: int) -> int:
+    """About as many parts as wanted, for which the second kernel has least to merge and to read."""
+    return min(range(wanted - wanted // 20, wanted + 1), key=lambda parts: parts + length % parts)
 
 
 def _divisor_near(length: int, wanted: int) -> int:

@@ -91,7 +91,7 @@ def test_rows_without_equal_parts_that_fit_are_not_taken_in_turn(length: Size) -
 
 def test_shorter_rows_are_taken_in_turn_where_they_have_something_in_common() -> None:
     length = 16_448
-    assert turns(shares(1000, 2 * length).kernels[0], 90) == [3 * CLUSTERS[8]]
+    assert turns(shares(1000, 2 * length).kernels[0], 90) == [4 * CLUSTERS[8]]
     assert turns(shares(1000, length).kernels[0], 90) == [0]
 
 
