@@ -14,8 +14,9 @@ Measured on an H200 (``docs/benchmarks.md``). Rows C:B16, B18.
 from collections.abc import Iterator
 
 from aotpack.devices import GPUS
-from aotpack.ir.access import Strides
-from aotpack.ir.nodes import Program
+from aotpack.ir.access import Strides, axes_in
+from aotpack.ir.nodes import Apply, Load, Pointwise, Program, walk
+from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.row_reads import RowReads, row_reads
 from aotpack.ir.schedule import Kernel, ReductionTile
 from aotpack.schedule.row_tiles import WARP
@@ -25,7 +26,9 @@ IN_TURN = (90, 99)  # architectures on which it was measured
 GPU = GPUS[90]
 BLOCK_SHARED = 1024  # bytes that a block takes beside what it asks for
 ROOM = 1024  # bytes for states, at most
-SHORTEST = {True: 60_000, False: 120_000}  # bytes of a row, with and without something in common
+SHORTEST = 130_000  # bytes of a row; shorter ones are found in L2 when they are read again
+SHORTEST_WITH_EXPONENTIALS = 120_000  # likewise, where that is not all that takes time
+SHORTEST_WITH_COMMON = 60_000
 PART = 32 * 1024  # bytes of a stream that a program has of a row, if clusters are large enough
 CLUSTERS = {1: 132, 2: 66, 4: 30, 8: 15}  # that run at once, one program a multiprocessor
 MOST_KEPT = 64  # registers of a thread
@@ -35,7 +38,7 @@ def tile_in_turn(kernel: Kernel, program: Program, strides: Strides) -> Reductio
     """The tile of a kernel whose long rows are taken in turn; None if they are not."""
     row = kernel.axes[1].extent.constant
     reads = row_reads(kernel, strides, program.buffers)
-    if row is None or reads is None or row * reads.width < SHORTEST[bool(reads.common)]:
+    if row is None or reads is None or row * reads.width < _shortest(kernel, reads):
         return None
     fitting = [n for n in CLUSTERS if row * reads.width <= n * PART]
     cluster = min(fitting, default=max(CLUSTERS))
@@ -61,20 +64,43 @@ def tile_in_turn(kernel: Kernel, program: Program, strides: Strides) -> Reductio
     return None
 
 
+def _shortest(kernel: Kernel, reads: RowReads) -> int:
+    """The bytes of a row from which on it gains by being taken in turn."""
+    if reads.common:
+        return SHORTEST_WITH_COMMON
+    return SHORTEST_WITH_EXPONENTIALS if _takes_exponentials(kernel) else SHORTEST
+
+
+def _takes_exponentials(kernel: Kernel) -> bool:
+    """True when an exponential of each element is stored, or what is computed from it."""
+    r = kernel.axes[1]
+    for member in kernel.members:
+        if not isinstance(member.operation, Pointwise):
+            continue
+        stored = Rewriter(dict(member.binding))(member.operation.value)
+        for value in walk([stored]):
+            if isinstance(value, Apply) and value.op == "exp":
+                read = [load for load in walk([value]) if isinstance(load, Load)]
+                if any(r in axes_in(load.index) for load in read):
+                    return True
+    return False
+
+
 def _divisions(reads: RowReads, blocks: int) -> Iterator[tuple[int, int, int, int]]:
     """How a multiprocessor may be divided, best first.
 
-    The programs, what each keeps in registers, the least and the most slots of their rings: more
-    than two rows' were slower, and one row's where only two programs wait for each other.
+    The programs, what each keeps in registers, the least and the most slots of their rings: with
+    two rows' they were slower, and with one's where only two programs wait for each other.
     """
     common = len(reads.common)
     if not common:
         yield from ((together, 0, blocks, blocks) for together in (4, 3, 2, 1))
         return
-    yield 2, 0, blocks + 1, 2 * blocks
+    most = blocks * 7 // 4
+    yield 2, 0, blocks + 1, most
     if reads.width == 4 and common * blocks * reads.vector <= MOST_KEPT:
-        yield 1, common, blocks, 2 * blocks
-    yield 1, 0, blocks, 2 * blocks
+        yield 1, common, blocks, most
+    yield 1, 0, blocks, most
 
 
 def _room(reads: RowReads, together: int, kept: int, block: int, blocks: int) -> int:

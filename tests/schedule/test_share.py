@@ -89,10 +89,24 @@ def test_rows_without_equal_parts_that_fit_are_not_taken_in_turn(length: Size) -
     assert set(turns(scaled(1000, length).kernels[0], 90)) == {0}
 
 
-def test_shorter_rows_are_taken_in_turn_where_they_have_something_in_common() -> None:
-    length = 16_448
-    assert turns(shares(1000, 2 * length).kernels[0], 90) == [4 * CLUSTERS[8]]
-    assert turns(shares(1000, length).kernels[0], 90) == [0]
+def exponentials(count: Size, length: Size) -> Schedule:
+    """Each element's exponential, less its row's sum."""
+    w = Writer()
+    x = w.input("x", count, length)
+    sums = w.reduction("s", [count], [length], lambda i, r: apply("exp", load(x, i, r)))
+
+    def value(i: object, j: object) -> object:
+        return apply("sub", apply("exp", load(x, i, j)), load(sums, i))  # type: ignore[arg-type]
+
+    return schedule_of(w.program(w.pointwise("y", [count, length], value)))  # type: ignore[arg-type]
+
+
+def test_shorter_rows_are_taken_in_turn_where_l2_is_not_enough() -> None:
+    assert turns(shares(1000, 32_832).kernels[0], 90) == [4 * CLUSTERS[8]]
+    assert turns(shares(1000, 32_000).kernels[0], 90) == [0]
+    assert turns(exponentials(1000, 32_000).kernels[0], 90) == [4 * CLUSTERS[4]]
+    assert turns(exponentials(1000, 16_448).kernels[0], 90) == [0]
+    assert turns(scaled(1000, 16_448).kernels[0], 90) == [2 * CLUSTERS[4]]
 
 
 def test_a_dynamic_number_of_rows_may_be_taken_in_turn() -> None:
