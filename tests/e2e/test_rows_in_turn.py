@@ -12,17 +12,20 @@ import torch
 import torch.nn.functional as F
 from torch.export import Dim
 
+import aotpack
 from aotpack.ir.schedule import ReductionTile
 from aotpack.schedule import in_turn, tile
 from aotpack.target import Target
 
-from .oracle import Compiled, agree, compile_all
+from .law import Tolerance, accuracy_complaint
+from .oracle import Compiled, agree, compile_all, tensors
 from .test_long_rows import BF16, Rows, numbers
 from .test_shared_rows import lowered
 
 H100 = (Target("cuda", 90),)
 F16, F32 = torch.float16, torch.float32
 ROWS = 7
+MANY = 203
 PART = 8 * 1024  # bytes: a part is two blocks or four
 CLUSTERS = {1: 2, 2: 1, 4: 1}
 FEW_BYTES = 36 * 1024  # of shared memory, for one program with its weights in registers
@@ -136,3 +139,19 @@ def test_any_number_of_rows_may_be_taken_in_turn() -> None:
     made = compiled(case, inputs(case, ROWS), (shapes,))
     for rows in (1, 2, 5):
         agree(made, inputs(case, rows))
+
+
+@pytest.mark.gpu
+@pytest.mark.row("C:B16", "C:inv23")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.function.__name__}-{case.columns}")
+def test_rows_taken_in_turn_on_a_gpu(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_turn, "GPU", replace(in_turn.GPU, shared=case.shared))
+    args = inputs(case, MANY)
+    module = Tensors(case.function)
+    model = aotpack.compile(module, args, target="native")
+    given = [x.cuda() for x in args]
+    exact = module(*(x.double() if x.is_floating_point() else x for x in given))
+    for _ in range(3):  # launches, a recording, a graph
+        for row in zip(*map(tensors, (model(*given), module(*given), exact)), strict=True):
+            ours, eager, reference = (x.cpu() for x in row)
+            assert accuracy_complaint(ours, eager, reference, Tolerance()) is None
