@@ -6,6 +6,8 @@ import torch
 from .cases import CASES, Case
 from .oracle import accuracy_complaint, agree, compile_all
 
+pytestmark = pytest.mark.usefixtures("as_shipped")
+
 
 @pytest.mark.row("C:inv8", "C:inv13", "C:inv19", "C:inv21", "C:inv29", "C:I1")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -13,7 +15,7 @@ def test_oracles_agree(case: Case) -> None:
     torch.manual_seed(0)
     module = case.make()
     args = case.args()
-    compiled = compile_all(module, args, dynamic_shapes=case.dynamic, wide=True)
+    compiled = compile_all(module, args, dynamic_shapes=case.dynamic)
     agree(compiled, args)
     for call in case.calls:
         agree(compiled, call())
