@@ -268,10 +268,9 @@ class _Machine:
             if bad.any() and 0 not in scope.shape:
                 self._complain("writes", operation.target, operation.index, dimension, part, bad)
         where = tuple(np.broadcast_to(part, scope.shape) for part in index)
-        written = self.written[name]
-        before = np.count_nonzero(written)
-        written[where] = True
-        if np.count_nonzero(written) - before != prod(scope.shape):
+        before = np.count_nonzero(self.written[name])
+        self.written[name][where] = True
+        if np.count_nonzero(self.written[name]) - before != prod(scope.shape):
             raise IndexOutOfRange(f"{operation.target} is written twice at the same element")
         self.memory[name][where] = numbers
 
