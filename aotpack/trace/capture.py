@@ -26,7 +26,7 @@ from aotpack.trace.answers import Unasked
 from aotpack.trace.complaint import condensed
 from aotpack.trace.conditions import lines_with_conditions
 from aotpack.trace.control import check_parts
-from aotpack.trace.decompositions import decompositions
+from aotpack.trace.decompositions import composites_told, decompositions
 from aotpack.trace.registered import RegisteredLowerings
 from aotpack.trace.streams import WithoutStreams
 from aotpack.trace.triton_kernels import TritonPort
@@ -128,14 +128,15 @@ def decompose(
 ) -> ExportedProgram:
     """The same program without mutation; operators that ``whole`` does not name are taken apart."""
     check_parts(program, name)
-    implicit, explicit = decompositions(whole)
+    _, others = decompositions(whole)
     try:
         analysis = nullcontext() if triton is None else triton.analysis()
-        with _quiet_inference(), RegisteredLowerings(), WithoutStreams(), analysis:
+        told = composites_told(whole)
+        with _quiet_inference(), RegisteredLowerings(), WithoutStreams(), analysis, told:
             functional: ExportedProgram = _decompose_exported_program(
                 program,
-                cia_to_decomp=dict(implicit),
-                python_decomp_table=dict(explicit),
+                cia_to_decomp={},
+                python_decomp_table=dict(others),
                 joint_loss_index=None,
                 decompose_custom_triton_ops=False,
             )

@@ -7,7 +7,12 @@ from torch.nn import functional as F
 
 from aotpack.lower import LOWERINGS
 from aotpack.trace.capture import decompose
-from aotpack.trace.decompositions import NOT_TAKEN_APART, decompositions
+from aotpack.trace.decompositions import (
+    NOT_TAKEN_APART,
+    composites_told,
+    decompositions,
+    fake_rules,
+)
 from aotpack.trace.registered import RegisteredLowerings
 
 FEWER = frozenset(LOWERINGS) - {"aten.linear.default", "aten.layer_norm.default"}
@@ -61,3 +66,13 @@ def test_few_operators_are_told_by_name() -> None:
     assert len(composite) < len(everything) / 2
     assert torch.ops.aten.linear.default in composite
     assert torch.ops.aten.einsum.default not in composite
+
+
+def test_operators_are_afterwards_what_they_were() -> None:
+    linear, whole = torch.ops.aten.linear.default, frozenset(LOWERINGS)
+    before = dict(linear.py_kernels)
+    for _ in range(2):
+        with pytest.raises(KeyError), composites_told(whole):
+            assert dict(linear.py_kernels) != before and linear in fake_rules
+            raise KeyError
+        assert dict(linear.py_kernels) == before and linear not in fake_rules
