@@ -1,4 +1,4 @@
-"""What all tests share: a kernel cache for the run, no dumps, one thread of torch."""
+"""What all tests share: a kernel cache for the run, no dumps, little effort, few processes."""
 
 import fcntl
 import gc
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
+
+from tests.c_flags import QUICK, shipped
 
 # Tracing makes objects by the million, in processes that hold all of torch: with Python's own
 # numbers a fifth of the run is spent in searching them for cycles.
@@ -45,13 +47,25 @@ def once(run_folder: Path) -> Callable[[str, Callable[[Path], object]], Path]:
 
 @pytest.fixture(scope="session", autouse=True)
 def kernel_cache(run_folder: Path) -> Iterator[Path]:
-    """The user's cache is neither read nor written; a kernel is compiled once in a run."""
+    """The user's cache is neither read nor written; a kernel is compiled once in a run.
+
+    Kernels in C are compiled with little effort, where a test does not ask for more.
+    """
     folder = run_folder / "kernel-cache"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AOTPACK_CACHE", str(folder))
         patch.delenv("AOTPACK_DUMP", raising=False)
-        patch.delenv("AOTPACK_JOBS", raising=False)
+        patch.setenv("AOTPACK_JOBS", "1")  # a process more is started for each, beside busy workers
+        patch.setenv("AOTPACK_CFLAGS", QUICK)
         yield folder
+
+
+@pytest.fixture(scope="module")
+def as_shipped() -> Iterator[None]:
+    """In a module that asks for it, kernels in C are compiled as those that are shipped."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AOTPACK_CFLAGS", shipped())
+        yield
 
 
 @pytest.fixture

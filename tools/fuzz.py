@@ -124,11 +124,10 @@ def check(model: Model, targets: tuple[Target, ...] = (INTERPRETER,)) -> None:
     wide = [x.double() if x.is_floating_point() else x for x in _args(given, example)]
     if not _eager_runs(Shell(model).double(), tuple(wide)):
         return  # types that differ in float64 alone: there is nothing to compare with
-    compiled = compile_all(
-        Shell(model), _args(given, example), None, _dynamic_shapes(given), targets, wide=True
-    )
+    args, shapes = _args(given, example), _dynamic_shapes(given)
+    compiled = compile_all(Shell(model), args, None, shapes, targets)
     slack = _slack(model)
-    agree(compiled, _args(given, example), tolerance=slack)
+    agree(compiled, args, tolerance=slack)
     for number in range(len(DYNAMIC["b"][1]) if model.is_dynamic else 0):
         sizes = {name: others[number] for name, (_, others) in DYNAMIC.items()}
         args = _args(given, sizes)

@@ -63,6 +63,7 @@ def environment() -> dict[str, str]:
 
 def main(arguments: Sequence[str]) -> None:
     """Inside that process: run the module."""
+    del os.environ["LD_PRELOAD"]  # the C compiler needs no watching
     install()
     module, *rest = arguments or ("pytest", "-x", "-v", *TESTS)
     if module == "pytest":  # it would keep the report of a process that ends for itself

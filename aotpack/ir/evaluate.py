@@ -268,11 +268,11 @@ class _Machine:
             if bad.any() and 0 not in scope.shape:
                 self._complain("writes", operation.target, operation.index, dimension, part, bad)
         where = tuple(np.broadcast_to(part, scope.shape) for part in index)
-        twice = shape and len(np.unique(np.ravel_multi_index(where, shape))) != prod(scope.shape)
-        if twice or self.written[name][where].any():
+        before = np.count_nonzero(self.written[name])
+        self.written[name][where] = True
+        if np.count_nonzero(self.written[name]) - before != prod(scope.shape):
             raise IndexOutOfRange(f"{operation.target} is written twice at the same element")
         self.memory[name][where] = numbers
-        self.written[name][where] = True
 
     def _scatter(self, operation: Scatter) -> None:
         dtype = self.program.buffers[operation.target].dtype

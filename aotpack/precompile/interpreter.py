@@ -22,7 +22,7 @@ from triton.runtime.jit import JITFunction
 
 from aotpack.early_start import without_early_start
 from aotpack.ir.dtypes import DType
-from aotpack.precompile import bfloat16
+from aotpack.precompile import bfloat16, block_types
 from aotpack.precompile.cluster_memory import ClusterMemory
 from aotpack.precompile.kernel_module import load_module
 from aotpack.precompile.libdevice import HostLibdevice
@@ -37,6 +37,7 @@ PLAN_ARCH = 80  # variants are chosen as for the oldest target
 _ALIGNMENT = 256
 _PRECISIONS = ("tf32", "tf32x3", "bf16x6", "ieee")  # all are computed exactly here
 _ENDED = object()
+_ABSENT = object()
 _CLUSTER = ClusterMemory()  # of the programs at work
 _RING = RingMemory()  # likewise
 _VALIDATE_DESCRIPTOR = triton_interpreter.TensorDescHandle.validate
@@ -214,7 +215,7 @@ def launch(kernel: HostKernel, grid: tuple[int, int, int], cells: Sequence[int])
     """Run every program of a launch, one after the other; those that share a row take turns."""
     args = [_argument(cell, kind) for cell, kind in zip(cells, kernel.types, strict=True)]
     builder = triton_interpreter.interpreter_builder
-    with _ONE_AT_A_TIME, _interpreted_language(kernel.function), np.errstate(all="ignore"):
+    with _ONE_AT_A_TIME, _interpreted_language(), np.errstate(all="ignore"):
         x, y, z = grid
         builder.set_grid_dim(x * kernel.cluster_size, y, z)
         for row in np.ndindex(*grid):
@@ -280,29 +281,48 @@ def _library() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
 
 
 @contextmanager
-def _interpreted_language(function: Callable[..., None]) -> Iterator[None]:
+def _interpreted_language() -> Iterator[None]:
     """triton.language computes on numpy blocks inside the context."""
+    forms = _forms()
+    before = [(place, name, vars(place).get(name, _ABSENT)) for place, name, _ in forms]
+    for place, name, form in forms:
+        setattr(place, name, form)
+    try:
+        yield
+    finally:
+        for place, name, own in before:
+            delattr(place, name) if own is _ABSENT else setattr(place, name, own)
+
+
+@functools.cache
+def _forms() -> tuple[tuple[Any, str, Any], ...]:
+    """What is another while kernels are interpreted: (where, name, interpretable form)."""
     library = _library()
     with ExitStack() as scopes:
-        for user in (function, library[0][2]):  # kernels see tl, the library sees tl.core
+        found = []
+        for user in (_splat, library[0][2]):  # kernels see tl like this module, the library tl.core
             scope = triton_interpreter._patch_lang(user)
             scopes.callback(scope.restore)
-        for place, name, form in (*library, *bfloat16.replacements()):
-            scope.set_attr(place, name, form)
-        for place in (tl, tl.core):
-            scope.set_attr(place, "reduce", reduce)
-            scope.set_attr(place, "associative_scan", associative_scan)
-        scope.set_attr(tl.tensor, "__index__", lambda tensor: int(tensor.handle.data.item()))
-        builder = triton_interpreter.interpreter_builder
-        options = replace(
-            builder.options,
-            allowed_dot_input_precisions=_PRECISIONS,
-            sanitize_overflow=False,  # computed for assertions, which only its debug mode makes
-        )
-        scope.set_attr(builder, "options", options)
-        scope.set_attr(builder, "create_splat", _splat)
-        scope.set_attr(triton_interpreter.TensorDescHandle, "validate", _validate_descriptor)
-        yield
+            found += [(place, name, vars(place)[name]) for place, name, _ in scope._changes]
+    for place in (tl, tl.core):
+        found += [(place, "reduce", reduce), (place, "associative_scan", associative_scan)]
+    builder = triton_interpreter.interpreter_builder
+    options = replace(
+        builder.options,
+        allowed_dot_input_precisions=_PRECISIONS,
+        sanitize_overflow=False,  # computed for assertions, which only its debug mode makes
+    )
+    found += [
+        *library,
+        *bfloat16.replacements(),
+        *block_types.replacements(),
+        (tl.tensor, "__index__", lambda tensor: int(tensor.handle.data.item())),
+        (builder, "options", options),
+        (builder, "create_splat", _splat),
+        (triton_interpreter.TensorDescHandle, "validate", _validate_descriptor),
+    ]
+    last = {(place, name): form for place, name, form in found}
+    return tuple((place, name, form) for (place, name), form in last.items())
 
 
 def _validate_descriptor(block: Any) -> None:

@@ -10,6 +10,7 @@ import transformers
 from torch.export import Dim
 
 import aotpack
+from tests.c_flags import BASE_ONLY, shipped
 
 from .table import ARCHITECTURES, HIGHEST, Architecture, Sizes
 
@@ -67,20 +68,15 @@ def check(
     assert ours <= 1.5 * eager + EPS * scale
 
 
-BASE_ONLY = "-DAOT_BASE_ONLY"
-"""Leaves out what processors with AVX-512 run, half of the code; a wheel has both."""
-
-
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_dynamic(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiled in a fourth of the time; ``test_static`` has the effort of what is shipped."""
-    monkeypatch.setenv("AOTPACK_CFLAGS", f"-O1 {BASE_ONLY}")
+def test_dynamic(name: str) -> None:
+    """Compiled with little effort; ``test_static`` has that of what is shipped."""
     check(ARCHITECTURES[name], CALLS, dynamic=True)
 
 
 @pytest.mark.parametrize(
     ("name", "flags"),
-    zip(ARCHITECTURES, itertools.cycle(("", BASE_ONLY)), strict=False),
+    zip(ARCHITECTURES, itertools.cycle((shipped(), BASE_ONLY)), strict=False),
     ids=list(ARCHITECTURES),
 )
 def test_static(name: str, flags: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,15 +5,12 @@ run through the same runtime as a wheel's, and each answer must obey the accurac
 """
 
 import copy
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
@@ -76,32 +73,18 @@ def compile_all(
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
     targets: tuple[Target, ...] = TARGETS,
-    *,
-    wide: bool = False,
 ) -> Compiled:
-    """What ``pipeline.compile`` does for each target, with the products kept.
-
-    C code is that of processors without AVX-512 alone, unless it is to be ``wide`` as well: as it
-    is shipped, and twice as much to compile.
-    """
+    """What ``pipeline.compile`` does for each target, with the products kept."""
     keep = Keep()
     module = module.eval()
     source = Source(module, args, kwargs, dynamic_shapes)
-    with _flags(wide=wide):
-        precompiled = pipeline.to_precompiled(source, targets, keep)
+    precompiled = pipeline.to_precompiled(source, targets, keep)
     verify(keep.products["scheduled"].schedule.program)
     with tempfile.TemporaryDirectory() as folder:
         write_package(precompiled, Path(folder))
         models = {str(target): load(folder, _device(target, Path(folder))) for target in targets}
     stages = keep.products
     return Compiled(module, stages["lowered"], stages["scheduled"], precompiled, models)
-
-
-def _flags(*, wide: bool) -> AbstractContextManager[Any]:
-    """Those of a test that has chosen its own are left alone."""
-    if wide or "AOTPACK_CFLAGS" in os.environ:
-        return nullcontext()
-    return mock.patch.dict(os.environ, AOTPACK_CFLAGS="-DAOT_BASE_ONLY")
 
 
 def _device(target: Target, package: Path) -> InterpreterDevice | str:

@@ -13,6 +13,8 @@ from aotpack.schedule import combo, split_reduction, tile
 from .oracle import agree, compile_all
 from .test_long_rows import Rows, numbers
 
+pytestmark = pytest.mark.usefixtures("as_shipped")
+
 BLOCK = 2048  # of a loop that reads rows once
 LENGTH = 2 * BLOCK + 12  # the last block's groups of neighbours reach over the end
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)

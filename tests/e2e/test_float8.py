@@ -10,6 +10,8 @@ from torch.utils import _pytree as pytree
 from aotpack.errors import AotpackError
 from aotpack.pipeline import compile
 
+pytestmark = pytest.mark.usefixtures("as_shipped")
+
 TARGETS = ("cpu", "interpreter", pytest.param("native", marks=pytest.mark.gpu))
 CODES = torch.arange(256, dtype=torch.uint8)
 NUMBERS = torch.tensor(

@@ -12,9 +12,12 @@ import aotpack.schedule
 from aotpack.ir.nodes import Pointwise, Program
 from aotpack.stages import Lowered, Scheduled
 from aotpack.target import CPU, INTERPRETER
+from tests.c_flags import BASE_ONLY, shipped
 from tools import fuzz
 from tools.fuzz_make import make
 from tools.fuzz_model import Input, Line, Model
+
+pytestmark = pytest.mark.usefixtures("as_shipped")
 
 SEEDS = range(300)
 F32, F64, I32, BF16 = torch.float32, torch.float64, torch.int32, torch.bfloat16
@@ -24,7 +27,7 @@ F32, F64, I32, BF16 = torch.float32, torch.float64, torch.int32, torch.bfloat16
 @pytest.mark.parametrize("first", SEEDS[::6])
 def test_random_models(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second model gets small blocks and many parts; of the others every second is in C."""
-    monkeypatch.setenv("AOTPACK_CFLAGS", "-O1")
+    monkeypatch.setenv("AOTPACK_CFLAGS", f"-O1 {shipped() if first % 4 else BASE_ONLY}")
     for seed in range(first, first + 6):
         model, target = make(seed), CPU if seed % 4 == 2 else INTERPRETER
         with fuzz.odd_schedules(seed) if seed % 2 else nullcontext():

@@ -11,6 +11,8 @@ from .cases import CASES, Case
 from .law import accuracy_complaint
 from .oracle import Compiled, WrongAnswer, agree, compile_all
 
+pytestmark = pytest.mark.usefixtures("as_shipped")
+
 
 @pytest.mark.row("C:inv8", "C:inv13", "C:inv19", "C:inv21", "C:inv29", "C:I1")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -18,7 +20,7 @@ def test_oracles_agree(case: Case) -> None:
     torch.manual_seed(0)
     module = case.make()
     args = case.args()
-    compiled = compile_all(module, args, dynamic_shapes=case.dynamic, wide=True)
+    compiled = compile_all(module, args, dynamic_shapes=case.dynamic)
     agree(compiled, args)
     for call in case.calls:
         agree(compiled, call())

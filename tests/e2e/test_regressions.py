@@ -15,6 +15,8 @@ from aotpack.target import CPU
 
 from .oracle import agree, compile_all
 
+pytestmark = pytest.mark.usefixtures("as_shipped")
+
 Tensors = Any
 
 

@@ -92,15 +92,15 @@ def all_forms() -> list[forms.Form]:
     return [form for form in found if is_supported(form)]
 
 
-def compile_all(folder: Path, arch: str) -> None:
+def compile_all(folder: Path, arch: str, effort: str) -> None:
     """Makes the library of all functions in a folder."""
     texts = [function_text(form) for form in all_forms()]
-    _compile(folder, (*texts, *(reduction_text(*one) for one in reductions())), arch)
+    _compile(folder, (*texts, *(reduction_text(*one) for one in reductions())), arch, effort)
 
 
 def library(folder: Path, texts: tuple[str, ...], arch: str) -> ctypes.CDLL:
     """A library of functions with all that kernels share."""
-    _compile(folder, texts, arch)
+    _compile(folder, texts, arch, "-O3")
     return loaded(folder)
 
 
@@ -109,11 +109,11 @@ def loaded(folder: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(folder / "forms.so"))
 
 
-def _compile(folder: Path, texts: tuple[str, ...], arch: str) -> None:
+def _compile(folder: Path, texts: tuple[str, ...], arch: str, effort: str) -> None:
     text = render_template("kernels.c.jinja", HostFileContext("forms", texts))
     (folder / "forms.c").write_text(text)
-    command = [*find_compiler(None).command, *host_flags(arch), "forms.c", "-o", "forms.so"]
-    subprocess.run([*command, "-lm"], cwd=folder, check=True)
+    command = [*find_compiler(None).command, *host_flags(arch), effort, "forms.c"]
+    subprocess.run([*command, "-o", "forms.so", "-lm"], cwd=folder, check=True)
 
 
 def computed(library: ctypes.CDLL, form: forms.Form) -> Array:

@@ -20,17 +20,20 @@ from tests.ir import triton_forms as forms
 from tests.ir.test_monoids import reduced
 from tests.ir.test_optable import error_bound, expected
 
-ARCHES = ("x86-64", "x86-64-v3") if platform.machine() == "x86_64" else ("armv8-a",)
+X86 = {"x86-64": "-O1", "x86-64-v3": "-O3"}  # element by element, and in vectors
+EFFORTS = X86 if platform.machine() == "x86_64" else {"armv8-a": "-O3"}
 FORMS = c_forms.all_forms()
 REDUCTIONS = c_forms.reductions()
 
 
-@pytest.fixture(scope="module", params=ARCHES)
+@pytest.fixture(scope="module", params=EFFORTS)
 def library(
     request: pytest.FixtureRequest, once: Callable[[str, Callable[[Path], object]], Path]
 ) -> ctypes.CDLL:
     arch: str = request.param
-    folder = once(f"c-forms-{arch}", lambda folder: c_forms.compile_all(folder, arch))
+    folder = once(
+        f"c-forms-{arch}", lambda folder: c_forms.compile_all(folder, arch, EFFORTS[arch])
+    )
     return c_forms.loaded(folder)
 
 
@@ -127,7 +130,7 @@ def conversions(folder: Path, dtype: DType) -> ctypes.CDLL:
         "AOT_EXPORT void narrow(const float *x, uint16_t *y, int64_t n) {"
         f" for (int64_t i = 0; i < n; i++) y[i] = aot_{dtype}_of_float(x[i]); }}\n"
     )
-    return c_forms.library(folder, (text,), ARCHES[-1])
+    return c_forms.library(folder, (text,), list(EFFORTS)[-1])
 
 
 def _pointers(*arrays: Array) -> list[ctypes.c_void_p]:

@@ -16,7 +16,7 @@ def main(words: Sequence[str]) -> None:
         if any(word in case.name for word in words):
             torch.manual_seed(0)
             args = case.args()
-            compiled = compile_all(case.make(), args, None, case.dynamic, (CPU,), wide=True)
+            compiled = compile_all(case.make(), args, None, case.dynamic, (CPU,))
             for call in (args, *(call() for call in case.calls)):
                 agree(compiled, call)
             print(case.name, file=sys.stderr)

@@ -78,6 +78,7 @@ def test_bytes_that_are_no_shared_object_are_refused() -> None:
 
 def test_a_library_that_no_wheel_can_count_on_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "_LIBRARIES", frozenset())
+    monkeypatch.delenv("AOTPACK_CFLAGS")
     with pytest.raises(CompileError, match="needs lib.*, which a wheel cannot count on"):
         compiled()
 

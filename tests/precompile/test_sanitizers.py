@@ -13,6 +13,8 @@ from aotpack.render.c_kernels import HostFileContext
 from aotpack.render.environment import render_template
 from tools import sanitize
 
+pytestmark = pytest.mark.usefixtures("as_shipped")
+
 MODELS = (
     *("softmax_middle", "embedding", "column_sum", "attention_mask"),
     *("matmul_prologue", "windows_of_products"),

@@ -13,6 +13,8 @@ from aotpack import pipeline
 from aotpack.errors import UnsupportedError
 from tests.e2e.law import accuracy_complaint
 
+pytestmark = pytest.mark.usefixtures("as_shipped")
+
 _RANDOM = torch.Generator().manual_seed(0)
 Tensors = tuple[torch.Tensor, ...]
 

@@ -23,6 +23,8 @@ from aotpack.runtime.errors import DeviceError
 from aotpack.runtime.manifest import Host, read_manifest
 from aotpack.target import CPU
 
+pytestmark = pytest.mark.usefixtures("as_shipped")
+
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
