@@ -58,6 +58,15 @@ def test_halves_of_a_prime_length_agree() -> None:
     )
 
 
+@pytest.mark.row("S:B12")
+@pytest.mark.parametrize(("length", "merged"), [(65536, 32), (65537, 33), (87_381, 53)])
+def test_columns_are_split_so_that_little_is_left(length: int, merged: int) -> None:
+    """About 33 parts of 1024 columns; what is merged at the end are parts and rows left over."""
+    split = split_reductions(whole("sum", 1024, length, columns=True))
+    *_, last = (o for o in split.operations if isinstance(o, Reduction))
+    assert last.inner[0].extent.constant == merged
+
+
 @pytest.mark.row("S:inv27", "C:inv19")
 @pytest.mark.parametrize("length", [LONG, UNEVEN])
 def test_positions_are_the_first_of_equals_and_of_nan(length: int) -> None:
