@@ -207,7 +207,7 @@ class KernelArg:
     is_written: bool = field(kw_only=True)
 
 
-RING_START = 1024  # bytes; it may begin up to a cache line before
+RING_START = 1024  # bytes, of which a ring may take the last cache line to begin where one does
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,17 @@ _KERNEL_NAMES = (
     " j_clear j_column j_end j_start k k_column k_row k_start key libdevice line logits m m_start"
     " m_tiles math n n_start n_tiles new_top number numpy part pick plan probability program query"
     " r r_start rest rows shrink tile tl top triton value weight x x_tiles y y_tiles z"
+    " again all_open at await_copies copy_vector end_copies expect later open_room open_slots"
+    " r_block room side slot slots together"
     " Branch Buffer Call Counters Launch Loop Part Plan"
 )
 _RESERVED = frozenset(
     [*_KERNEL_NAMES.split(), *keyword.kwlist, *keyword.softkwlist, *dir(builtins)]
 )
-_PATTERN = re.compile(r"(acc|b|carry|g|h|i|p|r|t|x)\d+|.*_(ptr|mask)|(combine|group)_.*")
+_PATTERN = re.compile(
+    r"(acc|b|carry|g|h|i|kept|p|r|t|x)\d+|.*_(ptr|mask)"
+    r"|(across|combine|group|held|merge|received|send)_.*"
+)
 
 
 def safe_size_name(name: str) -> str:

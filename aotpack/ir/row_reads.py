@@ -55,29 +55,37 @@ class RowReads:
 def row_reads(kernel: Kernel, strides: Strides, buffers: Mapping[str, Buffer]) -> RowReads | None:
     """What a kernel over rows reads along them; None if rows cannot be taken in turn.
 
-    Scans, positions, conditions and addresses that data decide are left to other kernels.
+    Scans, positions, conditions and addresses that data decide are left to other kernels. So are
+    results wider than what is read: Triton would give them another layout, through shared memory.
     """
     operations = [member.operation for member in kernel.members]
     reductions = [o for o in operations if isinstance(o, Reduction)]
     computed = walk(value for operation in operations for value in values(operation))
     if (
         any(isinstance(operation, Scan) for operation in operations)
-        or any(MONOIDS[reduction.kind].needs_order for reduction in reductions)
+        or any(MONOIDS[reduction.kind].across_triton for reduction in reductions)
         or any(isinstance(value, Guarded) for value in computed)
     ):
         return None
     x, r = kernel.axes
     found: dict[Read, bool] = {}
+    written: set[int] = set()
     for access in accesses(kernel):
         offset = access.offset(strides)
         if any(isinstance(leaf, Indirect) for leaf in offset.leaves()):
             return None
-        if not access.is_store and r in offset.leaves():
+        if r not in offset.leaves():
+            continue
+        if access.is_store:
+            written.add(buffers[access.buffer].dtype.itemsize)
+        else:
             found[access.buffer, offset] = x in offset.leaves()
     widths = {buffers[name].dtype.itemsize for (name, _), is_stream in found.items() if is_stream}
     if len(widths) != 1 or not widths.issubset(WIDTHS):
         return None
     (width,) = widths
+    if max(written, default=0) > width:
+        return None
     whole = {read for read in found if _in_vectors(read, r, buffers, width)}
     streams = tuple(read for read, is_stream in found.items() if is_stream)
     if not whole.issuperset(streams):

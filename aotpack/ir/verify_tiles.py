@@ -139,6 +139,7 @@ def check_rows_in_turn(schedule: Schedule) -> None:
                 or tile.group not in (1, reads.vector)
                 or tile.persistent
                 or tile.x > 1
+                or tile.cluster_size == 1
                 or not tile.resident
                 or not 0 <= tile.kept <= len(reads.common)
             ):

@@ -1,9 +1,9 @@
 """Kernels that spill registers are compiled again, with more warps to share the registers of.
 
 The candidates of a kernel for a target are its own number of warps, twice, four times it and so on:
-the same text, grid and answers. (Where each thread has a place in shared memory, they are as many
-as places.) The first that stays below the limit is taken, and if none does,
-the one that spills least. What was refused is told, so that a package can say why.
+the same text, grid and answers. The first that stays below the limit is taken, and if none does,
+the one that spills least. What was refused is told, so that a package can say why. A kernel with a
+ring counts its threads in its text, so it is compiled as it is.
 
 Rows C:L5, inv26.
 """

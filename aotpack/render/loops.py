@@ -133,13 +133,12 @@ def loop_context(
 def _emit_in_turn(kernel: Kernel, tile: ReductionTile, shop: Workshop, program: str) -> None:
     """Rows one after the other, through a ring of blocks in shared memory."""
     assert shop.ring is not None
-    x, share = kernel.axes[0], f" // {tile.cluster_size}" if tile.cluster_size > 1 else ""
-    shop.root.append(f"row = {program}{share}")
-    shop.root.append(f"together = tl.num_programs(0){share}")
+    x = kernel.axes[0]
+    shop.root.append(f"row = {program} // {tile.cluster_size}")
+    shop.root.append(f"together = tl.num_programs(0) // {tile.cluster_size}")
     shop.ring.open()
-    if share:
-        shop.root.append("all_open()")
-        shop.has_met = True
+    shop.root.append("all_open()")
+    shop.has_met = True
     turns = f"tl.cdiv({shop.emitter.index(x.extent)} - row, together)"
     if shop.wide:  # a side of the room is an operand of 32 bits; so long rows are fewer
         turns = f"tl.cast({turns}, tl.int32)"

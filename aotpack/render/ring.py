@@ -4,8 +4,10 @@ A program has a ring of slots, for a block of its part of a row each. Blocks are
 order in which rows and their blocks come; each is copied to the slot of the one before it by the
 length of the ring, as soon as that was written out. Copies run while the program computes. A thread
 reads what it copied itself, so that waiting for a copy is not waiting for other threads: no
-barrier. What all rows have in common is copied once, and stays. Slots begin where cache lines do:
-copies to other places in a line were seen to read from L2 twice.
+barrier. It reads a vector before it begins the copy to that place: that this is also the order in
+which they happen is how the hardware works, not what PTX promises. What all rows have in common is
+copied once, and stays. Slots begin where cache lines do: copies to other places in a line were seen
+to read from L2 twice.
 
     slots = open_slots(threads)      a thread's vector of the first slot
     copy_vector(place, source, is_there)
@@ -130,10 +132,9 @@ class Ring:
         inner = root.open(f"for r_block in tl.static_range({self.blocks}):", frozenset())
         inner.append(f"at = r_block*{self.tile.r} + lane")
         neighbours = f"tl.arange(0, {self.reads.vector})[:, None]"
-        at = f"{'first + ' if self.shop.cluster_size > 1 else ''}at"
         mask = f", mask={self._inside('at')}[None, :], other=0" if self._inside("at") else ""
         for number, (buffer, offset) in enumerate(kept):
-            names = {self.shop.kernel.axes[1]: f"({at})[None, :]"}
+            names = {self.shop.kernel.axes[1]: "(first + at)[None, :]"}
             source = self.shop.emitter.address(buffer, offset, names)
             inner.append(f"kept{number} = kept{number} + (tl.load({source} + {neighbours}{mask}),)")
         root.close()
@@ -141,19 +142,19 @@ class Ring:
     def enter_block(self, region: Region, *, is_first: bool) -> None:
         """Name the slot of the block at hand; in the first walk, wait until it is there."""
         if is_first:
-            region.append(f"await_copies({self.tile.ring - 1} - r_start // {self.tile.r})")
-        block = f"r_start // {self.tile.r}"
+            region.append(f"await_copies({self.tile.ring - 1} - {self._number})")
         if self.tile.ring == self.blocks:
-            number = block
+            number = self._number
         else:
-            number = f"(turn*{self.blocks} + {block}) % {self.tile.ring}"
+            number = f"(turn*{self.blocks} + {self._number}) % {self.tile.ring}"
         region.append(f"slot = slots + {number}*{self._slot}")
 
     def held(self) -> dict[Read, tuple[str, DType]]:
         """The texts by which the block at hand is read, and what they give."""
-        block = f"r_start // {self.tile.r}"
         places = [self._stream_place("slot", number) for number in range(len(self.reads.streams))]
-        places += [self._common_place(number, f"({block})") for number in range(len(self._shared))]
+        places += [
+            self._common_place(number, f"({self._number})") for number in range(len(self._shared))
+        ]
         buffers, found = self.shop.schedule.program.buffers, {}
         for read, place in zip((*self.reads.streams, *self._shared), places, strict=True):
             dtype = buffers[read[0]].dtype
@@ -161,7 +162,7 @@ class Ring:
             self.shop.functions[f"held_{dtype}"] = HELD_BFLOAT16 if is_wide else self._reader(dtype)
             found[read] = f"held_{dtype}({place})", DType.FLOAT32 if is_wide else dtype
         for number, read in enumerate(self.reads.common[len(self._shared) :]):
-            found[read] = f"kept{number}[{block}]", buffers[read[0]].dtype
+            found[read] = f"kept{number}[{self._number}]", buffers[read[0]].dtype
         return found
 
     def _reader(self, dtype: DType) -> str:
@@ -173,8 +174,13 @@ class Ring:
 
     def leave_block(self, region: Region) -> None:
         """The block was written out: copy the one that takes its slot."""
-        ahead = f"(r_start // {self.tile.r} + {self.tile.ring})"
+        ahead = f"({self._number} + {self.tile.ring})"
         self._copy_block(region, ahead, "turn + ", "slot")
+
+    @property
+    def _number(self) -> str:
+        """The block at hand, counted from the first of the row."""
+        return f"r_start // {self.tile.r}"
 
     @property
     def _slot(self) -> int:
@@ -212,6 +218,6 @@ class Ring:
         """A thread's vector of a block; ``at`` is where it begins in the program's part."""
         shop, (buffer, offset) = self.shop, read
         x, r = shop.kernel.axes
-        names: dict[Axis, str] = {x: row, r: "(first + at)" if shop.cluster_size > 1 else "at"}
+        names: dict[Axis, str] = {x: row, r: "(first + at)"}
         source = shop.emitter.address(buffer, offset, names)
         region.append(f"copy_vector({place}, {source}, {is_there or 'lane >= 0'})")

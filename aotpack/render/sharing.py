@@ -17,17 +17,14 @@ nobody writes to one that has ended.
 Rows C:B18, G18, inv23.
 """
 
-from dataclasses import dataclass
-
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
-from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Reduction
+from aotpack.ir.rooms import desks, room_bytes, state_dtypes, word_bits
 from aotpack.ir.schedule import Kernel, ReductionTile
 from aotpack.render.contexts import Share
 from aotpack.render.workshop import Workshop
 
-COUNTER_BYTES = 8
 REGISTERS = {32: "r", 64: "l"}  # of inline assembly, by the bits of a word
 OPEN_ROOM = '''@triton.jit
 def open_room():
@@ -98,20 +95,6 @@ def received_{bits}(place):
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Desk:
-    """Where a reduction's states come in: the counter, a place for each state, bytes in all."""
-
-    ready: int
-    places: tuple[int, ...]
-    end: int
-
-    @property
-    def bytes(self) -> int:
-        """What comes in, from all programs."""
-        return self.end - self.ready - COUNTER_BYTES
-
-
 def part_length(extent: Int, cluster_size: int) -> Int:
     """The elements of a part; all are equally long."""
     return extent // cluster_size
@@ -125,44 +108,10 @@ def share_of(kernel: Kernel, tile: ReductionTile) -> Share | None:
     return Share(tile.cluster_size, str(length))
 
 
-def _bits(dtype: DType) -> int:
-    """The size of the words by which states of a type are told."""
-    return max(32, dtype.facts.bits)
-
-
-def _state_dtypes(operation: Reduction) -> tuple[DType, ...]:
-    return MONOIDS[operation.kind].state_dtypes(operation.args[0].dtype)
-
-
-def desks(kernel: Kernel, programs: int) -> dict[str, Desk]:
-    """The parts of a room, by the first target of each reduction."""
-    found: dict[str, Desk] = {}
-    end = 0
-    for member in kernel.members:
-        operation = member.operation
-        if not isinstance(operation, Reduction):
-            continue
-        ready, places = end, []
-        end += COUNTER_BYTES
-        widths = [_bits(dtype) // 8 * programs for dtype in _state_dtypes(operation)]
-        for width in widths:
-            places.append(end)
-            end += width
-        end = -(-end // COUNTER_BYTES) * COUNTER_BYTES
-        found[operation.targets[0]] = Desk(ready, tuple(places), places[-1] + widths[-1])
-    return found
-
-
-def _room_length(shop: Workshop) -> int:
-    """The bytes of a room that serves one row."""
-    end = max(desk.end for desk in desks(shop.kernel, shop.cluster_size).values())
-    return -(-end // COUNTER_BYTES) * COUNTER_BYTES
-
-
 def open_room(shop: Workshop) -> None:
     """The line that opens a program's room, first of all."""
     parts = desks(shop.kernel, shop.cluster_size).values()
-    length, phases = _room_length(shop), 2 if shop.ring is not None else 1
+    length, phases = room_bytes(shop.kernel, shop.cluster_size), 2 if shop.ring is not None else 1
     places = [desk.ready + phase * length for phase in range(phases) for desk in parts]
     counters = "\n".join(COUNTER.format(place=place) for place in places)
     size = length * phases
@@ -172,7 +121,7 @@ def open_room(shop: Workshop) -> None:
 
 def exchange(shop: Workshop, operation: Reduction, states: list[str]) -> list[str]:
     """Tell the others the states of a part; the states of all parts, as blocks."""
-    region, dtypes = shop.emitter.region, _state_dtypes(operation)
+    region, dtypes = shop.emitter.region, state_dtypes(operation)
     desk = desks(shop.kernel, shop.cluster_size)[operation.targets[0]]
     shop.functions.update(all_open=ALL_OPEN, expect=EXPECT, wait=WAIT)
     if not shop.has_met:
@@ -202,14 +151,14 @@ def _side(shop: Workshop) -> tuple[str, str]:
         return "room", "0"
     region = shop.emitter.region
     if region.find("side") is None:
-        region.append(f"side = room + turn % 2 * {_room_length(shop)}")
+        region.append(f"side = room + turn % 2 * {room_bytes(shop.kernel, shop.cluster_size)}")
         region.names["side"] = "side"
     return "side", "turn // 2 % 2"
 
 
 def _function(shop: Workshop, name: str, source: str, dtype: DType) -> str:
     """The name of the function for words of a type's states."""
-    bits = _bits(dtype)
+    bits = word_bits(dtype)
     shop.functions[f"{name}_{bits}"] = source.format(
         bits=bits, bytes=bits // 8, register=REGISTERS[bits], programs=shop.cluster_size
     )
@@ -219,9 +168,9 @@ def _function(shop: Workshop, name: str, source: str, dtype: DType) -> str:
 def _word(state: str, dtype: DType) -> str:
     """A state as the integer that is sent."""
     if not dtype.is_float:
-        return f"{state}.to(tl.int{_bits(dtype)})"
+        return f"{state}.to(tl.int{word_bits(dtype)})"
     wide = state if dtype.facts.bits >= 32 else f"{state}.to(tl.float32)"
-    return f"{wide}.to(tl.int{_bits(dtype)}, bitcast=True)"
+    return f"{wide}.to(tl.int{word_bits(dtype)}, bitcast=True)"
 
 
 def _state(word: str, dtype: DType) -> str:
@@ -229,6 +178,6 @@ def _state(word: str, dtype: DType) -> str:
     if dtype is DType.BOOL:
         return f"{word} != 0"
     if not dtype.is_float:
-        return word if dtype.facts.bits == _bits(dtype) else f"{word}.to({dtype.facts.triton})"
-    wide = f"{word}.to(tl.float{_bits(dtype)}, bitcast=True)"
+        return word if dtype.facts.bits == word_bits(dtype) else f"{word}.to({dtype.facts.triton})"
+    wide = f"{word}.to(tl.float{word_bits(dtype)}, bitcast=True)"
     return wide if dtype.facts.bits >= 32 else f"{wide}.to({dtype.facts.triton})"

@@ -17,6 +17,7 @@ from aotpack.devices import GPUS
 from aotpack.ir.access import Strides, axes_in
 from aotpack.ir.nodes import Apply, Load, Pointwise, Program, walk
 from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.rooms import room_bytes
 from aotpack.ir.row_reads import RowReads, row_reads
 from aotpack.ir.schedule import Kernel, ReductionTile
 from aotpack.schedule.row_tiles import WARP
@@ -25,12 +26,11 @@ from aotpack.stages import RING_START
 IN_TURN = (90, 99)  # architectures on which it was measured
 GPU = GPUS[90]
 BLOCK_SHARED = 1024  # bytes that a block takes beside what it asks for
-ROOM = 1024  # bytes for states, at most
 SHORTEST = 130_000  # bytes of a row; shorter ones are found in L2 when they are read again
 SHORTEST_WITH_EXPONENTIALS = 120_000  # likewise, where that is not all that takes time
 SHORTEST_WITH_COMMON = 60_000
 PART = 32 * 1024  # bytes of a stream that a program has of a row, if clusters are large enough
-CLUSTERS = {1: 132, 2: 66, 4: 30, 8: 15}  # that run at once, one program a multiprocessor
+CLUSTERS = {2: 66, 4: 30, 8: 15}  # that run at once, one program a multiprocessor
 MOST_KEPT = 64  # registers of a thread
 
 
@@ -47,8 +47,10 @@ def tile_in_turn(kernel: Kernel, program: Program, strides: Strides) -> Reductio
     warps = 8 if fitting else 16
     block = WARP * warps * reads.vector
     blocks = -(-row // (cluster * block))
+    rooms = 2 * room_bytes(kernel, cluster)  # one serves a row, the other the next
     for together, kept, least, most in _divisions(reads, blocks):
-        ring = min(most, _room(reads, together, kept, block, blocks) // reads.slot_bytes(block))
+        left = _own_bytes(together) - rooms - reads.common_bytes(kept, block, blocks)
+        ring = min(most, left // reads.slot_bytes(block))
         if ring >= least:
             return ReductionTile(
                 1,
@@ -72,7 +74,7 @@ def _shortest(kernel: Kernel, reads: RowReads) -> int:
 
 
 def _takes_exponentials(kernel: Kernel) -> bool:
-    """True when an exponential of each element is stored, or what is computed from it."""
+    """True when an exponential of each element is computed, as in a softmax's results."""
     r = kernel.axes[1]
     for member in kernel.members:
         if not isinstance(member.operation, Pointwise):
@@ -89,21 +91,21 @@ def _takes_exponentials(kernel: Kernel) -> bool:
 def _divisions(reads: RowReads, blocks: int) -> Iterator[tuple[int, int, int, int]]:
     """How a multiprocessor may be divided, best first.
 
-    The programs, what each keeps in registers, the least and the most slots of their rings: with
-    two rows' they were slower, and with one's where only two programs wait for each other.
+    The programs, what each keeps in registers, the least and the most slots of their rings. Where
+    programs are few, something must be on its way while they wait for each other, so a ring has
+    more than a row's blocks; of fp32 layer_norm, with 14 slots for 8 blocks it was quickest.
     """
     common = len(reads.common)
     if not common:
         yield from ((together, 0, blocks, blocks) for together in (4, 3, 2, 1))
         return
-    most = blocks * 7 // 4
+    most = -(-blocks * 7 // 4)
     yield 2, 0, blocks + 1, most
     if reads.width == 4 and common * blocks * reads.vector <= MOST_KEPT:
         yield 1, common, blocks, most
     yield 1, 0, blocks, most
 
 
-def _room(reads: RowReads, together: int, kept: int, block: int, blocks: int) -> int:
-    """The bytes for a ring of one of so many programs of a multiprocessor."""
-    own = (GPU.shared + BLOCK_SHARED) // together - BLOCK_SHARED
-    return own - RING_START - ROOM - reads.common_bytes(kept, block, blocks)
+def _own_bytes(together: int) -> int:
+    """The shared memory for one of so many programs of a multiprocessor, but for Triton's own."""
+    return (GPU.shared + BLOCK_SHARED) // together - BLOCK_SHARED - RING_START

@@ -1,12 +1,20 @@
 """Size names that generated code may use as they are, and those it has for itself."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
+from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.names import safe_size_name
+from aotpack.ir.nodes import Load
+from aotpack.render import render
+from aotpack.schedule import schedule
+from aotpack.target import Target
+from tests.schedule.programs import Writer, apply, load, lowered
 
+HOPPER = (Target("cuda", 90),)
 TEMPLATES = Path(__file__).parents[2] / "templates"
 
 
@@ -20,6 +28,33 @@ def test_keeps(name: str) -> None:
 )
 def test_changes(name: str) -> None:
     assert safe_size_name(name) == name + "_"
+
+
+def rendered(kind: str) -> str:
+    """A kernel of clusters, whose rows go in turn: the one with most names of its own."""
+    w = Writer()
+    x, weight = w.input("x", 1000, 131_072), w.input("w", 131_072)
+    parts = tuple(f"s{n}" for n in range(MONOIDS[kind].outputs))
+    w.reductions(parts, [1000], [131_072], lambda i, r: load(x, i, r), kind=kind)
+
+    def value(i: object, j: object) -> object:
+        made = Load(parts[0], (i,), x.dtype)  # type: ignore[arg-type]
+        return apply("mul", apply("sub", load(x, i, j), made), load(weight, j))  # type: ignore[arg-type]
+
+    made = render(schedule(lowered(w.program(w.pointwise("y", (1000, 131_072), value)))), HOPPER)  # type: ignore[arg-type]
+    return next(kernel.text for kernel in made.kernels if kernel.ring_bytes)
+
+
+@pytest.mark.parametrize("kind", ["sum", "welford", "softmax"])
+def test_no_size_has_a_name_that_a_kernel_gives(kind: str) -> None:
+    functions = [n for n in ast.parse(rendered(kind)).body if isinstance(n, ast.FunctionDef)]
+    *helpers, entry = functions
+    given = {node.name for node in helpers}
+    for node in ast.walk(entry):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            given.add(node.id)
+    assert {"later", "slots", "together", "room", "await_copies"} <= given
+    assert [name for name in sorted(given) if safe_size_name(name) == name] == []
 
 
 def test_no_size_has_a_name_that_a_template_gives() -> None:
