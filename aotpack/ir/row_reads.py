@@ -34,9 +34,13 @@ class RowReads:
         """The elements of a vector."""
         return VECTOR_BYTES // self.width
 
+    def block_bytes(self, block: int) -> int:
+        """A block of one tensor."""
+        return block * self.width
+
     def slot_bytes(self, block: int) -> int:
         """A block of each stream."""
-        return len(self.streams) * block * self.width
+        return len(self.streams) * self.block_bytes(block)
 
     def in_shared(self, kept: int) -> tuple[Read, ...]:
         """What rows have in common and lies in shared memory; so many others are in registers."""
@@ -44,7 +48,7 @@ class RowReads:
 
     def common_bytes(self, kept: int, block: int, count: int) -> int:
         """All ``count`` blocks of what lies in shared memory for all rows."""
-        return len(self.in_shared(kept)) * count * block * self.width
+        return len(self.in_shared(kept)) * count * self.block_bytes(block)
 
     def bytes(self, tile: ReductionTile, count: int) -> int:
         """The shared memory of a program with ``count`` blocks of each row."""

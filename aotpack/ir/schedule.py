@@ -274,6 +274,7 @@ def block_count(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> Int:
     return rows
 
 
+WARP = 32  # threads
 CHAIN_GROUP = 256  # programs of a chain that look at each other's blocks
 
 

@@ -11,6 +11,7 @@ from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Reduction, Scan
 from aotpack.ir.row_reads import row_reads
 from aotpack.ir.schedule import (
+    WARP,
     Kernel,
     PointwiseTile,
     ReductionTile,
@@ -20,8 +21,6 @@ from aotpack.ir.schedule import (
     launches,
     places_in_chain,
 )
-
-THREADS = 32  # of a warp
 
 
 class InvalidSchedule(Exception):
@@ -135,7 +134,7 @@ def check_rows_in_turn(schedule: Schedule) -> None:
                 or part is None
                 or part % (tile.cluster_size * reads.vector)
                 or part > tile.cluster_size * tile.r * tile.ring
-                or tile.r != THREADS * tile.num_warps * reads.vector
+                or tile.r != WARP * tile.num_warps * reads.vector
                 or tile.group not in (1, reads.vector)
                 or tile.persistent
                 or tile.x > 1

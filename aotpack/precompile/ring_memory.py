@@ -13,11 +13,11 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 
+from aotpack.ir.access import VECTOR_BYTES
 from aotpack.ir.dtypes import DType
 from aotpack.precompile.bfloat16 import widen
 from aotpack.precompile.libdevice import Block, make_tensor
 
-VECTOR_BYTES = 16
 _KINDS = {
     str(dtype): tl.str_to_ty(dtype.facts.pointer, None).element_ty
     for dtype in DType

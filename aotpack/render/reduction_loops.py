@@ -124,9 +124,8 @@ class ReductionLoop:
         """The lines that name the indices of a block, and its mask."""
         shop = self.shop
         shape = "[None, :]" if last_axis(shop) else ""
-        lanes = f"tl.arange(0, {self.tile.r})"
-        if self.frame.vector:
-            lanes = f"tl.arange(0, {self.frame.vector})[:, None] + lane[None, :]"
+        ring = shop.ring
+        lanes = f"tl.arange(0, {self.tile.r})" if ring is None else ring.elements
         index = f"({self.start} + {lanes}){shape}{shop.index_type}"
         self.region.append(f"{name} = {index}")
         if self.end is not None:

@@ -24,7 +24,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis
 from aotpack.ir.row_reads import Read, RowReads
 from aotpack.ir.rows import LINE_BYTES
-from aotpack.ir.schedule import ReductionTile
+from aotpack.ir.schedule import WARP, ReductionTile
 from aotpack.render.regions import Region
 from aotpack.render.workshop import Workshop
 from aotpack.stages import RING_START
@@ -108,9 +108,9 @@ class Ring:
 
     def open(self) -> None:
         """The lines before the loop over rows: the first copies begin."""
-        root = self.shop.root
-        root.append(f"slots = open_slots({32 * self.tile.num_warps})")
-        root.append(f"lane = tl.arange(0, {32 * self.tile.num_warps})*{self.reads.vector}")
+        root, threads = self.shop.root, WARP * self.tile.num_warps
+        root.append(f"slots = open_slots({threads})")
+        root.append(f"lane = tl.arange(0, {threads})*{self.reads.vector}")
         if self._shared:
             inner = root.open(f"for r_block in range({self.blocks}):", frozenset())
             inner.append(f"at = r_block*{self.tile.r} + lane")
@@ -126,18 +126,25 @@ class Ring:
     def _keep(self) -> None:
         """Load what stays in registers, as a tuple of blocks for each tensor."""
         root, kept = self.shop.root, self.reads.common[len(self._shared) :]
-        root.items += [f"kept{number} = ()" for number in range(len(kept))]
         if not kept:
             return
+        for number in range(len(kept)):
+            root.append(f"kept{number} = ()")
         inner = root.open(f"for r_block in tl.static_range({self.blocks}):", frozenset())
         inner.append(f"at = r_block*{self.tile.r} + lane")
-        neighbours = f"tl.arange(0, {self.reads.vector})[:, None]"
         mask = f", mask={self._inside('at')}[None, :], other=0" if self._inside("at") else ""
         for number, (buffer, offset) in enumerate(kept):
             names = {self.shop.kernel.axes[1]: "(first + at)[None, :]"}
             source = self.shop.emitter.address(buffer, offset, names)
-            inner.append(f"kept{number} = kept{number} + (tl.load({source} + {neighbours}{mask}),)")
+            inner.append(
+                f"kept{number} = kept{number} + (tl.load({source} + {self._neighbours}{mask}),)"
+            )
         root.close()
+
+    @property
+    def elements(self) -> str:
+        """Where the elements of a block are in it."""
+        return f"{self._neighbours} + lane[None, :]"
 
     def enter_block(self, region: Region, *, is_first: bool) -> None:
         """Name the slot of the block at hand; in the first walk, wait until it is there."""
@@ -183,6 +190,10 @@ class Ring:
         return f"r_start // {self.tile.r}"
 
     @property
+    def _neighbours(self) -> str:
+        return f"tl.arange(0, {self.reads.vector})[:, None]"
+
+    @property
     def _slot(self) -> int:
         return self.reads.slot_bytes(self.tile.r)
 
@@ -191,11 +202,11 @@ class Ring:
         return self.reads.in_shared(self.tile.kept)
 
     def _stream_place(self, slot: str, number: int) -> str:
-        skipped = number * self.tile.r * self.reads.width
+        skipped = number * self.reads.block_bytes(self.tile.r)
         return f"{slot} + {skipped}" if skipped else slot
 
     def _common_place(self, number: int, block: str) -> str:
-        size = self.tile.r * self.reads.width
+        size = self.reads.block_bytes(self.tile.r)
         start = self.tile.ring * self._slot + number * self.blocks * size
         return f"slots + {start} + {block}*{size}"
 

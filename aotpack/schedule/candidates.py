@@ -10,8 +10,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import log2
 
-from aotpack.ir.schedule import PlaneTile, PointwiseTile, ReductionTile, Tile, Variant
-from aotpack.schedule.row_tiles import MOST_WARPS, WARP
+from aotpack.ir.schedule import (
+    WARP,
+    PlaneTile,
+    PointwiseTile,
+    ReductionTile,
+    Tile,
+    Variant,
+)
+from aotpack.schedule.row_tiles import MOST_WARPS
 
 MOST_OTHERS = 5
 MOST_ELEMENTS = 64  # of a tile in each thread; more would not stay in registers

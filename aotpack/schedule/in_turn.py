@@ -19,8 +19,7 @@ from aotpack.ir.nodes import Apply, Load, Pointwise, Program, walk
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.rooms import room_bytes
 from aotpack.ir.row_reads import RowReads, row_reads
-from aotpack.ir.schedule import Kernel, ReductionTile
-from aotpack.schedule.row_tiles import WARP
+from aotpack.ir.schedule import WARP, Kernel, ReductionTile
 from aotpack.stages import RING_START
 
 IN_TURN = (90, 99)  # architectures on which it was measured

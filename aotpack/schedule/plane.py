@@ -19,9 +19,9 @@ from aotpack.ir.division import exact_quotient
 from aotpack.ir.facts import typical
 from aotpack.ir.integers import Axis, Int, Quotient, Remainder
 from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import Kernel, PlaneTile, in_lines
+from aotpack.ir.schedule import WARP, Kernel, PlaneTile, in_lines
 from aotpack.schedule.layout import typical_bytes
-from aotpack.schedule.row_tiles import BYTES_OF_THREAD, MOST_WARPS, WARP
+from aotpack.schedule.row_tiles import BYTES_OF_THREAD, MOST_WARPS
 
 SHORTEST_SIDE = 16  # points; a side shorter than this is not worth a dimension of the tile
 SIDE = 64  # points, of a tile

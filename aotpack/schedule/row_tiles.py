@@ -16,9 +16,8 @@ from aotpack.ir.access import VECTOR_BYTES, Access, Strides, accesses
 from aotpack.ir.facts import typical
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Program, Reduction
-from aotpack.ir.schedule import Kernel, ReductionTile
+from aotpack.ir.schedule import WARP, Kernel, ReductionTile
 
-WARP = 32  # threads
 BYTES_OF_THREAD = 32  # read of a row, or of a plane's tile
 FEW_ROWS = 132  # up to here they all run at once, and a row takes as long as its threads need
 SMALLEST = 1024  # elements of a program, where rows are many
