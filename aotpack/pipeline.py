@@ -67,7 +67,8 @@ class Between:
             verify(product.program)
             self.fallbacks = product.fallbacks
         if isinstance(product, Scheduled):
-            verify_schedule(product.schedule)
+            for each in product.schedules:
+                verify_schedule(each)
         if isinstance(product, Rendered):
             self.settled = product.settled
         if self.look is not None:

@@ -171,15 +171,44 @@ class Lowered:
         return "".join(f"# through torch: {line}\n" for line in self.fallbacks) + str(self.program)
 
 
+MAX_ARCH = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSchedule:
+    """What runs on architectures from ``arch_low`` to ``arch_high`` instead."""
+
+    arch_low: int
+    arch_high: int
+    schedule: "Schedule"
+
+
 @dataclass(frozen=True, slots=True)
 class Scheduled:
+    """``schedule`` is for all architectures but those that have ``own`` ones, in order."""
+
     signature: Signature
     weights: tuple[Weight, ...]
     golden: Golden
     schedule: "Schedule"
+    own: tuple[OwnSchedule, ...] = ()
+
+    @property
+    def schedules(self) -> tuple["Schedule", ...]:
+        """All of them."""
+        return (*(one.schedule for one in self.own), self.schedule)
+
+    def on(self, arch: int) -> "Schedule":
+        """The schedule for an architecture."""
+        own = (one.schedule for one in self.own if one.arch_low <= arch <= one.arch_high)
+        return next(own, self.schedule)
 
     def as_text(self) -> str:
-        return str(self.schedule)
+        texts = [
+            f"# on architectures {one.arch_low} to {one.arch_high}\n{one.schedule}\n"
+            for one in self.own
+        ]
+        return "".join([*texts, "# on all others\n" if texts else "", str(self.schedule)])
 
     def why_text(self) -> str:
         """Why operations did not share a kernel."""
@@ -227,7 +256,7 @@ class KernelSource:
     args: tuple[KernelArg, ...]
     num_warps: int
     num_stages: int
-    arches: tuple[tuple[int, int], ...] = ((0, 10_000),)
+    arches: tuple[tuple[int, int], ...] = ((0, MAX_ARCH),)
     language: str = "triton"  # or "c": the text is a part of the build's one C file
     is_spare: bool = False  # a candidate; where it does not compile, the package goes without
     work: Work = NO_WORK  # of the first launch that takes it

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aotpack.ir.access import VECTOR_BYTES, Strides, accesses
-from aotpack.ir.facts import known_multiple
+from aotpack.ir.facts import known_multiple, known_one
 from aotpack.ir.integers import Axis, Indirect, Int, Var
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Buffer, Guarded, Reduction, Scan, values, walk
@@ -83,7 +83,7 @@ def row_reads(kernel: Kernel, strides: Strides, buffers: Mapping[str, Buffer]) -
         if access.is_store:
             written.add(buffers[access.buffer].dtype.itemsize)
         else:
-            found[access.buffer, offset] = x in offset.leaves()
+            found[access.buffer, offset] = x in offset.leaves() or known_one(x.extent)
     widths = {buffers[name].dtype.itemsize for (name, _), is_stream in found.items() if is_stream}
     if len(widths) != 1 or not widths.issubset(WIDTHS):
         return None

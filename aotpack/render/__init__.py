@@ -18,15 +18,14 @@ def render(
     scheduled: Scheduled, targets: tuple[Target, ...], decisions: Decisions = FIRST_FORMS
 ) -> Rendered:
     """Render the variants that some target can pick, in the forms that are decided for."""
-    schedule = scheduled.schedule
-    kernels, steps, judge = render_kernels(schedule, targets, decisions)
+    kernels, plans, judge = render_kernels(scheduled, targets, decisions)
     return Rendered(
         scheduled.signature,
         scheduled.weights,
         scheduled.golden,
         kernels,
-        render_wrapper(scheduled.signature, schedule, steps, targets),
-        peak_bytes(schedule, steps),
+        render_wrapper(scheduled.signature, plans),
+        max(peak_bytes(plan.schedule, plan.steps) for plan in plans),
         host_file(f"{scheduled.signature.name} {scheduled.signature.version}", kernels),
         tuple(sorted(judge.opened)),
         tuple(sorted(judge.settled)),

@@ -177,6 +177,14 @@ class PartContext:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanContext:
+    """A plan, and the condition on ``arch`` under which it is taken; the last has none."""
+
+    condition: str
+    body: PartContext
+
+
+@dataclass(frozen=True, slots=True)
 class WrapperContext:
     """The tables of ``wrapper.py``; all entries are Python expressions in the parameters."""
 
@@ -184,5 +192,5 @@ class WrapperContext:
     imported: tuple[str, ...]
     parameters: tuple[str, ...]
     outputs: tuple[str, ...]
-    body: PartContext
+    plans: tuple[PlanContext, ...]
     has_choices: bool = False

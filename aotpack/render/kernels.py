@@ -42,9 +42,18 @@ from aotpack.render.frame import Frame
 from aotpack.render.loops import loop_context, loop_workshop
 from aotpack.render.matmul import matmul_context, output_frame
 from aotpack.render.regions import Region
-from aotpack.render.sources import Alternatives, Choice, Launched, Nested, Sources, Step
+from aotpack.render.sources import (
+    Alternatives,
+    Choice,
+    Launched,
+    Nested,
+    Plan,
+    Ranges,
+    Sources,
+    Step,
+)
 from aotpack.render.workshop import Workshop
-from aotpack.stages import Decisions, KernelSource
+from aotpack.stages import MAX_ARCH, Decisions, KernelSource, Scheduled
 from aotpack.target import Target
 
 Context: TypeAlias = (
@@ -59,13 +68,34 @@ Context: TypeAlias = (
 
 
 def render_kernels(
-    schedule: Schedule, targets: tuple[Target, ...], decisions: Decisions
-) -> tuple[tuple[KernelSource, ...], tuple[Step, ...], Judge]:
-    """All sources, for each launch its choices for the given targets, and who made them."""
-    refuse_foreign(schedule, targets)
+    scheduled: Scheduled, targets: tuple[Target, ...], decisions: Decisions
+) -> tuple[tuple[KernelSource, ...], tuple[Plan, ...], Judge]:
+    """All sources, a plan for each schedule that some of the targets take, and who made choices.
+
+    Each launch of a plan has its choices for the targets of the plan.
+    """
+    refuse_foreign(scheduled.schedule, targets)
     judge = Judge(Sources(), decisions)
-    found = _steps(schedule, targets, judge, is_part=False)
-    return tuple(judge.sources.known.values()), found, judge
+    plans = []
+    for schedule, arches in _for_architectures(scheduled):
+        own = tuple(t for t in targets if any(low <= t.arch <= high for low, high in arches))
+        if own:
+            judge.sources.within = arches
+            steps = _steps(schedule, own, judge, is_part=False)
+            plans.append(Plan(schedule, steps, own))
+    return tuple(judge.sources.known.values()), tuple(plans), judge
+
+
+def _for_architectures(scheduled: Scheduled) -> Iterator[tuple[Schedule, Ranges]]:
+    """The schedules with the architectures that each is for; the one for all others comes last."""
+    start = 0
+    others: Ranges = ()
+    for own in scheduled.own:
+        yield own.schedule, ((own.arch_low, own.arch_high),)
+        others += ((start, own.arch_low - 1),)
+        start = own.arch_high + 1
+    others += ((start, MAX_ARCH),)
+    yield scheduled.schedule, tuple((low, high) for low, high in others if low <= high)
 
 
 def _steps(

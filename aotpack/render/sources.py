@@ -15,9 +15,10 @@ from aotpack.early_start import MOST_PROGRAMS, without_early_start
 from aotpack.ir.facts import bounds
 from aotpack.ir.integers import Int
 from aotpack.ir.monoids import MONOIDS
-from aotpack.ir.schedule import Kernel, Tile, Variant, cluster_size
+from aotpack.ir.schedule import Kernel, Schedule, Tile, Variant, cluster_size
 from aotpack.ir.traffic import Work
-from aotpack.stages import KernelArg, KernelSource, TorchCall
+from aotpack.stages import MAX_ARCH, KernelArg, KernelSource, TorchCall
+from aotpack.target import Target
 
 _STORE = re.compile(rf"\b(?:tl\.store|tl\.atomic_\w+|scatter_(?:{'|'.join(MONOIDS)}))\(\s*(\w+)")
 
@@ -85,13 +86,30 @@ class Nested:
 Step: TypeAlias = "Alternatives | Nested"
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A schedule with a step for each of its launches, and the targets it is for."""
+
+    schedule: Schedule
+    steps: tuple[Step, ...]
+    targets: tuple[Target, ...]
+
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+"""Architectures, each from the first to the second."""
+
+
 @dataclass(slots=True)
 class Sources:
-    """The sources so far, by a digest of their text; ``spare``: what is added may be left out."""
+    """The sources so far, by a digest of their text; ``spare``: what is added may be left out.
+
+    What is added is for the architectures ``within`` alone.
+    """
 
     known: dict[str, KernelSource] = field(default_factory=dict)
     calls: dict[str, TorchCall] = field(default_factory=dict)
     spare: bool = False
+    within: Ranges = ((0, MAX_ARCH),)
 
     def add(
         self,
@@ -109,7 +127,11 @@ class Sources:
 
         ``programs`` of a launch are None for a kernel that is not ours.
         """
-        arches = (variant.arch_low, variant.arch_high)
+        arches = tuple(
+            (max(low, variant.arch_low), min(high, variant.arch_high))
+            for low, high in self.within
+            if low <= variant.arch_high and variant.arch_low <= high
+        )
         early = language == "triton" and programs is not None and is_small(programs)
         given = text if early or programs is None else lambda name: without_early_start(text(name))
         shown = without_comments(given(name), language)
@@ -124,7 +146,7 @@ class Sources:
             args=parameters,
             num_warps=tile.num_warps,
             num_stages=tile.num_stages,
-            arches=(arches,),
+            arches=arches,
             language=language,
             is_spare=self.spare,
             work=work,
@@ -134,12 +156,12 @@ class Sources:
         )
         return self.known[key].name
 
-    def _again(self, key: str, arches: tuple[int, int]) -> str:
+    def _again(self, key: str, arches: Ranges) -> str:
         """The name of a known source, which is then for these architectures too."""
         found = self.known[key]
         self.known[key] = replace(
             found,
-            arches=tuple(sorted({*found.arches, arches})),
+            arches=tuple(sorted({*found.arches, *arches})),
             is_spare=found.is_spare and self.spare,
         )
         return found.name

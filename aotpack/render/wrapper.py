@@ -11,9 +11,15 @@ from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Program
 from aotpack.ir.rows import buffer_bytes, storage_bytes
 from aotpack.ir.schedule import Kernel, Schedule, launches
-from aotpack.render.contexts import LaunchContext, NestedContext, PartContext, WrapperContext
+from aotpack.render.contexts import (
+    LaunchContext,
+    NestedContext,
+    PartContext,
+    PlanContext,
+    WrapperContext,
+)
 from aotpack.render.environment import render_template
-from aotpack.render.sources import Alternatives, Called, Choice, Launched, Nested, Step
+from aotpack.render.sources import Alternatives, Called, Choice, Launched, Nested, Plan, Step
 from aotpack.stages import Signature
 from aotpack.target import Target
 
@@ -21,30 +27,40 @@ ALIGNMENT = 256  # bytes, of every intermediate
 CONTROL = ("Branch", "Loop", "Part")  # what a wrapper imports for control flow
 
 
-def render_wrapper(
-    signature: Signature,
-    schedule: Schedule,
-    steps: tuple[Step, ...],
-    targets: tuple[Target, ...],
-) -> str:
+def render_wrapper(signature: Signature, plans: tuple[Plan, ...]) -> str:
     """The text of ``wrapper.py``."""
-    choices = list(_choices(steps))
-    is_nested = any(isinstance(step, Nested) for step in steps)
+    choices = [choice for plan in plans for choice in _choices(plan.steps)]
+    is_nested = any(isinstance(step, Nested) for plan in plans for step in plan.steps)
     forms = [launched for choice in choices for form in choice.forms for launched in form]
     imported = {"Buffer", "Launch", "Plan", *(CONTROL if is_nested else ())}
     imported |= {"Call"} if any(isinstance(launched, Called) for launched in forms) else set()
-    has_counters = any(k.counters for k in _kernels(schedule.kernels))
+    has_counters = any(k.counters for plan in plans for k in _kernels(plan.schedule.kernels))
     imported |= {"Counters"} if has_counters else set()
     has_choices = any(len(choice.forms) > 1 for choice in choices)
+    counts = " or ".join(str(len(plan.steps)) for plan in plans)
     context = WrapperContext(
-        title=f"{signature.name} {signature.version}: {len(steps)} launches",
+        title=f"{signature.name} {signature.version}: {counts} launches",
         imported=(*sorted(imported), *(["first"] if has_choices else [])),
         parameters=tuple(size.name for size in signature.sizes),
         outputs=tuple(_tuple(spec.shape) for spec in signature.outputs),
-        body=_part("", schedule, steps, _tensor_names(signature, schedule), targets),
+        plans=tuple(
+            PlanContext(
+                _arches(plan) if plan is not plans[-1] else "",
+                _part(
+                    *("", plan.schedule, plan.steps),
+                    *(_tensor_names(signature, plan.schedule), plan.targets),
+                ),
+            )
+            for plan in plans
+        ),
         has_choices=has_choices,
     )
     return render_template("wrapper.py.jinja", context)
+
+
+def _arches(plan: Plan) -> str:
+    """The condition under which a plan is the one to take."""
+    return f"arch in {_tuple(sorted(target.arch for target in plan.targets))}"
 
 
 def _kernels(kernels: tuple[Kernel, ...]) -> Iterator[Kernel]:

@@ -1,6 +1,6 @@
 """Program -> Schedule: what is stored, what shares a kernel, in which order, tiles and memory.
 
-The passes run in the order of ``schedule_program``; each is a file of its own name.
+The passes run in the order of ``_prepared`` and ``_planned``; each is a file of its own name.
 """
 
 from dataclasses import dataclass, replace
@@ -18,6 +18,8 @@ from aotpack.schedule.expand_sorts import expand_sorts
 from aotpack.schedule.fixed_order import fix_order
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.gelu import recognise_gelu
+from aotpack.schedule.held_rows import rows_to_hold
+from aotpack.schedule.in_turn import IN_TURN
 from aotpack.schedule.join import write_parts_in_place
 from aotpack.schedule.layout import choose_strides
 from aotpack.schedule.mask import recognise_causal_masks
@@ -34,9 +36,11 @@ from aotpack.schedule.split_reduction import split_reductions
 from aotpack.schedule.tile import choose_tiles, one_tile_for_all_sizes
 from aotpack.schedule.unfused import with_unfused
 from aotpack.schedule.update import place_updates
-from aotpack.stages import Lowered, Scheduled
+from aotpack.stages import MAX_ARCH, Lowered, OwnSchedule, Scheduled
 
 __all__ = ["Partition", "schedule"]
+
+HOLDING = (IN_TURN, (IN_TURN[1] + 1, MAX_ARCH))  # architectures that may hold rows, alike in each
 
 
 def schedule(
@@ -52,11 +56,19 @@ def schedule(
     it has in any other batch (C:L7). ``partition`` says which kernels share a launch (C:J5).
     ``in_parts`` adds another form of launches, for tuning to time (``unfused``).
     """
-    result = schedule_program(lowered.program, Rules(deterministic, partition))
+    rules = Rules(deterministic, partition)
+    program, parts = _prepared(lowered.program, rules)
+    result = _planned(program, parts, rules)
+    own = tuple(
+        OwnSchedule(*arches, _planned(program, parts, rules, held))
+        for arches in HOLDING
+        if (held := rows_to_hold(program, arches[0]))
+    )
     if in_parts:
         result = with_unfused(result)
-    weights = in_memory_order(lowered.weights, result.program.packed)
-    return Scheduled(lowered.signature, weights, lowered.golden, result)
+        own = tuple(replace(one, schedule=with_unfused(one.schedule)) for one in own)
+    weights = in_memory_order(lowered.weights, program.packed)
+    return Scheduled(lowered.signature, weights, lowered.golden, result, own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +79,11 @@ class Rules:
     partition: Partition | None
 
 
-def schedule_program(program: Program, rules: Rules) -> Schedule:
-    """The passes; a part of a branch or loop is a program of its own."""
+_Parts: TypeAlias = dict[Operation, tuple[Schedule, ...]]
+
+
+def _prepared(program: Program, rules: Rules) -> tuple[Program, _Parts]:
+    """The passes that are the same for all architectures, and the schedules of parts."""
     program = remove_dead_code(program)
     program, parts = _schedule_parts(program, rules)
     if rules.deterministic:
@@ -79,8 +94,14 @@ def schedule_program(program: Program, rules: Rules) -> Schedule:
     program = recognise_gelu(program)
     program = recognise_causal_masks(program)
     program = merge_softmax_sums(program)
-    program = expand_sorts(program)
-    program = split_reductions(program)
+    return expand_sorts(program), parts
+
+
+def _planned(
+    program: Program, parts: _Parts, rules: Rules, held: frozenset[str] = frozenset()
+) -> Schedule:
+    """The other passes; the rows of reductions to the targets ``held`` are not split."""
+    program = split_reductions(program, held)
     program = remove_dead_code(program)
     program, kernels = write_parts_in_place(program, fuse(program))
     program, kernels = agree_on_rounding(program, order(kernels, program))
@@ -97,16 +118,17 @@ def schedule_program(program: Program, rules: Rules) -> Schedule:
     return Schedule(program, kernels, strides, lifetimes)
 
 
-_Parts: TypeAlias = dict[Operation, tuple[Schedule, ...]]
-
-
 def _schedule_parts(program: Program, rules: Rules) -> tuple[Program, _Parts]:
-    """The program with scheduled parts, and the schedules of each operation's."""
+    """The program with scheduled parts, and the schedules of each operation's.
+
+    A part of a branch or loop is a program of its own, with one schedule for all architectures.
+    """
     parts: _Parts = {}
     operations: list[Operation] = []
     for operation in program.operations:
         if isinstance(operation, (Branch, Loop)):
-            made = tuple(schedule_program(part, rules) for part in operation.parts)
+            prepared = (_prepared(part, rules) for part in operation.parts)
+            made = tuple(_planned(*part, rules) for part in prepared)
             operation = operation.with_parts(tuple(part.program for part in made))
             parts[operation] = made
         operations.append(operation)

@@ -28,6 +28,9 @@ BLOCK_SHARED = 1024  # bytes that a block takes beside what it asks for
 SHORTEST = 130_000  # bytes of a row; shorter ones are found in L2 when they are read again
 SHORTEST_WITH_EXPONENTIALS = 120_000  # likewise, where that is not all that takes time
 SHORTEST_WITH_COMMON = 60_000
+LONG_WITH_COMMON = 2**18  # from here on not even few rows are in registers with their weights
+FEW_ROWS = 32  # up to here most multiprocessors would wait for those that have a row
+MOST_SHARED = 64  # likewise, where rows have nothing in common
 PART = 32 * 1024  # bytes of a stream that a program has of a row, if clusters are large enough
 CLUSTERS = {2: 66, 4: 30, 8: 15}  # that run at once, one program a multiprocessor
 MOST_KEPT = 64  # registers of a thread
@@ -65,14 +68,36 @@ def tile_in_turn(kernel: Kernel, program: Program, strides: Strides) -> Reductio
     return None
 
 
+def rows_to_share(
+    kernel: Kernel,
+    program: Program,
+    strides: Strides,
+    shared: ReductionTile,
+    turn: ReductionTile | None,
+) -> int:
+    """Up to how many rows ``shared`` is better than ``turn``, or than a program a row (measured).
+
+    Parts in registers are, where weights take no room there, or the row is short.
+    """
+    reads = row_reads(kernel, strides, program.buffers)
+    row = kernel.axes[1].extent.constant
+    if turn is None or reads is None or row is None:
+        return FEW_ROWS if reads is None or reads.common else MOST_SHARED
+    if not shared.persistent:
+        return 0
+    if reads.common:
+        return FEW_ROWS if row * reads.width < LONG_WITH_COMMON else 0
+    return MOST_SHARED
+
+
 def _shortest(kernel: Kernel, reads: RowReads) -> int:
     """The bytes of a row from which on it gains by being taken in turn."""
     if reads.common:
         return SHORTEST_WITH_COMMON
-    return SHORTEST_WITH_EXPONENTIALS if _takes_exponentials(kernel) else SHORTEST
+    return SHORTEST_WITH_EXPONENTIALS if takes_exponentials(kernel) else SHORTEST
 
 
-def _takes_exponentials(kernel: Kernel) -> bool:
+def takes_exponentials(kernel: Kernel) -> bool:
     """True when an exponential of each element is computed, as in a softmax's results."""
     r = kernel.axes[1]
     for member in kernel.members:

@@ -51,18 +51,34 @@ COLUMN_PROGRAMS = 1056  # eight: those that run at once
 CACHE_LINE = 128  # bytes: neighbouring columns of a program that walks down them
 MOST_TOGETHER = 64  # columns
 WORTH_A_LAUNCH = 2**20  # elements; the second kernel costs about what reading these does
+LONGEST_ALONE = 2**15  # elements of a row; longer ones take one program longer than a launch
 LONGEST_ROW = 16384  # up to here a row stays in registers and is not split
 SHORTEST_ROW_PART, SHORTEST_COLUMN_PART = 4096, 128
 ALIGNED = 8  # elements: parts of rows begin where whole vectors do
 
 
-def split_reductions(program: Program) -> Program:
-    """Split what is worth it; the same object if nothing is."""
+def rows_to_split(program: Program) -> frozenset[str]:
+    """The first targets of reductions whose rows are split for being few."""
+    makers = {name: operation for operation in program.operations for name in targets(operation)}
+    return frozenset(
+        operation.targets[0]
+        for operation in program.operations
+        if isinstance(operation, Reduction)
+        and row_length(operation, makers) is None
+        and not _walks_down_columns(operation, program)
+        and _step(operation, program, makers) is not None
+    )
+
+
+def split_reductions(program: Program, held: frozenset[str] = frozenset()) -> Program:
+    """Split what is worth it, but for those to the targets ``held``; the same object if none is."""
     buffers = dict(program.buffers)
     operations: list[Operation] = []
     makers: dict[str, Operation] = {}
     for operation in program.operations:
-        step = _step(operation, program, makers) if isinstance(operation, Reduction) else None
+        step = None
+        if isinstance(operation, Reduction) and operation.targets[0] not in held:
+            step = _step(operation, program, makers)
         if step is not None and isinstance(operation, Reduction):
             down = _walks_down_columns(operation, program)
             operations += _split(operation, step, buffers, down=down)
@@ -85,7 +101,7 @@ def _step(operation: Reduction, program: Program, makers: Mapping[str, Operation
     if length is None:
         return None
     results = typical(points(operation.axes))
-    if length * results < WORTH_A_LAUNCH:
+    if length * results < WORTH_A_LAUNCH and length <= LONGEST_ALONE:
         return None
     down = _walks_down_columns(operation, program)
     if down:

@@ -6,6 +6,7 @@ matmul and attention tiles come from ``matmul_tiles.py`` and ``attention_tiles.p
 Rows S:B8, B20, G7, L22, C:B17, B19, H8-H10, L1, L2.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from aotpack.ir.access import VECTOR_BYTES, Strides, accesses, local_slope
@@ -22,7 +23,7 @@ from aotpack.ir.schedule import (
 from aotpack.schedule.attention_tiles import attention_variants
 from aotpack.schedule.candidates import with_others
 from aotpack.schedule.host_tiles import host_variants, is_window
-from aotpack.schedule.in_turn import IN_TURN, tile_in_turn
+from aotpack.schedule.in_turn import FEW_ROWS, IN_TURN, MOST_SHARED, rows_to_share, tile_in_turn
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
 from aotpack.schedule.padding import line_tile
@@ -42,7 +43,6 @@ FIRST_WITH_CLUSTERS = 90  # from this architecture on, programs of a row can wai
 LONGEST_PART = 16384  # elements of a row that a program holds in registers
 CLUSTER_SIZE = 8  # programs that share a row: the largest cluster every such GPU takes
 LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
-FEWEST_ROWS = 32  # up to here most multiprocessors would wait for those that have a row
 CHAIN_BLOCK, CHAIN_WARPS = 8192, 8  # of a scan's row
 MOST_CHAINS = 264  # rows, beyond which each has a program that walks
 LONGEST_COLUMN = 1024  # elements of a column that is kept in registers to be read again
@@ -131,7 +131,7 @@ def _pointwise_variants(numel: Int) -> tuple[Variant, ...]:
 def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
     x, r = kernel.axes
     longest = bounds(r.extent)[1]
-    once = not _reads_again(kernel) and not _has_scan(kernel)
+    once = not reads_again(kernel) and not _has_scan(kernel)
     persistent = longest <= (MAX_READ_ONCE if once else MAX_PERSISTENT)
     if _walks_along(kernel, program, strides) is x:
         if longest > (LONGEST_COLUMN_ONCE if once else LONGEST_COLUMN):
@@ -184,27 +184,30 @@ def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tu
     tile = _long_row_tile(kernel, width, len(along))
     rows, row = kernel.axes
     fewest, most = bounds(rows.extent)
-    again = _reads_again(kernel)
+    again = reads_again(kernel)
     can_share = again and known_multiple(row.extent, CLUSTER_SIZE * tile.group)
     too_long = typical(row.extent) * width > LARGEST_IN_L2
 
-    def variants(low: int, high: int, many: ReductionTile) -> tuple[Variant, ...]:
-        """Few rows are shared; for any other number there is ``many``."""
-        if not can_share or fewest > FEWEST_ROWS:
-            return (Variant(many, low, high, Int.of(1), None),)
-        few = Variant(_shared_tile(kernel, width), low, high, rows.extent, FEWEST_ROWS)
-        if most <= FEWEST_ROWS:
-            return (replace(few, at_most=None),)
-        return (few, Variant(many, low, high, Int.of(1), None))
+    shared = _shared_tile(kernel, width)
+
+    def variants(low: int, high: int, limit: int, many: ReductionTile) -> Iterator[Variant]:
+        """Up to ``limit`` rows are shared; for any other number there is ``many``."""
+        if can_share and fewest <= limit:
+            at_most = None if most <= limit else limit
+            yield Variant(shared, low, high, rows.extent, at_most)
+        if not can_share or most > limit:
+            yield Variant(many, low, high, Int.of(1), None)
 
     turn = tile_in_turn(kernel, program, strides) if again else None
     many = _walking_tile(kernel, width) if can_share and too_long else tile
-    if turn is None and many == tile and not (can_share and fewest <= FEWEST_ROWS):
+    if turn is None and many == tile and not (can_share and fewest <= MOST_SHARED):
         return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
-    older = Variant(tile, ANY_ARCH[0], FIRST_WITH_CLUSTERS - 1, Int.of(1), None)
-    if turn is None:
-        return (older, *variants(FIRST_WITH_CLUSTERS, ANY_ARCH[1], many))
-    return (older, *variants(*IN_TURN, turn), *variants(IN_TURN[1] + 1, ANY_ARCH[1], many))
+    limit = rows_to_share(kernel, program, strides, shared, turn)
+    return (
+        Variant(tile, ANY_ARCH[0], FIRST_WITH_CLUSTERS - 1, Int.of(1), None),
+        *variants(*IN_TURN, limit, turn or many),
+        *variants(IN_TURN[1] + 1, ANY_ARCH[1], FEW_ROWS, many),
+    )
 
 
 def _shared_tile(kernel: Kernel, width: int) -> ReductionTile:
@@ -250,7 +253,7 @@ def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
     r = kernel.axes[1]
     group = max(1, VECTOR_BYTES // width)
     many = _states(kernel) > MOST_STATES
-    if not _reads_again(kernel):
+    if not reads_again(kernel):
         unroll, warps = 1 if many else 4, 8 if typical(kernel.axes[0].extent) <= FEW_LONG else 4
         block = 2 * group * 32 * warps
         if not _keeps_places(kernel):  # whose comparisons take registers
@@ -271,7 +274,7 @@ def _keeps_places(kernel: Kernel) -> bool:
     return any(MONOIDS[o.kind].needs_order for o in operations if isinstance(o, Reduction))
 
 
-def _reads_again(kernel: Kernel) -> bool:
+def reads_again(kernel: Kernel) -> bool:
     """True when a row is needed again after its reduction."""
     reduced: set[str] = set()  # what is known when a row was reduced
     for member in kernel.members:

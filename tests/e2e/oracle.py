@@ -79,7 +79,8 @@ def compile_all(
     module = module.eval()
     source = Source(module, args, kwargs, dynamic_shapes)
     precompiled = pipeline.to_precompiled(source, targets, keep)
-    verify(keep.products["scheduled"].schedule.program)
+    for schedule in keep.products["scheduled"].schedules:
+        verify(schedule.program)
     with tempfile.TemporaryDirectory() as folder:
         write_package(precompiled, Path(folder))
         models = {str(target): load(folder, _device(target, Path(folder))) for target in targets}
@@ -127,8 +128,11 @@ def _references(module: nn.Module, call: Call) -> tuple[list[torch.Tensor], list
 def _oracles(compiled: Compiled, tolerance: Tolerance) -> Iterator[tuple[str, Run, Tolerance]]:
     """What is asked, how, and what holds of it."""
     loose = replace(tolerance, factor=max(tolerance.factor, EVALUATOR_SLACK))
-    for what, stage in (("lowered", compiled.lowered), ("scheduled", compiled.scheduled)):
-        yield f"the {what} program", partial(_evaluated, stage), loose
+    lowered = compiled.lowered
+    yield "the lowered program", partial(_evaluated, lowered, lowered.program), loose
+    for schedule in compiled.scheduled.schedules:
+        run = partial(_evaluated, compiled.scheduled, schedule.program)
+        yield "the scheduled program", run, loose
     for name, model in compiled.models.items():
         yield f"the target {name}", partial(_called, model), tolerance
 
@@ -196,9 +200,8 @@ def _doubled(value: Any) -> Any:
 # --- the evaluator -----------------------------------------------------------------------------
 
 
-def _evaluated(stage: Lowered | Scheduled, call: Call) -> list[torch.Tensor]:
+def _evaluated(stage: Lowered | Scheduled, program: Program, call: Call) -> list[torch.Tensor]:
     given = tensors(call)
-    program = stage.program if isinstance(stage, Lowered) else stage.schedule.program
     names = [spec.name for spec in stage.signature.inputs]
     inputs = {name: _array(x) for name, x in zip(names, given, strict=True)}
     words = {one.word: np.zeros((), np.int32) for one in stage.signature.assertions}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from jinja2 import StrictUndefined, TemplateNotFound, UndefinedError
 
-from aotpack.render.contexts import PartContext, WrapperContext
+from aotpack.render.contexts import PartContext, PlanContext, WrapperContext
 from aotpack.render.environment import environment, render_template
 
 
@@ -15,8 +15,8 @@ class Titled:
 
 
 def test_renders_the_context() -> None:
-    body = PartContext("", (), ())
-    context = WrapperContext("demo: 0 launches", ("Plan",), ("b",), ("(b,)",), body)
+    plans = (PlanContext("", PartContext("", (), ())),)
+    context = WrapperContext("demo: 0 launches", ("Plan",), ("b",), ("(b,)",), plans)
     text = render_template("wrapper.py.jinja", context)
     assert text.startswith('"""demo: 0 launches."""\n')
     assert "def plan(arch: int, b: int) -> Plan:" in text

@@ -60,7 +60,7 @@ def test_softmax_dynamic(golden_kernel: Golden) -> None:
 
 @pytest.mark.row("C:G4", "C:H3")
 def test_looped_sum(golden_kernel: Golden) -> None:
-    golden_kernel(kernel_text(rendered(Total(), torch.zeros(3, 50_021))))
+    golden_kernel(kernel_text(rendered(Total(), torch.zeros(3, 30_011))))
 
 
 @pytest.mark.row("C:C7")

@@ -194,9 +194,9 @@ def lowered(program: Program) -> Lowered:
     return Lowered(signature, (), Golden((), (), ()), program)
 
 
-def schedule_of(program: Program) -> Schedule:
-    """The schedule of a program."""
-    return schedule(lowered(program)).schedule
+def schedule_of(program: Program, arch: int = 80) -> Schedule:
+    """The schedule of a program for an architecture."""
+    return schedule(lowered(program)).on(arch)
 
 
 def scheduled(

@@ -8,15 +8,15 @@ from aotpack.ir.integers import Axis, Int, Var
 from aotpack.ir.nodes import Scan
 from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, Variant, gpu_variants
 from aotpack.ir.verify_schedule import InvalidSchedule, verify_schedule
-from aotpack.schedule.in_turn import CLUSTERS
-from aotpack.schedule.tile import CHAIN_BLOCK, CLUSTER_SIZE, FEWEST_ROWS
+from aotpack.schedule.in_turn import CLUSTERS, FEW_ROWS, MOST_SHARED
+from aotpack.schedule.tile import CHAIN_BLOCK, CLUSTER_SIZE
 
 from .programs import Size, Writer, apply, load, schedule_of
 
 LONG = 65_536
 
 
-def shares(count: Size, length: Size) -> Schedule:
+def shares(count: Size, length: Size, arch: int = 90) -> Schedule:
     """Each element's share of its row's sum."""
     w = Writer(tuple(size for size in (count, length) if isinstance(size, Var)))
     x = w.input("x", count, length)
@@ -25,7 +25,7 @@ def shares(count: Size, length: Size) -> Schedule:
     def value(i: object, j: object) -> object:
         return apply("div", load(x, i, j), load(sums, i))  # type: ignore[arg-type]
 
-    return schedule_of(w.program(w.pointwise("y", [count, length], value)))  # type: ignore[arg-type]
+    return schedule_of(w.program(w.pointwise("y", [count, length], value)), arch)  # type: ignore[arg-type]
 
 
 def scaled(count: Size, length: Size) -> Schedule:
@@ -49,21 +49,23 @@ def cluster_sizes(kernel: Kernel, arch: int) -> list[int]:
 @pytest.mark.row("C:B18")
 @pytest.mark.parametrize("count", [1, 8])
 def test_few_long_rows_are_shared_where_programs_can_wait(count: int) -> None:
-    (kernel,) = shares(count, LONG).kernels
-    assert cluster_sizes(kernel, 80) == [1]
-    assert cluster_sizes(kernel, 90) == cluster_sizes(kernel, 120) == [CLUSTER_SIZE]
-    assert kernel.exchange == ()
+    for arch in (90, 120):
+        (kernel,) = shares(count, LONG, arch).kernels
+        assert cluster_sizes(kernel, arch) == [CLUSTER_SIZE]
+        assert kernel.exchange == ()
+    assert len(shares(count, LONG, 80).kernels) > 1
 
 
 def test_rows_too_long_for_the_cache_are_shared_however_many() -> None:
-    assert cluster_sizes(shares(1000, 2 * LONG).kernels[0], 100) == [CLUSTER_SIZE]
-    assert cluster_sizes(shares(1000, LONG).kernels[0], 100) == [1]
+    assert cluster_sizes(shares(1000, 2 * LONG, 100).kernels[0], 100) == [CLUSTER_SIZE]
+    assert cluster_sizes(shares(1000, LONG, 100).kernels[0], 100) == [1]
 
 
 def test_a_dynamic_number_of_rows_decides_when_called() -> None:
     (kernel,) = shares(Var("b", 1, 4096), 16_448).kernels
     limits = [v.at_most for v in gpu_variants(kernel) if v.arch_low >= 90]
-    assert limits == [FEWEST_ROWS, None] and cluster_sizes(kernel, 90) == [CLUSTER_SIZE, 1]
+    assert limits == [MOST_SHARED, None, FEW_ROWS, None]
+    assert cluster_sizes(kernel, 90) == cluster_sizes(kernel, 120) == [CLUSTER_SIZE, 1]
 
 
 def turns(kernel: Kernel, arch: int) -> list[int]:
@@ -146,7 +148,7 @@ def test_rows_in_turn_fit_their_ring(change: dict[str, int]) -> None:
         verify_schedule(replace(schedule, kernels=(wrong,)))
 
 
-@pytest.mark.parametrize("length", [LONG + 1, LONG + 4, Var("n", 1, LONG)])
+@pytest.mark.parametrize("length", [LONG // 2 - 1, LONG // 2 - 4, Var("n", 1, LONG)])
 def test_rows_without_equal_parts_stay_whole(length: Size) -> None:
     (kernel,) = shares(8, length).kernels
     assert set(cluster_sizes(kernel, 90)) == {1} and kernel.exchange == ()

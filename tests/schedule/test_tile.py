@@ -48,7 +48,7 @@ def test_rows_that_fit_are_persistent(length: int) -> None:
 
 
 @pytest.mark.row("C:B16", "C:L2")
-@pytest.mark.parametrize("length", [MAX_READ_ONCE + 1, 100_003])
+@pytest.mark.parametrize("length", [MAX_READ_ONCE + 1, 30_011])
 def test_longer_rows_are_looped(length: int) -> None:
     for tile in tiles(rows(8, length)):
         assert isinstance(tile, ReductionTile) and not tile.persistent

@@ -1,0 +1,73 @@
+"""Long rows that stay whole, though few, where a GPU holds a row: as softmax of logits.
+
+    split:  launch 1 reads x and reduces parts; launch 2 reads x again, writes y
+    held:   programs have a row in shared memory or in registers: one launch, which reads x once
+
+Split rows keep all multiprocessors at work; a row that is held has eight of them at most. Which is
+quicker is estimated (measured on an H200 with 1 to 131 rows of 32000 to 1048576 elements,
+``docs/benchmarks.md``).
+
+Rows C:B16, B18, B20.
+"""
+
+from aotpack.ir.access import Strides
+from aotpack.ir.facts import typical
+from aotpack.ir.nodes import Program, Reduction
+from aotpack.ir.schedule import Kernel, ReductionTile, Variant
+from aotpack.schedule.fuse import fuse
+from aotpack.schedule.in_turn import CLUSTERS, takes_exponentials
+from aotpack.schedule.layout import choose_strides, typical_bytes
+from aotpack.schedule.split_reduction import rows_to_split, split_reductions
+from aotpack.schedule.tile import choose_tiles, reads_again
+
+HELD_LAUNCH = 2.0  # us
+SPLIT_LAUNCHES = 5.8  # us, of both
+READ_RATE, WRITE_RATE = 87_000, 29_000  # bytes that a multiprocessor reads, or writes, in a us
+WALKING = 1.3  # how much longer a program takes that reads its row again
+COMMON_RATE = 4_200_000  # that all read and write
+
+
+def rows_to_hold(program: Program, arch: int) -> frozenset[str]:
+    """The first targets of reductions whose rows are not to be split on an architecture."""
+    long = rows_to_split(program)
+    if not long:
+        return long
+    whole = split_reductions(program, long)
+    kernels = fuse(whole)
+    strides = choose_strides(whole, kernels)
+    held: set[str] = set()
+    for kernel in kernels:
+        operations = (member.operation for member in kernel.members)
+        found = long & {o.targets[0] for o in operations if isinstance(o, Reduction)}
+        if found and reads_again(kernel) and _is_quicker_held(kernel, whole, strides, arch):
+            held |= found
+    return frozenset(held)
+
+
+def _is_quicker_held(kernel: Kernel, program: Program, strides: Strides, arch: int) -> bool:
+    """True when one launch for whole rows is estimated to take less than two for parts."""
+    (tiled,) = choose_tiles(program, (kernel,), strides)
+    rows = max(1, typical(kernel.axes[0].extent))
+    tile = next(v.tile for v in tiled.variants if _takes(v, arch, rows))
+    if not isinstance(tile, ReductionTile):
+        return False
+    read, written = (
+        sum(typical_bytes(program.buffers[name]) for name in names)
+        for names in (kernel.reads, kernel.stored)
+    )
+    split = SPLIT_LAUNCHES + (2 * read + written) / COMMON_RATE
+    walks = not tile.ring and not tile.persistent
+    if walks and tile.cluster_size > 1 and takes_exponentials(kernel):
+        return False  # each of them twice
+    read *= 2 if walks else 1
+    programs = rows * tile.cluster_size
+    at_once = min(rows, CLUSTERS[tile.cluster_size]) * tile.cluster_size if tile.ring else programs
+    alone = (read / READ_RATE + written / WRITE_RATE) / programs * (WALKING if walks else 1)
+    together = (read + written) / programs * at_once / COMMON_RATE
+    return HELD_LAUNCH + -(-programs // at_once) * max(alone, together) < split
+
+
+def _takes(variant: Variant, arch: int, rows: int) -> bool:
+    """True when so many rows are a variant's."""
+    is_for = variant.arch_low <= arch <= variant.arch_high and not variant.promises
+    return is_for and (variant.at_most is None or rows <= variant.at_most)

@@ -1,0 +1,144 @@
+"""Which few long rows stay whole, on which architectures."""
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from aotpack.ir.schedule import ReductionTile, Schedule, launches
+from aotpack.render import render
+from aotpack.target import parse_targets
+
+from .programs import scheduled
+
+VOCABULARY = 128_256
+TARGETS = parse_targets(["sm_80", "sm_90", "sm_120", "cpu"])
+
+
+class Softmax(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.softmax(1)
+
+
+class Normed(nn.Module):
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(length, dtype=torch.bfloat16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(x)  # type: ignore[no-any-return]
+
+
+class Chosen(nn.Module):
+    """The softmax is inside a branch."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        other = lambda y: y * 2  # noqa: E731
+        return torch.cond(x[0, 0] > 0, lambda y: y.softmax(1), other, (x,))  # type: ignore[no-any-return]
+
+
+def is_held(schedule: Schedule) -> bool:
+    """True when all is done in one launch."""
+    return len(launches(schedule.kernels)) == 1
+
+
+def softmax(rows: int, length: int, dtype: torch.dtype = torch.bfloat16) -> Schedule:
+    return scheduled(Softmax(), torch.zeros(rows, length, dtype=dtype)).on(90)
+
+
+@pytest.mark.row("C:B18", "C:B20")
+@pytest.mark.parametrize(
+    ("rows", "length", "dtype", "held"),
+    [
+        (1, 65_536, torch.bfloat16, True),  # parts in registers
+        (48, 50_304, torch.bfloat16, True),
+        (100, 50_304, torch.bfloat16, True),  # a program a row
+        (9, VOCABULARY, torch.bfloat16, True),  # in turn, from here
+        (131, VOCABULARY, torch.float32, True),
+        (8, 524_288, torch.bfloat16, True),
+        (2, 524_288, torch.bfloat16, False),  # too few of these for eight programs each
+        (16, 786_432, torch.bfloat16, False),  # one more than are held at once
+        (8, 524_288, torch.float32, False),  # longer than what eight hold
+        (1, 786_432, torch.float32, False),
+        (4, 2**22, torch.bfloat16, False),
+    ],
+)
+def test_what_was_quicker_is_chosen(rows: int, length: int, dtype: torch.dtype, held: bool) -> None:
+    assert is_held(softmax(rows, length, dtype)) is held
+
+
+@pytest.mark.row("C:B16")
+@pytest.mark.parametrize("rows", [1, 9, 100])
+def test_rows_with_weights_are_held_too(rows: int) -> None:
+    product = scheduled(Normed(VOCABULARY), torch.zeros(rows, VOCABULARY, dtype=torch.bfloat16))
+    assert is_held(product.on(90)) and not is_held(product.on(80))
+
+
+def test_older_gpus_and_processors_split_rows() -> None:
+    product = scheduled(Softmax(), torch.zeros(9, VOCABULARY))
+    assert not is_held(product.on(0)) and not is_held(product.on(80))
+    assert product.on(0) is product.on(89) is product.schedule
+    assert is_held(product.on(90)) and product.on(90) is product.on(99)
+
+
+def test_only_measured_architectures_take_rows_in_turn() -> None:
+    product = scheduled(Softmax(), torch.zeros(9, 2 * VOCABULARY, dtype=torch.bfloat16))
+    assert _rings(product.on(90), 90) == [True]
+    assert not is_held(product.on(100)) and not is_held(product.on(120))
+
+
+def _rings(schedule: Schedule, arch: int) -> list[bool]:
+    """For each variant of the only kernel on an architecture: whether rows are taken in turn."""
+    (kernel,) = schedule.kernels
+    tiles = [v.tile for v in kernel.variants if v.arch_low <= arch <= v.arch_high]
+    return [tile.ring > 0 for tile in tiles if isinstance(tile, ReductionTile)]
+
+
+@pytest.mark.parametrize("most", [8, 256])
+def test_a_dynamic_number_of_rows(most: int) -> None:
+    x = torch.zeros(4, VOCABULARY, dtype=torch.bfloat16)
+    shapes = {"x": {0: Dim("b", min=1, max=most)}}
+    rings = _rings(scheduled(Softmax(), x, dynamic_shapes=shapes).on(90), 90)
+    assert rings == ([False] if most == 8 else [False, True])  # few have theirs in registers
+
+
+def test_what_is_only_reduced_is_split_on_all() -> None:
+    class Total(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.sum(1)
+
+    product = scheduled(Total(), torch.zeros(9, VOCABULARY))
+    assert not product.own and len(product.schedule.kernels) == 2
+
+
+def test_a_part_of_a_branch_has_one_schedule() -> None:
+    product = scheduled(Chosen(), torch.zeros(9, VOCABULARY))
+    (branch,) = (k for k in product.schedule.kernels if k.control is not None)
+    assert not product.own and len(branch.parts[0].kernels) > 1
+
+
+@pytest.mark.row("C:H15")
+def test_a_wrapper_has_a_plan_for_each() -> None:
+    product = render(scheduled(Softmax(), torch.zeros(9, VOCABULARY)), TARGETS)
+    assert "if arch in (90,):" in product.wrapper and "if arch in (120,):" in product.wrapper
+    assert product.wrapper.count("return Plan(") == 3
+    for kernel in product.kernels:
+        meant = [target.arch for target in TARGETS if kernel.is_for(target.arch)]
+        assert meant, f"{kernel.name} is for no target"
+        assert kernel.name in product.wrapper
+    kinds = {target.arch: 0 for target in TARGETS}
+    for kernel in product.kernels:
+        for arch in kinds:
+            kinds[arch] += kernel.is_for(arch)
+    assert kinds == {80: 2, 90: 1, 120: 1, 0: 3}
+
+
+def test_a_wrapper_for_one_has_one_plan() -> None:
+    product = render(scheduled(Softmax(), torch.zeros(9, VOCABULARY)), parse_targets(["sm_90"]))
+    assert "if arch" not in product.wrapper and len(product.kernels) == 1
+
+
+def test_all_schedules_are_shown() -> None:
+    text = scheduled(Softmax(), torch.zeros(9, VOCABULARY)).as_text()
+    assert "# on architectures 90 to 99\nkernel" in text and "# on all others\nkernel" in text
+    assert "# on" not in scheduled(Softmax(), torch.zeros(9, 128)).as_text()
