@@ -61,25 +61,29 @@ class InterpreterDevice:
     """Host memory and Triton's interpreter. Everything is done on return, so streams order nothing.
 
     ``package`` is the folder of a package that was not built for the interpreter: its kernels are
-    interpreted from the texts that lie there for reading.
+    interpreted from the texts that lie there for reading, those of its first GPU target, or of
+    ``target``: a package may do other launches on each.
     """
 
     name = "cpu"
     place = (1, 0)
 
-    def __init__(self, package: Path | None = None) -> None:
+    def __init__(self, package: Path | None = None, target: Target | None = None) -> None:
         self.package = package
+        self.target = target
         self.memory: dict[int, Any] = {}
 
     def select(self, targets: Sequence[str]) -> tuple[str, int]:
-        """The interpreter's own texts, or those of the package's first GPU target."""
-        if str(INTERPRETER) in targets:
+        """The interpreter's own texts, or those of a GPU target of the package."""
+        if self.target is None and str(INTERPRETER) in targets:
             return str(INTERPRETER), PLAN_ARCH
         written = [target for target in targets if target.startswith("sm_")]
+        if self.target is not None:
+            written = [target for target in written if target == str(self.target)]
         if self.package is None or not written:
             raise DeviceError(
                 "choosing kernels for the interpreter: the package has kernels for"
-                f" {', '.join(targets)}; build it with --target {INTERPRETER}"
+                f" {', '.join(targets)}; build it with --target {self.target or INTERPRETER}"
             )
         return written[0], Target.parse(written[0]).arch
 

@@ -53,16 +53,19 @@ def schedule(
     """Decide everything about kernels but their text.
 
     ``deterministic``: equal inputs give equal bits in every run, and each row of a batch the bits
-    it has in any other batch (C:L7). ``partition`` says which kernels share a launch (C:J5).
+    it has in any other batch (C:L7). ``partition`` says which kernels share a launch (C:J5); then
+    all architectures have the same kernels, so that it is asked about no others.
     ``in_parts`` adds another form of launches, for tuning to time (``unfused``).
     """
     rules = Rules(deterministic, partition)
     program, parts = _prepared(lowered.program, rules)
     result = _planned(program, parts, rules)
+    holding = HOLDING if partition is None else ()
+    held = rows_to_hold(program, tuple(low for low, _ in holding))
     own = tuple(
-        OwnSchedule(*arches, _planned(program, parts, rules, held))
-        for arches in HOLDING
-        if (held := rows_to_hold(program, arches[0]))
+        OwnSchedule(*arches, _planned(program, parts, rules, whole))
+        for arches, whole in zip(holding, held, strict=True)
+        if whole
     )
     if in_parts:
         result = with_unfused(result)

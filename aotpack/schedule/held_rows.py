@@ -10,7 +10,6 @@ quicker is estimated (measured on an H200 with 1 to 131 rows of 32000 to 1048576
 Rows C:B16, B18, B20.
 """
 
-from aotpack.ir.access import Strides
 from aotpack.ir.facts import typical
 from aotpack.ir.nodes import Program, Reduction
 from aotpack.ir.schedule import Kernel, ReductionTile, Variant
@@ -27,28 +26,27 @@ WALKING = 1.3  # how much longer a program takes that reads its row again
 COMMON_RATE = 4_200_000  # that all read and write
 
 
-def rows_to_hold(program: Program, arch: int) -> frozenset[str]:
-    """The first targets of reductions whose rows are not to be split on an architecture."""
-    long = rows_to_split(program)
-    if not long:
-        return long
-    whole = split_reductions(program, long)
-    kernels = fuse(whole)
-    strides = choose_strides(whole, kernels)
-    held: set[str] = set()
-    for kernel in kernels:
-        operations = (member.operation for member in kernel.members)
-        found = long & {o.targets[0] for o in operations if isinstance(o, Reduction)}
-        if found and reads_again(kernel) and _is_quicker_held(kernel, whole, strides, arch):
-            held |= found
-    return frozenset(held)
+def rows_to_hold(program: Program, arches: tuple[int, ...]) -> tuple[frozenset[str], ...]:
+    """For each architecture the first targets of reductions whose rows are not to be split."""
+    held: dict[int, set[str]] = {arch: set() for arch in arches}
+    if long := rows_to_split(program):
+        whole = split_reductions(program, long)
+        kernels = fuse(whole)
+        strides = choose_strides(whole, kernels)
+        for kernel in kernels:
+            operations = (member.operation for member in kernel.members)
+            found = long & {o.targets[0] for o in operations if isinstance(o, Reduction)}
+            if found and reads_again(kernel):
+                (tiled,) = choose_tiles(whole, (kernel,), strides)
+                for arch in arches:
+                    held[arch] |= found if _is_quicker_held(tiled, whole, arch) else set()
+    return tuple(frozenset(held[arch]) for arch in arches)
 
 
-def _is_quicker_held(kernel: Kernel, program: Program, strides: Strides, arch: int) -> bool:
+def _is_quicker_held(kernel: Kernel, program: Program, arch: int) -> bool:
     """True when one launch for whole rows is estimated to take less than two for parts."""
-    (tiled,) = choose_tiles(program, (kernel,), strides)
     rows = max(1, typical(kernel.axes[0].extent))
-    tile = next(v.tile for v in tiled.variants if _takes(v, arch, rows))
+    tile = next(v.tile for v in kernel.variants if _takes(v, arch, rows))
     if not isinstance(tile, ReductionTile):
         return False
     read, written = (

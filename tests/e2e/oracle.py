@@ -92,7 +92,7 @@ def _device(target: Target, package: Path) -> InterpreterDevice | str:
     """Texts for GPUs are interpreted."""
     if target == INTERPRETER:
         return InterpreterDevice()
-    return InterpreterDevice(package) if target.backend == "cuda" else str(target)
+    return InterpreterDevice(package, target) if target.backend == "cuda" else str(target)
 
 
 def agree(

@@ -48,6 +48,9 @@ def test_each_target_agrees(
     x = numbers(rows, columns, dtype)
     compiled = compile_all(Rows(function), (x,), targets=EACH)
     assert compiled.scheduled.own
+    assert {name: model.target for name, model in compiled.models.items()} == {
+        str(target): str(target) for target in EACH
+    }
     agree(compiled, (x,))
 
 

@@ -229,11 +229,15 @@ def test_negative_sizes_come_out_of_their_cells() -> None:
 def test_targets_of_a_package() -> None:
     assert InterpreterDevice().select(["interpreter", "sm_90"]) == ("interpreter", 80)
     assert InterpreterDevice(Path("package")).select(["sm_90"]) == ("sm_90", 90)
+    both, hopper = ["cpu", "interpreter", "sm_80", "sm_90"], Target.parse("sm_90")
+    assert InterpreterDevice(Path("package"), hopper).select(both) == ("sm_90", 90)
 
 
 def test_a_package_without_texts_is_refused() -> None:
     with pytest.raises(DeviceError, match="has kernels for sm_90; build it with --target interp"):
         InterpreterDevice().select(["sm_90"])
+    with pytest.raises(DeviceError, match="has kernels for sm_80; build it with --target sm_90"):
+        InterpreterDevice(Path("package"), Target.parse("sm_90")).select(["sm_80"])
 
 
 def test_a_package_for_gpus_is_interpreted_from_its_sources(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from aotpack.ir.schedule import ReductionTile, Schedule, launches
+from aotpack.ir.nodes import Program
+from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, launches
+from aotpack.pipeline import Between, Source, to_rendered
 from aotpack.render import render
 from aotpack.target import parse_targets
 
@@ -109,6 +111,18 @@ def test_what_is_only_reduced_is_split_on_all() -> None:
 
     product = scheduled(Total(), torch.zeros(9, VOCABULARY))
     assert not product.own and len(product.schedule.kernels) == 2
+
+
+def test_a_partition_is_asked_about_one_schedule() -> None:
+    asked = []
+
+    def apart(kernels: tuple[Kernel, ...], program: Program) -> list[tuple[Kernel, ...]]:
+        asked.append(len(kernels))
+        return [(kernel,) for kernel in kernels]
+
+    source = Source(Softmax(), (torch.zeros(9, VOCABULARY),), partition=apart)
+    assert "if arch in" not in to_rendered(source, TARGETS, Between()).wrapper
+    assert asked == [3]
 
 
 def test_a_part_of_a_branch_has_one_schedule() -> None:
