@@ -127,11 +127,7 @@ class Sources:
 
         ``programs`` of a launch are None for a kernel that is not ours.
         """
-        arches = tuple(
-            (max(low, variant.arch_low), min(high, variant.arch_high))
-            for low, high in self.within
-            if low <= variant.arch_high and variant.arch_low <= high
-        )
+        arches = self._arches(variant)
         early = language == "triton" and programs is not None and is_small(programs)
         given = text if early or programs is None else lambda name: without_early_start(text(name))
         shown = without_comments(given(name), language)
@@ -155,6 +151,14 @@ class Sources:
             starts_early=early,
         )
         return self.known[key].name
+
+    def _arches(self, variant: Variant) -> Ranges:
+        """Those of a variant for which something is added now."""
+        return tuple(
+            (max(low, variant.arch_low), min(high, variant.arch_high))
+            for low, high in self.within
+            if low <= variant.arch_high and variant.arch_low <= high
+        )
 
     def _again(self, key: str, arches: Ranges) -> str:
         """The name of a known source, which is then for these architectures too."""
