@@ -12,7 +12,7 @@ Rows C:B16, B18, B20.
 
 from aotpack.ir.access import Strides
 from aotpack.ir.facts import typical
-from aotpack.ir.nodes import Program, Reduction
+from aotpack.ir.nodes import Program
 from aotpack.ir.schedule import Kernel, ReductionTile, Variant
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.in_turn import CLUSTERS, takes_exponentials
@@ -37,8 +37,7 @@ def rows_to_hold(program: Program, arch: int) -> frozenset[str]:
     strides = choose_strides(whole, kernels)
     held: set[str] = set()
     for kernel in kernels:
-        operations = (member.operation for member in kernel.members)
-        found = long & {o.targets[0] for o in operations if isinstance(o, Reduction)}
+        found = long & {one.targets[0] for one in kernel.reductions}
         if found and reads_again(kernel) and _is_quicker_held(kernel, whole, strides, arch):
             held |= found
     return frozenset(held)
