@@ -42,10 +42,7 @@ def desks(kernel: Kernel, programs: int) -> dict[str, Desk]:
     """The parts of a room, by the first target of each reduction."""
     found: dict[str, Desk] = {}
     end = 0
-    for member in kernel.members:
-        operation = member.operation
-        if not isinstance(operation, Reduction):
-            continue
+    for operation in kernel.reductions:
         ready, places = end, []
         end += COUNTER_BYTES
         widths = [word_bits(dtype) // 8 * programs for dtype in state_dtypes(operation)]

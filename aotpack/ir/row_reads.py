@@ -13,7 +13,7 @@ from aotpack.ir.access import VECTOR_BYTES, Strides, accesses
 from aotpack.ir.facts import known_multiple, known_one
 from aotpack.ir.integers import Axis, Indirect, Int, Var
 from aotpack.ir.monoids import MONOIDS
-from aotpack.ir.nodes import Buffer, Guarded, Reduction, Scan, values, walk
+from aotpack.ir.nodes import Buffer, Guarded, Scan, values, walk
 from aotpack.ir.schedule import Kernel, ReductionTile
 
 WIDTHS = (2, 4)  # bytes of an element
@@ -63,11 +63,10 @@ def row_reads(kernel: Kernel, strides: Strides, buffers: Mapping[str, Buffer]) -
     results wider than what is read: Triton would give them another layout, through shared memory.
     """
     operations = [member.operation for member in kernel.members]
-    reductions = [o for o in operations if isinstance(o, Reduction)]
     computed = walk(value for operation in operations for value in values(operation))
     if (
         any(isinstance(operation, Scan) for operation in operations)
-        or any(MONOIDS[reduction.kind].across_triton for reduction in reductions)
+        or any(MONOIDS[reduction.kind].across_triton for reduction in kernel.reductions)
         or any(isinstance(value, Guarded) for value in computed)
     ):
         return None

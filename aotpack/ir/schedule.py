@@ -20,6 +20,7 @@ from aotpack.ir.nodes import (
     Matmul,
     Operation,
     Program,
+    Reduction,
     Scatter,
     overwritten,
 )
@@ -233,6 +234,12 @@ class Kernel:
         """The call of code that is not ours that is this kernel's only member, if it is one."""
         first = self.members[0].operation
         return first if isinstance(first, Foreign) else None
+
+    @property
+    def reductions(self) -> tuple[Reduction, ...]:
+        """The reductions among its members, in order."""
+        operations = (member.operation for member in self.members)
+        return tuple(one for one in operations if isinstance(one, Reduction))
 
     @property
     def is_opaque(self) -> bool:

@@ -79,7 +79,7 @@ def render_kernels(
     plans = []
     for schedule, arches in _for_architectures(scheduled):
         own = tuple(t for t in targets if any(low <= t.arch <= high for low, high in arches))
-        if own:
+        if own or (schedule is scheduled.schedule and not targets):
             judge.sources.within = arches
             steps = _steps(schedule, own, judge, is_part=False)
             plans.append(Plan(schedule, steps, own))

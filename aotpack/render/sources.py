@@ -153,7 +153,7 @@ class Sources:
         return self.known[key].name
 
     def _arches(self, variant: Variant) -> Ranges:
-        """The architectures of ``within`` that a variant is for."""
+        """Those of a variant for which something is added now."""
         return tuple(
             (max(low, variant.arch_low), min(high, variant.arch_high))
             for low, high in self.within

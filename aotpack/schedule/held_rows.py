@@ -11,7 +11,7 @@ Rows C:B16, B18, B20.
 """
 
 from aotpack.ir.facts import typical
-from aotpack.ir.nodes import Program, Reduction
+from aotpack.ir.nodes import Program
 from aotpack.ir.schedule import Kernel, ReductionTile, Variant
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.in_turn import CLUSTERS, takes_exponentials
@@ -34,8 +34,7 @@ def rows_to_hold(program: Program, arches: tuple[int, ...]) -> tuple[frozenset[s
         kernels = fuse(whole)
         strides = choose_strides(whole, kernels)
         for kernel in kernels:
-            operations = (member.operation for member in kernel.members)
-            found = long & {o.targets[0] for o in operations if isinstance(o, Reduction)}
+            found = long & {one.targets[0] for one in kernel.reductions}
             if found and reads_again(kernel):
                 (tiled,) = choose_tiles(whole, (kernel,), strides)
                 for arch in arches:

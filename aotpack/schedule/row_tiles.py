@@ -15,7 +15,7 @@ from math import log2
 from aotpack.ir.access import VECTOR_BYTES, Access, Strides, accesses
 from aotpack.ir.facts import typical
 from aotpack.ir.monoids import MONOIDS
-from aotpack.ir.nodes import Program, Reduction
+from aotpack.ir.nodes import Program
 from aotpack.ir.schedule import WARP, Kernel, ReductionTile
 
 BYTES_OF_THREAD = 32  # read of a row, or of a plane's tile
@@ -68,8 +68,7 @@ def _warps(kernel: Kernel, rows: int, r: int, read: list[int]) -> int:
 
 def _finds_positions(kernel: Kernel) -> bool:
     """True for reductions to where something is."""
-    operations = (member.operation for member in kernel.members)
-    return any(MONOIDS[o.kind].gives_positions for o in operations if isinstance(o, Reduction))
+    return any(MONOIDS[one.kind].gives_positions for one in kernel.reductions)
 
 
 def _along(kernel: Kernel, strides: Strides) -> list[Access]:

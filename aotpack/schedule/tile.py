@@ -270,8 +270,7 @@ def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
 
 def _keeps_places(kernel: Kernel) -> bool:
     """True when lanes keep where they met an extreme."""
-    operations = (member.operation for member in kernel.members)
-    return any(MONOIDS[o.kind].needs_order for o in operations if isinstance(o, Reduction))
+    return any(MONOIDS[one.kind].needs_order for one in kernel.reductions)
 
 
 def reads_again(kernel: Kernel) -> bool:
@@ -290,8 +289,7 @@ def reads_again(kernel: Kernel) -> bool:
 
 def _states(kernel: Kernel) -> int:
     """The accumulators of a kernel, for each lane."""
-    operations = (member.operation for member in kernel.members)
-    return sum(len(MONOIDS[o.kind].states) for o in operations if isinstance(o, Reduction))
+    return sum(len(MONOIDS[one.kind].states) for one in kernel.reductions)
 
 
 def _width(kernel: Kernel, program: Program) -> int:

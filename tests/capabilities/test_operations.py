@@ -123,7 +123,8 @@ def parts(program: Program) -> int:
         (1, 2**24, 512),
         (131, 2**14, 1),  # parts would be shorter than a row in registers
         (132, 2**20, 1),  # one row a multiprocessor
-        (4, 2**17, 1),  # too little work for a second launch
+        (4, 2**17, 8),
+        (4, 2**15, 1),  # too little work for a second launch
         (1, 3 * 2**20, 512),
         (4, 2**20 + 7, 64),  # a prime has no equal parts: the last is shorter
     ],
