@@ -75,6 +75,7 @@ class Emitter:
         self.keep: Mapping[str, str] = {}
         self.awaited: Collection[str] = ()  # what other programs of the launch have written
         self.held: Mapping[Read, tuple[str, DType]] = {}  # what is read from shared memory
+        self.made_for: frozenset[Axis] = frozenset()  # members have other results for each
         self.softmax = Softmax()
         self.packed = False
         self._needs: dict[Value, frozenset[Axis]] = {}
@@ -302,7 +303,8 @@ class Emitter:
                 resolved = self._resolve(value)
                 if resolved is not None and not isinstance(resolved, str):
                     return self.needs(resolved)
-                return frozenset().union(*map(self.index_needs, value.index))
+                made_for = self.made_for if resolved is not None else frozenset()
+                return made_for.union(*map(self.index_needs, value.index))
             case Apply():
                 return frozenset().union(*map(self.needs, value.args))
             case Guarded():

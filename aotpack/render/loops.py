@@ -146,6 +146,7 @@ def _emit_in_turn(kernel: Kernel, tile: ReductionTile, shop: Workshop, program: 
     shop.emitter.region = shop.body
     shop.body.append(f"{x.name} = (row + turn*together){shop.index_type}")
     shop.emitter.held = shop.ring.held()
+    shop.emitter.made_for = frozenset((x,))  # a result of the only row has no index that says so
     _emit_looped(kernel, tile, shop)
     shop.root.close()
     shop.emitter.region = shop.body = shop.root
