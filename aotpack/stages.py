@@ -214,7 +214,7 @@ class Scheduled:
         """Why operations did not share a kernel."""
         from aotpack.ir.printer import why_text
 
-        return why_text(self.schedule)
+        return "".join(map(why_text, self.schedules))
 
 
 # --- Rendered -----------------------------------------------------------------------------------

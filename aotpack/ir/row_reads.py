@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aotpack.ir.access import VECTOR_BYTES, Strides, accesses
+from aotpack.ir.access import VECTOR_BYTES, Access, Strides, accesses
 from aotpack.ir.facts import known_multiple, known_one
 from aotpack.ir.integers import Axis, Indirect, Int, Var
 from aotpack.ir.monoids import MONOIDS
@@ -74,7 +74,7 @@ def row_reads(kernel: Kernel, strides: Strides, buffers: Mapping[str, Buffer]) -
     found: dict[Read, bool] = {}
     written: set[int] = set()
     for access in accesses(kernel):
-        offset = access.offset(strides)
+        offset = in_row(access, strides, x)
         if any(isinstance(leaf, Indirect) for leaf in offset.leaves()):
             return None
         if r not in offset.leaves():
@@ -95,6 +95,15 @@ def row_reads(kernel: Kernel, strides: Strides, buffers: Mapping[str, Buffer]) -
         return None
     common = tuple(read for read, is_stream in found.items() if not is_stream and read in whole)
     return RowReads(streams, common, width)
+
+
+def in_row(access: Access, strides: Strides, x: Axis) -> Int:
+    """The element offset of an access; one in terms of its place in the row, where it is the only.
+
+    A flattened tensor is read at ``x*4096 + r`` and at ``r`` alone.
+    """
+    offset = access.offset(strides)
+    return offset.substitute({x: Int.of(0)}) if known_one(x.extent) else offset
 
 
 def _in_vectors(read: Read, r: Axis, buffers: Mapping[str, Buffer], width: int) -> bool:

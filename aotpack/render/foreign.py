@@ -15,10 +15,10 @@ from aotpack.ir.schedule import Kernel, PointwiseTile, Schedule, Variant
 from aotpack.ir.traffic import Work
 from aotpack.render.arguments import POINTER_MULTIPLE
 from aotpack.render.sources import Called, Choice, Launched, Sources, digest
-from aotpack.stages import KernelArg, TorchCall
+from aotpack.stages import MAX_ARCH, KernelArg, TorchCall
 from aotpack.target import CPU, Target
 
-_ANY_GPU = (1, 10_000)
+_ANY_GPU = (1, MAX_ARCH)
 
 
 def refuse_foreign(schedule: Schedule, targets: tuple[Target, ...]) -> None:

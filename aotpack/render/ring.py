@@ -20,9 +20,10 @@ A block has two dimensions for that reason: by default Triton gives each thread 
 Rows C:B16, B18.
 """
 
+from aotpack.ir.access import accesses
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis
-from aotpack.ir.row_reads import Read, RowReads
+from aotpack.ir.row_reads import Read, RowReads, in_row
 from aotpack.ir.rows import LINE_BYTES
 from aotpack.ir.schedule import WARP, ReductionTile
 from aotpack.render.regions import Region
@@ -170,7 +171,10 @@ class Ring:
             found[read] = f"held_{dtype}({place})", DType.FLOAT32 if is_wide else dtype
         for number, read in enumerate(self.reads.common[len(self._shared) :]):
             found[read] = f"kept{number}[{self._number}]", buffers[read[0]].dtype
-        return found
+        kernel, strides = self.shop.kernel, self.shop.schedule.strides
+        loaded = [access for access in accesses(kernel) if not access.is_store]
+        texts = {a: found.get((a.buffer, in_row(a, strides, kernel.axes[0]))) for a in loaded}
+        return {(a.buffer, a.offset(strides)): text for a, text in texts.items() if text}
 
     def _reader(self, dtype: DType) -> str:
         """The function that reads elements of a type."""

@@ -37,7 +37,7 @@ def render_wrapper(signature: Signature, plans: tuple[Plan, ...]) -> str:
     has_counters = any(k.counters for plan in plans for k in _kernels(plan.schedule.kernels))
     imported |= {"Counters"} if has_counters else set()
     has_choices = any(len(choice.forms) > 1 for choice in choices)
-    counts = " or ".join(str(len(plan.steps)) for plan in plans)
+    counts = " or ".join(dict.fromkeys(str(len(plan.steps)) for plan in plans))
     context = WrapperContext(
         title=f"{signature.name} {signature.version}: {counts} launches",
         imported=(*sorted(imported), *(["first"] if has_choices else [])),

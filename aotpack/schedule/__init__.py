@@ -40,6 +40,7 @@ from aotpack.stages import MAX_ARCH, Lowered, OwnSchedule, Scheduled
 
 __all__ = ["Partition", "schedule"]
 
+_Parts: TypeAlias = dict[Operation, tuple[Schedule, ...]]
 HOLDING = (IN_TURN, (IN_TURN[1] + 1, MAX_ARCH))  # architectures that may hold rows, alike in each
 
 
@@ -60,13 +61,7 @@ def schedule(
     rules = Rules(deterministic, partition)
     program, parts = _prepared(lowered.program, rules)
     result = _planned(program, parts, rules)
-    holding = HOLDING if partition is None else ()
-    held = rows_to_hold(program, tuple(low for low, _ in holding))
-    own = tuple(
-        OwnSchedule(*arches, _planned(program, parts, rules, whole))
-        for arches, whole in zip(holding, held, strict=True)
-        if whole
-    )
+    own = _own_schedules(program, parts, rules) if partition is None else ()
     if in_parts:
         result = with_unfused(result)
         own = tuple(replace(one, schedule=with_unfused(one.schedule)) for one in own)
@@ -82,7 +77,18 @@ class Rules:
     partition: Partition | None
 
 
-_Parts: TypeAlias = dict[Operation, tuple[Schedule, ...]]
+def _own_schedules(program: Program, parts: _Parts, rules: Rules) -> tuple[OwnSchedule, ...]:
+    """Schedules for architectures that hold rows which are split on others."""
+    held = rows_to_hold(program, tuple(low for low, _ in HOLDING))
+    found: list[OwnSchedule] = []
+    before: frozenset[str] = frozenset()
+    for (low, high), whole in zip(HOLDING, held, strict=True):
+        if whole and whole == before:
+            found[-1] = replace(found[-1], arch_high=high)
+        elif whole:
+            found.append(OwnSchedule(low, high, _planned(program, parts, rules, whole)))
+        before = whole
+    return tuple(found)
 
 
 def _prepared(program: Program, rules: Rules) -> tuple[Program, _Parts]:

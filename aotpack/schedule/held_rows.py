@@ -10,8 +10,12 @@ quicker is estimated (measured on an H200 with 1 to 131 rows of 32000 to 1048576
 Rows C:B16, B18, B20.
 """
 
+from dataclasses import replace
+from itertools import compress
+from operator import not_
+
 from aotpack.ir.facts import typical
-from aotpack.ir.nodes import Program
+from aotpack.ir.nodes import Pointwise, Program, Reduction, Scan, reads, targets
 from aotpack.ir.schedule import Kernel, ReductionTile, Variant
 from aotpack.schedule.fuse import fuse
 from aotpack.schedule.in_turn import CLUSTERS, takes_exponentials
@@ -30,7 +34,7 @@ def rows_to_hold(program: Program, arches: tuple[int, ...]) -> tuple[frozenset[s
     """For each architecture the first targets of reductions whose rows are not to be split."""
     held: dict[int, set[str]] = {arch: set() for arch in arches}
     if long := rows_to_split(program):
-        whole = split_reductions(program, long)
+        whole = _around(split_reductions(program, long), long)
         kernels = fuse(whole)
         strides = choose_strides(whole, kernels)
         for kernel in kernels:
@@ -40,6 +44,28 @@ def rows_to_hold(program: Program, arches: tuple[int, ...]) -> tuple[frozenset[s
                 for arch in arches:
                     held[arch] |= found if _is_quicker_held(tiled, whole, arch) else set()
     return tuple(frozenset(held[arch]) for arch in arches)
+
+
+def _around(program: Program, long: frozenset[str]) -> Program:
+    """The operations that may share kernels with those reductions.
+
+    Whatever values pass to and from, one by one, and the products at the ends of that.
+    """
+    operations = program.operations
+    touched = [{*targets(one), *reads(one)} for one in operations]
+    passed = set(program.buffers).difference(program.inputs, program.weights)
+    names = set().union(*(t for t, one in zip(touched, operations, strict=True) if t & long))
+    count = 0
+    while len(names) > count:
+        count = len(names)
+        for one, buffers in zip(operations, touched, strict=True):
+            if buffers & names and isinstance(one, (Pointwise, Reduction, Scan)):
+                names |= buffers & passed
+    is_near = [bool(buffers & names) for buffers in touched]
+    near = tuple(compress(operations, is_near))
+    far = set(program.results).union(*compress(touched, map(not_, is_near)))
+    stored = tuple(name for one in near for name in targets(one) if name in far)
+    return replace(program, operations=near, outputs=stored, updates=())
 
 
 def _is_quicker_held(kernel: Kernel, program: Program, arch: int) -> bool:

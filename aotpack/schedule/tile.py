@@ -31,8 +31,9 @@ from aotpack.schedule.plane import plane_tile
 from aotpack.schedule.promises import with_promises
 from aotpack.schedule.row_tiles import row_tiles
 from aotpack.schedule.split_reduction import columns_together
+from aotpack.stages import MAX_ARCH
 
-ANY_ARCH = (1, 10_000)
+ANY_ARCH = (1, MAX_ARCH)
 MAX_PERSISTENT = 16384  # elements of a row held in registers
 MAX_READ_ONCE = 4096  # likewise, where nothing but its reduction needs it
 MANY_ROWS = 4096  # from here on short rows share programs

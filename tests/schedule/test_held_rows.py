@@ -6,6 +6,7 @@ from torch import nn
 from torch.export import Dim
 
 from aotpack.ir.nodes import Program
+from aotpack.ir.row_reads import row_reads
 from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, launches
 from aotpack.pipeline import Between, Source, to_rendered
 from aotpack.render import render
@@ -80,7 +81,7 @@ def test_older_gpus_and_processors_split_rows() -> None:
     product = scheduled(Softmax(), torch.zeros(9, VOCABULARY))
     assert not is_held(product.on(0)) and not is_held(product.on(80))
     assert product.on(0) is product.on(89) is product.schedule
-    assert is_held(product.on(90)) and product.on(90) is product.on(99)
+    assert is_held(product.on(90)) and product.on(90) is product.on(120)
 
 
 def test_only_measured_architectures_take_rows_in_turn() -> None:
@@ -131,20 +132,45 @@ def test_a_part_of_a_branch_has_one_schedule() -> None:
     assert not product.own and len(branch.parts[0].kernels) > 1
 
 
+class Both(nn.Module):
+    """Rows that parts in registers hold, and such as are held in turn only."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.softmax(1), y.softmax(1)
+
+
+LONG_ROWS = torch.zeros(9, 2 * VOCABULARY, dtype=torch.bfloat16)
+
+
 @pytest.mark.row("C:H15")
-def test_a_wrapper_has_a_plan_for_each() -> None:
-    product = render(scheduled(Softmax(), torch.zeros(9, VOCABULARY)), TARGETS)
-    assert "if arch in (90,):" in product.wrapper and "if arch in (120,):" in product.wrapper
-    assert product.wrapper.count("return Plan(") == 3
-    for kernel in product.kernels:
-        meant = [target.arch for target in TARGETS if kernel.is_for(target.arch)]
-        assert meant, f"{kernel.name} is for no target"
-        assert kernel.name in product.wrapper
-    kinds = {target.arch: 0 for target in TARGETS}
-    for kernel in product.kernels:
-        for arch in kinds:
-            kinds[arch] += kernel.is_for(arch)
-    assert kinds == {80: 2, 90: 1, 120: 1, 0: 3}
+@pytest.mark.parametrize(
+    ("module", "args", "plans", "kernels"),
+    [
+        (Softmax(), (torch.zeros(9, VOCABULARY),), [(90, 120)], {80: 2, 90: 1, 120: 1, 0: 3}),
+        (Softmax(), (LONG_ROWS,), [(90,)], {80: 2, 90: 1, 120: 2, 0: 3}),
+        (
+            Both(),
+            (torch.zeros(9, VOCABULARY), LONG_ROWS),
+            [(90,), (120,)],
+            {80: 4, 90: 2, 120: 3, 0: 6},
+        ),
+    ],
+)
+def test_a_wrapper_has_a_plan_for_each(
+    module: nn.Module,
+    args: tuple[torch.Tensor, ...],
+    plans: list[tuple[int, ...]],
+    kernels: dict[int, int],
+) -> None:
+    product = render(scheduled(module, *args), TARGETS)
+    assert product.wrapper.count("return Plan(") == len(plans) + 1
+    for arches in plans:
+        assert f"if arch in {arches}:" in product.wrapper
+    assert all(kernel.name in product.wrapper for kernel in product.kernels)
+    assert kernels == {
+        target.arch: sum(kernel.is_for(target.arch) for kernel in product.kernels)
+        for target in TARGETS
+    }
 
 
 def test_a_wrapper_for_one_has_one_plan() -> None:
@@ -154,5 +180,19 @@ def test_a_wrapper_for_one_has_one_plan() -> None:
 
 def test_all_schedules_are_shown() -> None:
     text = scheduled(Softmax(), torch.zeros(9, VOCABULARY)).as_text()
-    assert "# on architectures 90 to 99\nkernel" in text and "# on all others\nkernel" in text
+    assert "# on architectures 90 to 10000\nkernel" in text and "# on all others\nkernel" in text
     assert "# on" not in scheduled(Softmax(), torch.zeros(9, 128)).as_text()
+
+
+def test_the_only_row_is_read_as_one_stream() -> None:
+    """A flattened tensor, by its place in the row and by row and column."""
+
+    class Peaked(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x / (1 + x.abs().amax())
+
+    schedule = scheduled(Peaked(), torch.zeros(5, 34_816)).on(90)
+    (kernel,) = schedule.kernels
+    found = row_reads(kernel, schedule.strides, schedule.program.buffers)
+    assert _rings(schedule, 90) == [True]
+    assert found is not None and len(found.streams) == 1
