@@ -11,7 +11,8 @@
 Equal elements keep their order: they are counted and merged as they stand. A row of at most
 ``LONGEST_COUNTED`` is one run: a kernel, and as many comparisons for each element. A longer one
 costs ``RUN`` comparisons, and a kernel with a binary search for each doubling up to the largest
-size the model admits. Where only the first few elements are read (topk), no run is longer.
+size the model admits. Where only the first few elements are read (topk), no run is longer; where
+they are very few, runs are short, and the first of each are the next row, a quarter as long.
 """
 
 from collections.abc import Callable
@@ -43,6 +44,8 @@ from aotpack.schedule.realize import is_view
 
 LONGEST_COUNTED = 512  # elements of a row
 RUN = 128  # elements of the first runs of a longer row
+LONGER = 4  # times the elements that are kept of it, at least, is a run of which few are kept
+SHORTEST_RUN = 16
 _RANK = DType.INT32  # of places within a run
 
 
@@ -77,6 +80,15 @@ def _kept(sort: Sort, program: Program) -> Int:
 
 
 @dataclass(frozen=True, slots=True)
+class _Row:
+    """What is put in order: so many elements, their values, their places in the sort's own row."""
+
+    size: Int
+    element: Callable[[Int], Value]
+    position: Callable[[Int], Value]
+
+
+@dataclass(frozen=True, slots=True)
 class _Runs:
     """A row in sorted runs: so many elements of the row in each, the first ``width`` of them kept.
 
@@ -99,16 +111,42 @@ class _Sorting:
     def expand(self) -> list[Operation]:
         """The operations, in order."""
         longest = int(min(bounds(self.size)[1], 2**31))
-        element = self._source()
+        row = _Row(self.size, self._source(), whole)
         if longest <= LONGEST_COUNTED:
-            self._count(element, self.sort.targets, Int.of(0), self.size)
+            self._count(row, self.sort.targets, Int.of(0), self.size)
             return self.operations
-        runs = _Runs(self._declared(ceil_div(self.size, RUN) * RUN), RUN, Int.of(RUN))
-        run = self._axis("run", ceil_div(self.size, RUN))
-        self._count(element, runs.names, Int.of(run) * RUN, Int.of(RUN), run)
+        few = self.kept.constant
+        if few is not None and LONGER * few <= RUN:
+            self._select(row, few)
+            return self.operations
+        runs = _Runs(self._sorted_runs(row, RUN), RUN, Int.of(RUN))
         while runs.span < longest:
             runs = self._merge(runs, is_last=2 * runs.span >= longest)
         return self.operations
+
+    def _select(self, row: _Row, few: int) -> None:
+        """Sort runs and go on with the first few of each, until all are one run.
+
+        All runs but the last have so many, so what is left is a row without gaps.
+        """
+        length = max(SHORTEST_RUN, 1 << (LONGER * few - 1).bit_length())
+        while bounds(row.size)[1] > LONGEST_COUNTED:
+            names = self._sorted_runs(row, length)
+            others = ceil_div(row.size, length) - 1
+            size = others * few + minimum(row.size - others * length, few)
+            row = _Row(size, *(self._first_of_each(name, length, few) for name in names))
+        self._count(row, self._targets(row.size), Int.of(0), row.size)
+
+    def _first_of_each(self, name: str, length: int, few: int) -> Callable[[Int], Value]:
+        """What lies at a place of the row of the first few of each run."""
+        return lambda at: self._load(name, at // few * length + at % few)
+
+    def _sorted_runs(self, row: _Row, length: int) -> tuple[str, str]:
+        """The buffers of the elements and positions of a row in sorted runs of so many."""
+        count = ceil_div(row.size, length)
+        names, run = self._declared(count * length), self._axis("run", count)
+        self._count(row, names, Int.of(run) * length, Int.of(length), run)
+        return names
 
     def _source(self) -> Callable[[Int], Value]:
         """The elements: read where they are, or stored first if computing them takes more."""
@@ -121,7 +159,7 @@ class _Sorting:
 
     def _count(
         self,
-        element: Callable[[Int], Value],
+        row: _Row,
         names: tuple[str, ...],
         start: Int,
         width: Int,
@@ -132,26 +170,20 @@ class _Sorting:
         here, there = start + Int.of(i), start + Int.of(j)
         axes = self._axes(*runs, i)
         wins = self._before(
-            element(there),
-            element(here),
+            row.element(there),
+            row.element(here),
             truth("lt", *(IndexValue(Int.of(axis), _RANK) for axis in (j, i))),
         )
-        wins = self._inside(there, self._inside(here, wins))
+        wins = _inside(there, row.size, _inside(here, row.size, wins))
         rank = self._temporary("rank", axes, _RANK)
         counted = fold(Apply("cast", (wins,), _RANK))
         self.operations.append(Reduction((rank,), axes, (j,), "sum", (counted,), self.sort.origin))
         found = Load(rank, tuple(map(Int.of, axes)), _RANK)
-        beyond = truth("ge", whole(here), whole(self.size))
+        beyond = truth("ge", whole(here), whole(row.size))
         own = IndexValue(Int.of(i), _RANK)
         to = start + as_index(fold(Apply("where", (beyond, own, found), _RANK)), width)
-        for name, value in zip(names, (element(here), whole(here)), strict=True):
-            self._append(name, axes, self._inside(here, value), self._index(to))
-
-    def _inside(self, place: Int, value: Value) -> Value:
-        """The value where the place is in the row, else zero."""
-        zero = Const(False, DType.BOOL) if value.dtype is DType.BOOL else Const(0, value.dtype)
-        zero = Const(0.0, value.dtype) if value.dtype.is_float else zero
-        return fold(Guarded(truth("lt", whole(place), whole(self.size)), value, zero, value.dtype))
+        for name, value in zip(names, (row.element(here), row.position(here)), strict=True):
+            self._append(name, axes, _inside(here, row.size, value), self._index(to))
 
     def _before(self, theirs: Value, mine: Value, stands_before: Value) -> Value:
         """True where another element comes before mine; equal ones as they stand."""
@@ -281,3 +313,10 @@ class _Sorting:
         self, name: str, axes: tuple[Axis, ...], value: Value, index: tuple[Int, ...]
     ) -> None:
         self.operations.append(Pointwise(name, axes, value, index, self.sort.origin))
+
+
+def _inside(place: Int, size: Int, value: Value) -> Value:
+    """The value where the place is in a row of that size, else zero."""
+    zero = Const(False, DType.BOOL) if value.dtype is DType.BOOL else Const(0, value.dtype)
+    zero = Const(0.0, value.dtype) if value.dtype.is_float else zero
+    return fold(Guarded(truth("lt", whole(place), whole(size)), value, zero, value.dtype))

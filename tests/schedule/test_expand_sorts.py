@@ -11,7 +11,7 @@ from aotpack.ir.evaluate import evaluate
 from aotpack.ir.integers import Axis, Int, Var
 from aotpack.ir.nodes import Apply, Buffer, Load, Pointwise, Program, Reduction, Sort, Value
 from aotpack.ir.verify import verify
-from aotpack.schedule.expand_sorts import LONGEST_COUNTED, RUN, expand_sorts
+from aotpack.schedule.expand_sorts import LONGER, LONGEST_COUNTED, RUN, expand_sorts
 
 F32, I64 = DType.FLOAT32, DType.INT64
 N = Var("n", 1, 700)
@@ -70,7 +70,10 @@ def test_agrees_with_the_sort(length: int, descending: bool) -> None:
     check(program, expanded, drawn(length))
 
 
-@pytest.mark.parametrize("kept", [1, 5, RUN - 1, RUN + 1, 400])
+FEW = RUN // LONGER
+
+
+@pytest.mark.parametrize("kept", [FEW + 1, RUN - 1, RUN + 1, 400])
 def test_runs_are_no_longer_than_what_is_read(kept: int) -> None:
     program = sorting(1031, kept=kept)
     expanded = expand_sorts(program)
@@ -79,6 +82,35 @@ def test_runs_are_no_longer_than_what_is_read(kept: int) -> None:
     check(program, expanded, drawn(1031))
 
 
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("length", [*LENGTHS[4:], 2051, 9001])
+@pytest.mark.parametrize("kept", [1, 3, 8, FEW])
+def test_few_are_selected_by_counting_alone(kept: int, length: int, descending: bool) -> None:
+    program = sorting(length, descending=descending, kept=kept)
+    expanded = expand_sorts(program)
+    verify(expanded)
+    assert int(expanded.buffers["v"].shape[1]) <= LONGEST_COUNTED
+    assert not any(name.endswith("place") for name in expanded.buffers)  # of merges
+    check(program, expanded, drawn(length))
+
+
+def test_few_of_many_take_little_more_than_their_row() -> None:
+    """Each row of what is left is a quarter of the one before it."""
+    expanded = expand_sorts(sorting(100_000, kept=8))
+    rows = [int(b.shape[1]) for n, b in expanded.buffers.items() if n.startswith("v_run")]
+    assert rows == [100_000, 25_024, 6_272, 1_568]
+    merged = expand_sorts(sorting(100_000, kept=FEW + 1))
+    assert any(name.endswith("place") for name in merged.buffers)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(9, 2500), st.integers(0, 100))
+def test_few_of_every_admitted_length_are_selected(length: int, seed: int) -> None:
+    check(SELECTING, SELECTED, drawn(length, seed), m=length)
+
+
+SELECTING = sorting(Var("m", 9, 2500), kept=8)
+SELECTED = expand_sorts(SELECTING)
 DYNAMIC = sorting(N)
 EXPANDED = expand_sorts(DYNAMIC)
 
