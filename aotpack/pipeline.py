@@ -154,6 +154,7 @@ def to_rendered(
             deterministic=source.deterministic,
             partition=source.partition,
             in_parts=decisions.looks_beyond_the_first,
+            targets=targets,
         ),
     )
     return between("rendered", lambda: render(scheduled, targets, decisions))

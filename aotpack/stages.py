@@ -21,6 +21,7 @@ from aotpack.ir.graph import arg_text, node_lines
 from aotpack.ir.graph import every_node as every_node
 from aotpack.ir.graph import refs_in as refs_in
 from aotpack.ir.integers import Var
+from aotpack.ir.schedule import MAX_ARCH, OwnSchedule
 from aotpack.ir.traffic import NO_WORK, Work
 
 if TYPE_CHECKING:
@@ -171,18 +172,6 @@ class Lowered:
         return "".join(f"# through torch: {line}\n" for line in self.fallbacks) + str(self.program)
 
 
-MAX_ARCH = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class OwnSchedule:
-    """What runs on architectures from ``arch_low`` to ``arch_high`` instead."""
-
-    arch_low: int
-    arch_high: int
-    schedule: "Schedule"
-
-
 @dataclass(frozen=True, slots=True)
 class Scheduled:
     """``schedule`` is for all architectures but those that have ``own`` ones, in order."""
@@ -200,15 +189,12 @@ class Scheduled:
 
     def on(self, arch: int) -> "Schedule":
         """The schedule for an architecture."""
-        own = (one.schedule for one in self.own if one.arch_low <= arch <= one.arch_high)
+        own = (one.schedule for one in self.own if one.takes(arch))
         return next(own, self.schedule)
 
     def as_text(self) -> str:
-        texts = [
-            f"# on architectures {one.arch_low} to {one.arch_high}\n{one.schedule}\n"
-            for one in self.own
-        ]
-        return "".join([*texts, "# on all others\n" if texts else "", str(self.schedule)])
+        others = "# on all others\n" if self.own else ""
+        return "".join(map(str, (*self.own, others, self.schedule)))
 
     def why_text(self) -> str:
         """Why operations did not share a kernel."""

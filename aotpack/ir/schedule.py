@@ -345,3 +345,23 @@ class Schedule:
         from aotpack.ir.printer import schedule_text
 
         return schedule_text(self)
+
+
+MAX_ARCH = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSchedule:
+    """What runs on architectures from ``arch_low`` to ``arch_high`` instead."""
+
+    arch_low: int
+    arch_high: int
+    schedule: Schedule
+
+    def takes(self, arch: int) -> bool:
+        """True for an architecture it is for."""
+        return self.arch_low <= arch <= self.arch_high
+
+    def __str__(self) -> str:
+        last = "later ones" if self.arch_high == MAX_ARCH else f"sm_{self.arch_high}"
+        return f"# on sm_{self.arch_low} to {last}\n{self.schedule}\n"

@@ -11,11 +11,11 @@ from aotpack.ir.facts import bounds
 from aotpack.ir.foreign import Foreign, TorchOperator, TritonKernel
 from aotpack.ir.integers import LARGEST_SIZE, Int, product, total
 from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import Kernel, PointwiseTile, Schedule, Variant
+from aotpack.ir.schedule import MAX_ARCH, Kernel, PointwiseTile, Schedule, Variant
 from aotpack.ir.traffic import Work
 from aotpack.render.arguments import POINTER_MULTIPLE
 from aotpack.render.sources import Called, Choice, Launched, Sources, digest
-from aotpack.stages import MAX_ARCH, KernelArg, TorchCall
+from aotpack.stages import KernelArg, TorchCall
 from aotpack.target import CPU, Target
 
 _ANY_GPU = (1, MAX_ARCH)

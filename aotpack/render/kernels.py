@@ -11,6 +11,7 @@ from aotpack.ir.access import points
 from aotpack.ir.integers import Int, ceil_div, minimum
 from aotpack.ir.nodes import Attention, Matmul
 from aotpack.ir.schedule import (
+    MAX_ARCH,
     AttentionTile,
     HostTile,
     Kernel,
@@ -53,7 +54,7 @@ from aotpack.render.sources import (
     Step,
 )
 from aotpack.render.workshop import Workshop
-from aotpack.stages import MAX_ARCH, Decisions, KernelSource, Scheduled
+from aotpack.stages import Decisions, KernelSource, Scheduled
 from aotpack.target import Target
 
 Context: TypeAlias = (

@@ -15,9 +15,9 @@ from aotpack.early_start import MOST_PROGRAMS, without_early_start
 from aotpack.ir.facts import bounds
 from aotpack.ir.integers import Int
 from aotpack.ir.monoids import MONOIDS
-from aotpack.ir.schedule import Kernel, Schedule, Tile, Variant, cluster_size
+from aotpack.ir.schedule import MAX_ARCH, Kernel, Schedule, Tile, Variant, cluster_size
 from aotpack.ir.traffic import Work
-from aotpack.stages import MAX_ARCH, KernelArg, KernelSource, TorchCall
+from aotpack.stages import KernelArg, KernelSource, TorchCall
 from aotpack.target import Target
 
 _STORE = re.compile(rf"\b(?:tl\.store|tl\.atomic_\w+|scatter_(?:{'|'.join(MONOIDS)}))\(\s*(\w+)")

@@ -37,9 +37,8 @@ def render_wrapper(signature: Signature, plans: tuple[Plan, ...]) -> str:
     has_counters = any(k.counters for plan in plans for k in _kernels(plan.schedule.kernels))
     imported |= {"Counters"} if has_counters else set()
     has_choices = any(len(choice.forms) > 1 for choice in choices)
-    counts = " or ".join(dict.fromkeys(str(len(plan.steps)) for plan in plans))
     context = WrapperContext(
-        title=f"{signature.name} {signature.version}: {counts} launches",
+        title=f"{signature.name} {signature.version}",
         imported=(*sorted(imported), *(["first"] if has_choices else [])),
         parameters=tuple(size.name for size in signature.sizes),
         outputs=tuple(_tuple(spec.shape) for spec in signature.outputs),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .device import Step
-from .errors import DeviceError
+from .errors import AotpackError, DeviceError
 from .fork import tell_of_forks
 from .manifest import Binary, Kernel, Manifest
 
@@ -219,6 +219,8 @@ def default_threads() -> int:
         text = os.environ.get(name, "")
         if text.isdecimal() and int(text) > 0:
             return int(text)
+        if text and not text.isdecimal() and name.startswith("AOTPACK"):
+            raise AotpackError(f"loading on cpu: {name}={text!r}; accepted: a number of threads")
     return min(len(os.sched_getaffinity(0)), _quota())
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from aotpack.ir.control import Branch, Loop
 from aotpack.ir.nodes import Operation, Program
-from aotpack.ir.schedule import Kernel, Schedule
+from aotpack.ir.schedule import MAX_ARCH, Kernel, OwnSchedule, Schedule
 from aotpack.schedule.agree import agree_on_rounding
 from aotpack.schedule.bases import copy_bases
 from aotpack.schedule.combo import combine
@@ -36,7 +36,8 @@ from aotpack.schedule.split_reduction import split_reductions
 from aotpack.schedule.tile import choose_tiles, one_tile_for_all_sizes
 from aotpack.schedule.unfused import with_unfused
 from aotpack.schedule.update import place_updates
-from aotpack.stages import MAX_ARCH, Lowered, OwnSchedule, Scheduled
+from aotpack.stages import Lowered, Scheduled
+from aotpack.target import Target
 
 __all__ = ["Partition", "schedule"]
 
@@ -50,8 +51,9 @@ def schedule(
     deterministic: bool = False,
     partition: Partition | None = None,
     in_parts: bool = False,
+    targets: tuple[Target, ...] = (),
 ) -> Scheduled:
-    """Decide everything about kernels but their text.
+    """Decide everything about kernels but their text, for these targets; without any, for all.
 
     ``deterministic``: equal inputs give equal bits in every run, and each row of a batch the bits
     it has in any other batch (C:L7). ``partition`` says which kernels share a launch (C:J5); then
@@ -61,7 +63,10 @@ def schedule(
     rules = Rules(deterministic, partition)
     program, parts = _prepared(lowered.program, rules)
     result = _planned(program, parts, rules)
-    own = _own_schedules(program, parts, rules) if partition is None else ()
+    own = _own_schedules(program, parts, rules, targets) if partition is None else ()
+    if own and targets and all(any(one.takes(t.arch) for one in own) for t in targets):
+        *others, last = own  # nobody takes the general one
+        own, result = tuple(others), last.schedule
     if in_parts:
         result = with_unfused(result)
         own = tuple(replace(one, schedule=with_unfused(one.schedule)) for one in own)
@@ -77,12 +82,16 @@ class Rules:
     partition: Partition | None
 
 
-def _own_schedules(program: Program, parts: _Parts, rules: Rules) -> tuple[OwnSchedule, ...]:
+def _own_schedules(
+    program: Program, parts: _Parts, rules: Rules, targets: tuple[Target, ...]
+) -> tuple[OwnSchedule, ...]:
     """Schedules for architectures that hold rows which are split on others."""
-    held = rows_to_hold(program, tuple(low for low, _ in HOLDING))
+    arches = [target.arch for target in targets]
+    ranges = [(a, b) for a, b in HOLDING if not arches or any(a <= n <= b for n in arches)]
+    held = rows_to_hold(program, tuple(low for low, _ in ranges))
     found: list[OwnSchedule] = []
     before: frozenset[str] = frozenset()
-    for (low, high), whole in zip(HOLDING, held, strict=True):
+    for (low, high), whole in zip(ranges, held, strict=True):
         if whole and whole == before:
             found[-1] = replace(found[-1], arch_high=high)
         elif whole:

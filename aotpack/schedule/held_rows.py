@@ -33,7 +33,8 @@ COMMON_RATE = 4_200_000  # that all read and write
 def rows_to_hold(program: Program, arches: tuple[int, ...]) -> tuple[frozenset[str], ...]:
     """For each architecture the first targets of reductions whose rows are not to be split."""
     held: dict[int, set[str]] = {arch: set() for arch in arches}
-    if long := rows_to_split(program):
+    long = rows_to_split(program) if arches else frozenset()
+    if long:
         whole = _around(split_reductions(program, long), long)
         kernels = fuse(whole)
         strides = choose_strides(whole, kernels)

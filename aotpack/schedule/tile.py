@@ -15,6 +15,7 @@ from aotpack.ir.integers import Axis, Int
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Attention, Matmul, Program, Reduction, Scan, reads, targets
 from aotpack.ir.schedule import (
+    MAX_ARCH,
     Kernel,
     PointwiseTile,
     ReductionTile,
@@ -31,7 +32,6 @@ from aotpack.schedule.plane import plane_tile
 from aotpack.schedule.promises import with_promises
 from aotpack.schedule.row_tiles import row_tiles
 from aotpack.schedule.split_reduction import columns_together
-from aotpack.stages import MAX_ARCH
 
 ANY_ARCH = (1, MAX_ARCH)
 MAX_PERSISTENT = 16384  # elements of a row held in registers

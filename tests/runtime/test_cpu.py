@@ -19,7 +19,7 @@ from aotpack.emit import write_package
 from aotpack.pipeline import Between, Source
 from aotpack.runtime import Model, cpu, load
 from aotpack.runtime.cpu import CpuDevice, default_threads
-from aotpack.runtime.errors import DeviceError
+from aotpack.runtime.errors import AotpackError, DeviceError
 from aotpack.runtime.manifest import Host, read_manifest
 from aotpack.target import CPU
 
@@ -196,6 +196,9 @@ def test_the_environment_bounds_the_threads(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("AOTPACK_THREADS", "0")
     monkeypatch.setenv("OMP_NUM_THREADS", "two")
     assert 1 <= default_threads() <= len(os.sched_getaffinity(0))
+    monkeypatch.setenv("AOTPACK_THREADS", "all")
+    with pytest.raises(AotpackError, match="AOTPACK_THREADS='all'; accepted: a number"):
+        default_threads()
 
 
 @pytest.mark.parametrize("threads", [0, -1])

@@ -34,6 +34,7 @@ from aotpack.ir.schedule import Kernel, Member, Schedule
 from aotpack.lower import lower
 from aotpack.schedule import schedule
 from aotpack.stages import Golden, Lowered, Scheduled, Signature, TensorSpec, Tree
+from aotpack.target import Target
 from aotpack.trace import trace
 
 F32, F16, BF16, I64, BOOL = (
@@ -205,12 +206,13 @@ def scheduled(
     dynamic_shapes: Any = None,
     kwargs: Mapping[str, Any] | None = None,
     in_parts: bool = False,
+    targets: tuple[Target, ...] = (),
 ) -> Scheduled:
     """The schedule of a model."""
     traced = trace(
         module.eval(), args, kwargs, dynamic_shapes=dynamic_shapes, name="test", version="1"
     )
-    return schedule(lower(traced), in_parts=in_parts)
+    return schedule(lower(traced), in_parts=in_parts, targets=targets)
 
 
 def names(schedule: Schedule) -> list[str]:

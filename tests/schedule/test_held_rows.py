@@ -178,9 +178,19 @@ def test_a_wrapper_for_one_has_one_plan() -> None:
     assert "if arch" not in product.wrapper and len(product.kernels) == 1
 
 
+@pytest.mark.parametrize(
+    ("names", "shown", "launched"),
+    [("sm_80,cpu", 1, 2), ("sm_90", 1, 1), ("sm_90,sm_120", 1, 1), ("sm_80,sm_90", 2, 2)],
+)
+def test_targets_have_no_schedules_of_others(names: str, shown: int, launched: int) -> None:
+    product = scheduled(Softmax(), torch.zeros(9, VOCABULARY), targets=parse_targets(names))
+    assert len(product.schedules) == shown
+    assert len(launches(product.schedule.kernels)) == launched
+
+
 def test_all_schedules_are_shown() -> None:
     text = scheduled(Softmax(), torch.zeros(9, VOCABULARY)).as_text()
-    assert "# on architectures 90 to 10000\nkernel" in text and "# on all others\nkernel" in text
+    assert "# on sm_90 to later ones\nkernel" in text and "# on all others\nkernel" in text
     assert "# on" not in scheduled(Softmax(), torch.zeros(9, 128)).as_text()
 
 
