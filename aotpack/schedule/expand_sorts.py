@@ -190,7 +190,7 @@ class _Sorting:
         descending = self.sort.descending
         first = comes_first(theirs, mine, descending=descending)
         not_after = truth("logical_not", comes_first(mine, theirs, descending=descending))
-        return truth("where", stands_before, not_after, first)
+        return truth("logical_or", first, truth("logical_and", stands_before, not_after))
 
     def _merge(self, runs: _Runs, *, is_last: bool) -> _Runs:
         """Merge runs two by two."""
