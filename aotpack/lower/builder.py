@@ -203,7 +203,8 @@ class Builder:
 
     def _unique(self, name: str) -> str:
         found, number = name, 0
-        while found in self._buffers or found in self._reserved:
+        sizes = {size.name for size in self._sizes}
+        while found in self._buffers or found in self._reserved or found in sizes:
             number += 1
             found = f"{name}_{number}"
         return found

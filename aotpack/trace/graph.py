@@ -41,7 +41,8 @@ def build_graph(
     placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     _check_objects(name, program, placeholders)
     values = [(s.arg.name, placeholders[s.arg.name].meta.get("val")) for s in _user_inputs(program)]
-    sizes, weights = find_sizes(program, values, leaves), collect_weights(program)
+    weights = collect_weights(program)
+    sizes = find_sizes(program, values, leaves, weights.tensors)
     inputs = _inputs(values, sizes, set(weights.tensors))
     _check_guards(name, program, leaves, [inputs.get(place) for place, _ in values])
     refs = {placeholders[place]: ref for place, ref in _refs(weights, inputs).items()}

@@ -6,7 +6,7 @@ dynamic size is 0; a size without an upper bound ends at ``LARGEST_SIZE`` (2**31
 Rows S:A13, L8, C:D4.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -121,10 +121,12 @@ def find_sizes(
     program: ExportedProgram,
     inputs: Sequence[tuple[str, Any]],
     leaves: Sequence[LeafSpec],
+    weights: Collection[str],
 ) -> Sizes:
     """Name every symbol that the shapes of the ``inputs`` (name, fake tensor) depend on.
 
-    ``leaves`` are the dynamic specs of the inputs in order, or nothing for a saved program.
+    ``leaves`` are the dynamic specs of the inputs in order, or nothing for a saved program. No size
+    is called like an input or one of the ``weights``.
     """
     names: dict[str, str] = {}
     for (_, value), leaf in zip(inputs, leaves, strict=bool(leaves)):
@@ -137,7 +139,12 @@ def find_sizes(
                 names.setdefault(symbol, _unused(f"{name}_size{axis}", names))
     order = [s for _, v in inputs for size in getattr(v, "shape", ()) for s in _symbols(size)]
     ranges = {str(symbol): bounds for symbol, bounds in program.range_constraints.items()}
-    return Sizes({s: _variable(names[s], ranges[s]) for s in dict.fromkeys(order)})
+    taken = {*weights, *(name for name, _ in inputs)}
+    sizes: dict[str, Var] = {}
+    for symbol in dict.fromkeys(order):
+        sizes[symbol] = _variable(names[symbol], ranges[symbol], taken)
+        taken.add(sizes[symbol].name)
+    return Sizes(sizes)
 
 
 def _named_axes(spec: Any) -> list[tuple[int, str]]:
@@ -147,9 +154,12 @@ def _named_axes(spec: Any) -> list[tuple[int, str]]:
     return [(axis, dim.__name__) for axis, dim in dims]
 
 
-def _variable(name: str, bounds: Any) -> Var:
+def _variable(name: str, bounds: Any, taken: Collection[str]) -> Var:
+    name = safe_size_name(name)
+    while name in taken:
+        name += "_"
     high = int(bounds.upper) if bounds.upper.is_Integer else LARGEST_SIZE
-    return Var(safe_size_name(name), max(1, int(bounds.lower)), min(high, LARGEST_SIZE))
+    return Var(name, max(1, int(bounds.lower)), min(high, LARGEST_SIZE))
 
 
 def _symbols(size: int | torch.SymInt) -> list[str]:

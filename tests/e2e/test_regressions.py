@@ -174,3 +174,22 @@ def test_rows_keep_what_is_guarded_with_its_guard() -> None:
         name = lines[n].split()[2]
         (guarded,) = (line for line in lines[n + 1 : n + 3] if name in line)
         assert f"? {name} : 0" in guarded
+
+
+@pytest.mark.parametrize(
+    "names", [("batch", "w"), ("w", "batch"), ("softmax", "sum_1"), ("p", "p_")]
+)
+def test_sizes_may_be_called_like_tensors(names: tuple[str, str]) -> None:
+    class Weighted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.ones(1))
+
+        def forward(self, batch: torch.Tensor) -> Tensors:
+            return (batch * self.w).softmax(1).cumsum(0), batch.sum(1)
+
+    x = torch.randn(3, 4)
+    sizes = {"batch": {axis: Dim(name, min=1, max=8) for axis, name in enumerate(names)}}
+    compiled = compile_all(Weighted(), (x,), dynamic_shapes=sizes, targets=(CPU,))
+    for shape in ((3, 4), (8, 1)):
+        agree(compiled, (torch.randn(shape),))
