@@ -40,8 +40,7 @@ def build_graph(
     """The program in our own terms; ``leaves`` are the dynamic specs of its inputs, or nothing."""
     placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     _check_objects(name, program, placeholders)
-    values = [(s.arg.name, placeholders[s.arg.name].meta.get("val")) for s in _user_inputs(program)]
-    weights = collect_weights(program)
+    values, weights = _values(program, placeholders), collect_weights(program)
     sizes = find_sizes(program, values, leaves, weights.tensors)
     inputs = _inputs(values, sizes, set(weights.tensors))
     _check_guards(name, program, leaves, [inputs.get(place) for place, _ in values])
@@ -129,6 +128,12 @@ def _check_objects(
 def _user_inputs(program: ExportedProgram) -> list[Any]:
     specs = program.graph_signature.input_specs
     return [spec for spec in specs if spec.kind is InputKind.USER_INPUT]
+
+
+def _values(program: ExportedProgram, placeholders: Mapping[str, fx.Node]) -> list[tuple[str, Any]]:
+    """The name of each input, and the tensor or Python value that torch traced it with."""
+    names = [spec.arg.name for spec in _user_inputs(program)]
+    return [(name, placeholders[name].meta.get("val")) for name in names]
 
 
 def _inputs(
