@@ -48,6 +48,7 @@ class Builder:
         ] = {}  # what torch calls them; 8-bit floats are stored as bytes
         self._operations: list[Operation] = []
         self._sizes = graph.signature.sizes
+        self._size_names = {size.name for size in self._sizes}
         self.through_torch = False
         self.refused: list[tuple[GraphNode, str]] = []
         self.fallen: list[tuple[GraphNode, str]] = []  # calls that torch runs
@@ -106,9 +107,8 @@ class Builder:
 
     def axes(self, prefix: str, shape: tuple[Int, ...]) -> tuple[Axis, ...]:
         """Axes over a shape, none named like a size of the model."""
-        sizes = {size.name for size in self._sizes}
         names = [f"{prefix}{k}" for k in range(len(shape))]
-        free = [name + "_" * (name in sizes) for name in names]
+        free = [name + "_" * (name in self._size_names) for name in names]
         return tuple(Axis(name, size) for name, size in zip(free, shape, strict=True))
 
     def append(self, operation: Operation) -> None:
@@ -203,8 +203,7 @@ class Builder:
 
     def _unique(self, name: str) -> str:
         found, number = name, 0
-        sizes = {size.name for size in self._sizes}
-        while found in self._buffers or found in self._reserved or found in sizes:
+        while any(found in names for names in (self._buffers, self._reserved, self._size_names)):
             number += 1
             found = f"{name}_{number}"
         return found

@@ -79,7 +79,7 @@ def render_kernels(
     judge = Judge(Sources(), decisions)
     plans = []
     for schedule, arches in _for_architectures(scheduled):
-        own = tuple(t for t in targets if any(low <= t.arch <= high for low, high in arches))
+        own = tuple(target for target in targets if scheduled.on(target.arch) is schedule)
         if own or (schedule is scheduled.schedule and not targets):
             judge.sources.within = arches
             steps = _steps(schedule, own, judge, is_part=False)

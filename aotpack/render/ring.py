@@ -172,9 +172,12 @@ class Ring:
         for number, read in enumerate(self.reads.common[len(self._shared) :]):
             found[read] = f"kept{number}[{self._number}]", buffers[read[0]].dtype
         kernel, strides = self.shop.kernel, self.shop.schedule.strides
-        loaded = [access for access in accesses(kernel) if not access.is_store]
-        texts = {a: found.get((a.buffer, in_row(a, strides, kernel.axes[0]))) for a in loaded}
-        return {(a.buffer, a.offset(strides)): text for a, text in texts.items() if text}
+        return {
+            (access.buffer, access.offset(strides)): found[read]
+            for access in accesses(kernel)
+            if not access.is_store
+            and (read := (access.buffer, in_row(access, strides, kernel.axes[0]))) in found
+        }
 
     def _reader(self, dtype: DType) -> str:
         """The function that reads elements of a type."""

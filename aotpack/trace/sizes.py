@@ -136,7 +136,7 @@ def find_sizes(
     for name, value in inputs:
         for axis, size in enumerate(getattr(value, "shape", ())):
             for symbol in _symbols(size):
-                names.setdefault(symbol, _unused(f"{name}_size{axis}", names))
+                names.setdefault(symbol, _unused(f"{name}_size{axis}", names.values()))
     order = [s for _, v in inputs for size in getattr(v, "shape", ()) for s in _symbols(size)]
     ranges = {str(symbol): bounds for symbol, bounds in program.range_constraints.items()}
     taken = {*weights, *(name for name, _ in inputs)}
@@ -155,11 +155,10 @@ def _named_axes(spec: Any) -> list[tuple[int, str]]:
 
 
 def _variable(name: str, bounds: Any, taken: Collection[str]) -> Var:
-    name = safe_size_name(name)
-    while name in taken:
-        name += "_"
     high = int(bounds.upper) if bounds.upper.is_Integer else LARGEST_SIZE
-    return Var(name, max(1, int(bounds.lower)), min(high, LARGEST_SIZE))
+    return Var(
+        _unused(safe_size_name(name), taken), max(1, int(bounds.lower)), min(high, LARGEST_SIZE)
+    )
 
 
 def _symbols(size: int | torch.SymInt) -> list[str]:
@@ -168,7 +167,7 @@ def _symbols(size: int | torch.SymInt) -> list[str]:
     return sorted(str(symbol) for symbol in size.node.expr.free_symbols)
 
 
-def _unused(name: str, names: Mapping[str, str]) -> str:
-    while name in names.values():
+def _unused(name: str, taken: Collection[str]) -> str:
+    while name in taken:
         name += "_"
     return name
