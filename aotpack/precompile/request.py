@@ -9,6 +9,8 @@ from aotpack.early_start import FIRST_ARCH, without_early_start
 from aotpack.stages import KernelSource
 from aotpack.target import Target
 
+WAY = 2  # from a request to its binary; 1 left packed halves (packed_halves.py) as they were
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -73,8 +75,8 @@ class Request:
         return Request(text=rest, **facts)
 
     def key(self, compilers: Mapping[str, str]) -> str:
-        """The cache key: a digest of this request and of the compilers' versions."""
-        versions = json.dumps(dict(compilers), sort_keys=True)
+        """The cache key: a digest of this request, of the compilers' versions and of our way."""
+        versions = json.dumps({**compilers, "way": WAY}, sort_keys=True)
         return hashlib.sha256(f"{versions}\n{self.as_text()}".encode()).hexdigest()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import triton
+from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -20,6 +21,7 @@ from aotpack.precompile.columns import check_columns
 from aotpack.precompile.elf import read_resources
 from aotpack.precompile.kernel_module import load_module
 from aotpack.precompile.messages import read_request, write_answer
+from aotpack.precompile.packed_halves import stages_with_halves_apart
 from aotpack.precompile.request import Request
 from aotpack.stages import RING_START, Binary
 
@@ -69,15 +71,17 @@ def run_triton(request: Request) -> Any:
         constexprs={},
         attrs={(where,): [["tt.divisibility", factor]] for where, factor in request.multiples},
     )
-    return triton.compile(
-        source,
-        target=GPUTarget("cuda", request.arch, 32),
-        options={
-            "num_warps": request.num_warps,
-            "num_stages": request.num_stages,
-            "enable_fp_fusion": True,
-        },
-    )
+    with knobs.runtime.scope():
+        knobs.runtime.add_stages_inspection_hook = stages_with_halves_apart
+        return triton.compile(
+            source,
+            target=GPUTarget("cuda", request.arch, 32),
+            options={
+                "num_warps": request.num_warps,
+                "num_stages": request.num_stages,
+                "enable_fp_fusion": True,
+            },
+        )
 
 
 def answer(line: str) -> str:

@@ -1,10 +1,13 @@
-"""The oracles: eager with a float64 bound, the evaluator, Triton's interpreter, C kernels.
+"""The oracles: eager with a float64 bound, the evaluator, Triton's interpreter, C kernels, a GPU.
 
 A model is traced once. Its lowered and its scheduled program are evaluated, its rendered kernels
-run through the same runtime as a wheel's, and each answer must obey the accuracy law.
+run through the same runtime as a wheel's, and each answer must obey the accuracy law. With
+``AOTPACK_GPU_ORACLE`` set, each model that is compiled here is also compiled for this machine's
+GPU, and must answer there as everywhere.
 """
 
 import copy
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,12 +31,14 @@ from aotpack.pipeline import Between, Source
 from aotpack.precompile.interpreter import InterpreterDevice
 from aotpack.runtime import Model, load
 from aotpack.stages import Lowered, Precompiled, Scheduled, Signature, Weight
-from aotpack.target import CPU, INTERPRETER, Target
+from aotpack.target import CPU, INTERPRETER, Target, native_target
 
 from .law import INEXACT, LAW, Answers, Tolerance, accuracy_complaint, worst_complaint
 
 Arrays = Mapping[str, np.ndarray]
 TARGETS = (INTERPRETER, CPU)
+ON_A_GPU = bool(os.environ.get("AOTPACK_GPU_ORACLE"))
+GPU = "gpu"
 EVALUATOR_SLACK = 8  # the evaluator is about meaning: it sums in an order of its own
 
 
@@ -78,12 +83,15 @@ def compile_all(
     keep = Keep()
     module = module.eval()
     source = Source(module, args, kwargs, dynamic_shapes)
-    precompiled = pipeline.to_precompiled(source, targets, keep)
+    built = dict.fromkeys((*targets, native_target()) if ON_A_GPU else targets)
+    precompiled = pipeline.to_precompiled(source, tuple(built), keep)
     for schedule in keep.products["scheduled"].schedules:
         verify(schedule.program)
     with tempfile.TemporaryDirectory() as folder:
         write_package(precompiled, Path(folder))
         models = {str(target): load(folder, _device(target, Path(folder))) for target in targets}
+        if ON_A_GPU:
+            models[GPU] = load(folder, 0)
     stages = keep.products
     return Compiled(module, stages["lowered"], stages["scheduled"], precompiled, models)
 
@@ -134,12 +142,18 @@ def _oracles(compiled: Compiled, tolerance: Tolerance) -> Iterator[tuple[str, Ru
         run = partial(_evaluated, compiled.scheduled, schedule.program)
         yield "the scheduled program", run, loose
     for name, model in compiled.models.items():
-        yield f"the target {name}", partial(_called, model), tolerance
+        run = _called_on_a_gpu if name == GPU else _called
+        yield f"the target {name}", partial(run, model), tolerance
 
 
 def _called(model: Model, call: Call) -> list[torch.Tensor]:
     args, named = call
     return tensors(model(*args, **named))
+
+
+def _called_on_a_gpu(model: Model, call: Call) -> list[torch.Tensor]:
+    there = pytree.tree_map(lambda x: x.cuda() if isinstance(x, torch.Tensor) else x, call)
+    return [x.cpu() for x in _called(model, there)]
 
 
 def _worst(module: nn.Module, run: Run, call: Call, tolerance: Tolerance) -> str | None:

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
+import aotpack
 from aotpack.target import CPU, INTERPRETER
 
 from .oracle import agree, compile_all
@@ -113,6 +114,30 @@ def test_topk_of_a_dynamic_row() -> None:
     compiled = compile_all(module, example, dynamic_shapes=sizes, targets=BOTH)
     for n in (4, 15, 16, 17, 512, 513, 1700):
         agree(compiled, (torch.randperm(2 * n).float().view(2, n),))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("dtype", "n", "k"),
+    [
+        (torch.float32, 50304, 50),
+        (torch.bfloat16, 50304, 50),
+        (torch.int16, 4099, 33),
+        (torch.float32, 128256, 8),
+        (torch.float64, 1000, 1000),
+    ],
+    ids=str,
+)
+def test_the_first_of_long_rows_on_a_gpu(dtype: torch.dtype, n: int, k: int) -> None:
+    """Positions of small places in pairs, of which ptxas has computed some wrongly."""
+    torch.manual_seed(0)
+    rows = (torch.randn(64, n) * 100).to(dtype)
+    module = Function(lambda x: x.topk(k))
+    model = aotpack.compile(module, (rows,), target="native")
+    values, positions = model(rows.cuda())
+    assert torch.equal(values.cpu(), rows.topk(k).values)
+    assert torch.equal(rows.gather(1, positions.cpu()), values.cpu())
+    assert positions.sort(1).values.diff(dim=1).min() > 0  # none is there twice
 
 
 @pytest.mark.row("C:F16")
