@@ -35,7 +35,6 @@ from aotpack.ir.nodes import (
     read_whole,
 )
 from aotpack.ir.ordering import (
-    comes_first,
     count_first,
     integer_type,
     number_of,
@@ -90,15 +89,16 @@ class _Sorting:
 
     def __init__(self, sort: Sort, kept: Int, buffers: dict[str, Buffer]) -> None:
         self.parts = Parts(sort, buffers)
-        self.sort, self.few = sort, kept.constant
+        self.sort, self.few, self.size = sort, kept.constant, sort.along.extent
+        self.element = self._source()
 
     def expand(self) -> list[Operation]:
         """The operations, in order."""
-        row, longest = Row(self.sort.along.extent, self._source(), whole), LONGEST_COUNTED
+        row, longest = Row(self.size, self.element, whole), LONGEST_COUNTED
         if self.few is not None and self._selects(row, self.few):
             row, longest = self._selected(row, self.few), LONGEST_COUNTED_LEFT
         if bounds(row.size)[1] <= longest:
-            self._count(row, self._targets(row.size), Int.of(0), row.size)
+            self._count(row, self._targets(row.size), (row.element, row.position), row.size)
         else:
             self._merge_all(row.size, self._sorted_runs(row))
         return self.parts.operations
@@ -117,17 +117,30 @@ class _Sorting:
         return row
 
     def _sorted_runs(self, row: Row) -> tuple[str, str]:
-        """The buffers of the elements and positions of a row in sorted runs."""
+        """The buffers of the keys and positions of a row in sorted runs."""
         count = ceil_div(row.size, RUN)
-        names, run = self.parts.declared(count * RUN), self.parts.axis("run", count)
-        self._count(row, names, Int.of(run) * RUN, Int.of(RUN), run)
+        made = self._key(row.element(Int.of(0))).dtype, self._places
+        names = self._declared(count * RUN, made)
+        what = lambda at: self._key(row.element(at)), lambda at: self._place(row.position(at))
+        self._count(row, names, what, Int.of(RUN), self.parts.axis("run", count))
         return names
+
+    def _declared(self, length: Int, dtypes: tuple[DType, DType]) -> tuple[str, str]:
+        """New buffers for keys and positions, rows of some length."""
+        stems = (f"{self.sort.targets[0]}_keys", f"{self.sort.targets[1]}_run")
+        keys, places = (
+            self.parts.declare(stem, dtype, length)
+            for stem, dtype in zip(stems, dtypes, strict=True)
+        )
+        return keys, places
 
     def _source(self) -> Callable[[Int], Value]:
         """The elements: read where they are, or stored first if computing them takes more."""
         value, along = self.sort.value, self.sort.along
         if not is_view(value):
-            name = self.parts.declare(self.sort.targets[0], along.extent)
+            target = self.sort.targets[0]
+            dtype = self.parts.buffers[target].dtype
+            name = self.parts.declare(f"{target}_run", dtype, along.extent)
             self.parts.append(name, self.sort.axes, value, self.parts.index(Int.of(along)))
             value = self.parts.load(name, Int.of(along))
         return lambda at: Rewriter({along: at})(value)
@@ -135,75 +148,88 @@ class _Sorting:
     def _count(
         self,
         row: Row,
-        names: tuple[str, ...],
-        start: Int,
+        names: tuple[str, str],
+        what: tuple[Callable[[Int], Value], Callable[[Int], Value]],
         width: Int,
         *runs: Axis,
     ) -> None:
-        """Put each element of a run behind all that come before it; past the row's end, nothing."""
+        """Store what belongs to a place behind all that come before it; past a row's end, zeros."""
         i, j = self.parts.axis("i", width), self.parts.axis("j", width)
+        start = Int.of(runs[0]) * width if runs else Int.of(0)
         here, there = start + Int.of(i), start + Int.of(j)
         axes = self.parts.axes(*runs, i)
-        wins = self._before(
-            row.element(there),
-            row.element(here),
-            truth("lt", *(IndexValue(Int.of(axis), _RANK) for axis in (j, i))),
-        )
+        mine, theirs = (self._key(row.element(at)) for at in (here, there))
+        stands_before = truth("lt", *(IndexValue(Int.of(axis), _RANK) for axis in (j, i)))
+        equal = truth("logical_and", truth("eq", theirs, mine), stands_before)
+        wins = truth("logical_or", truth("lt", theirs, mine), equal)
         wins = inside(there, row.size, inside(here, row.size, wins))
         found = self.parts.count("rank", axes, j, wins)
         beyond = truth("ge", whole(here), whole(row.size))
         own = IndexValue(Int.of(i), _RANK)
         to = start + as_index(fold(Apply("where", (beyond, own, found), _RANK)), width)
-        for name, value in zip(names, (row.element(here), row.position(here)), strict=True):
-            self.parts.append(name, axes, inside(here, row.size, value), self.parts.index(to))
+        for name, value in zip(names, what, strict=True):
+            self.parts.append(name, axes, inside(here, row.size, value(here)), self.parts.index(to))
 
-    def _before(self, theirs: Value, mine: Value, stands_before: Value) -> Value:
-        """True where another element comes before mine; equal ones as they stand."""
-        descending = self.sort.descending
-        first = comes_first(theirs, mine, descending=descending)
-        not_after = truth("logical_not", comes_first(mine, theirs, descending=descending))
-        return truth("logical_or", first, truth("logical_and", stands_before, not_after))
+    def _key(self, element: Value) -> Value:
+        return self.parts.key(element, descending=self.sort.descending).value
 
     def _merge_all(self, size: Int, runs: tuple[str, str]) -> None:
         """Merge runs two by two until there is one."""
         span, longest = RUN, bounds(size)[1]
-        while span < longest:
-            is_last = 2 * span >= longest
-            merged = self._targets(size) if is_last else self.parts.declared(size)
-            self._merge(size, span, runs, merged)
+        while 2 * span < longest:
+            dtypes = self.parts.buffers[runs[0]].dtype, self.parts.buffers[runs[1]].dtype
+            merged = self._declared(size, dtypes)
+            self._merge(size, span, runs, merged, lambda key, place: (key, place))
             span, runs = 2 * span, merged
+        self._merge(size, span, runs, self._targets(size), self._element_at)
 
-    def _merge(self, size: Int, span: int, runs: tuple[str, str], merged: tuple[str, str]) -> None:
+    def _element_at(self, key: Value, place: Value) -> tuple[Value, Value]:
+        """What a sort gives for a key and its place: the element, and the place as int64."""
+        position = fold(Apply("cast", (place,), DType.INT64))
+        return self.element(as_index(place, self.size)), position
+
+    def _merge(
+        self,
+        size: Int,
+        span: int,
+        runs: tuple[str, str],
+        merged: tuple[str, str],
+        what: Callable[[Value, Value], tuple[Value, Value]],
+    ) -> None:
         """Put each element of two runs behind those of the other that come before it."""
         at = self.parts.axis("at", size)
         axes, here = self.parts.axes(at), Int.of(at)
-        value, everywhere = self._rank(runs[0], here, size, span), tuple(map(Int.of, axes))
+        key, place = (self.parts.load(name, here) for name in runs)
+        value, everywhere = self._rank(runs[0], key, here, size, span), tuple(map(Int.of, axes))
         rank = self.parts.temporary("rank", axes, value.dtype)
         self.parts.append(rank, axes, value, everywhere)
         behind = as_index(Load(rank, everywhere, value.dtype), Int.of(span + 1))
         to = self.parts.index(here // (2 * span) * (2 * span) + here % span + behind)
-        for target, source in zip(merged, runs, strict=True):
-            self.parts.append(target, axes, self.parts.load(source, here), to)
+        for target, stored in zip(merged, what(key, place), strict=True):
+            self.parts.append(target, axes, stored, to)
 
-    def _rank(self, elements: str, at: Int, size: Int, span: int) -> Value:
-        """How many of the run beside its own come before an element; equal ones of the left do."""
+    def _rank(self, keys: str, mine: Value, at: Int, size: Int, span: int) -> Value:
+        """How many of the run beside its own come before a key; equal ones of the left do."""
         run = at // span
         start = (run + 1 - run % 2 * 2) * span
-        mine, is_right = self.parts.load(elements, at), truth("eq", whole(run % 2), whole(1))
-        dtype = integer_type(int(min(bounds(size)[1], 2**31)))
+        dtype, is_right = self._places, truth("eq", whole(run % 2), whole(1))
 
         def comes_before(place: Value) -> Value:
             there = fold(Apply("add", (place, number_of(start, dtype)), dtype))
-            other = self.parts.load(elements, place_in(there, size))
-            before, not_after = self._first(other, mine), self._first(mine, other)
-            not_after = truth("logical_not", not_after)
-            return fold(Apply("where", (is_right, not_after, before), DType.BOOL))
+            other = self.parts.load(keys, place_in(there, size))
+            either = is_right, truth("le", other, mine), truth("lt", other, mine)
+            return fold(Apply("where", either, DType.BOOL))
 
         length = number_of(maximum(minimum(size - start, span), 0), dtype)
         return count_first(length, span, comes_before)
 
-    def _first(self, a: Value, b: Value) -> Value:
-        return comes_first(a, b, descending=self.sort.descending)
+    def _place(self, position: Value) -> Value:
+        return fold(Apply("cast", (position,), self._places))
+
+    @property
+    def _places(self) -> DType:
+        """The type of places in the sort's row."""
+        return integer_type(int(min(bounds(self.size)[1], 2**31)))
 
     def _targets(self, width: Int) -> tuple[str, str]:
         """The sort's own targets, without what nobody reads."""

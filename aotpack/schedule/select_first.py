@@ -26,7 +26,6 @@ from aotpack.ir.ordering import (
     Key,
     count_first,
     integer_type,
-    key_of,
     number_of,
     place_in,
     truth,
@@ -97,11 +96,7 @@ class _Selection:
 
     def _key(self, at: Int) -> Key:
         """The key at a place of the row; past its end, the least."""
-        element = self.row.element(at)
-        stored = element.dtype
-        if isinstance(element, Load):
-            stored = self.parts.buffers[element.buffer].dtype
-        key = key_of(element, stored, descending=not self.parts.sort.descending)
+        key = self.parts.key(self.row.element(at), descending=not self.parts.sort.descending)
         least, is_inside = key.integer(key.least), truth("lt", whole(at), whole(self.row.size))
         value = fold(Guarded(is_inside, key.value, least, least.dtype))
         return Key(value, key.least, key.bits)
