@@ -32,6 +32,13 @@ example_inputs = (torch.linspace(-9, 9, 32).reshape(4, 8),)
 name = "half"
 """
 OTHER = MODEL.replace("0.5", "0.75")
+LINE = """
+import torch
+
+torch.manual_seed(0)
+model, example_inputs = torch.nn.Linear(8, 8), (torch.linspace(-1, 1, 32).reshape(4, 8),)
+dynamic_shapes = {"input": {0: torch.export.Dim("batch", min=1, max=64)}}
+"""
 TWO_PRODUCTS = MODEL.replace("x * 0.5 + self.bias", "x @ x.T @ x")
 
 
@@ -163,6 +170,41 @@ def test_verify_against_a_model_with_other_inputs_is_refused(
     words = ["verify", str(wheel), "--device", "interpreter", "--against", str(other)]
     code, error = failed(capsys, *words)
     assert code == 2 and "its inputs are" in error and "another" in error
+
+
+@pytest.mark.parametrize("mode", ["sidecar", "none"])
+def test_weights_apart_are_found_beside_the_wheel_or_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    model = tmp_path / "line.py"
+    model.write_text(LINE)
+    words = [str(model), "-o", str(tmp_path), "--target", "cpu", "--candidates", "2"]
+    assert main([*words, "--weights", "sidecar"]) == 0
+    beside = tmp_path / "line-0.1.0.weights.safetensors"
+    told = capsys.readouterr().out
+    assert f"{beside}  {beside.stat().st_size:,} bytes, its weights" in told
+    if mode == "none":  # over the wheel, as its name is the same
+        assert main([*words, "--weights", "none"]) == 0
+        assert "its weights" not in capsys.readouterr().out
+    (wheel,) = tmp_path.glob("*.whl")
+    checks = (
+        ["verify", str(wheel), "--device", "cpu"],
+        ["bench", str(wheel), "--device", "cpu", "--repeat", "1"],
+        ["tune", str(wheel), "--device", "cpu", "-o", str(tmp_path / "tuning.json")],
+    )
+    if mode == "sidecar":
+        assert [main(check) for check in checks] == [0, 0, 0]
+    elsewhere = beside.rename(tmp_path / "elsewhere.safetensors")
+    complaint = {
+        "sidecar": f"its weights travel beside it, and there is no {beside}; ",
+        "none": "built with --weights none; give its 2 weights ('weight' is the first) with ",
+    }
+    for check in checks:
+        code, error = failed(capsys, *check)
+        assert code == 2 and complaint[mode] in error and "--weights FILE" in error
+        assert main([*check, "--weights", str(elsewhere)]) == 0
+        code, error = failed(capsys, *check, "--weights", str(beside))
+        assert code == 1 and "No such file" in error
 
 
 @pytest.mark.parametrize("keep", [0.5, 0.98])
