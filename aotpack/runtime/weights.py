@@ -169,7 +169,7 @@ class Weights:
         accepted = f"near it: {_some(near)}" if near else f"accepted: {_some(known)}"
         others = f", nor are {len(unknown) - 1} more" if len(unknown) > 1 else ""
         raise self._refused(
-            f"{unknown[0]!r} is no weight of the model{others}; {accepted}. Give the model's own "
+            f"{unknown[0]!r} is no weight of the model{others}; {accepted}; give the model's own "
             "names and leave the others out"
         )
 

@@ -66,7 +66,7 @@ def test_a_sidecar_is_found_beside_the_package_or_given(package: Path, device: F
     ("given", "message"),
     [
         ({}, "'scale' not given"),
-        ({"scale": FIVE, "b": FIVE}, "'b' is no weight of the model; accepted: 'scale', 'alias'"),
+        ({"b": FIVE}, "'b' is no weight of the model; accepted: 'scale', 'alias'; give the"),
         ({"scale": FIVE, "b": FIVE, "c": FIVE}, "'b' is no weight of the model, nor are 1 more"),
         ({"scale": FIVE[:0]}, r"'scale' is float32\[0\]; accepted: float32\[1\]"),
         ({"scale": FIVE.astype(np.float64)}, r"'scale' is float64\[1\]; accepted: float32\[1\]"),
@@ -95,6 +95,17 @@ def test_not_strict_keeps_what_is_not_given(package: Path, device: FakeDevice) -
     with load(package, device) as model:
         model.bind_weights({}, strict=False)
         assert model(X, X).tolist() == [[4, 4]]
+
+
+@pytest.mark.parametrize(("count", "end"), [(3, "'2'"), (4, "'2', ...")])
+def test_a_refusal_lists_five_names(
+    tmp_path: Path, device: FakeDevice, count: int, end: str
+) -> None:
+    unused = tuple(map(str, range(count)))
+    folder = write_demo(tmp_path / "demo", unused=unused)
+    with load(folder, device) as model, pytest.raises(WeightError) as caught:
+        model.bind_weights({"nope": FIVE})
+    assert f"accepted: 'scale', 'alias', '0', '1', {end}; give the model's" in str(caught.value)
 
 
 @pytest.mark.parametrize("is_strict", [True, False])
