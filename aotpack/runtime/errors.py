@@ -1,4 +1,7 @@
-"""The errors a user of a packaged model can meet. Anything else raised is a defect of aotpack."""
+"""The errors a user of a packaged model can meet. Anything else raised is a defect of aotpack.
+
+Every package exports its own: ``import PACKAGE; PACKAGE.ArgumentError``.
+"""
 
 
 class AotpackError(Exception):
