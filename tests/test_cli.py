@@ -135,7 +135,7 @@ def test_bench_says_what_it_times(
         main(["build", str(folder / "half_model.py"), "-o", str(tmp_path), "--target", "cpu"]) == 0
     )
     (wheel,) = tmp_path.iterdir()
-    capsys.readouterr()
+    assert "\ncompile C kernels (1 in one file)\nemit\n" in capsys.readouterr().err
     assert main(["bench", str(wheel), "--repeat", "2", "--device", "cpu"]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first == "timing 2 calls on cpu, after 5 to warm up"
@@ -229,6 +229,15 @@ def test_a_changed_file_is_refused(
     assert code == 1 and "plan.py does not fit its entry in RECORD" in error
 
 
+@pytest.mark.parametrize("verb", ["inspect", "verify", "bench"])
+@pytest.mark.parametrize("name", ["half_model.py", "half_model.py:model"])
+def test_a_model_in_the_place_of_a_wheel_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], verb: str, name: str
+) -> None:
+    code, error = failed(capsys, verb, str(folder / name))
+    assert code == 2 and "a wheel is accepted, which aotpack MODEL -o DIR builds" in error
+
+
 def test_other_wheels_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "other-1-py3-none-any.whl"
     with zipfile.ZipFile(other, "w") as archive:
@@ -266,6 +275,7 @@ def test_doctor_names_versions_and_targets(capsys: pytest.CaptureFixture[str]) -
     assert main(["doctor"]) == 0
     printed = capsys.readouterr().out
     assert "triton" in printed and "ptxas" in printed and "sm_120, cpu, interpreter" in printed
+    assert re.search(r"^c compiler   (cc|gcc|clang) .*[0-9]", printed, re.MULTILINE)
 
 
 def test_doctor_finds_what_is_too_old(

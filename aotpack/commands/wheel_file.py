@@ -15,14 +15,16 @@ from aotpack.runtime.guards import sizes_of
 from aotpack.runtime.manifest import Manifest, read_manifest
 from aotpack.runtime.weights import sidecar_name
 
+_ACCEPTED = "a wheel is accepted, which aotpack MODEL -o DIR builds"
+
 
 @contextmanager
 def opened(wheel: Path) -> Iterator[zipfile.ZipFile]:
     """The wheel as a zip file; damage found while reading is an AotpackError."""
     if not wheel.is_file():
-        raise UsageError(
-            f"reading {wheel}: there is no such file; a wheel built by aotpack is accepted"
-        )
+        raise UsageError(f"reading {wheel}: there is no such file; {_ACCEPTED}")
+    if wheel.suffix != ".whl" and not zipfile.is_zipfile(wheel):
+        raise UsageError(f"reading {wheel}: it is no wheel; {_ACCEPTED}")
     try:
         with zipfile.ZipFile(wheel) as archive:
             yield archive
@@ -36,7 +38,9 @@ def package_name(wheel: Path, archive: zipfile.ZipFile) -> str:
         path = PurePosixPath(name)
         if len(path.parts) == 2 and path.name == "manifest.json":
             return path.parts[0]
-    raise UsageError(f"reading {wheel}: it holds no aotpack package (no manifest.json was found)")
+    raise UsageError(
+        f"reading {wheel}: it holds no aotpack package (no manifest.json was found); {_ACCEPTED}"
+    )
 
 
 @contextmanager
