@@ -338,6 +338,13 @@ def test_no_command_at_all_prints_the_overview(capsys: pytest.CaptureFixture[str
     assert main(["--help"]) == 0
 
 
+def test_help_on_inspect_tells_what_its_columns_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["inspect", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert '"moved" is the bytes' in told and '"us" an estimate of the microseconds' in told
+
+
 def test_a_model_that_fails_is_one_message_without_a_traceback(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,7 +27,7 @@ class WeightError(AotpackError):
 class AssertionFailed(AotpackError):
     """A condition that the model asserts did not hold in a call.
 
-    What that call returned or changed in place is not to be trusted.
+    What that call returned or changed in place, state too, is not to be trusted.
     """
 
 
