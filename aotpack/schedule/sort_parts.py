@@ -38,15 +38,15 @@ class Parts:
     buffers: dict[str, Buffer]
     operations: list[Operation] = field(default_factory=list)
 
-    def declared(self, length: Int) -> tuple[str, str]:
+    def declared(self, length: Int, *, alone: bool = False) -> tuple[str, str]:
         """New buffers for elements and positions, rows of some length."""
-        values, positions = (self.declare(target, length) for target in self.sort.targets)
+        values, positions = (self.declare(t, length, alone=alone) for t in self.sort.targets)
         return values, positions
 
-    def declare(self, target: str, length: Int) -> str:
+    def declare(self, target: str, length: Int, *, alone: bool = False) -> str:
         """A new buffer like a target's, with rows of some length."""
-        name = self._free(f"{target}_run")
-        self.buffers[name] = Buffer(name, self.buffers[target].dtype, self.shape(length))
+        name, dtype = self._free(f"{target}_run"), self.buffers[target].dtype
+        self.buffers[name] = Buffer(name, dtype, self.shape(length), alone)
         return name
 
     def temporary(self, role: str, axes: tuple[Axis, ...], dtype: DType) -> str:
