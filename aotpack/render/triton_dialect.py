@@ -11,6 +11,9 @@ from aotpack.ir.nodes import Const
 from aotpack.ir.optable import OPS
 
 
+_SHIFTS = {"shift_left": "<<", "shift_right": ">>"}
+
+
 class TritonDialect:
     """Expressions over tiles; names need no declaration of their type."""
 
@@ -30,7 +33,9 @@ class TritonDialect:
     def apply(
         self, op: str, args: Sequence[str], operand: DType, result: DType, ends_in: DType | None
     ) -> str:
-        """The text of the op table."""
+        """The text of the op table; a shift by a number that is in range asks for none."""
+        if op in _SHIFTS and args[1].isdecimal() and int(args[1]) < operand.facts.bits:
+            return f"{args[0]} {_SHIFTS[op]} {args[1]}"
         return OPS[op].triton(args, operand, result, ends_in=ends_in)
 
     def cast(self, text: str, source: DType, target: DType) -> str:
