@@ -14,6 +14,7 @@ from aotpack.ir.facts import bounds, known_multiple, known_one, typical
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Attention, Matmul, Program, Reduction, Scan, reads, targets
+from aotpack.ir.row_reads import row_reads
 from aotpack.ir.schedule import (
     MAX_ARCH,
     Kernel,
@@ -188,7 +189,6 @@ def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tu
     again = reads_again(kernel)
     can_share = again and known_multiple(row.extent, CLUSTER_SIZE * tile.group)
     too_long = typical(row.extent) * width > LARGEST_IN_L2
-
     shared = _shared_tile(kernel, width)
 
     def variants(low: int, high: int, limit: int, many: ReductionTile) -> Iterator[Variant]:
@@ -199,11 +199,12 @@ def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tu
         if not can_share or most > limit:
             yield Variant(many, low, high, Int.of(1), None)
 
-    turn = tile_in_turn(kernel, program, strides) if again else None
+    in_row = row_reads(kernel, strides, program.buffers) if again else None
+    turn = tile_in_turn(kernel, in_row)
     many = _walking_tile(kernel, width) if can_share and too_long else tile
     if turn is None and many == tile and not (can_share and fewest <= MOST_SHARED):
         return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
-    limit = rows_to_share(kernel, program, strides, shared, turn)
+    limit = rows_to_share(kernel, in_row, shared, turn)
     return (
         Variant(tile, ANY_ARCH[0], FIRST_WITH_CLUSTERS - 1, Int.of(1), None),
         *variants(*IN_TURN, limit, turn or many),
