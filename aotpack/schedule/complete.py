@@ -16,6 +16,7 @@ from aotpack.ir.integers import Int
 from aotpack.ir.joined import sources
 from aotpack.ir.nodes import Buffer, Program
 from aotpack.ir.schedule import (
+    WARP,
     Kernel,
     ReductionTile,
     block_count,
@@ -104,7 +105,7 @@ def _closing_tile(
     longest = bounds(kernel.axes[1].extent)[1]
     if longest > LONGEST or own.cluster_size > 1:
         return None
-    most = ELEMENTS * 32 * warps // block
+    most = ELEMENTS * WARP * warps // block
     if own.persistent and own.r > most:
         return None
     return replace(own, x=block, r=min(own.r, most), num_warps=warps, group=1, unroll=1)

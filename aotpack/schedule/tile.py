@@ -17,6 +17,7 @@ from aotpack.ir.nodes import Attention, Matmul, Program, Reduction, Scan, reads,
 from aotpack.ir.row_reads import row_reads
 from aotpack.ir.schedule import (
     MAX_ARCH,
+    WARP,
     Kernel,
     PointwiseTile,
     ReductionTile,
@@ -257,7 +258,7 @@ def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
     many = _states(kernel) > MOST_STATES
     if not reads_again(kernel):
         unroll, warps = 1 if many else 4, 8 if typical(kernel.axes[0].extent) <= FEW_LONG else 4
-        block = 2 * group * 32 * warps
+        block = 2 * group * WARP * warps
         if not _keeps_places(kernel):  # whose comparisons take registers
             block = max(2048, block)
         return ReductionTile(
@@ -267,7 +268,7 @@ def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
     if typical(r.extent) * width > SHARES_L2:
         elements = max(group, _power_of_two(HELD_ELEMENTS // max(1, tensors) + 1) // 2)
     warps = 16 if many else 32
-    return ReductionTile(1, 32 * warps * elements, persistent=False, num_warps=warps, group=group)
+    return ReductionTile(1, WARP * warps * elements, persistent=False, num_warps=warps, group=group)
 
 
 def _keeps_places(kernel: Kernel) -> bool:
