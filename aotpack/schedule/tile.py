@@ -26,7 +26,7 @@ from aotpack.ir.schedule import (
 from aotpack.schedule.attention_tiles import attention_variants
 from aotpack.schedule.candidates import with_others
 from aotpack.schedule.host_tiles import host_variants, is_window
-from aotpack.schedule.in_turn import FEW_ROWS, IN_TURN, MOST_SHARED, rows_to_share, tile_in_turn
+from aotpack.schedule.in_turn import FEW_ROWS, IN_TURN, rows_to_share, tile_in_turn
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
 from aotpack.schedule.padding import line_tile
@@ -203,9 +203,9 @@ def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tu
     in_row = row_reads(kernel, strides, program.buffers) if again else None
     turn = tile_in_turn(kernel, in_row)
     many = _walking_tile(kernel, width) if can_share and too_long else tile
-    if turn is None and many == tile and not (can_share and fewest <= MOST_SHARED):
-        return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
     limit = rows_to_share(kernel, in_row, shared, turn)
+    if turn is None and many == tile and not (can_share and fewest <= limit):
+        return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
     return (
         Variant(tile, ANY_ARCH[0], FIRST_WITH_CLUSTERS - 1, Int.of(1), None),
         *variants(*IN_TURN, limit, turn or many),
