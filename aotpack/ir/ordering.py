@@ -1,15 +1,19 @@
 """Torch's order of values: NaN is the largest, -0.0 equals 0.0; and searches in sorted rows."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.fold import fold, whole
 from aotpack.ir.integers import Int
-from aotpack.ir.nodes import Apply, Value
+from aotpack.ir.nodes import Apply, Const, Value
+from aotpack.ir.opinfo import TWINS
 from aotpack.ir.reference import Array
 from aotpack.ir.rewrite import as_index
+
+_BITS_BEHIND = {DType.BFLOAT16: 16, DType.FLOAT16: 13}  # zeros, of such a number as a float32
 
 
 def comes_first(a: Value, b: Value, *, descending: bool = False) -> Value:
@@ -21,6 +25,54 @@ def comes_first(a: Value, b: Value, *, descending: bool = False) -> Value:
         return less
     only_b = truth("logical_and", truth("isnan", b), truth("eq", a, a))
     return truth("logical_or", less, only_b)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An integer that stands for a value: in [least, least + 2**bits), in the order of values."""
+
+    value: Value
+    least: int
+    bits: int
+
+    def integer(self, number: int) -> Const:
+        """A number of the key's type."""
+        return Const(number, self.value.dtype)
+
+
+def key_of(x: Value, stored: DType, *, descending: bool = False) -> Key:
+    """The key of a value of a type with so many bits; ``descending``: the largest has the least.
+
+    Of floats, the bits, of which those of negative ones but the sign are turned around; 16-bit
+    ones have zeros behind their own.
+    """
+    if stored.is_float:
+        key = _key_of_float(x, stored)
+    else:
+        dtype = DType.INT64 if stored is DType.INT64 else DType.INT32
+        bits = 1 if stored is DType.BOOL else 8 * stored.itemsize
+        least = -(2 ** (bits - 1)) if stored.is_integer and stored is not DType.UINT8 else 0
+        key = Key(fold(Apply("cast", (x,), dtype)), least, bits)
+    if not descending:
+        return key
+    both_ends = key.integer(2 * key.least + 2**key.bits - 1)
+    return Key(fold(Apply("sub", (both_ends, key.value), both_ends.dtype)), key.least, key.bits)
+
+
+def _key_of_float(x: Value, stored: DType) -> Key:
+    dtype = TWINS[x.dtype]
+    width, behind = 8 * dtype.itemsize, _BITS_BEHIND.get(stored, 0)
+    sign, rest = Const(width - 1, dtype), Const(2 ** (width - 1) - 1, dtype)
+
+    def integer(op: str, *args: Value) -> Value:
+        return fold(Apply(op, args, dtype))
+
+    zero = Const(0.0, x.dtype)
+    bits = integer("bits", fold(Apply("where", (truth("eq", x, zero), zero, x), x.dtype)))
+    turned = integer("bitwise_and", integer("shift_right", bits, sign), rest)
+    key = integer("where", truth("isnan", x), rest, integer("bitwise_xor", bits, turned))
+    key = integer("shift_right", key, Const(behind, dtype)) if behind else key
+    return Key(key, -(2 ** (width - behind - 1)), width - behind)
 
 
 def search(low: Value, high: Value, longest: int, is_counted: Callable[[Value], Value]) -> Value:

@@ -13,7 +13,7 @@ from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Value
 from aotpack.ir.rewrite import as_index
 from aotpack.lower.context import Context, Index, Scalar, is_empty
-from aotpack.lower.reduction import Reduced, over, reduce_to
+from aotpack.lower.reduction import Reduced, max_dim, over, reduce_to
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, cast, constant, position, where
@@ -54,7 +54,13 @@ def argsort_stable(
 def topk(
     c: Context, self: Ref, k: Scalar, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> None:
-    """The beginning of a sorted row; so what torch may leave unsorted is sorted too."""
+    """The beginning of a sorted row; so what torch may leave unsorted is sorted too.
+
+    The first of a row is its largest element, of which NaN is one.
+    """
+    if k == 1 and largest:
+        max_dim(c, self, dim, keepdim=True)
+        return
     rows = sorted_rows(c, self, dim, descending=largest)
     c.pointwise(c.result(0), partial(c.load, rows.values))
     c.pointwise(c.result(1), partial(c.load, rows.order))

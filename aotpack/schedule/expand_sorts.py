@@ -11,8 +11,8 @@
 Equal elements keep their order: they are counted and merged as they stand. A row of at most
 ``LONGEST_COUNTED`` is one run: a kernel, and as many comparisons for each element. A longer one
 costs ``RUN`` comparisons, and a kernel with a binary search for each doubling up to the largest
-size the model admits. Where only the first few elements are read (topk), no run is longer; where
-they are very few, runs are short, and the first of each are the next row, a quarter as long.
+size the model admits. Where only the first few elements are read (topk), they are selected first
+(``select_first.py``), and no run that is merged is longer.
 """
 
 from collections.abc import Callable
@@ -25,14 +25,11 @@ from aotpack.ir.integers import Axis, Int, ceil_div, maximum, minimum
 from aotpack.ir.nodes import (
     Apply,
     Buffer,
-    Const,
-    Guarded,
     IndexValue,
     Load,
     Operation,
     Pointwise,
     Program,
-    Reduction,
     Sort,
     Value,
     loads,
@@ -41,11 +38,12 @@ from aotpack.ir.nodes import (
 from aotpack.ir.ordering import comes_first, int64, place_in, search, truth
 from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.schedule.realize import is_view
+from aotpack.schedule.select_first import first_of_runs
+from aotpack.schedule.sort_parts import Parts, Row, inside
 
 LONGEST_COUNTED = 512  # elements of a row
+SHORTEST_SELECTED = 64  # of a shorter row as many comparisons take less than selecting does
 RUN = 128  # elements of the first runs of a longer row
-LONGER = 4  # times the elements that are kept of it, at least, is a run of which few are kept
-SHORTEST_RUN = 16
 _RANK = DType.INT32  # of places within a run
 
 
@@ -79,13 +77,9 @@ def _kept(sort: Sort, program: Program) -> Int:
     return Int.of(int(most)) if most < bounds(size)[0] else size
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """What is put in order: so many elements, their values, their places in the sort's own row."""
-
-    size: Int
-    element: Callable[[Int], Value]
-    position: Callable[[Int], Value]
+def _is_selected(few: int, longest: int) -> bool:
+    """True when it takes less to select so many elements of a row than to sort it."""
+    return few <= LONGEST_COUNTED and longest > max(SHORTEST_SELECTED, 2 * few)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,47 +98,36 @@ class _Sorting:
     """One sort being expanded into ``operations``; new buffers are declared in ``buffers``."""
 
     def __init__(self, sort: Sort, kept: Int, buffers: dict[str, Buffer]) -> None:
-        self.sort, self.kept, self.buffers = sort, kept, buffers
-        self.operations: list[Operation] = []
-        self.size = sort.along.extent
+        self.parts = Parts(sort, buffers)
+        self.sort, self.kept, self.size = sort, kept, sort.along.extent
 
     def expand(self) -> list[Operation]:
         """The operations, in order."""
         longest = int(min(bounds(self.size)[1], 2**31))
-        row = _Row(self.size, self._source(), whole)
+        row = Row(self.size, self._source(), whole)
+        few = self.kept.constant
+        if few is not None and _is_selected(few, longest):
+            self._select(row, few)
+            return self.parts.operations
         if longest <= LONGEST_COUNTED:
             self._count(row, self.sort.targets, Int.of(0), self.size)
-            return self.operations
-        few = self.kept.constant
-        if few is not None and LONGER * few <= RUN:
-            self._select(row, few)
-            return self.operations
+            return self.parts.operations
         runs = _Runs(self._sorted_runs(row, RUN), RUN, Int.of(RUN))
         while runs.span < longest:
             runs = self._merge(runs, is_last=2 * runs.span >= longest)
-        return self.operations
+        return self.parts.operations
 
-    def _select(self, row: _Row, few: int) -> None:
-        """Sort runs and go on with the first few of each, until all are one run.
-
-        All runs but the last have so many, so what is left is a row without gaps.
-        """
-        length = max(SHORTEST_RUN, 1 << (LONGER * few - 1).bit_length())
+    def _select(self, row: Row, few: int) -> None:
+        """Go on with the first few of each run, until they are few enough to be counted."""
+        row = first_of_runs(self.parts, row, few)
         while bounds(row.size)[1] > LONGEST_COUNTED:
-            names = self._sorted_runs(row, length)
-            others = ceil_div(row.size, length) - 1
-            size = others * few + minimum(row.size - others * length, few)
-            row = _Row(size, *(self._first_of_each(name, length, few) for name in names))
+            row = first_of_runs(self.parts, row, few)
         self._count(row, self._targets(row.size), Int.of(0), row.size)
 
-    def _first_of_each(self, name: str, length: int, few: int) -> Callable[[Int], Value]:
-        """What lies at a place of the row of the first few of each run."""
-        return lambda at: self._load(name, at // few * length + at % few)
-
-    def _sorted_runs(self, row: _Row, length: int) -> tuple[str, str]:
+    def _sorted_runs(self, row: Row, length: int) -> tuple[str, str]:
         """The buffers of the elements and positions of a row in sorted runs of so many."""
         count = ceil_div(row.size, length)
-        names, run = self._declared(count * length), self._axis("run", count)
+        names, run = self.parts.declared(count * length), self.parts.axis("run", count)
         self._count(row, names, Int.of(run) * length, Int.of(length), run)
         return names
 
@@ -152,38 +135,35 @@ class _Sorting:
         """The elements: read where they are, or stored first if computing them takes more."""
         value, along = self.sort.value, self.sort.along
         if not is_view(value):
-            name = self._declare(self.sort.targets[0], self.size)
-            self._append(name, self.sort.axes, value, self._index(Int.of(along)))
-            value = self._load(name, Int.of(along))
+            name = self.parts.declare(self.sort.targets[0], self.size)
+            self.parts.append(name, self.sort.axes, value, self.parts.index(Int.of(along)))
+            value = self.parts.load(name, Int.of(along))
         return lambda at: Rewriter({along: at})(value)
 
     def _count(
         self,
-        row: _Row,
+        row: Row,
         names: tuple[str, ...],
         start: Int,
         width: Int,
         *runs: Axis,
     ) -> None:
         """Put each element of a run behind all that come before it; past the row's end, nothing."""
-        i, j = self._axis("i", width), self._axis("j", width)
+        i, j = self.parts.axis("i", width), self.parts.axis("j", width)
         here, there = start + Int.of(i), start + Int.of(j)
-        axes = self._axes(*runs, i)
+        axes = self.parts.axes(*runs, i)
         wins = self._before(
             row.element(there),
             row.element(here),
             truth("lt", *(IndexValue(Int.of(axis), _RANK) for axis in (j, i))),
         )
-        wins = _inside(there, row.size, _inside(here, row.size, wins))
-        rank = self._temporary("rank", axes, _RANK)
-        counted = fold(Apply("cast", (wins,), _RANK))
-        self.operations.append(Reduction((rank,), axes, (j,), "sum", (counted,), self.sort.origin))
-        found = Load(rank, tuple(map(Int.of, axes)), _RANK)
+        wins = inside(there, row.size, inside(here, row.size, wins))
+        found = self.parts.count("rank", axes, j, wins)
         beyond = truth("ge", whole(here), whole(row.size))
         own = IndexValue(Int.of(i), _RANK)
         to = start + as_index(fold(Apply("where", (beyond, own, found), _RANK)), width)
         for name, value in zip(names, (row.element(here), row.position(here)), strict=True):
-            self._append(name, axes, _inside(here, row.size, value), self._index(to))
+            self.parts.append(name, axes, inside(here, row.size, value), self.parts.index(to))
 
     def _before(self, theirs: Value, mine: Value, stands_before: Value) -> Value:
         """True where another element comes before mine; equal ones as they stand."""
@@ -196,19 +176,22 @@ class _Sorting:
         """Merge runs two by two."""
         span = 2 * runs.span
         width = self.kept if is_last else minimum(self.kept, span)
-        k, pair = self._axis("k", width), self._axis("pair", ceil_div(self.size, span))
-        axes = self._axes(k) if is_last else self._axes(pair, k)
+        k, pair = self.parts.axis("k", width), self.parts.axis("pair", ceil_div(self.size, span))
+        axes = self.parts.axes(k) if is_last else self.parts.axes(pair, k)
         number = Int.of(0) if is_last else Int.of(pair)
         place = self._place(runs, number * 2, Int.of(k))
-        name = self._temporary("place", axes, DType.INT64)
-        self.operations.append(
+        name = self.parts.temporary("place", axes, DType.INT64)
+        self.parts.operations.append(
             Pointwise(name, axes, place, tuple(map(Int.of, axes)), self.sort.origin)
         )
         at = as_index(Load(name, tuple(map(Int.of, axes)), DType.INT64), self._length(runs))
-        names = self._declared(pair.extent * width) if not is_last else self._targets(width)
+        names = self.parts.declared(pair.extent * width) if not is_last else self._targets(width)
         for target, source in zip(names, runs.names, strict=True):
-            self._append(
-                target, axes, self._load(source, at), self._index(number * width + Int.of(k))
+            self.parts.append(
+                target,
+                axes,
+                self.parts.load(source, at),
+                self.parts.index(number * width + Int.of(k)),
             )
         return _Runs(names, span, width)
 
@@ -224,8 +207,8 @@ class _Sorting:
         starts = [(number + n) * runs.width for n in (0, 1)]
 
         def read(run: int, place: Value) -> Value:
-            inside = int64("maximum", int64("add", place, whole(starts[run])), whole(0))
-            return self._load(runs.names[0], place_in(inside, self._length(runs)))
+            there = int64("maximum", int64("add", place, whole(starts[run])), whole(0))
+            return self.parts.load(runs.names[0], place_in(there, self._length(runs)))
 
         def is_counted(place: Value) -> Value:
             other = int64("sub", whole(k - 1), place)
@@ -246,8 +229,6 @@ class _Sorting:
     def _first(self, a: Value, b: Value) -> Value:
         return comes_first(a, b, descending=self.sort.descending)
 
-    # --- buffers and axes
-
     def _length(self, runs: _Runs) -> Int:
         """Elements of all runs of a row."""
         return ceil_div(self.size, runs.span) * runs.width
@@ -256,67 +237,7 @@ class _Sorting:
         """The sort's own targets, without what nobody reads."""
         values, positions = self.sort.targets
         for name in (values, positions):
-            self.buffers[name] = replace(self.buffers[name], shape=self._shape(width))
+            self.parts.buffers[name] = replace(
+                self.parts.buffers[name], shape=self.parts.shape(width)
+            )
         return values, positions
-
-    def _declared(self, length: Int) -> tuple[str, str]:
-        """New buffers for elements and positions, rows of some length."""
-        values, positions = (self._declare(target, length) for target in self.sort.targets)
-        return values, positions
-
-    def _declare(self, target: str, length: Int) -> str:
-        """A new buffer like a target's, with rows of some length."""
-        name = self._free(f"{target}_run")
-        self.buffers[name] = Buffer(name, self.buffers[target].dtype, self._shape(length))
-        return name
-
-    def _temporary(self, role: str, axes: tuple[Axis, ...], dtype: DType) -> str:
-        """A new buffer of integers over some axes."""
-        name = self._free(f"{self.sort.targets[0]}_{role}")
-        self.buffers[name] = Buffer(name, dtype, tuple(axis.extent for axis in axes))
-        return name
-
-    def _free(self, stem: str) -> str:
-        name, number = stem, 0
-        while name in self.buffers:
-            number += 1
-            name = f"{stem}_{number}"
-        return name
-
-    def _shape(self, length: Int) -> tuple[Int, ...]:
-        """The sort's shape with rows of another length."""
-        sort = self.sort
-        return tuple(length if axis is sort.along else axis.extent for axis in sort.axes)
-
-    def _axis(self, name: str, extent: Int) -> Axis:
-        """A new axis, named like none of the sort's and no size."""
-        axes = self.sort.axes
-        taken = {axis.name for axis in axes}
-        taken |= {str(leaf) for axis in axes for leaf in axis.extent.leaves()}
-        while name in taken:
-            name += "_"
-        return Axis(name, extent)
-
-    def _axes(self, *along: Axis) -> tuple[Axis, ...]:
-        """The sort's axes, with others for the sorted one."""
-        sort = self.sort
-        parts = ((along if axis is sort.along else (axis,)) for axis in sort.axes)
-        return tuple(axis for part in parts for axis in part)
-
-    def _index(self, at: Int) -> tuple[Int, ...]:
-        return tuple(at if axis is self.sort.along else Int.of(axis) for axis in self.sort.axes)
-
-    def _load(self, name: str, at: Int) -> Value:
-        return Load(name, self._index(at), self.buffers[name].dtype.compute)
-
-    def _append(
-        self, name: str, axes: tuple[Axis, ...], value: Value, index: tuple[Int, ...]
-    ) -> None:
-        self.operations.append(Pointwise(name, axes, value, index, self.sort.origin))
-
-
-def _inside(place: Int, size: Int, value: Value) -> Value:
-    """The value where the place is in a row of that size, else zero."""
-    zero = Const(False, DType.BOOL) if value.dtype is DType.BOOL else Const(0, value.dtype)
-    zero = Const(0.0, value.dtype) if value.dtype.is_float else zero
-    return fold(Guarded(truth("lt", whole(place), whole(size)), value, zero, value.dtype))

@@ -135,12 +135,18 @@ def columns_together(width: int) -> int:
 
 
 def _walks_down_columns(operation: Reduction, program: Program) -> bool:
-    """True when neighbours in memory belong to different results."""
+    """True when neighbours in memory belong to different results, of what each result reads anew.
+
+    A load that no inner axis moves is one element a result, such as an earlier reduction's.
+    """
     if not operation.axes or not operation.inner:
         return False
     down = along = 0
+    inner = set(operation.inner)
     for load in loads(operation):
         offset = dot(load.index, contiguous(program.buffers[load.buffer].shape))
+        if inner.isdisjoint(offset.leaves()):
+            continue
         along += local_slope(offset, operation.inner[-1]) == 1
         down += local_slope(offset, operation.axes[-1]) == 1
     return down > along

@@ -13,7 +13,7 @@ from aotpack.ir.evaluate import evaluate
 from aotpack.ir.fold import whole
 from aotpack.ir.integers import Axis, Indirect, Int
 from aotpack.ir.nodes import Apply, Buffer, Const, Load, Pointwise, Program, Sort, Value
-from aotpack.ir.ordering import comes_first, positions_in_order, search
+from aotpack.ir.ordering import comes_first, key_of, positions_in_order, search
 from aotpack.ir.printer import operation_text
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.verify import InvalidProgram, verify
@@ -36,6 +36,39 @@ def test_order_is_torchs(numbers: list[float], descending: bool) -> None:
     x = np.array(numbers, np.float32)
     theirs = torch.sort(torch.from_numpy(x), stable=True, descending=descending).indices
     assert positions_in_order(x, 0, descending=descending).tolist() == theirs.tolist()
+
+
+ENDS = [np.finfo(np.float32).max, -np.finfo(np.float32).max, 1e-45, -1e-45]
+WHOLE = [-128, -2, -1, 0, 1, 3, 127]
+KEYS = {
+    F32: np.array(NUMBERS + ENDS, np.float32),
+    DType.FLOAT64: np.array([*NUMBERS, 1e300, -1e300, 5e-324, -5e-324]),
+    DType.FLOAT16: np.array([*NUMBERS, 65504, -65504, 6e-8, -6e-8, 1 + 2**-10], np.float16),
+    DType.BFLOAT16: np.array([*NUMBERS, 2.0**127, -(2.0**127), 1 + 2**-7, 2.0**-133], np.float32),
+    DType.BOOL: np.array([False, True]),
+    DType.UINT8: np.array([0, 1, 127, 128, 255], np.uint8),
+    DType.INT8: np.array(WHOLE, np.int8),
+    DType.INT16: np.array([*WHOLE, -(2**15), 2**15 - 1], np.int16),
+    DType.INT32: np.array([*WHOLE, -(2**31), 2**31 - 1], np.int32),
+    I64: np.array([*WHOLE, -(2**63), 2**63 - 1], np.int64),
+}
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dtype", KEYS, ids=str)
+def test_keys_have_the_order_and_the_range_they_say(dtype: DType, descending: bool) -> None:
+    x, n = KEYS[dtype], Axis("j", Int.of(len(KEYS[dtype])))
+    here = (Int.of(n),)
+    key = key_of(Load("x", here, dtype.compute), dtype, descending=descending)
+    shape = (n.extent,)
+    buffers = {"x": Buffer("x", dtype, shape), "out": Buffer("out", key.value.dtype, shape)}
+    program = Program((), buffers, ("x",), (), (Pointwise("out", (n,), key.value, here),), ("out",))
+    keys = evaluate(program, {"x": x}, {}, {})["out"]
+    assert key.least <= keys.min()
+    assert int(keys.max()) < key.least + 2**key.bits
+    order = positions_in_order(x, 0, descending=descending).tolist()
+    assert np.argsort(keys, kind="stable").tolist() == order
+    assert not dtype.is_float or keys[3] == keys[4]  # of 0.0 and -0.0
 
 
 @pytest.mark.parametrize("descending", [False, True])

@@ -11,7 +11,13 @@ from aotpack.ir.evaluate import evaluate
 from aotpack.ir.integers import Axis, Int, Var
 from aotpack.ir.nodes import Apply, Buffer, Load, Pointwise, Program, Reduction, Sort, Value
 from aotpack.ir.verify import verify
-from aotpack.schedule.expand_sorts import LONGER, LONGEST_COUNTED, RUN, expand_sorts
+from aotpack.schedule.expand_sorts import (
+    LONGEST_COUNTED,
+    RUN,
+    SHORTEST_SELECTED,
+    expand_sorts,
+)
+from aotpack.schedule.select_first import LONGEST_RUN
 
 F32, I64 = DType.FLOAT32, DType.INT64
 N = Var("n", 1, 700)
@@ -70,10 +76,7 @@ def test_agrees_with_the_sort(length: int, descending: bool) -> None:
     check(program, expanded, drawn(length))
 
 
-FEW = RUN // LONGER
-
-
-@pytest.mark.parametrize("kept", [FEW + 1, RUN - 1, RUN + 1, 400])
+@pytest.mark.parametrize("kept", [LONGEST_COUNTED + 1, 1000])
 def test_runs_are_no_longer_than_what_is_read(kept: int) -> None:
     program = sorting(1031, kept=kept)
     expanded = expand_sorts(program)
@@ -82,25 +85,47 @@ def test_runs_are_no_longer_than_what_is_read(kept: int) -> None:
     check(program, expanded, drawn(1031))
 
 
+SELECTED_LENGTHS = [SHORTEST_SELECTED + 1, 129, 1031, LONGEST_RUN, LONGEST_RUN + 1, 2 * LONGEST_RUN]
+
+
 @pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("length", [*LENGTHS[4:], 2051, 9001])
-@pytest.mark.parametrize("kept", [1, 3, 8, FEW])
-def test_few_are_selected_by_counting_alone(kept: int, length: int, descending: bool) -> None:
+@pytest.mark.parametrize("length", SELECTED_LENGTHS)
+@pytest.mark.parametrize("kept", [1, 8, 32])
+def test_few_are_selected_bit_by_bit(kept: int, length: int, descending: bool) -> None:
     program = sorting(length, descending=descending, kept=kept)
     expanded = expand_sorts(program)
     verify(expanded)
     assert int(expanded.buffers["v"].shape[1]) <= LONGEST_COUNTED
-    assert not any(name.endswith("place") for name in expanded.buffers)  # of merges
     check(program, expanded, drawn(length))
 
 
-def test_few_of_many_take_little_more_than_their_row() -> None:
-    """Each row of what is left is a quarter of the one before it."""
-    expanded = expand_sorts(sorting(100_000, kept=8))
+@pytest.mark.parametrize("extra", [1, 40, LONGEST_RUN - 1])
+def test_the_last_run_may_have_fewer_than_are_kept(extra: int) -> None:
+    program = sorting(3 * LONGEST_RUN + extra, descending=True, kept=200)
+    check(program, expand_sorts(program), drawn(3 * LONGEST_RUN + extra))
+
+
+def test_rows_of_the_least_and_the_greatest_numbers_are_selected() -> None:
+    """There the bound is an end of the type's range, which places past a row's end have too."""
+    program = sorting(LONGEST_RUN + 100, descending=True, kept=150)
+    ends = [np.nan, np.inf, -np.inf, -0.0, np.float32(-np.nan)]
+    for end in ends:
+        x = np.full((2, LONGEST_RUN + 100), end, np.float32)
+        x[1, ::7] = 1.0
+        check(program, expand_sorts(program), x)
+
+
+def test_what_is_left_of_long_rows_is_selected_again() -> None:
+    expanded = expand_sorts(sorting(200_000, kept=100))
     rows = [int(b.shape[1]) for n, b in expanded.buffers.items() if n.startswith("v_run")]
-    assert rows == [100_000, 25_024, 6_272, 1_568]
-    merged = expand_sorts(sorting(100_000, kept=FEW + 1))
-    assert any(name.endswith("place") for name in merged.buffers)
+    assert rows == [2_500, 100]
+    assert int(expanded.buffers["v"].shape[1]) == 100
+
+
+@pytest.mark.parametrize(("length", "kept"), [(SHORTEST_SELECTED, 3), (200, 100), (1031, 516)])
+def test_what_takes_less_is_not_selected(length: int, kept: int) -> None:
+    expanded = expand_sorts(sorting(length, kept=kept))
+    assert not any("reached" in name for name in expanded.buffers)
 
 
 @settings(max_examples=15, deadline=None)
