@@ -1,5 +1,6 @@
 """Launches whose programs count each other, on a GPU: the same bits, whatever runs beside them."""
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(device_arch() is None, reason="needs an NVIDIA GPU"),
 ]
-REPEATS = 2_000
+REPEATS = int(os.environ.get("AOTPACK_TEST_LAUNCHES", "2000"))  # fewer under a sanitizer
 CASES: dict[str, tuple[Callable[..., Any], tuple[int, int]]] = {
     "rows": (lambda x: (x.sum(1), x.argmax(1)), (4, 2**20)),
     "columns": (lambda x: x.sum(0), (16_411, 512)),

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -53,6 +54,30 @@ def test_the_number_of_threads_changes_no_bit(package: Path) -> None:
         with load(package, CpuDevice(read_manifest(package), threads=threads)) as model:
             results.append(model(x))
     assert all(np.array_equal(results[0], other) for other in results[1:])
+
+
+def test_a_thread_that_does_not_come_is_not_waited_for(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where others have the processors, one may come long after its work is done."""
+    doors = [threading.Event(), threading.Event()]
+    start = cpu._Team._start
+
+    def start_late(team: cpu._Team, number: int) -> None:
+        work, library = team._library.aot_work, team._library
+        late = SimpleNamespace(aot_work=lambda *args: doors[number].wait() and work(*args))
+        team._library = late
+        start(team, number)
+        team._library = library
+
+    monkeypatch.setattr(cpu._Team, "_start", start_late)
+    x = np.random.default_rng(0).normal(size=(200, 512)).astype(np.float32)
+    with load(package, CpuDevice(read_manifest(package), threads=3)) as model:
+        alone = [model(x) for _ in range(3)]
+        doors[0].set()  # comes to work that is done
+        beside = [model(x) for _ in range(50)]
+        doors[1].set()
+    assert all(np.array_equal(alone[0], other) for other in alone + beside)
 
 
 def test_torch_tensors_are_used_in_place(model: Model) -> None:
