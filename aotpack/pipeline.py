@@ -1,12 +1,15 @@
 """The table of contents: a model becomes a wheel in six calls, with one hook between them."""
 
+import functools
+import inspect
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
@@ -35,6 +38,8 @@ from aotpack.trace import trace
 from aotpack.tune import read_decisions
 
 Product = TypeVar("Product", Traced, Lowered, Scheduled, Rendered, Precompiled, Emitted)
+Options = ParamSpec("Options")
+Made = TypeVar("Made")
 FALLBACKS = ("error", "torch")
 STAGES = {  # products, and the verbs that make them
     "traced": "trace",
@@ -201,6 +206,24 @@ def to_emitted(
     return between("emitted", lambda: emit(precompiled, out, weights=weights))
 
 
+def _naming_keywords(function: Callable[Options, Made]) -> Callable[Options, Made]:
+    """The function, whose TypeError for a keyword it does not take names what it takes instead."""
+    accepted = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*args: Options.args, **keywords: Options.kwargs) -> Made:
+        for name in keywords:
+            if name not in accepted:
+                near = ", ".join(get_close_matches(name, accepted, 1) or accepted)
+                raise TypeError(
+                    f"{function.__name__}() takes no keyword {name!r}; accepted: {near}"
+                )
+        return function(*args, **keywords)
+
+    return checked
+
+
+@_naming_keywords
 def build(
     module: nn.Module | ExportedProgram,
     args: tuple[Any, ...],
@@ -243,6 +266,7 @@ def build(
     return emitted.wheel
 
 
+@_naming_keywords
 def compile(
     module: nn.Module | ExportedProgram,
     args: tuple[Any, ...],
@@ -289,7 +313,7 @@ def _warn_of(fallbacks: tuple[str, ...]) -> None:
     """Say which operators torch will run, where nobody prints it."""
     if fallbacks:
         lines = "\n  ".join(fallbacks)
-        warnings.warn(f"the package calls torch for\n  {lines}", stacklevel=3)
+        warnings.warn(f"the package calls torch for\n  {lines}", stacklevel=4)
 
 
 def _port(target: Target, device: int | None) -> int | str | InterpreterDevice | None:

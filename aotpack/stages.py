@@ -375,8 +375,11 @@ class Precompiled:
 class Emitted:
     wheel: Path
     files: tuple[tuple[str, int], ...]  # (path in the wheel, bytes), sorted
+    sidecar: Path | None  # the weights, where they travel beside the wheel
 
     def as_text(self) -> str:
         lines = [f"{self.wheel.name}  {self.wheel.stat().st_size} bytes"]
         lines += [f"{size:>12}  {path}" for path, size in self.files]
+        if self.sidecar is not None:
+            lines.append(f"{self.sidecar.name}  {self.sidecar.stat().st_size} bytes")
         return "\n".join(lines) + "\n"

@@ -32,6 +32,13 @@ example_inputs = (torch.linspace(-9, 9, 32).reshape(4, 8),)
 name = "half"
 """
 OTHER = MODEL.replace("0.5", "0.75")
+LINE = """
+import torch
+
+torch.manual_seed(0)
+model, example_inputs = torch.nn.Linear(8, 8), (torch.linspace(-1, 1, 32).reshape(4, 8),)
+dynamic_shapes = {"input": {0: torch.export.Dim("batch", min=1, max=64)}}
+"""
 TWO_PRODUCTS = MODEL.replace("x * 0.5 + self.bias", "x @ x.T @ x")
 
 
@@ -128,7 +135,7 @@ def test_bench_says_what_it_times(
         main(["build", str(folder / "half_model.py"), "-o", str(tmp_path), "--target", "cpu"]) == 0
     )
     (wheel,) = tmp_path.iterdir()
-    capsys.readouterr()
+    assert "\ncompile C kernels (1 in one file)\nemit\n" in capsys.readouterr().err
     assert main(["bench", str(wheel), "--repeat", "2", "--device", "cpu"]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first == "timing 2 calls on cpu, after 5 to warm up"
@@ -165,6 +172,41 @@ def test_verify_against_a_model_with_other_inputs_is_refused(
     assert code == 2 and "its inputs are" in error and "another" in error
 
 
+@pytest.mark.parametrize("mode", ["sidecar", "none"])
+def test_weights_apart_are_found_beside_the_wheel_or_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    model = tmp_path / "line.py"
+    model.write_text(LINE)
+    words = [str(model), "-o", str(tmp_path), "--target", "cpu", "--candidates", "2"]
+    assert main([*words, "--weights", "sidecar"]) == 0
+    beside = tmp_path / "line-0.1.0.weights.safetensors"
+    told = capsys.readouterr().out
+    assert f"{beside}  {beside.stat().st_size:,} bytes, its weights" in told
+    if mode == "none":  # over the wheel, as its name is the same
+        assert main([*words, "--weights", "none"]) == 0
+        assert "its weights" not in capsys.readouterr().out
+    (wheel,) = tmp_path.glob("*.whl")
+    checks = (
+        ["verify", str(wheel), "--device", "cpu"],
+        ["bench", str(wheel), "--device", "cpu", "--repeat", "1"],
+        ["tune", str(wheel), "--device", "cpu", "-o", str(tmp_path / "tuning.json")],
+    )
+    if mode == "sidecar":
+        assert [main(check) for check in checks] == [0, 0, 0]
+    elsewhere = beside.rename(tmp_path / "elsewhere.safetensors")
+    complaint = {
+        "sidecar": f"its weights travel beside it, and there is no {beside}; ",
+        "none": "built with --weights none; give its 2 weights ('weight' is the first) with ",
+    }
+    for check in checks:
+        code, error = failed(capsys, *check)
+        assert code == 2 and complaint[mode] in error and "--weights FILE" in error
+        assert main([*check, "--weights", str(elsewhere)]) == 0
+        code, error = failed(capsys, *check, "--weights", str(beside))
+        assert code == 1 and "No such file" in error
+
+
 @pytest.mark.parametrize("keep", [0.5, 0.98])
 def test_a_cut_wheel_is_refused(
     wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], keep: float
@@ -185,6 +227,15 @@ def test_a_changed_file_is_refused(
             new.writestr(item, data + b"# more\n" if item.filename.endswith("plan.py") else data)
     code, error = failed(capsys, "verify", str(changed), "--device", "interpreter")
     assert code == 1 and "plan.py does not fit its entry in RECORD" in error
+
+
+@pytest.mark.parametrize("verb", ["inspect", "verify", "bench"])
+@pytest.mark.parametrize("name", ["half_model.py", "half_model.py:model"])
+def test_a_model_in_the_place_of_a_wheel_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], verb: str, name: str
+) -> None:
+    code, error = failed(capsys, verb, str(folder / name))
+    assert code == 2 and "a wheel is accepted, which aotpack MODEL -o DIR builds" in error
 
 
 def test_other_wheels_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,6 +275,7 @@ def test_doctor_names_versions_and_targets(capsys: pytest.CaptureFixture[str]) -
     assert main(["doctor"]) == 0
     printed = capsys.readouterr().out
     assert "triton" in printed and "ptxas" in printed and "sm_120, cpu, interpreter" in printed
+    assert re.search(r"^c compiler   (cc|gcc|clang) .*[0-9]", printed, re.MULTILINE)
 
 
 def test_doctor_finds_what_is_too_old(
@@ -284,6 +336,13 @@ def test_no_command_at_all_prints_the_overview(capsys: pytest.CaptureFixture[str
     assert "aotpack MODEL -o DIR" in capsys.readouterr().out
     assert main(["--version"]) == 0
     assert main(["--help"]) == 0
+
+
+def test_help_on_inspect_tells_what_its_columns_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["inspect", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert '"moved" is the bytes' in told and '"us" an estimate of the microseconds' in told
 
 
 def test_a_model_that_fails_is_one_message_without_a_traceback(

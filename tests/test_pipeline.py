@@ -3,6 +3,7 @@
 import copy
 import io
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,23 @@ X = torch.linspace(-2, 2, 64).reshape(4, 16)
 def test_compile_gives_a_callable_that_agrees_with_eager(model: nn.Module) -> None:
     with aotpack.compile(model, (X,), target="interpreter") as compiled:
         torch.testing.assert_close(compiled(X), model(X).detach())
+
+
+@pytest.mark.parametrize(
+    ("function", "keyword", "accepted"),
+    [
+        (aotpack.compile, "targets", "target$"),
+        (aotpack.build, "target", "targets$"),
+        (aotpack.build, "wieghts", "weights$"),
+        (aotpack.compile, "zzz", "module, args, kwargs, dynamic_shapes, target, "),
+    ],
+)
+def test_a_keyword_that_is_not_taken_is_answered_with_those_that_are(
+    model: nn.Module, function: Callable[..., Any], keyword: str, accepted: str
+) -> None:
+    told = rf"{function.__name__}\(\) takes no keyword '{keyword}'; accepted: {accepted}"
+    with pytest.raises(TypeError, match=told):
+        function(model, (X,), **{keyword: "cpu"})
 
 
 def test_dynamic_sizes_change_from_call_to_call(model: nn.Module) -> None:

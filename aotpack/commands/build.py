@@ -81,6 +81,8 @@ def run(options: argparse.Namespace) -> int:
         )
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in between.seconds.items())
     print(f"{emitted.wheel}  {emitted.wheel.stat().st_size:,} bytes")
+    if emitted.sidecar is not None:
+        print(f"{emitted.sidecar}  {emitted.sidecar.stat().st_size:,} bytes, its weights")
     print(f"for {', '.join(map(str, targets))}; {times}")
     print(_shadow_note(Path(options.model).parent, import_name(source.name)), end="")
     for line in between.fallbacks:

@@ -3,6 +3,7 @@
 import argparse
 import os
 import platform
+import shlex
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -93,7 +94,8 @@ def _c_compiler() -> Finding:
     try:
         check_host(None)
         named = find_compiler(read_knobs().compiler)
-        return Finding("c compiler", named.version, targets=(str(CPU),))
+        value = f"{shlex.join(named.command)} {named.version}"
+        return Finding("c compiler", value, targets=(str(CPU),))
     except AotpackError as error:
         return Finding("c compiler", f"none, so not the target cpu: {error}")
 

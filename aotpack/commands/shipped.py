@@ -10,6 +10,7 @@ from types import ModuleType
 from aotpack.errors import AotpackError
 from aotpack.importable import importable
 from aotpack.runtime.command import IMPORT as IMPORT
+from aotpack.runtime.command import WEIGHTS as WEIGHTS
 from aotpack.runtime.command import import_first
 
 

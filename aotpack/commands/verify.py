@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from aotpack.commands.model_options import add_trace_options, load_source
-from aotpack.commands.shipped import IMPORT, shipped_runtime
-from aotpack.commands.wheel_file import unpacked
+from aotpack.commands.shipped import IMPORT, WEIGHTS, shipped_runtime
+from aotpack.commands.wheel_file import unpacked, weights_of
 from aotpack.errors import UsageError, VerifyError
 from aotpack.stages import Golden
 
@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``aotpack verify``."""
     parser.add_argument("wheel", metavar="WHEEL", type=Path, help="a wheel that aotpack built")
     parser.add_argument("--import", **IMPORT)
+    parser.add_argument("--weights", **WEIGHTS)
     parser.add_argument(
         "--against", dest="model", metavar="MODEL", help="compare with this model run eagerly"
     )
@@ -30,10 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the checks; 1 when one of them fails."""
     with unpacked(options.wheel) as package:
+        weights = weights_of(options.wheel, package, options.weights)
         if options.model is not None:
             record_eager(options, package)
         with shipped_runtime(package, options.imports) as runtime:
-            report = runtime.verify(package, device_port(options.device, package))
+            port = device_port(options.device, package)
+            report = runtime.verify(package, port, weights=weights)
     print(report)
     if not report.is_passed:
         where = f" on {options.device}" if options.device else ""

@@ -13,15 +13,18 @@ from pathlib import Path, PurePosixPath
 from aotpack.errors import AotpackError, UsageError
 from aotpack.runtime.guards import sizes_of
 from aotpack.runtime.manifest import Manifest, read_manifest
+from aotpack.runtime.weights import sidecar_name
+
+_ACCEPTED = "a wheel is accepted, which aotpack MODEL -o DIR builds"
 
 
 @contextmanager
 def opened(wheel: Path) -> Iterator[zipfile.ZipFile]:
     """The wheel as a zip file; damage found while reading is an AotpackError."""
     if not wheel.is_file():
-        raise UsageError(
-            f"reading {wheel}: there is no such file; a wheel built by aotpack is accepted"
-        )
+        raise UsageError(f"reading {wheel}: there is no such file; {_ACCEPTED}")
+    if wheel.suffix != ".whl" and not zipfile.is_zipfile(wheel):
+        raise UsageError(f"reading {wheel}: it is no wheel; {_ACCEPTED}")
     try:
         with zipfile.ZipFile(wheel) as archive:
             yield archive
@@ -35,7 +38,9 @@ def package_name(wheel: Path, archive: zipfile.ZipFile) -> str:
         path = PurePosixPath(name)
         if len(path.parts) == 2 and path.name == "manifest.json":
             return path.parts[0]
-    raise UsageError(f"reading {wheel}: it holds no aotpack package (no manifest.json was found)")
+    raise UsageError(
+        f"reading {wheel}: it holds no aotpack package (no manifest.json was found); {_ACCEPTED}"
+    )
 
 
 @contextmanager
@@ -46,6 +51,32 @@ def unpacked(wheel: Path) -> Iterator[Path]:
         archive.extractall(place)
         _check_record(wheel, archive, Path(place))
         yield Path(place, name)
+
+
+def weights_of(wheel: Path, package: Path, given: Path | None) -> Path | None:
+    """The file with the weights of a wheel that was unpacked; None where they are inside.
+
+    By default it is the one beside the wheel.
+    """
+    manifest = json.loads((package / "manifest.json").read_bytes())
+    mode = manifest["weights_mode"]
+    if given is not None or mode == "embed" or not manifest["weights"]:
+        return given
+    if mode == "none":
+        wanted = [one["name"] for one in manifest["weights"] if not one["constant"]]
+        if not wanted:
+            return None
+        raise UsageError(
+            f"reading {wheel}: it was built with --weights none; give its {len(wanted)} weights "
+            f"({wanted[0]!r} is the first) with --weights FILE, a safetensors file"
+        )
+    beside = wheel.parent / sidecar_name(manifest["name"], manifest["version"])
+    if not beside.is_file():
+        raise UsageError(
+            f"reading {wheel}: its weights travel beside it, and there is no {beside}; "
+            "put it there or say where it is with --weights FILE"
+        )
+    return beside
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from aotpack.emit.sbom import sbom_text
 from aotpack.emit.tags import platform_tag, requirements
 from aotpack.emit.wheel import Facts, build_wheel, seal
 from aotpack.errors import AotpackError, UsageError
+from aotpack.runtime.weights import sidecar_name
 from aotpack.stages import Emitted, Precompiled
 
 _EMBEDDED = "weights.safetensors"
@@ -45,14 +46,14 @@ def emit(
         built = build_wheel(project, name, version, early, facts)
         sealed = staging / built.name
         files = seal(built, late, sealed)
-        finished = [sealed]
+        sidecar = None
         if weights == "sidecar" and rendered.weights:
-            sidecar = weights_content(rendered, f"{name}-{version}.{_EMBEDDED}")
-            sidecar.write(staging)
-            finished.insert(0, staging / sidecar.path)
-        for file in finished:
-            os.replace(file, out / file.name)
-    return Emitted(out / sealed.name, files)
+            content = weights_content(rendered, sidecar_name(name, version))
+            content.write(staging)
+            sidecar = out / content.path
+            os.replace(staging / content.path, sidecar)
+        os.replace(sealed, out / sealed.name)
+    return Emitted(out / sealed.name, files, sidecar)
 
 
 @contextmanager

@@ -18,18 +18,38 @@ _INIT = '''\
 from pathlib import Path
 from typing import Any
 
-from ._runtime import AssertionFailed, Model
+from ._runtime import (
+    AotpackError,
+    ArgumentError,
+    AssertionFailed,
+    DeviceError,
+    Model,
+    PackageError,
+    VerifyError,
+    WeightError,
+)
 from ._runtime import load as _load
 
 __version__ = "{version}"
-__all__ = ["AssertionFailed", "__version__", "load"]
+__all__ = [
+    "AotpackError",
+    "ArgumentError",
+    "AssertionFailed",
+    "DeviceError",
+    "PackageError",
+    "VerifyError",
+    "WeightError",
+    "__version__",
+    "load",
+]
 
 
 def load(device: Any = None, **options: Any) -> Model:
     """The model on a device, ready to be called.
 
     ``device`` is a GPU's number or "cpu"; without it, the first GPU if there is one. Options are
-    those of ``_runtime.load``: weights, stream, concurrency, tuning, graphs, debug.
+    those of ``_runtime.load``: weights, stream, concurrency, tuning, graphs, debug. What goes wrong
+    is an AotpackError: ArgumentError, AssertionFailed, DeviceError, PackageError or WeightError.
     """
     return _load(Path(__file__).parent, device, **options)
 '''

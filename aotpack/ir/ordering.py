@@ -8,7 +8,7 @@ import numpy as np
 from aotpack.ir.dtypes import DType
 from aotpack.ir.fold import fold, whole
 from aotpack.ir.integers import Int
-from aotpack.ir.nodes import Apply, Const, Value
+from aotpack.ir.nodes import Apply, Const, IndexValue, Value
 from aotpack.ir.opinfo import TWINS
 from aotpack.ir.reference import Array
 from aotpack.ir.rewrite import as_index
@@ -94,9 +94,38 @@ def search(low: Value, high: Value, longest: int, is_counted: Callable[[Value], 
     return low
 
 
+def count_first(end: Value, longest: int, is_counted: Callable[[Value], Value]) -> Value:
+    """How many places in [0, end) are counted, where all counted ones come first.
+
+    The number has the type of ``end``, which is at most ``longest``, and is found bit by bit.
+    ``is_counted`` may be asked about places from ``end`` up to twice ``longest``, without effect.
+    """
+    dtype = end.dtype
+    one = Const(1, dtype)
+    count: Value = Const(0, dtype)
+    for bit in reversed(range(longest.bit_length())):
+        more = fold(Apply("add", (count, Const(2**bit, dtype)), dtype))
+        is_counted_too = is_counted(fold(Apply("sub", (more, one), dtype)))
+        goes_on = truth("logical_and", truth("le", more, end), is_counted_too)
+        count = fold(Apply("where", (goes_on, more, count), dtype))
+    return count
+
+
+def integer_type(most: int) -> DType:
+    """The type for places of a row of so many elements, and for those up to three times as far."""
+    return DType.INT32 if most < 2**29 else DType.INT64
+
+
 def place_in(place: Value, size: Int) -> Int:
     """A place that is not negative as an index of ``size`` elements; the last when beyond."""
-    return as_index(int64("minimum", place, whole(size - 1)), size)
+    last = number_of(size - 1, place.dtype)
+    return as_index(fold(Apply("minimum", (place, last), place.dtype)), size)
+
+
+def number_of(number: Int, dtype: DType) -> Value:
+    """An integer of places as a value of some type."""
+    constant = number.constant
+    return IndexValue(number, dtype) if constant is None else Const(constant, dtype)
 
 
 def int64(op: str, *args: Value) -> Value:

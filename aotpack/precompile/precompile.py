@@ -51,7 +51,7 @@ def precompile(
         binaries += [_interpreted(kernel) for kernel in texts]
     host = None
     if CPU in targets:
-        made, host, compilers["cc"] = _compile_host(rendered, host_build(cpu_arch), cache)
+        made, host, compilers["cc"] = _compile_host(rendered, host_build(cpu_arch), cache, reporter)
         binaries += made
     return Precompiled(
         rendered=rendered,
@@ -64,10 +64,12 @@ def precompile(
 
 
 def _compile_host(
-    rendered: Rendered, build: HostBuild, cache: KernelCache
+    rendered: Rendered, build: HostBuild, cache: KernelCache, progress: Reporter
 ) -> tuple[list[Binary], HostBuild, str]:
     """The one shared object of all kernels in C; a model without kernels has none."""
     kernels = tuple(kernel for kernel in rendered.kernels if kernel.language == "c")
+    if kernels:
+        progress.begin(f"compile C kernels ({len(kernels)} in one file)")
     return compile_host(rendered.host_file, kernels, build, cache)
 
 

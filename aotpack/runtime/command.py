@@ -36,6 +36,11 @@ IMPORT: Mapping[str, Any] = {
     "metavar": "MODULE",
     "help": "import this first: it defines operators that torch runs for the package; repeatable",
 }
+WEIGHTS: Mapping[str, Any] = {
+    "metavar": "FILE",
+    "type": Path,
+    "help": "safetensors in place of the package's own",
+}
 REPEAT: Mapping[str, Any] = {
     "type": positive,
     "metavar": "N",
@@ -51,15 +56,15 @@ def main(package: str, argv: Sequence[str] | None = None) -> int:
         if options.command == "info":
             return info(folder, as_json=options.json)
         import_first(options.imports)
-        weights = None if options.weights is None else Path(options.weights)
         if options.command == "verify":
-            report = verify(folder, device_of(options.device), weights=weights)
+            report = verify(folder, device_of(options.device), weights=options.weights)
             print(report)
             return 0 if report.is_passed else 1
         if options.command == "tune":
-            tune_into(Path(options.out), folder, device_of(options.device), weights, print)
+            device = device_of(options.device)
+            tune_into(Path(options.out), folder, device, options.weights, print)
             return 0
-        return bench(folder, device_of(options.device), weights, options.repeat)
+        return bench(folder, device_of(options.device), options.weights, options.repeat)
     except AotpackError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -172,9 +177,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
             "--device", help='a GPU\'s number or "cpu" (default: a GPU if there is one)'
         )
         one.add_argument("--import", **IMPORT)
-        one.add_argument(
-            "--weights", metavar="FILE", help="safetensors in place of the package's own"
-        )
+        one.add_argument("--weights", **WEIGHTS)
         if command == "tune":
             one.add_argument(
                 "-o", "--out", required=True, help="the file for the times; what it has is kept"

@@ -1,4 +1,7 @@
-"""The errors a user of a packaged model can meet. Anything else raised is a defect of aotpack."""
+"""The errors a user of a packaged model can meet. Anything else raised is a defect of aotpack.
+
+Every package exports its own: ``import PACKAGE; PACKAGE.ArgumentError``.
+"""
 
 
 class AotpackError(Exception):
@@ -24,7 +27,7 @@ class WeightError(AotpackError):
 class AssertionFailed(AotpackError):
     """A condition that the model asserts did not hold in a call.
 
-    What that call returned or changed in place is not to be trusted.
+    What that call returned or changed in place, state too, is not to be trusted.
     """
 
 

@@ -63,7 +63,7 @@ class Weights:
             raise WeightError(
                 f"calling {self._model}: {len(missing)} of {len(self._weights)} weights have not "
                 f"been given, the first is {missing[0]!r}. Call bind_weights(...) first, or load "
-                "with weights=PATH."
+                "with weights=PATH; a command line takes --weights FILE."
             )
         own = {name: self._address + offset for name, offset in self._offsets.items()}
         return own | {name: source.address for name, source in self._mapped.items()}
@@ -169,7 +169,7 @@ class Weights:
         accepted = f"near it: {_some(near)}" if near else f"accepted: {_some(known)}"
         others = f", nor are {len(unknown) - 1} more" if len(unknown) > 1 else ""
         raise self._refused(
-            f"{unknown[0]!r} is no weight of the model{others}; {accepted}. Give the model's own "
+            f"{unknown[0]!r} is no weight of the model{others}; {accepted}; give the model's own "
             "names and leave the others out"
         )
 
@@ -203,6 +203,11 @@ class Weights:
         return WeightError(f"binding weights to {self._model}: {reason}.")
 
 
+def sidecar_name(name: str, version: str) -> str:
+    """The file of the weights that travel beside a wheel."""
+    return f"{name}-{version}.weights.safetensors"
+
+
 def weights_file(manifest: Manifest, given: Path | None) -> Path | None:
     """The file the weights come from: the given one, else by the package's mode; None for none."""
     if given is not None:
@@ -212,20 +217,16 @@ def weights_file(manifest: Manifest, given: Path | None) -> Path | None:
     if manifest.weights_mode == "none" or not manifest.weights:
         return None
     signature = manifest.signature
-    name = f"{signature.name}-{signature.version}.weights.safetensors"
-    for folder in _sidecar_folders(manifest.folder):
+    name = sidecar_name(signature.name, signature.version)
+    folders = manifest.folder, manifest.folder.parent
+    for folder in folders:
         if (folder / name).is_file():
             return folder / name
-    looked = " and ".join(str(folder) for folder in _sidecar_folders(manifest.folder))
     raise WeightError(
         f"loading {signature.name}: its weights travel beside the wheel and {name} is in neither "
-        f"of {looked}. Put it there, or load with weights=PATH."
+        f"{' nor '.join(map(str, folders))}. Put it there, or load with weights=PATH; a command "
+        "line takes --weights FILE."
     )
-
-
-def _sidecar_folders(package: Path) -> Iterator[Path]:
-    yield package
-    yield package.parent
 
 
 def _bytes(dtype: DType, shape: tuple[int, ...]) -> int:

@@ -5,8 +5,8 @@
     ->  for i: rank = how many of i's run come before x[i]
                v0[run + rank] = x[i];  p0[run + rank] = i
         and until one run is left, for each pair of runs:
-        for k: place = where the k-th of both lies
-               v1[pair + k] = v0[place];  p1[pair + k] = p0[place]
+        for i: rank = how many of the other run come before v0[i]
+               v1[pair + i + rank] = v0[i];  p1[pair + i + rank] = p0[i]
 
 Equal elements keep their order: they are counted and merged as they stand. A row of at most
 ``LONGEST_COUNTED`` is one run: a kernel, and as many comparisons for each element. A longer one
@@ -16,7 +16,7 @@ size the model admits. Where only the first few elements are read (topk), they a
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds
@@ -28,20 +28,27 @@ from aotpack.ir.nodes import (
     IndexValue,
     Load,
     Operation,
-    Pointwise,
     Program,
     Sort,
     Value,
     loads,
     read_whole,
 )
-from aotpack.ir.ordering import comes_first, int64, place_in, search, truth
+from aotpack.ir.ordering import (
+    count_first,
+    integer_type,
+    number_of,
+    place_in,
+    truth,
+)
 from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.schedule.realize import is_view
 from aotpack.schedule.select_first import first_of_runs
 from aotpack.schedule.sort_parts import Parts, Row, inside
 
 LONGEST_COUNTED = 512  # elements of a row
+LONGEST_COUNTED_LEFT = 1024  # of a row of which these are left: few elements in all
+MOST_SELECTED = 1024
 SHORTEST_SELECTED = 64  # of a shorter row as many comparisons take less than selecting does
 RUN = 128  # elements of the first runs of a longer row
 _RANK = DType.INT32  # of places within a run
@@ -77,65 +84,63 @@ def _kept(sort: Sort, program: Program) -> Int:
     return Int.of(int(most)) if most < bounds(size)[0] else size
 
 
-def _is_selected(few: int, longest: int) -> bool:
-    """True when it takes less to select so many elements of a row than to sort it."""
-    return few <= LONGEST_COUNTED and longest > max(SHORTEST_SELECTED, 2 * few)
-
-
-@dataclass(frozen=True, slots=True)
-class _Runs:
-    """A row in sorted runs: so many elements of the row in each, the first ``width`` of them kept.
-
-    ``names`` are the buffers of elements and positions.
-    """
-
-    names: tuple[str, str]
-    span: int
-    width: Int
-
-
 class _Sorting:
     """One sort being expanded into ``operations``; new buffers are declared in ``buffers``."""
 
     def __init__(self, sort: Sort, kept: Int, buffers: dict[str, Buffer]) -> None:
         self.parts = Parts(sort, buffers)
-        self.sort, self.kept, self.size = sort, kept, sort.along.extent
+        self.sort, self.few, self.size = sort, kept.constant, sort.along.extent
+        self.element = self._source()
 
     def expand(self) -> list[Operation]:
         """The operations, in order."""
-        longest = int(min(bounds(self.size)[1], 2**31))
-        row = Row(self.size, self._source(), whole)
-        few = self.kept.constant
-        if few is not None and _is_selected(few, longest):
-            self._select(row, few)
-            return self.parts.operations
-        if longest <= LONGEST_COUNTED:
-            self._count(row, self.sort.targets, Int.of(0), self.size)
-            return self.parts.operations
-        runs = _Runs(self._sorted_runs(row, RUN), RUN, Int.of(RUN))
-        while runs.span < longest:
-            runs = self._merge(runs, is_last=2 * runs.span >= longest)
+        row, longest = Row(self.size, self.element, whole), LONGEST_COUNTED
+        if self.few is not None and self._selects(row, self.few):
+            row, longest = self._selected(row, self.few), LONGEST_COUNTED_LEFT
+        if bounds(row.size)[1] <= longest:
+            self._count(row, self._targets(row.size), (row.element, row.position), row.size)
+        else:
+            self._merge_all(row.size, self._sorted_runs(row))
         return self.parts.operations
 
-    def _select(self, row: Row, few: int) -> None:
-        """Go on with the first few of each run, until they are few enough to be counted."""
-        row = first_of_runs(self.parts, row, few)
-        while bounds(row.size)[1] > LONGEST_COUNTED:
-            row = first_of_runs(self.parts, row, few)
-        self._count(row, self._targets(row.size), Int.of(0), row.size)
+    def _selects(self, row: Row, few: int) -> bool:
+        """Whether it takes less to select so many elements of a row than to sort it."""
+        longest = bounds(row.size)[1]
+        return few <= MOST_SELECTED and longest > max(SHORTEST_SELECTED, 2 * few)
 
-    def _sorted_runs(self, row: Row, length: int) -> tuple[str, str]:
-        """The buffers of the elements and positions of a row in sorted runs of so many."""
-        count = ceil_div(row.size, length)
-        names, run = self.parts.declared(count * length), self.parts.axis("run", count)
-        self._count(row, names, Int.of(run) * length, Int.of(length), run)
+    def _selected(self, row: Row, few: int) -> Row:
+        """The first few of each run, and the first few of those, while that halves them."""
+        left = max(LONGEST_COUNTED_LEFT, 2 * few)
+        row = first_of_runs(self.parts, row, few, left)
+        while bounds(row.size)[1] > left:
+            row = first_of_runs(self.parts, row, few, left)
+        return row
+
+    def _sorted_runs(self, row: Row) -> tuple[str, str]:
+        """The buffers of the keys and positions of a row in sorted runs."""
+        count = ceil_div(row.size, RUN)
+        made = self._key(row.element(Int.of(0))).dtype, self._places
+        names = self._declared(count * RUN, made)
+        what = lambda at: self._key(row.element(at)), lambda at: self._place(row.position(at))
+        self._count(row, names, what, Int.of(RUN), self.parts.axis("run", count))
         return names
+
+    def _declared(self, length: Int, dtypes: tuple[DType, DType]) -> tuple[str, str]:
+        """New buffers for keys and positions, rows of some length."""
+        stems = (f"{self.sort.targets[0]}_keys", f"{self.sort.targets[1]}_run")
+        keys, places = (
+            self.parts.declare(stem, dtype, length)
+            for stem, dtype in zip(stems, dtypes, strict=True)
+        )
+        return keys, places
 
     def _source(self) -> Callable[[Int], Value]:
         """The elements: read where they are, or stored first if computing them takes more."""
         value, along = self.sort.value, self.sort.along
         if not is_view(value):
-            name = self.parts.declare(self.sort.targets[0], self.size)
+            target = self.sort.targets[0]
+            dtype = self.parts.buffers[target].dtype
+            name = self.parts.declare(f"{target}_run", dtype, along.extent)
             self.parts.append(name, self.sort.axes, value, self.parts.index(Int.of(along)))
             value = self.parts.load(name, Int.of(along))
         return lambda at: Rewriter({along: at})(value)
@@ -143,95 +148,88 @@ class _Sorting:
     def _count(
         self,
         row: Row,
-        names: tuple[str, ...],
-        start: Int,
+        names: tuple[str, str],
+        what: tuple[Callable[[Int], Value], Callable[[Int], Value]],
         width: Int,
         *runs: Axis,
     ) -> None:
-        """Put each element of a run behind all that come before it; past the row's end, nothing."""
+        """Store what belongs to a place behind all that come before it; past a row's end, zeros."""
         i, j = self.parts.axis("i", width), self.parts.axis("j", width)
+        start = Int.of(runs[0]) * width if runs else Int.of(0)
         here, there = start + Int.of(i), start + Int.of(j)
         axes = self.parts.axes(*runs, i)
-        wins = self._before(
-            row.element(there),
-            row.element(here),
-            truth("lt", *(IndexValue(Int.of(axis), _RANK) for axis in (j, i))),
-        )
+        mine, theirs = (self._key(row.element(at)) for at in (here, there))
+        stands_before = truth("lt", *(IndexValue(Int.of(axis), _RANK) for axis in (j, i)))
+        equal = truth("logical_and", truth("eq", theirs, mine), stands_before)
+        wins = truth("logical_or", truth("lt", theirs, mine), equal)
         wins = inside(there, row.size, inside(here, row.size, wins))
         found = self.parts.count("rank", axes, j, wins)
         beyond = truth("ge", whole(here), whole(row.size))
         own = IndexValue(Int.of(i), _RANK)
         to = start + as_index(fold(Apply("where", (beyond, own, found), _RANK)), width)
-        for name, value in zip(names, (row.element(here), row.position(here)), strict=True):
-            self.parts.append(name, axes, inside(here, row.size, value), self.parts.index(to))
+        for name, value in zip(names, what, strict=True):
+            self.parts.append(name, axes, inside(here, row.size, value(here)), self.parts.index(to))
 
-    def _before(self, theirs: Value, mine: Value, stands_before: Value) -> Value:
-        """True where another element comes before mine; equal ones as they stand."""
-        descending = self.sort.descending
-        first = comes_first(theirs, mine, descending=descending)
-        not_after = truth("logical_not", comes_first(mine, theirs, descending=descending))
-        return truth("logical_or", first, truth("logical_and", stands_before, not_after))
+    def _key(self, element: Value) -> Value:
+        return self.parts.key(element, descending=self.sort.descending).value
 
-    def _merge(self, runs: _Runs, *, is_last: bool) -> _Runs:
-        """Merge runs two by two."""
-        span = 2 * runs.span
-        width = self.kept if is_last else minimum(self.kept, span)
-        k, pair = self.parts.axis("k", width), self.parts.axis("pair", ceil_div(self.size, span))
-        axes = self.parts.axes(k) if is_last else self.parts.axes(pair, k)
-        number = Int.of(0) if is_last else Int.of(pair)
-        place = self._place(runs, number * 2, Int.of(k))
-        name = self.parts.temporary("place", axes, DType.INT64)
-        self.parts.operations.append(
-            Pointwise(name, axes, place, tuple(map(Int.of, axes)), self.sort.origin)
-        )
-        at = as_index(Load(name, tuple(map(Int.of, axes)), DType.INT64), self._length(runs))
-        names = self.parts.declared(pair.extent * width) if not is_last else self._targets(width)
-        for target, source in zip(names, runs.names, strict=True):
-            self.parts.append(
-                target,
-                axes,
-                self.parts.load(source, at),
-                self.parts.index(number * width + Int.of(k)),
-            )
-        return _Runs(names, span, width)
+    def _merge_all(self, size: Int, runs: tuple[str, str]) -> None:
+        """Merge runs two by two until there is one."""
+        span, longest = RUN, bounds(size)[1]
+        while 2 * span < longest:
+            dtypes = self.parts.buffers[runs[0]].dtype, self.parts.buffers[runs[1]].dtype
+            merged = self._declared(size, dtypes)
+            self._merge(size, span, runs, merged, lambda key, place: (key, place))
+            span, runs = 2 * span, merged
+        self._merge(size, span, runs, self._targets(size), self._element_at)
 
-    def _place(self, runs: _Runs, number: Int, k: Int) -> Value:
-        """Where the k-th smallest of runs ``number`` and ``number + 1`` lies (a merge path).
+    def _element_at(self, key: Value, place: Value) -> tuple[Value, Value]:
+        """What a sort gives for a key and its place: the element, and the place as int64."""
+        position = fold(Apply("cast", (place,), DType.INT64))
+        return self.element(as_index(place, self.size)), position
 
-        Of the k before it, as many are in the first run as a search finds: an element there is
-        counted if it does not come after the one of the second run that would be the k-th with it.
-        """
-        first, second = (
-            maximum(minimum(self.size - (number + n) * runs.span, runs.width), 0) for n in (0, 1)
-        )
-        starts = [(number + n) * runs.width for n in (0, 1)]
+    def _merge(
+        self,
+        size: Int,
+        span: int,
+        runs: tuple[str, str],
+        merged: tuple[str, str],
+        what: Callable[[Value, Value], tuple[Value, Value]],
+    ) -> None:
+        """Put each element of two runs behind those of the other that come before it."""
+        at = self.parts.axis("at", size)
+        axes, here = self.parts.axes(at), Int.of(at)
+        key, place = (self.parts.load(name, here) for name in runs)
+        value, everywhere = self._rank(runs[0], key, here, size, span), tuple(map(Int.of, axes))
+        rank = self.parts.temporary("rank", axes, value.dtype)
+        self.parts.append(rank, axes, value, everywhere)
+        behind = as_index(Load(rank, everywhere, value.dtype), Int.of(span + 1))
+        to = self.parts.index(here // (2 * span) * (2 * span) + here % span + behind)
+        for target, stored in zip(merged, what(key, place), strict=True):
+            self.parts.append(target, axes, stored, to)
 
-        def read(run: int, place: Value) -> Value:
-            there = int64("maximum", int64("add", place, whole(starts[run])), whole(0))
-            return self.parts.load(runs.names[0], place_in(there, self._length(runs)))
+    def _rank(self, keys: str, mine: Value, at: Int, size: Int, span: int) -> Value:
+        """How many of the run beside its own come before a key; equal ones of the left do."""
+        run = at // span
+        start = (run + 1 - run % 2 * 2) * span
+        dtype, is_right = self._places, truth("eq", whole(run % 2), whole(1))
 
-        def is_counted(place: Value) -> Value:
-            other = int64("sub", whole(k - 1), place)
-            return truth("logical_not", self._first(read(1, other), read(0, place)))
+        def comes_before(place: Value) -> Value:
+            there = fold(Apply("add", (place, number_of(start, dtype)), dtype))
+            other = self.parts.load(keys, place_in(there, size))
+            either = is_right, truth("le", other, mine), truth("lt", other, mine)
+            return fold(Apply("where", either, DType.BOOL))
 
-        low, high = maximum(k - second, 0), minimum(k, first)
-        longest = int(bounds(runs.width)[1])
-        a = search(whole(low), whole(high), longest, is_counted)
-        b = int64("sub", whole(k), a)
-        takes = truth("logical_not", self._first(read(1, b), read(0, a)))
-        takes = truth("logical_or", truth("ge", b, whole(second)), takes)
-        takes = truth("logical_and", truth("lt", a, whole(first)), takes)
-        place = int64(
-            "where", takes, int64("add", a, whole(starts[0])), int64("add", b, whole(starts[1]))
-        )
-        return int64("minimum", place, whole(self._length(runs) - 1))
+        length = number_of(maximum(minimum(size - start, span), 0), dtype)
+        return count_first(length, span, comes_before)
 
-    def _first(self, a: Value, b: Value) -> Value:
-        return comes_first(a, b, descending=self.sort.descending)
+    def _place(self, position: Value) -> Value:
+        return fold(Apply("cast", (position,), self._places))
 
-    def _length(self, runs: _Runs) -> Int:
-        """Elements of all runs of a row."""
-        return ceil_div(self.size, runs.span) * runs.width
+    @property
+    def _places(self) -> DType:
+        """The type of places in the sort's row."""
+        return integer_type(int(min(bounds(self.size)[1], 2**31)))
 
     def _targets(self, width: Int) -> tuple[str, str]:
         """The sort's own targets, without what nobody reads."""

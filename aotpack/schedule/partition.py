@@ -88,7 +88,7 @@ def _fault_of_kernels(groups: Groups, kernels: tuple[Kernel, ...]) -> str:
             return f"{_named(kernel)} is there twice; each kernel is in one group"
         placed.add(kernel.stored)
     missing = [_named(kernel) for kernel in kernels if kernel.stored not in placed]
-    return f"{', '.join(missing)} is in no group" if missing else ""
+    return f"no group has {', '.join(missing)}; each kernel is in one group" if missing else ""
 
 
 def _fault_of_order(groups: Groups, program: Program) -> str:
@@ -122,4 +122,4 @@ def _fault_of_groups(groups: Groups, program: Program) -> str:
 
 
 def _named(kernel: Kernel) -> str:
-    return f"{kernel.name}, which stores {', '.join(kernel.stored)},"
+    return f"{kernel.name} (stores {', '.join(kernel.stored)})"

@@ -22,7 +22,14 @@ from aotpack.ir.facts import bounds
 from aotpack.ir.fold import fold, whole
 from aotpack.ir.integers import Axis, Int, ceil_div, minimum
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Scan, Value
-from aotpack.ir.ordering import Key, int64, key_of, place_in, search, truth
+from aotpack.ir.ordering import (
+    Key,
+    count_first,
+    integer_type,
+    number_of,
+    place_in,
+    truth,
+)
 from aotpack.schedule.sort_parts import Parts, Row
 
 LONGEST_RUN = 8192  # elements: they fit the registers of a program
@@ -31,15 +38,16 @@ _SHIFT = 16  # two counts of a run in one number: those above the bound, and tho
 _HIGH = 1 << _SHIFT
 
 
-def first_of_runs(parts: Parts, row: Row, few: int) -> Row:
+def first_of_runs(parts: Parts, row: Row, few: int, left: int) -> Row:
     """A row of the first ``few`` elements of each run: all runs but the last have so many.
 
-    Equal elements stand as they stood, so a sort of what is left is a sort of the row.
+    Equal elements stand as they stood, so a sort of what is left is a sort of the row. One of more
+    than ``left`` is selected from again: it is read for each bit, so it is not searched for then.
     """
     if bounds(row.size)[1] <= LONGEST_RUN:
-        return _Selection(parts, row, few, row.size, ()).selected()
+        return _Selection(parts, row, few, row.size, ()).selected(left)
     run = parts.axis("run", ceil_div(row.size, LONGEST_RUN))
-    return _Selection(parts, row, few, Int.of(LONGEST_RUN), (run,)).selected()
+    return _Selection(parts, row, few, Int.of(LONGEST_RUN), (run,)).selected(left)
 
 
 class _Selection:
@@ -52,20 +60,24 @@ class _Selection:
         self.number = Int.of(runs[0]) if runs else Int.of(0)
         self.start = self.number * length
 
-    def selected(self) -> Row:
+    def selected(self, left: int) -> Row:
         """The next row; its buffers are declared, and filled by the operations so far."""
         j, slot = self.parts.axis("j", self.length), self.parts.axis("slot", Int.of(self.few))
         place = self._place(self._selected_so_far(j), slot)
-        at = place_in(int64("add", place, whole(self.start)), self.row.size)
+        dtype = integer_type(int(min(bounds(self.row.size)[1], 2**31)))
+        place = fold(Apply("cast", (place,), dtype))
+        place = fold(Apply("add", (place, number_of(self.start, dtype)), dtype))
+        at = place_in(place, self.row.size)
         count = ceil_div(self.row.size, self.length) if self.runs else Int.of(1)
-        names = self.parts.declared(count * self.few)
+        of_last = minimum(self.row.size - (count - 1) * self.length, self.few)
+        size = (count - 1) * self.few + of_last
+        names = self.parts.declared(count * self.few, alone=bounds(size)[1] > left)
         axes = self.parts.axes(*self.runs, slot)
         to = self.parts.index(self.number * self.few + Int.of(slot))
         for name, value in zip(names, (self.row.element(at), self.row.position(at)), strict=True):
             self.parts.append(name, axes, value, to)
-        of_last = minimum(self.row.size - (count - 1) * self.length, self.few)
         element, position = (partial(self.parts.load, name) for name in names)
-        return Row((count - 1) * self.few + of_last, element, position)
+        return Row(size, element, position)
 
     def _selected_so_far(self, j: Axis) -> str:
         """A buffer: how many of the selected lie up to and with a place of a run."""
@@ -84,11 +96,7 @@ class _Selection:
 
     def _key(self, at: Int) -> Key:
         """The key at a place of the row; past its end, the least."""
-        element = self.row.element(at)
-        stored = element.dtype
-        if isinstance(element, Load):
-            stored = self.parts.buffers[element.buffer].dtype
-        key = key_of(element, stored, descending=not self.parts.sort.descending)
+        key = self.parts.key(self.row.element(at), descending=not self.parts.sort.descending)
         least, is_inside = key.integer(key.least), truth("lt", whole(at), whole(self.row.size))
         value = fold(Guarded(is_inside, key.value, least, least.dtype))
         return Key(value, key.least, key.bits)
@@ -125,8 +133,7 @@ class _Selection:
             index = tuple(there if axis is slot else Int.of(axis) for axis in axes)
             return truth("le", Load(so_far, index, _COUNT), IndexValue(Int.of(slot), _COUNT))
 
-        longest = int(bounds(self.length)[1])
-        return search(whole(0), whole(self.length), longest, is_before)
+        return count_first(number_of(self.length, _COUNT), LONGEST_RUN, is_before)
 
     def _axes(self, j: Axis) -> tuple[Axis, ...]:
         return self.parts.axes(*self.runs, j)

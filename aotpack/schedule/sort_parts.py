@@ -18,7 +18,7 @@ from aotpack.ir.nodes import (
     Sort,
     Value,
 )
-from aotpack.ir.ordering import truth
+from aotpack.ir.ordering import Key, key_of, truth
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,26 @@ class Parts:
     buffers: dict[str, Buffer]
     operations: list[Operation] = field(default_factory=list)
 
-    def declared(self, length: Int) -> tuple[str, str]:
+    def declared(self, length: Int, *, alone: bool = False) -> tuple[str, str]:
         """New buffers for elements and positions, rows of some length."""
-        values, positions = (self.declare(target, length) for target in self.sort.targets)
+        values, positions = (
+            self.declare(f"{target}_run", self.buffers[target].dtype, length, alone=alone)
+            for target in self.sort.targets
+        )
         return values, positions
 
-    def declare(self, target: str, length: Int) -> str:
-        """A new buffer like a target's, with rows of some length."""
-        name = self._free(f"{target}_run")
-        self.buffers[name] = Buffer(name, self.buffers[target].dtype, self.shape(length))
+    def declare(self, stem: str, dtype: DType, length: Int, *, alone: bool = False) -> str:
+        """A new buffer with rows of some length."""
+        name = self._free(stem)
+        self.buffers[name] = Buffer(name, dtype, self.shape(length), alone)
         return name
+
+    def key(self, element: Value, *, descending: bool) -> Key:
+        """The key of an element, by the type it is stored in."""
+        stored = element.dtype
+        if isinstance(element, Load):
+            stored = self.buffers[element.buffer].dtype
+        return key_of(element, stored, descending=descending)
 
     def temporary(self, role: str, axes: tuple[Axis, ...], dtype: DType) -> str:
         """A new buffer of integers over some axes."""

@@ -147,6 +147,10 @@ for wrong in (numpy.nan, numpy.inf):
         model(x * numpy.float32(wrong))
     except checked.AssertionFailed as error:
         print(error)
+try:
+    model(x.astype("float64"))
+except checked.ArgumentError as error:
+    print(type(error).__name__)
 """
 
 
@@ -167,6 +171,7 @@ def test_what_the_model_asserts_is_checked_where_nothing_else_is(tmp_path: Path)
     line = "aten._assert_async.msg at test_cpu_wheel.py:\\d+: torch._assert_async"
     told = f"calling checked: an assertion failed: x must be finite\n  {line}"
     assert len(re.findall(told, done.stdout)) == 2
+    assert done.stdout.endswith("\nArgumentError\n")
 
 
 def test_code_for_another_machine_is_refused_before_tracing(tmp_path: Path) -> None:

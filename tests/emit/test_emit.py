@@ -3,6 +3,7 @@ import hashlib
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -13,7 +14,7 @@ from safetensors.torch import load_file
 
 from aotpack.emit import emit
 from aotpack.errors import AotpackError, UsageError
-from aotpack.runtime import load
+from aotpack.runtime import errors, load
 from aotpack.stages import Emitted
 
 from .builds import tiny
@@ -74,6 +75,16 @@ def test_help_on_load_names_its_options(emitted: Emitted) -> None:
     (loading,) = [one for one in module.body if isinstance(one, ast.FunctionDef)]
     options = [p for p in inspect.signature(load).parameters if p not in ("package", "device")]
     assert f": {', '.join(options)}." in (ast.get_docstring(loading) or "")
+
+
+def test_the_package_exports_all_errors_of_its_runtime(emitted: Emitted) -> None:
+    with zipfile.ZipFile(emitted.wheel) as archive:
+        text = archive.read("tiny_model/__init__.py").decode()
+    known = {name for name, one in vars(errors).items() if isinstance(one, type)}
+    (exported,) = re.findall(r"__all__ = (\[[^]]*\])", text)
+    (imported,) = re.findall(r"from \._runtime import \(([^)]*)\)", text)
+    assert {*ast.literal_eval(exported)} == {*known, "__version__", "load"}
+    assert {*re.findall(r"\w+", imported)} == {*known, "Model"}
 
 
 def test_metadata(emitted: Emitted) -> None:

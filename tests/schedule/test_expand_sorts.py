@@ -76,15 +76,6 @@ def test_agrees_with_the_sort(length: int, descending: bool) -> None:
     check(program, expanded, drawn(length))
 
 
-@pytest.mark.parametrize("kept", [LONGEST_COUNTED + 1, 1000])
-def test_runs_are_no_longer_than_what_is_read(kept: int) -> None:
-    program = sorting(1031, kept=kept)
-    expanded = expand_sorts(program)
-    verify(expanded)
-    assert int(expanded.buffers["v"].shape[1]) == kept
-    check(program, expanded, drawn(1031))
-
-
 SELECTED_LENGTHS = [SHORTEST_SELECTED + 1, 129, 1031, LONGEST_RUN, LONGEST_RUN + 1, 2 * LONGEST_RUN]
 
 
@@ -116,10 +107,13 @@ def test_rows_of_the_least_and_the_greatest_numbers_are_selected() -> None:
 
 
 def test_what_is_left_of_long_rows_is_selected_again() -> None:
-    expanded = expand_sorts(sorting(200_000, kept=100))
-    rows = [int(b.shape[1]) for n, b in expanded.buffers.items() if n.startswith("v_run")]
-    assert rows == [2_500, 100]
-    assert int(expanded.buffers["v"].shape[1]) == 100
+    program = sorting(10 * LONGEST_RUN, kept=1000)
+    expanded = expand_sorts(program)
+    rows = [b for n, b in expanded.buffers.items() if n.startswith("v_run")]
+    assert [int(b.shape[1]) for b in rows[:2]] == [10_000, 2_000]
+    assert [b.alone for b in rows[:2]] == [True, False]
+    assert int(expanded.buffers["v"].shape[1]) == 2_000
+    check(program, expanded, drawn(10 * LONGEST_RUN))
 
 
 @pytest.mark.parametrize(("length", "kept"), [(SHORTEST_SELECTED, 3), (200, 100), (1031, 516)])

@@ -122,6 +122,10 @@ def without_the_last(kernels: Kernels, program: Program) -> list[Kernels]:
     return [kernels[:-1]]
 
 
+def the_first(kernels: Kernels, program: Program) -> list[Kernels]:
+    return [kernels[:1]]
+
+
 def twice(kernels: Kernels, program: Program) -> list[Kernels]:
     return [kernels, kernels[:1]]
 
@@ -146,12 +150,13 @@ def names(kernels: Kernels, program: Program) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("program", "partition", "words"),
     [
-        (chain(), reversed_order, r"stores y, reads \w+, which no group before its own stores"),
+        (chain(), reversed_order, r"\(stores y\) reads \w+, which no group before its own stores"),
         (chain(), one_group, "reads [a-z_0-9]+, which no group before its own stores"),
-        (updated(), reversed_order, "stores new, overwrites x before others have read it"),
-        (updated(), one_group, "stores new, overwrites x before others have read it"),
-        (maps(3), without_the_last, "stores y2, is in no group"),
-        (maps(3), twice, "stores y0, is there twice; each kernel is in one group"),
+        (updated(), reversed_order, r"\(stores new\) overwrites x before others have read it"),
+        (updated(), one_group, r"\(stores new\) overwrites x before others have read it"),
+        (maps(3), without_the_last, r"no group has \w+ \(stores y2\); each kernel is in one"),
+        (maps(3), the_first, r"no group has \w+ \(stores y1\), \w+ \(stores y2\); each"),
+        (maps(3), twice, r"\(stores y0\) is there twice; each kernel is in one group"),
         (maps(3), renamed, "mine in a group is none of the kernels it was given"),
         (maps(3), names, "a str in a group is none of the kernels it was given"),
         (maps(3), raises, "ValueError: no idea; accepted is a function from"),
