@@ -7,6 +7,7 @@ first ended. ``--merge`` writes docs/op_coverage.md from them.
 
     python -m tools.op_coverage --jobs 16 --samples 12 --out coverage
     python -m tools.op_coverage --out coverage --shard 2/4 --ops '^nn\\.functional'
+    python -m tools.op_coverage --out coverage --target native   # on a GPU
     python -m tools.op_coverage --out coverage --merge
 """
 
@@ -222,7 +223,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--ops", default="", help="a regular expression for operators' names")
     parser.add_argument("--dtypes", default=",".join(DTYPES), help="with commas")
     parser.add_argument("--samples", type=int, default=0, help="at most so many each; 0: all")
-    parser.add_argument("--target", default="cpu", choices=("cpu", "interpreter"))
+    parser.add_argument("--target", default="cpu", choices=("cpu", "interpreter", "native"))
     parser.add_argument("--verbose", action="store_true", help="let the processes print")
     parser.add_argument("--merge", action="store_true", help="write docs/op_coverage.md")
     return parser.parse_args()
@@ -239,7 +240,7 @@ def main() -> int:
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    load_everything(options.target)
+    load_everything()
     name = f"results-{options.shard.replace('/', '-of-')}.jsonl"
     with (options.out / name).open("a") as out:
         Pool(options, out).run(_selected(options))

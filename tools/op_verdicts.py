@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 import aotpack
 from aotpack import pipeline
 from aotpack.errors import AotpackError, CompileError
-from aotpack.target import Target
+from aotpack.target import CPU, INTERPRETER, Target
 from tests.e2e.law import INEXACT
 from tools.op_law import judged, redrawn
 from tools.op_samples import (
@@ -56,12 +56,29 @@ def _example(samples: Sequence[Sample]) -> tuple[list[list[torch.Tensor]]]:
     return ([*(sample.tensors for sample in samples), [torch.zeros(1)]],)
 
 
-def load_everything(target: str) -> None:
-    """Import what building a package needs, so that forked processes have it."""
+def load_everything() -> None:
+    """Import what building a package needs, so that forked processes have it.
+
+    No GPU is asked for: a process that has one cannot be forked.
+    """
     database()
     source = pipeline.Source(nn.ReLU(), (torch.ones(2, 3),))
     with _quiet():
-        pipeline.to_rendered(source, (Target.parse(target),), pipeline.Between())
+        pipeline.to_rendered(source, (CPU, INTERPRETER), pipeline.Between())
+
+
+def _compiled(module: nn.Module, example: Any, target: str) -> Callable[..., Any]:
+    """The model on a target; on a GPU, arguments and results are carried there and back."""
+    model = aotpack.compile(module, example, target=target)
+    if target != "native":
+        return model
+
+    def carried(*args: Any) -> Any:
+        there = pytree.tree_map(lambda x: x.cuda() if isinstance(x, torch.Tensor) else x, args)
+        found = model(*there)
+        return pytree.tree_map(lambda x: x.cpu() if isinstance(x, torch.Tensor) else x, found)
+
+    return carried
 
 
 def examine(
@@ -124,7 +141,7 @@ def _verdicts(
     example = _example(samples)
     try:
         with _quiet():
-            model = aotpack.compile(Calls(samples), example, target=target)
+            model = _compiled(Calls(samples), example, target)
             found = model(*pytree.tree_map(dense, example))
     except Exception as error:
         return [_failure(samples[0], error)] if len(samples) == 1 else None
