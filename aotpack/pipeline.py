@@ -256,10 +256,10 @@ def build(
     runs what is not lowered.
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
-    source = Source(
-        *(module, args, kwargs, dynamic_shapes, name, version, read_cast(dtype), strict),
-        *(deterministic, read_passes(passes), partition, fallback, check_indices),
-    )
+    source = Source(module, args, kwargs, dynamic_shapes, name=name, version=version)
+    source = replace(source, dtype=read_cast(dtype), strict=strict, deterministic=deterministic)
+    source = replace(source, passes=read_passes(passes), partition=partition)
+    source = replace(source, fallback=fallback, check_indices=check_indices)
     between, decisions = Between(), read_decisions(tuning, candidates)
     emitted = to_emitted(source, chosen, Path(out), between, weights, jobs, cpu_arch, decisions)
     _warn_of(between.fallbacks)

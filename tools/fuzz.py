@@ -32,6 +32,7 @@ from aotpack.ir.facts import typical
 from aotpack.ir.integers import product
 from aotpack.ir.nodes import Program, Scan
 from aotpack.ir.schedule import (
+    MAX_ARCH,
     AttentionTile,
     Kernel,
     MatmulTile,
@@ -84,7 +85,7 @@ def odd_schedules(seed: int) -> Iterator[None]:
 
 def _odd(kernel: Kernel, rng: random.Random) -> Variant:
     last = kernel.variants[-1]
-    variant = replace(last, arch_low=0, arch_high=10_000, at_most=None, others=())
+    variant = replace(last, arch_low=0, arch_high=MAX_ARCH, at_most=None, others=())
     tile = variant.tile
     match tile:
         case PointwiseTile():

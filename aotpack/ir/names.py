@@ -1,8 +1,12 @@
-"""Names of sizes that are safe everywhere they are printed: loops, kernels, the wrapper."""
+"""Names of sizes that are safe everywhere they are printed: loops, kernels, the wrapper.
+
+And names for what passes add to a program.
+"""
 
 import builtins
 import keyword
 import re
+from collections.abc import Container
 
 _KERNEL_NAMES = (
     "before clear fence first_line group groups is_before is_last lane lines parts place row tell"
@@ -13,6 +17,7 @@ _KERNEL_NAMES = (
     " r r_start rest rows shrink tile tl top triton value weight x x_tiles y y_tiles z"
     " again all_open at await_copies copy_vector end_copies expect later open_room open_slots"
     " r_block room side slot slots together"
+    " step"
     " Branch Buffer Call Counters Launch Loop Part Plan"
 )
 _RESERVED = frozenset(
@@ -27,3 +32,12 @@ _PATTERN = re.compile(
 def safe_size_name(name: str) -> str:
     """``name``, with an underscore where it would meet a name of generated code."""
     return name + "_" if name in _RESERVED or _PATTERN.fullmatch(name) else name
+
+
+def free_name(stem: str, taken: Container[str]) -> str:
+    """``stem``, or where something has that name, the first of ``stem_1``, ``stem_2``, ..."""
+    name, number = stem, 0
+    while name in taken:
+        number += 1
+        name = f"{stem}_{number}"
+    return name

@@ -138,6 +138,7 @@ class HostTile:
 
 
 Tile: TypeAlias = PointwiseTile | PlaneTile | ReductionTile | MatmulTile | AttentionTile | HostTile
+MAX_ARCH = 10_000  # later than all
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,10 @@ class Variant:
     def takes_everything(self) -> bool:
         """True when no size rules it out."""
         return self.at_most is None and not self.promises
+
+    def takes(self, arch: int) -> bool:
+        """True for an architecture it is for."""
+        return self.arch_low <= arch <= self.arch_high
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,9 +350,6 @@ class Schedule:
         from aotpack.ir.printer import schedule_text
 
         return schedule_text(self)
-
-
-MAX_ARCH = 10_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def check_variants(schedule: Schedule) -> None:
     """For every architecture a kernel has variants, of which the last alone takes everything."""
     for kernel in (kernel for kernel in schedule.kernels if not kernel.is_opaque):
         for arch in {0, *(variant.arch_low for variant in kernel.variants)}:
-            fitting = [v for v in kernel.variants if v.arch_low <= arch <= v.arch_high]
+            fitting = [variant for variant in kernel.variants if variant.takes(arch)]
             unlimited = [variant.takes_everything for variant in fitting]
             if unlimited != [False] * (len(fitting) - 1) + [True]:
                 message = f"for architecture {arch} there are {len(fitting)} variants,"

@@ -177,7 +177,7 @@ def _combined_forms(
 
 
 def _meant(variant: Variant, targets: Iterable[Target]) -> list[Target]:
-    return [t for t in targets if variant.arch_low <= t.arch <= variant.arch_high]
+    return [target for target in targets if variant.takes(target.arch)]
 
 
 def _forms(schedule: Schedule, kernel: Kernel, variant: Variant) -> tuple[Form, ...]:
@@ -223,7 +223,7 @@ def _plain_tile(kernel: Kernel, own: Variant) -> Tile:
     return next(
         variant.tile
         for variant in kernel.variants
-        if variant.takes_everything and variant.arch_low <= own.arch_low <= variant.arch_high
+        if variant.takes_everything and variant.takes(own.arch_low)
     )
 
 

@@ -12,7 +12,7 @@ from aotpack.ir.integers import Int
 from aotpack.ir.monoid import Monoid
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Reduction, Scan
-from aotpack.ir.schedule import Member, ReductionTile
+from aotpack.ir.schedule import WARP, Member, ReductionTile
 from aotpack.render.frame import Frame
 from aotpack.render.reductions import (
     along,
@@ -249,7 +249,7 @@ class ReductionLoop:
         """How a block is a tile of steps, the groups of each step, and neighbours in a group."""
         tile = self.tile
         size = min(tile.group, monoid.most_neighbours or tile.group)
-        groups, at_once = tile.r // size, 32 * tile.num_warps * tile.group // size
+        groups, at_once = tile.r // size, WARP * tile.num_warps * tile.group // size
         lanes = min(groups, max(at_once, groups // MOST_STEPS))
         return groups // lanes, lanes, size
 

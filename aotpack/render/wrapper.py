@@ -42,24 +42,18 @@ def render_wrapper(signature: Signature, plans: tuple[Plan, ...]) -> str:
         imported=(*sorted(imported), *(["first"] if has_choices else [])),
         parameters=tuple(size.name for size in signature.sizes),
         outputs=tuple(_tuple(spec.shape) for spec in signature.outputs),
-        plans=tuple(
-            PlanContext(
-                _arches(plan) if plan is not plans[-1] else "",
-                _part(
-                    *("", plan.schedule, plan.steps),
-                    *(_tensor_names(signature, plan.schedule), plan.targets),
-                ),
-            )
-            for plan in plans
-        ),
+        plans=tuple(_plan(plan, signature, is_last=plan is plans[-1]) for plan in plans),
         has_choices=has_choices,
     )
     return render_template("wrapper.py.jinja", context)
 
 
-def _arches(plan: Plan) -> str:
-    """The condition under which a plan is the one to take."""
-    return f"arch in {_tuple(sorted(target.arch for target in plan.targets))}"
+def _plan(plan: Plan, signature: Signature, *, is_last: bool) -> PlanContext:
+    """A plan with the condition under which it is the one to take."""
+    arches = _tuple(sorted(target.arch for target in plan.targets))
+    names = _tensor_names(signature, plan.schedule)
+    body = _part("", plan.schedule, plan.steps, names, plan.targets)
+    return PlanContext("" if is_last else f"arch in {arches}", body)
 
 
 def _kernels(kernels: tuple[Kernel, ...]) -> Iterator[Kernel]:

@@ -6,7 +6,7 @@ from aotpack.devices import GPUS
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds, typical
 from aotpack.ir.nodes import Attention
-from aotpack.ir.schedule import AttentionTile, Variant
+from aotpack.ir.schedule import MAX_ARCH, AttentionTile, Variant
 
 NARROW_HEAD = 32
 WIDE_HEAD = 64  # elements; beyond, registers are the limit
@@ -29,8 +29,7 @@ def _with_others(variant: Variant, anchor: Attention) -> Variant:
     """The variant with other tiles, all made to fit its architectures."""
     tile = variant.tile
     assert isinstance(tile, AttentionTile)
-    low, high = variant.arch_low, variant.arch_high
-    available = min(gpu.shared for arch, gpu in GPUS.items() if low <= arch <= high)
+    available = min(gpu.shared for arch, gpu in GPUS.items() if variant.takes(arch))
     others = OTHERS_SINGLE if anchor.operand is DType.FLOAT32 else OTHERS_HALF
     tiles = [tile, *(AttentionTile(*other, tile.precision) for other in others)]
     first, *rest = dict.fromkeys(_fitted(one, available, anchor) for one in tiles)
@@ -73,7 +72,7 @@ def _measured(anchor: Attention) -> tuple[Variant, ...]:
         new = AttentionTile(i, j, 4, 2, "bf16x6")
         return tuple(
             Variant(tile, low, high, length, None)
-            for tile, low, high in ((old, 0, 89), (new, 90, 109), (old, 110, 10_000))
+            for tile, low, high in ((old, 0, 89), (new, 90, 109), (old, 110, MAX_ARCH))
         )
     mma = AttentionTile(128, 32, 8, 3) if wide else AttentionTile(64, 32, 4, 3)
     hopper = [Variant(AttentionTile(64, 64, 4, 3), 90, 109, length, None)]
@@ -89,5 +88,5 @@ def _measured(anchor: Attention) -> tuple[Variant, ...]:
     return (
         Variant(mma, 0, 89, length, None),
         *hopper,
-        Variant(mma, 110, 10_000, length, None),
+        Variant(mma, 110, MAX_ARCH, length, None),
     )

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from aotpack.ir.integers import Axis, Int, Var
+from aotpack.ir.names import free_name
 from aotpack.ir.nodes import (
     Buffer,
     Foreign,
@@ -98,8 +99,7 @@ def copied(
 ) -> Pointwise:
     """A copy of a buffer, declared among ``buffers``; no axis is named like a size."""
     buffer = buffers[source]
-    while name in buffers:
-        name += "_"
+    name = free_name(name, buffers)
     buffers[name] = Buffer(name, buffer.dtype, buffer.shape)
     taken = {size.name for size in sizes}
     names = [f"i{dim}" for dim in range(len(buffer.shape))]

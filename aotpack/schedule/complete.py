@@ -14,15 +14,16 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds
 from aotpack.ir.integers import Int
 from aotpack.ir.joined import sources
+from aotpack.ir.names import free_name
 from aotpack.ir.nodes import Buffer, Program
 from aotpack.ir.schedule import (
+    WARP,
     Kernel,
     ReductionTile,
     block_count,
     gpu_variants,
 )
 from aotpack.schedule.combo import is_small
-from aotpack.schedule.share import free_name
 
 LONGEST = 4096  # elements of a row, or of a block of rows, that one program reads while others wait
 ELEMENTS = 64  # of a tile in each thread
@@ -59,7 +60,7 @@ def _completing(launch: list[Kernel], second: Kernel, program: Program) -> Kerne
         replace(variant, tile=replace(closing, num_warps=tile.num_warps), others=(closes[-1],))
         for variant, tile in zip(gpu_variants(first), walks, strict=True)
     )
-    name = free_name(f"{second.stored[0]}_arrived", program)
+    name = free_name(f"{second.stored[0]}_arrived", program.buffers)
     counters = () if others else (Buffer(name, DType.INT32, _groups(second, closing)),)
     hosts = tuple(variant for variant in second.variants if variant.arch_high == 0)
     return replace(
@@ -104,7 +105,7 @@ def _closing_tile(
     longest = bounds(kernel.axes[1].extent)[1]
     if longest > LONGEST or own.cluster_size > 1:
         return None
-    most = ELEMENTS * 32 * warps // block
+    most = ELEMENTS * WARP * warps // block
     if own.persistent and own.r > most:
         return None
     return replace(own, x=block, r=min(own.r, most), num_warps=warps, group=1, unroll=1)

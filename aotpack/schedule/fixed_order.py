@@ -20,6 +20,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds, known_le
 from aotpack.ir.fold import fold, whole
 from aotpack.ir.integers import Axis, Int, Var, minimum, product
+from aotpack.ir.names import free_name
 from aotpack.ir.nodes import (
     Apply,
     Buffer,
@@ -206,11 +207,7 @@ class _Ordered:
         return name
 
     def _declare(self, role: str, axes: tuple[Axis, ...], dtype: DType) -> str:
-        name = stem = f"{self.scatter.target}_{role}"
-        number = 0
-        while name in self.buffers:
-            number += 1
-            name = f"{stem}_{number}"
+        name = free_name(f"{self.scatter.target}_{role}", self.buffers)
         self.buffers[name] = Buffer(name, dtype, tuple(axis.extent for axis in axes))
         return name
 

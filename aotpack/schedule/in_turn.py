@@ -14,11 +14,11 @@ Measured on an H200 (``docs/benchmarks.md``). Rows C:B16, B18.
 from collections.abc import Iterator
 
 from aotpack.devices import GPUS
-from aotpack.ir.access import Strides, axes_in
-from aotpack.ir.nodes import Apply, Load, Pointwise, Program, walk
+from aotpack.ir.access import axes_in
+from aotpack.ir.nodes import Apply, Load, Pointwise, walk
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.rooms import room_bytes
-from aotpack.ir.row_reads import RowReads, row_reads
+from aotpack.ir.row_reads import RowReads
 from aotpack.ir.schedule import WARP, Kernel, ReductionTile
 from aotpack.stages import RING_START
 
@@ -36,10 +36,9 @@ CLUSTERS = {2: 66, 4: 30, 8: 15}  # that run at once, one program a multiprocess
 MOST_KEPT = 64  # registers of a thread
 
 
-def tile_in_turn(kernel: Kernel, program: Program, strides: Strides) -> ReductionTile | None:
+def tile_in_turn(kernel: Kernel, reads: RowReads | None) -> ReductionTile | None:
     """The tile of a kernel whose long rows are taken in turn; None if they are not."""
     row = kernel.axes[1].extent.constant
-    reads = row_reads(kernel, strides, program.buffers)
     if row is None or reads is None or row * reads.width < _shortest(kernel, reads):
         return None
     fitting = [n for n in CLUSTERS if row * reads.width <= n * PART]
@@ -69,17 +68,12 @@ def tile_in_turn(kernel: Kernel, program: Program, strides: Strides) -> Reductio
 
 
 def rows_to_share(
-    kernel: Kernel,
-    program: Program,
-    strides: Strides,
-    shared: ReductionTile,
-    turn: ReductionTile | None,
+    kernel: Kernel, reads: RowReads | None, shared: ReductionTile, turn: ReductionTile | None
 ) -> int:
     """Up to how many rows ``shared`` is better than ``turn``, or than a program a row (measured).
 
     Parts in registers are, where weights take no room there, or the row is short.
     """
-    reads = row_reads(kernel, strides, program.buffers)
     row = kernel.axes[1].extent.constant
     if turn is None or reads is None or row is None:
         return FEW_ROWS if reads is None or reads.common else MOST_SHARED

@@ -20,7 +20,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds, typical
 from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import Load, Matmul, Program
-from aotpack.ir.schedule import MatmulTile, Variant
+from aotpack.ir.schedule import MAX_ARCH, MatmulTile, Variant
 
 BYTES_PER_MICROSECOND = 4.3e6
 ROW_STEPS = (8, 16, 32, 64, 96, 128, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192, 32768)
@@ -111,7 +111,7 @@ FAMILIES = (
     Family(0, 89, GPUS[80], _MMA, _SINGLE_MMA, _MORE_MMA),
     Family(90, 99, GPUS[90], (*_WGMMA, DESCRIBED), _SINGLE_WGMMA, (*_MORE_WGMMA, *_MORE_DESCRIBED)),
     Family(100, 109, GPUS[100], _WGMMA, _SINGLE_WGMMA, _MORE_WGMMA),
-    Family(110, 10_000, GPUS[120], _MMA, _SINGLE_MMA, _MORE_MMA),
+    Family(110, MAX_ARCH, GPUS[120], _MMA, _SINGLE_MMA, _MORE_MMA),
 )
 
 

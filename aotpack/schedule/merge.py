@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from aotpack.ir.facts import known_equal
 from aotpack.ir.integers import Axis, Int, total
+from aotpack.ir.names import free_name
 from aotpack.ir.nodes import (
     Apply,
     Buffer,
@@ -176,7 +177,8 @@ def _wide(
     product, finish = linear.product, linear.finish
     n = Axis(product.n.name, width)
     columns = Axis(finish.axes[-1].name, width)
-    names = {linear.weight: packed[0].name, product.target: f"{product.target}_wide"}
+    target, wide = (free_name(f"{o.target}_wide", buffers) for o in (product, finish))
+    names = {linear.weight: packed[0].name, product.target: target}
     if linear.bias:
         names[linear.bias] = packed[1].name
 
@@ -185,7 +187,6 @@ def _wide(
 
     rhs = Rewriter({product.n: Int.of(n)}, rename)(product.rhs)
     value = Rewriter({finish.axes[-1]: Int.of(columns)}, rename)(finish.value)
-    target, wide = names[product.target], f"{finish.target}_wide"
     rows = buffers[product.target].shape[:-1]
     buffers[target] = Buffer(target, buffers[product.target].dtype, (*rows, width))
     buffers[wide] = Buffer(

@@ -14,6 +14,7 @@ from aotpack.ir.extremes import NEIGHBOURS
 from aotpack.ir.facts import bounds
 from aotpack.ir.integers import LARGEST_SIZE, Axis, Indirect, Int
 from aotpack.ir.monoids import MONOIDS
+from aotpack.ir.names import free_name
 from aotpack.ir.nodes import (
     Apply,
     Buffer,
@@ -51,7 +52,7 @@ def _welford(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> 
     means, inner_squares = (_piece(name, first, buffers) for name in names)
     mean, squares = whole.targets
     dtype, shape = means.dtype, tuple(axis.extent for axis in whole.axes)
-    spread, within = f"{squares}_between", f"{squares}_within"
+    spread, within = (free_name(f"{squares}_{role}", buffers) for role in ("between", "within"))
     for name in (spread, within):
         buffers[name] = Buffer(name, dtype, shape)
     index = tuple(map(Int.of, whole.axes))
@@ -127,7 +128,7 @@ def near_position(
     The neighbours there are compared once for each result, all of them at once.
     """
     (target,) = whole.targets
-    place = f"{target}_from"
+    place = free_name(f"{target}_from", buffers)
     buffers[place] = Buffer(place, DType.INT64, tuple(axis.extent for axis in whole.axes))
     index = tuple(map(Int.of, whole.axes))
     length = points(whole.inner)
@@ -173,7 +174,7 @@ def _declare(
     dtype: DType | None = None,
 ) -> tuple[str, ...]:
     """Buffers for the results of the first half."""
-    names = tuple(f"{target}_part" for target in targets)
+    names = tuple(free_name(f"{target}_part", buffers) for target in targets)
     shape = tuple(axis.extent for axis in first.axes)
     for name in names:
         buffers[name] = Buffer(name, dtype or first.args[0].dtype, shape)

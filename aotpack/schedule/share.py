@@ -10,6 +10,7 @@ from dataclasses import replace
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Int
 from aotpack.ir.monoids import MONOIDS
+from aotpack.ir.names import free_name
 from aotpack.ir.nodes import Buffer, Program, Scan
 from aotpack.ir.schedule import Kernel, ReductionTile, places_in_chain
 
@@ -31,21 +32,14 @@ def _chained(kernel: Kernel, tile: ReductionTile, program: Program) -> Kernel:
     """A kernel with what its programs tell each other: states, and counters of who is ready."""
     shape = (kernel.axes[0].extent, places_in_chain(kernel, tile))
     scans = [m.operation for m in kernel.members if isinstance(m.operation, Scan)]
+    known = program.buffers
     states = [
-        Buffer(free_name(f"{scan.targets[0]}_state{number}", program), dtype, shape)
+        Buffer(free_name(f"{scan.targets[0]}_state{number}", known), dtype, shape)
         for scan in scans
         for number, dtype in enumerate(MONOIDS[scan.kind].state_dtypes(scan.args[0].dtype))
     ]
     counters = [
-        Buffer(free_name(f"{scans[0].targets[0]}_turn", program), DType.INT32, (Int.of(2),)),
-        *(
-            Buffer(free_name(f"{scan.targets[0]}_ready", program), DType.INT32, shape)
-            for scan in scans
-        ),
+        Buffer(free_name(f"{scans[0].targets[0]}_turn", known), DType.INT32, (Int.of(2),)),
+        *(Buffer(free_name(f"{s.targets[0]}_ready", known), DType.INT32, shape) for s in scans),
     ]
     return replace(kernel, exchange=tuple(states), counters=tuple(counters))
-
-
-def free_name(name: str, program: Program) -> str:
-    """A name that no tensor has."""
-    return free_name(f"{name}_", program) if name in program.buffers else name

@@ -14,8 +14,10 @@ from aotpack.ir.facts import bounds, known_multiple, known_one, typical
 from aotpack.ir.integers import Axis, Int
 from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Attention, Matmul, Program, Reduction, Scan, reads, targets
+from aotpack.ir.row_reads import row_reads
 from aotpack.ir.schedule import (
     MAX_ARCH,
+    WARP,
     Kernel,
     PointwiseTile,
     ReductionTile,
@@ -24,7 +26,7 @@ from aotpack.ir.schedule import (
 from aotpack.schedule.attention_tiles import attention_variants
 from aotpack.schedule.candidates import with_others
 from aotpack.schedule.host_tiles import host_variants, is_window
-from aotpack.schedule.in_turn import FEW_ROWS, IN_TURN, MOST_SHARED, rows_to_share, tile_in_turn
+from aotpack.schedule.in_turn import FEW_ROWS, IN_TURN, rows_to_share, tile_in_turn
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.matmul_tiles import matmul_variants
 from aotpack.schedule.padding import line_tile
@@ -188,7 +190,6 @@ def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tu
     again = reads_again(kernel)
     can_share = again and known_multiple(row.extent, CLUSTER_SIZE * tile.group)
     too_long = typical(row.extent) * width > LARGEST_IN_L2
-
     shared = _shared_tile(kernel, width)
 
     def variants(low: int, high: int, limit: int, many: ReductionTile) -> Iterator[Variant]:
@@ -199,11 +200,12 @@ def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tu
         if not can_share or most > limit:
             yield Variant(many, low, high, Int.of(1), None)
 
-    turn = tile_in_turn(kernel, program, strides) if again else None
+    in_row = row_reads(kernel, strides, program.buffers) if again else None
+    turn = tile_in_turn(kernel, in_row)
     many = _walking_tile(kernel, width) if can_share and too_long else tile
-    if turn is None and many == tile and not (can_share and fewest <= MOST_SHARED):
+    limit = rows_to_share(kernel, in_row, shared, turn)
+    if turn is None and many == tile and not (can_share and fewest <= limit):
         return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
-    limit = rows_to_share(kernel, program, strides, shared, turn)
     return (
         Variant(tile, ANY_ARCH[0], FIRST_WITH_CLUSTERS - 1, Int.of(1), None),
         *variants(*IN_TURN, limit, turn or many),
@@ -256,7 +258,7 @@ def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
     many = _states(kernel) > MOST_STATES
     if not reads_again(kernel):
         unroll, warps = 1 if many else 4, 8 if typical(kernel.axes[0].extent) <= FEW_LONG else 4
-        block = 2 * group * 32 * warps
+        block = 2 * group * WARP * warps
         if not _keeps_places(kernel):  # whose comparisons take registers
             block = max(2048, block)
         return ReductionTile(
@@ -266,7 +268,7 @@ def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
     if typical(r.extent) * width > SHARES_L2:
         elements = max(group, _power_of_two(HELD_ELEMENTS // max(1, tensors) + 1) // 2)
     warps = 16 if many else 32
-    return ReductionTile(1, 32 * warps * elements, persistent=False, num_warps=warps, group=group)
+    return ReductionTile(1, WARP * warps * elements, persistent=False, num_warps=warps, group=group)
 
 
 def _keeps_places(kernel: Kernel) -> bool:

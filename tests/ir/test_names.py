@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aotpack.ir.monoids import MONOIDS
-from aotpack.ir.names import safe_size_name
+from aotpack.ir.names import free_name, safe_size_name
 from aotpack.ir.nodes import Load
 from aotpack.render import render
 from aotpack.schedule import schedule
@@ -28,6 +28,14 @@ def test_keeps(name: str) -> None:
 )
 def test_changes(name: str) -> None:
     assert safe_size_name(name) == name + "_"
+
+
+@pytest.mark.parametrize(
+    ("taken", "free"),
+    [([], "y_part"), (["y_part"], "y_part_1"), (["y_part", "y_part_1"], "y_part_2")],
+)
+def test_a_new_name_is_that_of_nothing_else(taken: list[str], free: str) -> None:
+    assert free_name("y_part", taken) == free
 
 
 def rendered(kind: str) -> str:

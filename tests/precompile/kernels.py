@@ -1,6 +1,7 @@
 """Small rendered kernels for the tests of precompile."""
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.schedule import MAX_ARCH
 from aotpack.stages import Golden, KernelArg, KernelSource, Rendered, Signature, Tree
 
 ADD = """import triton
@@ -41,7 +42,7 @@ def {name}(x, y, n):
 
 
 def kernel(
-    name: str, text: str = ADD, arches: tuple[tuple[int, int], ...] = ((0, 10_000),)
+    name: str, text: str = ADD, arches: tuple[tuple[int, int], ...] = ((0, MAX_ARCH),)
 ) -> KernelSource:
     args = (
         KernelArg("x", DType.FLOAT32, True, 16, is_written=False),

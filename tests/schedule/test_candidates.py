@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from aotpack.ir.integers import Int
-from aotpack.ir.schedule import PlaneTile, PointwiseTile, ReductionTile, Tile, Variant
+from aotpack.ir.schedule import MAX_ARCH, PlaneTile, PointwiseTile, ReductionTile, Tile, Variant
 from aotpack.ir.verify_schedule import InvalidSchedule, verify_schedule
 from aotpack.schedule.candidates import MOST_OTHERS, with_others
 
@@ -23,7 +23,7 @@ TILES = (
 
 
 def variant(tile: Tile) -> Variant:
-    return Variant(tile, 1, 10_000, Int.of(1), None)
+    return Variant(tile, 1, MAX_ARCH, Int.of(1), None)
 
 
 @pytest.mark.row("C:L5")

@@ -105,7 +105,7 @@ def test_only_measured_architectures_take_rows_in_turn() -> None:
 def _rings(schedule: Schedule, arch: int) -> list[bool]:
     """For each variant of the only kernel on an architecture: whether rows are taken in turn."""
     (kernel,) = schedule.kernels
-    tiles = [v.tile for v in kernel.variants if v.arch_low <= arch <= v.arch_high]
+    tiles = [v.tile for v in kernel.variants if v.takes(arch)]
     return [tile.ring > 0 for tile in tiles if isinstance(tile, ReductionTile)]
 
 

@@ -30,7 +30,7 @@ def product(
 
 def chosen(variants: tuple[Variant, ...], arch: int, rows: int) -> MatmulTile:
     """What a launch takes: the first that admits its measure."""
-    suited = [v for v in variants if v.arch_low <= arch <= v.arch_high]
+    suited = [v for v in variants if v.takes(arch)]
     assert suited[-1].at_most is None
     measures = ((v, v.measure.evaluate({"b": rows})) for v in suited)
     tile = next(v.tile for v, n in measures if v.at_most is None or n <= v.at_most)
@@ -62,7 +62,7 @@ def test_a_fixed_number_of_rows_needs_one_tile_for_an_architecture() -> None:
     dynamic = product(B, 768, 768, BF16)
 
     def count(variants: tuple[Variant, ...]) -> int:
-        return sum(v.arch_low <= 90 <= v.arch_high for v in variants)
+        return sum(v.takes(90) for v in variants)
 
     assert count(fixed) == 1 < count(dynamic)
 

@@ -42,7 +42,7 @@ def scaled(count: Size, length: Size) -> Schedule:
 
 
 def cluster_sizes(kernel: Kernel, arch: int) -> list[int]:
-    fitting = [v for v in gpu_variants(kernel) if v.arch_low <= arch <= v.arch_high]
+    fitting = [v for v in gpu_variants(kernel) if v.takes(arch)]
     return [v.tile.cluster_size for v in fitting if isinstance(v.tile, ReductionTile)]
 
 
@@ -69,7 +69,7 @@ def test_a_dynamic_number_of_rows_decides_when_called() -> None:
 
 
 def turns(kernel: Kernel, arch: int) -> list[int]:
-    fitting = [v for v in gpu_variants(kernel) if v.arch_low <= arch <= v.arch_high]
+    fitting = [v for v in gpu_variants(kernel) if v.takes(arch)]
     return [v.tile.resident for v in fitting if isinstance(v.tile, ReductionTile)]
 
 

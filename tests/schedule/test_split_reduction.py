@@ -1,12 +1,14 @@
 """Long reductions with few results: two ordinary reductions that agree with the whole one."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from aotpack.ir.evaluate import evaluate
-from aotpack.ir.nodes import Program, Reduction
+from aotpack.ir.names import safe_size_name
+from aotpack.ir.nodes import Program, Reduction, all_axes
 from aotpack.ir.reference import Array
 from aotpack.ir.verify import verify
 from aotpack.schedule.split_reduction import split_reductions
@@ -49,6 +51,27 @@ def test_halves_agree_with_the_whole(kind: str, columns: bool, length: int) -> N
     np.testing.assert_allclose(
         *halves(program, numbers(4, length, columns=columns)), rtol=1e-5, atol=1e-3
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "taken"),
+    [("sum", "y_part"), ("argmax", "y_extreme_part"), ("argmax", "y_place_part")],
+)
+def test_what_is_between_halves_has_a_name_of_its_own(kind: str, taken: str) -> None:
+    program = whole(kind, 4, UNEVEN)
+    assert taken in split_reductions(program).buffers
+    buffers = {**program.buffers, taken: replace(program.buffers["x"], name=taken)}
+    clashing = replace(program, inputs=(*program.inputs, taken), buffers=buffers)
+    split = split_reductions(clashing)
+    verify(split)
+    assert split.buffers[taken] is buffers[taken] and f"{taken}_1" in split.buffers
+
+
+def test_the_axes_of_halves_are_named_like_no_size() -> None:
+    first, second = split_reductions(whole("sum", 4, LONG)).operations
+    names = {axis.name for one in (first, second) for axis in all_axes(one)}
+    assert {"part", "step"} <= names
+    assert [name for name in ("part", "step") if safe_size_name(name) == name] == []
 
 
 @pytest.mark.row("S:B12", "S:inv27")
