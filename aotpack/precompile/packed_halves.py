@@ -14,9 +14,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from aotpack.precompile.request import WAY
+
 _PACKED = re.compile(r"\b(add|min|max)\.([su])16x2\s+(%\w+),\s*([^,\s]+),\s*([^,;\s]+);")
 _ANY = re.compile(r"^[^/\n]*\.[su]16x2\b.*$", re.MULTILINE)
-_NAME = "halves apart"  # in the keys of Triton's own cache
+_NAME = f"aotpack's way {WAY}"  # in the keys of Triton's own cache
 
 
 def take_halves_apart(ptx: str) -> str:
@@ -35,7 +37,7 @@ def stages_with_halves_apart(
 ) -> tuple[str, str] | None:
     """Triton's hook for stages of its compiler: the stage that makes PTX also takes halves apart.
 
-    Asked without stages, a key and a digest of what it does.
+    Asked without stages, it gives a key and a digest of what it does.
     """
     if stages is None:
         return _NAME, _NAME

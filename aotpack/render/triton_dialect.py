@@ -10,7 +10,6 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.nodes import Const
 from aotpack.ir.optable import OPS
 
-
 _SHIFTS = {"shift_left": "<<", "shift_right": ">>"}
 
 

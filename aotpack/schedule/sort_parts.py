@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from aotpack.ir.dtypes import DType
 from aotpack.ir.fold import fold, whole
 from aotpack.ir.integers import Axis, Int
+from aotpack.ir.names import free_name
 from aotpack.ir.nodes import (
     Apply,
     Buffer,
@@ -48,7 +49,7 @@ class Parts:
 
     def declare(self, stem: str, dtype: DType, length: Int, *, alone: bool = False) -> str:
         """A new buffer with rows of some length."""
-        name = self._free(stem)
+        name = free_name(stem, self.buffers)
         self.buffers[name] = Buffer(name, dtype, self.shape(length), alone)
         return name
 
@@ -61,7 +62,7 @@ class Parts:
 
     def temporary(self, role: str, axes: tuple[Axis, ...], dtype: DType) -> str:
         """A new buffer of integers over some axes."""
-        name = self._free(f"{self.sort.targets[0]}_{role}")
+        name = free_name(f"{self.sort.targets[0]}_{role}", self.buffers)
         self.buffers[name] = Buffer(name, dtype, tuple(axis.extent for axis in axes))
         return name
 
@@ -107,13 +108,6 @@ class Parts:
     ) -> None:
         """Store a value for each point of some axes."""
         self.operations.append(Pointwise(name, axes, value, index, self.sort.origin))
-
-    def _free(self, stem: str) -> str:
-        name, number = stem, 0
-        while name in self.buffers:
-            number += 1
-            name = f"{stem}_{number}"
-        return name
 
 
 def inside(place: Int, size: Int, value: Value) -> Value:
