@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def wheel(folder: Path) -> Path:
     """A wheel of the model, built by the command line."""
-    words = [str(folder / "half_model.py"), "-o", str(folder / "dist"), "--target", "sm_90"]
+    words = [str(folder / "half_model.py"), "-o", str(folder / "dist"), "--target", "sm_80,sm_90"]
     assert main([*words, "--dynamic", "x:0=batch[1:64]", "--version", "1.2"]) == 0
     return folder / "dist" / "half-1.2-py3-none-any.whl"
 
@@ -126,6 +126,10 @@ def test_verify_in_the_interpreter(wheel: Path, capsys: pytest.CaptureFixture[st
     assert main(["verify", str(wheel), "--device", "interpreter"]) == 0
     printed = capsys.readouterr().out
     assert "allowed" in printed and "no file written" in printed
+    assert [line for line in printed.splitlines() if line.startswith("on ")] == [
+        "on interpreter, as sm_80:",
+        "on interpreter, as sm_90:",
+    ]
 
 
 def test_bench_says_what_it_times(

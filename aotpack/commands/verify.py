@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from aotpack.commands.shipped import IMPORT, WEIGHTS, shipped_runtime
 from aotpack.commands.wheel_file import unpacked, weights_of
 from aotpack.errors import UsageError, VerifyError
 from aotpack.stages import Golden
+from aotpack.target import INTERPRETER, Target
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
         choices=("cuda", "cpu", "interpreter"),
-        help="the first GPU, the processors, or Triton's interpreter (default: what load() takes)",
+        help="the first GPU, the processors, or Triton's interpreter, which runs what each GPU"
+        " target runs, in turn (default: what load() takes)",
     )
     add_trace_options(parser, "with --against, as MODEL was built")
 
@@ -35,22 +38,33 @@ def run(options: argparse.Namespace) -> int:
         if options.model is not None:
             record_eager(options, package)
         with shipped_runtime(package, options.imports) as runtime:
-            port = device_port(options.device, package)
-            report = runtime.verify(package, port, weights=weights)
-    print(report)
-    if not report.is_passed:
-        where = f" on {options.device}" if options.device else ""
-        raise VerifyError(f"{options.wheel} failed the checks above{where}")
+            for where, port in devices(options.device, package):
+                report = runtime.verify(package, port, weights=weights)
+                print(f"on {where}:\n{report}" if where else report)
+                if not report.is_passed:
+                    place = f" on {where}" if where else ""
+                    raise VerifyError(f"{options.wheel} failed the checks above{place}")
     return 0
 
 
-def device_port(name: str | None, package: Path) -> Any:
-    """The first GPU's number, "cpu", the interpreter over the kernel texts, or None to choose."""
+def devices(name: str | None, package: Path) -> Iterator[tuple[str, Any]]:
+    """What to say of a device and the device: a GPU's number, "cpu", None to choose, interpreters.
+
+    The interpreter runs the plan and the kernels of each GPU target, which may be others; where
+    the package was built for the interpreter, those alone.
+    """
     if name != "interpreter":
-        return 0 if name == "cuda" else name
+        yield name or "", 0 if name == "cuda" else name
+        return
     from aotpack.precompile.interpreter import InterpreterDevice  # imports triton
 
-    return InterpreterDevice(package)
+    built_for = json.loads((package / "manifest.json").read_bytes())["targets"]
+    targets = [text for text in built_for if text.startswith("sm_")]
+    if str(INTERPRETER) in built_for or not targets:
+        yield name, InterpreterDevice(package)
+        return
+    for target in targets:
+        yield f"{name}, as {target}", InterpreterDevice(package, Target.parse(target))
 
 
 def record_eager(options: argparse.Namespace, package: Path) -> None:
