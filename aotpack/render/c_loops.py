@@ -115,7 +115,9 @@ def loop_stores(loop: Loop, members: Sequence[Member], nest: Nest, shop: Worksho
         and _are_neighbours(members, nest, shop)
     ):
         loop.streams = "streams"
+        here, shop.emitter.region = shop.emitter.region, shop.root  # names of loops are none there
         shop.root.append(f"const bool streams = aot_streams(call, {shop.emitter.index(touched)});")
+        shop.emitter.region = here
 
 
 def end_streams(loop: Loop, shop: Workshop) -> None:
