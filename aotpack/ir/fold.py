@@ -72,12 +72,12 @@ _INDEX_OPS: Mapping[str, Callable[..., Int]] = {
 }
 
 
-def whole(number: Number) -> Value:
-    """An integer as an int64 value."""
+def whole(number: Number, dtype: DType = DType.INT64) -> Value:
+    """An integer as a value of an integer type."""
     index = Int.of(number)
     if index.constant is not None:
-        return Const(index.constant, DType.INT64)
-    return IndexValue(index, DType.INT64)
+        return Const(index.constant, dtype)
+    return IndexValue(index, dtype)
 
 
 def integer_of(value: Value) -> Int | None:

@@ -6,25 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.facts import bounds
 from aotpack.ir.fold import fold, whole
 from aotpack.ir.integers import Int
-from aotpack.ir.nodes import Apply, Const, IndexValue, Value
+from aotpack.ir.nodes import Apply, Const, Value
 from aotpack.ir.opinfo import TWINS
 from aotpack.ir.reference import Array
 from aotpack.ir.rewrite import as_index
 
 _BITS_BEHIND = {DType.BFLOAT16: 16, DType.FLOAT16: 13}  # zeros, of such a number as a float32
-
-
-def comes_first(a: Value, b: Value, *, descending: bool = False) -> Value:
-    """A bool value: whether ``a`` stands before ``b``; false both ways where they are equal."""
-    if descending:
-        a, b = b, a
-    less = truth("lt", a, b)
-    if not a.dtype.is_float:
-        return less
-    only_b = truth("logical_and", truth("isnan", b), truth("eq", a, a))
-    return truth("logical_or", less, only_b)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +101,15 @@ def count_first(end: Value, longest: int, is_counted: Callable[[Value], Value]) 
     return count
 
 
-def integer_type(most: int) -> DType:
+def integer_type(size: Int) -> DType:
     """The type for places of a row of so many elements, and for those up to three times as far."""
-    return DType.INT32 if most < 2**29 else DType.INT64
+    return DType.INT32 if bounds(size)[1] < 2**29 else DType.INT64
 
 
 def place_in(place: Value, size: Int) -> Int:
     """A place that is not negative as an index of ``size`` elements; the last when beyond."""
-    last = number_of(size - 1, place.dtype)
+    last = whole(size - 1, place.dtype)
     return as_index(fold(Apply("minimum", (place, last), place.dtype)), size)
-
-
-def number_of(number: Int, dtype: DType) -> Value:
-    """An integer of places as a value of some type."""
-    constant = number.constant
-    return IndexValue(number, dtype) if constant is None else Const(constant, dtype)
 
 
 def int64(op: str, *args: Value) -> Value:

@@ -2,19 +2,22 @@
 
     for i: v[i], p[i] = sort(x[i])
 
-    ->  for i: rank = how many of i's run come before x[i]
-               v0[run + rank] = x[i];  p0[run + rank] = i
+    ->  for i: k[i] = key(x[i])
+        for i: rank = how many of i's run come before k[i]
+               k0[run + rank] = k[i];  p0[run + rank] = i
         and until one run is left, for each pair of runs:
-        for i: rank = how many of the other run come before v0[i]
-               v1[pair + i + rank] = v0[i];  p1[pair + i + rank] = p0[i]
+        for i: rank = how many of the other run come before k0[i]
+               k1[pair + i + rank] = k0[i];  p1[pair + i + rank] = p0[i]
+        of which the last stores elements: v[pair + i + rank] = x[p0[i]]
 
 Equal elements keep their order: they are counted and merged as they stand. A row of at most
 ``LONGEST_COUNTED`` is one run: a kernel, and as many comparisons for each element. A longer one
-costs ``RUN`` comparisons, and a kernel with a binary search for each doubling up to the largest
-size the model admits. Where only the first few elements are read (topk), they are selected first
-(``select_first.py``), and no run that is merged is longer.
+costs a kernel that stores its keys, one of ``RUN`` comparisons, and one with a binary search for
+each doubling up to the largest size the model admits. Where only the first few elements are read
+(topk), they are selected first (``select_first.py``).
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -37,21 +40,21 @@ from aotpack.ir.nodes import (
 from aotpack.ir.ordering import (
     count_first,
     integer_type,
-    number_of,
     place_in,
     truth,
 )
 from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.schedule.realize import is_view
 from aotpack.schedule.select_first import first_of_runs
-from aotpack.schedule.sort_parts import Parts, Row, inside
+from aotpack.schedule.sort_parts import COUNT, Parts, Row, inside
 
 LONGEST_COUNTED = 512  # elements of a row
 LONGEST_COUNTED_LEFT = 1024  # of a row of which these are left: few elements in all
 MOST_SELECTED = 1024
 SHORTEST_SELECTED = 64  # of a shorter row as many comparisons take less than selecting does
-RUN = 128  # elements of the first runs of a longer row
-_RANK = DType.INT32  # of places within a run
+# Elements of the first runs of a longer row. Each comparison costs more on GPUs, each merge more on
+# processors: 32 and 128 were quickest of 16 to 256 (docs/benchmarks.md).
+RUN = 64
 
 
 def expand_sorts(program: Program) -> Program:
@@ -98,7 +101,8 @@ class _Sorting:
         if self.few is not None and self._selects(row, self.few):
             row, longest = self._selected(row, self.few), LONGEST_COUNTED_LEFT
         if bounds(row.size)[1] <= longest:
-            self._count(row, self._targets(row.size), (row.element, row.position), row.size)
+            what = row.element, row.position
+            self._count(row.size, self._keys(row), self._targets(row.size), what, row.size)
         else:
             self._merge_all(row.size, self._sorted_runs(row))
         return self.parts.operations
@@ -119,15 +123,29 @@ class _Sorting:
     def _sorted_runs(self, row: Row) -> tuple[str, str]:
         """The buffers of the keys and positions of a row in sorted runs."""
         count = ceil_div(row.size, RUN)
-        made = self._key(row.element(Int.of(0))).dtype, self._places
-        names = self._declared(count * RUN, made)
-        what = lambda at: self._key(row.element(at)), lambda at: self._place(row.position(at))
-        self._count(row, names, what, Int.of(RUN), self.parts.axis("run", count))
+        keys = self._stored_keys(row)
+        names = self._declared(count * RUN, (keys(Int.of(0)).dtype, self._places))
+        what = keys, lambda at: self._place(row.position(at))
+        self._count(row.size, keys, names, what, Int.of(RUN), self.parts.axis("run", count))
         return names
+
+    def _keys(self, row: Row) -> Callable[[Int], Value]:
+        """The keys of a row, computed wherever they are compared."""
+        descending = self.sort.descending
+        return lambda at: self.parts.key(row.element(at), descending=descending).value
+
+    def _stored_keys(self, row: Row) -> Callable[[Int], Value]:
+        """The keys of a row, computed once for all comparisons."""
+        along = self.parts.axis("at", row.size)
+        key = self._keys(row)(Int.of(along))
+        stem = f"{self.sort.targets[0]}_keys"
+        name = self.parts.declare(stem, key.dtype, row.size)
+        self.parts.append(name, self.parts.axes(along), key, self.parts.index(Int.of(along)))
+        return functools.partial(self.parts.load, name)
 
     def _declared(self, length: Int, dtypes: tuple[DType, DType]) -> tuple[str, str]:
         """New buffers for keys and positions, rows of some length."""
-        stems = (f"{self.sort.targets[0]}_keys", f"{self.sort.targets[1]}_run")
+        stems = (f"{self.sort.targets[0]}_sorted", f"{self.sort.targets[1]}_run")
         keys, places = (
             self.parts.declare(stem, dtype, length)
             for stem, dtype in zip(stems, dtypes, strict=True)
@@ -147,7 +165,8 @@ class _Sorting:
 
     def _count(
         self,
-        row: Row,
+        size: Int,
+        keys: Callable[[Int], Value],
         names: tuple[str, str],
         what: tuple[Callable[[Int], Value], Callable[[Int], Value]],
         width: Int,
@@ -158,20 +177,17 @@ class _Sorting:
         start = Int.of(runs[0]) * width if runs else Int.of(0)
         here, there = start + Int.of(i), start + Int.of(j)
         axes = self.parts.axes(*runs, i)
-        mine, theirs = (self._key(row.element(at)) for at in (here, there))
-        stands_before = truth("lt", *(IndexValue(Int.of(axis), _RANK) for axis in (j, i)))
+        mine, theirs = (inside(at, size, keys(at)) for at in (here, there))
+        stands_before = truth("lt", *(IndexValue(Int.of(axis), COUNT) for axis in (j, i)))
         equal = truth("logical_and", truth("eq", theirs, mine), stands_before)
         wins = truth("logical_or", truth("lt", theirs, mine), equal)
-        wins = inside(there, row.size, inside(here, row.size, wins))
+        wins = truth("logical_and", truth("lt", whole(there), whole(size)), wins)
         found = self.parts.count("rank", axes, j, wins)
-        beyond = truth("ge", whole(here), whole(row.size))
-        own = IndexValue(Int.of(i), _RANK)
-        to = start + as_index(fold(Apply("where", (beyond, own, found), _RANK)), width)
+        beyond = truth("ge", whole(here), whole(size))
+        own = IndexValue(Int.of(i), COUNT)
+        to = start + as_index(fold(Apply("where", (beyond, own, found), COUNT)), width)
         for name, value in zip(names, what, strict=True):
-            self.parts.append(name, axes, inside(here, row.size, value(here)), self.parts.index(to))
-
-    def _key(self, element: Value) -> Value:
-        return self.parts.key(element, descending=self.sort.descending).value
+            self.parts.append(name, axes, inside(here, size, value(here)), self.parts.index(to))
 
     def _merge_all(self, size: Int, runs: tuple[str, str]) -> None:
         """Merge runs two by two until there is one."""
@@ -215,12 +231,12 @@ class _Sorting:
         dtype, is_right = self._places, truth("eq", whole(run % 2), whole(1))
 
         def comes_before(place: Value) -> Value:
-            there = fold(Apply("add", (place, number_of(start, dtype)), dtype))
+            there = fold(Apply("add", (place, whole(start, dtype)), dtype))
             other = self.parts.load(keys, place_in(there, size))
             either = is_right, truth("le", other, mine), truth("lt", other, mine)
             return fold(Apply("where", either, DType.BOOL))
 
-        length = number_of(maximum(minimum(size - start, span), 0), dtype)
+        length = whole(maximum(minimum(size - start, span), 0), dtype)
         return count_first(length, span, comes_before)
 
     def _place(self, position: Value) -> Value:
@@ -229,7 +245,7 @@ class _Sorting:
     @property
     def _places(self) -> DType:
         """The type of places in the sort's row."""
-        return integer_type(int(min(bounds(self.size)[1], 2**31)))
+        return integer_type(self.size)
 
     def _targets(self, width: Int) -> tuple[str, str]:
         """The sort's own targets, without what nobody reads."""

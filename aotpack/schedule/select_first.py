@@ -17,7 +17,6 @@ Source: radix select, as in Alabi et al., Fast k-selection algorithms for graphi
 
 from functools import partial
 
-from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import bounds
 from aotpack.ir.fold import fold, whole
 from aotpack.ir.integers import Axis, Int, ceil_div, minimum
@@ -26,14 +25,12 @@ from aotpack.ir.ordering import (
     Key,
     count_first,
     integer_type,
-    number_of,
     place_in,
     truth,
 )
-from aotpack.schedule.sort_parts import Parts, Row
+from aotpack.schedule.sort_parts import COUNT, Parts, Row
 
 LONGEST_RUN = 8192  # elements: they fit the registers of a program
-_COUNT = DType.INT32
 _SHIFT = 16  # two counts of a run in one number: those above the bound, and those at it
 _HIGH = 1 << _SHIFT
 
@@ -64,9 +61,9 @@ class _Selection:
         """The next row; its buffers are declared, and filled by the operations so far."""
         j, slot = self.parts.axis("j", self.length), self.parts.axis("slot", Int.of(self.few))
         place = self._place(self._selected_so_far(j), slot)
-        dtype = integer_type(int(min(bounds(self.row.size)[1], 2**31)))
+        dtype = integer_type(self.row.size)
         place = fold(Apply("cast", (place,), dtype))
-        place = fold(Apply("add", (place, number_of(self.start, dtype)), dtype))
+        place = fold(Apply("add", (place, whole(self.start, dtype)), dtype))
         at = place_in(place, self.row.size)
         count = ceil_div(self.row.size, self.length) if self.runs else Int.of(1)
         of_last = minimum(self.row.size - (count - 1) * self.length, self.few)
@@ -88,7 +85,7 @@ class _Selection:
         one = _int32("where", above, _number(1), _int32("where", equal, _number(_HIGH), _number(0)))
         so_far = self._so_far(j, one)
         equal_so_far = _int32("minimum", _int32("shift_right", so_far, _number(_SHIFT)), left)
-        name = self.parts.temporary("selected", self._axes(j), _COUNT)
+        name = self.parts.temporary("selected", self._axes(j), COUNT)
         above_so_far = _int32("bitwise_and", so_far, _number(_HIGH - 1))
         selected = _int32("add", above_so_far, equal_so_far)
         self.parts.append(name, self._axes(j), selected, _places(self._axes(j)))
@@ -120,9 +117,9 @@ class _Selection:
     def _so_far(self, j: Axis, one: Value) -> Load:
         """The sum of a number over the places of a run up to and with this one."""
         axes = self._axes(j)
-        name = self.parts.temporary("so_far", axes, _COUNT)
+        name = self.parts.temporary("so_far", axes, COUNT)
         self.parts.operations.append(Scan((name,), axes, j, "sum", (one,), self.parts.sort.origin))
-        return Load(name, _places(axes), _COUNT)
+        return Load(name, _places(axes), COUNT)
 
     def _place(self, so_far: str, slot: Axis) -> Value:
         """The place of a run where as many are selected as there are up to and with a slot."""
@@ -131,9 +128,9 @@ class _Selection:
             axes = self.parts.axes(*self.runs, slot)
             there = place_in(place, self.length)
             index = tuple(there if axis is slot else Int.of(axis) for axis in axes)
-            return truth("le", Load(so_far, index, _COUNT), IndexValue(Int.of(slot), _COUNT))
+            return truth("le", Load(so_far, index, COUNT), IndexValue(Int.of(slot), COUNT))
 
-        return count_first(number_of(self.length, _COUNT), LONGEST_RUN, is_before)
+        return count_first(whole(self.length, COUNT), LONGEST_RUN, is_before)
 
     def _axes(self, j: Axis) -> tuple[Axis, ...]:
         return self.parts.axes(*self.runs, j)
@@ -144,8 +141,8 @@ def _places(axes: tuple[Axis, ...]) -> tuple[Int, ...]:
 
 
 def _number(number: int) -> Const:
-    return Const(number, _COUNT)
+    return Const(number, COUNT)
 
 
 def _int32(op: str, *args: Value) -> Value:
-    return fold(Apply(op, args, _COUNT))
+    return fold(Apply(op, args, COUNT))

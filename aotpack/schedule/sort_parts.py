@@ -21,6 +21,8 @@ from aotpack.ir.nodes import (
 )
 from aotpack.ir.ordering import Key, key_of, truth
 
+COUNT = DType.INT32  # of what is counted in a run
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -67,13 +69,13 @@ class Parts:
         return name
 
     def count(self, role: str, axes: tuple[Axis, ...], inner: Axis, wins: Value) -> Load:
-        """For each point of some axes, in how many places of another one ``wins`` holds (int32)."""
-        name = self.temporary(role, axes, DType.INT32)
-        counted = fold(Apply("cast", (wins,), DType.INT32))
+        """For each point of some axes, in how many places of another one ``wins`` holds."""
+        name = self.temporary(role, axes, COUNT)
+        counted = fold(Apply("cast", (wins,), COUNT))
         self.operations.append(
             Reduction((name,), axes, (inner,), "sum", (counted,), self.sort.origin)
         )
-        return Load(name, tuple(map(Int.of, axes)), DType.INT32)
+        return Load(name, tuple(map(Int.of, axes)), COUNT)
 
     def shape(self, length: Int) -> tuple[Int, ...]:
         """The sort's shape with rows of another length."""

@@ -13,7 +13,7 @@ from aotpack.ir.evaluate import evaluate
 from aotpack.ir.fold import whole
 from aotpack.ir.integers import Axis, Indirect, Int
 from aotpack.ir.nodes import Apply, Buffer, Const, Load, Pointwise, Program, Sort, Value
-from aotpack.ir.ordering import comes_first, key_of, positions_in_order, search
+from aotpack.ir.ordering import key_of, positions_in_order, search, truth
 from aotpack.ir.printer import operation_text
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.verify import InvalidProgram, verify
@@ -75,9 +75,8 @@ def test_keys_have_the_order_and_the_range_they_say(dtype: DType, descending: bo
 def test_comparison_is_that_of_the_order(descending: bool) -> None:
     shape = (Int.of(8), Int.of(8))
     a, b = Axis("a", Int.of(8)), Axis("b", Int.of(8))
-    value = comes_first(
-        Load("x", (Int.of(a),), F32), Load("x", (Int.of(b),), F32), descending=descending
-    )
+    keys = (key_of(Load("x", (Int.of(n),), F32), F32, descending=descending) for n in (a, b))
+    value = truth("lt", *(key.value for key in keys))
     out = Pointwise("out", (a, b), value, (Int.of(a), Int.of(b)))
     buffers = {
         "x": Buffer("x", F32, (Int.of(8),)),

@@ -63,7 +63,7 @@ def drawn(length: int, seed: int = 0) -> np.ndarray:
     return x
 
 
-LENGTHS = [2, 3, RUN, LONGEST_COUNTED, LONGEST_COUNTED + 1, 4 * RUN + 1, 5 * RUN, 1031]
+LENGTHS = [2, 3, RUN, LONGEST_COUNTED, LONGEST_COUNTED + 1, 9 * RUN, 9 * RUN + 1, 10 * RUN - 1]
 
 
 @pytest.mark.parametrize("descending", [False, True])
