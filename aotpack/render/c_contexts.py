@@ -28,7 +28,12 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class MatmulContext:
-    """A product: columns ``v`` are packed, rows ``s`` read in place or copied, sums stored."""
+    """A product: columns ``v`` are packed, rows ``s`` read in place or copied, sums stored.
+
+    ``direct`` has the first element of rows read in place as ``value`` ("" if they must be copied)
+    and their distance as ``width``. With ``in_pairs`` both factors are bfloat16, of which some
+    processors multiply pairs; rows are read in place by these alone.
+    """
 
     name: str
     comments: tuple[str, ...]
@@ -41,9 +46,8 @@ class MatmulContext:
     pack: Walk
     pack_depth_inner: bool
     rows: Walk
-    direct_lines: tuple[str, ...]
-    direct_address: str  # "" when rows must be copied
-    direct_stride: str
+    direct: Walk
+    in_pairs: bool
     panel_is_inner: bool
     store: Walk
 

@@ -71,7 +71,7 @@ class CDialect:
 
     def size(self, name: str) -> str:
         """A size of the model, under a name that no identifier of C has."""
-        return f"size_{name}"
+        return f"size_of_{name}"
 
     def quotient(self, num: str, den: str) -> str:
         """C's / rounds towards zero."""

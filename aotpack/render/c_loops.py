@@ -115,7 +115,8 @@ def loop_stores(loop: Loop, members: Sequence[Member], nest: Nest, shop: Worksho
         and _are_neighbours(members, nest, shop)
     ):
         loop.streams = "streams"
-        here, shop.emitter.region = shop.emitter.region, shop.root  # names of loops are none there
+        # At the function's head, where what loops have named is not declared.
+        here, shop.emitter.region = shop.emitter.region, shop.root
         shop.root.append(f"const bool streams = aot_streams(call, {shop.emitter.index(touched)});")
         shop.emitter.region = here
 

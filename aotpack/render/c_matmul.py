@@ -1,7 +1,8 @@
 """Matrix products in C: one factor packed in panels, the other read in rows, members on the tile.
 
 Which factor is packed, and along which axis results are stored, follows from how both and the
-stores lie in memory: convolutions pack their windows, linears the narrower of their factors.
+stores lie in memory: convolutions pack their windows, linears the narrower of their factors. Two
+factors of bfloat16 are packed and read in pairs along the depth, where a processor multiplies them.
 """
 
 from dataclasses import replace
@@ -30,6 +31,8 @@ from aotpack.render.c_window import limit_texts, window
 from aotpack.render.frame import Frame
 from aotpack.render.workshop import Workshop
 
+FLOAT32, BFLOAT16 = DType.FLOAT32, DType.BFLOAT16
+
 
 def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Workshop]:
     """Everything the template prints, and the workshop that knows the kernel's arguments."""
@@ -46,7 +49,8 @@ def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Wo
     store = stored(shop, anchor, outer, columns, names)
     pack, depth_inner = _pack(shop, anchor, plan.packed, schedule.strides)
     rows = copied_rows(shop, anchor, plan.rows)
-    direct = direct_rows(shop, anchor, plan.rows, DType.FLOAT32)
+    in_pairs = anchor.operand is BFLOAT16
+    direct = direct_rows(shop, anchor, plan.rows, BFLOAT16 if in_pairs else FLOAT32)
     batch = batch_lines(shop, anchor.batch)
     batches = points(anchor.batch)
     extents = [extent_text(shop, e) for e in (batches, v.extent, s.extent, anchor.k.extent)]
@@ -62,9 +66,8 @@ def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Wo
         pack=pack,
         pack_depth_inner=depth_inner,
         rows=rows,
-        direct_lines=direct.lines,
-        direct_address=direct.value,
-        direct_stride=direct.width,
+        direct=direct,
+        in_pairs=in_pairs,
         panel_is_inner=plan.panel_is_inner,
         store=store,
     )
@@ -103,5 +106,5 @@ def _pack(shop: Workshop, anchor: Matmul, side: Side, strides: Strides) -> tuple
 
 def _is_copied(load: Load, axis: Axis, anchor: Matmul, shop: Workshop) -> bool:
     """True for float32 elements that lie side by side along an axis."""
-    plain = shop.arguments.dtype(load.buffer) is DType.FLOAT32
-    return plain and anchor.operand is DType.FLOAT32 and slope(shop.offset(load), axis) == 1
+    plain = shop.arguments.dtype(load.buffer) is FLOAT32
+    return plain and anchor.operand is FLOAT32 and slope(shop.offset(load), axis) == 1

@@ -62,7 +62,8 @@ def _pack_cost(side: Side, anchor: Matmul, strides: Strides) -> int:
 
 def _rows_cost(side: Side, anchor: Matmul, schedule: Schedule) -> int:
     """What an element costs to copy into rows, or to read where it lies."""
-    if row_stride(side, anchor, schedule, DType.FLOAT32):
+    is_read_in_place = anchor.operand in (DType.FLOAT32, DType.BFLOAT16)
+    if is_read_in_place and row_stride(side, anchor, schedule, anchor.operand):
         return 0
     return _copy_cost(side.value, anchor.k, schedule.strides)
 

@@ -177,7 +177,7 @@ def test_rows_keep_what_is_guarded_with_its_guard() -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [("batch", "w"), ("w", "batch"), ("softmax", "sum_1"), ("p", "p_")]
+    "names", [("batch", "w"), ("w", "batch"), ("softmax", "sum_1"), ("p", "p_"), ("t", "of_t")]
 )
 def test_sizes_may_be_called_like_tensors(names: tuple[str, str]) -> None:
     class Weighted(nn.Module):

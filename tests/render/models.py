@@ -33,6 +33,15 @@ class Total(nn.Module):
         return x.sum(-1)
 
 
+class First(nn.Module):
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(x.topk(self.count))
+
+
 class Normed(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()

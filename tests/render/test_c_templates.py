@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim
 from torch.nn.functional import scaled_dot_product_attention as attention
 
 from aotpack import pipeline
@@ -15,6 +16,7 @@ from tests.e2e.law import accuracy_complaint
 
 pytestmark = pytest.mark.usefixtures("as_shipped")
 
+NAN, INF = float("nan"), float("inf")
 _RANDOM = torch.Generator().manual_seed(0)
 Tensors = tuple[torch.Tensor, ...]
 
@@ -68,9 +70,17 @@ def linear(m: int, n: int, k: int, dtype: torch.dtype = torch.float32) -> Case:
     return Case(f"linear-{m}x{n}x{k}-{dtype}", module, (floats(m, k).to(dtype),))
 
 
-def product(m: int, n: int, k: int, *batch: int) -> Case:
-    module = Call(lambda a, b: torch.relu(a @ b))
-    return Case(f"product-{batch}{m}x{n}x{k}", module, (floats(*batch, m, k), floats(*batch, k, n)))
+def product(
+    m: int, n: int, k: int, *batch: int, dtype: torch.dtype = torch.float32, turned: bool = False
+) -> Case:
+    """With ``turned``, the depth of the first factor does not lie side by side."""
+    a, b = floats(*batch, m, k).to(dtype), floats(*batch, k, n).to(dtype)
+    if not turned:
+        module = Call(lambda a, b: torch.relu(a @ b))
+        return Case(f"product-{batch}{m}x{n}x{k}-{dtype}", module, (a, b))
+    module = Call(lambda a, b: torch.relu(a.transpose(-1, -2) @ b))
+    args = a.transpose(-1, -2).contiguous(), b
+    return Case(f"turned-{batch}{m}x{n}x{k}-{dtype}", module, args)
 
 
 def few_products(m: int, n: int, k: int, *batch: int) -> Case:
@@ -95,6 +105,13 @@ def conv(dims: int, items: int, size: tuple[int, ...], **options: object) -> Cas
     image = floats(items, made.in_channels, *size)
     text = "-".join(f"{key}{value}" for key, value in options.items())
     return Case(f"conv{dims}d-{items}-{text}", nn.Sequential(made, norm, nn.ReLU()), (image,))
+
+
+def plain_conv(size: tuple[int, ...], **options: int) -> Case:
+    """In bfloat16, of which pairs of neighbours along the depth lie in two windows."""
+    module = nn.Conv2d(**options).bfloat16()  # type: ignore[arg-type]
+    text = "-".join(f"{key}{value}" for key, value in options.items())
+    return Case(f"conv-{text}", module, (floats(*size).bfloat16(),))
 
 
 def pool(kind: str, size: tuple[int, ...], *sizes: int, **options: object) -> Case:
@@ -135,6 +152,15 @@ def cases() -> list[Case]:
             *(linear(*sizes) for sizes in ((1, 1, 1), (1, 7, 13), (97, 131, 61), (13, 33, 517))),
             *(linear(65, 30, 100, dtype) for dtype in (torch.bfloat16, torch.float16)),
             *(
+                linear(*sizes, torch.bfloat16)
+                for sizes in ((97, 131, 62), (37, 300, 33), (130, 65, 258), (300, 37, 2))
+            ),
+            *(
+                product(*sizes, dtype=torch.bfloat16, turned=turned)
+                for sizes in ((41, 75, 50, 3), (65, 33, 131, 2), (97, 129, 260))
+                for turned in (False, True)
+            ),
+            *(
                 linear(*sizes)
                 for sizes in ((1, 67, 1100), (16, 5, 90), (200, 3, 50), (7, 35, 2048))
             ),
@@ -164,6 +190,10 @@ def cases() -> list[Case]:
             conv(2, 1, (5, 5), in_channels=5, out_channels=3, kernel_size=1, stride=2),
             conv(1, 2, (17,), in_channels=6, out_channels=9, kernel_size=2, groups=3),
             conv(3, 1, (5, 4, 7), in_channels=3, out_channels=4, kernel_size=3, padding=1),
+            plain_conv((2, 4, 9, 41), in_channels=4, out_channels=9, kernel_size=3, padding=1),
+            plain_conv((1, 6, 12, 9), in_channels=6, out_channels=35, kernel_size=2, stride=2),
+            plain_conv((1, 8, 7, 7), in_channels=8, out_channels=6, kernel_size=3, groups=2),
+            plain_conv((1, 3, 7, 6), in_channels=3, out_channels=6, kernel_size=3, dilation=2),
             pool("MaxPool2d", (1, 3, 9, 11), 3, 2, 1),
             pool("MaxPool2d", (2, 2, 5, 131), 3, 1, 1, dilation=2, ceil_mode=True),
             pool("MaxPool2d", (1, 1, 4, 4), 2, padding=1),
@@ -201,6 +231,21 @@ def test_obeys_the_accuracy_law(number: int, results: tuple[Tensors, Tensors, Te
     ours, eager, exact = (column[number] for column in results)
     complaint = accuracy_complaint(ours, eager, exact)
     assert complaint is None, complaint
+
+
+def test_depths_that_a_call_decides() -> None:
+    """Pairs of bfloat16 serve even ones alone; what is not finite stays so."""
+    module = Call(lambda a, b: torch.relu(a @ b))
+    rows, depth = Dim("rows", min=1, max=99), Dim("depth", min=1, max=300)
+    sizes = {"args": ({0: rows, 1: depth}, {0: depth})}
+    example = floats(20, 64).bfloat16(), floats(64, 40).bfloat16()
+    with pipeline.compile(module, example, dynamic_shapes=sizes, target="cpu") as model:
+        for m, k in ((20, 1), (1, 2), (17, 127), (96, 128), (97, 129), (40, 258)):
+            a, b = floats(m, k).bfloat16(), floats(k, 40).bfloat16()
+            a[0, 0], b[k - 1, 3] = NAN, -INF
+            exact = module(a.double(), b.double())
+            complaint = accuracy_complaint(model(a, b), module(a, b), exact)
+            assert complaint is None, f"{m} x {k}: {complaint}"
 
 
 def test_sums_without_terms_are_zero() -> None:

@@ -3,18 +3,21 @@
 import re
 
 import pytest
+import torch
+from torch.export import Dim
 
 from aotpack.ir.integers import Int, Var
 from aotpack.ir.nodes import Program, Value
 from aotpack.precompile.request import Request
 from aotpack.precompile.worker import run_triton
 from aotpack.stages import KernelSource
-from aotpack.target import Target
+from aotpack.target import CPU, Target
 from tests.schedule.programs import Writer, apply, load
 
-from .models import kernel_text, rendered_program
+from .models import First, kernel_text, rendered, rendered_program
 
 OPERANDS = re.compile(r"tt\.elementwise_inline_asm \"[^\"]*mbarrier.* : ([^:]*) ->")
+NUMBERED = r"\b[it]\d+\b"  # what a function names
 ROWS = 4096  # enough to fill a machine, so that no row is split
 
 
@@ -138,6 +141,19 @@ def test_columns_are_masked_unless_the_block_divides_them(count: int, masked: bo
 @pytest.mark.parametrize(("count", "masked"), [(2048, False), (2000, True)])
 def test_points_are_masked_unless_the_block_divides_them(count: int, masked: bool) -> None:
     assert ("x_mask" in points(count)) is masked
+
+
+def test_what_stands_at_the_head_of_a_function_in_c_names_nothing_of_its_loops() -> None:
+    """Whether stores go past the caches is asked there, by a count of bytes that divides sizes."""
+    sizes = ({1: Dim("n", min=4)},)
+    product = rendered(First(3), torch.randn(2, 700), targets=(CPU,), dynamic_shapes=sizes)
+    heads = [k.text.split("for (", 1)[0] for k in product.kernels if "bool streams" in k.text]
+    asked = [(head, re.findall(r"bool streams = .*", head)) for head in heads]
+    assert any(re.search(NUMBERED, line) for _, (line,) in asked)
+    for head, (line,) in asked:
+        assert set(re.findall(NUMBERED, line)) <= set(
+            re.findall(rf"const \w+ ({NUMBERED}) =", head)
+        )
 
 
 @pytest.mark.row("C:B18")
