@@ -5,7 +5,7 @@ call of sizes it has seen.
 """
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -170,22 +170,39 @@ class ArenaPool(Generic[PlanT]):
 
     def _renew_lock(self) -> None:
         self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._waiting = 0
+        self._ended = threading.Condition(self._lock)  # what idlers wait for
+        self._queue = deque[threading.Condition]()  # calls that wait, the first to come first
 
     def take(self, stream: int, recording: Hashable = None) -> Arena[PlanT]:
-        """An arena, best the one whose last call was on the same stream."""
+        """An arena, best the one whose last call was on the same stream; in the order of coming."""
         with self._lock:
-            while True:
-                if self._is_closed:
-                    raise AotpackError(
-                        f"calling {self._model}: the model was closed. Load it again."
-                    )
-                arena = None if self._idlers else self._available(stream, recording)
+            if recording is not None or not self._queue:
+                arena = self._next(stream, recording)
                 if arena is not None:
-                    self._taken += 1
                     return arena
-                self._wait()
+            return self._wait_for_one(stream, recording)
+
+    def _wait_for_one(self, stream: int, recording: Hashable) -> Arena[PlanT]:
+        turn = threading.Condition(self._lock)
+        self._queue.append(turn)
+        try:
+            while True:
+                turn.wait()
+                if recording is not None or self._queue[0] is turn:
+                    arena = self._next(stream, recording)
+                    if arena is not None:
+                        return arena
+        finally:
+            self._queue.remove(turn)
+            self._call_first()
+
+    def _next(self, stream: int, recording: Hashable) -> Arena[PlanT] | None:
+        """An arena, if calls may begin and there is one."""
+        if self._is_closed:
+            raise AotpackError(f"calling {self._model}: the model was closed. Load it again.")
+        arena = None if self._idlers else self._available(stream, recording)
+        self._taken += arena is not None
+        return arena
 
     def _available(self, stream: int, recording: Hashable) -> Arena[PlanT] | None:
         if recording is not None:
@@ -206,15 +223,13 @@ class ArenaPool(Generic[PlanT]):
             self._taken -= 1
             home = self._free if arena.recording is None else self._recorded[arena.recording]
             home.append(arena)
-            if self._waiting:
-                self._changed.notify_all()
+            self._call_first()
+            if self._idlers:
+                self._ended.notify_all()
 
-    def _wait(self) -> None:
-        self._waiting += 1
-        try:
-            self._changed.wait()
-        finally:
-            self._waiting -= 1
+    def _call_first(self) -> None:
+        if self._queue:
+            self._queue[0].notify()
 
     @contextmanager
     def idle(self) -> Iterator[None]:
@@ -223,11 +238,12 @@ class ArenaPool(Generic[PlanT]):
             self._idlers += 1
             try:
                 while self._taken:
-                    self._wait()
+                    self._ended.wait()
                 yield
             finally:
                 self._idlers -= 1
-                self._changed.notify_all()
+                for turn in self._queue:
+                    turn.notify()
 
     def forget(self) -> None:
         """Drop the plans of all arenas; only inside ``idle``."""

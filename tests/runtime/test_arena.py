@@ -1,4 +1,5 @@
 import threading
+import time
 
 import pytest
 
@@ -45,6 +46,53 @@ def test_a_call_waits_for_a_free_arena() -> None:
     pool.give(arena)
     thread.join(10)
     assert taken.is_set()
+
+
+def test_who_comes_first_is_served_first() -> None:
+    """A thread that calls again and again leaves the others their turns."""
+    pool: ArenaPool[str] = ArenaPool("demo", FakeDevice(), 1)
+    served, arena = list[int](), pool.take(0)
+
+    def take(number: int) -> None:
+        held = pool.take(0)
+        served.append(number)
+        pool.give(held)
+
+    threads = [threading.Thread(target=take, args=(number,)) for number in range(3)]
+    for waiting, thread in enumerate(threads, 1):
+        thread.start()
+        while len(pool._queue) < waiting:
+            time.sleep(0.001)
+    pool.give(arena)
+    take(3)
+    for thread in threads:
+        thread.join(10)
+    assert served == [0, 1, 2, 3]
+
+
+def test_waiting_calls_learn_that_the_pool_was_closed() -> None:
+    pool: ArenaPool[str] = ArenaPool("demo", FakeDevice(), 1)
+    arena, words = pool.take(0), list[str]()
+
+    def take() -> None:
+        try:
+            pool.give(pool.take(0))
+        except AotpackError as error:
+            words.append(str(error))
+
+    threads = [threading.Thread(target=take) for _ in range(2)]
+    closing = threading.Thread(target=pool.close)
+    for thread in threads:
+        thread.start()
+    while len(pool._queue) < 2:
+        time.sleep(0.001)
+    closing.start()
+    while not pool._idlers:
+        time.sleep(0.001)
+    pool.give(arena)
+    for thread in (*threads, closing):
+        thread.join(10)
+    assert words == ["calling demo: the model was closed. Load it again."] * 2
 
 
 def test_a_closed_pool_refuses() -> None:
