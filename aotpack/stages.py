@@ -109,7 +109,8 @@ class Golden:
     ``inputs``, ``outputs`` and ``updates`` (what the first call leaves in the tensors it changes)
     are (name, dtype, shape, bytes). Outputs are the float64 reference rounded to float32 (integer
     and bool outputs as they are). ``eager_errors`` holds, per output and then per update, the
-    largest absolute difference between eager and the float64 reference.
+    largest absolute difference between eager and the float64 reference, of integers and bools the
+    number of elements that differ.
     """
 
     inputs: tuple[tuple[str, DType, tuple[int, ...], bytes], ...]

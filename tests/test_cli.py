@@ -317,7 +317,7 @@ def test_doctor_without_a_c_compiler_leaves_out_the_target_cpu(
         (["MODEL", "-o", "OUT", "--name", "a b"], "the name 'a b' is not accepted"),
         (["MODEL"], "the following arguments are required: -o/--out"),
         (["inspect", "nowhere.whl"], "there is no such file"),
-        (["verify", "x.whl", "--device", "tpu"], "invalid choice: 'tpu'"),
+        (["verify", "x.whl", "--device", "tpu"], "found 'tpu', accepted are a GPU's number"),
         (["tune.txt", "-o", "OUT"], "tune.txt: not understood"),
     ],
 )

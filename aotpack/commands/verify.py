@@ -10,6 +10,7 @@ from aotpack.commands.model_options import add_trace_options, load_source
 from aotpack.commands.shipped import IMPORT, WEIGHTS, shipped_runtime
 from aotpack.commands.wheel_file import unpacked, weights_of
 from aotpack.errors import UsageError, VerifyError
+from aotpack.runtime.command import device_of
 from aotpack.stages import Golden
 from aotpack.target import INTERPRETER, Target
 
@@ -24,11 +25,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--device",
-        choices=("cuda", "cpu", "interpreter"),
-        help="the first GPU, the processors, or Triton's interpreter, which runs what each GPU"
-        " target runs, in turn (default: what load() takes)",
+        type=_device,
+        help='a GPU\'s number, "cpu", or "interpreter": Triton\'s, which runs what each GPU'
+        " target runs, in turn (default: a GPU if there is one)",
     )
     add_trace_options(parser, "with --against, as MODEL was built")
+
+
+def _device(text: str) -> int | str:
+    device = device_of(text)
+    if isinstance(device, int) or device in ("cpu", "interpreter"):
+        return device
+    raise argparse.ArgumentTypeError(
+        f"found {text!r}, accepted are a GPU's number, cpu and interpreter"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -47,14 +57,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def devices(name: str | None, package: Path) -> Iterator[tuple[str, Any]]:
+def devices(name: int | str | None, package: Path) -> Iterator[tuple[str, Any]]:
     """What to say of a device and the device: a GPU's number, "cpu", None to choose, interpreters.
 
     The interpreter runs the plan and the kernels of each GPU target, which may be others; where
     the package was built for the interpreter, those alone.
     """
     if name != "interpreter":
-        yield name or "", 0 if name == "cuda" else name
+        yield f"GPU {name}" if isinstance(name, int) else name or "", name
         return
     from aotpack.precompile.interpreter import InterpreterDevice  # imports triton
 

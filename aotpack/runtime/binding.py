@@ -64,7 +64,7 @@ class Binder:
 
     def _refused(self, reason: str) -> ArgumentError:
         keys = ", ".join(self._signature.kwargs.keys)
-        by_keyword = f"by keyword alone, as in the model's example inputs: {keys}" if keys else ""
+        by_keyword = f"by keyword alone: {keys}" if keys else ""
         accepted = ", ".join(self._names) or f"no {'positional ' if keys else ''}argument"
         accepted = "; ".join(filter(None, (accepted, by_keyword)))
         return ArgumentError(f"calling {self._signature.name}: {reason}; accepted: {accepted}.")

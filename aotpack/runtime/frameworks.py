@@ -204,7 +204,7 @@ class Frameworks:
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
             return "torch"
-        if isinstance(value, (np.ndarray, np.generic)):
+        if isinstance(value, (np.ndarray, np.generic)) or type(value) is int:
             return "numpy"
         if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
             return "cupy" if type(value).__module__.split(".")[0] == "cupy" else "dlpack"
@@ -212,7 +212,8 @@ class Frameworks:
             return "interface"
         raise ArgumentError(
             f"reading an argument: it is {type(value).__name__}, not a tensor; accepted: torch "
-            "tensors, numpy arrays, and objects with __dlpack__ or __cuda_array_interface__"
+            "tensors, numpy arrays and numbers, objects with __dlpack__ or "
+            "__cuda_array_interface__, and int for an int64 of no dimensions"
         )
 
     def _make(self, kind: str) -> Framework:

@@ -46,8 +46,10 @@ def sizes_of(signature: Signature, shapes: Sequence[tuple[int, ...]]) -> dict[st
 def check_dtype(signature: Signature, tensor: Tensor, argument: Seen) -> None:
     """The elements are those the kernels were compiled for."""
     if not is_accepted(argument.dtype, tensor.dtype, argument.framework):
+        bits = ", in numpy its bits as uint16 or an array of ml_dtypes"
+        accepted = f"{tensor.dtype}{bits if str(tensor.dtype) == 'bfloat16' else ''}"
         raise _refused(
-            signature, tensor, f"has dtype {argument.dtype}; accepted: {tensor.dtype}. Convert it"
+            signature, tensor, f"has dtype {argument.dtype}; accepted: {accepted}. Convert it"
         )
 
 

@@ -18,6 +18,7 @@ _NOISE = (
     "consider using",
     "Caused by",
 )
+_ENDS = ("The following call raised this error", "If this type holds tensors")
 _OF_OPERATORS = ("DataDependentOutputException", "DynamicOutputShapeException")  # torch names them
 _SHOWN_LINES = 8
 _ADVICE = (
@@ -32,6 +33,12 @@ _ADVICE = (
         r"|dummy base class (Event|Stream)|<class 'torch.Stream'>",
         "torch.cuda needs a GPU while a model is traced; what forward says of streams and events "
         "can be left out, as a package orders its work by data",
+    ),
+    (
+        r"which is not a known type",
+        "a model takes and returns tensors, numbers, text and None, in tuples, lists, dicts and "
+        "registered dataclasses; leave out what else it returns (a cache of transformers by "
+        "use_cache=False), or return the tensors that are in it",
     ),
 )
 
@@ -59,7 +66,8 @@ def _place(error: Exception) -> list[str]:
 
 def _useful(error: Exception, text: str) -> str:
     """The first useful lines, the fixes that torch suggests, and our advice."""
-    text = text.partition("The following call raised this error")[0]
+    for end in _ENDS:
+        text = text.partition(end)[0]
     lines = [line.strip() for line in text.splitlines()]
     useful = [line for line in lines if line and not line.startswith(_NOISE)]
     start = useful.index("Suggested fixes:") if "Suggested fixes:" in useful else len(useful)

@@ -4,7 +4,7 @@ The reference runs operator by operator on the exported graph with every float w
 used, so that a large model's weights are never all held in float64.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,7 +36,20 @@ def _scaled_product(
     return product if bias is None else product + bias
 
 
-_MEANINGS = {torch.ops.aten._scaled_mm.default: _scaled_product}
+def _sorted(x: Any, dim: int = -1, descending: bool = False) -> Any:
+    return torch.sort(x, dim=dim, descending=descending, stable=True)
+
+
+def _first(x: Any, k: int, dim: int = -1, largest: bool = True, *_: Any) -> Any:
+    return [part.index_select(dim, torch.arange(k)) for part in _sorted(x, dim, largest)]
+
+
+# What operators mean that take no float64, and which of equal elements a package takes: the first.
+_MEANINGS: Mapping[Any, Callable[..., Any]] = {
+    torch.ops.aten._scaled_mm.default: _scaled_product,
+    torch.ops.aten.sort.default: _sorted,
+    torch.ops.aten.topk.default: _first,
+}
 
 
 def record_golden(
@@ -69,7 +82,7 @@ def record_golden(
     names = [*(spec.name for spec in signature.outputs), *changed]
     results, errors = [], []
     for name, exact, result in zip(names, reference, eager, strict=True):
-        errors.append(_largest_difference(result, exact))
+        errors.append(_difference(result, exact))
         results.append(_recorded(name, _rounded(exact, dtype_of(result.dtype, name))))
     count = len(signature.outputs)
     return Golden(inputs, tuple(results[:count]), tuple(errors), tuple(results[count:]))
@@ -182,7 +195,7 @@ class _Reference(_Eager):
             return run_control(n.target, pytree.tree_map(self._part, args))
         args, kwargs = pytree.tree_map(_widen, (args, kwargs))
         if n.target in _MEANINGS:
-            return _MEANINGS[n.target](*args, **kwargs)
+            return pytree.tree_map(_widen, _MEANINGS[n.target](*args, **kwargs))
         if n.target is _BITCAST:
             return self._in_own_types(n)
         try:
@@ -245,11 +258,16 @@ def _double_default() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def _largest_difference(result: torch.Tensor, exact: torch.Tensor) -> float:
-    """max |result - exact|; equal infinities and NaN on both sides count as equal."""
-    a, b = result.detach().cpu().double(), exact.cpu().double()
-    if a.numel() == 0:
+def _difference(result: torch.Tensor, exact: torch.Tensor) -> float:
+    """max |result - exact|, of integers and bools how many differ.
+
+    Equal infinities and NaN on both sides count as equal.
+    """
+    if result.numel() == 0:
         return 0.0
+    if not result.is_floating_point():
+        return float(torch.count_nonzero(result.detach().cpu() != exact.cpu()))
+    a, b = result.detach().cpu().double(), exact.cpu().double()
     same = (a == b) | (a.isnan() & b.isnan())
     difference = torch.where(same, 0.0, (a - b).abs())
     return float(difference.nan_to_num(nan=float("inf")).max())

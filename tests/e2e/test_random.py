@@ -59,6 +59,8 @@ def test_dynamic_sizes_and_the_packages_own_test(tmp_path: Path) -> None:
             ours, theirs = model(x, **seed_of(rows)), eager(x, **seed_of(rows))
             torch.testing.assert_close(ours, theirs)
             assert not torch.equal(model(x, **seed_of(5))[0], ours[0])
+    with_number = compiled.models["cpu"](x, seed=64)
+    assert torch.equal(with_number[0], compiled.models["cpu"](x, **seed_of(64))[0])
 
 
 def test_a_call_without_a_seed_is_refused() -> None:

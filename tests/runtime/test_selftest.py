@@ -53,6 +53,16 @@ def test_the_accuracy_law() -> None:
     assert not compare("i", exact, exact + 1, DTYPES["int64"], 0.0).is_passed
 
 
+def test_as_many_integers_may_differ_as_rounding_lets_differ_for_eager() -> None:
+    reference, dtype = np.arange(10), DTYPES["int64"]
+    for eager, allowed in ((0.0, 0), (1.0, 2), (4.0, 7)):
+        for differ in (allowed, allowed + 1):
+            found = np.where(reference < differ, -1, reference)
+            check = compare("i", found, reference, dtype, eager)
+            assert check.is_passed is (differ <= allowed)
+    assert str(check) == "i: 8 elements differ, of eager's 4, allowed 7: WRONG"
+
+
 def test_forbidden_actions_are_seen(tmp_path: Path) -> None:
     with watch() as actions:
         (tmp_path / "new").write_text("x")

@@ -36,9 +36,21 @@ def two_reads(self, x):
     return x if found.shape[0] + number > 3 else -x
 
 
+class Box:
+    """No structure that torch knows."""
+
+    def __init__(self, x):
+        self.x = x
+
+
 @pytest.mark.parametrize(
     ("forward", "message"),
     [
+        (
+            lambda self, x: Box(x),
+            r"Found <class '.*Box'> in output, which is not a known type.\n"
+            r"  a model takes and returns tensors, .* or return the tensors that are in it$",
+        ),
         (lambda self, x: x @ x, r"RuntimeError: .*\n  at test_capture.py:\d+: .*x @ x"),
         (
             lambda self, x: x if x.sum() > 0 else -x,

@@ -44,6 +44,41 @@ def test_integers_become_float64(trace_function):
     assert torch.equal(reference(traced), (torch.arange(4).double() / 3 + X.double()).float())
 
 
+def test_of_equal_elements_the_first_is_taken(trace_function):
+    x = torch.randint(0, 4, (3, 200), generator=torch.Generator().manual_seed(0)).float()
+
+    def forward(self, x):
+        first = x.topk(50)
+        orders = *x.sort(-1), *x.sort(0, descending=True), *first, *x.topk(2, 0, largest=False)
+        return *orders, first.indices.view(-1), x.new_zeros(0).long()
+
+    traced = trace_function(forward, x)
+    orders = ((-1, False, 200), (0, True, 3), (-1, True, 50), (0, False, 2))
+    for n, (dim, descending, count) in enumerate(orders):
+        wanted = torch.sort(x, dim=dim, descending=descending, stable=True)
+        for part in (0, 1):
+            assert torch.equal(reference(traced, 2 * n + part), wanted[part].narrow(dim, 0, count))
+    assert torch.equal(reference(traced, 8), reference(traced, 5).view(-1))
+    assert traced.golden.eager_errors[9] == 0
+
+
+def test_the_first_of_a_number_is_itself(trace_function):
+    traced = trace_function(lambda self, x: (*x.sum().topk(1), *x.sum().sort()), X)
+    assert [reference(traced, n).item() for n in range(4)] == [X.sum().item(), 0] * 2
+
+
+def test_of_integers_it_is_counted_how_many_differ(trace_function):
+    x = torch.linspace(-1, 1, 4000).view(2, -1)
+
+    def forward(self, x):
+        return torch.sort((x * 1e4).sin() / 3, stable=True).indices, x > 0
+
+    traced = trace_function(forward, x)
+    exact, ours = reference(traced), forward(None, x)[0]
+    assert traced.golden.eager_errors == (float((exact != ours).sum()), 0.0)
+    assert traced.golden.eager_errors[0] > 0
+
+
 def test_bitcast_keeps_its_type(trace_function):
     traced = trace_function(lambda self, x: x.view(torch.int32), X)
     assert torch.equal(reference(traced), X.view(torch.int32))
