@@ -41,6 +41,7 @@ _ABSENT = object()
 _CLUSTER = ClusterMemory()  # of the programs at work
 _RING = RingMemory()  # likewise
 _VALIDATE_DESCRIPTOR = triton_interpreter.TensorDescHandle.validate
+_STORE = triton_interpreter._interpreter.store
 _ONE_AT_A_TIME = threading.RLock()  # a launch changes triton.language for its duration
 
 
@@ -324,6 +325,7 @@ def _forms() -> tuple[tuple[Any, str, Any], ...]:
         (builder, "options", options),
         (builder, "create_splat", _splat),
         (triton_interpreter.TensorDescHandle, "validate", _validate_descriptor),
+        (triton_interpreter._interpreter, "store", _store),
     ]
     last = {(place, name): form for place, name, form in found}
     return tuple((place, name, form) for (place, name), form in last.items())
@@ -335,6 +337,11 @@ def _validate_descriptor(block: Any) -> None:
     aligned = copy.copy(block)
     aligned.base = handle
     _VALIDATE_DESCRIPTOR(aligned)
+
+
+def _store(pointers: Any, value: Any, mask: Any) -> None:
+    """Triton's store; that of 3.6 refuses numpy's scalars, as its logarithm of one number gives."""
+    _STORE(pointers, np.asarray(value), mask)
 
 
 def _splat(kind: Any, value: Any) -> Any:

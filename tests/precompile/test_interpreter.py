@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from aotpack.precompile import precompile
+from aotpack.precompile import interpreter, precompile
 from aotpack.precompile.interpreter import (
     HostKernel,
     InterpreterDevice,
@@ -143,6 +143,22 @@ def test_libdevice_functions(name: str) -> None:
     run(f"tl.store(y + i, libdevice.{name}(tl.load(x + i)))", 16, x=values, y=result)
     expected = getattr(torch, name)(torch.from_numpy(values).double()).numpy()
     np.testing.assert_allclose(result, expected, rtol=2e-6)
+
+
+def test_numbers_that_numpy_makes_scalars_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton 3.6's own store refuses them, so it gets arrays."""
+    assert not isinstance(np.log(np.array(1, np.float32)), np.ndarray)
+    own, stored = interpreter._STORE, list[type]()
+
+    def store(pointers: Any, value: Any, mask: Any) -> None:
+        stored.append(type(value))
+        own(pointers, value, mask)
+
+    monkeypatch.setattr(interpreter, "_STORE", store)
+    result = np.zeros(1, np.float32)
+    run("tl.store(y, tl.log(tl.sum(tl.load(x + i), 0)))", 16, x=np.ones(16, np.float32), y=result)
+    np.testing.assert_allclose(result, np.log(16.0), rtol=1e-6)
+    assert stored == [np.ndarray]
 
 
 def test_functions_named_as_those_of_clusters_are_interpreted() -> None:
