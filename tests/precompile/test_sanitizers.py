@@ -42,6 +42,7 @@ def test_a_planted_mistake_is_reported(fault: str, report: str) -> None:
 
 THREADS = """
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 
 enum { CALLERS = 3, WORKERS = 3, CALLS = 150, ITEMS = 64 };
@@ -51,6 +52,13 @@ static void squares(const aot_call *call, int64_t first, int64_t last, char *scr
     int64_t *const own = (int64_t *)scratch, *const out = (int64_t *)(uintptr_t)call->cells[0];
     for (int64_t item = first; item < last; item++) own[item] = item * item;
     for (int64_t item = first; item < last; item++) out[item] = own[item];
+}
+
+// Until two threads are at it, which makes no order between them.
+static void meet(const aot_call *call, int64_t first, int64_t last, char *scratch) {
+    static _Atomic int threads;
+    atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed);
+    while (atomic_load_explicit(&threads, memory_order_relaxed) < 2) sched_yield();
 }
 
 static void *work(void *number) {
@@ -74,8 +82,10 @@ int main(void) {
     pthread_t threads[WORKERS + CALLERS];
     void *wrong, *all = NULL;
     pool = aot_open(WORKERS);
-    for (uintptr_t n = 0; n < WORKERS + CALLERS; n++)
-        pthread_create(&threads[n], NULL, n < WORKERS ? work : call, (void *)n);
+    const aot_call first = {pool, NULL, NULL, NULL};
+    for (uintptr_t n = 0; n < WORKERS; n++) pthread_create(&threads[n], NULL, work, (void *)n);
+    all = (void *)(intptr_t)aot_parallel(&first, ITEMS, 1, 0, meet);
+    for (int n = WORKERS; n < WORKERS + CALLERS; n++) pthread_create(&threads[n], NULL, call, NULL);
     for (int n = WORKERS; n < WORKERS + CALLERS; n++) {
         pthread_join(threads[n], &wrong);
         all = wrong ? wrong : all;
