@@ -8,6 +8,7 @@ each target must give eager's answer. What fails is shrunk by dropping lines and
 from __future__ import annotations
 
 import argparse
+import importlib
 import math
 import random
 import re
@@ -41,7 +42,7 @@ from aotpack.ir.schedule import (
     ReductionTile,
     Variant,
 )
-from aotpack.schedule import join, online_softmax, plane, split_reduction
+from aotpack.schedule import join, online_softmax, plane, select_first, split_reduction
 from aotpack.schedule.tile import choose_tiles
 from aotpack.target import CPU, INTERPRETER, Target, parse_targets
 from tests.e2e.law import Tolerance
@@ -53,6 +54,8 @@ SLACK = Tolerance(factor=16, floor=1.0)
 PROGRAMS = 64  # about the most a kernel is cut into: they are interpreted one by one
 STEPS = 256  # about the most that all of them do in a loop
 NARROWS = re.compile(r"float\(|half\(|bfloat16|float16|float32")
+# The package's own attribute of that name is the function.
+EXPAND_SORTS = importlib.import_module("aotpack.schedule.expand_sorts")
 SMALL_NUMBERS = (
     (split_reduction, "WORTH_A_LAUNCH", 4),
     (split_reduction, "LONGEST_ROW", 3),
@@ -62,6 +65,12 @@ SMALL_NUMBERS = (
     (plane, "SHORTEST_SIDE", 2),
     (join, "SHORTEST_RUN", 1),
     (join, "LAUNCH_BYTES", 0),
+    (EXPAND_SORTS, "LONGEST_COUNTED", 3),
+    (EXPAND_SORTS, "LONGEST_COUNTED_LEFT", 4),
+    (EXPAND_SORTS, "SHORTEST_SELECTED", 2),
+    (EXPAND_SORTS, "MOST_SELECTED", 2),
+    (EXPAND_SORTS, "RUN", 2),
+    (select_first, "LONGEST_RUN", 8),
 )
 
 

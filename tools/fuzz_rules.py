@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from tools import fuzz_texts as texts
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -302,91 +304,38 @@ def _is_bool(k: Known) -> bool:
     return k.tensor.dtype is torch.bool
 
 
-SMOOTH = (
-    "{x}.tanh()", "{x}.sigmoid()", "F.gelu({x})", "F.silu({x})", "({x} / 4).exp()", "{x}.sin()",
-    "({x} * {x} + 1).sqrt()", "({x}.abs() + 1).log()", "1 / ({x} * {x} + 1)", "{x} * 0.5 - 1",
-    "F.softplus({x})", "({x}.abs() + 0.5).rsqrt()", "{x}.clamp(-1, 1.5)", "{x}.erf()",
-)  # fmt: skip
-RARE = (
-    "{x}.cos()", "{x}.atan()", "F.mish({x})", "F.elu({x})", "F.leaky_relu({x}, 0.1)",
-    "{x}.expm1() / 8", "F.gelu({x}, approximate='tanh')", "({x}.abs() + 0.1).pow(0.7)",
-    "{x}.square() / 4", "{x}.sinh() / 8", "F.hardswish({x})", "torch.nan_to_num({x})",
-    "({x} / 9).asin().nan_to_num(0.0)", "F.logsigmoid({x})", "{x}.diff(dim=0)",
-    "{x}.log1p().nan_to_num(0.0, 1.0, -1.0)", "F.normalize({x}, dim=0, eps=0.1)",
-)  # fmt: skip
-EXACT = ("{x}.relu()", "-{x}", "{x}.abs()", "{x} + 1", "{x} * 2", "{x}.clamp(max=1)")
-DECISIONS = (
-    "{x} > 0", "{x}.floor()", "{x}.round()", "{x}.sign()", "{x} == 1", "{x}.long()", "{x}.bool()",
-)  # fmt: skip
-VIEWS = (
-    "{x}.transpose({d}, {e})", "{x}.unsqueeze({d})", "{x}.flip({d})", "{x}.roll({n}, {d})",
-    "{x}.select({d}, {n})", "{x}.narrow({d}, {n}, 1)", "{x}.movedim({d}, {e})",
-    "{x}[{n}:]", "{x}.repeat_interleave(2, {d})", "{x}.contiguous()",
-    "F.pad({x}, (1, 2), value=0.5)", "F.pad({x}, (0, 0, 2, 1))",
-    "{x}.unsqueeze({d}).expand(*{x}.shape[:{d}], 3, *{x}.shape[{d}:])",
-)  # fmt: skip
-SUMS = (
-    "{x}.sum({d}, keepdim={keep}) / 4", "{x}.mean({d}, keepdim={keep})", "{x}.softmax({d})",
-    "{x}.log_softmax({d})", "{x}.logsumexp({d}, keepdim={keep})", "({x} / 4).cumsum({d})",
-    "{x}.var({d}, correction=0, keepdim={keep})", "{x}.mean()", "{x}.sum(({d},)) / 8",
-    "{x}.norm(dim={d}, keepdim={keep}) / 4", "({x} / 2).prod({d})",
-)  # fmt: skip
-SELECTIONS = (
-    "{x}.amax({d}, keepdim={keep})", "{x}.amin({d}, keepdim={keep})", "{x}.max({d})[0]",
-    "{x}.amax()",
-)  # fmt: skip
-INDICES = (
-    "{x}.argmax({d}, keepdim={keep})", "{x}.argmin({d})", "{x}.cummax({d})[1]",
-    "({x} > 0).sum({d})",
-)  # fmt: skip
-TRUTHS = ("{x}.any({d})", "{x}.all({d}, keepdim={keep})", "{x}.sum({d})", "{x}.any()")
-COUNTS = ("{x}.sum({d})", "{x}.cumsum({d})", "{x}.sum()")
-WHOLE = ("{x} // 3", "{x} % 5", "{x} * 3 - 1", "{x}.float()", "{x}.int()")
-CASTS = ("{x}.float()", "{x}.double()", "{x}.to(torch.float32) * 0.7")
-PAIRS = ("{x} + {y}", "{x} - {y}", "{x} * {y}", "torch.maximum({x}, {y})")
-SMOOTH_PAIRS = ("{x} / ({y}.abs() + 1)", "torch.minimum({x}, {y}) * 0.3")
-EXACT_PAIRS = ("torch.lerp({x}, {y}, 0.3)", "torch.fmod({x}, {y}.abs() + 1)")
-COMPARISONS = ("{x} < {y}", "{x} >= {y}", "{x} != {y}")
-DIVISIONS = ("torch.div({x}, {y}.abs() + 1, rounding_mode='floor')", "{x} % ({y}.abs() + 1)")
-ADDED = ("{x}.index_add({d}, {i}, {rows})", "({x} * 2).index_add({d}, {i}, {rows}, alpha=3)")
-PLACED = (
-    "torch.ones_like({x}).index_copy({d}, {i}, {rows} + 1)",
-    "({x} + 1).index_fill({d}, {i}, 3)",
-    "({x} - 1).index_reduce({d}, {i}, {rows}, 'amax')",
-)
-LOGIC = ("torch.logical_and({x}, {y})", "torch.logical_xor({x}, {y})")
-BITS = ("{x} & {y}", "{x} | {y}", "{x} ^ {y}")
-
 _TABLE: tuple[tuple[int, bool, Rule], ...] = (
-    (3, False, _unary(SMOOTH, _is_float)),
-    (1, False, _unary(RARE, _is_float)),
-    (1, True, _unary(EXACT, _is_number)),
-    (1, True, _unary(DECISIONS, _is_exact_float)),
-    (1, True, _unary(WHOLE, _is_integer)),
+    (3, False, _unary(texts.SMOOTH, _is_float)),
+    (1, False, _unary(texts.RARE, _is_float)),
+    (1, True, _unary(texts.EXACT, _is_number)),
+    (1, True, _unary(texts.DECISIONS, _is_exact_float)),
+    (1, True, _unary(texts.WHOLE, _is_integer)),
     (1, True, _unary(("~{x}", "{x}.float()", "{x}.long()"), _is_bool)),
-    (1, False, _unary(CASTS, _is_float)),
-    (4, True, _binary(PAIRS, _is_number)),
-    (1, False, _binary(SMOOTH_PAIRS, _is_float)),
-    (1, False, _binary(EXACT_PAIRS, _is_exact_float)),
-    (1, True, _binary(COMPARISONS, _is_exact_number)),
-    (1, True, _binary(DIVISIONS, _is_integer)),
-    (1, True, _binary(BITS, _is_integer)),
-    (1, True, _binary(BITS, _is_bool)),
-    (1, True, _binary(LOGIC, _is_bool)),
-    (5, True, _along(VIEWS, _any)),
-    (4, False, _along(SUMS, _is_float)),
-    (1, True, _along(SELECTIONS, _is_number)),
-    (1, True, _along(INDICES, _is_exact_number)),
-    (1, True, _along(TRUTHS, _is_bool)),
-    (1, True, _along(COUNTS, _is_integer)),
+    (1, False, _unary(texts.CASTS, _is_float)),
+    (4, True, _binary(texts.PAIRS, _is_number)),
+    (1, False, _binary(texts.SMOOTH_PAIRS, _is_float)),
+    (1, False, _binary(texts.EXACT_PAIRS, _is_exact_float)),
+    (1, True, _binary(texts.COMPARISONS, _is_exact_number)),
+    (1, True, _binary(texts.DIVISIONS, _is_integer)),
+    (1, True, _binary(texts.BITS, _is_integer)),
+    (1, True, _binary(texts.BITS, _is_bool)),
+    (1, True, _binary(texts.LOGIC, _is_bool)),
+    (5, True, _along(texts.VIEWS, _any)),
+    (4, False, _along(texts.SUMS, _is_float)),
+    (1, True, _along(texts.SELECTIONS, _is_number)),
+    (1, True, _along(texts.ORDERED, _is_number)),
+    (1, True, _along(texts.PLACES_IN_ORDER, _is_exact_number)),
+    (1, True, _along(texts.INDICES, _is_exact_number)),
+    (1, True, _along(texts.TRUTHS, _is_bool)),
+    (1, True, _along(texts.COUNTS, _is_integer)),
     (1, True, _where),
     (2, True, _joined),
     (3, False, _product),
     (1, False, _attention),
     (2, False, _normed),
     (2, True, _indexed),
-    (1, False, _scattered(ADDED)),
-    (1, True, _scattered(PLACED)),
+    (1, False, _scattered(texts.ADDED)),
+    (1, True, _scattered(texts.PLACED)),
     (2, True, _flattened),
     (1, True, _split),
     (1, True, _squeezed),

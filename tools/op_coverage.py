@@ -24,7 +24,9 @@ import time
 import traceback
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import IO
 
@@ -54,7 +56,7 @@ class Run:
 
 
 class Pool:
-    """Runs tasks in processes of their own, forked from this one, which has everything loaded."""
+    """Runs tasks in processes of their own, forked from this one."""
 
     def __init__(self, options: argparse.Namespace, out: IO[str]) -> None:
         self._options = options
@@ -199,12 +201,25 @@ def _work(task: Task, numbers: list[int] | None, options: argparse.Namespace, pi
     os._exit(code)
 
 
-def _selected(options: argparse.Namespace) -> list[Task]:
+def _loaded(target: str) -> list[Task]:
+    """All tasks; but for a GPU, what building needs is imported too, so that forks have it.
+
+    Importing torch's test code asks the driver for GPUs, and a process that has done so cannot be
+    forked to use one. So there another process is asked for the tasks.
+    """
+    if target != "native":
+        load_everything()
+        return tasks()
+    with ProcessPoolExecutor(1, get_context("spawn")) as other:
+        return other.submit(tasks).result()
+
+
+def _selected(options: argparse.Namespace, known: Sequence[Task]) -> list[Task]:
     """The tasks of this shard that have no line yet."""
     pattern = re.compile(options.ops)
     chosen = [
         task
-        for task in tasks()
+        for task in known
         if pattern.search(task.op) and task.dtype in options.dtypes.split(",")
     ]
     part, parts = map(int, options.shard.split("/"))
@@ -240,10 +255,10 @@ def main() -> int:
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    load_everything()
+    known = _loaded(options.target)
     name = f"results-{options.shard.replace('/', '-of-')}.jsonl"
     with (options.out / name).open("a") as out:
-        Pool(options, out).run(_selected(options))
+        Pool(options, out).run(_selected(options, known))
     return 0
 
 

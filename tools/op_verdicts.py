@@ -21,6 +21,7 @@ from aotpack import pipeline
 from aotpack.errors import AotpackError, CompileError
 from aotpack.target import CPU, INTERPRETER, Target
 from tests.e2e.law import INEXACT
+from tests.e2e.oracle import on_gpu
 from tools.op_law import judged, redrawn
 from tools.op_samples import (
     REASON_LENGTH,
@@ -57,10 +58,7 @@ def _example(samples: Sequence[Sample]) -> tuple[list[list[torch.Tensor]]]:
 
 
 def load_everything() -> None:
-    """Import what building a package needs, so that forked processes have it.
-
-    No GPU is asked for: a process that has one cannot be forked.
-    """
+    """Import what building a package needs, so that forked processes have it."""
     database()
     source = pipeline.Source(nn.ReLU(), (torch.ones(2, 3),))
     with _quiet():
@@ -74,8 +72,7 @@ def _compiled(module: nn.Module, example: Any, target: str) -> Callable[..., Any
         return model
 
     def carried(*args: Any) -> Any:
-        there = pytree.tree_map(lambda x: x.cuda() if isinstance(x, torch.Tensor) else x, args)
-        found = model(*there)
+        found = model(*on_gpu(args))
         return pytree.tree_map(lambda x: x.cpu() if isinstance(x, torch.Tensor) else x, found)
 
     return carried

@@ -155,8 +155,12 @@ def _called(model: Model, call: Call) -> list[torch.Tensor]:
 
 
 def _called_on_a_gpu(model: Model, call: Call) -> list[torch.Tensor]:
-    there = pytree.tree_map(lambda x: x.cuda() if isinstance(x, torch.Tensor) else x, call)
-    return [x.cpu() for x in _called(model, there)]
+    return [x.cpu() for x in _called(model, on_gpu(call))]
+
+
+def on_gpu(value: Any) -> Any:
+    """Nested arguments with their tensors on the GPU."""
+    return pytree.tree_map(lambda x: x.cuda() if isinstance(x, torch.Tensor) else x, value)
 
 
 def _worst(module: nn.Module, run: Run, call: Call, tolerance: Tolerance) -> str | None:

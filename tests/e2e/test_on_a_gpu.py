@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 import aotpack
 
 from .law import Tolerance, accuracy_complaint
-from .oracle import tensors
+from .oracle import on_gpu, tensors
 from .test_control import CASES, KEPT, Case, Kept, Own, dynamic_of
 from .test_fallback import Mixed, compiled
 from .test_padding import BATCH, Between, rows
@@ -24,10 +24,6 @@ from .user_kernels import Changing, ChangingReference, Fused, FusedReference, Su
 pytestmark = pytest.mark.gpu
 ROWS = torch.export.Dim("rows", min=1, max=64)
 SUMS_CANCEL = Tolerance(floor=8.0)  # of the examples, numbers around 1
-
-
-def on_gpu(value: Any) -> Any:
-    return pytree.tree_map(lambda x: x.cuda() if isinstance(x, torch.Tensor) else x, value)
 
 
 def widened(value: Any) -> Any:
