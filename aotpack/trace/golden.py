@@ -4,7 +4,7 @@ The reference runs operator by operator on the exported graph with every float w
 used, so that a large model's weights are never all held in float64.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,35 +21,12 @@ from aotpack.trace.capture import torch_dtype
 from aotpack.trace.changes import CHANGES, kept, named_tensors
 from aotpack.trace.control import CONTROL, run_control
 from aotpack.trace.graph import is_returned
+from aotpack.trace.meanings import MEANINGS
 from aotpack.trace.streams import WithoutStreams
 from aotpack.trace.triton_kernels import TritonPort, is_launch, read_launch
 from aotpack.trace.weights import bytes_of, dtype_of, weight_tensor
 
 _BITCAST = torch.ops.aten.view.dtype
-
-
-def _scaled_product(
-    a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any = None, *_: Any, **__: Any
-) -> Any:
-    """What torch._scaled_mm means, which takes no float64."""
-    product = a @ b * scale_a * scale_b
-    return product if bias is None else product + bias
-
-
-def _sorted(x: Any, dim: int = -1, descending: bool = False) -> Any:
-    return torch.sort(x, dim=dim, descending=descending, stable=True)
-
-
-def _first(x: Any, k: int, dim: int = -1, largest: bool = True, *_: Any) -> Any:
-    return [part.index_select(dim, torch.arange(k)) for part in _sorted(x, dim, largest)]
-
-
-# What operators mean that take no float64, and which of equal elements a package takes: the first.
-_MEANINGS: Mapping[Any, Callable[..., Any]] = {
-    torch.ops.aten._scaled_mm.default: _scaled_product,
-    torch.ops.aten.sort.default: _sorted,
-    torch.ops.aten.topk.default: _first,
-}
 
 
 def record_golden(
@@ -194,8 +171,8 @@ class _Reference(_Eager):
         if n.target in CONTROL:
             return run_control(n.target, pytree.tree_map(self._part, args))
         args, kwargs = pytree.tree_map(_widen, (args, kwargs))
-        if n.target in _MEANINGS:
-            return pytree.tree_map(_widen, _MEANINGS[n.target](*args, **kwargs))
+        if n.target in MEANINGS:
+            return pytree.tree_map(_widen, MEANINGS[n.target](*args, **kwargs))
         if n.target is _BITCAST:
             return self._in_own_types(n)
         try:

@@ -62,6 +62,31 @@ def test_of_equal_elements_the_first_is_taken(trace_function):
     assert traced.golden.eager_errors[9] == 0
 
 
+def test_of_equal_elements_in_the_middle_a_stable_order_decides(trace_function):
+    """Torch's own kthvalue and mode take any; a NaN ends a row of numbers."""
+    x = torch.randint(0, 4, (5, 60), generator=torch.Generator().manual_seed(1)).float()
+    x[0, :3] = float("nan")
+
+    def forward(self, x):
+        numbers = x.nan_to_num(1)
+        return [
+            *x.kthvalue(20, -1),
+            *x.nanmedian(-1),
+            *x.median(-1, True),
+            *x.int().mode(-1),
+            *torch.sort(numbers, stable=False),
+        ]
+
+    traced = trace_function(forward, x)
+    order = torch.sort(x, dim=-1, stable=True).indices
+    assert torch.equal(reference(traced, 1), order[:, 19])
+    assert torch.equal(reference(traced, 3), order[range(5), [28, 29, 29, 29, 29]])
+    assert torch.equal(reference(traced, 5), order[range(5), [57, 29, 29, 29, 29]].view(5, 1))
+    for n, row in enumerate(x.int()):
+        assert reference(traced, 7)[n] == (row == reference(traced, 6)[n]).nonzero().max()
+    assert torch.equal(reference(traced, 9), torch.sort(x.nan_to_num(1), stable=True).indices)
+
+
 def test_the_first_of_a_number_is_itself(trace_function):
     traced = trace_function(lambda self, x: (*x.sum().topk(1), *x.sum().sort()), X)
     assert [reference(traced, n).item() for n in range(4)] == [X.sum().item(), 0] * 2

@@ -1,0 +1,71 @@
+"""What some operators mean for the float64 reference, where torch's own call would not do.
+
+Some take no float64. Others leave open which of equal elements they give: a package takes the first
+of a stable order (C:G16), and the last of the most frequent.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+_ATEN = torch.ops.aten
+
+
+def _scaled_product(
+    a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any = None, *_: Any, **__: Any
+) -> Any:
+    product = a @ b * scale_a * scale_b
+    return product if bias is None else product + bias
+
+
+def _sorted(x: Any, dim: int = -1, descending: bool = False, *, stable: Any = None) -> Any:
+    return torch.sort(x, dim=dim, descending=descending, stable=True)
+
+
+def _first(x: Any, k: int, dim: int = -1, largest: bool = True, *_: Any) -> Any:
+    return [part.index_select(dim, torch.arange(k)) for part in _sorted(x, dim, largest)]
+
+
+def _kth(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    return _picked(x, torch.full_like(_numbers(x, dim), k - 1), dim, keepdim)
+
+
+def _median(x: Any, dim: int, keepdim: bool = False) -> Any:
+    """The lower of two in the middle; the first NaN if there is one."""
+    numbers, size = _numbers(x, dim), x.size(dim) if x.dim() else 1
+    return _picked(x, torch.where(numbers == size, (size - 1) // 2, numbers), dim, keepdim)
+
+
+def _nanmedian(x: Any, dim: int, keepdim: bool = False) -> Any:
+    return _picked(x, (_numbers(x, dim) - 1).clamp(min=0) // 2, dim, keepdim)
+
+
+def _mode(x: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    values = torch.mode(x, dim, keepdim=True).values
+    places = torch.ones_like(x, dtype=torch.int64).cumsum(dim) - 1
+    last = torch.where(x == values, places, 0).amax(dim, keepdim=True)
+    return [part if keepdim else part.squeeze(dim) for part in (values, last)]
+
+
+def _numbers(x: Any, dim: int) -> Any:
+    """How many elements of each row are not NaN; the dimension is kept."""
+    return (x == x).sum(dim, keepdim=True)
+
+
+def _picked(x: Any, place: Any, dim: int, keepdim: bool) -> Any:
+    """The element at a place of each sorted row, and where it comes from."""
+    found = [part.gather(dim, place) for part in _sorted(x, dim)]
+    return [part if keepdim else part.squeeze(dim) for part in found]
+
+
+MEANINGS: Mapping[Any, Callable[..., Any]] = {
+    _ATEN._scaled_mm.default: _scaled_product,
+    _ATEN.sort.default: _sorted,
+    _ATEN.sort.stable: _sorted,
+    _ATEN.topk.default: _first,
+    _ATEN.kthvalue.default: _kth,
+    _ATEN.median.dim: _median,
+    _ATEN.nanmedian.dim: _nanmedian,
+    _ATEN.mode.default: _mode,
+}
