@@ -60,7 +60,12 @@ def _key_of_float(x: Value, stored: DType) -> Key:
     zero = Const(0.0, x.dtype)
     bits = integer("bits", fold(Apply("where", (truth("eq", x, zero), zero, x), x.dtype)))
     turned = integer("bitwise_and", integer("shift_right", bits, sign), rest)
-    key = integer("where", truth("isnan", x), rest, integer("bitwise_xor", bits, turned))
+    number = integer("bitwise_xor", bits, turned)
+    # Not selected: GCC 12 would compare on both ways, and make no vectors of that.
+    is_nan = integer("neg", integer("cast", truth("isnan", x)))
+    key = integer(
+        "bitwise_xor", number, integer("bitwise_and", integer("bitwise_xor", number, rest), is_nan)
+    )
     key = integer("shift_right", key, Const(behind, dtype)) if behind else key
     return Key(key, -(2 ** (width - behind - 1)), width - behind)
 

@@ -94,6 +94,8 @@ class _Sorting:
         self.parts = Parts(sort, buffers)
         self.sort, self.few, self.size = sort, kept.constant, sort.along.extent
         self.element = self._source()
+        # Whether a key comes before another, and whether it does or is equal.
+        self.before, self.equal_too = ("gt", "ge") if sort.descending else ("lt", "le")
 
     def expand(self) -> list[Operation]:
         """The operations, in order."""
@@ -131,8 +133,7 @@ class _Sorting:
 
     def _keys(self, row: Row) -> Callable[[Int], Value]:
         """The keys of a row, computed wherever they are compared."""
-        descending = self.sort.descending
-        return lambda at: self.parts.key(row.element(at), descending=descending).value
+        return lambda at: self.parts.key(row.element(at)).value
 
     def _stored_keys(self, row: Row) -> Callable[[Int], Value]:
         """The keys of a row, computed once for all comparisons."""
@@ -180,7 +181,7 @@ class _Sorting:
         mine, theirs = (inside(at, size, keys(at)) for at in (here, there))
         stands_before = truth("lt", *(IndexValue(Int.of(axis), COUNT) for axis in (j, i)))
         equal = truth("logical_and", truth("eq", theirs, mine), stands_before)
-        wins = truth("logical_or", truth("lt", theirs, mine), equal)
+        wins = truth("logical_or", truth(self.before, theirs, mine), equal)
         wins = truth("logical_and", truth("lt", whole(there), whole(size)), wins)
         found = self.parts.count("rank", axes, j, wins)
         beyond = truth("ge", whole(here), whole(size))
@@ -233,7 +234,7 @@ class _Sorting:
         def comes_before(place: Value) -> Value:
             there = fold(Apply("add", (place, whole(start, dtype)), dtype))
             other = self.parts.load(keys, place_in(there, size))
-            either = is_right, truth("le", other, mine), truth("lt", other, mine)
+            either = is_right, truth(self.equal_too, other, mine), truth(self.before, other, mine)
             return fold(Apply("where", either, DType.BOOL))
 
         length = whole(maximum(minimum(size - start, span), 0), dtype)

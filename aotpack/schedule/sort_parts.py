@@ -55,7 +55,7 @@ class Parts:
         self.buffers[name] = Buffer(name, dtype, self.shape(length), alone)
         return name
 
-    def key(self, element: Value, *, descending: bool) -> Key:
+    def key(self, element: Value, *, descending: bool = False) -> Key:
         """The key of an element, by the type it is stored in."""
         stored = element.dtype
         if isinstance(element, Load):

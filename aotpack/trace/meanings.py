@@ -1,7 +1,7 @@
 """What some operators mean for the float64 reference, where torch's own call would not do.
 
 Some take no float64. Others leave open which of equal elements they give: a package takes the first
-of a stable order (C:G16), and the last of the most frequent.
+of a stable order, and the last of the most frequent.
 """
 
 from collections.abc import Callable, Mapping
