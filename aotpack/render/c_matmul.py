@@ -88,7 +88,7 @@ def _pack(shop: Workshop, anchor: Matmul, side: Side, strides: Strides) -> tuple
     )
     nest = Nest(shop, Frame(names, {}, ()), levels)
     found = None if depth_inner else window(value, parts.column)
-    if found is None:
+    if found is None or not found.moves:
         text = factor_text(nest.emitter, value, anchor.operand)
         return walk_of(nest, shop, "v", parts, text), depth_inner
     limits = limit_texts(nest.emitter, found, "column_first", "column_end")

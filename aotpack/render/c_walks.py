@@ -192,6 +192,8 @@ class Walker:
             region.append(f"const int64_t low = {first};")
             region.append(f"const int64_t high = {end};")
             first, end = "low", "high"
+            if not found.moves:
+                region = open_items(region, "if (low < high)", frozenset())
         loop = open_loop(region, frozenset((digit,)), digit.name, end, start=first, is_vector=True)
         loop.append(f"const int64_t lane = {digit.name} - start;")
         return loop

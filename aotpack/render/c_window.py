@@ -29,11 +29,16 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """``value`` where all limits hold and so do ``conditions``, free of the axis."""
+    """``value`` where all limits hold and so do ``conditions``, free of the axis.
+
+    What does not move with the axis is read before the loop, whose bounds do not guard it: unless
+    ``moves``, which says that there is nothing of the kind, the loop needs an ``if`` around it.
+    """
 
     value: Value
     limits: tuple[Limit, ...]
     conditions: tuple[Value, ...]
+    moves: bool
 
 
 def window(
@@ -42,13 +47,8 @@ def window(
     otherwise: bool | int | float = 0,
     resolve: Resolve = lambda load: None,
 ) -> Window | None:
-    """A guarded value in this form; None for any other.
-
-    What does not move with the axis is read before the loop, whose bounds do not guard it.
-    """
+    """A guarded value in this form; None for any other."""
     if not isinstance(value, Guarded) or not _is(value.otherwise, otherwise):
-        return None
-    if not _moves(value.value, axis, resolve):
         return None
     limits: list[Limit] = []
     conditions: list[Value] = []
@@ -63,7 +63,8 @@ def window(
             return None
         else:
             limits.append(_limit(condition, index, step, axis))
-    return Window(value.value, tuple(limits), tuple(conditions))
+    moves = _moves(value.value, axis, resolve)
+    return Window(value.value, tuple(limits), tuple(conditions), moves)
 
 
 def _moves(value: Value, axis: Axis, resolve: Resolve) -> bool:

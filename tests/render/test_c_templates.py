@@ -190,6 +190,15 @@ def cases() -> list[Case]:
             conv(2, 1, (5, 5), in_channels=5, out_channels=3, kernel_size=1, stride=2),
             conv(1, 2, (17,), in_channels=6, out_channels=9, kernel_size=2, groups=3),
             conv(3, 1, (5, 4, 7), in_channels=3, out_channels=4, kernel_size=3, padding=1),
+            *(
+                conv(dims, 2, size, in_channels=4, groups=4, **options)  # depthwise
+                for dims, size, options in (
+                    (2, (9, 67), {"out_channels": 4, "kernel_size": 5, "padding": 4}),
+                    (2, (8, 9), {"out_channels": 8, "kernel_size": 3, "stride": 2, "padding": 1}),
+                    (2, (3, 2), {"out_channels": 4, "kernel_size": (1, 7), "padding": (0, 5)}),
+                    (1, (131,), {"out_channels": 4, "kernel_size": 4, "padding": 3, "dilation": 2}),
+                )
+            ),
             plain_conv((2, 4, 9, 41), in_channels=4, out_channels=9, kernel_size=3, padding=1),
             plain_conv((1, 6, 12, 9), in_channels=6, out_channels=35, kernel_size=2, stride=2),
             plain_conv((1, 8, 7, 7), in_channels=8, out_channels=6, kernel_size=3, groups=2),

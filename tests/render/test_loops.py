@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from torch import nn
 from torch.export import Dim
 
 from aotpack.ir.integers import Int, Var
@@ -177,3 +178,13 @@ def in_turn(count: Var) -> tuple[KernelSource, ...]:
         return apply("mul", apply("div", load(x, i, j), load(sums, i)), load(weight, j))
 
     return rendered_program(w.program(w.pointwise("y", [count, 24_640], value))).kernels
+
+
+def test_a_window_of_a_depthwise_convolution_in_c_has_bounds_and_no_masks() -> None:
+    """A weight, which all columns share, is read where there is a column inside."""
+    model = nn.Conv2d(6, 6, 3, padding=1, groups=6, bias=False)
+    (kernel,) = rendered(model, torch.randn(2, 6, 9, 70), targets=(CPU,)).kernels
+    head, inside = kernel.text.split("if (low < high) {")
+    loop = inside.split("for (int64_t x3 = low; x3 < high; x3++) {")
+    assert "weight_ptr[" not in head and "weight_ptr[" in loop[0]
+    assert "weight_ptr[" not in loop[1] and "input_ptr[" in loop[1] and "?" not in loop[1]
