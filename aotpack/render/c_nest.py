@@ -15,6 +15,8 @@ from aotpack.ir.nodes import IndexValue, Load, targets, values, walk
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import Kernel, Schedule
 
+LEAST_LOOP = 8  # iterations of the innermost loop over points
+
 
 @dataclass(frozen=True, slots=True)
 class Nest:
@@ -37,7 +39,8 @@ class Nest:
 def nest(schedule: Schedule, kernel: Kernel) -> Nest:
     """Split the axes of a loop kernel and bind its members to the digits."""
     used = list(_indices(schedule, kernel))
-    parts = [_split(axis, used) for axis in kernel.axes]
+    least = LEAST_LOOP if len(kernel.axes) == 1 else 0
+    parts = [_split(axis, used, least) for axis in kernel.axes]
     flat = [_position(digits) for digits in parts]
     change = dict(zip(kernel.axes, flat, strict=True))
     members = tuple(
@@ -48,9 +51,13 @@ def nest(schedule: Schedule, kernel: Kernel) -> Nest:
     return Nest(replace(kernel, members=members), parts[0], inner, tuple(flat))
 
 
-def _split(axis: Axis, used: list[Int]) -> tuple[Axis, ...]:
-    """The digits of an axis, outermost first; the axis itself when no access needs digits."""
-    steps = [Int.of(1), *_chain(axis, used), axis.extent]
+def _split(axis: Axis, used: list[Int], least: int) -> tuple[Axis, ...]:
+    """The digits of an axis, outermost first; the axis itself when no access needs digits.
+
+    The last one has ``least`` values or more: in a shorter loop vectors have no room.
+    """
+    chain = [step for step in _chain(axis, used) if step.constant is None or step.constant >= least]
+    steps = [Int.of(1), *chain, axis.extent]
     extents = [upper // lower for lower, upper in pairwise(steps)]
     if len(extents) == 1:
         return (axis,)

@@ -11,6 +11,7 @@ from aotpack.ir.integers import Int, Var
 from aotpack.ir.nodes import Program, Value
 from aotpack.precompile.request import Request
 from aotpack.precompile.worker import run_triton
+from aotpack.render.c_nest import LEAST_LOOP
 from aotpack.stages import KernelSource
 from aotpack.target import CPU, Target
 from tests.schedule.programs import Writer, apply, load
@@ -188,3 +189,11 @@ def test_a_window_of_a_depthwise_convolution_in_c_has_bounds_and_no_masks() -> N
     loop = inside.split("for (int64_t x3 = low; x3 < high; x3++) {")
     assert "weight_ptr[" not in head and "weight_ptr[" in loop[0]
     assert "weight_ptr[" not in loop[1] and "input_ptr[" in loop[1] and "?" not in loop[1]
+
+
+@pytest.mark.parametrize("times", [2, 7, 8, 16])
+def test_a_short_run_of_points_in_c_is_part_of_a_longer_one(times: int) -> None:
+    """Copies of an element are no loop of their own unless they fill vectors."""
+    model = nn.Upsample(scale_factor=(1.0, float(times)))
+    (kernel,) = rendered(model, torch.randn(1, 3, 50, 60), targets=(CPU,)).kernels
+    assert (f"const int64_t start = run % ({times});" in kernel.text) is (times >= LEAST_LOOP)
