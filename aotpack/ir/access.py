@@ -7,9 +7,10 @@ Rows S:D3, K1, K7, C:A14.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis, Int, Number, Quotient, Remainder, product, total
+from aotpack.ir.integers import REMEMBERED, Axis, Int, Number, Quotient, Remainder, product, total
 from aotpack.ir.nodes import IndexValue, Load, loads, targets, walk, written
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import Kernel, Member
@@ -105,6 +106,7 @@ def written_index(member: Member) -> tuple[Int, ...]:
     return tuple(rewrite.index(part) for part in written(member.operation))
 
 
+@lru_cache(maxsize=REMEMBERED)
 def axes_in(index: tuple[Int, ...]) -> frozenset[Axis]:
     """The axes an index depends on, also through the values that parts of it are read with."""
     values = walk(IndexValue(part, DType.INT64) for part in index)
@@ -119,17 +121,21 @@ def slope(offset: Int, axis: Axis) -> int | None:
     for monomial, coefficient in offset.terms:
         if monomial == (axis,):
             step = coefficient
-        elif any(axis in Int.of(atom).leaves() for atom in monomial):
+        elif axis in axes_in(tuple(map(Int.of, monomial))):
             return None
     return step
 
 
 def local_slope(offset: Int, axis: Axis) -> int | None:
-    """The step of ``offset`` for most steps of ``axis``: its last digit moves, no higher one."""
-    step = 0
+    """The step of ``offset`` for most steps of ``axis``: its last digit moves, no higher one.
+
+    0 also where only the values that are read by the axis move.
+    """
+    step, gathers = 0, False
     for monomial, coefficient in offset.terms:
         touching = [atom for atom in monomial if axis in Int.of(atom).leaves()]
         if not touching:
+            gathers |= axis in axes_in(tuple(map(Int.of, monomial)))
             continue
         atom = touching[0]
         if len(monomial) > 1:
@@ -139,7 +145,7 @@ def local_slope(offset: Int, axis: Axis) -> int | None:
             step += coefficient
         elif not isinstance(atom, Quotient) or atom.num.atom is not axis:
             return None
-    return step
+    return None if gathers and step else step
 
 
 def digit_count(offset: Int) -> int:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from aotpack.ir.access import Strides, accesses, dot, slope
+from aotpack.ir.access import Strides, accesses, axes_in, dot, slope
 from aotpack.ir.dtypes import DType
 from aotpack.ir.facts import typical
 from aotpack.ir.integers import Axis, Int
@@ -115,8 +115,8 @@ def row_stride(side: Side, anchor: Matmul, schedule: Schedule, stored: DType) ->
     offset = dot(load.index, schedule.strides[load.buffer])
     if slope(offset, anchor.k) != 1:
         return None
-    step = offset.substitute({side.axis: Int.of(side.axis) + 1}) - offset
-    return None if {side.axis, anchor.k} & set(step.leaves()) else step
+    step = Rewriter({side.axis: Int.of(side.axis) + 1}).index(offset) - offset
+    return None if {side.axis, anchor.k} & axes_in((step,)) else step
 
 
 def count_along(value: Value, axis: Axis, strides: Strides) -> int:

@@ -100,7 +100,19 @@ def bits_of_what_is_rounded(m: Model, x: torch.Tensor) -> Tensors:
     return y.view(torch.int16), (y.view(torch.int16) & 0x7FFF).view(torch.bfloat16)
 
 
+def embedded(m: Model, i: torch.Tensor) -> Tensors:
+    """Rows of a product that lie wherever data say."""
+    return F.embedding(i, m.w0) @ m.w1, F.embedding(i, m.w2)[:3] @ m.w1
+
+
+def embedded_and_shifted(m: Model, i: torch.Tensor) -> Tensors:
+    """They are no neighbours because the places they are read at are."""
+    return torch.cat([m.w0] * 7)[i + torch.arange(len(i))] @ m.w1
+
+
 CASES = {
+    embedded: (torch.randint(16, (100,)),),
+    embedded_and_shifted: (torch.randint(12, (100,)),),
     bits_of_what_is_rounded: (torch.randn(8, 4).bfloat16(),),
     gathered: (torch.randn(8, 4),),
     padded: (torch.randn(8, 4),),
