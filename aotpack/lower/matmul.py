@@ -55,7 +55,7 @@ def _rows_times(c: Context, lhs: Ref, depth: Int, rhs: Factor, bias: Ref | None)
     operand = c.dtype(lhs)
     stores = bias is None and _stores(operand, result_dtype(c))
     direct = len(lead) == 1 and stores
-    narrow = result_dtype(c) if stores else operand.accumulator
+    narrow = stored_type(operand, result_dtype(c)) if bias is None else operand.accumulator
     shape = (product(lead), columns)
     target = c.result() if direct else c.temporary("product", narrow, shape)
 
@@ -79,6 +79,11 @@ def _rows_times(c: Context, lhs: Ref, depth: Int, rhs: Factor, bias: Ref | None)
 def _stores(operand: DType, result: DType) -> bool:
     """Integer products are summed as int64, those of 8-bit floats as float32."""
     return result is DType.INT64 or (operand.is_float and not operand.is_float8)
+
+
+def stored_type(operand: DType, result: DType) -> DType:
+    """What a product is stored as that becomes a result unchanged."""
+    return result if _stores(operand, result) else operand.accumulator
 
 
 @lowering("aten.linear.default")

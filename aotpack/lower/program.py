@@ -24,6 +24,7 @@ from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its 
     floats,
     gamma,
     gather,
+    grouped,
     histogram,
     index_put,
     join,

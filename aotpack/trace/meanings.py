@@ -19,6 +19,16 @@ def _scaled_product(
     return product if bias is None else product + bias
 
 
+def _grouped_product(x: Any, matrices: Any, offs: Any = None, *_: Any) -> Any:
+    if offs is None:
+        return x @ matrices
+    product, start = x.new_zeros(x.shape[0], matrices.shape[-1]), 0
+    for end, matrix in zip(offs.tolist(), matrices, strict=True):
+        product[start:end] = x[start:end] @ matrix
+        start = end
+    return product
+
+
 def _sorted(x: Any, dim: int = -1, descending: bool = False, *, stable: Any = None) -> Any:
     return torch.sort(x, dim=dim, descending=descending, stable=True)
 
@@ -61,6 +71,7 @@ def _picked(x: Any, place: Any, dim: int, keepdim: bool) -> Any:
 
 MEANINGS: Mapping[Any, Callable[..., Any]] = {
     _ATEN._scaled_mm.default: _scaled_product,
+    _ATEN._grouped_mm.default: _grouped_product,
     _ATEN.sort.default: _sorted,
     _ATEN.sort.stable: _sorted,
     _ATEN.topk.default: _first,

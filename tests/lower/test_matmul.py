@@ -2,11 +2,33 @@
 
 import pytest
 import torch
+import transformers.integrations.moe  # noqa: F401  (registers its operator)
 
 from aotpack.errors import UnsupportedError
 from tests.lower.oracle import Case, case, floats, ints
 
+
+def grouped(rows: int, *ends: int) -> list[Case]:
+    """Experts' products of rows; those behind the last end belong to nobody."""
+    x, w, offs = floats(rows, 32), floats(len(ends), 32, 16), torch.tensor(ends)
+    found = [
+        Case("transformers.grouped_mm_fallback.default", (x, w, offs), {}),
+        Case("transformers.grouped_mm_fallback.default", (x.double(), w.double(), offs), {}),
+    ]
+    if rows == ends[-1]:
+        found.append(case("_grouped_mm.default", x.bfloat16(), w.bfloat16(), offs=offs.int()))
+    return found
+
+
 CASES = [
+    *grouped(37, 5, 5, 30, 37),
+    *grouped(3, 0, 0, 1, 3),
+    *grouped(300, 0, 0, 130, 300),
+    *grouped(16, 16),
+    *grouped(50, 3, 20),
+    *grouped(40, 0, 0, 0),
+    *grouped(1, 0, 0, 0, 0, 0, 1),
+    case("_grouped_mm.default", floats(2, 16, 32).bfloat16(), floats(2, 32, 16).bfloat16()),
     case("linear.default", floats(2, 3, 4), floats(5, 4), floats(5)),
     case("linear.default", floats(3, 4), floats(5, 4)),
     case("linear.default", floats(4), floats(5, 4), floats(5)),
@@ -72,6 +94,15 @@ def test_yields_what_eager_yields(case: Case) -> None:
     ("refused", "reason"),
     [
         (case("inner.default", floats(2, 3), floats(4, 3)), "this operator has no lowering"),
+        (
+            case(
+                "_grouped_mm.default",
+                floats(16, 32).bfloat16(),
+                floats(32, 16).bfloat16(),
+                offs=torch.tensor([16, 32]).int(),
+            ),
+            r"factors of 2 and 2 dimensions are not accepted; accepted are rows \[s, k\]",
+        ),
     ],
     ids=str,
 )
