@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from aotpack.ir.access import points
+from aotpack.ir.access import axes_in, points
 from aotpack.ir.conditions import inside
 from aotpack.ir.facts import known_equal, known_le, typical
 from aotpack.ir.fold import fold, integer_of
@@ -247,7 +247,7 @@ def _interval(condition: Value, axes: tuple[Axis, ...]) -> tuple[Axis, Int, Int]
         return None
     for axis in axes:
         bound = Int.of(axis) - (a - b)
-        if axis not in bound.leaves() and not any(x in bound.leaves() for x in axes):
+        if not axes_in((bound,)) & {axis, *axes}:
             low, high = Int.of(0), axis.extent
             return (axis, bound, high) if condition.op == "ge" else (axis, low, bound)
     return None
