@@ -2,36 +2,23 @@
 
     y[n, c, p] = sum over k of x[n, window(p, k)] * w[c, k],   k = (input channel, kernel position)
 
-Depthwise and transposed ones, integers and float64 are direct sums: their products are too thin
-for tiles, or of no use to tensor cores.
+Depthwise ones, integers and float64 are direct sums: their products are too thin for tiles, or of
+no use to tensor cores. Transposed ones are products by phases.
 """
-
-from dataclasses import dataclass
 
 from aotpack.ir.access import flatten_index
 from aotpack.ir.conditions import inside
 from aotpack.ir.integers import Int, product
-from aotpack.ir.nodes import Pointwise, Value
-from aotpack.lower.context import Context, Index, Shape, is_empty, points
+from aotpack.ir.nodes import Value
+from aotpack.lower.context import Context, Index, is_empty
 from aotpack.lower.matmul import TENSOR_CORE_TYPES, emit_product
+from aotpack.lower.phases import phased_convolution
 from aotpack.lower.pointwise import result_dtype
 from aotpack.lower.registry import lowering
 from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, cast, constant, guarded, position
+from aotpack.lower.windows import Geometry, Steps, group_axes, spread, write_channels
 from aotpack.stages import Ref
-
-Steps = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """How output positions, kernel positions and input positions belong together."""
-
-    stride: Steps
-    padding: Steps
-    dilation: Steps
-    groups: int
-    transposed: bool
 
 
 @lowering("aten.convolution.default")
@@ -55,25 +42,22 @@ def convolution(
     _convolve(c, input, weight, bias, geometry)
 
 
-def spread(steps: Steps | int, dims: int) -> Steps:
-    """One number for each dimension, from one for all or one for each."""
-    given = steps if isinstance(steps, tuple) else (steps,)
-    return given * dims if len(given) == 1 else given
-
-
 def _convolve(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry) -> None:
-    if _is_product(c, input, weight, geometry):
-        _as_product(c, input, weight, bias, geometry)
-    else:
+    if not _is_product(c, input, weight, geometry):
         _as_sum(c, input, weight, bias, geometry)
+    elif geometry.transposed:
+        phased_convolution(c, input, weight, bias, geometry)
+    else:
+        _as_product(c, input, weight, bias, geometry)
 
 
 def _is_product(c: Context, input: Ref, weight: Ref, geometry: Geometry) -> bool:
-    """True when tiles of a matrix product have enough to do."""
-    shapes = (*c.shape(c.result()), *c.shape(weight)[1:])
+    """True when tiles of a matrix product have enough to do, and phases are of a known kernel."""
+    shapes = (*c.shape(c.result()), *c.shape(weight))
     depthwise = geometry.groups > 1 and c.shape(weight)[1].constant == 1
     fits = c.dtype(input) in TENSOR_CORE_TYPES and not is_empty(shapes)
-    return fits and not geometry.transposed and not depthwise
+    known = all(size.constant is not None for size in c.shape(weight)[2:])
+    return fits and not depthwise and (known or not geometry.transposed)
 
 
 def _as_product(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry) -> None:
@@ -84,7 +68,7 @@ def _as_product(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry:
     rows = (*items, *result[1 + len(items) :])
     per_group = result[len(items)] // geometry.groups
     window = c.shape(weight)[1:]
-    groups = (Int.of(geometry.groups),) if geometry.groups > 1 else ()
+    groups = group_axes(geometry)
     operand = c.dtype(input)
     shape = (*groups, product(rows), per_group)
     total = c.temporary("product", operand.accumulator, shape)
@@ -100,28 +84,11 @@ def _as_product(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry:
         out = flatten_index((*group, n), (*groups, per_group))
         return c.load(weight, (out, *unflatten_index(k, window)))
 
+    def read(item: Index, group: Index, own: Int, place: Index) -> Value:
+        return c.load(total, (*group, flatten_index((*item, *place), rows), own))
+
     emit_product(c, total, operand, product(window), left, right)
-    _spread_product(c, total, bias, items, groups, per_group)
-
-
-def _spread_product(
-    c: Context, total: Ref, bias: Ref | None, items: Shape, groups: Shape, per_group: Int
-) -> None:
-    """From [group, item * position, channel of the group] to [item, channel, position]."""
-    spatial = c.shape(c.result())[1 + len(items) :]
-    axes = c.axes("i", (*items, *groups, per_group, *spatial))
-    index = points(axes)
-    split = len(items) + len(groups)
-    item, group = index[: len(items)], index[len(items) : split]
-    own, *place = index[split:]
-    channel = flatten_index((*group, own), (*groups, per_group))
-    row = flatten_index((*item, *place), (*items, *spatial))
-    value = c.load(total, (*group, row, own))
-    if bias is not None:
-        value = apply("add", value, cast(c.load(bias, (channel,)), value.dtype))
-    name = c.computed(c.result())
-    stored = cast(value, c.dtype(c.result()))
-    c.builder.append(Pointwise(name, axes, stored, (*item, channel, *place), c.origin))
+    write_channels(c, bias, groups, [(size,) for size in rows[len(items) :]], read)
 
 
 def _as_sum(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry) -> None:

@@ -5,11 +5,11 @@ from aotpack.ir.conditions import inside
 from aotpack.ir.integers import Int, product
 from aotpack.ir.nodes import Value
 from aotpack.lower.context import Context, Index, Shape
-from aotpack.lower.convolution import Steps, spread
 from aotpack.lower.registry import lowering
 from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.scatter import Points, take_in
 from aotpack.lower.values import apply, cast, constant, guarded, position, target_from
+from aotpack.lower.windows import Steps, spread
 from aotpack.stages import Ref
 
 

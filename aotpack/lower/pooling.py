@@ -10,12 +10,12 @@ from aotpack.ir.integers import Int, ceil_div, maximum, minimum, product
 from aotpack.ir.nodes import Value
 from aotpack.ir.rewrite import as_index
 from aotpack.lower.context import Context, Index, Shape
-from aotpack.lower.convolution import Steps, spread
 from aotpack.lower.pointwise import result_dtype
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, cast, constant, guarded, position
 from aotpack.lower.view import emit_view
+from aotpack.lower.windows import Steps, spread
 from aotpack.stages import Arg, Ref
 
 
