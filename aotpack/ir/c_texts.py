@@ -2,7 +2,8 @@
 
 Texts have ``{0}``, ``{1}``, ``{2}`` for operands (names or literals), ``{type}`` for the C type of
 the operands, ``{unsigned}`` for its unsigned twin, ``{dtype}`` for its name in the functions of
-``templates/math.h.jinja``, and ``{bits}`` for its width. No text traps or is undefined.
+``templates/math.h.jinja`` and ``circular.h.jinja``, and ``{bits}`` for its width. No text traps or
+is undefined.
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,7 +77,7 @@ def _library(name: str) -> dict[str, str]:
 
 
 def _own(name: str) -> dict[str, str]:
-    """A function of ``templates/math.h.jinja``."""
+    """A function of ``templates/math.h.jinja`` or ``circular.h.jinja``."""
     return {"float": f"aot_{name}_{{dtype}}({{0}})"}
 
 
@@ -129,12 +130,11 @@ _SELECTIONS = {
 }
 
 _TRANSCENDENTAL = {
-    **{name: _own(name) for name in ("exp", "exp2", "log", "erf", "tanh", "sigmoid")},
+    **{name: _own(name) for name in "exp exp2 expm1 log log1p erf tanh sigmoid sin cos".split()},
     **{
         name: _library(name)
         for name in (
-            "sqrt expm1 log2 log10 log1p erfc sin cos tan asin acos atan sinh cosh asinh acosh"
-            " atanh lgamma"
+            "sqrt log2 log10 erfc tan asin acos atan sinh cosh asinh acosh atanh lgamma"
         ).split()
     },
     "gelu": {

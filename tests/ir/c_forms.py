@@ -109,9 +109,13 @@ def loaded(folder: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(folder / "forms.so"))
 
 
+def file_text(texts: tuple[str, ...]) -> str:
+    """Functions, after all that kernels share."""
+    return render_template("kernels.c.jinja", HostFileContext("forms", texts))
+
+
 def _compile(folder: Path, texts: tuple[str, ...], arch: str, effort: str) -> None:
-    text = render_template("kernels.c.jinja", HostFileContext("forms", texts))
-    (folder / "forms.c").write_text(text)
+    (folder / "forms.c").write_text(file_text(texts))
     command = [*find_compiler(None).command, *host_flags(arch), effort, "forms.c"]
     subprocess.run([*command, "-o", "forms.so", "-lm"], cwd=folder, check=True)
 

@@ -1,0 +1,115 @@
+"""The functions of float32 in C: how far off they are, and that loops with them become vectors."""
+
+import ctypes
+import platform
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aotpack.ir.c_texts import c_text
+from aotpack.ir.dtypes import DType
+from aotpack.ir.optable import OPS
+from aotpack.ir.reference import Array
+from aotpack.precompile.host import find_compiler, host_flags
+from tests.ir import c_forms
+
+ARCHES = ("x86-64", "x86-64-v3") if platform.machine() == "x86_64" else ("armv8-a",)
+BOUNDS = {
+    "exp": 1,
+    "exp2": 1.2,
+    "expm1": 1.4,
+    "log": 0.9,
+    "log1p": 1,
+    "erf": 1.7,
+    "tanh": 1.3,
+    "sigmoid": 2,
+    "sin": 0.6,
+    "cos": 0.6,
+}
+"""The largest error in units of the last place."""
+
+FLUSHED = ("exp", "exp2", "sigmoid")  # their denormal results are 0
+STEP = 4099  # between the bit patterns of a sample
+
+
+def loop_text(name: str) -> str:
+    text = c_text(name, ("x[i]",), DType.FLOAT32, DType.FLOAT32)
+    return (
+        f"AOT_EXPORT void all_{name}(const float *restrict x, float *restrict y, int64_t n) {{\n"
+        "    #pragma omp simd\n"
+        f"    for (int64_t i = 0; i < n; i++) y[i] = {text};\n}}"
+    )
+
+
+@pytest.fixture(scope="module", params=ARCHES)
+def library(
+    request: pytest.FixtureRequest, once: Callable[[str, Callable[[Path], object]], Path]
+) -> ctypes.CDLL:
+    texts = tuple(map(loop_text, BOUNDS))
+    arch: str = request.param
+    folder = once(f"c-functions-{arch}", lambda folder: c_forms.library(folder, texts, arch))
+    return c_forms.loaded(folder)
+
+
+def numbers_of_every_size() -> Array:
+    """Both signs, denormals, infinities and NaN; and where a function changes its form."""
+    sample = np.arange(0, 1 << 32, STEP, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    special = [0.0, 1e-45, 0.45, 0.5, 0.625, 1, 4, 18, 87.33655, 88.72284, 126, 128]
+    special += [*(2.0**n for n in (-126, -24, 24, 50, 77, 104, 127)), 3.4028235e38, np.inf]
+    at = np.array(special, np.float32)
+    with np.errstate(over="ignore"):
+        near = np.concatenate([at, np.nextafter(at, np.float32(0)), np.nextafter(at, at[-1])])
+    return np.concatenate([sample, near, -near])
+
+
+def computed(library: ctypes.CDLL, name: str, x: Array) -> Array:
+    y = np.zeros_like(x)
+    pointers = [ctypes.c_void_p(array.ctypes.data) for array in (x, y)]
+    getattr(library, f"all_{name}")(*pointers, ctypes.c_int64(len(x)))
+    return y
+
+
+def mismatches(name: str, x: Array, y: Array) -> list[str]:
+    """The numbers whose results are too far off or of the wrong sign, as text."""
+    with np.errstate(all="ignore"):
+        want = OPS[name].compute([x.astype(np.float64)], np.dtype(np.float64))
+        own = want.astype(np.float32)
+        unit = np.spacing(np.abs(np.where(np.isfinite(own), own, 1))).astype(np.float64)
+        bound = BOUNDS[name] * unit + (np.finfo(np.float32).tiny if name in FLUSHED else 0)
+        good = np.where(np.isfinite(own), np.abs(y.astype(np.float64) - want) <= bound, y == own)
+    good &= np.signbit(y) == np.signbit(own)
+    good |= np.isnan(y) & np.isnan(own)
+    bad = np.flatnonzero(~good)
+    return [f"{name}({x[n]!r}) is {y[n]!r}, not {want[n]!r}" for n in bad[:4]]
+
+
+@pytest.mark.row("C:inv15")
+@pytest.mark.parametrize("name", BOUNDS)
+def test_function_is_near_the_exact_result(name: str, library: ctypes.CDLL) -> None:
+    x = numbers_of_every_size()
+    assert mismatches(name, x, computed(library, name, x)) == []
+
+
+def test_comparison_notices_two_units_and_a_sign() -> None:
+    x = np.array([1.0, 2.0, 0.0], np.float32)
+    y = np.sin(x.astype(np.float64)).astype(np.float32)
+    assert mismatches("sin", x, y) == []
+    assert "sin(np.float32(2.0))" in mismatches("sin", x, y + np.float32([0, 2e-7, 0]))[0]
+    assert "sin(np.float32(0.0))" in mismatches("sin", x, y * np.float32([1, 1, -1]))[0]
+
+
+@pytest.mark.skipif("clang" in find_compiler(None).version, reason="GCC's report")
+def test_loops_with_functions_become_vectors(tmp_path: Path) -> None:
+    texts = tuple(map(loop_text, BOUNDS))
+    (tmp_path / "forms.c").write_text(c_forms.file_text(texts))
+    command = [*find_compiler(None).command, *host_flags(ARCHES[-1]), "-fopt-info-vec-optimized"]
+    command += ["forms.c", "-o", "forms.so", "-lm"]
+    report = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    places = {line.split(":")[1] for line in report.stderr.splitlines() if "vectorized" in line}
+    lines = (tmp_path / "forms.c").read_text().splitlines()
+    loops = {str(n) for n, line in enumerate(lines, 1) if "y[i] = " in line}
+    assert len(loops) == len(BOUNDS)
+    assert loops <= places
