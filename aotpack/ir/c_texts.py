@@ -130,13 +130,13 @@ _SELECTIONS = {
 }
 
 _TRANSCENDENTAL = {
-    **{name: _own(name) for name in "exp exp2 expm1 log log1p erf tanh sigmoid sin cos".split()},
     **{
-        name: _library(name)
+        name: _own(name)
         for name in (
-            "sqrt log2 log10 erfc tan asin acos atan sinh cosh asinh acosh atanh lgamma"
+            "exp exp2 expm1 log log2 log10 log1p erf tanh sigmoid sin cos tan atan sinh cosh"
         ).split()
     },
+    **{name: _library(name) for name in "sqrt erfc asin acos asinh acosh atanh lgamma".split()},
     "gelu": {
         "float": "{0} * ({type})0.5 * (aot_erf_{dtype}({0} * ({type})0.7071067811865476) + 1)"
     },
@@ -145,7 +145,7 @@ _TRANSCENDENTAL = {
         " * ({type})0.7978845608028654) + 1)"
     },
     "rsqrt": {"float32": "1.0f / sqrtf({0})", "float64": "1.0 / sqrt({0})"},
-    "atan2": {"float32": "atan2f({0}, {1})", "float64": "atan2({0}, {1})"},
+    "atan2": {"float": "aot_atan2_{dtype}({0}, {1})"},
     "pow": {"float32": "powf({0}, {1})", "float64": "pow({0}, {1})"},
 }
 

@@ -22,12 +22,18 @@ BOUNDS = {
     "exp2": 1.2,
     "expm1": 1.4,
     "log": 0.9,
+    "log2": 1.2,
+    "log10": 1.6,
     "log1p": 1,
     "erf": 1.7,
     "tanh": 1.3,
     "sigmoid": 2,
+    "sinh": 1.5,
+    "cosh": 1.4,
     "sin": 0.6,
     "cos": 0.6,
+    "tan": 0.9,
+    "atan": 1.3,
 }
 """The largest error in units of the last place."""
 
@@ -35,12 +41,17 @@ FLUSHED = ("exp", "exp2", "sigmoid")  # their denormal results are 0
 STEP = 4099  # between the bit patterns of a sample
 
 
+LOOPS = (*BOUNDS, "atan2")
+
+
 def loop_text(name: str) -> str:
-    text = c_text(name, ("x[i]",), DType.FLOAT32, DType.FLOAT32)
+    operands = ("x[i]", "y[i]")[: OPS[name].arity]
+    text = c_text(name, operands, DType.FLOAT32, DType.FLOAT32)
     return (
-        f"AOT_EXPORT void all_{name}(const float *restrict x, float *restrict y, int64_t n) {{\n"
+        f"AOT_EXPORT void all_{name}(const float *restrict x, const float *restrict y,\n"
+        "        float *restrict out, int64_t n) {\n    (void)y;\n"
         "    #pragma omp simd\n"
-        f"    for (int64_t i = 0; i < n; i++) y[i] = {text};\n}}"
+        f"    for (int64_t i = 0; i < n; i++) out[i] = {text};\n}}"
     )
 
 
@@ -48,7 +59,7 @@ def loop_text(name: str) -> str:
 def library(
     request: pytest.FixtureRequest, once: Callable[[str, Callable[[Path], object]], Path]
 ) -> ctypes.CDLL:
-    texts = tuple(map(loop_text, BOUNDS))
+    texts = tuple(map(loop_text, LOOPS))
     arch: str = request.param
     folder = once(f"c-functions-{arch}", lambda folder: c_forms.library(folder, texts, arch))
     return c_forms.loaded(folder)
@@ -65,11 +76,11 @@ def numbers_of_every_size() -> Array:
     return np.concatenate([sample, near, -near])
 
 
-def computed(library: ctypes.CDLL, name: str, x: Array) -> Array:
-    y = np.zeros_like(x)
-    pointers = [ctypes.c_void_p(array.ctypes.data) for array in (x, y)]
+def computed(library: ctypes.CDLL, name: str, x: Array, y: Array) -> Array:
+    out = np.zeros_like(x)
+    pointers = [ctypes.c_void_p(array.ctypes.data) for array in (x, y, out)]
     getattr(library, f"all_{name}")(*pointers, ctypes.c_int64(len(x)))
-    return y
+    return out
 
 
 def mismatches(name: str, x: Array, y: Array) -> list[str]:
@@ -90,7 +101,17 @@ def mismatches(name: str, x: Array, y: Array) -> list[str]:
 @pytest.mark.parametrize("name", BOUNDS)
 def test_function_is_near_the_exact_result(name: str, library: ctypes.CDLL) -> None:
     x = numbers_of_every_size()
-    assert mismatches(name, x, computed(library, name, x)) == []
+    assert mismatches(name, x, computed(library, name, x, x)) == []
+
+
+@pytest.mark.row("C:inv15")
+def test_angle_of_zeros_and_infinities_has_its_quarter(library: ctypes.CDLL) -> None:
+    ends = np.array([0, 1e-45, 1, 3e38, np.inf], np.float32)
+    y, x = (np.ravel(part) for part in np.meshgrid([*ends, *-ends], [*ends, *-ends]))
+    x, y = x.astype(np.float32), y.astype(np.float32)
+    found, want = computed(library, "atan2", y, x), np.arctan2(y, x)
+    np.testing.assert_allclose(found, want, rtol=3e-7)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(want))
 
 
 def test_comparison_notices_two_units_and_a_sign() -> None:
@@ -103,13 +124,13 @@ def test_comparison_notices_two_units_and_a_sign() -> None:
 
 @pytest.mark.skipif("clang" in find_compiler(None).version, reason="GCC's report")
 def test_loops_with_functions_become_vectors(tmp_path: Path) -> None:
-    texts = tuple(map(loop_text, BOUNDS))
+    texts = tuple(map(loop_text, LOOPS))
     (tmp_path / "forms.c").write_text(c_forms.file_text(texts))
     command = [*find_compiler(None).command, *host_flags(ARCHES[-1]), "-fopt-info-vec-optimized"]
     command += ["forms.c", "-o", "forms.so", "-lm"]
     report = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
     places = {line.split(":")[1] for line in report.stderr.splitlines() if "vectorized" in line}
     lines = (tmp_path / "forms.c").read_text().splitlines()
-    loops = {str(n) for n, line in enumerate(lines, 1) if "y[i] = " in line}
-    assert len(loops) == len(BOUNDS)
+    loops = {str(n) for n, line in enumerate(lines, 1) if "out[i] = " in line}
+    assert len(loops) == len(LOOPS)
     assert loops <= places
