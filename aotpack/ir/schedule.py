@@ -128,7 +128,8 @@ class AttentionTile:
 class HostTile:
     """Loops over host memory; ``along`` is the inner loop of a reduction: "r" or "x".
 
-    ``few`` is the axis of a product, "m" or "n", that has few points: then it is dot products.
+    ``few`` is the axis of a product, "m" or "n", or of attention, "i", that has few points: then
+    it is dot products.
     """
 
     along: str = "r"

@@ -1,21 +1,24 @@
-"""Attention in C: packed keys and values, tiles of queries, mask and bias through a slot."""
+"""Attention in C: keys and values packed or in rows, tiles of queries, mask and bias by a slot."""
 
+from aotpack.ir.access import axes_in
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis
-from aotpack.ir.nodes import Attention, Value
+from aotpack.ir.facts import known_multiple
+from aotpack.ir.integers import Axis, Int
+from aotpack.ir.nodes import Attention
+from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.schedule import Kernel, Schedule
-from aotpack.render.c_contexts import AttentionContext, Slot
+from aotpack.render.c_contexts import AttentionContext, Rows, Slot
 from aotpack.render.c_dialect import C, c_literal
 from aotpack.render.c_levels import (
     Nest,
     batch_lines,
     extent_text,
-    factor_text,
     setup_lines,
     tile_workshop,
 )
-from aotpack.render.c_slots import store_members
-from aotpack.render.c_split import Split
+from aotpack.render.c_sides import Side
+from aotpack.render.c_slots import IN_PLACE, copied_rows, rows_of, store_members
+from aotpack.render.c_split import Split, indices, split
 from aotpack.render.epilogue import batch_names
 from aotpack.render.frame import Frame
 from aotpack.render.workshop import Workshop
@@ -29,10 +32,8 @@ def attention_source(schedule: Schedule, kernel: Kernel) -> tuple[AttentionConte
     names = batch_names(heads) | {o.i: "i", o.e: "e"}
     shop = tile_workshop(schedule, kernel, Split(o.e, None, o.e, None), names)
     store = _store(shop, o)
-    slots = [
-        _factor(shop, o, value, axes)
-        for value, axes in ((o.query, (o.i, o.d)), (o.key, (o.j, o.d)), (o.value, (o.j, o.e)))
-    ]
+    query = copied_rows(shop, heads, Side(o.query, o.i, o.d), o.operand)
+    key, value = _read(shop, o, Side(o.key, o.j, o.d)), _read(shop, o, Side(o.value, o.j, o.e))
     logits = _logits(shop, o)
     batch = batch_lines(shop, heads)
     # Distances from the maximum are scaled rather than logits: they are small, or do not matter.
@@ -50,9 +51,10 @@ def attention_source(schedule: Schedule, kernel: Kernel) -> tuple[AttentionConte
         j_extent=extents[1],
         d_extent=extents[2],
         e_extent=extents[3],
-        query=slots[0],
-        key=slots[1],
-        value=slots[2],
+        query=query,
+        key=key,
+        value=value,
+        shared_heads=extent_text(shop, _shared_heads(o)),
         product=_times("row[j - j_first]", "" if late else scale),
         causal=o.causal,
         logits=logits,
@@ -82,10 +84,22 @@ def _slot(nest: Nest, value: str) -> Slot:
     return Slot(setup, nest.lines(2), nest.lines(3), value)
 
 
-def _factor(shop: Workshop, o: Attention, value: Value, axes: tuple[Axis, Axis]) -> Slot:
-    """How a factor is read."""
-    nest = _nest(shop, o, axes)
-    return _slot(nest, factor_text(nest.emitter, value, o.operand))
+def _read(shop: Workshop, o: Attention, side: Side) -> Rows:
+    """How keys or values are read."""
+    return rows_of(shop, (o.batch, o.head), side, o.operand, IN_PLACE)
+
+
+def _shared_heads(o: Attention) -> Int:
+    """How many heads that follow each other have the same keys and values."""
+    factors = (o.key, o.value)
+    if o.head not in axes_in(tuple(indices(factors))):
+        return o.head.extent
+    parts = split(o.head, indices(factors))
+    width = parts.width.constant if parts.width is not None else None
+    if width is None or not known_multiple(o.head.extent, width):
+        return Int.of(1)
+    moved = indices(Rewriter(parts.parts)(factor) for factor in factors)
+    return Int.of(1 if parts.column in axes_in(tuple(moved)) else width)
 
 
 def _logits(shop: Workshop, o: Attention) -> Slot:

@@ -90,7 +90,11 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class AttentionContext:
-    """Attention: factors are copied, logits weighed and results stored through slots."""
+    """Attention: logits are weighed and results stored through slots.
+
+    Queries are copied; with few of them keys and values are read where they lie, if they can be.
+    Each ``shared_heads`` heads that follow each other have the same keys and values.
+    """
 
     name: str
     comments: tuple[str, ...]
@@ -101,9 +105,10 @@ class AttentionContext:
     j_extent: str
     d_extent: str
     e_extent: str
-    query: Slot
-    key: Slot
-    value: Slot
+    query: Walk
+    key: Rows
+    value: Rows
+    shared_heads: str
     product: str
     causal: bool
     logits: Slot

@@ -4,10 +4,10 @@ from aotpack.ir.access import points
 from aotpack.ir.dtypes import DType
 from aotpack.ir.nodes import Matmul
 from aotpack.ir.schedule import Kernel, Schedule
-from aotpack.render.c_contexts import FewContext, Rows
+from aotpack.render.c_contexts import FewContext
 from aotpack.render.c_levels import batch_lines, extent_text, setup_lines, tile_workshop
-from aotpack.render.c_sides import Side, epilogue_indices
-from aotpack.render.c_slots import axis_names, copied_rows, direct_rows, stored
+from aotpack.render.c_sides import epilogue_indices, sides
+from aotpack.render.c_slots import IN_PLACE, axis_names, rows_of, stored
 from aotpack.render.c_split import split
 from aotpack.render.workshop import Workshop
 
@@ -19,14 +19,14 @@ def few_source(schedule: Schedule, kernel: Kernel, few: str) -> tuple[FewContext
     """
     anchor = kernel.anchor
     assert isinstance(anchor, Matmul)
-    left, right = Side(anchor.lhs, anchor.m), Side(anchor.rhs, anchor.n)
+    left, right = sides(anchor)
     rows, columns = (left, right) if few == "m" else (right, left)
     parts = split(columns.axis, epilogue_indices(kernel, schedule.strides))
     names = axis_names(anchor, {rows.axis: "s"}, parts, "v")
     shop = tile_workshop(schedule, kernel, parts, names)
     store = stored(shop, anchor, rows.axis, parts, names)
-    one = _rows(shop, anchor, rows, (DType.FLOAT32,))
-    other = _rows(shop, anchor, columns, (DType.FLOAT32, DType.BFLOAT16))
+    one = rows_of(shop, anchor.batch, rows, anchor.operand, (DType.FLOAT32,))
+    other = rows_of(shop, anchor.batch, columns, anchor.operand, IN_PLACE)
     batches = points(anchor.batch)
     batch = batch_lines(shop, anchor.batch)
     extents = (batches, columns.axis.extent, rows.axis.extent, anchor.k.extent)
@@ -45,11 +45,3 @@ def few_source(schedule: Schedule, kernel: Kernel, few: str) -> tuple[FewContext
         store=store,
     )
     return context, shop
-
-
-def _rows(shop: Workshop, anchor: Matmul, side: Side, kinds: tuple[DType, ...]) -> Rows:
-    """Rows where they lie if they are stored as one of these types; else float32 copies."""
-    copied = copied_rows(shop, anchor, side)
-    found = [(direct_rows(shop, anchor, side, kind), str(kind)) for kind in kinds]
-    direct, kind = next((one for one in found if one[0].value), (found[0][0], str(DType.FLOAT32)))
-    return Rows(copied, direct, kind)

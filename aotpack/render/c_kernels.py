@@ -58,12 +58,13 @@ def host_context(
     schedule: Schedule, kernel: Kernel, tile: HostTile
 ) -> tuple[str, HostContext | MatmulContext | FewContext | AttentionContext, Workshop]:
     """The template of a kernel, what it prints but the name, and the kernel's workshop."""
+    if isinstance(kernel.anchor, Attention):
+        template = "kernel_attention_few.c.jinja" if tile.few else "kernel_attention.c.jinja"
+        return template, *attention_source(schedule, kernel)
     if tile.few:
         return "kernel_few.c.jinja", *few_source(schedule, kernel, tile.few)
     if isinstance(kernel.anchor, Matmul):
         return "kernel_matmul.c.jinja", *matmul_source(schedule, kernel)
-    if isinstance(kernel.anchor, Attention):
-        return "kernel_attention.c.jinja", *attention_source(schedule, kernel)
     scatter = kernel.scatter
     nested = nest(schedule, kernel) if scatter is None else scatter_nest(kernel, scatter)
     shop = host_workshop(schedule, nested.kernel, nested.axes)

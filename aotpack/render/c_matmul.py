@@ -48,9 +48,10 @@ def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Wo
     shop = tile_workshop(schedule, kernel, columns, names)
     store = stored(shop, anchor, outer, columns, names)
     pack, depth_inner = _pack(shop, anchor, plan.packed, schedule.strides)
-    rows = copied_rows(shop, anchor, plan.rows)
+    rows = copied_rows(shop, anchor.batch, plan.rows, anchor.operand)
     in_pairs = anchor.operand is BFLOAT16
-    direct = direct_rows(shop, anchor, plan.rows, BFLOAT16 if in_pairs else FLOAT32)
+    kind = BFLOAT16 if in_pairs else FLOAT32
+    direct = direct_rows(shop, anchor.batch, plan.rows, anchor.operand, kind)
     batch = batch_lines(shop, anchor.batch)
     batches = points(anchor.batch)
     extents = [extent_text(shop, e) for e in (batches, v.extent, s.extent, anchor.k.extent)]
@@ -84,7 +85,7 @@ def _pack(shop: Workshop, anchor: Matmul, side: Side, strides: Strides) -> tuple
     levels = (
         (anchor.batch, (), (*rows, parts.column), (anchor.k,))
         if depth_inner
-        else axis_levels(anchor, anchor.k, parts)
+        else axis_levels(anchor.batch, anchor.k, parts)
     )
     nest = Nest(shop, Frame(names, {}, ()), levels)
     found = None if depth_inner else window(value, parts.column)

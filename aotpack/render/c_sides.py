@@ -17,10 +17,11 @@ SCATTERED = 6  # the cost of copying an element that has no neighbour in memory
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A factor of a product and the axis of the result that is its own."""
+    """A factor of a product, the axis that counts its rows, and the one that they run along."""
 
     value: Value
     axis: Axis
+    depth: Axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,14 @@ class Plan:
     panel_is_inner: bool
 
 
+def sides(anchor: Matmul) -> tuple[Side, Side]:
+    """The left and the right factor."""
+    return Side(anchor.lhs, anchor.m, anchor.k), Side(anchor.rhs, anchor.n, anchor.k)
+
+
 def choose_sides(schedule: Schedule, kernel: Kernel, anchor: Matmul) -> Plan:
     """The cheaper of the two plans, counted in vector operations at typical sizes."""
-    left, right = Side(anchor.lhs, anchor.m), Side(anchor.rhs, anchor.n)
+    left, right = sides(anchor)
     plans = [
         Plan(packed, rows, _runs_along(kernel, schedule.strides, packed.axis, rows.axis))
         for packed, rows in ((left, right), (right, left))
@@ -63,7 +69,7 @@ def _pack_cost(side: Side, anchor: Matmul, strides: Strides) -> int:
 def _rows_cost(side: Side, anchor: Matmul, schedule: Schedule) -> int:
     """What an element costs to copy into rows, or to read where it lies."""
     is_read_in_place = anchor.operand in (DType.FLOAT32, DType.BFLOAT16)
-    if is_read_in_place and row_stride(side, anchor, schedule, anchor.operand):
+    if is_read_in_place and row_stride(side, schedule, anchor.operand, anchor.operand):
         return 0
     return _copy_cost(side.value, anchor.k, schedule.strides)
 
@@ -102,7 +108,7 @@ def epilogue_indices(kernel: Kernel, strides: Strides) -> list[Int]:
     ]
 
 
-def row_stride(side: Side, anchor: Matmul, schedule: Schedule, stored: DType) -> Int | None:
+def row_stride(side: Side, schedule: Schedule, operand: DType, stored: DType) -> Int | None:
     """The distance of rows that can be multiplied where they lie, if they are stored as that type.
 
     Their elements are 1 apart along the depth, and multiplied as they are.
@@ -110,13 +116,13 @@ def row_stride(side: Side, anchor: Matmul, schedule: Schedule, stored: DType) ->
     load = side.value
     if not isinstance(load, Load) or schedule.program.buffers[load.buffer].dtype is not stored:
         return None
-    if anchor.operand not in (stored, DType.FLOAT32):
+    if operand not in (stored, DType.FLOAT32):
         return None
     offset = dot(load.index, schedule.strides[load.buffer])
-    if slope(offset, anchor.k) != 1:
+    if slope(offset, side.depth) != 1:
         return None
     step = Rewriter({side.axis: Int.of(side.axis) + 1}).index(offset) - offset
-    return None if {side.axis, anchor.k} & axes_in((step,)) else step
+    return None if {side.axis, side.depth} & axes_in((step,)) else step
 
 
 def count_along(value: Value, axis: Axis, strides: Strides) -> int:

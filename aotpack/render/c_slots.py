@@ -6,7 +6,7 @@ from aotpack.ir.access import written_index
 from aotpack.ir.dtypes import DType
 from aotpack.ir.integers import Axis
 from aotpack.ir.nodes import Load, Matmul, Pointwise, targets
-from aotpack.render.c_contexts import Walk
+from aotpack.render.c_contexts import Rows, Walk
 from aotpack.render.c_dialect import C
 from aotpack.render.c_levels import Nest, factor_text, walk_of
 from aotpack.render.c_sides import Side, row_stride
@@ -15,6 +15,8 @@ from aotpack.render.emitter import Emitter
 from aotpack.render.epilogue import batch_names
 from aotpack.render.frame import Frame
 from aotpack.render.workshop import Workshop
+
+IN_PLACE = (DType.FLOAT32, DType.BFLOAT16)  # types of rows that need no copy
 
 
 def axis_names(
@@ -26,9 +28,9 @@ def axis_names(
     return names | {parts.row: f"{letter}_row", parts.column: f"{letter}_column"}
 
 
-def axis_levels(anchor: Matmul, outer: Axis, parts: Split) -> tuple[tuple[Axis, ...], ...]:
+def axis_levels(batch: tuple[Axis, ...], outer: Axis, parts: Split) -> tuple[tuple[Axis, ...], ...]:
     rows = () if parts.row is None else (parts.row,)
-    return (anchor.batch, (outer,), rows, (parts.column,))
+    return (batch, (outer,), rows, (parts.column,))
 
 
 def stored(
@@ -36,7 +38,7 @@ def stored(
 ) -> Walk:
     """What members make of a sum, and its stores."""
     shop.results[anchor.target] = "sum"
-    nest = Nest(shop, Frame(names, {}, ()), axis_levels(anchor, outer, columns))
+    nest = Nest(shop, Frame(names, {}, ()), axis_levels(anchor.batch, outer, columns))
     store_members(shop, nest.emitter, "sum")
     return walk_of(nest, shop, "v" if names[columns.column].startswith("v") else "s", columns, "")
 
@@ -56,22 +58,34 @@ def store_members(shop: Workshop, emitter: Emitter, result: str) -> None:
             )
 
 
-def copied_rows(shop: Workshop, anchor: Matmul, side: Side) -> Walk:
+def rows_of(
+    shop: Workshop, batch: tuple[Axis, ...], side: Side, operand: DType, kinds: tuple[DType, ...]
+) -> Rows:
+    """Rows where they lie if they are stored as one of these types; else float32 copies."""
+    copied = copied_rows(shop, batch, side, operand)
+    found = [(direct_rows(shop, batch, side, operand, kind), str(kind)) for kind in kinds]
+    direct, kind = next((one for one in found if one[0].value), (found[0][0], str(DType.FLOAT32)))
+    return Rows(copied, direct, kind)
+
+
+def copied_rows(shop: Workshop, batch: tuple[Axis, ...], side: Side, operand: DType) -> Walk:
     """How rows are copied that cannot be multiplied where they lie."""
-    names = batch_names(anchor.batch) | {side.axis: "s", anchor.k: "k"}
-    parts = Split(anchor.k, None, anchor.k, None)
-    nest = Nest(shop, Frame(names, {}, ()), axis_levels(anchor, side.axis, parts))
-    return walk_of(nest, shop, "k", parts, factor_text(nest.emitter, side.value, anchor.operand))
+    names = batch_names(batch) | {side.axis: "s", side.depth: "k"}
+    parts = Split(side.depth, None, side.depth, None)
+    nest = Nest(shop, Frame(names, {}, ()), axis_levels(batch, side.axis, parts))
+    return walk_of(nest, shop, "k", parts, factor_text(nest.emitter, side.value, operand))
 
 
-def direct_rows(shop: Workshop, anchor: Matmul, side: Side, stored: DType) -> Walk:
+def direct_rows(
+    shop: Workshop, batch: tuple[Axis, ...], side: Side, operand: DType, stored: DType
+) -> Walk:
     """The first element of rows that can, if they are stored so; ``width`` is their distance.
 
     There is no value if they cannot.
     """
-    step = row_stride(side, anchor, shop.schedule, stored)
-    names = batch_names(anchor.batch) | {side.axis: "s", anchor.k: "k_first"}
-    nest = Nest(shop, Frame(names, {}, ()), (anchor.batch, (side.axis, anchor.k), (), ()))
+    step = row_stride(side, shop.schedule, operand, stored)
+    names = batch_names(batch) | {side.axis: "s", side.depth: "k_first"}
+    nest = Nest(shop, Frame(names, {}, ()), (batch, (side.axis, side.depth), (), ()))
     if step is None:
         return Walk("", "", "", "", (), (), (), (), "")
     assert isinstance(side.value, Load)

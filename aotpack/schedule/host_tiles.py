@@ -5,13 +5,14 @@ from dataclasses import replace
 from aotpack.ir.access import Strides, accesses, dot, local_slope, slope
 from aotpack.ir.facts import bounds
 from aotpack.ir.integers import Axis, Int
-from aotpack.ir.nodes import Load, Matmul, Value, walk
+from aotpack.ir.nodes import Attention, Load, Matmul, Value, walk
 from aotpack.ir.schedule import HostTile, Kernel, Variant
 
 HOST_ARCH = (0, 0)
 FEW = 16  # rows of a product up to which dot products are quicker than packing (docs/benchmarks.md)
 LONGEST_WINDOW = 64  # elements that lanes need not share
 WIDEST_STEP = 3  # elements between neighbouring windows
+PACKED = Variant(HostTile(), *HOST_ARCH, Int.of(1), None)
 
 
 def host_variants(
@@ -23,13 +24,15 @@ def host_variants(
     """
     if isinstance(kernel.anchor, Matmul):
         return _product_variants(kernel.anchor, strides)
+    if isinstance(kernel.anchor, Attention):
+        return _attention_variants(kernel.anchor, strides)
     tile, other = HostTile("x" if is_across else "r"), HostTile("r" if is_across else "x")
     return (Variant(tile, *HOST_ARCH, Int.of(1), None, others=(other,) if is_either else ()),)
 
 
 def _product_variants(anchor: Matmul, strides: Strides) -> tuple[Variant, ...]:
     """Dot products for few rows or columns, if the other factor is read along its depth."""
-    packed = Variant(HostTile(), *HOST_ARCH, Int.of(1), None)
+    packed = PACKED
     for name, axis, other in (("m", anchor.m, anchor.rhs), ("n", anchor.n, anchor.lhs)):
         low, high = bounds(axis.extent)
         if low > 4 * FEW or not _runs_along(other, anchor.k, strides):
@@ -42,6 +45,16 @@ def _product_variants(anchor: Matmul, strides: Strides) -> tuple[Variant, ...]:
         if high <= 4 * FEW and not packed.others:
             packed = replace(packed, others=(few.tile,))
     return (packed,)
+
+
+def _attention_variants(anchor: Attention, strides: Strides) -> tuple[Variant, ...]:
+    """Dot products for few queries, if keys and values are read along their depths."""
+    low, high = bounds(anchor.i.extent)
+    rows = ((anchor.key, anchor.d), (anchor.value, anchor.e))
+    if low > FEW or not all(_runs_along(value, axis, strides) for value, axis in rows):
+        return (PACKED,)
+    few = Variant(HostTile(few="i"), *HOST_ARCH, anchor.i.extent, None, others=(PACKED.tile,))
+    return (few,) if high <= FEW else (replace(few, at_most=FEW), PACKED)
 
 
 def _runs_along(value: Value, axis: Axis, strides: Strides) -> bool:

@@ -16,7 +16,7 @@ from tools import sanitize
 pytestmark = pytest.mark.usefixtures("as_shipped")
 
 MODELS = (
-    *("softmax_middle", "embedding", "column_sum", "attention_mask"),
+    *("softmax_middle", "embedding", "column_sum", "attention_mask", "attention_long"),
     *("matmul_prologue", "windows_of_products"),
 )
 

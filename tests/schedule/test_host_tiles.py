@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim
 
 from aotpack.ir.integers import Int, Var
 from aotpack.ir.schedule import HostTile, Variant
@@ -42,6 +43,40 @@ def test_a_dynamic_number_of_rows_decides_when_called() -> None:
 )
 def test_other_products_are_packed(m: int, n: int, weight_rows: bool) -> None:
     (variant,) = host_variants(m, n, weight_rows=weight_rows)
+    assert variant.tile == HostTile()
+
+
+def attention_tiles(queries: int, *, dynamic: bool = False, turned: bool = False) -> list[Variant]:
+    """Those of attention to 40 keys, whose rows are columns where they are turned."""
+
+    class Attended(nn.Module):
+        def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return nn.functional.scaled_dot_product_attention(q, k.mT if turned else k, v)
+
+    keys = torch.zeros(1, 2, 8, 40) if turned else torch.zeros(1, 2, 40, 8)
+    args = torch.zeros(1, 2, queries, 8), keys, torch.zeros(1, 2, 40, 8)
+    shapes = ({2: Dim("i", min=1, max=64)}, None, None) if dynamic else None
+    (kernel,) = scheduled(Attended(), *args, dynamic_shapes=shapes).schedule.kernels
+    return [v for v in kernel.variants if (v.arch_low, v.arch_high) == HOST_ARCH]
+
+
+@pytest.mark.parametrize("queries", [1, FEW])
+def test_few_queries_become_dot_products(queries: int) -> None:
+    (variant,) = attention_tiles(queries)
+    assert variant.tile == HostTile(few="i") and variant.others == (HostTile(),)
+
+
+def test_a_dynamic_number_of_queries_decides_when_called() -> None:
+    few, packed = attention_tiles(3, dynamic=True)
+    assert few.tile == HostTile(few="i") and few.at_most == FEW
+    assert packed.tile == HostTile() and packed.at_most is None
+
+
+@pytest.mark.parametrize(("queries", "turned"), [(FEW + 1, False), (1, True)])
+def test_keys_are_packed_for_many_queries_or_where_they_are_columns(
+    queries: int, turned: bool
+) -> None:
+    (variant,) = attention_tiles(queries, turned=turned)
     assert variant.tile == HostTile()
 
 
