@@ -7,7 +7,8 @@ reach the same positions. So with ``o = phase + j * period`` and ``gap = dilatio
     result[position] = sum over j of x[q - j * gap] * w[phase + j * period]
     where position + padding = q * stride + phase * dilation
 
-That is as many multiplications as there are, and none by zero, which would make NaN of infinity.
+That is as many multiplications as there are; none is by a zero between elements of the input, which
+would make NaN of infinity.
 """
 
 from collections.abc import Sequence

@@ -22,6 +22,7 @@ from aotpack.trace.changes import CHANGES, kept, named_tensors
 from aotpack.trace.control import CONTROL, run_control
 from aotpack.trace.graph import is_returned
 from aotpack.trace.meanings import MEANINGS
+from aotpack.trace.source import users_source_of
 from aotpack.trace.streams import WithoutStreams
 from aotpack.trace.triton_kernels import TritonPort, is_launch, read_launch
 from aotpack.trace.weights import bytes_of, dtype_of, weight_tensor
@@ -112,6 +113,7 @@ class _Eager(fx.Interpreter):
 
     def __init__(self, module: fx.GraphModule, triton: TritonPort | None) -> None:
         super().__init__(module)
+        self.extra_traceback = False  # errors say what failed themselves
         self.triton = triton
 
     def value(self, result: torch.Tensor) -> torch.Tensor:
@@ -191,8 +193,10 @@ class _Reference(_Eager):
         try:
             result = self.call_function(n.target, args, kwargs)
         except Exception as error:
+            place = users_source_of(n)
             raise TraceError(
                 f"running {n.target} on the example inputs: {type(error).__name__}: {error}"
+                + (f"\n  at {place}" if place else "")
             ) from error
         return pytree.tree_map(_widen, result)
 

@@ -164,6 +164,8 @@ def _explained(what: str, path: Path | None) -> Iterator[None]:
 
 def _at_line(error: BaseException, path: Path | None) -> str:
     message = f"{type(error).__name__}: {_first_line(error)}"
+    if isinstance(error, SyntaxError) and error.text:
+        return f"{message}\n  {error.text.strip()}"
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if path is not None and Path(f.filename).name == path.name]
     if not own:

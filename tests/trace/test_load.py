@@ -104,7 +104,7 @@ def test_saved_program(tmp_path):
             "",
             "at my-net.py:4: def get_model",
         ),
-        ("model = (\n", "", "SyntaxError"),
+        ("model = (\n", "", r"SyntaxError: '\(' was never closed .*, line 4\)\n  model = \("),
     ],
 )
 def test_refuses(write, body, attr, message):
