@@ -84,10 +84,10 @@ class Walker:
         shop, x = self.shop, self.nest.x
         header = "for (int64_t item = first; item < last; item++)"
         if not self.is_columns:
-            region = open_items(shop.root, header, frozenset(x))
+            region = open_apart(shop.root, header, frozenset(x))
             decode(x, "item", region, shop)
             return region
-        region = open_items(shop.root, header, frozenset(x[:-1]))
+        region = open_apart(shop.root, header, frozenset(x[:-1]))
         if len(x) > 1:
             decode(x[:-1], f"item / {self._blocks()}", region, shop)
         start = f"item % {self._blocks()} * {COLUMNS}" if len(x) > 1 else f"item * {COLUMNS}"
@@ -193,7 +193,7 @@ class Walker:
             region.append(f"const int64_t high = {end};")
             first, end = "low", "high"
             if not found.moves:
-                region = open_items(region, "if (low < high)", frozenset())
+                region = open_apart(region, "if (low < high)", frozenset())
         loop = open_loop(region, frozenset((digit,)), digit.name, end, start=first, is_vector=True)
         loop.append(f"const int64_t lane = {digit.name} - start;")
         return loop
@@ -376,11 +376,11 @@ class Walker:
         self._close_loops()
 
 
-def open_items(root: Region, header: str, axes: frozenset[Axis]) -> Region:
-    """The loop over items: what is constant is computed in it too, as results of items may be."""
-    region = root.open(header, axes)
-    region.parent = None
-    return region
+def open_apart(region: Region, header: str, axes: frozenset[Axis]) -> Region:
+    """A region that computes all it needs itself: what is around may change, or not be allowed."""
+    inner = region.open(header, axes)
+    inner.parent = None
+    return inner
 
 
 def accumulator_kind(member: Member) -> str:

@@ -247,7 +247,7 @@ def _interval(condition: Value, axes: tuple[Axis, ...]) -> tuple[Axis, Int, Int]
         return None
     for axis in axes:
         bound = Int.of(axis) - (a - b)
-        if not axes_in((bound,)) & {axis, *axes}:
+        if axes_in((bound,)).isdisjoint(axes):
             low, high = Int.of(0), axis.extent
             return (axis, bound, high) if condition.op == "ge" else (axis, low, bound)
     return None
