@@ -18,18 +18,18 @@ from tests.ir import c_forms
 
 ARCHES = ("x86-64", "x86-64-v3") if platform.machine() == "x86_64" else ("armv8-a",)
 BOUNDS = {
-    "exp": 1,
+    "exp": 1.02,
     "exp2": 1.2,
     "expm1": 1.4,
-    "log": 0.9,
+    "log": 0.93,
     "log2": 1.2,
     "log10": 1.6,
     "log1p": 1,
     "erf": 1.7,
-    "tanh": 1.3,
-    "sigmoid": 2,
-    "sinh": 1.5,
-    "cosh": 1.4,
+    "tanh": 1.34,
+    "sigmoid": 2.5,
+    "sinh": 1.63,
+    "cosh": 1.5,
     "sin": 0.6,
     "cos": 0.6,
     "tan": 0.9,
@@ -39,6 +39,8 @@ BOUNDS = {
 
 FLUSHED = ("exp", "exp2", "sigmoid")  # their denormal results are 0
 STEP = 4099  # between the bit patterns of a sample
+WORST = [0.70704055, 0.63104421, 0.96961212, 1.4182405, 4.5346441, 16.635704, 17.029926, 37.778641]
+"""Where log, tanh, erf, sinh, cosh, sigmoid, expm1 and exp are off most, of all float32."""
 
 
 LOOPS = (*BOUNDS, "atan2")
@@ -69,6 +71,7 @@ def numbers_of_every_size() -> Array:
     """Both signs, denormals, infinities and NaN; and where a function changes its form."""
     sample = np.arange(0, 1 << 32, STEP, dtype=np.uint64).astype(np.uint32).view(np.float32)
     special = [0.0, 1e-45, 0.45, 0.5, 0.625, 1, 4, 18, 87.33655, 88.72284, 126, 128]
+    special += WORST
     special += [*(2.0**n for n in (-126, -24, 24, 50, 77, 104, 127)), 3.4028235e38, np.inf]
     at = np.array(special, np.float32)
     with np.errstate(over="ignore"):
