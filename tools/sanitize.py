@@ -28,6 +28,7 @@ TESTS = (
     "tests/ir/test_c_texts.py",
     "tests/render/test_c_templates.py",
     "tests/render/test_c_attention.py",
+    "tests/e2e/test_grouped.py",
     "tests/e2e/test_oracles.py",
     "tests/e2e/test_regressions.py",
     "tests/e2e/test_fuzz.py",
