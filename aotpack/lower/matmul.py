@@ -55,7 +55,7 @@ def _rows_times(c: Context, lhs: Ref, depth: Int, rhs: Factor, bias: Ref | None)
     operand = c.dtype(lhs)
     stores = bias is None and _stores(operand, result_dtype(c))
     direct = len(lead) == 1 and stores
-    narrow = stored_type(operand, result_dtype(c)) if bias is None else operand.accumulator
+    narrow = result_dtype(c) if stores else operand.accumulator
     shape = (product(lead), columns)
     target = c.result() if direct else c.temporary("product", narrow, shape)
 
