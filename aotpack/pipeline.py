@@ -19,13 +19,13 @@ from aotpack.emit import emit, write_package
 from aotpack.emit.names import import_name, normal_version
 from aotpack.errors import UsageError
 from aotpack.ir.dtypes import DType, read_cast
-from aotpack.ir.passes import Pass, apply_passes, read_passes
-from aotpack.ir.verify import verify
-from aotpack.ir.verify_schedule import verify_schedule
+from aotpack.ir.user_passes import Pass, apply_passes, read_passes
+from aotpack.ir.verify.program import verify
+from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.knobs import read_knobs
 from aotpack.lower import LOWERINGS, lower
 from aotpack.precompile import check_host, precompile
-from aotpack.precompile.interpreter import InterpreterDevice
+from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.precompile.user_kernels import UserKernels
 from aotpack.progress import Quiet, Reporter
 from aotpack.render import FIRST_FORMS, render
@@ -90,10 +90,10 @@ class Source:
     """What is built: a module with example inputs, how it is to be traced and scheduled.
 
     ``dtype`` casts weights and floating inputs first, ``strict`` is torch.export's strict mode.
-    ``check_indices`` asserts that positions read from data are in range (``trace/positions.py``).
+    ``check_indices`` asserts that positions read from data are in range (``trace/operators/positions.py``).
     ``deterministic`` fixes the order of float sums at some cost (``schedule``). ``passes`` change
-    the lowered program (``ir/passes.py``), ``partition`` says which kernels share a launch
-    (``schedule/partition.py``). ``fallback`` "torch" leaves operators without a lowering to torch,
+    the lowered program (``ir/user_passes.py``), ``partition`` says which kernels share a launch
+    (``schedule/launches/user_partition.py``). ``fallback`` "torch" leaves operators without a lowering to torch,
     "error" refuses them.
     """
 

@@ -20,9 +20,9 @@ from aotpack.ir.graph import TensorSpec as TensorSpec
 from aotpack.ir.graph import arg_text, node_lines
 from aotpack.ir.graph import every_node as every_node
 from aotpack.ir.graph import refs_in as refs_in
-from aotpack.ir.integers import Var
+from aotpack.ir.kernels.traffic import NO_WORK, Work
 from aotpack.ir.schedule import MAX_ARCH, OwnSchedule
-from aotpack.ir.traffic import NO_WORK, Work
+from aotpack.ir.symbolic.integers import Var
 
 if TYPE_CHECKING:
     from aotpack.ir.nodes import Program
@@ -212,7 +212,7 @@ class KernelArg:
     """A parameter of a rendered kernel: a pointer to ``dtype`` elements, or an integer size.
 
     ``dtype`` is the element type behind a pointer. Sizes are int32 or int64 as ``dtype`` says.
-    ``multiple`` is a promise: the address, or the size, is a multiple of this power of two (C:H7).
+    ``multiple`` is a promise: the address, or the size, is a multiple of this power of two.
     A kernel stores only through pointers that are ``is_written``.
     """
 

@@ -15,7 +15,7 @@ import aotpack
 from aotpack.cli import main
 from aotpack.errors import AotpackError, TraceError, UsageError
 from aotpack.pipeline import STAGES, Between, Source, to_emitted, to_rendered
-from aotpack.precompile.interpreter import PLAN_ARCH
+from aotpack.precompile.interpreter.device import PLAN_ARCH
 from aotpack.progress import PlainLines
 from aotpack.stages import Rendered
 from aotpack.target import SUPPORTED_ARCHES, Target, parse_targets

@@ -24,11 +24,11 @@ import torch
 
 from aotpack.emit import write_package
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Int, Var
+from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.precompile import precompile
 from aotpack.runtime import load
-from aotpack.runtime.cuda import CudaDevice
-from aotpack.runtime.cuda_launch import Function
+from aotpack.runtime.devices.cuda import CudaDevice
+from aotpack.runtime.devices.cuda_launch import Function
 from aotpack.stages import (
     Binary,
     Golden,

@@ -1,11 +1,10 @@
-"""Write docs/capabilities.md: which capability rows are done, where they live, what proves them.
+"""Write docs/capabilities.md: which capability rows are done, and what proves them.
 
     python tools/capabilities.py          # write the document
     python tools/capabilities.py --check  # say what is wrong with rows, markers and document
 
 Rows are in tests/capabilities/rows.toml. A test proves the rows its marker names,
-``@pytest.mark.row("S:M9")``; a module is a row's home when its text names it, as in ``(S:B9-B18)``.
-Nothing is imported: test files are parsed.
+``@pytest.mark.row("S:M9")``; sources name no rows. Nothing is imported: files are parsed.
 """
 
 import argparse
@@ -23,12 +22,12 @@ CLASSES = ("CORE", "USEFUL", "EDGE", "N/A")
 NEEDS_NO_TEST = "N/A"
 MOST_SHOWN = 4  # tests of a row
 ROW = r"(?:[A-Z]\d+b?|(?:inv|def)\d+)"
-NAMED = re.compile(rf"\b([SC]):({ROW}(?:(?:-|, ){ROW})*)\b")
+NAMED = re.compile(rf"\b[SC]:{ROW}\b")
 HEAD = """# Capabilities, row by row
 
-Written by `tools/capabilities.py` from `tests/capabilities/rows.toml`, the `row` markers of tests
-and the rows that sources name; a test fails when it is stale. S: scheduler and IR, C: code
-generation. CORE: inference on one GPU needs it. USEFUL: inference gains by it. EDGE: rare.
+Written by `tools/capabilities.py` from `tests/capabilities/rows.toml` and the `row` markers of tests;
+a test fails when it is stale. S: scheduler and IR, C: code generation. CORE: inference on one GPU
+needs it. USEFUL: inference gains by it. EDGE: rare.
 N/A: not for this product. A row is *done* when a test shows it, *other design* when a test shows
 its effect by other means, *refused* when a test shows the refusal in words, *open* when it is
 missing, or a part of it.
@@ -58,7 +57,7 @@ class Book:
 
 @dataclass(slots=True)
 class Found:
-    """Row -> the tests or modules that name it, in order of the files."""
+    """Row -> the tests that name it, in order of the files."""
 
     names: dict[str, list[str]] = field(default_factory=dict)
 
@@ -149,40 +148,23 @@ def _is_gpu_test(name: str, tree: ast.Module) -> bool:
     return any(_is_marker(node, "gpu") for test in found for node in test.decorator_list)
 
 
-def homes_by_row(root: Path, book: Book) -> Found:
-    """The sources whose text names rows: modules of aotpack, and templates."""
-    found = Found()
-    order = [row for _, _, rows in book.sections for row in rows]
+def named_in_sources(root: Path) -> Iterator[tuple[str, str]]:
+    """(module or template, row) wherever a source names a row."""
     for path in sorted([*(root / "aotpack").rglob("*.py"), *(root / "templates").rglob("*.jinja")]):
-        place = path.relative_to(root).as_posix().removeprefix("aotpack/")
-        for prefix, names in NAMED.findall(path.read_text()):
-            for row in _spread(prefix, names, order):
-                found.add(row, place)
-    return found
-
-
-def _spread(prefix: str, names: str, order: list[Row]) -> Iterator[str]:
-    """``A1-A3, B2`` as A1, A2, A3, B2."""
-    numbers = {row.name: number for number, row in enumerate(order)}
-    for part in names.split(", "):
-        first, _, last = (f"{prefix}:{name}" if name else "" for name in part.partition("-"))
-        if not last or not {first, last} <= numbers.keys():
-            yield from filter(None, (first, last))
-        else:
-            yield from (order[n].name for n in range(numbers[first], numbers[last] + 1))
+        for row in NAMED.findall(path.read_text()):
+            yield path.relative_to(root).as_posix(), row
 
 
 # --- what is wrong -------------------------------------------------------------------------------
 
 
-def faults(book: Book, tests: Found, homes: Found) -> list[str]:
+def faults(book: Book, tests: Found) -> list[str]:
     """Rows without a test or a reason, and names of rows that do not exist."""
     rows, notes = book.rows, book.notes
     found = [f"{row.name}: there is no class {row.kind}" for row in rows.values() if _is_odd(row)]
-    for what, named in (("tests", tests), ("sources", homes)):
-        for name in named.names:
-            if name not in rows:
-                found.append(f"{name} is no row, but {named.names[name][0]} in {what} names it")
+    for name, places in tests.names.items():
+        if name not in rows:
+            found.append(f"{name} is no row, but {places[0]} names it")
     for state, told in notes.items():
         found += [f"{name} is no row, but is said to be {state}" for name in told - rows.keys()]
     for row in rows.values():
@@ -201,20 +183,19 @@ def _is_odd(row: Row) -> bool:
 # --- the document --------------------------------------------------------------------------------
 
 
-def document(book: Book, tests: Found, homes: Found) -> str:
+def document(book: Book, tests: Found) -> str:
     """The text of docs/capabilities.md."""
     lines = [HEAD, *_counts(book), "", *_open_rows(book)]
     for name, title, rows in book.sections:
         lines += ["", f"## {name} {title}", ""]
-        lines += ["| row | capability | class | state | where | tests |"]
-        lines += ["| --- | --- | --- | --- | --- | --- |"]
+        lines += ["| row | capability | class | state | tests |"]
+        lines += ["| --- | --- | --- | --- | --- |"]
         for row in rows:
             cells = (
                 row.name,
                 row.title,
                 row.kind,
                 _state(row, book, short=False),
-                ", ".join(f"`{place}`" for place in homes.of(row)),
                 _shown(tests.of(row)),
             )
             lines.append(f"| {' | '.join(cells)} |")
@@ -258,9 +239,11 @@ def _open_rows(book: Book) -> Iterable[str]:
 
 def state_of(root: Path) -> tuple[str, list[str]]:
     """What the document should say, and what is wrong."""
-    book = read_book(root / "tests/capabilities/rows.toml")
-    tests, homes = tests_by_row(root / "tests"), homes_by_row(root, book)
-    return document(book, tests, homes), faults(book, tests, homes)
+    book, tests = read_book(root / "tests/capabilities/rows.toml"), tests_by_row(root / "tests")
+    wrong = faults(book, tests)
+    for place, row in named_in_sources(root):
+        wrong.append(f"{place} names {row}: the markers of tests alone name rows")
+    return document(book, tests), wrong
 
 
 def main() -> int:

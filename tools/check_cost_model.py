@@ -25,8 +25,8 @@ from aotpack.pipeline import Between, Source, to_precompiled
 from aotpack.runtime import load
 from aotpack.runtime.loading import read_manifest
 from aotpack.runtime.safetensors import read_safetensors
-from aotpack.runtime.tune import tune
-from aotpack.runtime.tuning import Times, merged, read_tuning, tuning_text
+from aotpack.runtime.tuning.tune import tune
+from aotpack.runtime.tuning_file import Times, merged, read_tuning, tuning_text
 from aotpack.stages import Decisions
 from aotpack.target import Target, native_target
 from aotpack.trace import load_model

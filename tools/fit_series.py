@@ -1,4 +1,4 @@
-"""Fits the Chebyshev series of aotpack/lower/special_series.py: python tools/fit_series.py > FILE
+"""Fits the Chebyshev series of aotpack/lower/special/series.py: python tools/fit_series.py > FILE
 
 Each function is made smooth and bounded on an interval first; the comment of a row says how.
 Computed with mpmath to forty digits.

@@ -28,9 +28,7 @@ from torch.export import Dim
 
 import aotpack.schedule
 from aotpack.errors import TraceError, UnsupportedError
-from aotpack.ir.access import Strides
-from aotpack.ir.facts import typical
-from aotpack.ir.integers import product
+from aotpack.ir.kernels.access import Strides
 from aotpack.ir.nodes import Program, Scan
 from aotpack.ir.schedule import (
     MAX_ARCH,
@@ -42,8 +40,13 @@ from aotpack.ir.schedule import (
     ReductionTile,
     Variant,
 )
-from aotpack.schedule import join, online_softmax, plane, select_first, split_reduction
-from aotpack.schedule.tile import choose_tiles
+from aotpack.ir.symbolic.facts import typical
+from aotpack.ir.symbolic.integers import product
+from aotpack.schedule.fusion import concat_in_place as join
+from aotpack.schedule.program import online_softmax, split_reduction
+from aotpack.schedule.sorts import select_first
+from aotpack.schedule.tiles import tile_2d as plane
+from aotpack.schedule.tiles.choose import choose_tiles
 from aotpack.target import CPU, INTERPRETER, Target, parse_targets
 from tests.e2e.law import Tolerance
 from tests.e2e.oracle import agree, compile_all
@@ -55,7 +58,7 @@ PROGRAMS = 64  # about the most a kernel is cut into: they are interpreted one b
 STEPS = 256  # about the most that all of them do in a loop
 NARROWS = re.compile(r"float\(|half\(|bfloat16|float16|float32")
 # The package's own attribute of that name is the function.
-EXPAND_SORTS = importlib.import_module("aotpack.schedule.expand_sorts")
+EXPAND_SORTS = importlib.import_module("aotpack.schedule.sorts.expand_sorts")
 SMALL_NUMBERS = (
     (split_reduction, "WORTH_A_LAUNCH", 4),
     (split_reduction, "LONGEST_ROW", 3),

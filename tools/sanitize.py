@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from aotpack.precompile import host
-from aotpack.runtime import prepare, weights
-from aotpack.runtime.cpu import CpuDevice
+from aotpack.runtime import prepare
+from aotpack.runtime.devices.cpu import CpuDevice
+from aotpack.runtime.memory import weights
 from aotpack.runtime.plan import Buffer
 
 ROOT = Path(__file__).parents[1]

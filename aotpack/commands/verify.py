@@ -66,7 +66,7 @@ def devices(name: int | str | None, package: Path) -> Iterator[tuple[str, Any]]:
     if name != "interpreter":
         yield f"GPU {name}" if isinstance(name, int) else name or "", name
         return
-    from aotpack.precompile.interpreter import InterpreterDevice  # imports triton
+    from aotpack.precompile.interpreter.device import InterpreterDevice  # imports triton
 
     built_for = json.loads((package / "manifest.json").read_bytes())["targets"]
     targets = [text for text in built_for if text.startswith("sm_")]

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from aotpack.errors import AotpackError, UsageError
-from aotpack.runtime.guards import sizes_of
+from aotpack.runtime.checks.guards import sizes_of
 from aotpack.runtime.manifest import Manifest, read_manifest
-from aotpack.runtime.weights import sidecar_name
+from aotpack.runtime.memory.weights import sidecar_name
 
 _ACCEPTED = "a wheel is accepted, which aotpack MODEL -o DIR builds"
 

@@ -15,7 +15,7 @@ from aotpack.emit.sbom import sbom_text
 from aotpack.emit.tags import platform_tag, requirements
 from aotpack.emit.wheel import Facts, build_wheel, seal
 from aotpack.errors import AotpackError, UsageError
-from aotpack.runtime.weights import sidecar_name
+from aotpack.runtime.memory.weights import sidecar_name
 from aotpack.stages import Emitted, Precompiled
 
 _EMBEDDED = "weights.safetensors"

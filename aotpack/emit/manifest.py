@@ -10,7 +10,7 @@ import aotpack
 from aotpack.emit.names import import_name, normal_version
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Fixed, Passed
-from aotpack.ir.integers import Int
+from aotpack.ir.symbolic.integers import Int
 from aotpack.stages import (
     Binary,
     HostBuild,

@@ -14,8 +14,6 @@
 The programs are the operation's parts. A part has no weights and no outputs: its inputs are buffers
 around it, by their own names, and its updates write the operation's targets. So a part computes on
 its inputs as they are, and the new values of its targets take effect together at its end.
-
-Rows S:I3, I4.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from aotpack.ir.integers import Axis, Int, Var
+from aotpack.ir.symbolic.integers import Axis, Int, Var
 
 if TYPE_CHECKING:
     from aotpack.ir.nodes import Origin, Program

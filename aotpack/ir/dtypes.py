@@ -1,6 +1,4 @@
 """Element types: sizes, promotion facts and their names in torch, Triton, numpy and safetensors.
-
-Rows C:D7, D8.
 """
 
 from dataclasses import dataclass
@@ -70,7 +68,7 @@ class DType(Enum):
 
     @property
     def compute(self) -> "DType":
-        """The type arithmetic is done in: shorter floats widen to float32 (C:D6, C:L3)."""
+        """The type arithmetic is done in: shorter floats widen to float32."""
         return DType.FLOAT32 if self.is_float and self.facts.bits < 32 else self
 
     @property

@@ -3,8 +3,6 @@
     target = base; kernel[grid](operand, target, n)
 
 Nothing is known of what happens inside, so nothing fuses with it and no axes are its own.
-
-Rows S:H1, H2, H15.
 """
 
 from __future__ import annotations
@@ -13,8 +11,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis, Int
 from aotpack.ir.origin import Origin
+from aotpack.ir.symbolic.integers import Axis, Int
 
 _ENTRY = '''\
 import triton

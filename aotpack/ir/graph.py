@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import TritonKernel
-from aotpack.ir.integers import Int
+from aotpack.ir.symbolic.integers import Int
 
 
 @dataclass(frozen=True, slots=True)

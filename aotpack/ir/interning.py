@@ -1,6 +1,4 @@
 """Hash-consing: structurally equal immutable nodes are one object, so ``is`` compares them.
-
-Rows S:A5.
 """
 
 from typing import Any

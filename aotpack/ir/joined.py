@@ -1,6 +1,4 @@
 """Buffers that are several others in one memory, and what must be written before they are read.
-
-Rows S:H5.
 """
 
 from __future__ import annotations

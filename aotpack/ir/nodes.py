@@ -12,11 +12,9 @@
               | Branch(targets, ...) | Loop(targets, ...)    # that run programs: ``ir/control.py``
     value     = Const | IndexValue(Int) | Load(buffer, Int*) | Apply(op, value*)
               | Guarded(condition, value, otherwise)           # loads of value only where condition
-An Int (``ir/integers.py``) may use the axes of its operation, the sizes of the model, and loaded
-values (``Indirect``). Values are interned: equal values are one object. ``ir/verify.py`` says what
-is illegal, ``ir/printer.py`` how it prints, ``ir/evaluate.py`` what it computes. (S:A1-A7, B, C.)
-
-Rows S:B1, B3, D1, E1, E2, F6, G1, K2, L11-L13, Q4, C:D10, E9, I1.
+An Int (``ir/symbolic/integers.py``) may use the axes of its operation, the sizes of the model, and loaded
+values (``Indirect``). Values are interned: equal values are one object. ``ir/verify/program.py`` says what
+is illegal, ``ir/printer.py`` how it prints, ``ir/interpret/evaluate.py`` what it computes.
 """
 
 from __future__ import annotations
@@ -28,11 +26,11 @@ from typing import Union, cast
 from aotpack.ir.control import Branch, Loop, captured
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Foreign as Foreign
-from aotpack.ir.integers import Axis, Indirect, Int, Var
 from aotpack.ir.interning import Interned
 from aotpack.ir.joined import Joined as Joined
 from aotpack.ir.joined import Packed as Packed
 from aotpack.ir.origin import Origin as Origin
+from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Var
 
 
 class _Printed:
@@ -56,7 +54,7 @@ class Const(_Printed, metaclass=Interned):
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class IndexValue(_Printed, metaclass=Interned):
-    """An integer expression used as data (C:E22)."""
+    """An integer expression used as data."""
 
     index: Int
     dtype: DType
@@ -78,7 +76,7 @@ class Load(_Printed, metaclass=Interned):
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Apply(_Printed, metaclass=Interned):
-    """An elementwise operator of the op table (``ir/optable.py``)."""
+    """An elementwise operator of the op table (``ir/ops/optable.py``)."""
 
     op: str
     args: tuple[Value, ...]
@@ -87,7 +85,7 @@ class Apply(_Printed, metaclass=Interned):
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Guarded(_Printed, metaclass=Interned):
-    """``value``, and its loads, where ``condition`` (a bool) holds, else ``otherwise`` (C:E23).
+    """``value``, and its loads, where ``condition`` (a bool) holds, else ``otherwise``.
 
     Used where an index may leave its buffer: pad, cat, diagonal.
     """
@@ -118,7 +116,7 @@ class Pointwise:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """``targets[axes] = finalise(combine(lift(args) over inner))``, a kind of ``ir/monoids.py``."""
+    """``targets[axes] = finalise(combine(lift(args) over inner))``, a kind of ``ir/ops/monoids.py``."""
 
     targets: tuple[str, ...]
     axes: tuple[Axis, ...]
@@ -151,7 +149,7 @@ class Scatter:
     ``index`` may hold loaded positions; points whose index lies outside the buffer are skipped.
     Kind "set" replaces the element, of several points by one of their values; the others are
     commutative monoids that combine it with those of all its points, in any order. They work on
-    types with 32 or 64 bits, as atomics do: lowering widens. (S:B2, K11; C:F12.)
+    types with 32 or 64 bits, as atomics do: lowering widens.
     """
 
     target: str
@@ -167,7 +165,7 @@ class Scatter:
 class Sort:
     """``targets`` = the values in order along ``along``, one of axes, and their int64 positions.
 
-    NaN is the largest, -0.0 and 0.0 are equal, and equal values keep their order (S:B21).
+    NaN is the largest, -0.0 and 0.0 are equal, and equal values keep their order.
     """
 
     targets: tuple[str, ...]
@@ -182,7 +180,7 @@ class Sort:
 class Matmul:
     """``target[*batch, m, n] = sum over k of lhs * rhs``, accumulated wide, rounded once.
 
-    ``lhs`` is a value over batch, m, k; ``rhs`` over batch, k, n: the load slots (C:I).
+    ``lhs`` is a value over batch, m, k; ``rhs`` over batch, k, n: the load slots.
     Both are rounded to ``operand`` before they are multiplied; the result has its accumulator type.
     """
 
@@ -241,7 +239,7 @@ Operation = Union[Computation, Foreign, Branch, Loop]
 class Buffer:
     """A tensor in memory, addressed by logical index; strides come with the schedule.
 
-    What makes an ``alone`` one shares its kernel with nothing, and is stored (S:M19).
+    What makes an ``alone`` one shares its kernel with nothing, and is stored.
     """
 
     name: str
@@ -257,7 +255,7 @@ class Buffer:
 class Update:
     """The input or weight called ``name`` has the value of the buffer ``value`` after a run.
 
-    So a change in place is a new version; operations read the one they mean (S:D8, L9 by SSA).
+    So a change in place is a new version; operations read the one they mean.
     """
 
     name: str

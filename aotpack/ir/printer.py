@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis, Int
 from aotpack.ir.nodes import (
     Apply,
     Attention,
@@ -39,6 +38,7 @@ from aotpack.ir.nodes import (
     walk,
 )
 from aotpack.ir.schedule import Kernel, Schedule, Variant
+from aotpack.ir.symbolic.integers import Axis, Int
 
 _Names: TypeAlias = Mapping[Value, str]
 _INDENT = "    "

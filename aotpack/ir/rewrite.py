@@ -1,6 +1,4 @@
 """The one rewriting engine: rebuild values bottom-up; the unchanged stays the same object.
-
-Rows S:A10, P12.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,8 +7,6 @@ from typing import Any
 
 from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
-from aotpack.ir.fold import fold, integer_of
-from aotpack.ir.integers import Indirect, Int, Number
 from aotpack.ir.nodes import (
     Apply,
     Attention,
@@ -27,6 +23,8 @@ from aotpack.ir.nodes import (
     Value,
     walk,
 )
+from aotpack.ir.ops.fold import fold, integer_of
+from aotpack.ir.symbolic.integers import Indirect, Int, Number
 
 
 class Rewriter:

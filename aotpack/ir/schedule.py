@@ -1,9 +1,7 @@
 """What scheduling decides: which operations share a kernel, on which tiles, with which memory.
 
 A Schedule is a list of kernels in launch order. A kernel has a few axes of its own; each member
-operation is bound to them: its axes are expressions in the kernel's axes (C:A9).
-
-Rows S:G3, G4, K5, K6, C:C6, B15.
+operation is bound to them: its axes are expressions in the kernel's axes.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from aotpack.ir.control import Branch, Loop
-from aotpack.ir.integers import Axis, Int, Var, ceil_div
 from aotpack.ir.nodes import (
     Attention,
     Buffer,
@@ -24,6 +21,7 @@ from aotpack.ir.nodes import (
     Scatter,
     overwritten,
 )
+from aotpack.ir.symbolic.integers import Axis, Int, Var, ceil_div
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +47,10 @@ class PointwiseTile:
 
 @dataclass(frozen=True, slots=True)
 class PlaneTile:
-    """Blocks of ``y`` by ``x`` points of a kernel seen as lines of ``width`` points (C:C1).
+    """Blocks of ``y`` by ``x`` points of a kernel seen as lines of ``width`` points.
 
     An access along either side reads whole cache lines. With ``height`` the lines come in planes of
-    so many, and blocks span ``z`` planes: a third direction (C:C4). Programs go along a line of
+    so many, and blocks span ``z`` planes: a third direction. Programs go along a line of
     blocks, or down the columns of a ``band`` of lines.
     """
 
@@ -68,16 +66,16 @@ class PlaneTile:
 
 @dataclass(frozen=True, slots=True)
 class ReductionTile:
-    """``x`` rows by ``r`` columns a block; ``persistent`` when ``r`` covers a row (C:B16).
+    """``x`` rows by ``r`` columns a block; ``persistent`` when ``r`` covers a row.
 
     A loop over blocks runs ``unroll`` steps at once. ``group`` neighbours along a row, which one
     thread loads together, are combined before they meet what came before them. A row of a
-    loop may be shared by a cluster of programs, each of which walks over a part of it (C:G18).
+    loop may be shared by a cluster of programs, each of which walks over a part of it.
     With a ``ring`` of so many blocks in shared memory rows are taken in turn: ``resident`` at most
     are worked on at once, programs go from row to row, the blocks that follow are read meanwhile,
     and what all rows have in common stays in shared memory too; ``kept`` tensors of that, in
     registers.
-    In a ``chain`` each block is a program of its own, which waits for those before it (C:G20).
+    In a ``chain`` each block is a program of its own, which waits for those before it.
     """
 
     x: int
@@ -150,8 +148,7 @@ class Variant:
     they must be multiples of for this variant; its kernel is compiled to rely on that.
 
     Variants of a kernel are tried in order for the arch at hand; the last for each arch has
-    ``at_most`` None, promises nothing and takes everything, so a choice always exists (DESIGN:
-    closed set).
+    ``at_most`` None, promises nothing and takes everything, so a choice always exists.
     ``others`` are what else a launch could take there, best guess first: what tuning times.
     """
 
@@ -180,7 +177,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """Why the operation that makes a buffer is not in the kernel of another (S:K15)."""
+    """Why the operation that makes a buffer is not in the kernel of another."""
 
     buffer: str
     other: str

@@ -1,12 +1,9 @@
 """The program under construction: buffers under unique names, operations in order.
-
-Rows S:A2, H13.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis, Int, Var
 from aotpack.ir.names import safe_size_name
 from aotpack.ir.nodes import (
     Buffer,
@@ -19,6 +16,7 @@ from aotpack.ir.nodes import (
     reads,
     targets,
 )
+from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.stages import Graph, GraphNode, Ref, TensorSpec, every_node
 
 WRITERS = frozenset(

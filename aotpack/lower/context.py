@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis, Int
-from aotpack.ir.monoids import MONOIDS
 from aotpack.ir.nodes import Load, Origin, Pointwise, Reduction, Scan, Scatter, Sort, Value
+from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.lower.builder import Builder
 from aotpack.lower.registry import CannotLower
 from aotpack.lower.values import cast, constant, decoded, encoded

@@ -1,6 +1,4 @@
 """Control flow: branches and loops around programs, and arithmetic on what loops carry.
-
-Rows S:I3, I4.
 """
 
 from collections.abc import Mapping
@@ -8,9 +6,9 @@ from functools import partial
 
 from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
-from aotpack.ir.facts import bounds
-from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Program, Value
+from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.integers import Int
 from aotpack.lower.calls import lower_calls
 from aotpack.lower.context import Context, Index, Scalar, is_empty
 from aotpack.lower.registry import CannotLower, lowering

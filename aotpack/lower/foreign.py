@@ -1,11 +1,9 @@
 """Calls of code that is not ours: the user's own Triton kernels, and operators that torch runs.
-
-Rows S:H1, H2, H8, H15.
 """
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Fixed, Foreign, Passed, TorchOperator, TritonKernel
-from aotpack.ir.integers import Int
+from aotpack.ir.symbolic.integers import Int
 from aotpack.lower.context import Context, is_empty
 from aotpack.lower.registry import CannotLower
 from aotpack.lower.values import constant

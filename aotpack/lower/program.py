@@ -1,59 +1,23 @@
 """The table of contents of lowering: one graph node after the other, all refusals at once.
-
-Rows S:A3, H12, P2, H1, H8, H10, H11, C:G22.
 """
 
 from collections.abc import Iterator
 
 from aotpack.errors import UnsupportedError
-from aotpack.lower import (  # noqa: F401  (each registers the lowerings of its family)
-    activation,
-    antialias,
-    arithmetic,
-    assertion,
-    attention,
-    bags,
-    bessel,
-    chebyshev,
-    choose,
-    control,
-    convert,
-    convolution,
-    create,
-    distance,
-    floats,
-    gamma,
-    gather,
-    grouped,
-    histogram,
-    index_put,
-    join,
-    matmul,
-    nonzero,
-    norm,
-    pairs,
-    patches,
-    pointwise,
-    pooling,
-    predicate,
-    random,
-    rearrange,
-    reduction,
-    resample,
-    scan,
-    scatter,
-    search,
-    segments,
-    softmax,
-    sort,
-    special,
-    spread,
-    strided,
-    view,
-    zeta,
-)
 from aotpack.lower.builder import Builder
 from aotpack.lower.calls import lower_calls
+from aotpack.lower.elementwise import (  # noqa: F401  (each registers the lowerings of its family)
+    activation,
+    arithmetic,
+    assertion,
+    choose,
+    convert,
+    create,
+    floats,
+    pointwise,
+    predicate,
+    random,
+)
 from aotpack.lower.registry import LOWERINGS
 from aotpack.stages import Graph, GraphNode, Lowered, Traced, every_node
 

@@ -1,6 +1,4 @@
 """Which function lowers which operator, and how a graph node's arguments reach its parameters.
-
-Rows S:H7, H9, H12.
 """
 
 import inspect
@@ -8,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import NoneType
 from typing import Any, TypeVar, get_args
 
-from aotpack.ir.integers import Int
+from aotpack.ir.symbolic.integers import Int
 from aotpack.stages import Arg, refs_in
 
 Handler = TypeVar("Handler", bound=Callable[..., None])

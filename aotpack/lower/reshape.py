@@ -1,12 +1,10 @@
 """Index maps between shapes with equally many elements, through the row-major position.
-
-Rows S:C6, C7.
 """
 
-from aotpack.ir.access import flatten_index
-from aotpack.ir.division import exact_quotient
-from aotpack.ir.facts import known_equal, known_le
-from aotpack.ir.integers import Int, product
+from aotpack.ir.kernels.access import flatten_index
+from aotpack.ir.symbolic.division import exact_quotient
+from aotpack.ir.symbolic.facts import known_equal, known_le
+from aotpack.ir.symbolic.integers import Int, product
 
 Index = tuple[Int, ...]
 Shape = tuple[Int, ...]

@@ -1,6 +1,4 @@
 """Rendered kernels -> binaries: what the cache lacks is compiled, in several processes.
-
-Rows C:L8.
 """
 
 import shlex

@@ -4,8 +4,6 @@ The candidates of a kernel for a target are its own number of warps, twice, four
 the same text, grid and answers. The first that stays below the limit is taken, and if none does,
 the one that spills least. What was refused is told, so that a package can say why. A kernel with a
 ring counts its threads in its text, so it is compiled as it is.
-
-Rows C:L5, inv26.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -2,8 +2,6 @@
 
 Both without a GPU: torch asks Triton for the target at hand to see what a kernel changes, and is
 told of one; launches go through Triton's interpreter.
-
-Rows S:H15.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +11,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
 from aotpack.ir.foreign import TritonKernel
-from aotpack.precompile.interpreter import (
+from aotpack.precompile.interpreter.device import (
     HostKernel,
     interpretable,
     launch,

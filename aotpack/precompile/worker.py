@@ -16,7 +16,7 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from aotpack.ir.rows import LINE_BYTES
+from aotpack.ir.kernels.rows import LINE_BYTES
 from aotpack.precompile.columns import check_columns
 from aotpack.precompile.elf import read_resources
 from aotpack.precompile.kernel_module import load_module

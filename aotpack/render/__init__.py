@@ -1,9 +1,7 @@
 """Schedule -> text: one source for each kernel variant, and the wrapper that launches them.
-
-Rows S:P1, C:B13.
 """
 
-from aotpack.render.c_kernels import host_file
+from aotpack.render.c.kernels import host_file
 from aotpack.render.kernels import render_kernels
 from aotpack.render.wrapper import peak_bytes, render_wrapper
 from aotpack.stages import Decisions, Rendered, Scheduled

@@ -1,19 +1,17 @@
 """Calls of code that is not ours: the user's Triton kernels under a name of ours, and torch.
-
-Rows S:H15.
 """
 
 from collections.abc import Iterator
 
 from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
-from aotpack.ir.facts import bounds
 from aotpack.ir.foreign import Foreign, TorchOperator, TritonKernel
-from aotpack.ir.integers import LARGEST_SIZE, Int, product, total
+from aotpack.ir.kernels.traffic import Work
 from aotpack.ir.nodes import Program
 from aotpack.ir.schedule import MAX_ARCH, Kernel, PointwiseTile, Schedule, Variant
-from aotpack.ir.traffic import Work
-from aotpack.render.arguments import POINTER_MULTIPLE
+from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, product, total
+from aotpack.render.emit.arguments import POINTER_MULTIPLE
 from aotpack.render.sources import Called, Choice, Launched, Sources, digest
 from aotpack.stages import KernelArg, TorchCall
 from aotpack.target import CPU, Target

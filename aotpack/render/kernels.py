@@ -1,14 +1,12 @@
 """Each launch's variants as sources.
-
-Rows C:B14, F5, H2, H14, I3.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
-from aotpack.ir.access import points
-from aotpack.ir.integers import Int, ceil_div, minimum
+from aotpack.ir.kernels.access import points
+from aotpack.ir.kernels.traffic import work_of
 from aotpack.ir.nodes import Attention, Matmul
 from aotpack.ir.schedule import (
     MAX_ARCH,
@@ -27,22 +25,20 @@ from aotpack.ir.schedule import (
     in_lines,
     launches,
 )
-from aotpack.ir.traffic import work_of
-from aotpack.render.attention import attention_context, attention_frame
-from aotpack.render.c_contexts import AttentionContext as HostAttentionContext
-from aotpack.render.c_contexts import FewContext
-from aotpack.render.c_contexts import MatmulContext as HostMatmulContext
-from aotpack.render.c_kernels import HostContext, host_context
-from aotpack.render.choices import Form, Judge
-from aotpack.render.combined import combined_launch
-from aotpack.render.completed import completed_launch
+from aotpack.ir.symbolic.integers import Int, ceil_div, minimum
+from aotpack.render.c.contexts import AttentionContext as HostAttentionContext
+from aotpack.render.c.contexts import FewContext
+from aotpack.render.c.contexts import MatmulContext as HostMatmulContext
+from aotpack.render.c.kernels import HostContext, host_context
 from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
+from aotpack.render.emit.frame import Frame
+from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.regions import Region
 from aotpack.render.environment import render_template
 from aotpack.render.foreign import foreign_choice, refuse_foreign
-from aotpack.render.frame import Frame
-from aotpack.render.loops import loop_context, loop_workshop
-from aotpack.render.matmul import matmul_context, output_frame
-from aotpack.render.regions import Region
+from aotpack.render.forms import Form, Judge
+from aotpack.render.horizontal import combined_launch
+from aotpack.render.last_block import completed_launch
 from aotpack.render.sources import (
     Alternatives,
     Choice,
@@ -53,7 +49,9 @@ from aotpack.render.sources import (
     Sources,
     Step,
 )
-from aotpack.render.workshop import Workshop
+from aotpack.render.triton.attention import attention_context, attention_frame
+from aotpack.render.triton.loops import loop_context, loop_workshop
+from aotpack.render.triton.matmul import matmul_context, output_frame
 from aotpack.stages import Decisions, KernelSource, Scheduled
 from aotpack.target import Target
 

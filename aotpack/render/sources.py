@@ -1,6 +1,4 @@
 """Sources of kernels by what they say: equal text, comments aside, is one source with one name.
-
-Rows S:I1, I2, C:B21, H17.
 """
 
 from __future__ import annotations
@@ -12,11 +10,11 @@ from hashlib import sha256
 from typing import TypeAlias
 
 from aotpack.early_start import MOST_PROGRAMS, without_early_start
-from aotpack.ir.facts import bounds
-from aotpack.ir.integers import Int
-from aotpack.ir.monoids import MONOIDS
+from aotpack.ir.kernels.traffic import Work
+from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.schedule import MAX_ARCH, Kernel, Schedule, Tile, Variant, cluster_size
-from aotpack.ir.traffic import Work
+from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.integers import Int
 from aotpack.stages import KernelArg, KernelSource, TorchCall
 from aotpack.target import Target
 

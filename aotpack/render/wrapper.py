@@ -1,16 +1,14 @@
 """The rendered wrapper: launches, intermediates and output shapes, tables of plain expressions.
-
-Rows S:E4, C:H15.
 """
 
 from collections.abc import Iterable, Iterator
 
 from aotpack.ir.control import Loop
-from aotpack.ir.facts import bounds
-from aotpack.ir.integers import Int
+from aotpack.ir.kernels.rows import buffer_bytes, storage_bytes
 from aotpack.ir.nodes import Program
-from aotpack.ir.rows import buffer_bytes, storage_bytes
 from aotpack.ir.schedule import Kernel, Schedule, launches
+from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.integers import Int
 from aotpack.render.contexts import (
     LaunchContext,
     NestedContext,

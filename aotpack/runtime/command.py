@@ -9,15 +9,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .device import active, is_host
-from .device_array import DeviceArray
+from .arrays.device_array import DeviceArray
+from .devices.device import active, is_host
 from .errors import AotpackError
 from .loading import load
 from .manifest import Manifest, read_manifest
 from .model import Model
 from .safetensors import read_safetensors
 from .selftest import golden_arguments, verify
-from .tune import tune_into
+from .tuning.tune import tune_into
 
 _WARMUP, _FEWEST, _MOST, _SECONDS = 5, 5, 100, 10  # calls to warm up and to time, and a limit
 

@@ -11,20 +11,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .cpu import CPU_TARGET, CpuDevice
-from .cuda import CudaDevice
-from .debugging import debug_mode
-from .device import Device, active
+from .arrays.frameworks import stream_handle
+from .checks.debugging import debug_mode
+from .devices.cpu import CPU_TARGET, CpuDevice
+from .devices.cuda import CudaDevice
+from .devices.device import Device, active
+from .devices.timing import hardware
 from .errors import AotpackError, DeviceError, PackageError
-from .frameworks import stream_handle
 from .manifest import Manifest, read_checked, read_manifest
+from .memory.layout import Loaded
+from .memory.weights import weights_file
 from .model import Model, Options, Parts
 from .plan import Form, Plan, flat
-from .rooms import Loaded
-from .timing import hardware
 from .torch_calls import TorchCalls
-from .tuning import Tuning, best_form, form_name, read_tuning
-from .weights import weights_file
+from .tuning_file import Tuning, best_form, form_name, read_tuning
 
 CONSTANTS = "constants.safetensors"
 _numbers = itertools.count()

@@ -14,10 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .arena import Arena, ArenaPool
-from .assertions import Assertions
+from .arrays.device_array import DeviceArray
+from .arrays.frameworks import Framework, Frameworks
 from .binding import Binder
-from .changes import (
+from .checks.assertions import Assertions
+from .checks.changes import (
     byte_sizes,
     changed_inputs,
     check_apart,
@@ -25,21 +26,20 @@ from .changes import (
     check_writable,
     copy_back,
 )
-from .debugging import Watch, lengths_of
-from .device import Device, active, is_host
-from .device_array import DeviceArray
+from .checks.debugging import Watch, lengths_of
+from .checks.guards import check_call
+from .devices.device import Device, active, is_host
 from .dtypes import present
 from .errors import AotpackError, ArgumentError
-from .frameworks import Framework, Frameworks
-from .guards import check_call
 from .manifest import Manifest, Signature
+from .memory.arena import Arena, ArenaPool
+from .memory.layout import Loaded
+from .memory.weights import Weights
 from .plan import Plan
 from .prepare import Prepared, prepare
-from .rooms import Loaded
 from .safetensors import read_safetensors
 from .torch_calls import TorchCalls
 from .trees import unflattener
-from .weights import Weights
 
 POINTER_ALIGNMENT = 16
 CHECKED_KEPT = 1024

@@ -2,8 +2,6 @@
 
 All pointers and integers of a plan live in one array of 64-bit cells. A kernel's parameters point
 to cells, so a call stores each input and output once, however many launches use it.
-
-Rows S:A14.
 """
 
 import ctypes
@@ -13,19 +11,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
-from .arena import Arena
-from .control import branch, counted_loop, reader, while_loop
-from .debugging import Told, Watch
-from .dependence import Access, dependences
-from .device import NULL_SLOT, Device, HostCall, Issue, Step
+from .arrays.frameworks import Spec
+from .checks.debugging import Told, Watch
+from .devices.device import NULL_SLOT, Device, HostCall, Issue, Step
 from .dtypes import DType
 from .errors import PackageError
-from .executor import executor
-from .frameworks import Spec
+from .graph.control import branch, counted_loop, reader, while_loop
+from .graph.dependence import Access, dependences
+from .graph.executor import executor
 from .manifest import Kernel, Signature
-from .packing import strides
+from .memory.arena import Arena
+from .memory.layout import Loaded, Room, inner_name, room_of, scratch_name
+from .memory.packing import strides
 from .plan import Branch, Call, Launch, Loop, Plan
-from .rooms import Loaded, Room, inner_name, room_of, scratch_name
 from .torch_calls import BoundCall, TorchCalls
 
 _FIRST_INPUT = NULL_SLOT + 1

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from .audit import watch
-from .device import Device, is_host
+from .checks.audit import watch
+from .devices.device import Device, is_host
 from .dtypes import Array, DType, present, widen
 from .errors import VerifyError
 from .loading import load
 from .manifest import Manifest, Signature, called
+from .memory.weights import weights_file
 from .model import Model
 from .safetensors import Stored, read_safetensors
 from .trees import flatten, unflatten
-from .weights import weights_file
 
 _CHUNK = 1 << 24
 _CALLS = 3  # launches twice, then a graph

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, NamedTuple, TypeAlias
 
-from .device import Device, is_host
-from .dlpack import lend
+from .arrays.dlpack import lend
+from .devices.device import Device, is_host
 from .dtypes import DType
 from .errors import DeviceError, PackageError
 from .manifest import Manifest, TorchCall, called

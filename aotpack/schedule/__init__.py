@@ -9,33 +9,33 @@ from typing import TypeAlias
 from aotpack.ir.control import Branch, Loop
 from aotpack.ir.nodes import Operation, Program
 from aotpack.ir.schedule import MAX_ARCH, Kernel, OwnSchedule, Schedule
-from aotpack.schedule.agree import agree_on_rounding
-from aotpack.schedule.bases import copy_bases
-from aotpack.schedule.combo import combine
-from aotpack.schedule.complete import complete
-from aotpack.schedule.dead_code import remove_dead_code
-from aotpack.schedule.expand_sorts import expand_sorts
-from aotpack.schedule.fixed_order import fix_order
-from aotpack.schedule.fuse import fuse
-from aotpack.schedule.gelu import recognise_gelu
-from aotpack.schedule.held_rows import rows_to_hold
-from aotpack.schedule.in_turn import IN_TURN
-from aotpack.schedule.join import write_parts_in_place
+from aotpack.schedule.fusion.concat_in_place import write_parts_in_place
+from aotpack.schedule.fusion.fuse import fuse
+from aotpack.schedule.fusion.rounding import agree_on_rounding
+from aotpack.schedule.launches.horizontal import combine
+from aotpack.schedule.launches.last_block import complete
+from aotpack.schedule.launches.order import order
+from aotpack.schedule.launches.peak import least_peak
+from aotpack.schedule.launches.unfused import with_unfused
+from aotpack.schedule.launches.user_partition import Partition
 from aotpack.schedule.layout import choose_strides
-from aotpack.schedule.mask import recognise_causal_masks
-from aotpack.schedule.memory import plan_memory
-from aotpack.schedule.merge import in_memory_order, merge_products
-from aotpack.schedule.online_softmax import merge_softmax_sums
-from aotpack.schedule.order import order
-from aotpack.schedule.padding import pad_strides
-from aotpack.schedule.partition import Partition
-from aotpack.schedule.peak import least_peak
-from aotpack.schedule.realize import realize
-from aotpack.schedule.share import declare_exchanges
-from aotpack.schedule.split_reduction import split_reductions
-from aotpack.schedule.tile import choose_tiles, one_tile_for_all_sizes
-from aotpack.schedule.unfused import with_unfused
-from aotpack.schedule.update import place_updates
+from aotpack.schedule.memory.in_place_updates import place_updates
+from aotpack.schedule.memory.lifetimes import plan_memory
+from aotpack.schedule.memory.scan_exchange import declare_exchanges
+from aotpack.schedule.program.causal_mask import recognise_causal_masks
+from aotpack.schedule.program.dead_code import remove_dead_code
+from aotpack.schedule.program.fixed_order import fix_order
+from aotpack.schedule.program.gelu import recognise_gelu
+from aotpack.schedule.program.insert_copies import copy_bases
+from aotpack.schedule.program.merge_products import in_memory_order, merge_products
+from aotpack.schedule.program.online_softmax import merge_softmax_sums
+from aotpack.schedule.program.realize import realize
+from aotpack.schedule.program.split_reduction import split_reductions
+from aotpack.schedule.sorts.expand_sorts import expand_sorts
+from aotpack.schedule.tiles.choose import choose_tiles, one_tile_for_all_sizes
+from aotpack.schedule.tiles.padding import pad_strides
+from aotpack.schedule.tiles.row_pipeline import IN_TURN
+from aotpack.schedule.tiles.row_residency import rows_to_hold
 from aotpack.stages import Lowered, Scheduled
 from aotpack.target import Target
 
@@ -56,7 +56,7 @@ def schedule(
     """Decide everything about kernels but their text, for these targets; without any, for all.
 
     ``deterministic``: equal inputs give equal bits in every run, and each row of a batch the bits
-    it has in any other batch (C:L7). ``partition`` says which kernels share a launch (C:J5); then
+    it has in any other batch. ``partition`` says which kernels share a launch; then
     all architectures have the same kernels, so that it is asked about no others.
     ``in_parts`` adds another form of launches, for tuning to time (``unfused``).
     """

@@ -3,22 +3,20 @@
 Inputs, weights and outputs are contiguous by contract, and with them what scatters overwrite and
 what calls of foreign kernels and control flow touch. A buffer that its readers see transposed
 (attention output read as [b, s, h*d]) is written that way,
-so no transpose is ever run (S: simplification 4).
-
-Rows S:A9, A11, D4, D12, D14, D16, F3.
+so no transpose is ever run.
 """
 
 from dataclasses import replace
 from itertools import permutations
 
-from aotpack.ir.access import Access, accesses, contiguous, digit_count, slope
 from aotpack.ir.control import Branch, Loop
-from aotpack.ir.facts import typical
-from aotpack.ir.integers import Int
 from aotpack.ir.joined import wholes
+from aotpack.ir.kernels.access import Access, accesses, contiguous, digit_count, slope
+from aotpack.ir.kernels.rows import buffer_bytes
 from aotpack.ir.nodes import Buffer, Foreign, Program, Scatter, read_whole, targets
-from aotpack.ir.rows import buffer_bytes
 from aotpack.ir.schedule import Kernel
+from aotpack.ir.symbolic.facts import typical
+from aotpack.ir.symbolic.integers import Int
 
 MAX_RANK = 5  # beyond, only the order of the operation itself is considered
 
@@ -79,7 +77,7 @@ def _cost(name: str, strides: tuple[Int, ...], uses: list[Access]) -> tuple[int,
 
 
 def _has_unit_step(offset: Int) -> bool:
-    from aotpack.ir.integers import Axis
+    from aotpack.ir.symbolic.integers import Axis
 
     axes = [leaf for leaf in offset.leaves() if isinstance(leaf, Axis)]
     return not axes or any(slope(offset, axis) == 1 for axis in axes)

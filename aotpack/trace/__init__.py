@@ -2,7 +2,7 @@
 
 from aotpack.trace.dynamic import merge_dynamic, parse_dynamic
 from aotpack.trace.load import Loaded, load_model
-from aotpack.trace.registered import register_lowering
+from aotpack.trace.operators.registered import register_lowering
 from aotpack.trace.trace import trace
 
 __all__ = ["Loaded", "load_model", "merge_dynamic", "parse_dynamic", "register_lowering", "trace"]

@@ -17,7 +17,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError
-from aotpack.trace.registered import RegisteredLowerings, registered, run_registered
+from aotpack.trace.operators.registered import RegisteredLowerings, registered, run_registered
 from aotpack.trace.source import source_of
 from aotpack.trace.weights import weight_tensor
 

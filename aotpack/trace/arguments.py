@@ -8,9 +8,9 @@ from torch import fx
 
 from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Int
+from aotpack.ir.symbolic.integers import Int
 from aotpack.stages import Arg, Ref, TensorSpec
-from aotpack.trace.pairs import REALS
+from aotpack.trace.complex_pairs import REALS
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.weights import dtype_of
 

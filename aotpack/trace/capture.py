@@ -21,14 +21,14 @@ from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
-from aotpack.trace.answers import Unasked
-from aotpack.trace.complaint import condensed
-from aotpack.trace.conditions import Heard, listening
-from aotpack.trace.control import check_parts
-from aotpack.trace.decompositions import take_apart
-from aotpack.trace.registered import RegisteredLowerings
-from aotpack.trace.streams import WithoutStreams
-from aotpack.trace.triton_kernels import TritonPort
+from aotpack.trace.diagnostics.complaint import condensed
+from aotpack.trace.diagnostics.conditions import Heard, listening
+from aotpack.trace.operators.answers import Unasked
+from aotpack.trace.operators.control import check_parts
+from aotpack.trace.operators.decompositions import take_apart
+from aotpack.trace.operators.registered import RegisteredLowerings
+from aotpack.trace.operators.streams import WithoutStreams
+from aotpack.trace.triton.triton_kernels import TritonPort
 
 _Example = tuple[tuple[Any, ...], dict[str, Any]]
 _CHATTY = (

@@ -19,12 +19,12 @@ from aotpack.ir.dtypes import DType
 from aotpack.stages import Golden, Graph
 from aotpack.trace.capture import torch_dtype
 from aotpack.trace.changes import CHANGES, kept, named_tensors
-from aotpack.trace.control import CONTROL, run_control
 from aotpack.trace.graph import is_returned
 from aotpack.trace.meanings import MEANINGS
+from aotpack.trace.operators.control import CONTROL, run_control
+from aotpack.trace.operators.streams import WithoutStreams
 from aotpack.trace.source import users_source_of
-from aotpack.trace.streams import WithoutStreams
-from aotpack.trace.triton_kernels import TritonPort, is_launch, read_launch
+from aotpack.trace.triton.triton_kernels import TritonPort, is_launch, read_launch
 from aotpack.trace.weights import bytes_of, dtype_of, weight_tensor
 
 _BITCAST = torch.ops.aten.view.dtype

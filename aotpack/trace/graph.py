@@ -3,8 +3,6 @@
 Size arithmetic, assertions on sizes, device and layout arguments, copies and unused nodes vanish.
 What forward changes in place becomes an update, and so does the word of an assertion on data. Sizes
 that depend on data are refused.
-
-Rows S:H14, H19, H20, H25, I3, I4, I6.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,11 +16,11 @@ from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, Tens
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Tree, Weight, every_node
-from aotpack.trace.assertions import words_of
 from aotpack.trace.changes import updates_of
+from aotpack.trace.diagnostics.guards import check_guards, check_shapes
 from aotpack.trace.dynamic import LeafSpec
-from aotpack.trace.guards import check_guards, check_shapes
-from aotpack.trace.operators import OperatorReader
+from aotpack.trace.operators.assertions import words_of
+from aotpack.trace.operators.operators import OperatorReader
 from aotpack.trace.sizes import Sizes, find_sizes
 from aotpack.trace.source import source_of
 from aotpack.trace.tree import children_of, leaf_of, tree_of

@@ -2,8 +2,6 @@
 
 Ranges come from the exported program. Sizes start at 1, because export itself assumes that no
 dynamic size is 0; a size without an upper bound ends at ``LARGEST_SIZE`` (2**31 - 1).
-
-Rows S:A13, L8, C:D4.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,8 +14,8 @@ import torch
 from torch.export import Dim, ExportedProgram
 
 from aotpack.errors import UnsupportedError
-from aotpack.ir.integers import LARGEST_SIZE, Int, Var, maximum, minimum, product, total
 from aotpack.ir.names import safe_size_name
+from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, Var, maximum, minimum, product, total
 from aotpack.trace.dynamic import LeafSpec
 
 _FUNCTIONS: dict[str, Callable[..., Int]] = {

@@ -19,8 +19,8 @@ from aotpack.trace.capture import cast_floats, decompose, evaluation_copy, expor
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
 from aotpack.trace.golden import in_program_order, record_golden
 from aotpack.trace.graph import build_graph
-from aotpack.trace.random import Example, check_drawn, draws, seeded, with_example_seed
-from aotpack.trace.triton_kernels import TritonPort, launches_kernels
+from aotpack.trace.operators.random import Example, check_drawn, draws, seeded, with_example_seed
+from aotpack.trace.triton.triton_kernels import TritonPort, launches_kernels
 
 
 def trace(

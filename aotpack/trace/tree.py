@@ -1,6 +1,4 @@
 """torch pytree specs -> ``stages.Tree``; leaves are given in order, one Tree each.
-
-Rows S:H13.
 """
 
 from collections import OrderedDict, defaultdict

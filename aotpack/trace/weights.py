@@ -14,7 +14,7 @@ from torch.export.graph_signature import InputKind
 from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.stages import Weight
-from aotpack.trace.pairs import real_tensor
+from aotpack.trace.complex_pairs import real_tensor
 
 _WEIGHT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 

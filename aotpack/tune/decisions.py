@@ -1,12 +1,10 @@
 """A tuning file -> what a build decides by it.
-
-Rows S:M16, N1.
 """
 
 from pathlib import Path
 
 from aotpack.errors import AotpackError, UsageError
-from aotpack.runtime.tuning import Times, Tuning, best_form, read_tuning
+from aotpack.runtime.tuning_file import Times, Tuning, best_form, read_tuning
 from aotpack.stages import Decisions
 
 

@@ -2,8 +2,6 @@
 
 It is what a kernel is measured against, not what tiles are chosen by: all forms of a launch do the
 same work. Checked against an H200 by ``tools/check_cost_model.py``.
-
-Rows S:N6.
 """
 
 from aotpack.devices import Gpu

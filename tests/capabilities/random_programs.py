@@ -7,10 +7,10 @@ from itertools import permutations
 import numpy as np
 from hypothesis import strategies as st
 
-from aotpack.ir.evaluate import evaluate
-from aotpack.ir.integers import Var
+from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.nodes import Buffer, Program, Update, targets
 from aotpack.ir.schedule import Kernel, Schedule, launches
+from aotpack.ir.symbolic.integers import Var
 from tests.schedule.programs import Writer, apply, load
 
 Arrays = dict[str, np.ndarray]

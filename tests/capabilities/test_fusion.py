@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from aotpack.ir import integers, nodes, schedule
+from aotpack.ir import nodes, schedule
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Int
+from aotpack.ir.kernels.traffic import work_of
 from aotpack.ir.nodes import Program, targets
 from aotpack.ir.schedule import Kernel, Schedule, launches
-from aotpack.ir.traffic import work_of
-from aotpack.schedule.group import join, start
-from aotpack.schedule.refusal import Refusal
+from aotpack.ir.symbolic import integers
+from aotpack.ir.symbolic.integers import Int
+from aotpack.schedule.fusion.group import join, start
+from aotpack.schedule.fusion.refusal import Refusal
 from tests.e2e.models import Function
 from tests.schedule.programs import BF16, F32, Writer, apply, load, schedule_of, scheduled
 

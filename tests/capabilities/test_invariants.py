@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from aotpack.ir.access import accesses
+from aotpack.ir.kernels.access import accesses
 from aotpack.ir.nodes import Program, Update, reads, targets
 from aotpack.ir.schedule import Kernel
-from aotpack.ir.verify import verify
-from aotpack.ir.verify_schedule import verify_schedule
-from aotpack.runtime.packing import ALIGNMENT, live_bytes, pack
-from aotpack.schedule.dead_code import remove_dead_code
-from aotpack.schedule.fuse import fuse
-from aotpack.schedule.order import order
-from aotpack.schedule.realize import realize
+from aotpack.ir.verify.program import verify
+from aotpack.ir.verify.schedule import verify_schedule
+from aotpack.runtime.memory.packing import ALIGNMENT, live_bytes, pack
+from aotpack.schedule.fusion.fuse import fuse
+from aotpack.schedule.launches.order import order
+from aotpack.schedule.program.dead_code import remove_dead_code
+from aotpack.schedule.program.realize import realize
 from tests.render.models import rendered_program
 from tests.render.test_wrapper import plan_of
 from tests.schedule.programs import Writer, apply, load, schedule_of

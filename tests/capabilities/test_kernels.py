@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.evaluate import evaluate
-from aotpack.ir.integers import Axis, Int, Var
-from aotpack.ir.monoids import MONOIDS
+from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Program, Reduction, Scan
+from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.lower import lower
 from aotpack.pipeline import compile
-from aotpack.precompile.interpreter import (
+from aotpack.precompile.interpreter.device import (
     HostKernel,
     interpretable,
     launch,
@@ -29,8 +29,8 @@ from tests.e2e.models import Function
 from tests.ir import triton_forms as forms
 from tests.lower.oracle import node
 from tests.lower.oracle import traced as graph_of
+from tests.render.emit.test_emitter import Bench
 from tests.render.models import H100, kernel_text, rendered, rendered_program
-from tests.render.test_emitter import Bench
 from tests.schedule.programs import BOOL, F32, I64, Writer, apply, load
 
 GUARD = 64  # elements before and after each buffer, which no kernel may read or write
@@ -149,7 +149,7 @@ def test_rows_of_every_kind_and_length(
 ) -> None:
     """In registers, in loops and down columns; what lies beside a row never counts."""
     if form == "loop":
-        monkeypatch.setattr("aotpack.schedule.tile.MAX_PERSISTENT", 0)
+        monkeypatch.setattr("aotpack.schedule.tiles.choose.MAX_PERSISTENT", 0)
     for length in LENGTHS:
         program = rows(kind, 3, length, dtype, columns=form == "columns")
         x = np.resize(forms.elements(dtype)[:3], (3, length))
@@ -176,8 +176,8 @@ def test_the_mean_of_a_row_with_an_infinity_is_eagers() -> None:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_scans_carry_over_blocks(kind: str, looped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if looped:
-        monkeypatch.setattr("aotpack.schedule.tile.MAX_PERSISTENT", 0)
-        monkeypatch.setattr("aotpack.schedule.tile.MOST_CHAINS", 0)
+        monkeypatch.setattr("aotpack.schedule.tiles.choose.MAX_PERSISTENT", 0)
+        monkeypatch.setattr("aotpack.schedule.tiles.choose.MOST_CHAINS", 0)
     for length in (1, 33, 5000):
         w = Writer()
         x = w.input("x", 2, length)

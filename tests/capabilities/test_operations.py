@@ -9,14 +9,14 @@ import torch
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
-from aotpack.ir.evaluate import evaluate
-from aotpack.ir.integers import Axis, Int
-from aotpack.ir.monoids import MONOIDS
+from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.nodes import Program, Reduction
+from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.schedule import HostTile, ReductionTile
-from aotpack.ir.verify import verify
-from aotpack.schedule.group import digits
-from aotpack.schedule.split_reduction import split_reductions
+from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.verify.program import verify
+from aotpack.schedule.fusion.group import digits
+from aotpack.schedule.program.split_reduction import split_reductions
 from aotpack.trace import trace
 from tests.e2e.models import Function
 from tests.lower.oracle import Case, case, floats, ints
@@ -160,7 +160,7 @@ SPLIT_KINDS = ("sum", "max", "min", "logsumexp", "welford")
 def test_two_stages_agree_with_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SHORTEST_ROW_PART", "SHORTEST_COLUMN_PART", "LONGEST_ROW"):
         monkeypatch.setattr(f"aotpack.schedule.split_reduction.{name}", 4)
-    monkeypatch.setattr("aotpack.schedule.split_reduction.WORTH_A_LAUNCH", 1)
+    monkeypatch.setattr("aotpack.schedule.program.split_reduction.WORTH_A_LAUNCH", 1)
     whole = moments(3, 60) if kind == "welford" else sums(3, 60, kind)
     split = split_reductions(whole)
     verify(split)

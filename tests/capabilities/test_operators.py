@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from aotpack.ir.c_texts import C_TEXTS
 from aotpack.ir.dtypes import DType
-from aotpack.ir.evaluate import evaluate
+from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.nodes import Guarded
-from aotpack.ir.optable import OPS
-from aotpack.render.triton_dialect import TRITON
+from aotpack.ir.ops.optable import OPS
+from aotpack.render.c.texts import C_TEXTS
+from aotpack.render.triton.dialect import TRITON
 from tests.ir.programs import F32, apply, buffer, load, number, over, program
 from tests.ir.programs import J as EIGHT
 from tests.lower.oracle import Case, case, ints

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.export import Dim
 
-from aotpack.ir.access import accesses, contiguous, is_dense
-from aotpack.ir.integers import Int, Var
+from aotpack.ir.kernels.access import accesses, contiguous, is_dense
 from aotpack.ir.nodes import Matmul, Pointwise, loads
 from aotpack.ir.schedule import Schedule
-from aotpack.ir.verify_schedule import verify_schedule
+from aotpack.ir.symbolic.integers import Int, Var
+from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.lower import lower
-from aotpack.schedule.realize import MAX_INLINED_OPS, MAX_OPS, MAX_READS, realize
+from aotpack.schedule.program.realize import MAX_INLINED_OPS, MAX_OPS, MAX_READS, realize
 from aotpack.stages import Ref
 from aotpack.trace import trace
 from tests.e2e.models import Function

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Pointwise, Reduction, targets
 from aotpack.ir.schedule import HostTile, Kernel, ReductionTile, Schedule
-from aotpack.ir.verify_schedule import verify_schedule
+from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.lower import lower
 from aotpack.pipeline import compile
 from aotpack.schedule import schedule

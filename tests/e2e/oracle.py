@@ -23,12 +23,12 @@ from torch.utils import _pytree as pytree
 from aotpack import pipeline
 from aotpack.emit import write_package
 from aotpack.ir.dtypes import DType
-from aotpack.ir.evaluate import evaluate
-from aotpack.ir.integers import Var
+from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.nodes import Program
-from aotpack.ir.verify import verify
+from aotpack.ir.symbolic.integers import Var
+from aotpack.ir.verify.program import verify
 from aotpack.pipeline import Between, Source
-from aotpack.precompile.interpreter import InterpreterDevice
+from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.runtime import Model, load
 from aotpack.stages import Lowered, Precompiled, Scheduled, Signature, Weight
 from aotpack.target import CPU, INTERPRETER, Target, native_target

@@ -9,7 +9,7 @@ from torch.export import Dim
 
 from aotpack.ir.schedule import CHAIN_GROUP, ReductionTile, gpu_variants
 from aotpack.pipeline import Between, Source, to_rendered
-from aotpack.schedule import tile
+from aotpack.schedule.tiles import choose as tile
 from aotpack.stages import Decisions
 from aotpack.target import parse_targets
 

@@ -9,7 +9,8 @@ import torch
 from torch.export import Dim
 
 from aotpack.pipeline import Between, Source, to_rendered
-from aotpack.schedule import combo, split_reduction
+from aotpack.schedule.launches import horizontal as combo
+from aotpack.schedule.program import split_reduction
 from aotpack.target import INTERPRETER, parse_targets
 
 from .oracle import agree, compile_all

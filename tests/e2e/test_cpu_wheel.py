@@ -18,7 +18,7 @@ from torch import nn
 import aotpack
 from aotpack.errors import UsageError
 from aotpack.runtime import load
-from aotpack.runtime.cpu import CpuDevice
+from aotpack.runtime.devices.cpu import CpuDevice
 from aotpack.runtime.errors import PackageError
 from aotpack.runtime.manifest import read_manifest
 from tests.e2e.models import mlp

@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch.export import Dim
 
-from aotpack.schedule import combo, split_reduction, tile
+from aotpack.schedule.launches import horizontal as combo
+from aotpack.schedule.program import split_reduction
+from aotpack.schedule.tiles import choose as tile
 
 from .oracle import agree, compile_all
 from .test_long_rows import Rows, numbers

@@ -15,10 +15,10 @@ from torch.nn.functional import layer_norm
 
 from aotpack import compile as compile_model
 from aotpack.emit import write_package
+from aotpack.ir.kernels.rows import row_of
 from aotpack.ir.nodes import Program
-from aotpack.ir.rows import row_of
 from aotpack.ir.schedule import Schedule
-from aotpack.precompile.interpreter import InterpreterDevice
+from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.runtime import load
 from aotpack.runtime.selftest import check_golden
 from aotpack.target import INTERPRETER

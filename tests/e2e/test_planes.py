@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import aotpack
-from aotpack.schedule import plane
+from aotpack.schedule.tiles import tile_2d as plane
 
 
 class AddTransposed(nn.Module):

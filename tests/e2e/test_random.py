@@ -13,7 +13,7 @@ from aotpack.runtime import load
 from aotpack.runtime.errors import ArgumentError
 from aotpack.runtime.selftest import check_golden
 from aotpack.target import CPU, INTERPRETER
-from aotpack.trace.random import seeded
+from aotpack.trace.operators.random import seeded
 
 from .oracle import agree, compile_all
 

@@ -14,7 +14,8 @@ from torch.export import Dim
 
 import aotpack
 from aotpack.ir.schedule import ReductionTile
-from aotpack.schedule import in_turn, tile
+from aotpack.schedule.tiles import choose as tile
+from aotpack.schedule.tiles import row_pipeline as in_turn
 from aotpack.target import Target
 
 from .law import Tolerance, accuracy_complaint

@@ -11,11 +11,11 @@ from torch import nn
 import aotpack
 from aotpack.emit import write_package
 from aotpack.errors import TraceError
-from aotpack.ir.integers import product
 from aotpack.ir.nodes import targets
+from aotpack.ir.symbolic.integers import product
 from aotpack.lower import lower
 from aotpack.pipeline import Between, Source, to_precompiled, to_traced
-from aotpack.precompile.interpreter import InterpreterDevice
+from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.runtime import load
 from aotpack.runtime.selftest import check_golden
 from aotpack.schedule import schedule

@@ -13,8 +13,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import aotpack
 from aotpack import pipeline
 from aotpack.errors import UnsupportedError
-from aotpack.ir.evaluate import evaluate
 from aotpack.ir.foreign import Foreign
+from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.precompile.user_kernels import UserKernels
 from aotpack.target import parse_targets
 

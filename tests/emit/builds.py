@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Int, Var
+from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import (
     Binary,
     Golden,

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from aotpack.ir.c_texts import C_STORED, C_TYPES, c_text
 from aotpack.ir.dtypes import DType
-from aotpack.ir.monoid import Monoid
-from aotpack.ir.monoids import MONOIDS
-from aotpack.ir.reference import Array
+from aotpack.ir.ops.monoid import Monoid
+from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.ops.reference import Array
 from aotpack.precompile.host import find_compiler, host_flags
-from aotpack.render.c_kernels import HostFileContext
-from aotpack.render.c_reductions import Accumulator
+from aotpack.render.c.kernels import HostFileContext
+from aotpack.render.c.loops.reductions import Accumulator
+from aotpack.render.c.texts import C_STORED, C_TYPES, c_text
 from aotpack.render.environment import render_template
 from tests.ir import triton_forms as forms
 

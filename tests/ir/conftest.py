@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotpack.ir.reference import Array
+from aotpack.ir.ops.reference import Array
 from tests.ir import triton_forms
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "ir"

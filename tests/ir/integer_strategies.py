@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from aotpack.ir.integers import Axis, Int, Var, maximum, minimum
+from aotpack.ir.symbolic.integers import Axis, Int, Var, maximum, minimum
 
 Point = Mapping[str, int]
 S = Var("s", 1, 5)

@@ -1,7 +1,6 @@
 """Small programs and values the IR tests share."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Axis, Int, Number, Var
 from aotpack.ir.nodes import (
     Apply,
     Buffer,
@@ -15,6 +14,7 @@ from aotpack.ir.nodes import (
     Value,
     targets,
 )
+from aotpack.ir.symbolic.integers import Axis, Int, Number, Var
 
 F32, F64, BF16, I64, I32, BOOL = (
     DType.FLOAT32,

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotpack.ir.c_texts import c_text
 from aotpack.ir.dtypes import DType
-from aotpack.ir.optable import OPS
-from aotpack.ir.reference import Array
+from aotpack.ir.ops.optable import OPS
+from aotpack.ir.ops.reference import Array
 from aotpack.precompile.host import find_compiler, host_flags
+from aotpack.render.c.texts import c_text
 from tests.ir import c_forms
 
 ARCHES = ("x86-64", "x86-64-v3") if platform.machine() == "x86_64" else ("armv8-a",)

@@ -6,9 +6,9 @@ import pytest
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Foreign, TritonKernel
-from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Buffer, Operation, Origin, Program, overwritten, reads, targets
-from aotpack.ir.verify import InvalidProgram, verify
+from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.verify.program import InvalidProgram, verify
 
 KERNEL = TritonKernel(
     "copy", "@triton.jit\ndef copy(x, y, n): ...", (("x", None), ("y", None), ("n", "4")), 4, 3

@@ -2,7 +2,6 @@
 
 import pytest
 
-from aotpack.ir.integers import Indirect, Int
 from aotpack.ir.nodes import (
     Attention,
     Matmul,
@@ -15,6 +14,7 @@ from aotpack.ir.nodes import (
     values,
     walk,
 )
+from aotpack.ir.symbolic.integers import Indirect, Int
 from tests.ir.programs import F32, I64, ROW, J, K, apply, buffer, load, number, over
 
 X = load("x", ROW)

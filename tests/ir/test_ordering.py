@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.evaluate import evaluate
-from aotpack.ir.fold import whole
-from aotpack.ir.integers import Axis, Indirect, Int
+from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.nodes import Apply, Buffer, Const, Load, Pointwise, Program, Sort, Value
+from aotpack.ir.ops.fold import whole
 from aotpack.ir.ordering import key_of, positions_in_order, search, truth
 from aotpack.ir.printer import operation_text
 from aotpack.ir.rewrite import Rewriter, map_values
-from aotpack.ir.verify import InvalidProgram, verify
+from aotpack.ir.symbolic.integers import Axis, Indirect, Int
+from aotpack.ir.verify.program import InvalidProgram, verify
 
 F32, I64 = DType.FLOAT32, DType.INT64
 NUMBERS = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.0, -1.0, 2.5]

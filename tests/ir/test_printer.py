@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotpack.ir.integers import Axis, Indirect, Int
 from aotpack.ir.nodes import (
     Attention,
     Guarded,
@@ -20,6 +19,7 @@ from aotpack.ir.nodes import (
 )
 from aotpack.ir.printer import operation_text, program_text, value_text
 from aotpack.ir.schedule import Kernel, Lifetime, Member, PointwiseTile, Schedule, Variant
+from aotpack.ir.symbolic.integers import Axis, Indirect, Int
 from tests.ir.programs import (
     BF16,
     BOOL,

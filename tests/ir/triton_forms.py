@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.monoid import Monoid
-from aotpack.ir.monoids import MONOIDS
-from aotpack.ir.opinfo import OpInfo
-from aotpack.ir.optable import OPS
-from aotpack.ir.reference import Array
+from aotpack.ir.ops.monoid import Monoid
+from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.ops.opinfo import OpInfo
+from aotpack.ir.ops.optable import OPS
+from aotpack.ir.ops.reference import Array
 
 HEAD = (
     "import triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n\n\n"
@@ -226,7 +226,7 @@ def complete_the_interpreter() -> None:
     from triton.language.extra import libdevice
     from triton.runtime.interpreter import TensorHandle
 
-    from aotpack.precompile import bfloat16
+    from aotpack.precompile.interpreter import bfloat16
 
     def interpreted(info: OpInfo) -> object:
         def call(*args: core.tensor) -> core.tensor:

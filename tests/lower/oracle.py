@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.evaluate import evaluate
-from aotpack.ir.integers import Int, Var
+from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.nodes import Program
-from aotpack.ir.verify import verify
+from aotpack.ir.symbolic.integers import Int, Var
+from aotpack.ir.verify.program import verify
 from aotpack.lower import lower
 from aotpack.stages import (
     Arg,

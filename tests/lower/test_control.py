@@ -7,10 +7,10 @@ import pytest
 
 from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
-from aotpack.ir.evaluate import evaluate
-from aotpack.ir.integers import Int, Var
+from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.nodes import Program, Update
-from aotpack.ir.verify import InvalidProgram, verify
+from aotpack.ir.symbolic.integers import Int, Var
+from aotpack.ir.verify.program import InvalidProgram, verify
 from aotpack.lower import lower
 from aotpack.stages import (
     Arg,

@@ -4,9 +4,9 @@ import pytest
 
 from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Int, Var
 from aotpack.ir.nodes import Matmul, Pointwise
-from aotpack.ir.verify import verify
+from aotpack.ir.symbolic.integers import Int, Var
+from aotpack.ir.verify.program import verify
 from aotpack.lower import lower
 from aotpack.stages import GraphNode, Ref, Source, TensorSpec, Weight
 from tests.lower.oracle import node, traced

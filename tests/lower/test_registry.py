@@ -2,7 +2,7 @@
 
 import pytest
 
-from aotpack.ir.integers import Int
+from aotpack.ir.symbolic.integers import Int
 from aotpack.lower.registry import CannotLower, bind, handler_of, lowering
 
 

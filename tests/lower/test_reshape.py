@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from aotpack.ir.integers import Axis, Int, Var
+from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.lower.reshape import reshape_index
 
 B, S = Int.of(Var("b", 1, 64)), Int.of(Var("s", 1, 512))

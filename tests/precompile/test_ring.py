@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 
 from aotpack.precompile.columns import check_columns
-from aotpack.precompile.interpreter import HostKernel, interpretable, launch, pointer_type
+from aotpack.precompile.interpreter.device import HostKernel, interpretable, launch, pointer_type
 from aotpack.precompile.request import Request
 from aotpack.precompile.spills import settle
 from aotpack.precompile.worker import compile_request
-from aotpack.render.ring import AWAIT_COPIES, COPY_VECTOR, END_COPIES, HELD, OPEN_SLOTS
+from aotpack.render.triton.row_pipeline import (
+    AWAIT_COPIES,
+    COPY_VECTOR,
+    END_COPIES,
+    HELD,
+    OPEN_SLOTS,
+)
 from aotpack.runtime.errors import DeviceError
 from tests.precompile.test_spills import form
 

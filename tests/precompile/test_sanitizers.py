@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aotpack.precompile.host import find_compiler
-from aotpack.render.c_kernels import HostFileContext
+from aotpack.render.c.kernels import HostFileContext
 from aotpack.render.environment import render_template
 from tools import sanitize
 

@@ -10,8 +10,8 @@ from itertools import permutations
 
 import pytest
 
-from aotpack.ir.integers import Int
 from aotpack.ir.nodes import Program, Value
+from aotpack.ir.symbolic.integers import Int
 from aotpack.render import render
 from aotpack.schedule import schedule
 from aotpack.stages import KernelSource

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from aotpack.runtime.device import Step
+from aotpack.runtime.devices.device import Step
 from aotpack.runtime.errors import DeviceError
 from aotpack.runtime.manifest import Binary, Kernel
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from aotpack.runtime.cuda_executor import cuda_executor
-from aotpack.runtime.cuda_graph import Node
-from aotpack.runtime.cuda_launch import Config, Function
-from aotpack.runtime.device import Step
+from aotpack.runtime.devices.cuda_executor import cuda_executor
+from aotpack.runtime.devices.cuda_graph import Node
+from aotpack.runtime.devices.cuda_launch import Config, Function
+from aotpack.runtime.devices.device import Step
 from aotpack.runtime.manifest import Binary, Kernel
 
 from .fake_device import FakeDevice

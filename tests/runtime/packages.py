@@ -8,7 +8,7 @@ import numpy as np
 
 from aotpack.emit import write_package
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Int, Var
+from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import (
     Binary,
     Golden,

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from aotpack.runtime import load
-from aotpack.runtime.arena import Arena
 from aotpack.runtime.errors import PackageError
+from aotpack.runtime.memory.arena import Arena
+from aotpack.runtime.memory.layout import room_of
 from aotpack.runtime.plan import Counters, Loop, Part, Plan
-from aotpack.runtime.rooms import room_of
 
 from .fake_device import FakeDevice
 from .packages import write_demo

@@ -18,7 +18,7 @@ from aotpack import pipeline
 from aotpack.emit import write_package
 from aotpack.pipeline import Between, Source
 from aotpack.runtime import Model, load
-from aotpack.runtime.cpu import CpuDevice
+from aotpack.runtime.devices.cpu import CpuDevice
 from aotpack.runtime.errors import AotpackError, ArgumentError
 from aotpack.runtime.manifest import read_manifest
 from aotpack.target import CPU

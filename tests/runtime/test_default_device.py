@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from aotpack.runtime import DeviceError, load, loading
-from aotpack.runtime.cuda import CudaDevice
-from aotpack.runtime.device import Device
+from aotpack.runtime.devices.cuda import CudaDevice
+from aotpack.runtime.devices.device import Device
 from aotpack.runtime.manifest import read_manifest
 
 from .fake_device import FakeDevice

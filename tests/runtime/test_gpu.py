@@ -12,8 +12,8 @@ import torch
 from aotpack.emit import write_package
 from aotpack.precompile import precompile
 from aotpack.runtime import ArgumentError, DeviceError, Model, load, verify
-from aotpack.runtime.device import active
-from aotpack.runtime.device_array import DeviceArray
+from aotpack.runtime.arrays.device_array import DeviceArray
+from aotpack.runtime.devices.device import active
 from aotpack.runtime.dtypes import DTYPES
 from aotpack.target import device_arch, parse_targets
 

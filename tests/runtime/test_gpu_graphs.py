@@ -13,7 +13,7 @@ from aotpack.early_start import FIRST_ARCH
 from aotpack.emit import write_package
 from aotpack.precompile import precompile
 from aotpack.runtime import Model, load
-from aotpack.runtime.arena import PLANS_KEPT
+from aotpack.runtime.memory.arena import PLANS_KEPT
 from aotpack.stages import KernelSource, Precompiled
 from aotpack.target import device_arch, parse_targets
 

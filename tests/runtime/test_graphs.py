@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from aotpack.runtime import AotpackError, Model, load, verify
-from aotpack.runtime.arena import PLANS_KEPT
-from aotpack.runtime.cuda_launch import Function, attributes
+from aotpack.runtime.devices.cuda_launch import Function, attributes
+from aotpack.runtime.memory.arena import PLANS_KEPT
 
 from .fake_library import FakeGpu
 from .packages import DIAMOND, LOOPED, WRAPPER, write_demo

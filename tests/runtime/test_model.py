@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.integers import Int
+from aotpack.ir.symbolic.integers import Int
 from aotpack.runtime import AotpackError, ArgumentError, DeviceError, Model, PackageError, load
-from aotpack.runtime.device_array import DeviceArray
+from aotpack.runtime.arrays.device_array import DeviceArray
 from aotpack.runtime.dtypes import DTYPES
 from aotpack.stages import TensorSpec, Tree
 

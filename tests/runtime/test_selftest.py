@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from aotpack.runtime import VerifyError, verify
-from aotpack.runtime.audit import watch
+from aotpack.runtime.checks.audit import watch
 from aotpack.runtime.dtypes import DTYPES
 from aotpack.runtime.selftest import compare
 

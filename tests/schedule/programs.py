@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from aotpack.ir.access import written_index
 from aotpack.ir.dtypes import DType
-from aotpack.ir.evaluate import evaluate
-from aotpack.ir.integers import Axis, Int, Number, Var
-from aotpack.ir.monoids import MONOIDS
+from aotpack.ir.interpret.evaluate import evaluate
+from aotpack.ir.kernels.access import written_index
 from aotpack.ir.nodes import (
     Apply,
     Attention,
@@ -29,8 +27,10 @@ from aotpack.ir.nodes import (
     Value,
     targets,
 )
+from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.schedule import Kernel, Member, Schedule
+from aotpack.ir.symbolic.integers import Axis, Int, Number, Var
 from aotpack.lower import lower
 from aotpack.schedule import schedule
 from aotpack.stages import Golden, Lowered, Scheduled, Signature, TensorSpec, Tree

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotpack.ir.access import contiguous
-from aotpack.ir.integers import Axis, Int
+from aotpack.ir.kernels.access import contiguous
 from aotpack.ir.nodes import Attention
 from aotpack.ir.schedule import Schedule
+from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.schedule.layout import _permuted
 
 from .programs import F32, Writer, apply, load, schedule_of

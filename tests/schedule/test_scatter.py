@@ -6,11 +6,11 @@ from itertools import starmap
 
 import pytest
 
-from aotpack.ir.integers import Indirect, Int
 from aotpack.ir.nodes import Buffer, Program, Update
 from aotpack.ir.schedule import PointwiseTile, Schedule
-from aotpack.ir.verify_schedule import InvalidSchedule, verify_schedule
-from aotpack.schedule.bases import copy_bases
+from aotpack.ir.symbolic.integers import Indirect, Int
+from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
+from aotpack.schedule.program.insert_copies import copy_bases
 
 from .programs import I64, Writer, apply, assert_same, load, names, replayed, schedule_of
 

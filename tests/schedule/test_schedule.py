@@ -9,11 +9,11 @@ from torch import nn
 
 from aotpack.ir.nodes import Attention, Matmul, Pointwise
 from aotpack.ir.schedule import Kernel
-from aotpack.ir.verify import verify
+from aotpack.ir.verify.program import verify
 
+from .launches.test_order import assert_topological
+from .memory.test_lifetimes import assert_lifetimes_hold
 from .programs import assert_same, names, replayed, scheduled
-from .test_memory import assert_lifetimes_hold
-from .test_order import assert_topological
 
 
 class Attend(nn.Module):

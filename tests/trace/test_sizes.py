@@ -5,7 +5,7 @@ import torch
 from torch.export import Dim
 
 from aotpack.errors import UnsupportedError
-from aotpack.ir.integers import LARGEST_SIZE
+from aotpack.ir.symbolic.integers import LARGEST_SIZE
 
 N = Dim("s", min=2, max=64)
 X = {"x": {0: N}}

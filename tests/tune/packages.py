@@ -9,11 +9,11 @@ from torch import nn
 
 from aotpack.emit import write_package
 from aotpack.pipeline import Between, Source, to_precompiled
-from aotpack.precompile.interpreter import InterpreterDevice
+from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.runtime import Model, load
+from aotpack.runtime.devices.timing import hardware
 from aotpack.runtime.plan import Form
-from aotpack.runtime.timing import hardware
-from aotpack.runtime.tuning import Times, Tuning, form_name, tuning_text
+from aotpack.runtime.tuning_file import Times, Tuning, form_name, tuning_text
 from aotpack.stages import Decisions, Precompiled
 from aotpack.target import Target
 

@@ -3,8 +3,8 @@
 import pytest
 
 from aotpack.devices import GPUS
-from aotpack.ir.integers import Int, Var
-from aotpack.ir.traffic import Work, work_of
+from aotpack.ir.kernels.traffic import Work, work_of
+from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.target import SUPPORTED_ARCHES
 from aotpack.tune import estimate
 from aotpack.tune.estimate import FIXED_MICROSECONDS

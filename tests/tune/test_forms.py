@@ -11,8 +11,8 @@ from torch import nn
 from aotpack.render import render
 from aotpack.runtime.plan import Buffer, Form, Launch, flat
 from aotpack.runtime.selftest import check_golden
-from aotpack.runtime.tuning import form_name
-from aotpack.schedule import unfused
+from aotpack.runtime.tuning_file import form_name
+from aotpack.schedule.launches import unfused
 from aotpack.stages import Decisions, Rendered
 from aotpack.target import CPU, INTERPRETER, Target
 from aotpack.tune import read_decisions, unused

@@ -9,14 +9,14 @@ import pytest
 
 from aotpack.cli import main
 from aotpack.errors import UsageError
-from aotpack.runtime import tune_sizes
+from aotpack.runtime.devices.timing import hardware
 from aotpack.runtime.errors import AotpackError
 from aotpack.runtime.plan import Launch, Plan, first
 from aotpack.runtime.safetensors import read_safetensors
-from aotpack.runtime.timing import hardware
-from aotpack.runtime.tune import tune
-from aotpack.runtime.tune_sizes import main_sizes, single_sizes
-from aotpack.runtime.tuning import Times, merged, read_tuning, tuning_text
+from aotpack.runtime.tuning import tune_sizes
+from aotpack.runtime.tuning.tune import tune
+from aotpack.runtime.tuning.tune_sizes import main_sizes, single_sizes
+from aotpack.runtime.tuning_file import Times, merged, read_tuning, tuning_text
 from aotpack.stages import Decisions
 from aotpack.target import CPU
 from aotpack.tune import read_decisions

@@ -1,0 +1,1 @@
+"""Executable semantics of the loop IR in numpy: the oracle that tests compare with."""

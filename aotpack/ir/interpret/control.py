@@ -1,0 +1,40 @@
+"""What branches and loops do, over the memory of the evaluator."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from aotpack.ir.control import Branch, Loop
+from aotpack.ir.nodes import Program
+from aotpack.ir.ops.reference import Array
+from aotpack.ir.symbolic.integers import Int
+
+Memory: TypeAlias = Mapping[str, Array]
+Sizes: TypeAlias = Mapping[str, int]
+RunPart: TypeAlias = Callable[[Program, Sizes], None]
+
+
+def run_control(operation: Branch | Loop, memory: Memory, sizes: Sizes, run: RunPart) -> None:
+    """Run the parts that the memory and the sizes ask for, as often as they do."""
+    if isinstance(operation, Branch):
+        run(operation.sides[not _holds(operation.predicate, memory, sizes)], sizes)
+        return
+    run(operation.entry, sizes)
+    turn = 0
+    while _goes_on(operation, turn, memory, sizes, run):
+        run(operation.body, {**sizes, operation.turn.name: turn} if operation.turn else sizes)
+        turn += 1
+
+
+def _goes_on(loop: Loop, turn: int, memory: Memory, sizes: Sizes, run: RunPart) -> bool:
+    if loop.test is not None:
+        run(loop.test, sizes)
+        return _holds(loop.condition, memory, sizes)
+    assert isinstance(loop.condition, Int)
+    return _holds(loop.condition - turn, memory, sizes)
+
+
+def _holds(predicate: str | Int, memory: Memory, sizes: Sizes) -> bool:
+    """Whether a condition is met; it may be a number of turns that are left."""
+    if isinstance(predicate, str):
+        return bool(memory[predicate])
+    return int(predicate.evaluate(sizes)) > 0

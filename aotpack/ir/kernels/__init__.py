@@ -1,0 +1,1 @@
+"""What scheduling decides: kernels, tiles, schedules, and where kernels touch memory."""

@@ -1,0 +1,164 @@
+"""Where kernels touch memory: every load and store as an element offset in the kernel's axes.
+
+The one access representation that layout, tiling and in-place decisions read.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.nodes import IndexValue, Load, loads, targets, walk, written
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.schedule import Kernel, Member
+from aotpack.ir.symbolic.integers import (
+    REMEMBERED,
+    Axis,
+    Int,
+    Number,
+    Quotient,
+    Remainder,
+    product,
+    total,
+)
+
+VECTOR_BYTES = 16  # of the widest access
+Strides = Mapping[str, tuple[Int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A buffer at an index in kernel axes, by a member; ``is_store`` or a load."""
+
+    buffer: str
+    index: tuple[Int, ...]
+    member: Member
+    is_store: bool
+
+    def offset(self, strides: Strides) -> Int:
+        """The element offset within the buffer."""
+        return dot(self.index, strides[self.buffer])
+
+
+def dot(index: tuple[Number, ...], strides: tuple[Int, ...]) -> Int:
+    """The offset of an index."""
+    return total(Int.of(i) * s for i, s in zip(index, strides, strict=True))
+
+
+def flatten_index(index: tuple[Int, ...], shape: tuple[Int, ...]) -> Int:
+    """The row-major position of an index in a shape."""
+    position = Int.of(0)
+    for entry, size in zip(index, shape, strict=True):
+        position = position * size + entry
+    return position
+
+
+def points(axes: Iterable[Axis]) -> Int:
+    """How many points axes have."""
+    return product(axis.extent for axis in axes)
+
+
+def contiguous(shape: tuple[Int, ...]) -> tuple[Int, ...]:
+    """Row-major strides, in elements."""
+    strides: list[Int] = []
+    stride = Int.of(1)
+    for size in reversed(shape):
+        strides.append(stride)
+        stride = stride * size
+    return tuple(reversed(strides))
+
+
+def fill_order(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> tuple[int, ...] | None:
+    """The dimensions from the innermost, if elements lie without gaps in some order of them."""
+    if len(strides) != len(shape):
+        return None
+    left = list(range(len(shape)))
+    order: list[int] = []
+    step = Int.of(1)
+    while left:
+        fitting = [dim for dim in left if strides[dim] is step]
+        if not fitting:
+            return None
+        dim = min(fitting, key=lambda dim: shape[dim].constant != 1)
+        left.remove(dim)
+        order.append(dim)
+        step = step * shape[dim]
+    return tuple(order)
+
+
+def is_dense(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> bool:
+    """True when some order of the dimensions makes the strides row-major."""
+    return fill_order(shape, strides) is not None
+
+
+def accesses(kernel: Kernel) -> Iterator[Access]:
+    """Every access to memory of a kernel; what stays in registers is none."""
+    if kernel.is_opaque:
+        return  # where it reads and writes is its own affair
+    inside = {name for member in kernel.members for name in targets(member.operation)}
+    for member in kernel.members:
+        rewrite = Rewriter(dict(member.binding))
+        for load in loads(member.operation):
+            if load.buffer not in inside:
+                index = tuple(rewrite.index(part) for part in load.index)
+                yield Access(load.buffer, index, member, is_store=False)
+        for name in targets(member.operation):
+            if name in kernel.stored:
+                yield Access(name, written_index(member), member, is_store=True)
+
+
+def written_index(member: Member) -> tuple[Int, ...]:
+    """The index a member writes at, in kernel axes."""
+    rewrite = Rewriter(dict(member.binding))
+    return tuple(rewrite.index(part) for part in written(member.operation))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def axes_in(index: tuple[Int, ...]) -> frozenset[Axis]:
+    """The axes an index depends on, also through the values that parts of it are read with."""
+    values = walk(IndexValue(part, DType.INT64) for part in index)
+    parts = [value.index for value in values if isinstance(value, IndexValue)]
+    parts += [part for value in values if isinstance(value, Load) for part in value.index]
+    return frozenset(leaf for part in parts for leaf in part.leaves() if isinstance(leaf, Axis))
+
+
+def slope(offset: Int, axis: Axis) -> int | None:
+    """The constant step of ``offset`` for a step of ``axis``; 0 if unused, None if no constant."""
+    step: int | None = 0
+    for monomial, coefficient in offset.terms:
+        if monomial == (axis,):
+            step = coefficient
+        elif axis in axes_in(tuple(map(Int.of, monomial))):
+            return None
+    return step
+
+
+def local_slope(offset: Int, axis: Axis) -> int | None:
+    """The step of ``offset`` for most steps of ``axis``: its last digit moves, no higher one.
+
+    0 also where only the values that are read by the axis move.
+    """
+    step, gathers = 0, False
+    for monomial, coefficient in offset.terms:
+        touching = [atom for atom in monomial if axis in Int.of(atom).leaves()]
+        if not touching:
+            gathers |= axis in axes_in(tuple(map(Int.of, monomial)))
+            continue
+        atom = touching[0]
+        if len(monomial) > 1:
+            if not all(isinstance(a, Quotient) and a.num.atom is axis for a in touching):
+                return None
+        elif atom is axis or (isinstance(atom, Remainder) and atom.num.atom is axis):
+            step += coefficient
+        elif not isinstance(atom, Quotient) or atom.num.atom is not axis:
+            return None
+    return None if gathers and step else step
+
+
+def digit_count(offset: Int) -> int:
+    """How many divisions computing the offset takes."""
+    count = 0
+    for atom in offset.atoms():
+        if isinstance(atom, (Quotient, Remainder)):
+            count += 1 + digit_count(atom.num)
+    return count

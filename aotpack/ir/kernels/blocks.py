@@ -1,0 +1,129 @@
+"""Which accesses are rectangles of memory: read off the canonical form of their offsets.
+
+    offset = 64*(x//8) + x%8 + 4096*g,  blocks of 4 along x, one g a program
+
+    base 4096*g + 64*(start//8);  one dimension of 8 elements, stride 1, from start%8
+
+The terms of an offset belong to the axis they use; a term of two axes, or of a loaded position, is
+no rectangle. An axis times a constant or a size is a dimension (F18). So is the last digit
+of an axis where blocks never cross its end; the higher digits are then the same for a whole block
+and move its base (F19). An axis that no term uses is no dimension: it is a broadcast (F20). Borders
+that blocks may reach over are those of sizes that blocks do not divide (F21).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aotpack.ir.symbolic.facts import known_le, known_multiple
+from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Monomial, Quotient, Remainder
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """``length`` of ``size`` elements from ``start`` on, ``stride`` apart.
+
+    ``start`` is in the axis, which stands for the first index of the block.
+    """
+
+    axis: Axis
+    length: int
+    size: Int
+    stride: Int
+    start: Int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A rectangle at ``base``, an offset in which axes stand for the first index of a block."""
+
+    base: Int
+    dimensions: tuple[Dimension, ...]
+
+
+def block_of(offset: Int, sides: Sequence[tuple[Axis, int]]) -> Block | None:
+    """The rectangle that an access touches for blocks of the given lengths along axes, or None.
+
+    Other axes are one number for the whole program. Dimensions come in the order of ``sides``.
+    """
+    lengths = dict(sides)
+    base = Int.of(0)
+    terms: dict[Axis, list[tuple[Monomial, int]]] = {axis: [] for axis in lengths}
+    for monomial, coefficient in offset.terms:
+        used = {
+            leaf
+            for atom in monomial
+            for leaf in Int.of(atom).leaves()
+            if leaf in lengths or isinstance(leaf, Indirect)
+        }
+        if not used:
+            base += Int(((monomial, coefficient),))
+            continue
+        if len(used) > 1 or not isinstance(axis := used.pop(), Axis):
+            return None
+        terms[axis].append((monomial, coefficient))
+    dimensions: list[Dimension] = []
+    for axis, length in sides:
+        if not terms[axis]:
+            continue
+        found = _dimension(axis, length, terms[axis])
+        if found is None:
+            return None
+        dimension, rest = found
+        dimensions.append(dimension)
+        base += rest
+    return Block(base, tuple(dimensions))
+
+
+def _dimension(
+    axis: Axis, length: int, terms: list[tuple[Monomial, int]]
+) -> tuple[Dimension, Int] | None:
+    """The dimension that the terms of an axis walk, and what is the same within a block."""
+    walked: list[tuple[Int, Int, Int]] = []  # size, stride, start
+    rest = Int.of(0)
+    for monomial, coefficient in terms:
+        moving = [atom for atom in monomial if axis in Int.of(atom).leaves()]
+        if len(moving) != 1:
+            return None
+        (atom,) = moving
+        stride = Int(((tuple(a for a in monomial if a is not atom), coefficient),))
+        if atom is axis:
+            walked.append((axis.extent, stride, Int.of(axis)))
+        elif not isinstance(atom, (Quotient, Remainder)) or atom.num.atom is not axis:
+            return None
+        elif not known_multiple(atom.den, length) or not known_multiple(axis.extent, length):
+            return None  # a block may cross the end of the digit, or of the axis
+        elif isinstance(atom, Remainder):
+            walked.append((atom.den, stride, Int.of(atom)))
+        else:
+            rest += Int(((monomial, coefficient),))
+    if len(walked) != 1:
+        return None
+    size, stride, start = walked[0]
+    return Dimension(axis, length, size, stride, start), rest
+
+
+DESCRIPTOR_BYTES = 16  # what addresses, strides and rows of a block are multiples of
+LONGEST_SIDE = 256  # elements of a block in a descriptor
+
+
+def described_block(offset: Int, sides: Sequence[tuple[Axis, int]], itemsize: int) -> Block | None:
+    """The rectangle of an access that a tensor descriptor can describe, innermost dimension last.
+
+    Base and strides are whole multiples of 16 bytes, no stride is negative, the innermost one is
+    one element, and a row of the block has at least 16 bytes. None for an access that is no
+    such rectangle.
+    """
+    block = block_of(offset, sides)
+    if block is None or len(block.dimensions) != len(sides):
+        return None
+    inner = [one for one in block.dimensions if one.stride.constant == 1]
+    if len(inner) != 1:
+        return None
+    outer = [one for one in block.dimensions if one is not inner[0]]
+    elements = DESCRIPTOR_BYTES // itemsize
+    whole = [block.base, *(one.stride for one in outer), Int.of(inner[0].length)]
+    if not all(known_multiple(part, elements) for part in whole):
+        return None
+    if any(one.length > LONGEST_SIDE or not known_le(1, one.stride) for one in block.dimensions):
+        return None
+    return Block(block.base, (*outer, *inner))

@@ -1,0 +1,60 @@
+"""The room in a program's shared memory for what the others of its cluster tell it.
+
+For each reduction a desk: a counter of the bytes that have come in (an mbarrier), then for each
+state a word of each program.
+"""
+
+from dataclasses import dataclass
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.nodes import Reduction
+from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.schedule import Kernel
+
+COUNTER_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Where a reduction's states come in: the counter, a place for each state, bytes in all."""
+
+    ready: int
+    places: tuple[int, ...]
+    end: int
+
+    @property
+    def bytes(self) -> int:
+        """What comes in, from all programs."""
+        return self.end - self.ready - COUNTER_BYTES
+
+
+def word_bits(dtype: DType) -> int:
+    """The size of the words by which states of a type are told."""
+    return max(32, dtype.facts.bits)
+
+
+def state_dtypes(operation: Reduction) -> tuple[DType, ...]:
+    """The types of a reduction's states."""
+    return MONOIDS[operation.kind].state_dtypes(operation.args[0].dtype)
+
+
+def desks(kernel: Kernel, programs: int) -> dict[str, Desk]:
+    """The parts of a room, by the first target of each reduction."""
+    found: dict[str, Desk] = {}
+    end = 0
+    for operation in kernel.reductions:
+        ready, places = end, []
+        end += COUNTER_BYTES
+        widths = [word_bits(dtype) // 8 * programs for dtype in state_dtypes(operation)]
+        for width in widths:
+            places.append(end)
+            end += width
+        end = -(-end // COUNTER_BYTES) * COUNTER_BYTES
+        found[operation.targets[0]] = Desk(ready, tuple(places), places[-1] + widths[-1])
+    return found
+
+
+def room_bytes(kernel: Kernel, programs: int) -> int:
+    """The bytes of a room that serves one row."""
+    end = max(desk.end for desk in desks(kernel, programs).values())
+    return -(-end // COUNTER_BYTES) * COUNTER_BYTES

@@ -1,0 +1,116 @@
+"""What a program reads of the rows it takes in turn: streams, and what all rows have in common.
+
+Both are read through shared memory in vectors of 16 bytes, a thread each, so elements of a row
+must be neighbours in memory and whole vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aotpack.ir.kernels.access import VECTOR_BYTES, Access, Strides, accesses
+from aotpack.ir.nodes import Buffer, Guarded, Scan, values, walk
+from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.schedule import Kernel, ReductionTile
+from aotpack.ir.symbolic.facts import known_multiple, known_one
+from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Var
+
+WIDTHS = (2, 4)  # bytes of an element
+
+Read = tuple[str, Int]  # a buffer, and the element offset in kernel axes
+
+
+@dataclass(frozen=True, slots=True)
+class RowReads:
+    """``streams`` differ from row to row, ``common`` do not; elements have ``width`` bytes."""
+
+    streams: tuple[Read, ...]
+    common: tuple[Read, ...]
+    width: int
+
+    @property
+    def vector(self) -> int:
+        """The elements of a vector."""
+        return VECTOR_BYTES // self.width
+
+    def block_bytes(self, block: int) -> int:
+        """A block of one tensor."""
+        return block * self.width
+
+    def slot_bytes(self, block: int) -> int:
+        """A block of each stream."""
+        return len(self.streams) * self.block_bytes(block)
+
+    def in_shared(self, kept: int) -> tuple[Read, ...]:
+        """What rows have in common and lies in shared memory; so many others are in registers."""
+        return self.common[: len(self.common) - kept]
+
+    def common_bytes(self, kept: int, block: int, count: int) -> int:
+        """All ``count`` blocks of what lies in shared memory for all rows."""
+        return len(self.in_shared(kept)) * count * self.block_bytes(block)
+
+    def bytes(self, tile: ReductionTile, count: int) -> int:
+        """The shared memory of a program with ``count`` blocks of each row."""
+        common = self.common_bytes(tile.kept, tile.r, count)
+        return tile.ring * self.slot_bytes(tile.r) + common
+
+
+def row_reads(kernel: Kernel, strides: Strides, buffers: Mapping[str, Buffer]) -> RowReads | None:
+    """What a kernel over rows reads along them; None if rows cannot be taken in turn.
+
+    Scans, positions, conditions and addresses that data decide are left to other kernels. So are
+    results wider than what is read: Triton would give them another layout, through shared memory.
+    """
+    operations = [member.operation for member in kernel.members]
+    computed = walk(value for operation in operations for value in values(operation))
+    if (
+        any(isinstance(operation, Scan) for operation in operations)
+        or any(MONOIDS[reduction.kind].across_triton for reduction in kernel.reductions)
+        or any(isinstance(value, Guarded) for value in computed)
+    ):
+        return None
+    x, r = kernel.axes
+    found: dict[Read, bool] = {}
+    written: set[int] = set()
+    for access in accesses(kernel):
+        offset = in_row(access, strides, x)
+        if any(isinstance(leaf, Indirect) for leaf in offset.leaves()):
+            return None
+        if r not in offset.leaves():
+            continue
+        if access.is_store:
+            written.add(buffers[access.buffer].dtype.itemsize)
+        else:
+            found[access.buffer, offset] = x in offset.leaves() or known_one(x.extent)
+    widths = {buffers[name].dtype.itemsize for (name, _), is_stream in found.items() if is_stream}
+    if len(widths) != 1 or not widths.issubset(WIDTHS):
+        return None
+    (width,) = widths
+    if max(written, default=0) > width:
+        return None
+    whole = {read for read in found if _in_vectors(read, r, buffers, width)}
+    streams = tuple(read for read, is_stream in found.items() if is_stream)
+    if not whole.issuperset(streams):
+        return None
+    common = tuple(read for read, is_stream in found.items() if not is_stream and read in whole)
+    return RowReads(streams, common, width)
+
+
+def in_row(access: Access, strides: Strides, x: Axis) -> Int:
+    """The element offset of an access; one in terms of its place in the row, where it is the only.
+
+    A flattened tensor is read at ``x*4096 + r`` and at ``r`` alone.
+    """
+    offset = access.offset(strides)
+    return offset.substitute({x: Int.of(0)}) if known_one(x.extent) else offset
+
+
+def _in_vectors(read: Read, r: Axis, buffers: Mapping[str, Buffer], width: int) -> bool:
+    """True when a vector of a row's elements is one of memory."""
+    name, offset = read
+    rest = offset - Int.of(r)
+    vector = VECTOR_BYTES // width
+    is_line = r not in rest.leaves() and known_multiple(rest, vector)
+    is_plain = all(isinstance(atom, (Axis, Var)) for atom in offset.atoms())
+    return is_line and is_plain and buffers[name].dtype.itemsize == width

@@ -1,0 +1,88 @@
+"""Strides with gaps: rows that begin at whole cache lines, and the room behind each of them.
+
+    t: [8, 50257] with the strides (50304, 1)        row of 50257 elements in a room of 50304
+
+What lies in a gap is nobody's: whole vectors may be read and written over it.
+"""
+
+from dataclasses import dataclass
+
+from aotpack.ir.kernels.access import Strides, is_dense
+from aotpack.ir.nodes import Buffer
+from aotpack.ir.symbolic.facts import bounds, known_le, known_lt, known_multiple
+from aotpack.ir.symbolic.integers import Axis, Indirect, Int, product
+
+LINE_BYTES = 128  # of a cache line
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``length`` elements side by side, the next ones ``room`` elements after their first."""
+
+    length: int
+    room: int
+
+    def walked_by(self, offset: Int) -> Axis | None:
+        """The axis that an access at this offset walks along a row with, from its beginning.
+
+        None where data says which row: nobody knows what it says of the gap.
+        """
+        if any(isinstance(leaf, Indirect) for leaf in offset.leaves()):
+            return None
+        for atom in offset.atoms():
+            if isinstance(atom, Axis) and atom.extent.constant == self.length:
+                others = offset - Int.of(atom)
+                if atom not in others.leaves() and known_multiple(others, self.room):
+                    return atom
+        return None
+
+
+def row_of(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> Row | None:
+    """The rows of a buffer that have room behind them; None where elements lie without gaps."""
+    if len(shape) < 2 or is_dense(shape, strides):
+        return None
+    dims = list(zip(strides, shape, strict=True))
+    length = next((n.constant for step, n in dims if step.constant == 1 != n.constant), None)
+    outer = [step for step, _ in dims if step.constant != 1]
+    room = min((step.constant for step in outer if step.constant is not None), default=0)
+    if length is None or room <= length:
+        return None
+    return Row(length, room) if all(known_multiple(step, room) for step in outer) else None
+
+
+def storage_elements(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> Int:
+    """The elements of memory that a buffer takes, with the gap behind its last row."""
+    if is_dense(shape, strides):
+        return product(shape)
+    stride, size = max(zip(strides, shape, strict=True), key=_extent)
+    return stride * size
+
+
+def storage_bytes(buffer: Buffer, strides: Strides) -> Int:
+    """The memory that a buffer takes, in bytes."""
+    return storage_elements(buffer.shape, strides[buffer.name]) * buffer.dtype.itemsize
+
+
+def buffer_bytes(buffer: Buffer) -> Int:
+    """The bytes of a buffer's elements."""
+    return product(buffer.shape) * buffer.dtype.itemsize
+
+
+def fits(buffer: Buffer, strides: tuple[Int, ...]) -> bool:
+    """True when each dimension steps over all within it, and over less than a cache line more."""
+    if is_dense(buffer.shape, strides):
+        return True
+    if len(buffer.shape) != len(strides):
+        return False
+    taken, line = Int.of(1), LINE_BYTES // buffer.dtype.itemsize
+    for stride, size in sorted(zip(strides, buffer.shape, strict=True), key=_extent):
+        if not known_le(taken, stride) or not known_lt(stride, taken + line):
+            return False
+        taken = stride * size
+    return True
+
+
+def _extent(dim: tuple[Int, Int]) -> tuple[float, float]:
+    """What orders dimensions from the innermost: at small sizes strides may be equal."""
+    stride, size = dim
+    return bounds(stride)[1], bounds(size)[1]

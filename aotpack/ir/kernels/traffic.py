@@ -1,0 +1,52 @@
+"""What a kernel cannot do without: the bytes it moves and the arithmetic of its products.
+
+A tensor counts once, whole, or by the points that touch it where those are fewer: a gather, a
+slice, one element of each row. A point of an access is one of the axes its index depends on.
+"""
+
+from dataclasses import dataclass
+
+from aotpack.ir.kernels.access import accesses, axes_in, points
+from aotpack.ir.nodes import Attention, Matmul, Program
+from aotpack.ir.schedule import Kernel
+from aotpack.ir.symbolic.integers import Int, minimum, product, total
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Bytes of memory, and multiplications and additions of products, in the model's sizes."""
+
+    moved: Int
+    flops: Int
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(self.moved + other.moved, self.flops + other.flops)
+
+
+NO_WORK = Work(Int.of(0), Int.of(0))
+
+
+def work_of(kernel: Kernel, program: Program) -> Work:
+    """The work of one launch."""
+    anchor = kernel.anchor
+    touched: dict[tuple[str, bool], dict[tuple[Int, ...], Int]] = {}
+    for access in accesses(kernel):
+        number = points(axes_in(access.index))
+        touched.setdefault((access.buffer, access.is_store), {})[access.index] = number
+    moved = []
+    for (name, is_store), points_of in touched.items():
+        buffer = program.buffers[name]
+        elements = minimum(product(buffer.shape), total(points_of.values()))
+        again = is_store and kernel.scatter is not None  # it reads what it combines with
+        moved.append(elements * buffer.dtype.itemsize * (2 if again else 1))
+    return Work(total(moved), _flops(anchor))
+
+
+def _flops(anchor: Matmul | Attention | None) -> Int:
+    if isinstance(anchor, Matmul):
+        return 2 * points((*anchor.axes, anchor.k))
+    if isinstance(anchor, Attention):
+        scores = points((anchor.batch, anchor.head, anchor.i, anchor.j))
+        both = 2 * scores * (anchor.d.extent + anchor.e.extent)
+        return both // 2 if anchor.causal else both
+    return Int.of(0)

@@ -1,0 +1,1 @@
+"""Operators and reductions as data: types, exact meaning in numpy, folding, accuracy bounds."""

@@ -1,0 +1,178 @@
+"""The one place that answers what is known about integers, from the ranges in their variables.
+
+"Known" means: true for every admitted size and every point of the loops. Never adds a guard.
+"""
+
+import math
+from functools import lru_cache
+
+from aotpack.ir.symbolic.integers import (
+    Atom,
+    Axis,
+    Extremum,
+    Indirect,
+    Int,
+    Monomial,
+    Number,
+    Quotient,
+    Remainder,
+    Var,
+)
+
+Bound = float  # an int, or -inf / inf
+
+
+def bounds(value: Number) -> tuple[Bound, Bound]:
+    """The smallest and largest value, each perhaps not attained; infinite when unknown."""
+    return _bounds(Int.of(value))
+
+
+@lru_cache(maxsize=1 << 16)
+def _bounds(value: Int) -> tuple[Bound, Bound]:
+    low = _interval(_extreme(value, lowest=True))[0]
+    high = _interval(_extreme(value, lowest=False))[1]
+    least, most = _bound_quotients(value, lowest=True), _bound_quotients(value, lowest=False)
+    if least is not value:
+        low = max(low, _interval(_extreme(least, lowest=True))[0])
+    if most is not value:
+        high = min(high, _interval(_extreme(most, lowest=False))[1])
+    return low, high
+
+
+def known_le(a: Number, b: Number) -> bool:
+    """True when ``a <= b`` always holds."""
+    return bounds(Int.of(b) - a)[0] >= 0
+
+
+def known_lt(a: Number, b: Number) -> bool:
+    """True when ``a < b`` always holds."""
+    return bounds(Int.of(b) - a)[0] >= 1
+
+
+def known_equal(a: Number, b: Number) -> bool:
+    """True when ``a == b`` always holds."""
+    difference = Int.of(a) - b
+    return difference.constant == 0 or bounds(difference) == (0, 0)
+
+
+def known_nonnegative(value: Number) -> bool:
+    """True when ``value >= 0`` always holds."""
+    return known_le(0, value)
+
+
+def known_multiple(value: Number, factor: int) -> bool:
+    """True when ``factor`` divides every value."""
+    return all(_term_multiple(m, c) % factor == 0 for m, c in Int.of(value).terms)
+
+
+def known_one(value: Number) -> bool:
+    """True when the value is always 1."""
+    return known_equal(value, 1)
+
+
+def typical(value: Number) -> int:
+    """A size to reckon with in cost models: the middle of each variable's range."""
+    expression = Int.of(value)
+    middles = {
+        leaf.name: max(1, math.isqrt(max(1, leaf.low) * leaf.high))
+        for leaf in expression.leaves()
+        if isinstance(leaf, Var)
+    }
+    return int(expression.evaluate(middles))
+
+
+def _term_multiple(monomial: Monomial, coefficient: int) -> int:
+    return coefficient * math.prod(atom.multiple for atom in monomial if isinstance(atom, Var))
+
+
+def _extreme(value: Int, *, lowest: bool) -> Int:
+    """Replace axes by the end of their range that makes ``value`` extreme, where its sign is known.
+
+    An axis range is symbolic (0 <= i < s), so ``s - 1 - i`` is seen to be non-negative, which
+    interval arithmetic over numbers cannot see. Inner axes go first: their extents may use others.
+    """
+    for axis in [atom for atom in value.atoms() if isinstance(atom, Axis)]:
+        slope = _slope(value, axis)
+        if slope is None:
+            continue
+        low, high = _interval(slope)
+        if low < 0 < high:
+            continue
+        at_start = (low >= 0) == lowest
+        value = value.substitute({axis: Int.of(0) if at_start else axis.extent - 1})
+    return value
+
+
+def _bound_quotients(value: Int, *, lowest: bool) -> Int:
+    """Replace each ``num // den`` by its symbolic bound: ``i < s*t`` gives ``i//t <= s - 1``."""
+    for atom in value.atoms():
+        if not isinstance(atom, Quotient):
+            continue
+        slope = _slope(value, atom)
+        if slope is None:
+            continue
+        low, high = _interval(slope)
+        if low < 0 < high:
+            continue
+        bound = _extreme(atom.num, lowest=(low >= 0) == lowest) // atom.den
+        value = value + slope * (bound - Int.of(atom))
+    return value
+
+
+def _slope(value: Int, axis: Axis | Quotient) -> Int | None:
+    """The coefficient of ``axis`` if ``value`` is linear in it and uses no axis elsewhere."""
+    slope = []
+    for monomial, coefficient in value.terms:
+        count = monomial.count(axis)
+        rest = tuple(atom for atom in monomial if atom is not axis)
+        if count > 1 or any(
+            axis in Int.of(a).leaves() for a in rest if not isinstance(a, (Var, Axis))
+        ):
+            return None
+        if count == 1:
+            slope.append((rest, coefficient))
+    return (
+        Int(tuple(slope))
+        if len(slope) == 1
+        else sum((Int(((rest, c),)) for rest, c in slope), start=Int.of(0))
+    )
+
+
+def _interval(value: Int) -> tuple[Bound, Bound]:
+    low: Bound = 0
+    high: Bound = 0
+    for monomial, coefficient in value.terms:
+        term: tuple[Bound, Bound] = (coefficient, coefficient)
+        for atom in monomial:
+            term = _times(term, _atom_interval(atom))
+        low, high = low + term[0], high + term[1]
+    return low, high
+
+
+def _times(a: tuple[Bound, Bound], b: tuple[Bound, Bound]) -> tuple[Bound, Bound]:
+    products = [0 if x == 0 or y == 0 else x * y for x in a for y in b]
+    return min(products), max(products)
+
+
+def _atom_interval(atom: Atom) -> tuple[Bound, Bound]:
+    if isinstance(atom, Var):
+        return atom.low, atom.high
+    if isinstance(atom, (Axis, Indirect)):
+        return 0, bounds(atom.extent)[1] - 1
+    if isinstance(atom, Extremum):
+        (a0, a1), (b0, b1) = bounds(atom.a), bounds(atom.b)
+        return (min(a0, b0), min(a1, b1)) if atom.name == "min" else (max(a0, b0), max(a1, b1))
+    (n0, n1), (d0, d1) = bounds(atom.num), bounds(atom.den)
+    if isinstance(atom, Remainder):
+        return 0, min(d1 - 1, n1) if n0 >= 0 else d1 - 1
+    return _quotient_interval(n0, n1, d0, d1)
+
+
+def _quotient_interval(n0: Bound, n1: Bound, d0: Bound, d1: Bound) -> tuple[Bound, Bound]:
+    def divide(n: Bound, d: Bound) -> Bound:
+        if math.isinf(n):
+            return n
+        return (0 if n >= 0 else -1) if math.isinf(d) else n // d
+
+    corners = [divide(n, d) for n in (n0, n1) for d in (max(d0, 1), max(d1, 1))]
+    return min(corners), max(corners)

@@ -1,0 +1,1 @@
+"""What makes programs and schedules legal: one ``check_<property>`` for each invariant."""

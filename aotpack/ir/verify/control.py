@@ -1,0 +1,51 @@
+"""What makes branches and loops legal, beyond the programs that are their parts.
+"""
+
+from aotpack.ir.control import Branch, Loop
+from aotpack.ir.dtypes import DType
+from aotpack.ir.nodes import Program
+from aotpack.ir.verify.invalid import InvalidProgram
+
+
+def check_parts(program: Program) -> None:
+    """A part knows what is around it, and changes targets of its operation alone."""
+    for position, operation in enumerate(program.operations):
+        if not isinstance(operation, (Branch, Loop)):
+            continue
+        written = {update.name for part in operation.parts for update in part.updates}
+        if written != {*operation.targets}:
+            shown = f"the parts write {sorted(written)}, the targets are {operation.targets}"
+            raise InvalidProgram(program, position, shown)
+        for part in operation.parts:
+            pairs = ((part.buffers[name], program.buffers[name]) for name in part.inputs)
+            own = [a.name for a, b in pairs if (a.dtype, a.shape) != (b.dtype, b.shape)]
+            if own or part.weights or part.outputs or not {*program.sizes} <= {*part.sizes}:
+                message = f"a part has inputs {own}, weights or outputs of its own, or lacks sizes"
+                raise InvalidProgram(program, position, message)
+
+
+def check_conditions(program: Program) -> None:
+    """Each side of a branch writes all targets. A predicate is one bool, written by the test."""
+    for position, operation in enumerate(program.operations):
+        writers: tuple[Program, ...] = ()
+        if isinstance(operation, Branch):
+            writers, condition, expected = operation.sides, operation.predicate, operation.targets
+        elif isinstance(operation, Loop):
+            writers = () if operation.test is None else (operation.test,)
+            condition = operation.condition
+            expected = (condition,) if isinstance(condition, str) else ()
+        else:
+            continue
+        for writer in writers:
+            if {update.name for update in writer.updates} != {*expected}:
+                message = f"a part should write {', '.join(expected) or 'nothing'}"
+                raise InvalidProgram(program, position, message)
+        if isinstance(condition, str):
+            asked = program.buffers[condition]
+            if asked.shape or asked.dtype is not DType.BOOL:
+                raise InvalidProgram(program, position, f"{asked} is no condition")
+        else:
+            unknown = [leaf for leaf in condition.leaves() if leaf not in program.sizes]
+            if unknown:
+                message = f"{unknown[0]} in {condition} is no size of the program"
+                raise InvalidProgram(program, position, message)

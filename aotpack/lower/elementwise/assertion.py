@@ -1,0 +1,18 @@
+"""The word of an assertion: 0 until its condition does not hold, 1 from then on.
+"""
+
+from aotpack.ir.nodes import Value
+from aotpack.lower.context import Context, Index
+from aotpack.lower.registry import lowering
+from aotpack.lower.values import where
+from aotpack.stages import Ref
+
+
+@lowering("assertion.word")
+def word(context: Context, before: Ref, condition: Ref) -> None:
+    """What the word is after a run: a condition that holds leaves it as it was."""
+
+    def value(index: Index) -> Value:
+        return where(context.load(condition, index), context.load(before, index), 1)
+
+    context.pointwise(context.result(), value)

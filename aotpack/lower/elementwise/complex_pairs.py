@@ -1,0 +1,142 @@
+"""Arithmetic of complex numbers that are pairs of reals in the last dimension.
+
+Quotients are scaled by the larger part of the divisor (Smith, 1962), so that squares neither
+overflow nor vanish.
+"""
+
+from collections.abc import Callable
+
+from aotpack.ir.nodes import Value
+from aotpack.ir.symbolic.integers import Int
+from aotpack.lower.context import Context, Index, Scalar
+from aotpack.lower.elementwise.pointwise import result_dtype
+from aotpack.lower.registry import lowering
+from aotpack.lower.values import apply, constant, position, where
+from aotpack.stages import Ref
+
+Pair = tuple[Value, Value]
+Operator = Callable[..., Pair]
+
+
+def _parts(c: Context, ref: Ref, index: Index) -> Pair:
+    """Both parts of a broadcast pair."""
+    real, imaginary = (c.broadcast(ref, (*index, Int.of(part))) for part in (0, 1))
+    return real, imaginary
+
+
+def _pairwise(function: Operator) -> Callable[..., None]:
+    """A lowering from a function of parts."""
+
+    def handler(c: Context, *refs: Ref) -> None:
+        def value(index: Index) -> Value:
+            parts = (part for ref in refs for part in _parts(c, ref, index[:-1]))
+            return _part(index, function(*parts))
+
+        c.pointwise(c.result(), value)
+
+    return handler
+
+
+def _part(index: Index, pair: Pair) -> Value:
+    """The part of a pair that the last index names."""
+    return where(apply("eq", position(index[-1]), 0), *pair)
+
+
+def _add(a: Value, b: Value, c: Value, d: Value) -> Pair:
+    return apply("add", a, c), apply("add", b, d)
+
+
+def _sub(a: Value, b: Value, c: Value, d: Value) -> Pair:
+    return apply("sub", a, c), apply("sub", b, d)
+
+
+def _mul(a: Value, b: Value, c: Value, d: Value) -> Pair:
+    real = apply("sub", apply("mul", a, c), apply("mul", b, d))
+    return real, apply("add", apply("mul", a, d), apply("mul", b, c))
+
+
+def _div(a: Value, b: Value, c: Value, d: Value) -> Pair:
+    flat = apply("ge", apply("abs", c), apply("abs", d))
+    large, small = where(flat, c, d), where(flat, d, c)
+    ratio = apply("div", small, large)
+    divisor = apply("add", large, apply("mul", small, ratio))
+    near, far = where(flat, a, b), where(flat, b, a)
+    first = apply("add", near, apply("mul", far, ratio))
+    turned = apply("sub", far, apply("mul", near, ratio))
+    other = where(flat, turned, apply("neg", turned))
+    return apply("div", first, divisor), apply("div", other, divisor)
+
+
+def _neg(a: Value, b: Value) -> Pair:
+    return apply("neg", a), apply("neg", b)
+
+
+def _conj(a: Value, b: Value) -> Pair:
+    return a, apply("neg", b)
+
+
+_FUNCTIONS: dict[str, Operator] = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "neg": _neg,
+    "conj": _conj,
+}
+for _name, _function in _FUNCTIONS.items():
+    lowering(f"pair.{_name}")(_pairwise(_function))
+
+
+@lowering("pair.of_real")
+def of_real(c: Context, real: Ref | Scalar) -> None:
+    """A real tensor or number as a pair."""
+    wide = result_dtype(c)
+    none = constant(0, wide)
+    c.pointwise(c.result(), lambda index: _part(index, (c.operand(real, index[:-1], wide), none)))
+
+
+@lowering("pair.complex")
+def complex_of(c: Context, real: Ref, imag: Ref) -> None:
+    wide = result_dtype(c)
+
+    def value(index: Index) -> Value:
+        first, second = (c.operand(x, index[:-1], wide) for x in (real, imag))
+        return _part(index, (first, second))
+
+    c.pointwise(c.result(), value)
+
+
+@lowering("pair.polar")
+def polar(c: Context, abs: Ref, angle: Ref) -> None:
+    wide = result_dtype(c)
+
+    def value(index: Index) -> Value:
+        size, turn = (c.operand(x, index[:-1], wide) for x in (abs, angle))
+        real, imaginary = (apply("mul", size, apply(name, turn)) for name in ("cos", "sin"))
+        return _part(index, (real, imaginary))
+
+    c.pointwise(c.result(), value)
+
+
+@lowering("pair.abs")
+def absolute(c: Context, self: Ref) -> None:
+    """``sqrt(a * a + b * b)``, of parts over the larger one."""
+
+    def value(index: Index) -> Value:
+        a, b = (apply("abs", part) for part in _parts(c, self, index))
+        large, small = apply("maximum", a, b), apply("minimum", a, b)
+        ratio = apply("div", small, large)
+        size = apply("mul", large, apply("sqrt", apply("add", apply("square", ratio), 1.0)))
+        plain = apply("logical_or", apply("eq", small, 0.0), apply("isinf", large))
+        return where(plain, large, size)
+
+    c.pointwise(c.result(), value)
+
+
+@lowering("pair.angle")
+def angle(c: Context, self: Ref) -> None:
+    def value(index: Index) -> Value:
+        a, b = _parts(c, self, index)
+        return apply("atan2", b, a)
+
+    c.pointwise(c.result(), value)

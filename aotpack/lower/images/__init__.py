@@ -1,0 +1,1 @@
+"""Pooling, resizing and sampling of images."""

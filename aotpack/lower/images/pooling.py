@@ -1,0 +1,234 @@
+"""Pooling and resizing: reductions over windows, and nearest-neighbour reads."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import flatten_index
+from aotpack.ir.nodes import Value
+from aotpack.ir.ops.conditions import inside
+from aotpack.ir.rewrite import as_index
+from aotpack.ir.symbolic.integers import Int, ceil_div, maximum, minimum, product
+from aotpack.lower.context import Context, Index, Shape
+from aotpack.lower.elementwise.pointwise import result_dtype
+from aotpack.lower.linalg.windows import Steps, spread
+from aotpack.lower.registry import CannotLower, lowering
+from aotpack.lower.reshape import unflatten_index
+from aotpack.lower.values import apply, cast, constant, guarded, position
+from aotpack.lower.views.view import emit_view
+from aotpack.stages import Arg, Ref
+
+
+def _register_max(dims: int) -> None:
+    @lowering(f"aten.max_pool{dims}d.default", f"aten.max_pool{dims}d_with_indices.default")
+    def max_pool(
+        c: Context,
+        self: Ref,
+        kernel_size: Steps,
+        stride: Steps = (),
+        padding: Steps = (0,),
+        dilation: Steps = (1,),
+        ceil_mode: bool = False,
+    ) -> None:
+        kernel = spread(kernel_size, dims)
+        steps = spread(stride or kernel, dims)
+        pads, gaps = spread(padding, dims), spread(dilation, dims)
+
+        def at(outer: Index, inner: Index) -> Index:
+            window = zip(outer[-dims:], inner, steps, pads, gaps, strict=True)
+            return tuple(o * s - p + r * g for o, r, s, p, g in window)
+
+        plane = c.shape(self)[-dims:]
+        _write_maximum(c, self, tuple(map(Int.of, kernel)), at, lambda outer: plane)
+
+
+def _write_maximum(
+    c: Context,
+    self: Ref,
+    kernel: Shape,
+    at: Callable[[Index, Index], Index],
+    ends: Callable[[Index], Index],
+) -> None:
+    """The largest element of each window and, for a second result, its place in the plane."""
+    dims = len(kernel)
+    plane = c.shape(self)[-dims:]
+    lowest = _lowest(c.dtype(self))
+
+    def args(outer: Index, inner: Index) -> tuple[Value, ...]:
+        places = at(outer, inner)
+        return (_element(c, self, outer[:-dims], places, ends(outer), lowest),)
+
+    c.reduction((c.result(),), "max", kernel, args)
+    if len(c.node.results) == 1:
+        return
+    window = c.temporary("argmax", c.dtype(c.result(1)), c.shape(c.result(1)))
+    c.reduction((window,), "argmax", kernel, args)
+
+    def place(index: Index) -> Value:
+        flat = c.load(window, index)
+        inner = unflatten_index(as_index(flat, product(kernel)), kernel)
+        return position(flatten_index(at(index, inner), plane))
+
+    c.pointwise(c.result(1), place)
+
+
+def _lowest(dtype: DType) -> float:
+    """What no element is smaller than."""
+    if dtype.is_float:
+        return float("-inf")
+    if not dtype.is_integer:
+        raise CannotLower(f"{dtype} tensors are not accepted")
+    return 0 if dtype.facts.kind == "uint" else -(1 << (dtype.facts.bits - 1))
+
+
+def _element(
+    c: Context, self: Ref, lead: Index, places: Index, plane: Shape, otherwise: float
+) -> Value:
+    conditions: list[Value] = []
+    for found, size in zip(places, plane, strict=True):
+        conditions += inside(found, 0, size)
+    value = c.load(self, (*lead, *places))
+    return guarded(conditions, value, constant(otherwise, value.dtype))
+
+
+def _register_average(dims: int) -> None:
+    @lowering(f"aten.avg_pool{dims}d.default")
+    def avg_pool(
+        c: Context,
+        self: Ref,
+        kernel_size: Steps,
+        stride: Steps = (),
+        padding: Steps = (0,),
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        kernel = spread(kernel_size, dims)
+        steps, pads = spread(stride or kernel, dims), spread(padding, dims)
+        plane = c.shape(self)[-dims:]
+
+        def starts(outer: Index) -> Index:
+            return tuple(o * s - p for o, s, p in zip(outer[-dims:], steps, pads, strict=True))
+
+        def count(outer: Index) -> Int:
+            if divisor_override is not None:
+                return Int.of(divisor_override)
+            lengths = []
+            for start, k, size, p in zip(starts(outer), kernel, plane, pads, strict=True):
+                end = minimum(start + k, size + p)
+                if not count_include_pad:
+                    start, end = maximum(start, 0), minimum(end, size)
+                lengths.append(end - start)
+            return product(lengths)
+
+        def ends(outer: Index) -> Index:
+            return plane
+
+        _write_average(c, self, tuple(map(Int.of, kernel)), starts, ends, count)
+
+
+def _register_adaptive(dims: int) -> None:
+    @lowering(f"aten.adaptive_avg_pool{dims}d.default", f"aten._adaptive_avg_pool{dims}d.default")
+    def adaptive_avg_pool(c: Context, self: Ref, output_size: Arg) -> None:
+        windows = _adaptive(c, self, dims)
+
+        def count(outer: Index) -> Int:
+            lengths = zip(windows.starts(outer), windows.ends(outer), strict=True)
+            return product(b - a for a, b in lengths)
+
+        _write_average(c, self, windows.longest, windows.starts, windows.ends, count)
+
+    @lowering(f"aten.adaptive_max_pool{dims}d.default")
+    def adaptive_max_pool(c: Context, self: Ref, output_size: Arg) -> None:
+        windows = _adaptive(c, self, dims)
+
+        def at(outer: Index, inner: Index) -> Index:
+            return tuple(s + r for s, r in zip(windows.starts(outer), inner, strict=True))
+
+        _write_maximum(c, self, windows.longest, at, windows.ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Where each window of adaptive pooling starts and ends, and how long it is at most."""
+
+    starts: Callable[[Index], Index]
+    ends: Callable[[Index], Index]
+    longest: Shape
+
+
+def _adaptive(c: Context, self: Ref, dims: int) -> Windows:
+    """Window o is [o*in//out, ceil((o+1)*in/out))."""
+    plane, result = c.shape(self)[-dims:], c.shape(c.result())[-dims:]
+
+    def starts(outer: Index) -> Index:
+        sizes = zip(outer[-dims:], plane, result, strict=True)
+        return tuple(o * size // n for o, size, n in sizes)
+
+    def ends(outer: Index) -> Index:
+        sizes = zip(outer[-dims:], plane, result, strict=True)
+        return tuple(ceil_div((o + 1) * size, n) for o, size, n in sizes)
+
+    longest = tuple(_longest_window(size, n) for size, n in zip(plane, result, strict=True))
+    return Windows(starts, ends, longest)
+
+
+def _longest_window(size: Int, windows: Int) -> Int:
+    exact = (size % windows).constant == 0
+    return size // windows if exact else ceil_div(size, windows) + 1
+
+
+def _write_average(
+    c: Context,
+    self: Ref,
+    kernel: Shape,
+    starts: Callable[[Index], Index],
+    ends: Callable[[Index], Index],
+    count: Callable[[Index], Int],
+) -> None:
+    """The sum of what lies in each window and before its end, divided by ``count``."""
+    wide = result_dtype(c).accumulator
+    divide = "div" if wide.is_float else "truncdiv"
+    total = c.temporary("sum", wide, c.shape(c.result()))
+    dims = len(kernel)
+
+    def args(outer: Index, inner: Index) -> tuple[Value, ...]:
+        places = tuple(s + r for s, r in zip(starts(outer), inner, strict=True))
+        return (cast(_element(c, self, outer[:-dims], places, ends(outer), 0), wide),)
+
+    def value(index: Index) -> Value:
+        return apply(divide, c.load(total, index), position(count(index), wide))
+
+    c.reduction((total,), "sum", kernel, args)
+    c.pointwise(c.result(), value)
+
+
+def _register_nearest(dims: int) -> None:
+    @lowering(f"aten.upsample_nearest{dims}d.vec", f"aten.upsample_nearest{dims}d.default")
+    def upsample_nearest(c: Context, input: Ref, output_size: Arg, *scales: Arg) -> None:
+        """Output o reads input ``o*in//out``, or ``floor(o/factor)`` in float32 as eager does."""
+        plane, result = c.shape(input)[-dims:], c.shape(c.result())[-dims:]
+        given = scales[0] if len(scales) == 1 and isinstance(scales[0], tuple) else scales
+        factors = tuple(given or ())
+        factors = factors if any(factors) else (None,) * dims
+
+        def mapped(index: Index) -> Index:
+            sizes = zip(index[-dims:], plane, result, factors, strict=True)
+            return (*index[:-dims], *(_nearest(o, size, n, f) for o, size, n, f in sizes))
+
+        emit_view(c, input, mapped)
+
+
+def _nearest(out: Int, size: Int, count: Int, factor: object) -> Int:
+    if not isinstance(factor, float) or (count % size).constant == 0:
+        return out * size // count
+    step = apply("mul", position(out, DType.FLOAT32), 1.0 / factor)
+    whole = cast(apply("floor", step), DType.INT64)
+    return as_index(apply("maximum", apply("minimum", whole, position(size - 1)), 0), size)
+
+
+for _dims in (1, 2, 3):
+    _register_max(_dims)
+    _register_average(_dims)
+    _register_adaptive(_dims)
+    _register_nearest(_dims)

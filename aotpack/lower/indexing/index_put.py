@@ -1,0 +1,120 @@
+"""Assignment through indices and masks: ``x[i, :, j] = v``, ``x[mask] = v``."""
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import flatten_index
+from aotpack.ir.nodes import Value
+from aotpack.ir.symbolic.integers import Int, product
+from aotpack.lower.context import Context, Index, Shape
+from aotpack.lower.indexing.scatter import Points, take_in
+from aotpack.lower.registry import CannotLower, lowering
+from aotpack.lower.reshape import unflatten_index
+from aotpack.lower.values import apply, cast, guarded, index_from, target_from, where
+from aotpack.stages import Ref
+
+MASKS = (DType.BOOL, DType.UINT8)
+
+
+@lowering("aten.index_put.default", "aten._unsafe_index_put.default")
+def index_put(
+    c: Context,
+    self: Ref,
+    indices: tuple[Ref | None, ...],
+    values: Ref,
+    accumulate: bool = False,
+) -> None:
+    given = {dim: ref for dim, ref in enumerate(indices) if ref is not None}
+    masks = [dim for dim, ref in given.items() if c.dtype(ref) in MASKS]
+    if not given:
+        raise CannotLower("no dimension has an index")
+    if not masks:
+        points = _points(c, self, given)
+        kind = "sum" if accumulate else "set"
+        take_in(c, c.result(), self, kind, points, lambda point: c.broadcast(values, point))
+    elif len(given) == 1:
+        _put_mask(c, self, masks[0], given[masks[0]], values, accumulate)
+    else:
+        raise CannotLower(
+            "a mask beside another index is not accepted; use torch.where, or positions alone"
+        )
+
+
+def _points(c: Context, self: Ref, given: dict[int, Ref]) -> Points:
+    """Index tensors broadcast together; their shape stands where they are, or first if apart."""
+    shape, dims = c.shape(self), list(given)
+    shared = broadcast_shape([c.shape(ref) for ref in given.values()])
+    adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
+    start = dims[0] if adjacent else 0
+    rest = tuple(size for dim, size in enumerate(shape) if dim not in given)
+    over = (*rest[:start], *shared, *rest[start:])
+
+    def place(point: Index) -> Index:
+        at = point[start : start + len(shared)]
+        others = iter((*point[:start], *point[start + len(shared) :]))
+        return tuple(
+            target_from(c.broadcast(given[dim], at), size, from_end=True)
+            if dim in given
+            else next(others)
+            for dim, size in enumerate(shape)
+        )
+
+    return Points(over, place)
+
+
+def broadcast_shape(shapes: list[Shape]) -> Shape:
+    """The shape that tensors of these shapes have together."""
+    rank = max(map(len, shapes))
+    padded = [(Int.of(1),) * (rank - len(shape)) + shape for shape in shapes]
+    columns = zip(*padded, strict=True)
+    return tuple(next((s for s in sizes if s.constant != 1), sizes[0]) for sizes in columns)
+
+
+# --- masks --------------------------------------------------------------------------------------
+
+
+def _put_mask(c: Context, self: Ref, dim: int, mask: Ref, values: Ref, accumulate: bool) -> None:
+    """Values that do not depend on how many elements the mask has are chosen in place."""
+    end = dim + c.rank(mask)
+    after = c.rank(self) - end
+    count = c.shape(values)[-1 - after] if c.rank(values) > after else Int.of(1)
+    if count.constant != 1:
+        if accumulate or c.rank(mask) != c.rank(self):
+            raise CannotLower(
+                f"the mask of dimension {dim} chooses {count} values, one for each True; a value "
+                "for all, or a mask of every dimension without accumulation, is accepted"
+            )
+        masked_scatter(c, self, mask, values)
+        return
+    dtype = c.dtype(self).compute
+
+    def value(index: Index) -> Value:
+        old = c.load(self, index)
+        new = cast(c.broadcast(values, (*index[:dim], Int.of(0), *index[end:])), dtype)
+        if accumulate:
+            new = apply("logical_or" if dtype is DType.BOOL else "add", old, new)
+        return where(cast(c.load(mask, index[dim:end]), DType.BOOL), new, old)
+
+    c.pointwise(c.result(), value)
+
+
+@lowering("aten.masked_scatter.default")
+def masked_scatter(c: Context, self: Ref, mask: Ref, source: Ref) -> None:
+    """The elements of ``source`` go to the True ones in order: a running count says which."""
+    shape, count = c.shape(c.result()), product(c.shape(source))
+    length = product(shape)
+
+    def chosen(index: Index) -> Value:
+        return cast(c.broadcast(mask, index), DType.BOOL)
+
+    if length.constant == 0 or count.constant == 0:
+        c.pointwise(c.result(), lambda index: c.broadcast(self, index))
+        return
+    rank = c.temporary("rank", DType.INT64, (length,))
+    c.scan((rank,), "sum", 0, lambda i: cast(chosen(unflatten_index(i[0], shape)), DType.INT64))
+
+    def value(index: Index) -> Value:
+        number = apply("sub", c.load(rank, (flatten_index(index, shape),)), 1)
+        place = unflatten_index(index_from(number, count), c.shape(source))
+        element = c.load(source, place)
+        return guarded([chosen(index)], element, c.broadcast(self, index))
+
+    c.pointwise(c.result(), value)

@@ -1,0 +1,1 @@
+"""Matrix products, convolutions and attention, and the windows they read through."""

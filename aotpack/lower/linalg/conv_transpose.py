@@ -1,0 +1,224 @@
+"""Transposed convolutions as convolutions of stride 1: one for each phase of the stride.
+
+Along a dimension a position of the result takes ``x[i] * w[o]`` where ``position + padding =
+i * stride + o * dilation``. Offsets a multiple of ``period = stride / gcd(stride, dilation)`` apart
+reach the same positions. So with ``o = phase + j * period`` and ``gap = dilation / gcd``,
+
+    result[position] = sum over j of x[q - j * gap] * w[phase + j * period]
+    where position + padding = q * stride + phase * dilation
+
+That is as many multiplications as there are; none is by a zero between elements of the input, which
+would make NaN of infinity.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from itertools import product as cartesian
+from math import gcd
+
+from aotpack.ir.kernels.access import flatten_index
+from aotpack.ir.nodes import Pointwise, Value
+from aotpack.ir.ops.conditions import inside, within
+from aotpack.ir.symbolic.facts import known_equal
+from aotpack.ir.symbolic.integers import Int, product
+from aotpack.lower.context import Context, Index, Shape, points
+from aotpack.lower.linalg.matmul import emit_product
+from aotpack.lower.linalg.windows import Geometry, group_axes, write_channels
+from aotpack.lower.reshape import unflatten_index
+from aotpack.lower.values import apply, constant, guarded, position
+from aotpack.stages import Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """Phases side by side, ``first`` and on, that are sums of as many terms."""
+
+    first: int
+    count: int
+    terms: int
+    period: int
+
+    def offset(self, phase: Int, term: Int) -> Int:
+        """Where the kernel is read."""
+        return self.first + phase + term * self.period
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One dimension of a transposed convolution; ``result`` is the size of what it yields."""
+
+    stride: int
+    padding: int
+    dilation: int
+    kernel: int
+    result: Int
+
+    @property
+    def common(self) -> int:
+        return gcd(self.stride, self.dilation)
+
+    @property
+    def period(self) -> int:
+        return self.stride // self.common
+
+    @property
+    def gap(self) -> int:
+        return self.dilation // self.common
+
+    @property
+    def low(self) -> int:
+        """The first q that a position may have and the input too; rows count from it."""
+        return max(0, -(((self.period - 1) * self.dilation - self.padding) // self.stride))
+
+    @property
+    def rows(self) -> Int:
+        """How many q there are, to that of the last position in phase 0."""
+        return (self.result - 1 + self.padding) // self.stride + 1 - self.low
+
+    @property
+    def is_whole(self) -> bool:
+        """True when the result is all phases of all rows, each a sum of as many terms."""
+        fits = known_equal(self.rows * self.stride, self.result)
+        even = self.kernel % self.stride == 0 and self.padding % self.stride == 0
+        return self.dilation == 1 and even and fits
+
+    def phases(self) -> list[Phases]:
+        """Those that the kernel's offsets have, by their number of terms."""
+        terms, more = divmod(self.kernel, self.period)
+        counts = ((0, more, terms + 1), (more, self.period - more, terms))
+        return [Phases(*found, self.period) for found in counts if found[1] and found[2]]
+
+    def place(self, at: Int) -> tuple[Int, Int, list[Value]]:
+        """The row and the phase of a position, and what must hold for it to have both."""
+        reach = at + self.padding
+        digit = reach % self.stride // self.common
+        phase = digit * pow(self.gap, -1, self.period) % self.period
+        row = reach // self.stride - phase * self.dilation // self.stride - self.low
+        conditions = inside(row, 0, self.rows)
+        if self.common > 1:
+            conditions.append(apply("eq", position(reach % self.common), 0))
+        return row, phase, conditions
+
+    def source(self, row: Int, term: Int) -> Int:
+        """Where the input is read."""
+        return row + self.low - term * self.gap
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """``[group, columns, rows] = sum over window`` of a weight and the input's windows.
+
+    Rows are items and q of each side, columns channels of the group and phases, a window
+    channels of the input's group and terms.
+    """
+
+    groups: Shape
+    columns: Shape
+    rows: Shape
+    window: Shape
+
+    def source(self, group: Index, channel: Int) -> Int:
+        """The channel of the input."""
+        return flatten_index((*group, channel), (*self.groups, self.window[0]))
+
+
+def phased_convolution(
+    c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry
+) -> None:
+    """A product for each set of phases that are sums of as many terms, and who reads which.
+
+    A side has at most two sets, and one where the kernel is a multiple of the period. Unless the
+    product stores the result itself, both are in memory, the product in the accumulator's type.
+    """
+    groups = group_axes(geometry)
+    dims = c.rank(weight) - 2
+    sides = _sides(c, input, weight, geometry)
+    rows = (*c.shape(input)[: -dims - 1], *(side.rows for side in sides))
+    channels, per_group = c.shape(weight)[0] // geometry.groups, c.shape(weight)[1]
+    parts = []
+    for own in cartesian(*(side.phases() for side in sides)):
+        columns = (per_group, *(Int.of(phases.count) for phases in own))
+        window = (channels, *(Int.of(phases.terms) for phases in own))
+        form = Form(groups, columns, rows, window)
+        parts.append((own, form, _product(c, input, weight, form, sides, own)))
+
+    def read(item: Index, group: Index, channel: Int, place: Index) -> Value:
+        found, phases, reached = zip(*map(Side.place, sides, place), strict=True)
+        value: Value = constant(0, c.dtype(input).accumulator)
+        row = flatten_index((*item, *found), rows)
+        for own, form, total in parts:
+            digits = tuple(phase - part.first for part, phase in zip(own, phases, strict=True))
+            column = flatten_index((channel, *digits), form.columns)
+            conditions = [*chain(*reached), *within(digits, form.columns[1:])]
+            value = guarded(conditions, c.load(total, (*group, column, row)), value)
+        return value
+
+    write_channels(c, bias, groups, _digits(sides), read)
+
+
+def _sides(c: Context, input: Ref, weight: Ref, geometry: Geometry) -> tuple[Side, ...]:
+    """One for each dimension. Where the input is one element, each offset becomes a phase."""
+    kernel, sizes = c.shape(weight)[2:], c.shape(c.result())[2 - c.rank(weight) :]
+    steps = (geometry.stride, geometry.padding, geometry.dilation, kernel, sizes)
+    sides = [Side(s, p, d, int(k), size) for s, p, d, k, size in zip(*steps, strict=True)]
+    return tuple(
+        replace(side, stride=side.dilation * side.kernel) if size.constant == 1 else side
+        for side, size in zip(sides, c.shape(input)[-len(sides) :], strict=True)
+    )
+
+
+def _digits(sides: Sequence[Side]) -> list[Shape]:
+    """The positions of the result; as rows and phases where the product can store them itself."""
+    if any(side.stride > 1 for side in sides) and all(side.is_whole for side in sides):
+        return [(side.rows, Int.of(side.stride)) for side in sides]
+    return [(side.result,) for side in sides]
+
+
+def _product(
+    c: Context, input: Ref, weight: Ref, form: Form, sides: Sequence[Side], own: Sequence[Phases]
+) -> Ref:
+    """The product of a form; what a gather reads along rows lies along rows."""
+    operand = c.dtype(input)
+    shape = (*form.groups, product(form.columns), product(form.rows))
+    total = c.temporary("product", operand.accumulator, shape)
+    dense = _dense(c, weight, form, own)
+    dims = len(form.window) - 1
+    sizes = c.shape(input)[-dims:]
+
+    def left(group: Index, m: Int, k: Int) -> Value:
+        return c.load(dense, (*group, m, k))
+
+    def right(group: Index, k: Int, n: Int) -> Value:
+        channel, *terms = unflatten_index(k, form.window)
+        row = unflatten_index(n, form.rows)
+        found = tuple(map(Side.source, sides, row[-dims:], terms))
+        element = c.load(input, (*row[:-dims], form.source(group, channel), *found))
+        return guarded(within(found, sizes), element, constant(0, operand))
+
+    emit_product(c, total, operand, product(form.window), left, right)
+    return total
+
+
+def _dense(c: Context, weight: Ref, form: Form, own: Sequence[Phases]) -> Ref:
+    """[group, columns, window]: the kernel at the offsets of some phases, rows along the depth.
+
+    Else the product would gather it anew for each tile. A kernel of one stride needs no copy.
+    """
+    shape = (*form.groups, product(form.columns), product(form.window))
+    dense = c.temporary("weight", c.dtype(weight), shape)
+    pairs = zip(form.window[1:], form.columns[1:], strict=True)
+    inner = (form.columns[0], *chain(*pairs))
+    axes = c.axes("i", (*form.groups, product(inner), form.window[0]))
+    *group, rest, channel = points(axes)
+    column, *digits = unflatten_index(rest, inner)
+    terms, phases = digits[::2], digits[1::2]
+    offsets = map(Phases.offset, own, phases, terms)
+    value = c.load(weight, (form.source(tuple(group), channel), column, *offsets))
+    index = (
+        *group,
+        flatten_index((column, *phases), form.columns),
+        flatten_index((channel, *terms), form.window),
+    )
+    c.builder.append(Pointwise(c.computed(dense), axes, value, index, c.origin))
+    return dense

@@ -1,0 +1,221 @@
+"""Convolutions of any dimension: matrix products whose left factor is read through the window.
+
+    y[n, c, p] = sum over k of x[n, window(p, k)] * w[c, k],   k = (input channel, kernel position)
+
+Depthwise ones, integers and float64 are direct sums: their products are too thin for tiles, or of
+no use to tensor cores. Transposed ones are products by phases.
+"""
+
+from aotpack.ir.kernels.access import flatten_index
+from aotpack.ir.nodes import Value
+from aotpack.ir.ops.conditions import inside
+from aotpack.ir.symbolic.integers import Int, product
+from aotpack.lower.context import Context, Index, is_empty
+from aotpack.lower.elementwise.pointwise import result_dtype
+from aotpack.lower.linalg.conv_transpose import phased_convolution
+from aotpack.lower.linalg.matmul import TENSOR_CORE_TYPES, emit_product
+from aotpack.lower.linalg.windows import Geometry, Steps, group_axes, spread, write_channels
+from aotpack.lower.registry import lowering
+from aotpack.lower.reshape import unflatten_index
+from aotpack.lower.values import apply, cast, constant, guarded, position
+from aotpack.stages import Ref
+
+
+@lowering("aten.convolution.default")
+def convolution(
+    c: Context,
+    input: Ref,
+    weight: Ref,
+    bias: Ref | None,
+    stride: Steps,
+    padding: Steps,
+    dilation: Steps,
+    transposed: bool,
+    output_padding: Steps,
+    groups: int,
+) -> None:
+    """The output's shape holds what ``output_padding`` says."""
+    dims = c.rank(weight) - 2
+    geometry = Geometry(
+        spread(stride, dims), spread(padding, dims), spread(dilation, dims), groups, transposed
+    )
+    _convolve(c, input, weight, bias, geometry)
+
+
+def _convolve(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry) -> None:
+    if not _is_product(c, input, weight, geometry):
+        _as_sum(c, input, weight, bias, geometry)
+    elif geometry.transposed:
+        phased_convolution(c, input, weight, bias, geometry)
+    else:
+        _as_product(c, input, weight, bias, geometry)
+
+
+def _is_product(c: Context, input: Ref, weight: Ref, geometry: Geometry) -> bool:
+    """True when tiles of a matrix product have enough to do, and phases are of a known kernel."""
+    shapes = (*c.shape(c.result()), *c.shape(weight))
+    depthwise = geometry.groups > 1 and c.shape(weight)[1].constant == 1
+    fits = c.dtype(input) in TENSOR_CORE_TYPES and not is_empty(shapes)
+    known = all(size.constant is not None for size in c.shape(weight)[2:])
+    return fits and not depthwise and (known or not geometry.transposed)
+
+
+def _as_product(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry) -> None:
+    """A product for each group, rows for items and output positions, and where its parts go."""
+    batched = c.rank(input) == c.rank(weight)
+    result = c.shape(c.result())
+    items = result[:1] if batched else ()
+    rows = (*items, *result[1 + len(items) :])
+    per_group = result[len(items)] // geometry.groups
+    window = c.shape(weight)[1:]
+    groups = group_axes(geometry)
+    operand = c.dtype(input)
+    shape = (*groups, product(rows), per_group)
+    total = c.temporary("product", operand.accumulator, shape)
+
+    def left(group: Index, m: Int, k: Int) -> Value:
+        channel, *offsets = unflatten_index(k, window)
+        place = unflatten_index(m, rows)
+        source = flatten_index((*group, channel), (*groups, window[0]))
+        conditions, element = _element(c, input, geometry, place, source, tuple(offsets))
+        return guarded(conditions, element, constant(0, operand))
+
+    def right(group: Index, k: Int, n: Int) -> Value:
+        out = flatten_index((*group, n), (*groups, per_group))
+        return c.load(weight, (out, *unflatten_index(k, window)))
+
+    def read(item: Index, group: Index, own: Int, place: Index) -> Value:
+        return c.load(total, (*group, flatten_index((*item, *place), rows), own))
+
+    emit_product(c, total, operand, product(window), left, right)
+    write_channels(c, bias, groups, [(size,) for size in rows[len(items) :]], read)
+
+
+def _as_sum(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry) -> None:
+    wide = result_dtype(c).accumulator
+    kernel = c.shape(weight)[2:]
+    batched = c.rank(input) == len(kernel) + 2
+    own_channels = c.shape(input)[int(batched)] // geometry.groups
+    total = c.result() if bias is None else c.temporary("sum", wide, c.shape(c.result()))
+
+    def term(outer: Index, inner: Index) -> tuple[Value, ...]:
+        place = outer if batched else (Int.of(0), *outer)
+        value = _term(c, input, weight, geometry, place, inner, own_channels, batched)
+        return (value,)
+
+    c.reduction((total,), "sum", (own_channels, *kernel), term)
+    if bias is None:
+        return
+
+    def biased(index: Index) -> Value:
+        added = c.load(bias, index[int(batched) : int(batched) + 1])
+        return apply("add", c.load(total, index), cast(added, wide))
+
+    c.pointwise(c.result(), biased)
+
+
+def _term(
+    c: Context,
+    input: Ref,
+    weight: Ref,
+    geometry: Geometry,
+    place: Index,
+    inner: Index,
+    own_channels: Int,
+    batched: bool,
+) -> Value:
+    """The product of one input element and one weight; 0 outside the input."""
+    item, out_channel, *spatial = place
+    channel, *offsets = inner
+    out_channels = c.shape(c.result())[int(batched)]
+    per_group = out_channels // geometry.groups
+    source_channel = out_channel // per_group * own_channels + channel
+    lead = (item,) if batched else ()
+    conditions, element = _element(
+        c, input, geometry, (*lead, *spatial), source_channel, tuple(offsets)
+    )
+    factor = (
+        (source_channel, out_channel % per_group, *offsets)
+        if geometry.transposed
+        else (out_channel, channel, *offsets)
+    )
+    wide = result_dtype(c).accumulator
+    term = apply("mul", cast(element, wide), cast(c.load(weight, factor), wide))
+    return guarded(conditions, term, constant(0, wide))
+
+
+def _element(
+    c: Context, input: Ref, geometry: Geometry, place: Index, channel: Int, offsets: Index
+) -> tuple[list[Value], Value]:
+    """What must hold for an input element to be inside, and the element itself."""
+    lead = len(place) - len(offsets)
+    conditions: list[Value] = []
+    positions = []
+    sizes = c.shape(input)[1 + lead :]
+    for dim, (out, offset, size) in enumerate(zip(place[lead:], offsets, sizes, strict=True)):
+        found, needed = _input_position(geometry, dim, out, offset, size)
+        positions.append(found)
+        conditions += needed
+    return conditions, c.load(input, (*place[:lead], channel, *positions))
+
+
+def _input_position(
+    geometry: Geometry, dim: int, out: Int, offset: Int, size: Int
+) -> tuple[Int, list[Value]]:
+    """Where the input is read along one dimension, and what must hold for it to be inside."""
+    stride, padding = geometry.stride[dim], geometry.padding[dim]
+    reach = offset * geometry.dilation[dim]
+    if not geometry.transposed:
+        found = out * stride - padding + reach
+        return found, inside(found, 0, size)
+    shifted = out + padding - reach
+    found = shifted // stride
+    conditions = inside(found, 0, size)
+    if stride > 1:
+        conditions.append(apply("eq", position(shifted % stride), 0))
+    return found, conditions
+
+
+@lowering("aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default")
+@lowering("aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding")
+def convolution_nd(
+    c: Context,
+    input: Ref,
+    weight: Ref,
+    bias: Ref | None = None,
+    stride: Steps | int = 1,
+    padding: Steps | int | str = 0,
+    dilation: Steps | int = 1,
+    groups: int = 1,
+) -> None:
+    dims = c.rank(weight) - 2
+    dilations = spread(dilation, dims)
+    if padding == "valid":
+        padding = 0
+    if isinstance(padding, str):
+        sizes = c.shape(weight)[2:]
+        reaches = [d * (int(k) - 1) for d, k in zip(dilations, sizes, strict=True)]
+        padding = tuple(reach // 2 for reach in reaches)
+    geometry = Geometry(spread(stride, dims), spread(padding, dims), dilations, groups, False)
+    _convolve(c, input, weight, bias, geometry)
+
+
+@lowering(
+    "aten.conv_transpose1d.default", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input"
+)
+def transposed_convolution(
+    c: Context,
+    input: Ref,
+    weight: Ref,
+    bias: Ref | None = None,
+    stride: Steps | int = 1,
+    padding: Steps | int = 0,
+    output_padding: Steps | int = 0,
+    groups: int = 1,
+    dilation: Steps | int = 1,
+) -> None:
+    dims = c.rank(weight) - 2
+    geometry = Geometry(
+        spread(stride, dims), spread(padding, dims), spread(dilation, dims), groups, True
+    )
+    _convolve(c, input, weight, bias, geometry)

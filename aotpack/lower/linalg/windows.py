@@ -1,0 +1,63 @@
+"""What convolutions have in common: steps along dimensions, groups, and how results are stored."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from aotpack.ir.kernels.access import flatten_index
+from aotpack.ir.nodes import Pointwise, Value
+from aotpack.ir.symbolic.integers import Int, product
+from aotpack.lower.context import Context, Index, Shape, points
+from aotpack.lower.values import apply, cast
+from aotpack.stages import Ref
+
+Steps = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """How output positions, kernel positions and input positions belong together."""
+
+    stride: Steps
+    padding: Steps
+    dilation: Steps
+    groups: int
+    transposed: bool
+
+
+def spread(steps: Steps | int, dims: int) -> Steps:
+    """One number for each dimension, from one for all or one for each."""
+    given = steps if isinstance(steps, tuple) else (steps,)
+    return given * dims if len(given) == 1 else given
+
+
+def group_axes(geometry: Geometry) -> Shape:
+    """The dimension of groups in a product; a single group has none."""
+    return (Int.of(geometry.groups),) if geometry.groups > 1 else ()
+
+
+def write_channels(
+    c: Context,
+    bias: Ref | None,
+    groups: Shape,
+    digits: Sequence[Shape],
+    read: Callable[[Index, Index, Int, Index], Value],
+) -> None:
+    """[item, channel, position] from a sum for each item, group, channel of it and position.
+
+    Each dimension of positions is walked by the digits it is made of.
+    """
+    items = c.shape(c.result())[: -len(digits) - 1]
+    per_group = c.shape(c.result())[len(items)] // product(groups)
+    axes = c.axes("i", (*items, *groups, per_group, *chain(*digits)))
+    rest = iter(points(axes))
+    item, group = tuple(islice(rest, len(items))), tuple(islice(rest, len(groups)))
+    own = next(rest)
+    place = tuple(flatten_index(tuple(islice(rest, len(part))), part) for part in digits)
+    channel = flatten_index((*group, own), (*groups, per_group))
+    value = read(item, group, own, place)
+    if bias is not None:
+        value = apply("add", value, cast(c.load(bias, (channel,)), value.dtype))
+    name = c.computed(c.result())
+    stored = cast(value, c.dtype(c.result()))
+    c.builder.append(Pointwise(name, axes, stored, (*item, channel, *place), c.origin))

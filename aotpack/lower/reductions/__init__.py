@@ -1,0 +1,1 @@
+"""Operators that combine elements along dimensions: sums, norms, softmax, scans, sorts."""

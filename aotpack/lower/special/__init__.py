@@ -1,0 +1,1 @@
+"""Special functions: formulas over elementwise operators, with fitted series."""

@@ -1,0 +1,1 @@
+"""Operators that move no data or copy it unchanged: views, strides, concatenation."""

@@ -1,0 +1,121 @@
+"""Results whose elements lie in the source at an address that takes arithmetic."""
+
+from aotpack.ir.kernels.access import flatten_index
+from aotpack.ir.symbolic.integers import Int, product
+from aotpack.lower.context import Context, Index, Scalar
+from aotpack.lower.registry import lowering
+from aotpack.lower.reshape import reshape_index, unflatten_index
+from aotpack.lower.views.view import emit_view, replaced, whole
+from aotpack.stages import Arg, Ref
+
+
+@lowering("aten.diagonal.default", "aten.diagonal_copy.default")
+def diagonal(c: Context, self: Ref, offset: int = 0, dim1: int = 0, dim2: int = 1) -> None:
+    first, second = c.dim(self, dim1), c.dim(self, dim2)
+
+    def mapped(index: Index) -> Index:
+        rest = iter(index[:-1])
+        place = {first: index[-1] + max(-offset, 0), second: index[-1] + max(offset, 0)}
+        return tuple(place[k] if k in place else next(rest) for k in range(c.rank(self)))
+
+    emit_view(c, self, mapped)
+
+
+@lowering("aten.unfold.default", "aten.unfold_copy.default")
+def unfold(c: Context, self: Ref, dimension: int, size: int, step: int) -> None:
+    """A tensor without dimensions counts as one of a single element."""
+    along = c.dim(self, dimension)
+
+    def mapped(index: Index) -> Index:
+        return replaced(index[:-1], along, index[along] * step + index[-1])
+
+    emit_view(c, self, mapped if c.rank(self) else lambda index: ())
+
+
+@lowering("aten.flip.default")
+def flip(c: Context, self: Ref, dims: tuple[int, ...]) -> None:
+    turned = {c.dim(self, dim) for dim in dims}
+    shape = c.shape(self)
+
+    def mapped(index: Index) -> Index:
+        return tuple(shape[k] - 1 - i if k in turned else i for k, i in enumerate(index))
+
+    emit_view(c, self, mapped)
+
+
+@lowering("aten.roll.default")
+def roll(c: Context, self: Ref, shifts: tuple[Scalar, ...], dims: tuple[int, ...] = ()) -> None:
+    """Without dims all elements move, in row-major order."""
+    shape = c.shape(self)
+    if not dims:
+        (shift,) = _tuple(shifts)
+        numel = product(shape)
+        emit_view(
+            c,
+            self,
+            lambda at: unflatten_index((flatten_index(at, shape) - whole(shift)) % numel, shape),
+        )
+        return
+    moves = {c.dim(self, dim): whole(s) for dim, s in zip(dims, _tuple(shifts), strict=True)}
+
+    def mapped(index: Index) -> Index:
+        return tuple(
+            (i - moves[k]) % shape[k] if k in moves and shape[k].constant != 0 else i
+            for k, i in enumerate(index)
+        )
+
+    emit_view(c, self, mapped)
+
+
+def _tuple(entries: Scalar | tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+    return entries if isinstance(entries, tuple) else (entries,)
+
+
+@lowering("aten.repeat.default", "aten.tile.default")
+def repeat(c: Context, self: Ref, repeats: tuple[Scalar, ...]) -> None:
+    shape = c.shape(self)
+
+    def mapped(index: Index) -> Index:
+        inner = index[len(index) - len(shape) :]
+        return tuple(i % n if n.constant != 0 else i for i, n in zip(inner, shape, strict=True))
+
+    emit_view(c, self, mapped)
+
+
+@lowering("aten.repeat_interleave.self_int")
+def repeat_interleave(
+    c: Context, self: Ref, repeats: Scalar, dim: int | None = None, *, output_size: Arg = None
+) -> None:
+    times = Int.of(whole(repeats))
+    if dim is None:
+        shape = c.shape(self)
+        emit_view(
+            c, self, lambda index: reshape_index((index[0] // times,), (product(shape),), shape)
+        )
+        return
+    along = c.dim(self, dim)
+    emit_view(c, self, lambda index: replaced(index, along, index[along] // times))
+
+
+@lowering("aten.pixel_shuffle.default")
+def pixel_shuffle(c: Context, self: Ref, upscale_factor: int) -> None:
+    """[.., c*r*r, h, w] -> [.., c, h*r, w*r]."""
+    r = upscale_factor
+
+    def mapped(index: Index) -> Index:
+        *lead, channel, y, x = index
+        return (*lead, channel * (r * r) + (y % r) * r + x % r, y // r, x // r)
+
+    emit_view(c, self, mapped)
+
+
+@lowering("aten.pixel_unshuffle.default")
+def pixel_unshuffle(c: Context, self: Ref, downscale_factor: int) -> None:
+    """[.., c, h*r, w*r] -> [.., c*r*r, h, w]."""
+    r = downscale_factor
+
+    def mapped(index: Index) -> Index:
+        *lead, channel, y, x = index
+        return (*lead, channel // (r * r), y * r + channel // r % r, x * r + channel % r)
+
+    emit_view(c, self, mapped)

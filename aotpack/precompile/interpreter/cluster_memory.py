@@ -1,0 +1,94 @@
+"""The shared memory of clusters, for Triton's interpreter: what ``render/triton/cluster_reduction.py`` calls.
+
+A stand-in for distributed shared memory. It is stricter than the hardware: whoever reads a place
+before all have written to it, or writes to one that was not read since, gets an error; so does who
+waits for the wrong parity of a counter, or for other bytes than come in that phase of it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.runtime import interpreter as triton_interpreter
+
+from aotpack.precompile.interpreter.ring_memory import at_work
+
+Program = tuple[int, ...]
+
+
+class ClusterMemory:
+    """The rooms of the programs that run together: words by program, place and sender.
+
+    A counter's phase ends when its program has said how many bytes it expects and these have come.
+    ``phases`` are how many of each a program has seen the end of; ``expected`` and ``sent`` are
+    bytes by program, counter and phase.
+    """
+
+    def __init__(self) -> None:
+        self.enter(())
+
+    def enter(self, programs: Sequence[Program]) -> None:
+        """These programs run together from now on, with empty rooms."""
+        self.programs = programs
+        self.words: dict[tuple[Program, int, Program], Any] = {}
+        self.phases: Counter[tuple[Program, int]] = Counter()
+        self.expected: dict[tuple[Program, int, int], int] = {}
+        self.sent: Counter[tuple[Program, int, int]] = Counter()
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """What stands for a text's functions in assembly, by their names there."""
+        return {
+            "open_room": lambda: 0,
+            "again": lambda elements: elements,
+            "all_open": lambda: None,
+            "expect": self._expect,
+            "send_32": partial(self._send, 32 // 8),
+            "send_64": partial(self._send, 64 // 8),
+            "wait": self._wait,
+            "received_32": lambda place: self._received(place, tl.int32),
+            "received_64": lambda place: self._received(place, tl.int64),
+        }
+
+    def _expect(self, ready: Any, count: Any) -> None:
+        program, counter = at_work(), int(ready)
+        key = (program, counter, self.phases[program, counter])
+        if key in self.expected:
+            raise RuntimeError(f"{program} expects bytes twice in a phase of the counter {counter}")
+        self.expected[key] = int(count)
+
+    def _send(self, size: int, place: Any, ready: Any, word: Any) -> None:
+        sender, counter = at_work(), int(ready)
+        for program in self.programs:
+            key = (program, int(place), sender)
+            if key in self.words:
+                raise RuntimeError(f"{sender} overwrites what {program} has not read")
+            self.words[key] = word.handle.data.reshape(-1)[0]
+            self.sent[program, counter, self.phases[sender, counter]] += size
+
+    def _wait(self, ready: Any, parity: Any) -> None:
+        """The end of a wait: all programs have come to theirs, so all bytes have been sent."""
+        program, counter, parity = at_work(), int(ready), int(parity)
+        phase = self.phases[program, counter]
+        if parity != phase % 2:
+            raise RuntimeError(
+                f"{program} waits for parity {parity} of the counter {counter} in phase {phase}"
+            )
+        expected = self.expected.pop((program, counter, phase), 0)
+        sent = self.sent.pop((program, counter, phase), 0)
+        if expected != sent:
+            raise RuntimeError(f"{program} expects {expected} bytes at {counter}, {sent} come")
+        self.phases[program, counter] += 1
+
+    def _received(self, place: Any, kind: Any) -> Any:
+        program = at_work()
+        keys = [(program, int(place), sender) for sender in self.programs]
+        missing = [sender for *_, sender in keys if (program, int(place), sender) not in self.words]
+        if missing:
+            raise RuntimeError(f"{program} reads what {missing} have not sent")
+        words = np.array([self.words.pop(key) for key in keys])
+        return tl.tensor(
+            triton_interpreter.TensorHandle(words, kind), tl.block_type(kind, [len(words)])
+        )

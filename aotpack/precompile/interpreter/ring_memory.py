@@ -1,0 +1,91 @@
+"""Copies to shared memory, for Triton's interpreter: what ``render/triton/row_pipeline.py`` calls.
+
+Stricter than the hardware: whoever reads a vector whose copy was not awaited gets an error, and a
+vector that was never copied is made of ones, which no result may depend on.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.runtime import interpreter as triton_interpreter
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import VECTOR_BYTES
+from aotpack.precompile.interpreter.bfloat16 import widen
+from aotpack.precompile.interpreter.libdevice import Block, make_tensor
+
+_KINDS = {
+    str(dtype): tl.str_to_ty(dtype.facts.pointer, None).element_ty
+    for dtype in DType
+    if dtype.facts.bits in (16, 32)
+}
+_NEVER = b"\xff" * VECTOR_BYTES
+
+
+class RingMemory:
+    """The shared memory of the programs at work: vectors by program and place."""
+
+    def __init__(self) -> None:
+        self.vectors: dict[Any, dict[int, bytes]] = {}
+        self.groups: dict[Any, list[dict[int, bytes]]] = {}
+
+    def clear(self) -> None:
+        """Other programs begin."""
+        self.vectors, self.groups = {}, {}
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """What stands for a text's functions in assembly, by their names there."""
+        return {
+            "open_slots": self._open,
+            "copy_vector": self._copy,
+            "end_copies": lambda: self.groups[at_work()].append({}),
+            "await_copies": self._await,
+            **{f"held_{dtype}": partial(self._held, kind=kind) for dtype, kind in _KINDS.items()},
+        }
+
+    def _open(self, threads: int) -> Any:
+        self.vectors[at_work()], self.groups[at_work()] = {}, [{}]
+        return make_tensor(np.arange(threads, dtype=np.int32) * VECTOR_BYTES, tl.int32)
+
+    def _copy(self, place: Any, source: Any, is_there: Any) -> None:
+        vectors, group = self.vectors[at_work()], self.groups[at_work()][-1]
+        places, sources = place.handle.data, source.handle.data
+        for where, address, is_one in zip(
+            places, sources, np.broadcast_to(is_there.handle.data, places.shape), strict=True
+        ):
+            if is_one:
+                vectors.pop(int(where), None)
+                group[int(where)] = ctypes.string_at(int(address), VECTOR_BYTES)
+
+    def _await(self, count: int) -> None:
+        *ended, begun = self.groups[at_work()]
+        there = max(0, len(ended) - int(count))
+        for group in ended[:there]:
+            self.vectors[at_work()].update(group)
+        self.groups[at_work()] = [*ended[there:], begun]
+
+    def _held(self, place: Any, *, kind: Any) -> Any:
+        coming = {where for group in self.groups[at_work()] for where in group}
+        places = [int(where) for where in place.handle.data]
+        if coming.intersection(places):
+            raise RuntimeError(f"{at_work()} reads what is still being copied")
+        vectors = self.vectors[at_work()]
+        text = b"".join(vectors.get(where, _NEVER) for where in places)
+        if kind == tl.bfloat16:
+            return make_tensor(_columns(widen(np.frombuffer(text, np.uint16)), places), tl.float32)
+        block = np.frombuffer(text, triton_interpreter._get_np_dtype(kind))
+        return make_tensor(_columns(block, places), kind)
+
+
+def _columns(elements: Block, places: Sequence[int]) -> Block:
+    """A vector for each place, as a column."""
+    return np.ascontiguousarray(elements.reshape(len(places), -1).T)
+
+
+def at_work() -> tuple[int, ...]:
+    """The program that is being interpreted."""
+    return tuple(triton_interpreter.interpreter_builder.grid_idx)

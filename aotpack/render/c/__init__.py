@@ -1,0 +1,1 @@
+"""Everything about C text for processors."""

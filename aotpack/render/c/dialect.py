@@ -1,0 +1,124 @@
+"""C's side of the emitter: scalars with types, in loops that the compiler turns into vectors."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.nodes import Const
+from aotpack.render.c.texts import C_TYPES, c_cast, c_text
+
+
+class CDialect:
+    """Expressions over scalars. Every name is declared once, with its type."""
+
+    def literal(self, constant: Const) -> str:
+        """A number with exactly its type, in parentheses where it has a sign."""
+        return c_literal(constant.value, constant.dtype)
+
+    def apply(
+        self, op: str, args: Sequence[str], operand: DType, result: DType, ends_in: DType | None
+    ) -> str:
+        """The text of the C table; the functions are quick enough for either precision."""
+        return c_text(op, args, operand, result)
+
+    def cast(self, text: str, source: DType, target: DType) -> str:
+        """A cast, or a conversion function for 16-bit floats."""
+        return c_cast(text, source, target)
+
+    def index_value(self, text: str, dtype: DType) -> str:
+        """A cast."""
+        return c_cast(f"({text})", None, dtype)
+
+    def fill(self, shape: str, text: str, dtype: DType) -> str:
+        """A cast: a tile is one element."""
+        return c_cast(text, DType.FLOAT32, dtype)
+
+    def declare(self, name: str, text: str, dtype: DType | None) -> str:
+        """A constant; indices are 64 bits wide."""
+        kind = "int64_t" if dtype is None else C_TYPES[dtype.compute]
+        return f"const {kind} {name} = {text};"
+
+    def address(self, pointer: str, offset: str) -> str:
+        """The element."""
+        return f"{pointer}[{offset}]"
+
+    def load(self, address: str, conditions: Sequence[str], dtype: DType, keep: str = "") -> str:
+        """The element, read only where the conditions hold."""
+        if not conditions:
+            return address
+        return f"{' & '.join(conditions)} ? {address} : 0"
+
+    def store(
+        self, address: str, value: str, conditions: Sequence[str], dtype: DType, keep: str = ""
+    ) -> str:
+        """An assignment, only where the conditions hold."""
+        guard = f"if ({' & '.join(conditions)}) " if conditions else ""
+        return f"{guard}{address} = {self.stored(value, dtype)};"
+
+    def stored(self, value: str, dtype: DType) -> str:
+        """A value as it lies in memory."""
+        return value if dtype.compute is dtype else f"aot_{dtype}_of_float({value})"
+
+    def where(self, condition: str, value: str, otherwise: str) -> str:
+        """A choice."""
+        return f"{condition} ? {value} : {otherwise}"
+
+    def indirect(self, name: str, dtype: DType) -> str:
+        """The name, widened: products of indices must not wrap."""
+        return name if dtype is DType.INT64 else f"(int64_t){name}"
+
+    def size(self, name: str) -> str:
+        """A size of the model, under a name that no identifier of C has."""
+        return f"size_of_{name}"
+
+    def quotient(self, num: str, den: str) -> str:
+        """C's / rounds towards zero."""
+        return f"{num} / {den}"
+
+    def remainder(self, num: str, den: str) -> str:
+        """C's % has the sign of the numerator."""
+        return f"{num} % {den}"
+
+    def extremum(self, name: str, a: str, b: str) -> str:
+        """A function of the prelude."""
+        return f"aot_{name}({a}, {b})"
+
+    def broadcast(self, text: str, shape: str) -> str:
+        """Scalars have no shape."""
+        return text
+
+
+def c_literal(value: bool | int | float, dtype: DType) -> str:
+    """A number as C text of the type ``dtype``."""
+    if dtype is DType.BOOL:
+        return "true" if value else "false"
+    if dtype.is_float:
+        return _float(float(value), dtype)
+    if dtype is not DType.INT64:
+        return _signed(f"{int(value)}", value)
+    if int(value) == -(2**63):
+        return "INT64_MIN"
+    sign = "-" if value < 0 else ""
+    return _signed(f"{sign}INT64_C({abs(int(value))})", value)
+
+
+def _float(value: float, dtype: DType) -> str:
+    if math.isnan(value):
+        return "NAN"
+    suffix = "f" if dtype is DType.FLOAT32 else ""
+    with np.errstate(over="ignore"):
+        rounded = np.float32(value) if suffix else np.float64(value)
+    if math.isinf(float(rounded)):
+        return "INFINITY" if value > 0 else "(-INFINITY)"
+    text = str(rounded)
+    text = text if any(mark in text for mark in ".e") else f"{text}.0"
+    return _signed(f"{text}{suffix}", math.copysign(1, value))
+
+
+def _signed(text: str, value: float) -> str:
+    return f"({text})" if value < 0 else text
+
+
+C = CDialect()

@@ -1,0 +1,101 @@
+"""Kernels in C: a function over items and its entry for each, and the file that holds them all."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from aotpack.ir.nodes import Attention, Matmul
+from aotpack.ir.schedule import HostTile, Kernel, Schedule
+from aotpack.ir.symbolic.integers import Axis
+from aotpack.render.c.contexts import AttentionContext, FewContext, MatmulContext
+from aotpack.render.c.dialect import C
+from aotpack.render.c.loops.loops import HostCode, HostFunction, pointwise_code
+from aotpack.render.c.loops.nest import nest
+from aotpack.render.c.loops.scatter import scatter_code, scatter_nest
+from aotpack.render.c.loops.walks import walked_code
+from aotpack.render.c.parameters import parameter_lines
+from aotpack.render.c.products.attention import attention_source
+from aotpack.render.c.products.gemv import few_source
+from aotpack.render.c.products.matmul import matmul_source
+from aotpack.render.c.regions import c_lines
+from aotpack.render.emit.frame import Frame
+from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.regions import Region
+from aotpack.render.environment import render_template
+from aotpack.stages import KernelSource
+
+
+@dataclass(frozen=True, slots=True)
+class HostContext:
+    """A kernel: its functions and its entry, which all unpack the parameters by the same lines."""
+
+    name: str
+    comments: tuple[str, ...]
+    parameters: tuple[str, ...]
+    functions: tuple[HostFunction, ...]
+    entry: tuple[str, ...]
+
+    def named(self, name: str) -> "HostContext":
+        """The kernel under a name of its own."""
+        entry = tuple(line.replace("KERNEL_", f"{name}_") for line in self.entry)
+        return replace(self, name=name, entry=entry)
+
+
+@dataclass(frozen=True, slots=True)
+class HostFileContext:
+    """All kernels for processors."""
+
+    title: str
+    kernels: tuple[str, ...]
+
+
+def host_file(title: str, kernels: Iterable[KernelSource]) -> str:
+    """One C file with everything the shared object of a package is made of; "" without kernels."""
+    texts = tuple(kernel.text for kernel in kernels if kernel.language == "c")
+    return render_template("kernels.c.jinja", HostFileContext(title, texts)) if texts else ""
+
+
+def host_context(
+    schedule: Schedule, kernel: Kernel, tile: HostTile
+) -> tuple[str, HostContext | MatmulContext | FewContext | AttentionContext, Workshop]:
+    """The template of a kernel, what it prints but the name, and the kernel's workshop."""
+    if isinstance(kernel.anchor, Attention):
+        template = "kernel_attention_few.c.jinja" if tile.few else "kernel_attention.c.jinja"
+        return template, *attention_source(schedule, kernel)
+    if tile.few:
+        return "kernel_few.c.jinja", *few_source(schedule, kernel, tile.few)
+    if isinstance(kernel.anchor, Matmul):
+        return "kernel_matmul.c.jinja", *matmul_source(schedule, kernel)
+    scatter = kernel.scatter
+    nested = nest(schedule, kernel) if scatter is None else scatter_nest(kernel, scatter)
+    shop = host_workshop(schedule, nested.kernel, nested.axes)
+    if scatter is not None:
+        code = scatter_code(nested, shop, scatter)
+    elif nested.r:
+        code = walked_code(nested, shop, is_columns=tile.along == "x")
+    else:
+        code = pointwise_code(nested, shop)
+    return "kernel_loop.c.jinja", loop_context(kernel, shop, code), shop
+
+
+def host_workshop(schedule: Schedule, kernel: Kernel, axes: tuple[Axis, ...]) -> Workshop:
+    """A workshop that writes C, for loops over these axes.
+
+    What depends on sizes alone stands around its root: functions and the entry need it alike.
+    """
+    frame = Frame({axis: axis.name for axis in axes}, {}, ())
+    return Workshop(schedule, kernel, frame, Region(frozenset(), parent=Region(frozenset())), C)
+
+
+def loop_context(kernel: Kernel, shop: Workshop, code: HostCode) -> HostContext:
+    """What the template prints."""
+    assert shop.root.parent is not None
+    return HostContext(
+        name=kernel.name,
+        comments=tuple(comment.rstrip("\\ ") for comment in shop.comments),
+        parameters=(
+            *parameter_lines(shop.arguments, kernel.stored),
+            *c_lines(shop.root.parent),
+        ),
+        functions=code.functions,
+        entry=code.entry,
+    )

@@ -1,0 +1,1 @@
+"""Pointwise, reduction and scatter kernels in C."""

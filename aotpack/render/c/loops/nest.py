@@ -1,0 +1,133 @@
+"""A kernel's flat axes as nests of loops: the digits that its accesses use become axes.
+
+for x < b*s*h: y[x] = a[x // h % s, x % h]     ->     for x0, x1, x2: y = a[x1, x2]
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from aotpack.ir.kernels.access import dot, written_index
+from aotpack.ir.nodes import IndexValue, Load, targets, values, walk
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.schedule import Kernel, Schedule
+from aotpack.ir.symbolic.facts import typical
+from aotpack.ir.symbolic.integers import Axis, Extremum, Int, Quotient, Remainder
+
+LEAST_LOOP = 8  # iterations of the innermost loop over points
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A kernel over digits: ``x`` and ``r`` are the loops, outermost first; ``r`` may be none.
+
+    ``flat`` gives the kernel's own axes in the digits.
+    """
+
+    kernel: Kernel
+    x: tuple[Axis, ...]
+    r: tuple[Axis, ...]
+    flat: tuple[Int, ...]
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """All loops."""
+        return (*self.x, *self.r)
+
+
+def nest(schedule: Schedule, kernel: Kernel) -> Nest:
+    """Split the axes of a loop kernel and bind its members to the digits."""
+    used = list(_indices(schedule, kernel))
+    least = LEAST_LOOP if len(kernel.axes) == 1 else 0
+    parts = [_split(axis, used, least) for axis in kernel.axes]
+    flat = [_position(digits) for digits in parts]
+    change = dict(zip(kernel.axes, flat, strict=True))
+    members = tuple(
+        replace(m, binding=tuple((axis, v.substitute(change)) for axis, v in m.binding))
+        for m in kernel.members
+    )
+    inner = parts[1] if len(parts) == 2 else ()
+    return Nest(replace(kernel, members=members), parts[0], inner, tuple(flat))
+
+
+def _split(axis: Axis, used: list[Int], least: int) -> tuple[Axis, ...]:
+    """The digits of an axis, outermost first; the axis itself when no access needs digits.
+
+    The last one has ``least`` values or more: in a shorter loop vectors have no room.
+    """
+    chain = [step for step in _chain(axis, used) if step.constant is None or step.constant >= least]
+    steps = [Int.of(1), *chain, axis.extent]
+    extents = [upper // lower for lower, upper in pairwise(steps)]
+    if len(extents) == 1:
+        return (axis,)
+    last = len(extents) - 1
+    return tuple(Axis(f"{axis.name}{last - n}", extents[n]) for n in reversed(range(len(extents))))
+
+
+def _position(digits: tuple[Axis, ...]) -> Int:
+    position = Int.of(0)
+    for digit in digits:
+        position = position * digit.extent + Int.of(digit)
+    return position
+
+
+def _chain(axis: Axis, used: list[Int]) -> list[Int]:
+    """The divisors that split the axis, each a divisor of the next; the most used ones win."""
+    counts: Counter[Int] = Counter()
+    for expression in used:
+        counts.update(dict.fromkeys(_divisors(expression, axis), 1))
+    chain: list[Int] = []
+    for divisor, _ in sorted(counts.items(), key=lambda item: (-item[1], str(item[0]))):
+        wanted = sorted([*chain, divisor], key=typical)
+        whole = [Int.of(1), *wanted, axis.extent]
+        if all(_divides(a, b) for a, b in pairwise(whole)):
+            chain = wanted
+    return chain
+
+
+def _divides(small: Int, large: Int) -> bool:
+    """True when the quotient is whole and more than 1."""
+    quotient = large // small
+    return quotient.constant != 1 and quotient * small is large
+
+
+def _divisors(expression: Int, axis: Axis) -> Iterator[Int]:
+    """The places at which an expression cuts an axis into digits."""
+    for atom in expression.atoms():
+        if isinstance(atom, (Quotient, Remainder)):
+            step = _step(atom.num, axis)
+            if step is not None:
+                yield step * atom.den
+            yield from _divisors(atom.num, axis)
+        elif isinstance(atom, Extremum):
+            yield from _divisors(atom.a, axis)
+            yield from _divisors(atom.b, axis)
+
+
+def _step(expression: Int, axis: Axis) -> Int | None:
+    """The step of ``axis // step`` (or of that modulo something), if that is the expression."""
+    atom = expression.atom
+    if atom is axis:
+        return Int.of(1)
+    if isinstance(atom, Remainder):
+        return _step(atom.num, axis)
+    if isinstance(atom, Quotient):
+        inner = _step(atom.num, axis)
+        return None if inner is None else inner * atom.den
+    return None
+
+
+def _indices(schedule: Schedule, kernel: Kernel) -> Iterator[Int]:
+    """Every integer that the kernel computes, in its axes: offsets in memory and index values."""
+    inside = {name for member in kernel.members for name in targets(member.operation)}
+    for member in kernel.members:
+        rewrite = Rewriter(dict(member.binding))
+        for value in walk(map(rewrite, values(member.operation))):
+            if isinstance(value, IndexValue):
+                yield value.index
+            elif isinstance(value, Load) and value.buffer not in inside:
+                yield dot(value.index, schedule.strides[value.buffer])
+        for name in targets(member.operation):
+            if name in kernel.stored:
+                yield dot(written_index(member), schedule.strides[name])

@@ -1,0 +1,150 @@
+"""Scatters in C: threads share axes along which elements differ, so that nothing need be atomic.
+
+    y[i[n], d] += v[n, d]    ->    for n: for d in [first, last): y[i[n], d] += v[n, d]
+
+An axis is shared when some dimension of the index is a multiple of it and nothing else: two of its
+points never meet in an element. The other axes are walked in order, so that the last "set" stays.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from aotpack.ir.kernels.access import points, slope, written_index
+from aotpack.ir.nodes import Scatter
+from aotpack.ir.ops.conditions import within
+from aotpack.ir.schedule import Kernel, Member
+from aotpack.ir.symbolic.facts import typical
+from aotpack.ir.symbolic.integers import Axis, Indirect, Int
+from aotpack.render.c.loops.loops import SHARE, HostCode, HostFunction, cost, decode, parallel
+from aotpack.render.c.loops.nest import Nest
+from aotpack.render.c.loops.reductions import fill
+from aotpack.render.c.monoids import C_MONOIDS
+from aotpack.render.c.regions import c_lines, open_loop
+from aotpack.render.c.texts import C_TYPES
+from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.regions import Region
+
+ENOUGH_ITEMS = 64  # with so many in the leading axes, these are shared alone
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """``shared`` axes are the items of threads; the others are walked by each, before or in it."""
+
+    shared: tuple[Axis, ...]
+    walked: tuple[Axis, ...]
+    items_first: bool
+
+
+def scatter_nest(kernel: Kernel, operation: Scatter) -> Nest:
+    """The kernel over the scatter's own axes, under names that no other name of a kernel is."""
+    axes = tuple(Axis(f"x{number}", a.extent) for number, a in enumerate(operation.axes))
+    binding = tuple((old, Int.of(new)) for old, new in zip(operation.axes, axes, strict=True))
+    member = Member(operation, binding, outer=False)
+    return Nest(replace(kernel, members=(member,)), axes, (), ())
+
+
+def scatter_code(nest: Nest, shop: Workshop, operation: Scatter) -> HostCode:
+    """A function over the points of the shared axes."""
+    (member,) = nest.kernel.members
+    split = _split(nest.x, written_index(member))
+    if not split.shared:
+        _walk_alone(split, member, shop, operation)
+    elif split.items_first:
+        _walk_in_items(split, member, shop, operation)
+    else:
+        _walk_around_items(split, member, shop, operation)
+    lines = tuple(c_lines(shop.root))
+    walked = _extent(shop, split.walked)
+    share = max(1, SHARE // cost(nest, shop))
+    entry = parallel(
+        shop, "run", _extent(shop, split.shared), f"aot_max(1, {share} / ({walked} + 1))"
+    )
+    return HostCode((HostFunction("run", lines),), (entry,))
+
+
+def _split(axes: tuple[Axis, ...], index: tuple[Int, ...]) -> _Split:
+    distinct = [axis for axis in axes if any(_separates(part, axis, axes) for part in index)]
+    leading = []
+    for axis in axes:
+        if axis not in distinct:
+            break
+        leading.append(axis)
+    enough = typical(points(leading)) >= ENOUGH_ITEMS
+    items_first = len(leading) < len(axes) and (enough or len(leading) == len(distinct) > 0)
+    shared = leading if items_first else distinct
+    return _Split(tuple(shared), tuple(a for a in axes if a not in shared), items_first)
+
+
+def _separates(part: Int, axis: Axis, axes: Sequence[Axis]) -> bool:
+    """True when different points of the axis give this part of the index different numbers."""
+    others = [leaf for leaf in part.leaves() if isinstance(leaf, Indirect) or leaf in axes]
+    return others == [axis] and bool(slope(part, axis))
+
+
+# --- loops -------------------------------------------------------------------------------------
+
+
+def _walk_alone(split: _Split, member: Member, shop: Workshop, operation: Scatter) -> None:
+    """Every axis in order, by one thread."""
+    _emit(_loops(shop.root, split.walked, shop), member, shop, operation)
+
+
+def _walk_in_items(split: _Split, member: Member, shop: Workshop, operation: Scatter) -> None:
+    """Each item is a place in the leading axes; the others are walked there."""
+    header = "for (int64_t item = first; item < last; item++)"
+    region = shop.root.open(header, frozenset(split.shared))
+    decode(split.shared, "item", region, shop)
+    _emit(_loops(region, split.walked, shop), member, shop, operation)
+
+
+def _walk_around_items(split: _Split, member: Member, shop: Workshop, operation: Scatter) -> None:
+    """At each place of the walked axes, all items of the thread, in runs of their last axis."""
+    outer = _loops(shop.root, split.walked, shop)
+    digit = split.shared[-1]
+    run = outer.open("for (int64_t run = first; run < last;)", frozenset(split.shared[:-1]))
+    decode(split.shared, "run", run, shop, last_name="start")
+    length = shop.emitter.index(digit.extent)
+    rest = "last" if len(split.shared) == 1 else f"aot_min({length}, start + last - run)"
+    run.append(f"const int64_t stop = {rest};")
+    _emit(
+        open_loop(run, frozenset((digit,)), digit.name, "stop", start="start", is_vector=True),
+        member,
+        shop,
+        operation,
+    )
+    run.close()
+    run.append("run += stop - start;")
+
+
+def _loops(region: Region, axes: tuple[Axis, ...], shop: Workshop) -> Region:
+    """A loop over each axis; the innermost of them."""
+    for axis in axes:
+        extent = shop.emitter.index(axis.extent)
+        region = open_loop(region, frozenset((axis,)), axis.name, extent)
+    return region
+
+
+def _emit(region: Region, member: Member, shop: Workshop, operation: Scatter) -> None:
+    """The statement for one point."""
+    emitter, buffer = shop.emitter, shop.schedule.program.buffers[operation.target]
+    emitter.region = region
+    index = written_index(member)
+    value = emitter.value(shop.bound(member, operation.value))
+    conditions = [emitter.value(condition) for condition in within(index, buffer.shape)]
+    offset = shop.offset_of(buffer.name, index)
+    if operation.kind == "set":
+        line = emitter.store(buffer.name, offset, value, frozenset(), conditions)
+    else:
+        place = shop.dialect.address(emitter.arguments.pointer(buffer.name), emitter.index(offset))
+        (text,) = C_MONOIDS[operation.kind].combine
+        combined = fill(text, buffer.dtype, state=str(buffer.dtype))
+        given = f"const {C_TYPES[buffer.dtype]} a0 = {place}, b0 = {value};"
+        guard = f"if ({' & '.join(conditions)}) " if conditions else ""
+        line = f"{guard}{{ {given} {place} = {combined}; }}"
+    region.append(line)
+
+
+def _extent(shop: Workshop, axes: tuple[Axis, ...]) -> str:
+    """The number of points of axes."""
+    return f"({shop.emitter.index(points(axes))})"

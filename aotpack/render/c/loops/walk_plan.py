@@ -1,0 +1,167 @@
+"""How often a reduction kernel walks its inner axis, and what each walk computes.
+
+A walk is a loop over the inner axis. Reductions whose operands need no other reduction go into the
+first; what needs their results, into the next. All stores of whole rows are in the last, after
+which nothing is read again: so a result may lie where an operand did.
+"""
+
+from dataclasses import dataclass, field
+
+from aotpack.ir.nodes import (
+    Guarded,
+    Load,
+    Pointwise,
+    Reduction,
+    Scan,
+    Value,
+    children,
+    loads,
+    targets,
+)
+from aotpack.ir.schedule import Kernel, Member
+from aotpack.ir.symbolic.integers import Axis
+from aotpack.render.c.loops.loops import EXPENSIVE, member_values, weight
+from aotpack.render.c.loops.reductions import two_pass
+from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.loop_fission import groups_without_common_reads
+
+
+@dataclass(slots=True)
+class Walk:
+    """One loop: scans come before it, each in a loop of its own."""
+
+    scans: list[Member] = field(default_factory=list)
+    reductions: list[Member] = field(default_factory=list)  # the only pass, or the first of two
+    seconds: list[Member] = field(default_factory=list)  # second passes
+    stored: list[Member] = field(default_factory=list)
+    kept: list[Value] = field(default_factory=list)  # put into row buffers here
+    used: list[Value] = field(default_factory=list)  # taken from row buffers here
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The walks in order, and the members that are stored once for each row, after them."""
+
+    walks: tuple[Walk, ...]
+    outer: tuple[Member, ...]
+
+
+def plan_walks(kernel: Kernel, shop: Workshop, inner: frozenset[Axis], innermost: Axis) -> Plan:
+    """Place every member, then find what is better kept than computed again.
+
+    A walk is loops over ``inner``; ``innermost`` is the axis of the loop inside all others.
+    """
+    ready: dict[str, int] = {}
+    walks: list[Walk] = []
+    stored: list[tuple[int, Member]] = []
+    outer: list[Member] = []
+    for member in kernel.members:
+        operation = member.operation
+        number = max((ready.get(load.buffer, 0) for load in loads(operation)), default=0)
+        after = number + _place(member, number, walks)
+        ready.update(dict.fromkeys(targets(operation), after))
+        if not set(targets(operation)) & set(kernel.stored):
+            continue
+        if member.outer or isinstance(operation, Reduction):
+            outer.append(member)
+        else:
+            stored.append((after, member))
+    if stored:
+        last = max(len(walks) - 1, *(number for number, _ in stored))
+        _at(walks, last).stored += [member for _, member in stored]
+    walks = [part for walk in walks for part in _apart(walk, kernel, inner)]
+    _keep(walks, shop, inner, innermost)
+    return Plan(tuple(walks), tuple(outer))
+
+
+def _place(member: Member, number: int, walks: list[Walk]) -> int:
+    """Put a reduction or scan where its operands are ready; how many walks later its result is."""
+    if isinstance(member.operation, Pointwise):
+        return 0
+    if isinstance(member.operation, Scan):
+        _at(walks, number).scans.append(member)
+        return 0
+    assert isinstance(member.operation, Reduction)
+    _at(walks, number).reductions.append(member)
+    if two_pass(member.operation.kind) is None:
+        return 1
+    _at(walks, number + 1).seconds.append(member)
+    return 2
+
+
+def _apart(walk: Walk, kernel: Kernel, inner: frozenset[Axis]) -> list[Walk]:
+    """A walk for each group of reductions that read nothing in common."""
+    if walk.scans or walk.seconds or walk.stored:
+        return [walk]
+    groups = groups_without_common_reads(walk.reductions, kernel, inner)
+    return [Walk(reductions=group) for group in groups]
+
+
+def _at(walks: list[Walk], number: int) -> Walk:
+    while len(walks) <= number:
+        walks.append(Walk())
+    return walks[number]
+
+
+def _keep(walks: list[Walk], shop: Workshop, inner: frozenset[Axis], innermost: Axis) -> None:
+    """Give row buffers to values that are expensive and needed by more than one walk.
+
+    Row buffers are written and read in the innermost loop, so only for what is computed there.
+    """
+    reached = [_reached(_roots(walk, shop), shop, frozenset()) for walk in walks]
+    kept: dict[Value, None] = {}
+    for number, walk in enumerate(walks):
+        seen = _reached(_roots(walk, shop), shop, frozenset(kept))
+        walk.used = [value for value in seen if value in kept]
+        for value in seen:
+            again = any(value in later for later in reached[number + 1 :])
+            if not again or value in kept or not _is_expensive(value, shop):
+                continue
+            needs = shop.emitter.needs(value)
+            if needs & inner and innermost in needs:
+                walk.kept.append(value)
+        kept.update(dict.fromkeys(walk.kept))
+
+
+def _is_expensive(value: Value, shop: Workshop) -> bool:
+    if isinstance(value, Guarded):
+        inside = _reached([value.value], shop, frozenset())
+        return any(_is_expensive(part, shop) for part in inside)
+    return weight(value) >= EXPENSIVE
+
+
+def _roots(walk: Walk, shop: Workshop) -> list[Value]:
+    members = [*walk.reductions, *walk.seconds, *walk.stored]
+    return [
+        value
+        for m in members
+        if not isinstance(m.operation, Scan)
+        for value in member_values(m, shop)
+    ]
+
+
+def _reached(roots: list[Value], shop: Workshop, kept: frozenset[Value]) -> dict[Value, None]:
+    """Every value that computing the roots computes; not what is behind the kept ones.
+
+    Nor what is behind a guard: it is computed only where its condition holds, as it may read what
+    is not there elsewhere.
+    """
+    found: dict[Value, None] = {}
+    stack = list(reversed(roots))
+    while stack:
+        value = stack.pop()
+        if value in found:
+            continue
+        found[value] = None
+        if value in kept:
+            continue
+        resolved = shop.resolve(value) if isinstance(value, Load) else None
+        if isinstance(resolved, str):
+            continue
+        if resolved is not None:
+            stack.append(resolved)
+        elif isinstance(value, Guarded):
+            stack += [value.condition, value.otherwise]
+        else:
+            stack += children(value)
+    return found

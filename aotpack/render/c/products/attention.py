@@ -1,0 +1,125 @@
+"""Attention in C: keys and values packed or in rows, tiles of queries, mask and bias by a slot."""
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import axes_in
+from aotpack.ir.nodes import Attention
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.schedule import Kernel, Schedule
+from aotpack.ir.symbolic.facts import known_multiple
+from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.render.c.contexts import AttentionContext, Rows, Slot
+from aotpack.render.c.dialect import C, c_literal
+from aotpack.render.c.products.levels import (
+    Nest,
+    batch_lines,
+    extent_text,
+    setup_lines,
+    tile_workshop,
+)
+from aotpack.render.c.products.operand_roles import Side
+from aotpack.render.c.products.slots import IN_PLACE, copied_rows, rows_of, store_members
+from aotpack.render.c.products.split import Split, indices, split
+from aotpack.render.emit.epilogue import batch_names
+from aotpack.render.emit.frame import Frame
+from aotpack.render.emit.kernel_builder import Workshop
+
+
+def attention_source(schedule: Schedule, kernel: Kernel) -> tuple[AttentionContext, Workshop]:
+    """Everything the template prints, and the workshop that knows the kernel's arguments."""
+    o = kernel.anchor
+    assert isinstance(o, Attention)
+    heads = (o.batch, o.head)
+    names = batch_names(heads) | {o.i: "i", o.e: "e"}
+    shop = tile_workshop(schedule, kernel, Split(o.e, None, o.e, None), names)
+    store = _store(shop, o)
+    query = copied_rows(shop, heads, Side(o.query, o.i, o.d), o.operand)
+    key, value = _read(shop, o, Side(o.key, o.j, o.d)), _read(shop, o, Side(o.value, o.j, o.e))
+    logits = _logits(shop, o)
+    batch = batch_lines(shop, heads)
+    # Distances from the maximum are scaled rather than logits: they are small, or do not matter.
+    late = o.bias is None and o.mask is None and o.scale > 0
+    scale = c_literal(o.scale, DType.FLOAT32)
+    extents = [extent_text(shop, axis.extent) for axis in (o.i, o.j, o.d, o.e)]
+    batches = extent_text(shop, o.batch.extent * o.head.extent)
+    context = AttentionContext(
+        name=kernel.name,
+        comments=shop.comments,
+        parameters=setup_lines(shop, kernel.stored),
+        batch=batch,
+        batch_extent=batches,
+        i_extent=extents[0],
+        j_extent=extents[1],
+        d_extent=extents[2],
+        e_extent=extents[3],
+        query=query,
+        key=key,
+        value=value,
+        shared_heads=extent_text(shop, _shared_heads(o)),
+        product=_times("row[j - j_first]", "" if late else scale),
+        causal=o.causal,
+        logits=logits,
+        weight=_rounded(_exponential("row[at] - base", scale if late else ""), o.operand),
+        kept=_exponential("before - base", scale if late else ""),
+        store=store,
+    )
+    return context, shop
+
+
+def _times(text: str, factor: str) -> str:
+    return f"{text} * {factor}" if factor else text
+
+
+def _exponential(distance: str, factor: str) -> str:
+    return f"aot_exp_float32({_times(f'({distance})', factor)})"
+
+
+def _nest(shop: Workshop, o: Attention, axes: tuple[Axis, Axis]) -> Nest:
+    letters = {o.i: "i", o.j: "j", o.d: "d", o.e: "e"}
+    names = batch_names((o.batch, o.head)) | {axis: letters[axis] for axis in axes}
+    return Nest(shop, Frame(names, {}, ()), ((o.batch, o.head), axes[:1], axes[1:]))
+
+
+def _slot(nest: Nest, value: str) -> Slot:
+    setup = (*nest.lines(0), *nest.lines(1))
+    return Slot(setup, nest.lines(2), nest.lines(3), value)
+
+
+def _read(shop: Workshop, o: Attention, side: Side) -> Rows:
+    """How keys or values are read."""
+    return rows_of(shop, (o.batch, o.head), side, o.operand, IN_PLACE)
+
+
+def _shared_heads(o: Attention) -> Int:
+    """How many heads that follow each other have the same keys and values."""
+    factors = (o.key, o.value)
+    if o.head not in axes_in(tuple(indices(factors))):
+        return o.head.extent
+    parts = split(o.head, indices(factors))
+    width = parts.width.constant if parts.width is not None else None
+    if width is None or not known_multiple(o.head.extent, width):
+        return Int.of(1)
+    moved = indices(Rewriter(parts.parts)(factor) for factor in factors)
+    return Int.of(1 if parts.column in axes_in(tuple(moved)) else width)
+
+
+def _logits(shop: Workshop, o: Attention) -> Slot:
+    """What becomes of a product, before the softmax."""
+    nest = _nest(shop, o, (o.i, o.j))
+    text = "product"
+    if o.bias is not None:
+        text = f"{text} + {nest.emitter.value(o.bias)}"
+    if o.mask is not None:
+        text = f"{nest.emitter.value(o.mask)} ? {text} : -INFINITY"
+    return _slot(nest, text)
+
+
+def _store(shop: Workshop, o: Attention) -> Slot:
+    """What members make of a result, and its stores."""
+    shop.results[o.target] = "attended"
+    nest = _nest(shop, o, (o.i, o.e))
+    store_members(shop, nest.emitter, "attended")
+    return _slot(nest, "")
+
+
+def _rounded(text: str, operand: DType) -> str:
+    return text if operand is DType.FLOAT32 else C.cast(text, DType.FLOAT32, operand)

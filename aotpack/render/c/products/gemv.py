@@ -1,0 +1,47 @@
+"""Products with few rows in C: bound by reading the other factor, so it is read once, in order."""
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import points
+from aotpack.ir.nodes import Matmul
+from aotpack.ir.schedule import Kernel, Schedule
+from aotpack.render.c.contexts import FewContext
+from aotpack.render.c.products.levels import batch_lines, extent_text, setup_lines, tile_workshop
+from aotpack.render.c.products.operand_roles import epilogue_indices, sides
+from aotpack.render.c.products.slots import IN_PLACE, axis_names, rows_of, stored
+from aotpack.render.c.products.split import split
+from aotpack.render.emit.kernel_builder import Workshop
+
+
+def few_source(schedule: Schedule, kernel: Kernel, few: str) -> tuple[FewContext, Workshop]:
+    """Everything the template prints, and the workshop that knows the kernel's arguments.
+
+    ``few`` is "m" or "n", the axis with few points.
+    """
+    anchor = kernel.anchor
+    assert isinstance(anchor, Matmul)
+    left, right = sides(anchor)
+    rows, columns = (left, right) if few == "m" else (right, left)
+    parts = split(columns.axis, epilogue_indices(kernel, schedule.strides))
+    names = axis_names(anchor, {rows.axis: "s"}, parts, "v")
+    shop = tile_workshop(schedule, kernel, parts, names)
+    store = stored(shop, anchor, rows.axis, parts, names)
+    one = rows_of(shop, anchor.batch, rows, anchor.operand, (DType.FLOAT32,))
+    other = rows_of(shop, anchor.batch, columns, anchor.operand, IN_PLACE)
+    batches = points(anchor.batch)
+    batch = batch_lines(shop, anchor.batch)
+    extents = (batches, columns.axis.extent, rows.axis.extent, anchor.k.extent)
+    texts = [extent_text(shop, extent) for extent in extents]
+    context = FewContext(
+        name=kernel.name,
+        comments=shop.comments,
+        parameters=setup_lines(shop, kernel.stored),
+        batch=batch,
+        batch_extent=texts[0],
+        v_extent=texts[1],
+        s_extent=texts[2],
+        k_extent=texts[3],
+        few=one,
+        many=other,
+        store=store,
+    )
+    return context, shop

@@ -1,0 +1,127 @@
+"""Lines for the loops of templates, level by level, and the small texts around them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.nodes import Const, Guarded, Load, Value, targets
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.schedule import Kernel, Member, Schedule
+from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.render.c.contexts import Walk
+from aotpack.render.c.dialect import C
+from aotpack.render.c.parameters import parameter_lines
+from aotpack.render.c.products.split import Split
+from aotpack.render.emit.emitter import Emitter
+from aotpack.render.emit.epilogue import batch_names
+from aotpack.render.emit.frame import Frame
+from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.regions import Region
+
+
+class Nest:
+    """Regions inside each other, for the loops of a template."""
+
+    def __init__(self, shop: Workshop, frame: Frame, levels: Iterable[Iterable[Axis]]) -> None:
+        self.regions = [Region(frozenset())]
+        for axes in levels:
+            self.regions.append(self.regions[-1].open("", frozenset(axes)))
+        self.emitter: Emitter = shop.emitter_in(frame, self.regions[-1])
+
+    def lines(self, level: int) -> tuple[str, ...]:
+        """The lines of a level, those of inner ones left out."""
+        return tuple(item for item in self.regions[level].items if isinstance(item, str))
+
+
+class TileShop(Workshop):
+    """Members read the product at the kernel's own axes, those of extent 1 too: it is there."""
+
+    def __init__(
+        self, schedule: Schedule, kernel: Kernel, frame: Frame, own: tuple[Int, ...]
+    ) -> None:
+        self._own = own
+        super().__init__(schedule, kernel, frame, Region(frozenset()), C)
+
+    def bound(self, member: Member, value: Value) -> Value:
+        """A member's value in kernel axes."""
+        (product,) = targets(self.kernel.members[0].operation)
+
+        def load(moved: Load) -> Value | None:
+            return Load(product, self._own, moved.dtype) if moved.buffer == product else None
+
+        return Rewriter({}, load)(super().bound(member, value))
+
+
+def tile_workshop(
+    schedule: Schedule, kernel: Kernel, columns: Split, names: Mapping[Axis, str]
+) -> Workshop:
+    """A workshop for the kernel with its axis split."""
+    members = tuple(
+        replace(m, binding=tuple((a, e.substitute(columns.parts)) for a, e in m.binding))
+        for m in kernel.members
+    )
+    anchor = kernel.members[0].operation
+    own = tuple(Int.of(axis).substitute(columns.parts) for axis in anchor.axes)
+    return TileShop(schedule, replace(kernel, members=members), Frame(names, {}, ()), own)
+
+
+def walk_of(nest: Nest, shop: Workshop, axis: str, parts: Split, value: str) -> Walk:
+    """Levels 0 batch, 1 outer axis, 2 row, 3 column, as the template prints them."""
+    names = nest.emitter.frame.names
+    return Walk(
+        axis=axis,
+        row=names[parts.row] if parts.row is not None else "",
+        column=names[parts.column],
+        width="" if parts.width is None else extent_text(shop, parts.width),
+        setup=(*nest.lines(0), *nest.lines(1)),
+        outer_lines=nest.lines(2),
+        row_lines=nest.lines(3),
+        lines=nest.lines(4),
+        value=value,
+    )
+
+
+def factor_text(emitter: Emitter, value: Value, operand: DType) -> str:
+    """A factor as it is multiplied: rounded to ``operand`` unless it is stored so."""
+    text = emitter.value(value)
+    if operand is DType.FLOAT32 or _is_stored_as(value, operand, emitter):
+        return text
+    return C.cast(text, value.dtype, operand)
+
+
+def _is_stored_as(value: Value, operand: DType, emitter: Emitter) -> bool:
+    """True for elements of buffers of that type, and zeros."""
+    match value:
+        case Load():
+            return emitter.arguments.dtype(value.buffer) is operand
+        case Guarded():
+            parts = (value.value, value.otherwise)
+            return all(_is_stored_as(part, operand, emitter) for part in parts)
+        case Const():
+            return value.value == 0
+        case _:
+            return False
+
+
+def extent_text(shop: Workshop, extent: Int) -> str:
+    """An extent as text."""
+    shop.arguments.use_sizes(extent)
+    text = shop.emitter.index(extent)
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def batch_lines(shop: Workshop, axes: tuple[Axis, ...]) -> tuple[tuple[str, str], ...]:
+    """Each batch axis as a digit of the number ``batch``."""
+    lines: list[tuple[str, str]] = []
+    below = Int.of(1)
+    for axis, name in reversed(batch_names(axes).items()):
+        digit = "batch" if below.constant == 1 else f"batch / {extent_text(shop, below)}"
+        lines.append((name, f"{digit} % {extent_text(shop, axis.extent)}"))
+        below = below * axis.extent
+    return tuple(reversed(lines))
+
+
+def setup_lines(shop: Workshop, stored: tuple[str, ...]) -> tuple[str, ...]:
+    """What every function of a kernel starts with: parameters, and what extents are made of."""
+    extents = (item for item in shop.root.items if isinstance(item, str))
+    return (*parameter_lines(shop.arguments, stored), *extents)

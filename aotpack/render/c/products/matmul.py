@@ -1,0 +1,122 @@
+"""Matrix products in C: one factor packed in panels, the other read in rows, members on the tile.
+
+Which factor is packed, and along which axis results are stored, follows from how both and the
+stores lie in memory: convolutions pack their windows, linears the narrower of their factors. Two
+factors of bfloat16 are packed and read in pairs along the depth, where a processor multiplies them.
+"""
+
+from dataclasses import replace
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import Strides, points, slope
+from aotpack.ir.nodes import Load, Matmul
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.schedule import Kernel, Schedule
+from aotpack.ir.symbolic.integers import Axis
+from aotpack.render.c.contexts import MatmulContext, Walk
+from aotpack.render.c.dialect import C
+from aotpack.render.c.products.levels import (
+    Nest,
+    batch_lines,
+    extent_text,
+    factor_text,
+    setup_lines,
+    tile_workshop,
+    walk_of,
+)
+from aotpack.render.c.products.operand_roles import (
+    Side,
+    choose_sides,
+    count_along,
+    epilogue_indices,
+)
+from aotpack.render.c.products.slots import (
+    axis_levels,
+    axis_names,
+    copied_rows,
+    direct_rows,
+    stored,
+)
+from aotpack.render.c.products.split import indices, split
+from aotpack.render.c.window import limit_texts, window
+from aotpack.render.emit.frame import Frame
+from aotpack.render.emit.kernel_builder import Workshop
+
+FLOAT32, BFLOAT16 = DType.FLOAT32, DType.BFLOAT16
+
+
+def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Workshop]:
+    """Everything the template prints, and the workshop that knows the kernel's arguments."""
+    anchor = kernel.anchor
+    assert isinstance(anchor, Matmul)
+    plan = choose_sides(schedule, kernel, anchor)
+    v, s = plan.packed.axis, plan.rows.axis
+    inner, outer = (v, s) if plan.panel_is_inner else (s, v)
+    columns = split(inner, epilogue_indices(kernel, schedule.strides))
+    names = axis_names(
+        anchor, {outer: "s" if outer is s else "v"}, columns, "v" if inner is v else "s"
+    )
+    shop = tile_workshop(schedule, kernel, columns, names)
+    store = stored(shop, anchor, outer, columns, names)
+    pack, depth_inner = _pack(shop, anchor, plan.packed, schedule.strides)
+    rows = copied_rows(shop, anchor.batch, plan.rows, anchor.operand)
+    in_pairs = anchor.operand is BFLOAT16
+    kind = BFLOAT16 if in_pairs else FLOAT32
+    direct = direct_rows(shop, anchor.batch, plan.rows, anchor.operand, kind)
+    batch = batch_lines(shop, anchor.batch)
+    batches = points(anchor.batch)
+    extents = [extent_text(shop, e) for e in (batches, v.extent, s.extent, anchor.k.extent)]
+    context = MatmulContext(
+        name=kernel.name,
+        comments=shop.comments,
+        parameters=setup_lines(shop, kernel.stored),
+        batch=batch,
+        batch_extent=extents[0],
+        v_extent=extents[1],
+        s_extent=extents[2],
+        k_extent=extents[3],
+        pack=pack,
+        pack_depth_inner=depth_inner,
+        rows=rows,
+        direct=direct,
+        in_pairs=in_pairs,
+        panel_is_inner=plan.panel_is_inner,
+        store=store,
+    )
+    return context, shop
+
+
+def _pack(shop: Workshop, anchor: Matmul, side: Side, strides: Strides) -> tuple[Walk, bool]:
+    """How the packed factor is read, and whether along the depth first."""
+    parts = split(side.axis, indices((side.value,)))
+    names = axis_names(anchor, {anchor.k: "k"}, parts, "v")
+    value = Rewriter(parts.parts)(side.value)
+    depth_inner = count_along(value, anchor.k, strides) > count_along(value, parts.column, strides)
+    rows = () if parts.row is None else (parts.row,)
+    levels = (
+        (anchor.batch, (), (*rows, parts.column), (anchor.k,))
+        if depth_inner
+        else axis_levels(anchor.batch, anchor.k, parts)
+    )
+    nest = Nest(shop, Frame(names, {}, ()), levels)
+    found = None if depth_inner else window(value, parts.column)
+    if found is None or not found.moves:
+        text = factor_text(nest.emitter, value, anchor.operand)
+        return walk_of(nest, shop, "v", parts, text), depth_inner
+    limits = limit_texts(nest.emitter, found, "column_first", "column_end")
+    inside = found.value
+    copied = isinstance(inside, Load) and _is_copied(inside, parts.column, anchor, shop)
+    if copied:
+        assert isinstance(inside, Load)
+        pointer = shop.arguments.pointer(inside.buffer)
+        text = C.address(pointer, nest.emitter.index(shop.offset(inside)))
+    else:
+        text = factor_text(nest.emitter, inside, anchor.operand)
+    walk_ = walk_of(nest, shop, "v", parts, text)
+    return replace(walk_, window=limits, copied=copied), False
+
+
+def _is_copied(load: Load, axis: Axis, anchor: Matmul, shop: Workshop) -> bool:
+    """True for float32 elements that lie side by side along an axis."""
+    plain = shop.arguments.dtype(load.buffer) is FLOAT32
+    return plain and anchor.operand is FLOAT32 and slope(shop.offset(load), axis) == 1

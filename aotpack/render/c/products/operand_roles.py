@@ -1,0 +1,131 @@
+"""Which factor of a product is packed, which is read in rows, and how sums are stored."""
+
+from dataclasses import dataclass
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import Strides, accesses, axes_in, dot, slope
+from aotpack.ir.nodes import Load, Matmul, Value, walk
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.schedule import Kernel, Schedule
+from aotpack.ir.symbolic.facts import typical
+from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.render.c.products.split import indices, split
+
+PANEL, HEIGHT, BLOCK = 32, 4, 128  # of the widest kernel; what a choice of sides is made for
+SCATTERED = 6  # the cost of copying an element that has no neighbour in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A factor of a product, the axis that counts its rows, and the one that they run along."""
+
+    value: Value
+    axis: Axis
+    depth: Axis
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The factor that is packed, the one read in rows, and which axis stores run along."""
+
+    packed: Side
+    rows: Side
+    panel_is_inner: bool
+
+
+def sides(anchor: Matmul) -> tuple[Side, Side]:
+    """The left and the right factor."""
+    return Side(anchor.lhs, anchor.m, anchor.k), Side(anchor.rhs, anchor.n, anchor.k)
+
+
+def choose_sides(schedule: Schedule, kernel: Kernel, anchor: Matmul) -> Plan:
+    """The cheaper of the two plans, counted in vector operations at typical sizes."""
+    left, right = sides(anchor)
+    plans = [
+        Plan(packed, rows, _runs_along(kernel, schedule.strides, packed.axis, rows.axis))
+        for packed, rows in ((left, right), (right, left))
+    ]
+    return min(plans, key=lambda plan: _cost(plan, anchor, schedule))
+
+
+def _cost(plan: Plan, anchor: Matmul, schedule: Schedule) -> int:
+    v, s = (typical(side.axis.extent) for side in (plan.packed, plan.rows))
+    k = typical(anchor.k.extent)
+    multiply = _padded(v, PANEL) * _padded(s, HEIGHT) * k // PANEL
+    pack = v * k * _pack_cost(plan.packed, anchor, schedule.strides)
+    rows = s * k * -(-v // BLOCK) * _rows_cost(plan.rows, anchor, schedule)
+    turn = 0 if plan.panel_is_inner else v * s
+    return multiply + pack + rows + turn
+
+
+def _pack_cost(side: Side, anchor: Matmul, strides: Strides) -> int:
+    """What an element costs to pack: moves along memory are cheap, gathers are not."""
+    parts = split(side.axis, indices((side.value,)))
+    value = Rewriter(parts.parts)(side.value)
+    axes = (parts.column, anchor.k) if isinstance(value, Load) else (parts.column,)
+    return min(_copy_cost(value, axis, strides) for axis in axes)
+
+
+def _rows_cost(side: Side, anchor: Matmul, schedule: Schedule) -> int:
+    """What an element costs to copy into rows, or to read where it lies."""
+    is_read_in_place = anchor.operand in (DType.FLOAT32, DType.BFLOAT16)
+    if is_read_in_place and row_stride(side, schedule, anchor.operand, anchor.operand):
+        return 0
+    return _copy_cost(side.value, anchor.k, schedule.strides)
+
+
+def _copy_cost(value: Value, axis: Axis, strides: Strides) -> int:
+    """What an element costs when copied along an axis: 1 if neighbours there are neighbours."""
+    loads = [v for v in walk((value,)) if isinstance(v, Load)]
+    steps = [slope(dot(x.index, strides[x.buffer]), axis) for x in loads]
+    return max((step if step in (1, 2) else SCATTERED for step in steps), default=1)
+
+
+def _padded(extent: int, block: int) -> int:
+    return -(-extent // block) * block
+
+
+def _runs_along(kernel: Kernel, strides: Strides, packed: Axis, rows: Axis) -> bool:
+    """True when more stores and loads of members walk through memory along the packed axis."""
+    votes = 0
+    for axis, sign in ((packed, 1), (rows, -1)):
+        parts = split(axis, epilogue_indices(kernel, strides))
+        for access in accesses(kernel):
+            if access.member is not kernel.members[0] or access.is_store:
+                offset = access.offset(strides)
+                whole = {packed, rows} <= set(offset.leaves())
+                weight = 2 if access.is_store else int(whole)
+                unit = slope(offset.substitute(parts.parts), parts.column) == 1
+                votes += sign * weight * unit
+    return votes >= 0
+
+
+def epilogue_indices(kernel: Kernel, strides: Strides) -> list[Int]:
+    return [
+        access.offset(strides)
+        for access in accesses(kernel)
+        if access.member is not kernel.members[0] or access.is_store
+    ]
+
+
+def row_stride(side: Side, schedule: Schedule, operand: DType, stored: DType) -> Int | None:
+    """The distance of rows that can be multiplied where they lie, if they are stored as that type.
+
+    Their elements are 1 apart along the depth, and multiplied as they are.
+    """
+    load = side.value
+    if not isinstance(load, Load) or schedule.program.buffers[load.buffer].dtype is not stored:
+        return None
+    if operand not in (stored, DType.FLOAT32):
+        return None
+    offset = dot(load.index, schedule.strides[load.buffer])
+    if slope(offset, side.depth) != 1:
+        return None
+    step = Rewriter({side.axis: Int.of(side.axis) + 1}).index(offset) - offset
+    return None if {side.axis, side.depth} & axes_in((step,)) else step
+
+
+def count_along(value: Value, axis: Axis, strides: Strides) -> int:
+    """How many loads walk through memory along an axis."""
+    loads = [v for v in walk((value,)) if isinstance(v, Load)]
+    return sum(slope(dot(x.index, strides[x.buffer]), axis) == 1 for x in loads)

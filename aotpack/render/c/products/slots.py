@@ -1,0 +1,96 @@
+"""The slots of products in C: rows as they lie or copied, and what members make of the sums."""
+
+from collections.abc import Mapping
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import written_index
+from aotpack.ir.nodes import Load, Matmul, Pointwise, targets
+from aotpack.ir.symbolic.integers import Axis
+from aotpack.render.c.contexts import Rows, Walk
+from aotpack.render.c.dialect import C
+from aotpack.render.c.products.levels import Nest, factor_text, walk_of
+from aotpack.render.c.products.operand_roles import Side, row_stride
+from aotpack.render.c.products.split import Split
+from aotpack.render.emit.emitter import Emitter
+from aotpack.render.emit.epilogue import batch_names
+from aotpack.render.emit.frame import Frame
+from aotpack.render.emit.kernel_builder import Workshop
+
+IN_PLACE = (DType.FLOAT32, DType.BFLOAT16)  # types of rows that need no copy
+
+
+def axis_names(
+    anchor: Matmul, others: Mapping[Axis, str], parts: Split, letter: str
+) -> dict[Axis, str]:
+    names = batch_names(anchor.batch) | dict(others)
+    if parts.row is None:
+        return names | {parts.column: letter}
+    return names | {parts.row: f"{letter}_row", parts.column: f"{letter}_column"}
+
+
+def axis_levels(batch: tuple[Axis, ...], outer: Axis, parts: Split) -> tuple[tuple[Axis, ...], ...]:
+    rows = () if parts.row is None else (parts.row,)
+    return (batch, (outer,), rows, (parts.column,))
+
+
+def stored(
+    shop: Workshop, anchor: Matmul, outer: Axis, columns: Split, names: Mapping[Axis, str]
+) -> Walk:
+    """What members make of a sum, and its stores."""
+    shop.results[anchor.target] = "sum"
+    nest = Nest(shop, Frame(names, {}, ()), axis_levels(anchor.batch, outer, columns))
+    store_members(shop, nest.emitter, "sum")
+    return walk_of(nest, shop, "v" if names[columns.column].startswith("v") else "s", columns, "")
+
+
+def store_members(shop: Workshop, emitter: Emitter, result: str) -> None:
+    """The stores of a template: its result, and what pointwise members make of it."""
+    for member in shop.kernel.members:
+        for name in targets(member.operation):
+            if name not in shop.kernel.stored:
+                continue
+            value = result
+            if isinstance(member.operation, Pointwise):
+                value = emitter.value(shop.bound(member, member.operation.value))
+            offset = shop.offset_of(name, written_index(member))
+            emitter.region.append(
+                emitter.store(name, offset, value, frozenset(emitter.frame.names))
+            )
+
+
+def rows_of(
+    shop: Workshop, batch: tuple[Axis, ...], side: Side, operand: DType, kinds: tuple[DType, ...]
+) -> Rows:
+    """Rows where they lie if they are stored as one of these types; else float32 copies."""
+    copied = copied_rows(shop, batch, side, operand)
+    found = [(direct_rows(shop, batch, side, operand, kind), str(kind)) for kind in kinds]
+    direct, kind = next((one for one in found if one[0].value), (found[0][0], str(DType.FLOAT32)))
+    return Rows(copied, direct, kind)
+
+
+def copied_rows(shop: Workshop, batch: tuple[Axis, ...], side: Side, operand: DType) -> Walk:
+    """How rows are copied that cannot be multiplied where they lie."""
+    names = batch_names(batch) | {side.axis: "s", side.depth: "k"}
+    parts = Split(side.depth, None, side.depth, None)
+    nest = Nest(shop, Frame(names, {}, ()), axis_levels(batch, side.axis, parts))
+    return walk_of(nest, shop, "k", parts, factor_text(nest.emitter, side.value, operand))
+
+
+def direct_rows(
+    shop: Workshop, batch: tuple[Axis, ...], side: Side, operand: DType, stored: DType
+) -> Walk:
+    """The first element of rows that can, if they are stored so; ``width`` is their distance.
+
+    There is no value if they cannot.
+    """
+    step = row_stride(side, shop.schedule, operand, stored)
+    names = batch_names(batch) | {side.axis: "s", side.depth: "k_first"}
+    nest = Nest(shop, Frame(names, {}, ()), (batch, (side.axis, side.depth), (), ()))
+    if step is None:
+        return Walk("", "", "", "", (), (), (), (), "")
+    assert isinstance(side.value, Load)
+    offset = nest.emitter.index(shop.offset(side.value))
+    stride = nest.emitter.index(step)
+    address = C.address(shop.arguments.pointer(side.value.buffer), offset)
+    lines = tuple(line for level in range(5) for line in nest.lines(level))
+    return Walk("", "", "", stride, (), (), (), lines, address)

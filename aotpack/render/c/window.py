@@ -1,0 +1,119 @@
+"""Guards along an inner loop as bounds of it: what is read inside needs no condition.
+
+for w: y[w] = x[w + k - 1] if 0 <= w + k - 1 < W else 0
+->  low = max(first, 1 - k), high = min(end, W + 1 - k); zeros, a plain copy, zeros
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from aotpack.ir.kernels.access import slope
+from aotpack.ir.nodes import Apply, Const, Guarded, Load, Value, walk
+from aotpack.ir.ops.fold import integer_of
+from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.render.emit.emitter import Emitter
+
+Resolve = Callable[[Load], Value | str | None]
+"""What stands for a load: a value to be computed, a name that holds it, or None for memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """``step * axis + start`` is at least ``bound`` (or below it, if ``is_upper``)."""
+
+    step: int
+    start: Int
+    bound: Int
+    is_upper: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """``value`` where all limits hold and so do ``conditions``, free of the axis.
+
+    What does not move with the axis is read before the loop, whose bounds do not guard it: unless
+    ``moves``, which says that there is nothing of the kind, the loop needs an ``if`` around it.
+    """
+
+    value: Value
+    limits: tuple[Limit, ...]
+    conditions: tuple[Value, ...]
+    moves: bool
+
+
+def window(
+    value: Value,
+    axis: Axis,
+    otherwise: bool | int | float = 0,
+    resolve: Resolve = lambda load: None,
+) -> Window | None:
+    """A guarded value in this form; None for any other."""
+    if not isinstance(value, Guarded) or not _is(value.otherwise, otherwise):
+        return None
+    limits: list[Limit] = []
+    conditions: list[Value] = []
+    for condition in _conjuncts(value.condition):
+        index = _compared(condition, axis)
+        if index is None:
+            return None
+        step = slope(index, axis)
+        if step == 0:
+            conditions.append(condition)
+        elif step is None or step < 0:
+            return None
+        else:
+            limits.append(_limit(condition, index, step, axis))
+    moves = _moves(value.value, axis, resolve)
+    return Window(value.value, tuple(limits), tuple(conditions), moves)
+
+
+def _moves(value: Value, axis: Axis, resolve: Resolve) -> bool:
+    """True when all memory a value reads, itself or through what it resolves to, is by the axis."""
+    for load in walk((value,)):
+        if not isinstance(load, Load):
+            continue
+        made = resolve(load)
+        if made is None and not any(axis in part.leaves() for part in load.index):
+            return False
+        if made is not None and not isinstance(made, str) and not _moves(made, axis, resolve):
+            return False
+    return True
+
+
+def limit_texts(emitter: Emitter, found: Window, first: str, end: str) -> tuple[str, str]:
+    """Where inside of [first, end) the window begins, and where it ends."""
+    low, high = first, end
+    for limit in found.limits:
+        reach = emitter.index(limit.bound - limit.start)
+        edge = reach if limit.step == 1 else f"aot_ceil_div({reach}, {limit.step})"
+        low = low if limit.is_upper else f"aot_max({low}, {edge})"
+        high = f"aot_min({high}, {edge})" if limit.is_upper else high
+    conditions = [emitter.value(condition) for condition in found.conditions]
+    return low, f"{' & '.join(conditions)} ? {high} : {first}" if conditions else high
+
+
+def _limit(condition: Value, index: Int, step: int, axis: Axis) -> Limit:
+    assert isinstance(condition, Apply)
+    bound = integer_of(condition.args[1])
+    assert bound is not None
+    return Limit(step, index - Int.of(axis) * step, bound, condition.op == "lt")
+
+
+def _conjuncts(condition: Value) -> Iterator[Value]:
+    if isinstance(condition, Apply) and condition.op == "logical_and":
+        for part in condition.args:
+            yield from _conjuncts(part)
+    else:
+        yield condition
+
+
+def _compared(condition: Value, axis: Axis) -> Int | None:
+    """The left side of ``index >= bound`` or ``index < bound``; no bound may move with the axis."""
+    if not isinstance(condition, Apply) or condition.op not in ("ge", "lt"):
+        return None
+    left, right = map(integer_of, condition.args)
+    return None if right is None or slope(right, axis) != 0 else left
+
+
+def _is(value: Value, number: bool | int | float) -> bool:
+    return isinstance(value, Const) and value.value == number

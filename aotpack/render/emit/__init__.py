@@ -1,0 +1,1 @@
+"""Expressions to lines of text, for any language: the emitter, regions, kernel parameters."""

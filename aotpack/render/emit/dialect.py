@@ -1,0 +1,70 @@
+"""What differs between the languages of kernels: the port that the emitter writes through.
+
+Texts of operands are names or literals; every method gives an expression, or the line it says.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.nodes import Const
+
+
+class Dialect(Protocol):
+    """One language. ``triton_dialect.py`` and ``c_dialect.py`` hold the two there are."""
+
+    def literal(self, constant: Const) -> str:
+        """A number of exactly its type."""
+
+    def apply(
+        self, op: str, args: Sequence[str], operand: DType, result: DType, ends_in: DType | None
+    ) -> str:
+        """An operator of the op table on operands of type ``operand``."""
+
+    def cast(self, text: str, source: DType, target: DType) -> str:
+        """An operand of one type in another; a 16-bit float rounds."""
+
+    def index_value(self, text: str, dtype: DType) -> str:
+        """An index expression as data."""
+
+    def fill(self, shape: str, text: str, dtype: DType) -> str:
+        """A constant of type ``dtype`` as a tile; ``shape`` is all ones."""
+
+    def declare(self, name: str, text: str, dtype: DType | None) -> str:
+        """The line that gives a value (of type None: an index) its name."""
+
+    def address(self, pointer: str, offset: str) -> str:
+        """The place of an element."""
+
+    def load(self, address: str, conditions: Sequence[str], dtype: DType, keep: str = "") -> str:
+        """The element as it is stored; untouched, and 0, where a condition does not hold.
+
+        ``keep`` is "last" for what is read again soon, "first" for what is not read again: the
+        order in which caches may evict it; "past" for what nearer caches may hold as it was before.
+        """
+
+    def store(
+        self, address: str, value: str, conditions: Sequence[str], dtype: DType, keep: str = ""
+    ) -> str:
+        """The line that writes a value of the compute type to an element of ``dtype``."""
+
+    def where(self, condition: str, value: str, otherwise: str) -> str:
+        """One of two values, both computed."""
+
+    def indirect(self, name: str, dtype: DType) -> str:
+        """A loaded integer as a factor of an index."""
+
+    def size(self, name: str) -> str:
+        """A size of the model."""
+
+    def quotient(self, num: str, den: str) -> str:
+        """Division of indices that rounds towards zero."""
+
+    def remainder(self, num: str, den: str) -> str:
+        """What ``quotient`` leaves."""
+
+    def extremum(self, name: str, a: str, b: str) -> str:
+        """The "min" or "max" of two indices."""
+
+    def broadcast(self, text: str, shape: str) -> str:
+        """A tile stretched to a shape."""

@@ -1,0 +1,377 @@
+"""Values -> lines of a kernel: each distinct value is one named temporary, as far out as it can be.
+
+Used alike by loop kernels and by the load and store slots of templates. Index
+arithmetic, masks and common subexpressions are settled here; templates only place the lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.row_reads import Read
+from aotpack.ir.kernels.rows import Row
+from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Value
+from aotpack.ir.symbolic.facts import known_nonnegative
+from aotpack.ir.symbolic.integers import (
+    Atom,
+    Axis,
+    Extremum,
+    Indirect,
+    Int,
+    Quotient,
+    Remainder,
+    Var,
+)
+from aotpack.render.emit.arguments import Arguments
+from aotpack.render.emit.dialect import Dialect
+from aotpack.render.emit.frame import Frame
+from aotpack.render.emit.regions import Computed, Region
+from aotpack.render.emit.softmax import Softmax
+
+PACKED_BITS = 16  # of elements, of which a register holds two
+
+
+class Emitter:
+    """Writes the lines that compute values in a frame, into regions.
+
+    ``offset`` gives the element offset of a load, ``row`` the rows of a buffer that have room
+    behind them; ``resolve`` the value or the name that stands for
+    a load of something the kernel itself made, None for memory. ``ends_in`` is the 16-bit type all
+    results are rounded to, if any: then the op table's cheaper forms do, but for ``exact`` values.
+    ``keep`` says of buffers in what order caches may evict what is read or written.
+    ``packed`` kernels hold 16-bit elements as they are in memory, and widen them at each use.
+    """
+
+    def __init__(
+        self,
+        frame: Frame,
+        region: Region,
+        arguments: Arguments,
+        offset: Callable[[Load], Int],
+        row: Callable[[str], Row | None],
+        resolve: Callable[[Load], Value | str | None],
+        fresh: Callable[[str], str],
+        dialect: Dialect,
+        *,
+        ends_in: DType | None,
+        exact: Collection[Value] = (),
+    ) -> None:
+        self.frame = frame
+        self.region = region
+        self.arguments = arguments
+        self._offset = offset
+        self._row = row
+        self._resolve = resolve
+        self._guards: tuple[str, ...] = ()
+        self._guard_needs: frozenset[Axis] = frozenset()
+        self.fresh = fresh
+        self.dialect = dialect
+        self._ends_in = ends_in
+        self._exact = exact
+        self.keep: Mapping[str, str] = {}
+        self.awaited: Collection[str] = ()  # what other programs of the launch have written
+        self.held: Mapping[Read, tuple[str, DType]] = {}  # what is read from shared memory
+        self.made_for: frozenset[Axis] = frozenset()  # members have other results for each
+        self.softmax = Softmax()
+        self.packed = False
+        self._needs: dict[Value, frozenset[Axis]] = {}
+
+    @property
+    def ends_short(self) -> bool:
+        """True where all results are rounded to 16 bits."""
+        return self._ends_in is not None
+
+    # --- values
+
+    def value(self, value: Value) -> str:
+        """The text (a name or a literal) of a value; emits what is missing."""
+        if isinstance(value, Const):
+            return self.dialect.literal(value)
+        key = Computed(value, self._guards)
+        found = self.region.find(key)
+        if found is not None:
+            return found
+        text = self._compute(value)
+        needs = self.needs(value) | self._guard_needs
+        home = self._home(value, needs)
+        name = text if text.isidentifier() else self._assign(text, home, value.dtype)
+        home.names[key] = name
+        return name
+
+    def _home(self, value: Value, needs: frozenset[Axis]) -> Region:
+        """Where a value's line goes: as far out as it can, but what widens packed elements."""
+        return self.region.home(needs) if not self.packed or self._stays(value) else self.region
+
+    def _stays(self, value: Value) -> bool:
+        """True for what a program holds of a row in the form that it computes with."""
+        if not isinstance(value, Load) or self._resolve(value) is not None:
+            return False
+        return not self._is_packed(value)
+
+    def _is_packed(self, load: Load) -> bool:
+        stored = self.arguments.dtype(load.buffer)
+        return self.packed and stored is not load.dtype and stored.facts.bits == PACKED_BITS
+
+    def forget(self, inner: Axis) -> None:
+        """Compute what depends on an axis anew from here on: what is packed takes less room."""
+        for key in [key for key in self.region.names if isinstance(key, Computed)]:
+            if self.packed and inner in self.needs(key.value) and not self._stays(key.value):
+                del self.region.names[key]
+
+    def _compute(self, value: Value) -> str:
+        match value:
+            case IndexValue():
+                return self.dialect.index_value(self.index(value.index), value.dtype)
+            case Load():
+                return self._load(value)
+            case Apply():
+                is_exact = value in self._exact
+                is_short = self.ends_short and not is_exact
+                share = None if is_exact else self.softmax.step(self, value, is_short=is_short)
+                if share is not None:
+                    return share
+                args = tuple(self.value(arg) for arg in value.args)
+                operand = value.args[-1].dtype
+                ends_in = None if is_exact else self._ends_in
+                return self.dialect.apply(value.op, args, operand, value.dtype, ends_in)
+            case Guarded():
+                return self._guarded(value)
+            case Const():
+                return self.dialect.literal(value)
+
+    def made(self, value: Value) -> Value:
+        """What stands for a load of something that the kernel computes itself."""
+        found = self._resolve(value) if isinstance(value, Load) else None
+        return value if found is None or isinstance(found, str) else self.made(found)
+
+    def once(self, text: str, dtype: DType) -> str:
+        """The name of a number that is the same for a whole row, by its text."""
+        name = self.region.find(text)
+        if name is None:
+            name = self.region.names[text] = self._assign(text, self.region, dtype)
+        return name
+
+    def _load(self, load: Load) -> str:
+        resolved = self._resolve(load)
+        if isinstance(resolved, str):
+            return resolved
+        if resolved is not None:
+            return self.value(resolved)
+        stored = self.arguments.dtype(load.buffer)
+        held = self.held.get((load.buffer, self._offset(load))) if self.held else None
+        if held is not None:
+            text, dtype = held
+            return text if dtype is load.dtype else self.dialect.cast(text, dtype, load.dtype)
+        if self._is_packed(load):
+            return self.dialect.cast(f"again({self._packed(load)})", stored, load.dtype)
+        raw = self._raw_load(load)
+        return raw if stored is load.dtype else self.dialect.cast(raw, stored, load.dtype)
+
+    def _packed(self, load: Load) -> str:
+        """The name of a load's elements as they are in memory."""
+        key = (load, self._guards, "packed")
+        name = self.region.find(key)
+        if name is None:
+            home = self.region.home(self.needs(load) | self._guard_needs)
+            name = self._assign(self._raw_load(load), home, self.arguments.dtype(load.buffer))
+            home.names[key] = name
+        return name
+
+    def _raw_load(self, load: Load, inner: Axis | None = None) -> str:
+        """The element as it is stored; past the end of ``inner``, where it is masked, 0."""
+        offset = self._offset(load)
+        address = self.dialect.address(self.arguments.pointer(load.buffer), self.index(offset))
+        needs = self.index_needs(offset)
+        masks, gap = self._checks(load.buffer, offset, needs)
+        conditions = [*masks, *self._guards]
+        if conditions:
+            address = self._broadcast(address, needs, needs | self._guard_needs)
+        keep = "past" if load.buffer in self.awaited else self.keep.get(load.buffer, "")
+        raw = self.dialect.load(address, conditions, self.arguments.dtype(load.buffer), keep)
+        if gap is None or gap is not inner:
+            return raw
+        return self.dialect.where(self.frame.masks[gap], raw, "0")
+
+    def address(self, buffer: str, offset: Int, names: Mapping[Axis, str]) -> str:
+        """The place of elements whose axes have other names, and no quotients."""
+        frame, self.frame = self.frame, replace(self.frame, names=names)
+        place = self.dialect.address(self.arguments.pointer(buffer), self.index(offset))
+        self.frame = frame
+        return place
+
+    def operand(self, value: Value, dtype: DType, inner: Axis) -> str:
+        """A tile for a matrix product: rounded to ``dtype``, zero past the end of ``inner``."""
+        needs = self.needs(value)
+        whole = needs | {axis for axis, _ in self.frame.blocks}
+        if isinstance(value, Load) and self._resolve(value) is None and needs == whole:
+            if self.arguments.dtype(value.buffer) is dtype:
+                return self._assign(self._raw_load(value, inner), self.region.home(needs), dtype)
+            if self._checks(value.buffer, self._offset(value), needs)[1] is not inner:
+                rounded = self.dialect.cast(self.value(value), value.dtype, dtype)
+                return self._assign(rounded, self.region.home(needs), dtype)
+        text = self.value(value)
+        if isinstance(value, Const):
+            text = self.dialect.fill(self.frame.shape(frozenset()), text, dtype)
+        if inner in self.frame.masks:
+            text = self.dialect.where(self.frame.masks[inner], text, "0.0")
+        text = self._broadcast(text, needs, whole)
+        home = self.region.home(whole)
+        return self._assign(self.dialect.cast(f"({text})", value.dtype, dtype), home, dtype)
+
+    def _guarded(self, value: Guarded) -> str:
+        condition = self.value(value.condition)
+        outside = self._guards, self._guard_needs
+        self._guards = (*self._guards, condition)
+        self._guard_needs |= self.needs(value.condition)
+        inner = self.value(value.value)
+        self._guards, self._guard_needs = outside
+        return self.dialect.where(condition, inner, self.value(value.otherwise))
+
+    def _assign(self, text: str, home: Region, dtype: DType) -> str:
+        name = self.fresh("t")
+        home.append(self.dialect.declare(name, text, dtype))
+        return name
+
+    # --- integers
+
+    def index(self, expression: Int) -> str:
+        """The text of an integer; divisions get names of their own."""
+        self.arguments.use_sizes(expression)
+        parts: list[str] = []
+        for monomial, coefficient in expression.terms:
+            factors = [self._atom(atom) for atom in monomial]
+            if abs(coefficient) != 1 or not factors:
+                factors.insert(0, str(abs(coefficient)))
+            parts.append((" - " if coefficient < 0 else " + ") + "*".join(factors))
+        text = "".join(parts) or " + 0"
+        return text[3:] if text.startswith(" + ") else "-" + text[3:]
+
+    def _atom(self, atom: Atom) -> str:
+        if isinstance(atom, Axis):
+            return self.frame.names[atom]
+        if isinstance(atom, Var):
+            return self.dialect.size(atom.name)
+        if isinstance(atom, Indirect):
+            return self.dialect.indirect(self.value(atom.value), atom.value.dtype)
+        loads = any(isinstance(leaf, Indirect) for leaf in Int.of(atom).leaves())
+        key = (atom, self._guards if loads else ())
+        found = self.region.find(key)
+        if found is None:
+            needs = self.index_needs(Int.of(atom)) | (self._guard_needs if loads else frozenset())
+            home = self.region.home(needs)
+            text = self._division(atom) if not isinstance(atom, Extremum) else self._extremum(atom)
+            found = home.names[key] = self.fresh("i")
+            home.append(self.dialect.declare(found, text, None))
+        return found
+
+    def _division(self, atom: Quotient | Remainder) -> str:
+        """Both languages' divisions round towards zero: right for numerators >= 0 alone."""
+        num, den = self.frame.start(atom) or self._operand(atom.num), self._operand(atom.den)
+        quotient, rest = self.dialect.quotient, self.dialect.remainder(num, den)
+        if known_nonnegative(atom.num):
+            return quotient(num, den) if isinstance(atom, Quotient) else rest
+        positive = self.dialect.remainder(f"({rest} + {den})", den)
+        return quotient(f"({num} - {positive})", den) if isinstance(atom, Quotient) else positive
+
+    def _extremum(self, atom: Extremum) -> str:
+        return self.dialect.extremum(atom.name, self.index(atom.a), self.index(atom.b))
+
+    def _operand(self, expression: Int) -> str:
+        text = self.index(expression)
+        return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+    # --- what things depend on
+
+    def needs(self, value: Value) -> frozenset[Axis]:
+        """The kernel axes a value depends on, through members' results too."""
+        found = self._needs.get(value)
+        if found is None:
+            found = self._needs[value] = self._value_needs(value)
+        return found
+
+    def _value_needs(self, value: Value) -> frozenset[Axis]:
+        match value:
+            case Const():
+                return frozenset()
+            case IndexValue():
+                return self.index_needs(value.index)
+            case Load():
+                resolved = self._resolve(value)
+                if resolved is not None and not isinstance(resolved, str):
+                    return self.needs(resolved)
+                made_for = self.made_for if resolved is not None else frozenset()
+                return made_for.union(*map(self.index_needs, value.index))
+            case Apply():
+                return frozenset().union(*map(self.needs, value.args))
+            case Guarded():
+                parts = (value.condition, value.value, value.otherwise)
+                return frozenset().union(*map(self.needs, parts))
+
+    def index_needs(self, expression: Int) -> frozenset[Axis]:
+        """The kernel axes an integer depends on."""
+        found: set[Axis] = set()
+        for atom in expression.atoms():
+            if isinstance(atom, Axis):
+                found.add(atom)
+            elif isinstance(atom, Indirect):
+                found |= self.needs(atom.value)
+            elif isinstance(atom, Extremum):
+                found |= self.index_needs(atom.a) | self.index_needs(atom.b)
+            elif isinstance(atom, (Quotient, Remainder)) and self.frame.start(atom) is None:
+                found |= self.index_needs(atom.num) | self.index_needs(atom.den)
+        return frozenset(found)
+
+    def masks(self, needs: frozenset[Axis]) -> list[str]:
+        """The bound checks an access that depends on these axes must obey, in tile order."""
+        return [self.frame.masks[axis] for axis in self.frame.masks if axis in needs]
+
+    def _checks(
+        self, buffer: str, offset: Int, needs: frozenset[Axis]
+    ) -> tuple[list[str], Axis | None]:
+        """The bound checks of an access, and the axis along which it may go on into a gap.
+
+        Checks against the end of a row's room, which is whole vectors, leave these whole; those
+        against the end of the row would take them apart.
+        """
+        row = self._row(buffer)
+        axis = row.walked_by(offset) if row is not None else None
+        if row is None or axis is None or axis not in self.frame.masks:
+            return self.masks(needs), None
+        others = self.masks(needs - {axis})
+        if row.room % dict(self.frame.blocks)[axis] == 0:
+            return others, axis
+        return [*others, f"({self.frame.names[axis]} < {row.room})"], axis
+
+    # --- stores
+
+    def store(
+        self,
+        buffer: str,
+        offset: Int,
+        value: str,
+        axes: frozenset[Axis],
+        conditions: Sequence[str] = (),
+    ) -> str:
+        """The statement that writes an element for each point of ``axes`` where conditions hold."""
+        address = self.dialect.address(self.arguments.pointer(buffer), self.index(offset))
+        address = self._broadcast(address, self.index_needs(offset), axes)
+        masks, gap = self._checks(buffer, offset, axes)
+        if gap is not None:
+            value = self._cleared(value, self.frame.masks[gap])
+        conditions = [*masks, *conditions]
+        keep, dtype = self.keep.get(buffer, ""), self.arguments.dtype(buffer)
+        return self.dialect.store(address, value, conditions, dtype, keep)
+
+    def _cleared(self, value: str, inside: str) -> str:
+        """A value with 0 in the gap behind a row, so that nobody finds a NaN there."""
+        name = self.fresh("t")
+        self.region.append(f"{name} = {self.dialect.where(inside, value, '0')}")
+        return name
+
+    def _broadcast(self, text: str, have: frozenset[Axis], want: frozenset[Axis]) -> str:
+        """Stretch a tile that depends on some axes over those it is needed for."""
+        if self.frame.spread(have) == self.frame.spread(want):
+            return text
+        return self.dialect.broadcast(text, self.frame.shape(want))

@@ -1,0 +1,43 @@
+"""Shared by templates: pointwise members over the result tile, stores, and batch numbers.
+"""
+
+from aotpack.ir.kernels.access import written_index
+from aotpack.ir.nodes import Pointwise, targets
+from aotpack.ir.schedule import Kernel
+from aotpack.ir.symbolic.integers import Axis, Int, operand
+from aotpack.render.emit.kernel_builder import Workshop
+
+
+def render_epilogue(kernel: Kernel, shop: Workshop, axes: tuple[Axis, ...]) -> tuple[str, ...]:
+    """Compute and store what the members make of the template's result tile."""
+    emitter = shop.emitter
+    for member in kernel.members:
+        for name in targets(member.operation):
+            if name not in kernel.stored:
+                continue
+            if isinstance(member.operation, Pointwise):
+                value = emitter.value(shop.bound(member, member.operation.value))
+            else:
+                value = shop.results[name]
+            offset = shop.offset_of(name, written_index(member))
+            emitter.region.append(emitter.store(name, offset, value, frozenset(axes)))
+    return tuple(shop.root.lines())
+
+
+def batch_names(axes: tuple[Axis, ...]) -> dict[Axis, str]:
+    """What batch axes are called in templates, whatever the operation calls them."""
+    return {axis: f"g{number}" for number, axis in enumerate(axes)}
+
+
+def batch_numbers(axes: tuple[Axis, ...], name: str) -> tuple[tuple[str, str], ...]:
+    """How each batch axis follows from the flat batch number called ``name``, as text."""
+    names = batch_names(axes)
+    numbers: list[tuple[str, str]] = []
+    below = Int.of(1)
+    for position, axis in reversed(list(enumerate(axes))):
+        text = name if below.constant == 1 else f"{name} // {operand(below)}"
+        if position > 0:
+            text = f"{text} % {operand(axis.extent)}"
+        numbers.append((names[axis], text))
+        below = below * axis.extent
+    return tuple(reversed(numbers))

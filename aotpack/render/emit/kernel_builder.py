@@ -1,0 +1,233 @@
+"""What rendering a kernel works with: its emitter, its regions, what its members have made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import dot, points, written_index
+from aotpack.ir.kernels.rows import Row, row_of, storage_elements
+from aotpack.ir.nodes import (
+    Apply,
+    IndexValue,
+    Load,
+    Operation,
+    Pointwise,
+    Reduction,
+    Scan,
+    Value,
+    children,
+    targets,
+    values,
+    walk,
+)
+from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.schedule import Kernel, Member, Schedule
+from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.integers import LARGEST_SIZE, Extremum, Int, Quotient, Remainder
+from aotpack.render.emit.arguments import Arguments
+from aotpack.render.emit.dialect import Dialect
+from aotpack.render.emit.emitter import Emitter
+from aotpack.render.emit.frame import Frame
+from aotpack.render.emit.regions import Region
+from aotpack.render.triton.dialect import TRITON
+
+if TYPE_CHECKING:
+    from aotpack.render.triton.row_pipeline import Ring
+
+MAX_COMMENTS = 6
+JUMPS = frozenset(
+    "floor ceil trunc round floordiv truncdiv remainder fmod sign signbit eq ne lt le gt ge bits"
+    " half_bits".split()
+)
+
+
+class Workshop:
+    """State of rendering a kernel. ``results`` names what reductions, scans and templates made."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        kernel: Kernel,
+        frame: Frame,
+        root: Region,
+        dialect: Dialect = TRITON,
+    ) -> None:
+        self.schedule = schedule
+        self.dialect = dialect
+        self.kernel = kernel
+        self.root = root
+        self.body = root  # where rows are worked on
+        self._count = 0
+        self.wide = needs_64_bits(schedule, kernel)
+        self.results: dict[str, str] = {}
+        self.functions: dict[str, str] = {}
+        self.cluster_size = 1  # programs that share a row
+        self.has_met = False  # they know that the others have begun
+        self.ring: Ring | None = None  # with which programs go from row to row
+        self.chained = False  # its programs wait for those before them
+        self.arguments = Arguments(
+            schedule.program,
+            kernel.stored,
+            wide=self.wide,
+            exchange=(*kernel.exchange, *kernel.counters),
+        )
+        self._written = {
+            name: written_index(member)
+            for member in kernel.members
+            for name in targets(member.operation)
+        }
+        self._values: dict[str, Value] = {}
+        for member in kernel.members:
+            if isinstance(member.operation, Pointwise):
+                self._values[member.operation.target] = self.bound(member, member.operation.value)
+        self._exact = self._decisive()
+        self.emitter = self.emitter_in(frame, root)
+
+    def emitter_in(self, frame: Frame, region: Region) -> Emitter:
+        """An emitter for another tile of the same kernel."""
+        ports = (self.arguments, self.offset, self.row, self.resolve, self.fresh, self.dialect)
+        return Emitter(frame, region, *ports, ends_in=self._ends_in(), exact=self._exact)
+
+    def _ends_in(self) -> DType | None:
+        """The finest 16-bit type that results are rounded to; None if some keep more."""
+        stored = {self.schedule.program.buffers[name].dtype for name in self.kernel.stored}
+        if not stored <= {DType.FLOAT16, DType.BFLOAT16}:
+            return None
+        return DType.FLOAT16 if DType.FLOAT16 in stored else DType.BFLOAT16
+
+    def _decisive(self) -> frozenset[Value]:
+        """The values that a jump is computed from: there the last place makes a whole step."""
+        found: set[Value] = set()
+        stack: list[Value] = []
+        for member in self.kernel.members:
+            roots = [self.bound(member, value) for value in values(member.operation)]
+            if _gives_positions(member.operation):
+                stack += roots
+            for value in walk(roots):
+                if isinstance(value, Apply) and _jumps(value):
+                    stack += value.args
+        while stack:
+            value = stack.pop()
+            if value in found:
+                continue
+            found.add(value)
+            made = self._values.get(value.buffer) if isinstance(value, Load) else None
+            stack += children(value) if made is None else [made]
+        return frozenset(found)
+
+    def computed(self) -> Iterator[Value]:
+        """What the members compute, in kernel axes."""
+        for member in self.kernel.members:
+            yield from (self.bound(member, value) for value in values(member.operation))
+
+    def forget(self) -> None:
+        """A new pass over what a program holds of a row begins."""
+        if len(self.kernel.axes) > 1:
+            self.emitter.forget(self.kernel.axes[1])
+
+    def fresh(self, prefix: str) -> str:
+        """A name no line of this kernel has yet."""
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    @property
+    def index_type(self) -> str:
+        """The cast of program numbers and ranges."""
+        return ".to(tl.int64)" if self.wide else ""
+
+    @property
+    def comments(self) -> tuple[str, ...]:
+        """The user's source lines behind the kernel."""
+        lines = dict.fromkeys(
+            source for member in self.kernel.members for source in member.operation.origin.sources
+        )
+        return tuple(lines)[:MAX_COMMENTS]
+
+    def bound(self, member: Member, value: Value) -> Value:
+        """A member's value in kernel axes; what members made is read where it is written.
+
+        Both are the same point, but an axis of extent 1 may be named by one and be 0 in the other.
+        """
+
+        def made(load: Load) -> Value | None:
+            index = self._written.get(load.buffer)
+            return None if index is None else Load(load.buffer, index, load.dtype)
+
+        return Rewriter(dict(member.binding), made)(value)
+
+    def define(self, member: Member, names: Sequence[str]) -> None:
+        """Record the names of what a member made."""
+        self.results.update(zip(targets(member.operation), names, strict=True))
+
+    def resolve(self, load: Load) -> Value | str | None:
+        """What stands for a load of something this kernel made."""
+        if load.buffer in self.results:
+            return self.results[load.buffer]
+        return self._values.get(load.buffer)
+
+    def offset(self, load: Load) -> Int:
+        """The element offset of a load."""
+        return self.offset_of(load.buffer, load.index)
+
+    def row(self, buffer: str) -> Row | None:
+        """The rows of a buffer, if there is room behind them."""
+        strides = self.schedule.strides.get(buffer)  # None: what programs exchange
+        return row_of(self.schedule.program.buffers[buffer].shape, strides) if strides else None
+
+    def offset_of(self, buffer: str, index: tuple[Int, ...]) -> Int:
+        """The element offset of an index of a buffer."""
+        return dot(index, self.schedule.strides[buffer])
+
+
+def _jumps(value: Apply) -> bool:
+    """True when a small change of an operand can make a large one of the result."""
+    is_whole = value.op == "cast" and not value.dtype.is_float
+    return (value.op in JUMPS or is_whole) and value.args[0].dtype.is_float
+
+
+def _gives_positions(operation: Operation) -> bool:
+    return isinstance(operation, (Reduction, Scan)) and MONOIDS[operation.kind].gives_positions
+
+
+def needs_64_bits(schedule: Schedule, kernel: Kernel) -> bool:
+    """True unless all offsets, loop counts and integers in between are known to fit 31 bits.
+
+    Sums may wrap on the way to an offset that fits; what is divided, compared or data may not.
+    """
+    buffers = schedule.program.buffers
+    names = (*kernel.reads, *kernel.stored)
+    integers = [storage_elements(buffers[n].shape, schedule.strides[n]) for n in names]
+    integers.append(points(kernel.axes[:2]))
+    integers += _whole_integers(kernel)
+    limit = LARGEST_SIZE - 2**20
+    return any(low < -limit or high > limit for low, high in map(bounds, integers))
+
+
+def _whole_integers(kernel: Kernel) -> Iterator[Int]:
+    """The integers of a kernel whose own value counts, in kernel axes."""
+    for member in kernel.members:
+        moved = map(Rewriter(dict(member.binding)), values(member.operation))
+        yield from _inside(written_index(member))
+        for value in walk(moved):
+            if isinstance(value, IndexValue):
+                yield value.index
+                yield from _inside((value.index,))
+            elif isinstance(value, Load):
+                yield from _inside(value.index)
+
+
+def _inside(integers: Iterable[Int]) -> Iterator[Int]:
+    """What is divided or compared within integers, and by or with what."""
+    for atom in (atom for integer in integers for atom in integer.atoms()):
+        if isinstance(atom, (Quotient, Remainder)):
+            parts: tuple[Int, ...] = (atom.num, atom.den)
+        elif isinstance(atom, Extremum):
+            parts = (atom.a, atom.b)
+        else:
+            continue
+        yield from parts
+        yield from _inside(parts)

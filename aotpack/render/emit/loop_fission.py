@@ -1,0 +1,46 @@
+"""Which members of one walk read nothing in common: each such group gets a loop of its own.
+
+One loop would hold the accumulators and the loads of all at once, and read no element less.
+"""
+
+from aotpack.ir.nodes import Reduction, loads, targets
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.schedule import Kernel, Member
+from aotpack.ir.symbolic.integers import Axis
+
+
+def groups_without_common_reads(
+    walk: list[Member], kernel: Kernel, inner: frozenset[Axis]
+) -> list[list[Member]]:
+    """The members in groups, in order; what reads nothing along the row stays in the first."""
+    groups: list[tuple[set[str], list[Member]]] = []
+    for member in walk:
+        read = _streams(member, kernel, inner)
+        meeting = [group for group in groups if not read or not group[0] or group[0] & read]
+        names = read.union(*(names for names, _ in meeting))
+        together = [m for _, members in meeting for m in members]
+        place = groups.index(meeting[0]) if meeting else len(groups)
+        groups = [group for group in groups if group not in meeting]
+        groups.insert(place, (names, [*together, member]))
+    return [[m for m in walk if m in members] for _, members in groups]
+
+
+def _streams(member: Member, kernel: Kernel, inner: frozenset[Axis]) -> set[str]:
+    """The buffers read along the row, by a member and by what is computed again for it."""
+    makers = {name: m for m in kernel.members for name in targets(m.operation)}
+    found: set[str] = set()
+    seen: set[str] = set()
+    pending = [member]
+    while pending:
+        here = pending.pop()
+        moved = Rewriter(dict(here.binding))
+        for load in loads(here.operation):
+            maker = makers.get(load.buffer)
+            if maker is not None and not isinstance(maker.operation, Reduction):
+                pending += [maker] if load.buffer not in seen else []
+                seen.add(load.buffer)
+            elif maker is None and any(
+                inner.intersection(moved.index(part).leaves()) for part in load.index
+            ):
+                found.add(load.buffer)
+    return found

@@ -1,0 +1,152 @@
+"""Several small kernels in one launch: a function each, and a search by program number.
+
+program = tl.program_id(0)
+if program < 12:
+    add(p0, p1, p2, program)
+else:
+    mul(p0, p3, p4, program - 12)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.traffic import NO_WORK, work_of
+from aotpack.ir.schedule import (
+    Kernel,
+    PointwiseTile,
+    ReductionTile,
+    Schedule,
+    Variant,
+    block_count,
+    gpu_variants,
+)
+from aotpack.ir.symbolic.integers import Int, Var
+from aotpack.render.contexts import CombinedContext, LoopContext
+from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.regions import INDENT
+from aotpack.render.environment import render_template
+from aotpack.render.sources import Launched, Sources, digest, without_comments
+from aotpack.render.triton.loops import loop_context, loop_workshop
+from aotpack.stages import KernelArg
+
+PROGRAM = "program"  # the parameter of member functions
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of a member's function, but for its last argument, and its first program."""
+
+    text: str
+    start: int
+
+
+def combined_launch(
+    schedule: Schedule, kernels: tuple[Kernel, ...], own: Variant, sources: Sources
+) -> Launched:
+    """One source for all kernels of a launch, for an architecture's own part of their variant."""
+    shops: list[Workshop] = []
+    members: list[LoopContext] = []
+    starts: list[int] = []
+    programs = 0
+    for kernel in kernels:
+        (variant,) = gpu_variants(kernel)
+        tile = variant.tile
+        assert isinstance(tile, (PointwiseTile, ReductionTile))
+        shop = loop_workshop(schedule, kernel, tile, PROGRAM)
+        members.append(member_function(loop_context(schedule, kernel, tile, shop, PROGRAM)))
+        shops.append(shop)
+        starts.append(programs)
+        programs += int(block_count(kernel, tile))
+    passed = launch_parameters(shops)
+    calls = map(_Call, member_calls(shops, members, passed), starts)
+    context = combined_context(shops, members, passed, _search(list(calls), ""))
+    name = sources.add(
+        _name(kernels),
+        lambda name: render_template("kernel_combined.py.jinja", replace(context, name=name)),
+        tuple(passed.values()),
+        own.tile,
+        own,
+        "triton",
+        sum((work_of(kernel, schedule.program) for kernel in kernels), NO_WORK),
+        Int.of(programs),
+    )
+    return Launched(name, Int.of(programs), tuple(passed))
+
+
+def member_function(context: LoopContext) -> LoopContext:
+    """A loop kernel as a function of its program number, named by its text."""
+    parameters = (*context.parameters, PROGRAM)
+    function = replace(context, parameters=parameters, comments=())
+    text = without_comments(render_template("loop_function.py.jinja", function), "triton")
+    return replace(function, name=f"{context.name}_{digest(text)}")
+
+
+def launch_parameters(
+    shops: Sequence[Workshop],
+    promises: Mapping[Var, int] = {},
+    more: Mapping[str, KernelArg] = {},
+) -> dict[str, KernelArg]:
+    """The launch's parameters by what is passed: the members' and ``more``, tensors before sizes.
+
+    What several members take is passed once, a size as wide as the widest member has it.
+    """
+    found: dict[str, KernelArg] = {}
+    for shop in shops:
+        arguments = shop.arguments
+        for text, arg in zip(arguments.names, arguments.parameters(promises), strict=True):
+            known = found.get(text, replace(arg, name=f"p{len(found)}") if arg.is_pointer else arg)
+            wide = DType.INT64 in (known.dtype, arg.dtype) and not arg.is_pointer
+            found[text] = replace(
+                known,
+                dtype=DType.INT64 if wide else known.dtype,
+                is_written=known.is_written or arg.is_written,
+            )
+    return dict(sorted({**found, **more}.items(), key=lambda item: not item[1].is_pointer))
+
+
+def member_calls(
+    shops: Sequence[Workshop], members: Sequence[LoopContext], passed: Mapping[str, KernelArg]
+) -> list[str]:
+    """A call of each member's function, but for its last argument, the program number."""
+    return [
+        f"{member.name}({', '.join(passed[text].name for text in shop.arguments.names)}"
+        for shop, member in zip(shops, members, strict=True)
+    ]
+
+
+def combined_context(
+    shops: Sequence[Workshop],
+    members: Sequence[LoopContext],
+    passed: Mapping[str, KernelArg],
+    lines: Sequence[str],
+) -> CombinedContext:
+    """What the template gets: each function and member once, and the lines that call them."""
+    functions = {name: text for shop in shops for name, text in shop.functions.items()}
+    return CombinedContext(
+        name="",
+        functions=tuple(functions.values()),
+        members=tuple({member.name: member for member in members}.values()),
+        parameters=tuple(arg.name for arg in passed.values()),
+        lines=tuple(lines),
+    )
+
+
+def _search(calls: list[_Call], indent: str) -> list[str]:
+    """The lines that halve the calls until one is left."""
+    if len(calls) == 1:
+        (call,) = calls
+        number = f"{PROGRAM} - {call.start}" if call.start else PROGRAM
+        return [f"{indent}{call.text}, {number})"]
+    half = len(calls) // 2
+    return [
+        f"{indent}if {PROGRAM} < {calls[half].start}:",
+        *_search(calls[:half], indent + INDENT),
+        f"{indent}else:",
+        *_search(calls[half:], indent + INDENT),
+    ]
+
+
+def _name(kernels: tuple[Kernel, ...]) -> str:
+    """The first kernel's name, and how many more there are."""
+    return f"{kernels[0].name}_and_{len(kernels) - 1}_more"

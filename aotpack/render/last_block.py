@@ -1,0 +1,94 @@
+"""Several kernels in one launch: the last programs to arrive run those behind the first.
+
+program = tl.program_id(0)
+sum(x_ptr, part_ptr, program)
+tl.debug_barrier()
+if tl.atomic_add(arrived_ptr + program % 4, 1, sem="acq_rel") == 527:
+    total(part_ptr, out_ptr, program % 4)
+    tl.store(arrived_ptr + program % 4, 0)
+
+What a program stored is released by the atomic operation of one of its threads, behind a barrier
+of all; whoever finds all arrived acquires it, and reads past L1, which may hold older lines. It is
+alone with its counter then, and leaves it as it was.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.last_block import parts_of
+from aotpack.ir.kernels.traffic import NO_WORK, work_of
+from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, Variant, block_count
+from aotpack.ir.symbolic.integers import Int
+from aotpack.render.emit.arguments import POINTER_MULTIPLE
+from aotpack.render.emit.regions import INDENT
+from aotpack.render.environment import render_template
+from aotpack.render.horizontal import (
+    PROGRAM,
+    combined_context,
+    launch_parameters,
+    member_calls,
+    member_function,
+)
+from aotpack.render.sources import Launched, Sources
+from aotpack.render.triton.loops import loop_context, loop_workshop
+from aotpack.stages import KernelArg
+
+COUNTER = KernelArg(
+    "arrived_ptr", DType.INT32, is_pointer=True, multiple=POINTER_MULTIPLE, is_written=True
+)
+
+
+def completed_launch(
+    schedule: Schedule,
+    kernels: Sequence[Kernel],
+    tiles: Sequence[ReductionTile],
+    own: Variant,
+    sources: Sources,
+) -> Launched:
+    """One source for a kernel and those that complete it."""
+    first, second = kernels[:2]
+    shops, members = [], []
+    for kernel, tile in zip(kernels, tiles, strict=True):
+        shop = loop_workshop(schedule, kernel, tile, PROGRAM)
+        shop.emitter.awaited = () if kernel is first else first.stored
+        members.append(member_function(loop_context(schedule, kernel, tile, shop, PROGRAM)))
+        shops.append(shop)
+    for number in (parts_of(first, second), second.axes[0].extent):
+        shops[0].arguments.use_sizes(number)
+    counter = {second.counters[0].name: COUNTER}
+    passed = launch_parameters(shops, dict(own.promises), counter)
+    calls = member_calls(shops, members, passed)
+    lines = _lines(calls, _groups(second, tiles[1].x), parts_of(first, second))
+    context = combined_context(shops, members, passed, lines)
+    programs = block_count(first, tiles[0])
+    name = sources.add(
+        f"{first.name}_completed",
+        lambda name: render_template("kernel_combined.py.jinja", replace(context, name=name)),
+        tuple(passed.values()),
+        tiles[0],
+        own,
+        "triton",
+        sum((work_of(kernel, schedule.program) for kernel in kernels), NO_WORK),
+        programs,
+    )
+    return Launched(name, programs, tuple(passed))
+
+
+def _lines(calls: list[str], groups: str, parts: Int) -> list[str]:
+    return [
+        f"{calls[0]}, {PROGRAM})",
+        f"group = {PROGRAM} % {groups}",
+        "tl.debug_barrier()",
+        f'if tl.atomic_add({COUNTER.name} + group, 1, sem="acq_rel") == {parts - 1}:',
+        *(f"{INDENT}{call}, group)" for call in calls[1:]),
+        f"{INDENT}tl.store({COUNTER.name} + group, 0)",
+    ]
+
+
+def _groups(kernel: Kernel, block: int) -> str:
+    """How many programs a kernel would have."""
+    rows = kernel.axes[0].extent
+    if rows.constant is not None:
+        return str(-(-rows.constant // block))
+    return f"tl.cdiv({rows}, {block})" if block > 1 else f"({rows})"

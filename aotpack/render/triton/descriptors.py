@@ -1,0 +1,66 @@
+"""Factors of products that are read through tensor descriptors.
+
+    lhs_block = tl.make_tensor_descriptor(x_ptr, [m, k], [k, 1], [128, 64])       # once
+    lhs = lhs_block.load([m_start, k_start])                                       # at each step
+
+The descriptor is made by the program itself, in its global scratch. The copy engine computes the
+addresses, leaves out what lies beyond a border, and fills it with zeros. A factor that is walked
+across its rows is read as it lies, and transposed on its way into the product.
+"""
+
+from collections.abc import Sequence
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import dot
+from aotpack.ir.kernels.blocks import Block, described_block
+from aotpack.ir.nodes import Load, Value
+from aotpack.ir.symbolic.integers import Axis
+from aotpack.render.contexts import Factor
+from aotpack.render.emit.emitter import Emitter
+from aotpack.render.emit.frame import Frame
+from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.regions import Region
+
+
+def described_factor(
+    shop: Workshop,
+    name: str,
+    value: Value,
+    operand: DType,
+    sides: Sequence[tuple[Axis, int]],
+    starts: dict[Axis, str],
+) -> Factor | None:
+    """The lines that load a factor called ``name`` as a block, None where it is none.
+
+    Nothing is rounded on the way: the elements are of the type ``operand`` already. ``starts`` are
+    the names of the first indices of blocks, and of what is one number.
+    """
+    if not isinstance(value, Load) or shop.resolve(value) is not None:
+        return None
+    if shop.arguments.dtype(value.buffer) is not operand:
+        return None
+    offset = dot(value.index, shop.schedule.strides[value.buffer])
+    block = described_block(offset, sides, operand.itemsize)
+    if block is None:
+        return None
+    region = Region(frozenset(starts))
+    emitter = shop.emitter_in(Frame(starts, {}, ()), region)
+    made = _made(emitter, value.buffer, block)
+    lines = (*region.lines(), f"{name}_block = {made}")
+    places = ", ".join(emitter.index(one.start) for one in block.dimensions)
+    text = f"{name}_block.load([{places}])"
+    if [one.axis for one in block.dimensions] != [axis for axis, _ in sides]:
+        text += ".T"
+    is_fixed = not any(isinstance(leaf, Axis) for leaf in block.base.leaves())
+    before, setup = (lines, ()) if is_fixed else ((), lines)
+    return Factor(before, setup, (f"{name} = {text}",), name)
+
+
+def _made(emitter: Emitter, buffer: str, block: Block) -> str:
+    """The expression that makes a descriptor."""
+    pointer = emitter.arguments.pointer(buffer)
+    base = f"{pointer} + {emitter.index(block.base)}" if block.base.terms else pointer
+    sizes = ", ".join(emitter.index(one.size) for one in block.dimensions)
+    strides = ", ".join(emitter.index(one.stride) for one in block.dimensions)
+    lengths = ", ".join(str(one.length) for one in block.dimensions)
+    return f"tl.make_tensor_descriptor({base}, [{sizes}], [{strides}], [{lengths}])"

@@ -1,0 +1,107 @@
+"""Triton's side of the emitter: tiles, masked loads and stores.
+"""
+
+import math
+from collections.abc import Sequence
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.nodes import Const
+from aotpack.ir.ops.optable import OPS
+
+_SHIFTS = {"shift_left": "<<", "shift_right": ">>"}
+
+
+class TritonDialect:
+    """Expressions over tiles; names need no declaration of their type."""
+
+    def literal(self, constant: Const) -> str:
+        """A number with exactly its type: float32, int32 and bool are Triton's own."""
+        value = constant.value
+        if constant.dtype is DType.BOOL:
+            return "True" if value else "False"
+        if isinstance(value, float) and not math.isfinite(value):
+            text = f'float("{value}")'
+        else:
+            text = repr(value)
+        if constant.dtype in (DType.FLOAT32, DType.INT32):
+            return text
+        return f"tl.full([], {text}, {constant.dtype.facts.triton})"
+
+    def apply(
+        self, op: str, args: Sequence[str], operand: DType, result: DType, ends_in: DType | None
+    ) -> str:
+        """The text of the op table; a shift by a number that is in range asks for none."""
+        if op in _SHIFTS and args[1].isdecimal() and int(args[1]) < operand.facts.bits:
+            return f"{args[0]} {_SHIFTS[op]} {args[1]}"
+        return OPS[op].triton(args, operand, result, ends_in=ends_in)
+
+    def cast(self, text: str, source: DType, target: DType) -> str:
+        """``text.to(...)``."""
+        return f"{text}.to({target.facts.triton})"
+
+    def index_value(self, text: str, dtype: DType) -> str:
+        """``tl.cast``, which takes plain numbers too."""
+        return f"tl.cast({text}, {dtype.facts.triton})"
+
+    def fill(self, shape: str, text: str, dtype: DType) -> str:
+        """``tl.full``."""
+        return f"tl.full({shape}, {text}, {dtype.facts.triton})"
+
+    def declare(self, name: str, text: str, dtype: DType | None) -> str:
+        """An assignment."""
+        return f"{name} = {text}"
+
+    def address(self, pointer: str, offset: str) -> str:
+        """A tile of pointers."""
+        return f"{pointer} + {offset}"
+
+    def load(self, address: str, conditions: Sequence[str], dtype: DType, keep: str = "") -> str:
+        """``tl.load``, with a mask if there are conditions."""
+        mask = f", mask={' & '.join(conditions)}, other=0" if conditions else ""
+        return f"tl.load({address}{mask}{_eviction(keep)})"
+
+    def store(
+        self, address: str, value: str, conditions: Sequence[str], dtype: DType, keep: str = ""
+    ) -> str:
+        """``tl.store``, with a mask if there are conditions."""
+        mask = f", mask={' & '.join(conditions)}" if conditions else ""
+        if dtype.compute is not dtype and value.isidentifier():  # Triton casts plain numbers
+            value = self.cast(value, dtype.compute, dtype)
+        return f"tl.store({address}, {value}{mask}{_eviction(keep)})"
+
+    def where(self, condition: str, value: str, otherwise: str) -> str:
+        """``tl.where``."""
+        return f"tl.where({condition}, {value}, {otherwise})"
+
+    def indirect(self, name: str, dtype: DType) -> str:
+        """The name: Triton widens by itself."""
+        return name
+
+    def size(self, name: str) -> str:
+        """Sizes are parameters under their own names."""
+        return name
+
+    def quotient(self, num: str, den: str) -> str:
+        """Triton's // rounds towards zero."""
+        return f"{num} // {den}"
+
+    def remainder(self, num: str, den: str) -> str:
+        """Triton's % has the sign of the numerator."""
+        return f"{num} % {den}"
+
+    def extremum(self, name: str, a: str, b: str) -> str:
+        """``tl.minimum`` or ``tl.maximum``."""
+        return f"tl.{'minimum' if name == 'min' else 'maximum'}({a}, {b})"
+
+    def broadcast(self, text: str, shape: str) -> str:
+        """``tl.broadcast_to``."""
+        return f"tl.broadcast_to({text}, {shape})"
+
+
+def _eviction(keep: str) -> str:
+    if keep == "past":
+        return ', cache_modifier=".cg"'
+    return f', eviction_policy="evict_{keep}"' if keep else ""
+
+
+TRITON = TritonDialect()

@@ -1,0 +1,130 @@
+"""The array returned to callers whose framework has no allocator here; it frees itself."""
+
+import math
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ..devices.device import Device, active, is_host
+from ..dtypes import Array, DType, present
+from ..errors import AotpackError
+from .dlpack import lend
+
+
+class DeviceArray:
+    """Memory on the model's device; hand it on by DLPack or ``__cuda_array_interface__``.
+
+    Its contents are ready once the work on its stream is done; both protocols take care of that.
+    """
+
+    __slots__ = ("__weakref__", "_device", "_owner", "_stream", "address", "dtype", "shape")
+
+    def __init__(
+        self, device: Device, shape: tuple[int, ...], dtype: DType, stream: int = 0
+    ) -> None:
+        self.shape, self.dtype = shape, dtype
+        self._device, self._stream = device, stream
+        self._owner: Any = None
+        self.address = 0
+        if self.nbytes:
+            self.address = device.alloc(self.nbytes)
+            weakref.finalize(self, _free, device, self.address).atexit = False
+
+    def __repr__(self) -> str:
+        return f"DeviceArray({self.dtype}{list(self.shape)} on {self._device.name})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @classmethod
+    def from_numpy(cls, device: Device, stored: Array, dtype: DType) -> "DeviceArray":
+        """A copy of stored elements (of types numpy lacks, their bits) on the device."""
+        with active(device):
+            made = cls(device, stored.shape, dtype)
+        made.fill(stored)
+        return made
+
+    @classmethod
+    def over(
+        cls, device: Device, address: int, shape: tuple[int, ...], dtype: DType, owner: Any
+    ) -> "DeviceArray":
+        """Memory that belongs to ``owner``, which is kept alive."""
+        made = cls.__new__(cls)
+        made.shape, made.dtype, made.address = shape, dtype, address
+        made._device, made._stream, made._owner = device, 0, owner
+        return made
+
+    def fill(self, stored: Array) -> None:
+        """Put stored elements (of types numpy lacks, their bits) into this memory; same shape."""
+        with active(self._device):
+            source = np.asarray(stored, order="C")
+            self._device.copy_in(self.address, source.ctypes.data, self.nbytes, self._stream)
+            self._device.synchronize(self._stream)
+
+    def numpy(self) -> Array:
+        """A host copy; types numpy lacks are ml_dtypes' where it is loaded, else float32."""
+        return present(self.stored(), self.dtype)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """What ``numpy.asarray`` gives: a host copy."""
+        if copy is False:
+            raise ValueError("an array of a device comes to the host as a copy")
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def stored(self) -> Array:
+        """A host copy of the elements; of types numpy lacks, their bits."""
+        target = np.empty(self.shape, self.dtype.storage)
+        with active(self._device):
+            self._device.copy_out(target.ctypes.data, self.address, self.nbytes, self._stream)
+            self._device.synchronize(self._stream)
+        return target
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if is_host(self._device):
+            raise AttributeError("this array is in host memory")
+        known, bits = np.dtype(self.dtype.storage).str, {1: "|V1", 2: "<V2"}
+        kind = known if self.dtype.is_known_to_numpy else bits[self.dtype.itemsize]
+        return {
+            "shape": self.shape,
+            "typestr": kind,
+            "data": (self.address, False),
+            "strides": None,
+            "stream": self._stream or 1,
+            "version": 3,
+        }
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._device.place
+
+    def __dlpack__(self, *, stream: int | None = None, **options: Any) -> Any:
+        """A capsule ordered after our stream; -1 asks for no ordering."""
+        if options.get("copy"):
+            raise BufferError("this array is lent without a copy; copy the result")
+        consumer = 0 if stream is None or stream == 1 else stream
+        if stream != -1 and consumer != self._stream and self.nbytes:
+            with active(self._device):
+                order(self._device, self._stream, consumer)
+        return lend(self, self.address, self.shape, self.dtype, self._device.place)
+
+
+def order(device: Device, before: int, after: int) -> None:
+    """Let stream ``after`` go on only after what is now on stream ``before``."""
+    event = device.event()
+    try:
+        device.record(event, before)
+        device.wait(event, after)
+    finally:
+        device.drop(event)
+
+
+def _free(device: Device, address: int) -> None:
+    try:
+        with active(device):
+            device.free(address)
+    except AotpackError:
+        return  # the driver is shutting down and has taken the memory back

@@ -1,0 +1,241 @@
+"""The caller's arrays: one class for each framework reads addresses and makes outputs.
+
+torch and cupy are found in ``sys.modules`` and never imported: a caller who has their arrays has
+imported them. A call with the same facts as an earlier one needs no second check.
+"""
+
+import sys
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..checks.guards import Seen
+from ..devices.device import Device, is_host
+from ..dtypes import DType, numpy_name
+from ..errors import ArgumentError
+from .device_array import DeviceArray, order
+from .dlpack import borrow, is_contiguous
+from .torch_tensors import TorchFramework
+
+Reading = tuple[list[int], Hashable, Any]
+"""Addresses, facts, and what keeps the memory alive until the launches are issued."""
+
+Spec = tuple[tuple[int, ...], tuple[int, ...], DType]
+"""Shape, strides in elements, and type of an array in row-major order."""
+
+
+class Framework(Protocol):
+    """A caller's framework. ``rank`` decides whose arrays come back when a call mixes them.
+
+    All arrays of a call are read and made at once: per array a call does what it must.
+    """
+
+    name: str
+    rank: int
+
+    def stream(self) -> int:
+        """The caller's current stream."""
+
+    def read(self, values: Sequence[Any], stream: int) -> Reading:
+        """The memory of ``values``, in order with ``stream``."""
+
+    def seen(self, facts: Any) -> list[Seen]:
+        """The facts in the words of the guards, one for each value."""
+
+    def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
+        """New arrays and their device addresses; address -1 asks for a copy from staging."""
+
+
+class NumpyFramework:
+    """Host arrays: used in place on a host device, else copied in and out."""
+
+    name, rank = "numpy", 0
+
+    def __init__(self, device: Device) -> None:
+        self._host = is_host(device)
+
+    def stream(self) -> int:
+        return 0
+
+    def read(self, values: Sequence[Any], stream: int) -> Reading:
+        arrays = [np.asarray(value, order="C") for value in values]
+        addresses = [array.__array_interface__["data"][0] for array in arrays]
+        return addresses, tuple([(array.shape, array.dtype) for array in arrays]), arrays
+
+    def seen(self, facts: Any) -> list[Seen]:
+        return [Seen("numpy", shape, numpy_name(dtype), (1, 0), True) for shape, dtype in facts]
+
+    def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
+        arrays = [np.empty(shape, dtype.storage) for shape, _, dtype in specs]
+        found = (array.ctypes.data for array in arrays)
+        return arrays, [one if self._host and one % 16 == 0 else -1 for one in found]
+
+
+class DlpackFramework:
+    """Arrays that lend themselves by DLPack; outputs are DeviceArrays."""
+
+    name, rank = "dlpack", 1
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._host = is_host(device)
+
+    def stream(self) -> int:
+        return 0
+
+    def read(self, values: Sequence[Any], stream: int) -> Reading:
+        capsules = [
+            value.__dlpack__()
+            if value.__dlpack_device__()[0] == 1
+            else value.__dlpack__(stream=stream or 1)
+            for value in values
+        ]
+        lent = [borrow(capsule) for capsule in capsules]
+        return [one.address for one in lent], tuple([one[1:] for one in lent]), capsules
+
+    def seen(self, facts: Any) -> list[Seen]:
+        return [
+            Seen(self.name, shape, dtype, (2 if kind == 13 else kind, index), contiguous)
+            for shape, dtype, (kind, index), contiguous in facts
+        ]
+
+    def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
+        arrays = [DeviceArray(self._device, shape, dtype, stream) for shape, _, dtype in specs]
+        return arrays, [array.address for array in arrays]
+
+
+class CupyFramework(DlpackFramework):
+    """cupy arrays, read by DLPack; outputs are cupy arrays."""
+
+    name, rank = "cupy", 2
+
+    def stream(self) -> int:
+        return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+
+    def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
+        cupy = sys.modules["cupy"]
+        index = self._device.place[1]
+        with cupy.cuda.Device(index), cupy.cuda.ExternalStream(stream, index):
+            arrays = [
+                cupy.empty(shape, dtype.storage)
+                if dtype.is_known_to_numpy  # and so to cupy
+                else DeviceArray(self._device, shape, dtype, stream)
+                for shape, _, dtype in specs
+            ]
+        return arrays, [
+            one.address if isinstance(one, DeviceArray) else int(one.data.ptr) for one in arrays
+        ]
+
+
+class InterfaceFramework(DlpackFramework):
+    """Arrays with ``__cuda_array_interface__`` alone; outputs are DeviceArrays."""
+
+    name = "interface"
+
+    def read(self, values: Sequence[Any], stream: int) -> Reading:
+        found = [self._read(value, stream) for value in values]
+        return [address for address, _ in found], tuple([facts for _, facts in found]), values
+
+    def _read(self, value: Any, stream: int) -> tuple[int, Hashable]:
+        facts = value.__cuda_array_interface__
+        address, shape, strides = facts["data"][0] or 0, tuple(facts["shape"]), facts.get("strides")
+        dtype = np.dtype(facts["typestr"])
+        if strides is not None:
+            strides = tuple(stride // dtype.itemsize for stride in strides)
+        theirs = facts.get("stream")
+        if theirs is not None and theirs != (stream or 1):
+            order(self._device, 0 if theirs == 1 else theirs, stream)
+        name = "bfloat16" if facts["typestr"] == "<V2" else numpy_name(dtype)
+        place = (2, self._device.owner(address)) if address else self._device.place
+        return address, (shape, name, place, is_contiguous(shape, strides))
+
+
+class MixedFramework:
+    """Arguments of several frameworks; results are those of the one that ranks highest."""
+
+    def __init__(self, found: Sequence[Framework]) -> None:
+        self._found = found
+        highest = max(found, key=lambda framework: framework.rank)
+        self.name, self.rank = highest.name, highest.rank
+        self.stream, self.empty = highest.stream, highest.empty
+
+    def read(self, values: Sequence[Any], stream: int) -> Reading:
+        pairs = zip(self._found, values, strict=True)
+        parts = [framework.read((value,), stream) for framework, value in pairs]
+        addresses = [address for part in parts for address in part[0]]
+        return addresses, tuple([part[1] for part in parts]), parts
+
+    def seen(self, facts: Any) -> list[Seen]:
+        pairs = zip(self._found, facts, strict=True)
+        return [seen for framework, own in pairs for seen in framework.seen(own)]
+
+
+class Frameworks:
+    """Chooses the framework for each type of argument, once."""
+
+    def __init__(self, device: Device, stream: int | None) -> None:
+        self._device, self._stream = device, stream
+        self._made: dict[str, Framework] = {}
+        self._by_type: dict[type, Framework] = {}
+        self.default: Framework = DlpackFramework(device)
+
+    def of(self, value: Any) -> Framework:
+        """The framework ``value`` belongs to."""
+        return self._by_type.get(type(value)) or self._find(value)
+
+    def of_call(self, values: Sequence[Any]) -> Framework:
+        """The framework of all arguments of a call."""
+        if len(set(map(type, values))) > 1:
+            found = [self.of(value) for value in values]
+            return found[0] if len(set(map(id, found))) == 1 else MixedFramework(found)
+        return self.of(values[0]) if values else self.default
+
+    def _find(self, value: Any) -> Framework:
+        kind = self._kind(value)
+        if kind not in self._made:
+            self._made[kind] = self._make(kind)
+        self._by_type[type(value)] = self._made[kind]
+        return self._made[kind]
+
+    def _kind(self, value: Any) -> str:
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor):
+            return "torch"
+        if isinstance(value, (np.ndarray, np.generic)) or type(value) is int:
+            return "numpy"
+        if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+            return "cupy" if type(value).__module__.split(".")[0] == "cupy" else "dlpack"
+        if hasattr(type(value), "__cuda_array_interface__"):
+            return "interface"
+        raise ArgumentError(
+            f"reading an argument: it is {type(value).__name__}, not a tensor; accepted: torch "
+            "tensors, numpy arrays and numbers, objects with __dlpack__ or "
+            "__cuda_array_interface__, and int for an int64 of no dimensions"
+        )
+
+    def _make(self, kind: str) -> Framework:
+        if kind == "torch":
+            return TorchFramework(sys.modules["torch"], self._device, self._stream)
+        makers: dict[str, Callable[[Device], Framework]] = {
+            "numpy": NumpyFramework,
+            "cupy": CupyFramework,
+            "dlpack": DlpackFramework,
+            "interface": InterfaceFramework,
+        }
+        return makers[kind](self._device)
+
+
+def stream_handle(stream: Any) -> int:
+    """The address of a stream given as an int or as torch's, cupy's or cuda.core's object."""
+    if isinstance(stream, int):
+        return 0 if stream == 1 else stream
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    for attribute in ("cuda_stream", "ptr"):
+        if hasattr(stream, attribute):
+            return int(getattr(stream, attribute))
+    raise ArgumentError(
+        f"loading a model: stream= is {type(stream).__name__}; accepted: a stream's address as an "
+        "int, or an object with __cuda_stream__ (torch.cuda.Stream, cupy.cuda.Stream)"
+    )

@@ -1,0 +1,91 @@
+"""torch tensors as arguments and results, without importing torch. Results carry no gradient."""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from ..checks.guards import Seen
+from ..devices.device import Device, is_host
+from ..dtypes import DTYPES, DType
+from ..errors import ArgumentError
+
+_Spec = tuple[tuple[int, ...], tuple[int, ...], DType]
+_PLACES = {"cpu": 1, "cuda": 2}
+_FOREIGN = -1  # no DLPack device: never equal to the model's place
+
+
+class TorchFramework:
+    """Reads addresses off tensors and makes outputs with torch's allocator.
+
+    With an overriding stream, outputs are allocated on it and inputs are recorded on it, so that
+    torch's allocator does not hand their memory on while it is in use there.
+    """
+
+    name, rank = "torch", 3
+
+    def __init__(self, torch: Any, device: Device, stream: int | None) -> None:
+        self._empty = torch.empty_strided  # takes two thirds of torch.empty's time
+        self._dtypes = {name: getattr(torch, name) for name in DTYPES if hasattr(torch, name)}
+        kind, index = device.place
+        self._device = torch.device("cpu") if is_host(device) else torch.device("cuda", index)
+        self._current: Callable[[int], int] | None = None
+        self._external: Any = None
+        self._use_stream = torch.cuda.stream
+        if kind == 2 and torch.version.cuda is not None:  # a CPU torch may still give weights
+            self._current = torch._C._cuda_getCurrentRawStream
+            if stream is not None:
+                self._external = torch.cuda.ExternalStream(stream, device=self._device)
+
+    def stream(self) -> int:
+        return self._current(self._device.index) if self._current is not None else 0
+
+    def read(self, values: Sequence[Any], stream: int) -> tuple[list[int], Hashable, Any]:
+        try:
+            addresses = [value.data_ptr() for value in values]
+        except RuntimeError:
+            raise _without_memory(values) from None
+        if self._external is not None:
+            for value in values:
+                if value.device == self._device:
+                    value.record_stream(self._external)
+        facts = tuple([(v.shape, v.dtype, v.device, v.is_contiguous()) for v in values])
+        return addresses, facts, values
+
+    def seen(self, facts: Any) -> list[Seen]:
+        return [
+            Seen(
+                "torch",
+                tuple(shape),
+                str(dtype).removeprefix("torch."),
+                (_PLACES.get(device.type, _FOREIGN), device.index or 0),
+                contiguous,
+            )
+            for shape, dtype, device, contiguous in facts
+        ]
+
+    def empty(self, specs: Sequence[_Spec], stream: int) -> tuple[list[Any], list[int]]:
+        if self._external is None:
+            tensors = self._made(specs)
+        else:
+            with self._use_stream(self._external):
+                tensors = self._made(specs)
+        return tensors, [tensor.data_ptr() for tensor in tensors]
+
+    def _made(self, specs: Sequence[_Spec]) -> list[Any]:
+        empty, dtypes, device = self._empty, self._dtypes, self._device
+        return [
+            empty(shape, strides, dtype=dtypes[dtype.name], device=device)
+            for shape, strides, dtype in specs
+        ]
+
+
+def _without_memory(values: Sequence[Any]) -> ArgumentError:
+    """The error for the first of some tensors that has no address."""
+    for value in values:
+        try:
+            value.data_ptr()
+        except RuntimeError as error:
+            return ArgumentError(
+                f"reading a torch tensor of layout {value.layout}: it has no plain memory "
+                f"({str(error).splitlines()[0]}); accepted: dense tensors"
+            )
+    return ArgumentError("reading a torch tensor: its memory was given back meanwhile")

@@ -1,0 +1,1 @@
+"""What a call checks: guards, assertions, arguments it changes, and the debugging modes."""

@@ -1,0 +1,91 @@
+"""Arguments a call changes in place: writable, apart from each other, and brought back."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..devices.device import Device
+from ..errors import ArgumentError
+from ..manifest import Signature, Weight
+
+Copy = tuple[int, int, int]
+"""(where a staged argument came from, where it was staged, bytes)."""
+
+
+def changed_inputs(signature: Signature) -> tuple[int, ...]:
+    """The numbers of the inputs that a call changes."""
+    names = set(signature.updates)
+    return tuple(i for i, tensor in enumerate(signature.inputs) if tensor.name in names)
+
+
+def check_writable(signature: Signature, index: int, value: Any) -> None:
+    """Refuse numpy values that are no writable memory of the right order."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        if not isinstance(value, np.ndarray):
+            raise _refused(signature, index, "is a scalar, which cannot be changed; give an array")
+        if not value.flags.writeable:
+            raise _refused(signature, index, "is read-only, but the model changes it; give a copy")
+        if not value.flags.c_contiguous:
+            raise _refused(signature, index, "is not contiguous; accepted: row-major memory")
+
+
+def check_apart(
+    signature: Signature, changed: Sequence[int], addresses: Sequence[int], sizes: Sequence[int]
+) -> None:
+    """Refuse a changed argument whose memory another argument shares.
+
+    In the order of addresses a span meets one before it if it begins before the furthest end; one
+    that is only read may meet others that are only read.
+    """
+    numbers = [number for number, size in enumerate(sizes) if size]
+    numbers.sort(key=addresses.__getitem__)
+    is_changed = frozenset(changed).__contains__
+    furthest, furthest_changed = (0, -1), (0, -1)  # (end, argument)
+    for number in numbers:
+        end = (addresses[number] + sizes[number], number)
+        met = furthest if is_changed(number) else furthest_changed
+        if addresses[number] < met[0]:
+            pair = (number, met[1]) if is_changed(number) else (met[1], number)
+            shared = signature.inputs[pair[1]].name
+            reason = f"shares memory with {shared!r}, but the model changes it; give a copy"
+            raise _refused(signature, pair[0], reason)
+        furthest = max(furthest, end)
+        if is_changed(number):
+            furthest_changed = max(furthest_changed, end)
+
+
+def check_not_state(
+    signature: Signature,
+    state: Iterable[tuple[Weight, int]],
+    addresses: Sequence[int],
+    sizes: Sequence[int],
+) -> None:
+    """Refuse an argument that lies in the memory of what calls change."""
+    for weight, start in state:
+        end = start + math.prod(weight.shape) * weight.dtype.itemsize
+        for number, (address, size) in enumerate(zip(addresses, sizes, strict=True)):
+            if address < end and start < address + size:
+                reason = f"is the memory of {weight.name!r}, which the call changes; give a copy"
+                raise _refused(signature, number, reason)
+
+
+def copy_back(device: Device, copies: Sequence[tuple[bool, Copy]], stream: int) -> None:
+    """Bring staged arguments back to where they came from; waits when that is the host."""
+    for is_host_memory, (origin, staged, size) in copies:
+        copy = device.copy_out if is_host_memory else device.copy
+        copy(origin, staged, size, stream)
+    if any(is_host_memory for is_host_memory, _ in copies):
+        device.synchronize(stream)
+
+
+def byte_sizes(signature: Signature, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The bytes of each argument."""
+    pairs = zip(signature.inputs, shapes, strict=True)
+    return tuple(math.prod(shape) * tensor.dtype.itemsize for tensor, shape in pairs)
+
+
+def _refused(signature: Signature, index: int, reason: str) -> ArgumentError:
+    name = signature.inputs[index].name
+    return ArgumentError(f"calling {signature.name}: argument {name!r} {reason}.")

@@ -1,0 +1,163 @@
+"""Calls that are watched launch by launch: which one fails, which one is the first to write a NaN.
+
+A watched plan runs its launches one at a time, each followed by a host call that waits for it. To
+look for NaN, intermediates and results are zeroed before the first launch that writes into them:
+what no launch has written yet holds no NaN then.
+"""
+
+import ctypes
+import math
+import os
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+import numpy as np
+
+from ..devices.device import Device, HostCall, Issue, Step
+from ..dtypes import DTYPES, DType, widen
+from ..errors import AotpackError, DeviceError
+from ..manifest import Kernel, Manifest
+from ..plan import Launch, Plan
+
+Cells: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
+Told: TypeAlias = tuple[Launch, Kernel] | tuple[int, ...]
+MODES = ("sync", "nan")
+VARIABLE = "AOTPACK_DEBUG"
+
+
+def debug_mode(given: str | None) -> str | None:
+    """What to watch for: as given to ``load``, else by the environment."""
+    mode = os.environ.get(VARIABLE) or None if given is None else given
+    if mode is not None and mode not in MODES:
+        where = VARIABLE if given is None else "debug"
+        raise AotpackError(
+            f'loading a model: {where}={mode!r}; accepted: "sync" (wait for each launch) and "nan" '
+            "(wait, and look for NaN in what it wrote)"
+        )
+    return mode
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Memory that a launch writes: its cell, and what lies there."""
+
+    name: str
+    cell: int
+    dtype: DType
+    size: int  # bytes
+    is_first: bool  # no launch has written there before, and nothing was there
+
+
+class Watch:
+    """Puts host calls around the launches of a plan; ``lengths`` are the bytes of what it is given.
+
+    These are inputs, weights and outputs by their names.
+    """
+
+    def __init__(self, model: str, device: Device, mode: str, lengths: Mapping[str, int]) -> None:
+        self.lengths = lengths
+        self._model, self._device, self._mode = model, device, mode
+
+    def around(
+        self,
+        steps: Sequence[Step | HostCall],
+        told: Sequence[Told],
+        cells: Cells,
+        lengths: Mapping[int, int],
+        own: Set[int],
+    ) -> list[Step | HostCall]:
+        """The steps one after the other, each launch between what prepares and what checks it.
+
+        ``lengths`` are the bytes behind cells; in ``own`` ones nothing is before these steps. For a
+        step that is no launch, ``told`` has the cells it writes.
+        """
+        found: list[Step | HostCall] = []
+        fresh = set(own)
+        for step, known in zip(steps, told, strict=True):
+            if isinstance(step, HostCall):
+                if self._mode == "nan":  # its turns may write parts of what is looked at as a whole
+                    whole = [(cell, lengths[cell]) for cell in sorted(fresh.intersection(known))]
+                    found.append(HostCall(self._clearing(whole, cells), _last(found)))
+                fresh.difference_update(known)
+                found.append(step._replace(after=_last(found)))
+                continue
+            launch, kernel = cast("tuple[Launch, Kernel]", known)
+            written = _written(step, launch, kernel, lengths, fresh)
+            fresh -= {one.cell for one in written}
+            if self._mode == "nan":
+                first = [(one.cell, one.size) for one in written if one.is_first]
+                found.append(HostCall(self._clearing(first, cells), _last(found)))
+            found.append(step._replace(after=_last(found)))
+            check = self._check(f"{step.name} ({launch.source})", written, cells)
+            found.append(HostCall(check, _last(found)))
+        return found
+
+    def _clearing(self, memory: Sequence[tuple[int, int]], cells: Cells) -> Issue:
+        """Zeroes cells' memory, of so many bytes each."""
+
+        def clear(stream: int) -> None:
+            for cell, size in memory:
+                if size:
+                    zeros = np.zeros(size, np.uint8)
+                    self._device.copy_in(cells[cell], zeros.ctypes.data, size, stream)
+                    self._device.synchronize(stream)
+
+        return clear
+
+    def _check(self, kernel: str, written: Sequence[Written], cells: Cells) -> Issue:
+        def check(stream: int) -> None:
+            try:
+                self._device.synchronize(stream)
+            except DeviceError as error:
+                raise DeviceError(f"calling {self._model}: kernel {kernel}: {error}") from None
+            for one in written if self._mode == "nan" else ():
+                self._look(kernel, one, cells[one.cell], stream)
+
+        return check
+
+    def _look(self, kernel: str, one: Written, address: int, stream: int) -> None:
+        if not one.dtype.eps or not one.size:
+            return
+        stored = np.empty(one.size // one.dtype.itemsize, one.dtype.storage)
+        self._device.copy_out(stored.ctypes.data, address, stored.nbytes, stream)
+        self._device.synchronize(stream)
+        wrong = np.flatnonzero(np.isnan(widen(stored, one.dtype)))
+        if len(wrong):
+            raise AotpackError(
+                f"calling {self._model}: kernel {kernel} wrote NaN into {one.name!r}: {len(wrong)} "
+                f"of {len(stored)} elements of {one.dtype}, the first at position {wrong[0]}"
+            )
+
+
+def lengths_of(manifest: Manifest, sizes: Sequence[int], plan: Plan) -> dict[str, int]:
+    """The bytes of inputs, weights and outputs."""
+    signature = manifest.signature
+    values = {size.name: value for size, value in zip(signature.sizes, sizes, strict=True)}
+    shapes = [(weight.name, weight.dtype, weight.shape) for weight in manifest.weights]
+    shapes += [
+        (one.name, one.dtype, tuple(size.evaluate(values) for size in one.shape))
+        for one in signature.inputs
+    ]
+    shapes += [(one.word, DTYPES["int32"], ()) for one in signature.assertions]
+    shapes += [
+        (one.name, one.dtype, shape)
+        for one, shape in zip(signature.outputs, plan.outputs, strict=True)
+    ]
+    return {name: math.prod(shape) * dtype.itemsize for name, dtype, shape in shapes}
+
+
+def _written(
+    step: Step, launch: Launch, kernel: Kernel, lengths: Mapping[int, int], fresh: Set[int]
+) -> list[Written]:
+    """The memory a launch writes."""
+    passed = zip(launch.args, kernel.args, step.slots, strict=True)
+    return [
+        Written(name, cell, arg.dtype, lengths[cell], cell in fresh)
+        for name, arg, cell in passed
+        if isinstance(name, str) and arg.written
+    ]
+
+
+def _last(found: Sequence[Step | HostCall]) -> tuple[int, ...]:
+    return (len(found) - 1,) if found else ()

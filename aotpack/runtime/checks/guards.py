@@ -1,0 +1,170 @@
+"""Checks a call against the signature before anything is launched, and finds the sizes.
+
+A violation names the argument, the dimension, what came and what is allowed.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..dtypes import is_accepted
+from ..errors import ArgumentError, PackageError
+from ..manifest import Signature, Tensor
+
+
+class Seen(NamedTuple):
+    """What was read off an argument. ``place`` is DLPack's (device type, index)."""
+
+    framework: str
+    shape: tuple[int, ...]
+    dtype: str
+    place: tuple[int, int]
+    contiguous: bool
+
+
+def check_call(
+    signature: Signature, seen: Sequence[Seen], place: tuple[int, int]
+) -> dict[str, int]:
+    """The model's sizes for these arguments; an ArgumentError when they do not fit."""
+    for tensor, argument in zip(signature.inputs, seen, strict=True):
+        check_dtype(signature, tensor, argument)
+        check_rank(signature, tensor, argument)
+        check_place(signature, tensor, argument, place)
+        check_contiguous(signature, tensor, argument)
+    sizes = _solve(signature, seen)
+    check_ranges(signature, sizes)
+    check_dimensions(signature, seen, sizes)
+    return {size.name: sizes[size.name] for size in signature.sizes}
+
+
+def sizes_of(signature: Signature, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    """The model's sizes for inputs of these shapes, which are known to fit."""
+    return _solve(signature, [Seen("numpy", shape, "", (1, 0), True) for shape in shapes])
+
+
+def check_dtype(signature: Signature, tensor: Tensor, argument: Seen) -> None:
+    """The elements are those the kernels were compiled for."""
+    if not is_accepted(argument.dtype, tensor.dtype, argument.framework):
+        bits = ", in numpy its bits as uint16 or an array of ml_dtypes"
+        accepted = f"{tensor.dtype}{bits if str(tensor.dtype) == 'bfloat16' else ''}"
+        raise _refused(
+            signature, tensor, f"has dtype {argument.dtype}; accepted: {accepted}. Convert it"
+        )
+
+
+def check_rank(signature: Signature, tensor: Tensor, argument: Seen) -> None:
+    """The number of dimensions is the traced one."""
+    if len(argument.shape) != len(tensor.shape):
+        raise _refused(
+            signature,
+            tensor,
+            f"has {len(argument.shape)} dimensions, shape {list(argument.shape)}; accepted: "
+            f"{len(tensor.shape)}, shape [{', '.join(map(str, tensor.shape))}]",
+        )
+
+
+def check_place(
+    signature: Signature, tensor: Tensor, argument: Seen, place: tuple[int, int]
+) -> None:
+    """The memory is that of the model's device; numpy arrays are copied there."""
+    if argument.framework != "numpy" and argument.place != place:
+        raise _refused(
+            signature,
+            tensor,
+            f"is on {describe(argument.place)}; this model runs on {describe(place)}. "
+            f"Move the argument, or load the model on its device",
+        )
+
+
+def check_contiguous(signature: Signature, tensor: Tensor, argument: Seen) -> None:
+    """The elements lie in row-major order without gaps."""
+    if not argument.contiguous:
+        raise _refused(
+            signature, tensor, "is not contiguous; accepted: row-major memory. Call .contiguous()"
+        )
+
+
+def check_ranges(signature: Signature, sizes: dict[str, int]) -> None:
+    """Each size lies in the range it was built for."""
+    for size in signature.sizes:
+        value = sizes[size.name]
+        if not size.low <= value <= size.high or value % size.multiple:
+            tensor, dimension = _place_of(signature, size.name)
+            raise _refused(
+                signature,
+                tensor,
+                f"makes {size.name} {value} by its dimension {dimension}; accepted: {size}. "
+                "Other sizes need another build",
+            )
+
+
+def check_dimensions(signature: Signature, seen: Sequence[Seen], sizes: dict[str, int]) -> None:
+    """Every dimension is what the sizes make it: fixed ones, formulas, and repeated names."""
+    for tensor, argument in zip(signature.inputs, seen, strict=True):
+        for dimension, (size, found) in enumerate(zip(tensor.shape, argument.shape, strict=True)):
+            wanted = size.evaluate(sizes)
+            if found == wanted:
+                continue
+            reason = f"accepted: {wanted}"
+            if size.names:
+                known = ", ".join(f"{name} = {sizes[name]}" for name in size.names)
+                other = _place_of(signature, size.names[0])
+                reason += f", for it is {size} with {known} (from {other[0].name!r})"
+            raise _refused(
+                signature, tensor, f"has size {found} in dimension {dimension}; {reason}"
+            )
+
+
+def describe(place: tuple[int, int]) -> str:
+    """A device as a user writes it."""
+    kind, index = place
+    names = {1: "cpu", 2: f"cuda:{index}", 3: "pinned host memory", 10: f"rocm:{index}"}
+    return names.get(kind, "another kind of device")
+
+
+def _solve(signature: Signature, seen: Sequence[Seen]) -> dict[str, int]:
+    """Sizes from the dimensions that are a bare name first, then from formulas in one unknown."""
+    dimensions = [
+        (tensor, dimension, size, found)
+        for tensor, argument in zip(signature.inputs, seen, strict=True)
+        for dimension, (size, found) in enumerate(zip(tensor.shape, argument.shape, strict=True))
+        if size.names
+    ]
+    sizes: dict[str, int] = {}
+    for _, _, size, found in dimensions:
+        if size.is_name:
+            sizes.setdefault(size.text, found)
+    for tensor, dimension, size, found in dimensions:
+        unknown = [name for name in size.names if name not in sizes]
+        if len(unknown) != 1:
+            continue
+        value = size.solve(unknown[0], found, sizes)
+        if value is None:
+            raise _refused(
+                signature,
+                tensor,
+                f"has size {found} in dimension {dimension}; accepted: a value of {size}",
+            )
+        sizes[unknown[0]] = value
+    lost = [size.name for size in signature.sizes if size.name not in sizes]
+    if lost:
+        raise PackageError(
+            f"calling {signature.name}: the size {lost[0]} does not follow from any argument's "
+            "shape. The package is damaged or of a newer aotpack: reinstall it."
+        )
+    return sizes
+
+
+def _place_of(signature: Signature, name: str) -> tuple[Tensor, int]:
+    """The argument and dimension a size is taken from."""
+    places = [
+        (not size.is_name, order, tensor, dimension)
+        for order, tensor in enumerate(signature.inputs)
+        for dimension, size in enumerate(tensor.shape)
+        if name in size.names
+    ]
+    _, _, tensor, dimension = min(places, key=lambda place: place[:2])
+    return tensor, dimension
+
+
+def _refused(signature: Signature, tensor: Tensor, reason: str) -> ArgumentError:
+    return ArgumentError(f"calling {signature.name}: argument {tensor.name!r} {reason}.")

@@ -1,0 +1,1 @@
+"""The ports to processors and NVIDIA GPUs: memory, copies, launches, CUDA graphs, timing."""

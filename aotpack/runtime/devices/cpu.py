@@ -1,0 +1,307 @@
+"""The port to this machine's processors: kernels in one shared object, a team of threads.
+
+The team's threads are Python's, so they need nothing of the C library, and a fork can be seen.
+Everything is done on return: streams and events order nothing.
+"""
+
+import ctypes
+import mmap
+import os
+import platform
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..errors import AotpackError, DeviceError
+from ..manifest import Binary, Kernel, Manifest
+from .device import Step
+from .fork import tell_of_forks
+
+CPU_TARGET = "cpu"
+PLAN_ARCH = 0
+MOST_THREADS = 256
+_PAGE = 2 << 20
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_COMMON_CACHE = 32 << 20
+_PATIENCE, _HASTE = 200_000, 2_000  # pauses of some 25 ns
+_FLAGS = {
+    "x86-64": (),
+    "x86-64-v2": ("cx16", "popcnt", "ssse3", "sse4_1", "sse4_2"),
+    "x86-64-v3": ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"),
+    "x86-64-v4": ("avx2", "fma", "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+}
+"""What /proc/cpuinfo must list for code of an architecture; nothing is asked of others."""
+
+
+class _Step(ctypes.Structure):
+    _fields_ = (("kernel", ctypes.c_void_p), ("slots", ctypes.c_void_p))
+
+
+class CpuDevice:
+    """The processors this process may use. ``threads`` bounds how many work on one call."""
+
+    name = "cpu"
+    place = (1, 0)
+
+    def __init__(self, manifest: Manifest, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise DeviceError(f"loading on cpu: threads={threads}; accepted: 1 or more")
+        self._manifest = manifest
+        self._threads = min(threads or default_threads(), MOST_THREADS)
+        self._library: ctypes.CDLL | None = None
+        self._team: _Team | None = None
+        self._memory: dict[int, mmap.mmap] = {}
+
+    def select(self, targets: Sequence[str]) -> tuple[str, int]:
+        """The package's code for processors, if it runs on this one."""
+        if CPU_TARGET not in targets:
+            raise DeviceError(
+                f"loading on cpu: the package has binaries for {', '.join(targets)}. Build it with "
+                "--target cpu, or load it on a GPU."
+            )
+        _check_machine(self._manifest)
+        return CPU_TARGET, PLAN_ARCH
+
+    def enter(self) -> bool:
+        return False
+
+    def leave(self) -> None:
+        return
+
+    def alloc(self, size: int) -> int:
+        """Whole pages: they cost nothing until they are written, and a forked child has its own."""
+        try:
+            block = mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except (OSError, OverflowError, ValueError) as error:
+            raise DeviceError(f"allocating {size:,} bytes on cpu: {error}") from None
+        if size >= _PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):  # a kernel without huge pages does without
+                block.madvise(mmap.MADV_HUGEPAGE)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(block))
+        self._memory[address] = block
+        return address
+
+    def free(self, address: int) -> None:
+        del self._memory[address]
+
+    alloc_shared = alloc
+    free_shared = free
+
+    def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
+        ctypes.memmove(target, source, size)
+
+    copy_out = copy_in
+    copy = copy_in
+
+    def clear(self, address: int, size: int, stream: int) -> None:
+        ctypes.memset(address, 0, size)
+
+    def synchronize(self, stream: int | None) -> None:
+        return
+
+    def event(self) -> int:
+        return 0
+
+    def record(self, event: int, stream: int) -> None:
+        return
+
+    def wait(self, event: int, stream: int) -> None:
+        return
+
+    def drop(self, event: int) -> None:
+        return
+
+    def owner(self, address: int) -> int:
+        return 0
+
+    def load(self, kernel: Kernel, binary: Binary, code: bytes) -> int:
+        """The address of the kernel's entry; ``code`` was checked and lies at the file's path."""
+        if self._library is None:
+            self._library = _open(self._manifest.folder / binary.file)
+            self._team = _Team(self._library, self._threads - 1)
+        entry = getattr(self._library, binary.symbol, None)
+        if entry is None:
+            raise DeviceError(
+                f"loading {binary.file}: it lacks the kernel {binary.symbol}. The package is "
+                "damaged: reinstall it."
+            )
+        address = ctypes.cast(entry, ctypes.c_void_p).value
+        assert address is not None
+        return address
+
+    def capture(self, stream: int) -> int:
+        return 0
+
+    def executor(
+        self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]", *, graphs: bool
+    ) -> Callable[[int], None]:
+        """All steps in one call, without the interpreter's lock."""
+        if not steps or self._library is None or self._team is None:
+            return _nothing
+        run, team, count = self._library.aot_run, self._team, len(steps)
+        slots = [(ctypes.c_int32 * len(step.slots))(*step.slots) for step in steps]
+        table = (_Step * count)(
+            *(
+                _Step(step.kernel, ctypes.addressof(own))
+                for step, own in zip(steps, slots, strict=True)
+            )
+        )
+
+        def issue(stream: int, kept: Any = slots) -> None:
+            failed = run(team.pool, table, count, cells)
+            if failed:
+                raise DeviceError(
+                    f"running the kernel {steps[failed - 1].name} on cpu: no memory is left for "
+                    "its scratch space; use smaller inputs or free some."
+                )
+
+        return issue
+
+    def close(self) -> None:
+        """Let the team's threads end."""
+        if self._team is not None:
+            self._team.close()
+
+
+class _Team:
+    """The pool of a shared object with its worker threads."""
+
+    def __init__(self, library: ctypes.CDLL, workers: int) -> None:
+        self._library = library
+        self.pool = ctypes.c_void_p(library.aot_open(workers))
+        if not self.pool:
+            raise DeviceError("loading on cpu: no memory is left for the team of threads")
+        library.aot_tune(self.pool, _spins(workers), cache_bytes())
+        self._threads: list[threading.Thread] = []
+        try:
+            for number in range(workers):
+                self._start(number)
+        except RuntimeError as error:
+            self.close()
+            raise DeviceError(
+                f"loading on cpu: thread {number + 1} of {workers} cannot be started ({error}). "
+                "Allow this process more threads, or set AOTPACK_THREADS."
+            ) from None
+        tell_of_forks(self)
+
+    def _start(self, number: int) -> None:
+        thread = threading.Thread(
+            target=self._library.aot_work,
+            args=(self.pool, number),
+            name=f"aotpack-{number}",
+            daemon=True,
+        )
+        thread.start()
+        self._threads.append(thread)
+
+    def close(self) -> None:
+        """End the threads; a second close does nothing."""
+        if not self.pool:
+            return
+        self._library.aot_stop(self.pool)
+        for thread in self._threads:
+            thread.join()
+        self._library.aot_close(self.pool)
+        self.pool = ctypes.c_void_p()
+
+    def forked(self) -> None:
+        """A child process has none of the threads: its calls run alone."""
+        self._threads = []
+        if self.pool:
+            self._library.aot_forked(self.pool)
+
+
+def default_threads() -> int:
+    """AOTPACK_THREADS or OMP_NUM_THREADS, else the processors this process may use."""
+    for name in ("AOTPACK_THREADS", "OMP_NUM_THREADS"):
+        text = os.environ.get(name, "")
+        if text.isdecimal() and int(text) > 0:
+            return int(text)
+        if text and not text.isdecimal() and name.startswith("AOTPACK"):
+            raise AotpackError(f"loading on cpu: {name}={text!r}; accepted: a number of threads")
+    return min(len(os.sched_getaffinity(0)), _quota())
+
+
+def _quota() -> int:
+    """Processors that the container's time limit is worth."""
+    try:
+        most, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, -(-int(most) // int(period)))
+    except (OSError, ValueError):
+        return MOST_THREADS
+
+
+def _spins(workers: int) -> int:
+    """How often a thread looks for work before it sleeps: waking it can take a millisecond.
+
+    A few milliseconds, unless a waiting thread would keep another from its processor.
+    """
+    return _PATIENCE if workers < len(os.sched_getaffinity(0)) else _HASTE
+
+
+def cache_bytes() -> int:
+    """The size of the largest cache; a common one where the system does not tell."""
+    sizes = [_COMMON_CACHE]
+    for file in _CACHES.glob("index*/size"):
+        try:
+            sizes.append(int(file.read_text().strip().removesuffix("K")) << 10)
+        except (OSError, ValueError):
+            continue
+    return max(sizes[1:] or sizes)
+
+
+def _nothing(stream: int) -> None:
+    """A plan without steps."""
+
+
+def _open(path: Path) -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(str(path.resolve()))
+    except OSError as error:
+        raise DeviceError(
+            f"loading {path}: the system refuses it ({error}). The wheel is for another machine or "
+            "an older C library is installed here than its tag asks for."
+        ) from None
+    library.aot_open.restype = ctypes.c_void_p
+    library.aot_open.argtypes = (ctypes.c_uint32,)
+    library.aot_tune.restype = None
+    library.aot_tune.argtypes = (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int64)
+    library.aot_work.restype = None
+    library.aot_work.argtypes = (ctypes.c_void_p, ctypes.c_uint32)
+    for function in (library.aot_stop, library.aot_close, library.aot_forked):
+        function.restype = None
+        function.argtypes = (ctypes.c_void_p,)
+    library.aot_run.restype = ctypes.c_int64
+    library.aot_run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+    return library
+
+
+def _check_machine(manifest: Manifest) -> None:
+    """Refuse code of another machine, or for newer processors, before any of it runs."""
+    host = manifest.host
+    if host is None:
+        raise DeviceError("loading on cpu: manifest.json does not say for which machine it is")
+    doing = f"loading {manifest.signature.name} on cpu"
+    if platform.machine() != host.machine:
+        raise DeviceError(
+            f"{doing}: the package is for {host.machine} machines, this one is "
+            f"{platform.machine()}. Build it on such a machine."
+        )
+    lacking = [flag for flag in _FLAGS.get(host.arch, ()) if flag not in (_cpu_flags() or (flag,))]
+    if lacking:
+        raise DeviceError(
+            f"{doing}: its code is for {host.arch} processors, and this one lacks "
+            f"{', '.join(lacking)}. Build it with --cpu-arch {next(iter(_FLAGS))}."
+        )
+
+
+def _cpu_flags() -> frozenset[str]:
+    """The processor's features; nothing where the system does not list them."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    found = next((line for line in lines if line.startswith("flags")), "")
+    return frozenset(found.partition(":")[2].split())

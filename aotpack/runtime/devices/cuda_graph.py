@@ -1,0 +1,141 @@
+"""Issues the steps of a plan as one CUDA graph, built node by node with the plan's dependences.
+
+A node's parameters are copied when they are set. So a call first sets those of the nodes that use
+an address which is not that of the call before, in the executable graph alone; work in flight
+keeps what it was launched with.
+"""
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+
+import numpy as np
+
+from .cuda_errors import failure
+from .cuda_launch import attributes, parameters
+from .device import Step
+
+
+class Node(ctypes.Structure):
+    """CUDA_KERNEL_NODE_PARAMS_v2."""
+
+    _fields_ = (
+        ("function", ctypes.c_void_p),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("params", ctypes.c_void_p),
+        ("extra", ctypes.c_void_p),
+        ("kernel", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+    )
+
+
+class Edge(ctypes.Structure):
+    """CUgraphEdgeData."""
+
+    _fields_ = (
+        ("from_port", ctypes.c_ubyte),
+        ("to_port", ctypes.c_ubyte),
+        ("type", ctypes.c_ubyte),
+        ("reserved", ctypes.c_ubyte * 5),
+    )
+
+
+_EARLY = Edge(from_port=1, type=1)  # programmatic, both: the later node waits itself
+
+
+class GraphExecutor:
+    """An executable graph of all steps; it is given back with this object."""
+
+    def __init__(
+        self,
+        device: str,
+        library: ctypes.CDLL,
+        steps: Sequence[Step],
+        cells: "ctypes.Array[ctypes.c_uint64]",
+    ) -> None:
+        self._device, self._library, self._steps = device, library, steps
+        self._params = [parameters(step, cells) for step in steps]
+        self._nodes = [
+            _node(step, params) for step, params in zip(steps, self._params, strict=True)
+        ]
+        self._graph, self._executable = ctypes.c_void_p(), ctypes.c_void_p()
+        graph, executable = ctypes.byref(self._graph), ctypes.byref(self._executable)
+        self._do("making a graph", library.cuGraphCreate(graph, 0))
+        weakref.finalize(self, library.cuGraphDestroy, self._graph).atexit = False
+        self._handles = [ctypes.c_void_p() for _ in steps]
+        for number in range(len(steps)):
+            self._add(number)
+        flags = ctypes.c_ulonglong(0)
+        made = library.cuGraphInstantiateWithFlags(executable, self._graph, flags)
+        self._do("instantiating a graph", made)
+        weakref.finalize(self, library.cuGraphExecDestroy, self._executable).atexit = False
+        self._cells = np.ctypeslib.as_array(cells)
+        self._set = self._cells.tobytes()  # what the nodes' parameters were copied from
+        self._users = _users(steps)
+
+    def upload(self, stream: int) -> None:
+        """Do on ``stream`` what else the first launch would have to do."""
+        status = self._library.cuGraphUpload(self._executable, ctypes.c_void_p(stream))
+        self._do("uploading a graph", status)
+
+    def issue(self, stream: int) -> None:
+        """Issue all steps to ``stream``."""
+        given = self._cells.tobytes()
+        if given != self._set:
+            self._rebind(given)
+        status = self._library.cuGraphLaunch(self._executable, ctypes.c_void_p(stream))
+        self._do("launching a graph", status)
+
+    def _rebind(self, given: bytes) -> None:
+        """Set the parameters of the nodes that use changed cells."""
+        changed = np.flatnonzero(self._cells != np.frombuffer(self._set, np.uint64)).tolist()
+        update = self._library.cuGraphExecKernelNodeSetParams_v2
+        for number in sorted({user for cell in changed for user in self._users.get(cell, ())}):
+            node = ctypes.byref(self._nodes[number])
+            status = update(self._executable, self._handles[number], node)
+            self._do(f"passing arguments to {self._steps[number].name}", status)
+        self._set = given
+
+    def _add(self, number: int) -> None:
+        step, library = self._steps[number], self._library
+        nodes, doing = ctypes.c_void_p * len(step.after), f"adding {step.name} to a graph"
+        before = nodes(*(self._handles[one].value for one in step.after))
+        handle, node = self._handles[number], ctypes.byref(self._nodes[number])
+        count, early = ctypes.c_size_t(len(step.after)), step.kernel.starts_early
+        added = library.cuGraphAddKernelNode_v2(
+            ctypes.byref(handle), self._graph, before, ctypes.c_size_t(0) if early else count, node
+        )
+        self._do(doing, added)
+        if early and step.after:
+            afters = nodes(*(handle.value for _ in step.after))
+            edges = (Edge * len(step.after))(*(_EARLY for _ in step.after))
+            linked = library.cuGraphAddDependencies_v2(self._graph, before, afters, edges, count)
+            self._do(doing, linked)
+        for attribute in attributes(step.kernel):
+            value = ctypes.byref(attribute.value)
+            self._do(doing, library.cuGraphKernelNodeSetAttribute(handle, attribute.id, value))
+
+    def _do(self, doing: str, status: int) -> None:
+        if status:
+            raise failure(f"{doing} on {self._device}", status)
+
+
+def _node(step: Step, params: "ctypes.Array[ctypes.c_void_p]") -> Node:
+    function = step.kernel
+    x, y, z = step.grid
+    node = Node(function=function.handle, shared=function.shared)
+    node.grid[:] = (x * function.num_ctas, y, z)
+    node.block[:] = (function.threads, 1, 1)
+    node.params = ctypes.addressof(params)
+    return node
+
+
+def _users(steps: Sequence[Step]) -> dict[int, list[int]]:
+    """The numbers of the steps that pass each cell."""
+    users: dict[int, list[int]] = {}
+    for number, step in enumerate(steps):
+        for slot in {*step.slots, step.scratch}:
+            users.setdefault(slot, []).append(number)
+    return users

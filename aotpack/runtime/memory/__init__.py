@@ -1,0 +1,1 @@
+"""Device memory that outlives a call: arenas, packed intermediates, weights."""

@@ -1,0 +1,245 @@
+"""The weights of a loaded model: one device allocation, filled from a file or from the caller."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..arrays.frameworks import Frameworks
+from ..checks.guards import describe
+from ..devices.device import Device, is_host
+from ..dtypes import DType, is_accepted
+from ..errors import WeightError
+from ..manifest import Manifest, Weight
+from ..safetensors import Stored
+from .packing import align
+
+_HOST_PLACES = (1, 3)  # pageable and pinned, in DLPack's numbering
+
+
+class _Source(NamedTuple):
+    """Bytes to bind; ``owner`` keeps them alive."""
+
+    address: int
+    place: tuple[int, int]
+    owner: Any
+
+
+class Weights:
+    """Where each weight lies on the device, and which ones have been bound."""
+
+    def __init__(self, manifest: Manifest, device: Device) -> None:
+        weights = manifest.weights
+        self._model, self._device, self._weights = manifest.signature.name, device, weights
+        self._unused, self._updates = manifest.unused, frozenset(manifest.signature.updates)
+        self._by_name = {
+            name: weight for weight in weights for name in (weight.name, *weight.names)
+        }
+        self._bound: set[str] = set()
+        self._offsets: dict[str, int] = {}
+        self.total = 0
+        for weight in weights:
+            self._offsets[weight.name] = self.total
+            self.total += align(_bytes(weight.dtype, weight.shape))
+        self._groups: list[list[Weight]] = []
+        for weight in weights:
+            if weight.follows and self._groups:
+                self._groups[-1].append(weight)
+            else:
+                self._groups.append([weight])
+        self._address = 0
+        self._mapped: dict[str, _Source] = {}  # used where they lie in a mapped file
+
+    @property
+    def missing(self) -> list[str]:
+        """The weights that were never bound."""
+        return [weight.name for weight in self._weights if weight.name not in self._bound]
+
+    def addresses(self) -> dict[str, int]:
+        """The address of every weight by its first name; all must have been bound."""
+        missing = self.missing
+        if missing:
+            raise WeightError(
+                f"calling {self._model}: {len(missing)} of {len(self._weights)} weights have not "
+                f"been given, the first is {missing[0]!r}. Call bind_weights(...) first, or load "
+                "with weights=PATH; a command line takes --weights FILE."
+            )
+        own = {name: self._address + offset for name, offset in self._offsets.items()}
+        return own | {name: source.address for name, source in self._mapped.items()}
+
+    def places(self) -> dict[str, tuple[int, int]]:
+        """The address of every weight, and the bytes up to the end of those that follow it."""
+        addresses = self.addresses()
+        found: dict[str, tuple[int, int]] = {}
+        for group in self._groups:
+            last = group[-1]
+            end = addresses[last.name] + _bytes(last.dtype, last.shape)
+            for weight in group:
+                found[weight.name] = (addresses[weight.name], end - addresses[weight.name])
+        return found
+
+    def bind(self, given: Mapping[str, Any], frameworks: Frameworks, *, strict: bool) -> None:
+        """Copy the given values to the device; all are checked before the first is copied.
+
+        On a host device the tensors of a file are used where the file is mapped.
+        """
+        chosen = self._choose(given, strict=strict)
+        sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
+        for group in self._groups:
+            self._place(group, sources)
+        self._device.synchronize(None)
+        self._bound.update(sources)
+
+    def state(self) -> Iterator[tuple[Weight, int]]:
+        """The weights that calls change, with their addresses; all must have been bound."""
+        changed = [weight for weight in self._weights if weight.name in self._updates]
+        addresses = self.addresses() if changed else {}
+        yield from ((weight, addresses[weight.name]) for weight in changed)
+
+    def free(self) -> None:
+        """Give the device memory back."""
+        if self._address:
+            self._device.free(self._address)
+        self._address = 0
+        self._mapped.clear()
+        self._bound.clear()
+
+    def _place(self, group: Sequence[Weight], sources: Mapping[str, _Source]) -> None:
+        """Use weights that lie together where a file is mapped, or copy them."""
+        given = [weight for weight in group if weight.name in sources]
+        if given and len(given) == len(group) and self._is_usable(group, sources):
+            self._mapped.update((weight.name, sources[weight.name]) for weight in group)
+            return
+        for weight in group if given else ():
+            source = sources.get(weight.name) or self._mapped.get(weight.name)
+            if source is not None:
+                self._copy(weight, source)
+            self._mapped.pop(weight.name, None)
+
+    def _is_usable(self, group: Sequence[Weight], sources: Mapping[str, _Source]) -> bool:
+        """True for tensors of a file that kernels only read, and can where they lie."""
+        if any(weight.name in self._updates for weight in group):
+            return False
+        address = sources[group[0].name].address
+        for weight in group:
+            source = sources[weight.name]
+            if not isinstance(source.owner, Stored) or source.address != address:
+                return False
+            if address % weight.dtype.itemsize:
+                return False
+            address += _bytes(weight.dtype, weight.shape)
+        return is_host(self._device)
+
+    def _copy(self, weight: Weight, source: _Source) -> None:
+        if self._address == 0 and self.total:
+            self._address = self._device.alloc(self.total)
+        copy = self._device.copy_in if source.place[0] in _HOST_PLACES else self._device.copy
+        size = _bytes(weight.dtype, weight.shape)
+        if size:
+            copy(self._address + self._offsets[weight.name], source.address, size, 0)
+
+    def _choose(self, given: Mapping[str, Any], *, strict: bool) -> list[tuple[Weight, Any]]:
+        self._check_names(given)
+        chosen: dict[str, tuple[Weight, str]] = {}
+        for name in given:
+            if name in self._unused:
+                continue
+            weight = self._by_name[name]
+            first = chosen.setdefault(weight.name, (weight, name))[1]
+            if first != name and not _is_same(given[first], given[name]):
+                raise self._refused(
+                    f"{first!r} and {name!r} are one tensor in this model and were given as two; "
+                    "give one of them"
+                )
+        lacking = [w.name for w in self._weights if w.name not in chosen and not w.constant]
+        if strict and lacking:
+            raise self._refused(
+                f"{_some(lacking)} not given ({len(lacking)} of {len(self._weights)}); "
+                "strict=False keeps what was bound before"
+            )
+        return [(weight, given[name]) for weight, name in chosen.values()]
+
+    def _check_names(self, given: Iterable[str]) -> None:
+        known = [*self._by_name, *sorted(self._unused)]
+        unknown = [name for name in given if name not in {*known}]
+        if not unknown:
+            return
+        near = get_close_matches(unknown[0], known)
+        accepted = f"near it: {_some(near)}" if near else f"accepted: {_some(known)}"
+        others = f", nor are {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        raise self._refused(
+            f"{unknown[0]!r} is no weight of the model{others}; {accepted}; give the model's own "
+            "names and leave the others out"
+        )
+
+    def _read(self, weight: Weight, value: Any, frameworks: Frameworks) -> _Source:
+        if isinstance(value, Stored):
+            self._check(weight, str(value.dtype), value.shape, "file")
+            return _Source(value.data.__array_interface__["data"][0], (1, 0), value)
+        if hasattr(value, "contiguous"):
+            value = value.contiguous()
+        framework = frameworks.of(value)
+        (address,), facts, owner = framework.read((value,), 0)
+        (seen,) = framework.seen(facts)
+        self._check(weight, seen.dtype, seen.shape, seen.framework)
+        if seen.place[0] not in _HOST_PLACES and seen.place != self._device.place:
+            raise self._refused(
+                f"{weight.name!r} is on {describe(seen.place)}; accepted: cpu or "
+                f"{describe(self._device.place)}"
+            )
+        if not seen.contiguous:
+            raise self._refused(f"{weight.name!r} is not contiguous; give a contiguous copy")
+        return _Source(address, seen.place, owner)
+
+    def _check(self, weight: Weight, dtype: str, shape: tuple[int, ...], framework: str) -> None:
+        if shape != weight.shape or not is_accepted(dtype, weight.dtype, framework):
+            raise self._refused(
+                f"{weight.name!r} is {dtype}{list(shape)}; accepted: "
+                f"{weight.dtype}{list(weight.shape)}"
+            )
+
+    def _refused(self, reason: str) -> WeightError:
+        return WeightError(f"binding weights to {self._model}: {reason}.")
+
+
+def sidecar_name(name: str, version: str) -> str:
+    """The file of the weights that travel beside a wheel."""
+    return f"{name}-{version}.weights.safetensors"
+
+
+def weights_file(manifest: Manifest, given: Path | None) -> Path | None:
+    """The file the weights come from: the given one, else by the package's mode; None for none."""
+    if given is not None:
+        return given
+    if manifest.weights_mode == "embed":
+        return manifest.folder / "weights.safetensors"
+    if manifest.weights_mode == "none" or not manifest.weights:
+        return None
+    signature = manifest.signature
+    name = sidecar_name(signature.name, signature.version)
+    folders = manifest.folder, manifest.folder.parent
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder / name
+    raise WeightError(
+        f"loading {signature.name}: its weights travel beside the wheel and {name} is in neither "
+        f"{' nor '.join(map(str, folders))}. Put it there, or load with weights=PATH; a command "
+        "line takes --weights FILE."
+    )
+
+
+def _bytes(dtype: DType, shape: tuple[int, ...]) -> int:
+    return math.prod(shape) * dtype.itemsize
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """True when two values are one tensor."""
+    if a is b:
+        return True
+    return hasattr(a, "data_ptr") and hasattr(b, "data_ptr") and a.data_ptr() == b.data_ptr()
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:5]))
+    return shown + (", ..." if len(names) > 5 else "")

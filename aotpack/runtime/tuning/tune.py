@@ -1,0 +1,272 @@
+"""Times the forms a package holds of each launch, on the device that will serve; compiles nothing.
+
+A plan is walked launch by launch on the golden inputs, so that every kernel is timed on what it
+will really read (positions among it); for other sizes the golden inputs are repeated or cut. Each
+launch runs on several copies of its tensors in turn, so that what it reads is not in a cache
+because it was read a moment ago.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..checks.assertions import WORD
+from ..devices.device import Device, active
+from ..devices.timing import hardware, seconds
+from ..errors import AotpackError, DeviceError
+from ..loading import load
+from ..memory.arena import Arena
+from ..memory.packing import align, pack
+from ..model import Model
+from ..plan import Branch, Call, Form, Launch, Loop, Place, Plan, flat
+from ..prepare import Prepared, prepare
+from ..safetensors import Stored, read_safetensors
+from ..tuning_file import Times, Tuning, form_name, merged, read_tuning, tuning_text
+from .tune_sizes import main_sizes, single_sizes
+
+BEYOND_CACHES = 256 << 20  # bytes that launches in turn touch: twice the largest L2 of today
+MOST_COPIES = 128
+MOST_SPILLED = 64  # bytes of local memory a thread: what builds admit without another try
+LONGEST_TURN = 0.05  # seconds for all copies
+
+
+class Question(NamedTuple):
+    """A launch with several forms, in a plan that was asked to leave them open."""
+
+    key: str
+    forms: tuple[Form, ...]
+
+
+def tune(
+    package: str | Path | ModuleType,
+    device: int | str | Device | None = None,
+    *,
+    weights: str | Path | None = None,
+    report: Callable[[str], None] = lambda line: None,
+) -> Tuning:
+    """The times of all forms of all launches, at the example's sizes and through their ranges."""
+    with load(package, device, weights=weights) as model, active(model.device):
+        manifest = model.manifest
+        if not manifest.choices:
+            raise AotpackError(
+                f"tuning {manifest.signature.name}: the package holds one form of every kernel. "
+                "Build it with --candidates 2 or more."
+            )
+        golden = read_safetensors(manifest.folder / "golden.safetensors")
+        found: dict[str, tuple[Times, ...]] = {}
+        walk = partial(_walk, model, golden, found, report)
+        mains = main_sizes(model, golden)
+        for sizes in mains:
+            walk(sizes, again=True)
+        for sizes in single_sizes(model, mains[0]):
+            walk(sizes, again=False)
+        return {(hardware(model.device), model.target): dict(sorted(found.items()))}
+
+
+def tune_into(
+    file: Path,
+    package: Path,
+    device: int | str | None,
+    weights: Path | None,
+    report: Callable[[str], None],
+) -> None:
+    """Tune, and put the times into a file, beside those it has of other kernels and devices."""
+    old = read_tuning(file) if file.exists() else {}
+    text = tuning_text(merged(old, tune(package, device, weights=weights, report=report)))
+    try:
+        file.write_text(text)
+    except OSError as error:
+        raise AotpackError(f"writing {file}: {error.strerror}; pass another file to -o") from None
+
+
+def _walk(
+    model: Model,
+    golden: Mapping[str, Stored],
+    found: dict[str, tuple[Times, ...]],
+    report: Callable[[str], None],
+    sizes: Mapping[str, int],
+    *,
+    again: bool,
+) -> None:
+    """Time the launches of a plan for some sizes, ``again`` those that were timed at others too."""
+    plan = model.plan_with(tuple(sizes.values()), _ask)
+    keys = _keys(plan)
+    wanted = keys if again else keys - set(found)
+    if not wanted:
+        return
+    try:
+        times = _Walk(model, golden, sizes, plan, wanted, report).run()
+    except DeviceError as error:
+        report(f"not timed at {_shown(sizes)}: {error}")
+        return
+    for key, one in times.items():
+        found[key] = (*found.get(key, ()), one)
+
+
+def _ask(key: str, *forms: Form) -> Any:
+    return Question(key, forms)
+
+
+def _parts(place: Any) -> Iterator["Launch | Call | Question | Branch | Loop"]:
+    """What stands at a place of a plan, and questions; a branch or loop is run as a whole."""
+    if isinstance(place, (Launch, Call, Question, Branch, Loop)):
+        yield place
+    else:
+        for part in place:
+            yield from _parts(part)
+
+
+def _keys(plan: Plan) -> set[str]:
+    parts = (part for place in plan.launches for part in _parts(place))
+    return {part.key for part in parts if isinstance(part, Question)}
+
+
+def _shown(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in sizes.items()) or "fixed sizes"
+
+
+class _Walk:
+    """One run of a plan, launch by launch, timing what is wanted on the way."""
+
+    def __init__(
+        self,
+        model: Model,
+        golden: Mapping[str, Stored],
+        sizes: Mapping[str, int],
+        plan: Plan,
+        wanted: set[str],
+        report: Callable[[str], None],
+    ) -> None:
+        self.model, self.device, self.signature = model, model.device, model.signature
+        self.golden, self.sizes, self.plan = golden, sizes, plan
+        self.wanted, self.report = wanted, report
+        self.found: dict[str, Times] = {}
+        self.places: dict[str, tuple[int, int]] = {}  # address and bytes of every tensor
+
+    def run(self) -> dict[str, Times]:
+        """The times by key."""
+        with ExitStack() as memory:
+            self._place_tensors(memory)
+            for place in self.plan.launches:
+                for part in _parts(place):
+                    if isinstance(part, Question) and part.key in self.wanted - set(self.found):
+                        self._time(part)
+                    form = part.forms[0] if isinstance(part, Question) else part
+                    with ExitStack() as scratch:
+                        self._prepared(form, {}, scratch).issue(0)
+                        self.device.synchronize(None)
+        return self.found
+
+    # --- memory
+
+    def _place_tensors(self, memory: ExitStack) -> None:
+        """Inputs, outputs, intermediates and weights where launches can use them."""
+        for tensor in self.signature.inputs:
+            shape = tuple(size.evaluate(self.sizes) for size in tensor.shape)
+            stored = np.resize(self.golden[f"inputs/{tensor.name}"].data, shape)
+            address = self._alloc(stored.nbytes, memory)
+            self.device.copy_in(address, stored.ctypes.data, stored.nbytes, 0)
+            self.device.synchronize(None)
+            self.places[tensor.name] = (address, stored.nbytes)
+        for tensor, shape in zip(self.signature.outputs, self.plan.outputs, strict=True):
+            size = math.prod(shape) * tensor.dtype.itemsize
+            self.places[tensor.name] = (self._alloc(size, memory), size)
+        offsets, total = pack(self.plan.buffers)
+        start = self._alloc(total, memory)
+        for buffer, offset in zip(self.plan.buffers, offsets, strict=True):
+            self.places[buffer.name] = (start + offset, buffer.size)
+        for counter in self.plan.counters:
+            address = self._alloc(counter.size, memory)
+            self.device.clear(address, counter.size, 0)
+            self.places[counter.name] = (address, counter.size)
+        self.places |= self.model.weight_places()
+        for assertion in self.signature.assertions:
+            self.places[assertion.word] = (self._alloc(WORD, memory), WORD)
+
+    def _alloc(self, size: int, memory: ExitStack) -> int:
+        address = self.device.alloc(max(1, size))
+        memory.callback(self.device.free, address)
+        return address
+
+    def _prepared(self, form: Place, moved: Mapping[str, int], memory: ExitStack) -> Prepared:
+        """A form as a plan of its own; ``moved`` tensors lie elsewhere."""
+        addresses = {name: address for name, (address, _) in self.places.items()} | dict(moved)
+        given = [t.name for t in (*self.signature.inputs, *self.signature.outputs)]
+        signed = [addresses.pop(name) for name in given]
+        arena: Arena[Prepared] = Arena(self.device)
+        memory.callback(arena.free)
+        plan = Plan((), self.plan.outputs, (form,))
+        kernels = self.model.kernels
+        calls = self.model.calls
+        prepared = prepare(self.signature, plan, kernels, addresses, arena, self.device, calls)
+        prepared.store(signed)
+        return prepared
+
+    # --- timing
+
+    def _time(self, question: Question) -> None:
+        """Time the forms that were compiled for this target, those that spill if all of them do."""
+        forms = [
+            form
+            for form in question.forms
+            if all(launch.kernel in self.model.kernels for launch in flat(form))
+        ]
+        forms = [form for form in forms if not self._spills(form)] or forms
+        with ExitStack() as memory:
+            copies = self._copies(forms, memory)
+            prepared = [[self._prepared(form, copy, memory) for copy in copies] for form in forms]
+            turns = [_in_turn(some) for some in prepared]
+            rounds = [[seconds(self.device, turn) for turn in turns] for _ in range(2)]
+        times = [min(pair) / len(copies) * 1e6 for pair in zip(*rounds, strict=True)]
+        names = map(form_name, forms)
+        took = {name: round(time, 3) for name, time in zip(names, times, strict=True)}
+        self.found[question.key] = Times(dict(self.sizes), took)
+        best = min(took, key=lambda name: took[name])
+        gain = times[0] / min(times)
+        self.report(f"{question.key}: {times[0]:.2f} us, {gain:.2f}x by {best}")
+
+    def _spills(self, form: Form) -> bool:
+        """True for a form of which some kernel spills: its registers do not suffice."""
+        kernels = [self.model.kernels[launch.kernel].kernel for launch in flat(form)]
+        return any(one.binaries[self.model.target].spills > MOST_SPILLED for one in kernels)
+
+    def _copies(self, forms: Sequence[Form], memory: ExitStack) -> list[dict[str, int]]:
+        """Addresses of the forms' tensors, for each copy: as many as caches cannot hold."""
+        launches = [launch for form in forms for launch in flat(form)]
+        names = dict.fromkeys(arg for one in launches for arg in one.args if isinstance(arg, str))
+        total = sum(align(self.places[name][1]) for name in names)
+        copies = [self._copy(names, total, memory)]
+        with ExitStack() as scratch:
+            once = self._prepared(forms[0], copies[0], scratch)
+            longest = LONGEST_TURN / seconds(self.device, once.issue)
+        wanted = min(MOST_COPIES, -(-BEYOND_CACHES // max(1, total)), int(longest))
+        while len(copies) < wanted:
+            copies.append(self._copy(names, total, memory))
+        self.device.synchronize(None)
+        return copies
+
+    def _copy(self, names: Iterable[str], total: int, memory: ExitStack) -> dict[str, int]:
+        """Tensors elsewhere, with what they hold now."""
+        address = self._alloc(total, memory)
+        copy = {}
+        for name in names:
+            source, size = self.places[name]
+            if size:
+                self.device.copy(address, source, size, 0)
+            copy[name] = address
+            address += align(size)
+        return copy
+
+
+def _in_turn(prepared: Sequence[Prepared]) -> Callable[[int], None]:
+    def issue(stream: int) -> None:
+        for one in prepared:
+            one.issue(stream)
+
+    return issue

@@ -1,0 +1,253 @@
+"""Let the kernels that make the pieces of a joined tensor write them where they belong.
+
+    p[i, j] = sum over k of ...                      p = ...; y.0[i, j] = p[i, j]
+    q[i, j] = ...                              ->    q = ...; y.1[i, j + 8] = q[i, j]
+    y[i, j] = p[i, j] if j < 8 else q[i, j - 8]      y is y.0 and y.1 in one memory
+
+Done where some piece is made by a kernel that can take its store in, and the copies that are left
+take no more launches than before, or save more bytes than launching takes.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from aotpack.ir.joined import Joined
+from aotpack.ir.kernels.access import axes_in, points
+from aotpack.ir.nodes import (
+    Apply,
+    Buffer,
+    Guarded,
+    Operation,
+    Pointwise,
+    Program,
+    Value,
+    overwritten,
+    reads,
+    targets,
+)
+from aotpack.ir.ops.conditions import inside
+from aotpack.ir.ops.fold import fold, integer_of
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.schedule import Kernel
+from aotpack.ir.symbolic.facts import known_equal, known_le, typical
+from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.schedule.fusion.fuse import fuse
+from aotpack.schedule.fusion.group import Group, join
+from aotpack.schedule.program.realize import own_index
+
+LAUNCH_BYTES = 4 * 2**20  # what moves in the time of a launch
+SHORTEST_RUN = 32  # bytes side by side; below, stores share the sectors of memory
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What lies in ``low <= axis < high`` of a joined tensor."""
+
+    low: Int
+    high: Int
+    value: Value
+
+
+def write_parts_in_place(
+    program: Program, kernels: tuple[Kernel, ...]
+) -> tuple[Program, tuple[Kernel, ...]]:
+    """The program without the copies that its kernels spare, and its kernels; or the same."""
+    makers = {name: kernel for kernel in kernels for name in kernel.stored}
+    kept = {update.value for update in program.updates}
+    kept |= {base for o in program.operations for _, base in overwritten(o)}
+    found: dict[str, list[Pointwise]] = {}
+    for kernel in kernels:
+        for operation in _candidates(kernel):
+            if operation.target not in kept:
+                parts = _parts(operation, kernel, makers, program)
+                found |= {operation.target: parts} if parts else {}
+    if not found:
+        return program, kernels
+    changed = _with_parts(program, found)
+    return changed, fuse(changed)
+
+
+def _candidates(kernel: Kernel) -> Iterator[Pointwise]:
+    """What a pointwise kernel makes of buffers for other kernels."""
+    if kernel.anchor is not None or len(kernel.axes) > 1:
+        return
+    made = {name for member in kernel.members for name in targets(member.operation)}
+    used = {name for member in kernel.members for name in reads(member.operation)}
+    for member in kernel.members:
+        operation = member.operation
+        if not isinstance(operation, Pointwise) or made & {*reads(operation)}:
+            continue
+        is_whole = operation.index == own_index(operation.axes)
+        if is_whole and operation.target in kernel.stored and operation.target not in used:
+            yield operation
+
+
+def _parts(
+    operation: Pointwise, kernel: Kernel, makers: Mapping[str, Kernel], program: Program
+) -> list[Pointwise]:
+    """The writers of the pieces, if that spares more than it costs; else none."""
+    found = _pieces(operation)
+    if found is None:
+        return []
+    axis, pieces = found
+    alone = [
+        _part(operation, axis, [piece], number, program) for number, piece in enumerate(pieces)
+    ]
+    spared = [_spared_bytes(part, operation, makers, program) for part in alone]
+    made: list[Pointwise] = []
+    copies = 0
+    for is_copy, numbers in groupby(range(len(pieces)), lambda number: spared[number] == 0):
+        run = [*numbers]
+        together = [pieces[number] for number in run]
+        copies += is_copy
+        made += (
+            [_part(operation, axis, together, run[0], program)]
+            if is_copy
+            else [alone[number] for number in run]
+        )
+    launches = copies - (len(kernel.members) == 1)
+    return made if any(spared) and sum(spared) >= launches * LAUNCH_BYTES else []
+
+
+def _spared_bytes(
+    part: Pointwise, whole: Pointwise, makers: Mapping[str, Kernel], program: Program
+) -> int:
+    """Typical bytes that are not read again where a kernel takes a part in; 0 where none does."""
+    buffer = program.buffers[whole.target]
+    if _run_bytes(part, buffer) < SHORTEST_RUN:
+        return 0
+    buffers = program.buffers | {part.target: replace(buffer, name=part.target)}
+    wider = replace(program, buffers=buffers)
+    for kernel in (makers[name] for name in reads(part) if name in makers):
+        if isinstance(join(_group(kernel), part, wider), Group):
+            return max(1, typical(points(part.axes)) * buffer.dtype.itemsize)
+    return 0
+
+
+def _run_bytes(part: Pointwise, buffer: Buffer) -> int:
+    """Bytes that a part has side by side where the last dimensions are its own."""
+    run = buffer.dtype.itemsize
+    for place, size in zip(reversed(part.index), reversed(buffer.shape), strict=True):
+        own = [leaf for leaf in place.leaves() if isinstance(leaf, Axis)]
+        run *= typical(own[0].extent) if own else 1
+        if not own or not known_equal(own[0].extent, size):
+            return run
+    return max(run, SHORTEST_RUN)
+
+
+def _group(kernel: Kernel) -> Group:
+    """A kernel as it was when operations joined it."""
+    written = tuple(name for member in kernel.members for name in targets(member.operation))
+    return Group(0, kernel.axes, kernel.members, written, kernel.reads)
+
+
+def _with_parts(program: Program, found: Mapping[str, list[Pointwise]]) -> Program:
+    """The program with parts in place of what they are parts of."""
+    buffers = dict(program.buffers)
+    operations: list[Operation] = []
+    for operation in program.operations:
+        parts = found.get(targets(operation)[0])
+        operations += [operation] if parts is None else parts
+        for part in parts or ():
+            buffers[part.target] = replace(buffers[targets(operation)[0]], name=part.target)
+    joined = tuple(Joined(name, tuple(p.target for p in parts)) for name, parts in found.items())
+    return replace(program, buffers=buffers, operations=tuple(operations), joined=joined)
+
+
+def _part(
+    whole: Pointwise, axis: Axis, pieces: list[Piece], number: int, program: Program
+) -> Pointwise:
+    """Write neighbouring pieces alone. An axis of one element is none."""
+    name = f"{whole.target}.{number}"
+    while name in program.buffers:
+        name += "_"
+    low, high = pieces[0].low, pieces[-1].high
+    single = known_equal(high - low, 1)
+    mine = Axis(axis.name, high - low)
+    moved = {axis: low if single else Int.of(mine) + low}
+    rewrite = Rewriter(moved)
+    value = rewrite(pieces[-1].value)
+    for piece in reversed(pieces[:-1]):
+        for condition in inside(moved[axis], low, piece.high):
+            value = fold(Guarded(condition, rewrite(piece.value), value, value.dtype))
+    axes = tuple(mine if a is axis else a for a in whole.axes if not (single and a is axis))
+    index = tuple(part.substitute(moved) for part in whole.index)
+    return Pointwise(name, axes, value, index, whole.origin)
+
+
+# --- what a value is made of ---------------------------------------------------------------------
+
+
+def _pieces(operation: Pointwise) -> tuple[Axis, list[Piece]] | None:
+    """The pieces of a value along the one axis that its guards compare, in order; at least two."""
+    guards: list[Piece] = []
+    axes: set[Axis] = set()
+    value = operation.value
+    while isinstance(value, Guarded):
+        found = _interval(value.condition, operation.axes)
+        if found is None:
+            break
+        axis, low, high = found
+        axes.add(axis)
+        guards.append(Piece(low, high, value.value))
+        value = value.otherwise
+    if len(axes) != 1:
+        return None
+    (axis,) = axes
+    pieces = _in_order(guards, value, axis.extent)
+    return (axis, pieces) if pieces and len(pieces) > 1 else None
+
+
+def _in_order(guards: list[Piece], otherwise: Value, end: Int) -> list[Piece] | None:
+    """Guarded pieces one after the other; what none of them covers is ``otherwise``.
+
+    None where their order is not known for all sizes.
+    """
+    left, position = list(guards), Int.of(0)
+    pieces: list[Piece] = []
+    while left:
+        after = [p for p in left if all(known_le(p.low, other.low) for other in left)]
+        if not after or not known_le(position, after[0].low):
+            return None
+        (piece, *_) = after
+        if not known_le(piece.low, piece.high):
+            return None
+        left.remove(piece)
+        if not known_equal(position, piece.low):
+            pieces.append(Piece(position, piece.low, otherwise))
+        pieces.append(piece)
+        position = piece.high
+    if not known_le(position, end):
+        return None
+    if not known_equal(position, end):
+        pieces.append(Piece(position, end, otherwise))
+    return pieces
+
+
+def _ordered(a: Int, b: Int) -> tuple[Int, Int] | None:
+    """The smaller and the larger; None where that depends on the sizes."""
+    if known_le(a, b):
+        return a, b
+    return (b, a) if known_le(b, a) else None
+
+
+def _interval(condition: Value, axes: tuple[Axis, ...]) -> tuple[Axis, Int, Int] | None:
+    """The axis and the part of it for which a condition holds, if it says just that."""
+    if isinstance(condition, Apply) and condition.op == "logical_and":
+        one, other = (_interval(side, axes) for side in condition.args)
+        if one is None or other is None or one[0] is not other[0]:
+            return None
+        lows, highs = _ordered(one[1], other[1]), _ordered(one[2], other[2])
+        return (one[0], lows[1], highs[0]) if lows and highs else None
+    if not isinstance(condition, Apply) or condition.op not in ("ge", "lt"):
+        return None
+    a, b = map(integer_of, condition.args)
+    if a is None or b is None:
+        return None
+    for axis in axes:
+        bound = Int.of(axis) - (a - b)
+        if axes_in((bound,)).isdisjoint(axes):
+            low, high = Int.of(0), axis.extent
+            return (axis, bound, high) if condition.op == "ge" else (axis, low, bound)
+    return None

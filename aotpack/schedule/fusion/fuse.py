@@ -1,0 +1,143 @@
+"""Put operations into kernels: a kernel keeps the values its members pass on in registers.
+
+    for i, j: t[i, j] = a[i, j] + b[i, j]              for x, r: t = a[x, r] + b[x, r]
+    for i:    m[i] = max over j of t[i, j]      ->     for x:    m = max over r of t
+    for i, j: y[i, j] = t[i, j] - m[i]                 for x, r: y[x, r] = t - m
+
+Greedy, in program order: each operation joins the kernel with which it shares most bytes, if some
+rule of ``schedule/fusion/group.py`` binds its axes to the kernel's and no cycle arises.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from aotpack.ir.joined import sources, wholes
+from aotpack.ir.nodes import Operation, Program, reads, targets
+from aotpack.ir.schedule import Apart, Kernel
+from aotpack.ir.symbolic.facts import typical
+from aotpack.ir.symbolic.integers import product
+from aotpack.schedule.fusion.group import Group, join, start
+from aotpack.schedule.fusion.naming import kernel_name
+from aotpack.schedule.fusion.pressure import holds_too_much, lent
+from aotpack.schedule.fusion.refusal import Refusal
+
+MAX_MEMBERS = 64
+MOST_REASONS = 8  # kept for an operation, of the kernels with which it shares most
+
+
+class Groups:
+    """The kernels in the making, and which of them write and read a buffer."""
+
+    def __init__(self, program: Program) -> None:
+        self.members: list[Group] = []
+        self.lent = lent(program)
+        self.writer: dict[str, int] = {}
+        self.apart: dict[int, list[Apart]] = {}
+        self._touching: dict[str, dict[int, None]] = {}
+
+    def put(self, position: int, group: Group) -> None:
+        """Add a group behind the last, or replace one by what it becomes."""
+        self.members[position : position + 1] = [group]
+        self.writer.update(dict.fromkeys(group.written, position))
+        for name in (*group.written, *group.read):
+            self._touching.setdefault(name, {})[position] = None
+
+    def shared(self, names: Iterable[str]) -> dict[int, list[str]]:
+        """For each group that touches any of these buffers, which."""
+        found: dict[int, list[str]] = {}
+        for name in names:
+            for position in self._touching.get(name, ()):
+                found.setdefault(position, []).append(name)
+        return found
+
+
+def fuse(program: Program) -> tuple[Kernel, ...]:
+    """One kernel for each group of operations, in the order their first members appear."""
+    groups = Groups(program)
+    for operation in program.operations:
+        position, group, apart = _best_group(operation, groups, program)
+        groups.put(position, group)
+        groups.apart.setdefault(position, []).extend(apart)
+    readers = Counter(name for group in groups.members for name in group.read)
+    return tuple(
+        replace(_kernel(group, program, readers), apart=tuple(groups.apart[position]))
+        for position, group in enumerate(groups.members)
+    )
+
+
+def _best_group(
+    operation: Operation, groups: Groups, program: Program
+) -> tuple[int, Group, list[Apart]]:
+    """The group that saves most memory traffic by taking ``operation``, and what it becomes.
+
+    A group scores with the typical bytes of the buffers that both touch. With it come the others
+    and why it is none of them; where no group takes the operation, it begins one of its own.
+    """
+    common = groups.shared(reads(operation)).items()
+    scores = {p: sum(_bytes(name, program) for name in names) for p, names in common}
+    best: tuple[int, Group] | None = None
+    apart: list[Apart] = []
+    for position in sorted(scores, key=lambda p: (-scores[p], -p)):
+        found: Group | Refusal = Refusal.EMPTY if scores[position] == 0 else Refusal.CHOICE
+        if found is Refusal.CHOICE and best is None:
+            found = _joined(operation, position, groups, program, scores[position])
+        if isinstance(found, Group):
+            best = position, found
+        else:
+            names = targets(operation)[0], groups.members[position].written[0]
+            apart.append(Apart(*names, found.value))
+    return *(best or (len(groups.members), start(operation, program))), apart[:MOST_REASONS]
+
+
+def _joined(
+    operation: Operation, position: int, groups: Groups, program: Program, saved: int
+) -> Group | Refusal:
+    """The group with the operation, which saves so many bytes, or what speaks against it."""
+    group = groups.members[position]
+    if any(program.buffers[name].alone for name in (*targets(operation), *group.written)):
+        return Refusal.ALONE
+    if len(group.members) >= MAX_MEMBERS:
+        return Refusal.FULL
+    if _closes_cycle(operation, position, groups, program):
+        return Refusal.CYCLE
+    own = (name for name in reads(operation) if name not in group.written)
+    if holds_too_much(own, group.read, groups.lent, saved):
+        return Refusal.MEMORY
+    return join(group, operation, program)
+
+
+def _bytes(name: str, program: Program) -> int:
+    buffer = program.buffers[name]
+    return typical(product(buffer.shape)) * buffer.dtype.itemsize
+
+
+def _closes_cycle(operation: Operation, position: int, groups: Groups, program: Program) -> bool:
+    """True when something ``operation`` needs from elsewhere depends on the group it would join."""
+    target = groups.members[position]
+    needed = [name for name in reads(operation) if name not in target.written]
+    pending = [*sources(needed, program)]
+    seen: set[int] = set()
+    while pending:
+        writer = groups.writer.get(pending.pop())
+        if writer is None or writer in seen:
+            continue
+        if writer == position:
+            return True
+        seen.add(writer)
+        pending += sources(groups.members[writer].read, program)
+    return False
+
+
+def _kernel(group: Group, program: Program, readers: Counter[str]) -> Kernel:
+    """Close a group: name it and find which of its results anyone outside reads."""
+    results = {*program.results, *wholes(program)}
+    if group.is_closed:
+        results.update(group.written)  # all of them are written, read or not
+    stored = tuple(
+        name
+        for member in group.members
+        for name in targets(member.operation)
+        if name in results or readers[name] > (name in group.read)
+    )
+    return Kernel(kernel_name(group.members), group.axes, group.members, stored, group.read)

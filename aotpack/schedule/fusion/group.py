@@ -1,0 +1,373 @@
+"""A kernel in the making: its axes, its members and the rules by which an operation may join.
+
+Loop kernels have axes (x,) or (x, r): all outer points flattened, and the reduced or scanned ones.
+Template kernels have the axes of their anchor, and pointwise members over its output. An operation
+joins when its axes can be written in the kernel's axes such that whatever it reads from members
+lies in the registers of the same program: read and written index are the same expression.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from aotpack.ir.control import Branch, Loop
+from aotpack.ir.kernels.access import flatten_index, points, written_index
+from aotpack.ir.nodes import (
+    Attention,
+    Foreign,
+    Load,
+    Matmul,
+    Operation,
+    Pointwise,
+    Program,
+    Reduction,
+    Scan,
+    Scatter,
+    Value,
+    loads,
+    reads,
+    targets,
+)
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.schedule import Member
+from aotpack.ir.symbolic.facts import known_equal
+from aotpack.ir.symbolic.integers import Axis, Indirect, Int
+from aotpack.schedule.fusion.refusal import Refusal
+
+Binding = Mapping[Axis, Int]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """``number`` is unique; ``written``/``read`` are buffers by members / from outside."""
+
+    number: int
+    axes: tuple[Axis, ...]
+    members: tuple[Member, ...]
+    written: tuple[str, ...]
+    read: tuple[str, ...]
+
+    @property
+    def is_template(self) -> bool:
+        return isinstance(self.members[0].operation, (Matmul, Attention))
+
+    @property
+    def is_closed(self) -> bool:
+        """True for a kernel that nothing joins: what it makes is complete after its launch only."""
+        return isinstance(self.members[0].operation, (Scatter, Foreign, Branch, Loop))
+
+    @property
+    def is_flat(self) -> bool:
+        """True for a pointwise kernel: one axis, no reduction yet."""
+        return not self.is_template and len(self.axes) == 1
+
+
+def start(operation: Operation, program: Program) -> Group:
+    """A kernel of one operation."""
+    number = program.operations.index(operation)
+    axes: tuple[Axis, ...]
+    binding: Binding
+    if isinstance(operation, (Foreign, Branch, Loop)):
+        axes, binding = (), {}
+    elif isinstance(operation, (Matmul, Attention)):
+        axes = _template_axes(operation)
+        binding = {axis: Int.of(axis) for axis in axes}
+    else:
+        axes = _loop_axes(operation)
+        binding = _decode(operation, axes)
+    member = Member(operation, tuple(binding.items()), outer=len(axes) == 1)
+    return Group(number, axes, (member,), targets(operation), reads(operation))
+
+
+def join(group: Group, operation: Operation, program: Program) -> Group | Refusal:
+    """The group with ``operation`` in it, or why no rule admits it."""
+    if isinstance(operation, (Matmul, Attention, Scatter, Foreign, Branch, Loop)):
+        return Refusal.BEGINS
+    if group.is_closed:
+        return Refusal.CLOSED
+    if isinstance(operation, (Reduction, Scan)):
+        return _join_reduction(group, operation, program)
+    return _join_pointwise(group, operation, program)
+
+
+def linear(axes: tuple[Axis, ...], values: Binding) -> Int:
+    """The row-major position of a point of ``axes``."""
+    return flatten_index(tuple(values[a] for a in axes), tuple(a.extent for a in axes))
+
+
+def digits(axes: tuple[Axis, ...], position: Int) -> dict[Axis, Int]:
+    """Inverse of ``linear`` for a position within the extents; zeros if there is none."""
+    if any(axis.extent.constant == 0 for axis in axes):
+        return dict.fromkeys(axes, Int.of(0))
+    found: dict[Axis, Int] = {}
+    below = Int.of(1)
+    for number, axis in reversed(list(enumerate(axes))):
+        above = position // below
+        found[axis] = above if number == 0 else above % axis.extent
+        below = below * axis.extent
+    return {axis: found[axis] for axis in axes}
+
+
+def _template_axes(operation: Matmul | Attention) -> tuple[Axis, ...]:
+    if isinstance(operation, Matmul):
+        return (*operation.batch, operation.m, operation.n, operation.k)
+    o = operation
+    return (o.batch, o.head, o.i, o.j, o.d, o.e)
+
+
+def _split(operation: Operation) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    """Outer and inner axes of a loop operation."""
+    match operation:
+        case Reduction():
+            return operation.axes, operation.inner
+        case Scan():
+            outer = tuple(axis for axis in operation.axes if axis is not operation.along)
+            return outer, (operation.along,)
+        case _:
+            return operation.axes, ()
+
+
+def _loop_axes(operation: Operation) -> tuple[Axis, ...]:
+    outer, inner = _split(operation)
+    x = Axis("x", points(outer))
+    return (x, Axis("r", points(inner))) if inner else (x,)
+
+
+def _decode(operation: Operation, axes: tuple[Axis, ...]) -> dict[Axis, Int]:
+    outer, inner = _split(operation)
+    binding = digits(outer, Int.of(axes[0]))
+    if inner:
+        binding |= digits(inner, Int.of(axes[1]))
+    return binding
+
+
+def _join_reduction(group: Group, operation: Reduction | Scan, program: Program) -> Group | Refusal:
+    if group.is_template:
+        return Refusal.TILE
+    axes = _loop_axes(operation)
+    binding = _decode(operation, axes)
+    if group.is_flat:
+        refined = _refine(group, operation, axes, binding, program)
+        if isinstance(refined, Refusal):
+            return refined
+        group = refined
+    elif not _same_extents(group.axes, axes):
+        return Refusal.POINTS
+    else:
+        binding = _rename(binding, dict(zip(axes, map(Int.of, group.axes), strict=True)))
+    if not _shares(group, operation, binding):
+        return Refusal.NOTHING
+    return _add(group, operation, binding, outer=False)
+
+
+def _refine(
+    group: Group, operation: Operation, axes: tuple[Axis, ...], binding: Binding, program: Program
+) -> Group | Refusal:
+    """Give a flat group the axes (x, r) of a reduction that reads what it writes, or shares reads.
+
+    Its points are renumbered so that each element is made where the reduction needs it. Refused
+    too where its members' reads of each other are no longer seen to be what was written.
+    """
+    total = points(axes)
+    (flat,) = group.axes
+    if known_equal(flat.extent, total):
+        found = _position_read(group, operation, binding, program)
+        if found is None:
+            return _refused_order(group, operation)
+        position, outer = found, False
+    elif known_equal(flat.extent, axes[0].extent):
+        position, outer = Int.of(axes[0]), True
+    else:
+        return Refusal.POINTS
+    renumbered = replace(group, axes=axes, members=())
+    for member in group.members:
+        moved = _rename(dict(member.binding), {flat: position})
+        if not _reads_registers(renumbered, member.operation, moved, outer=outer):
+            return Refusal.ELSEWHERE
+        placed = replace(member, binding=tuple(moved.items()), outer=outer)
+        renumbered = replace(renumbered, members=(*renumbered.members, placed))
+    return renumbered
+
+
+def _refused_order(group: Group, operation: Operation) -> Refusal:
+    is_read = any(_writer(group, name) for name in reads(operation))
+    return Refusal.ORDER if is_read else Refusal.NOTHING
+
+
+def _position_read(
+    group: Group, operation: Operation, binding: Binding, program: Program
+) -> Int | None:
+    """Where, in a flat group's numbering, what a bound operation reads is written.
+
+    None if it reads nothing, or not each element exactly once: such points renumber no group.
+    """
+    rewrite = Rewriter(binding)
+    for load in loads(operation):
+        if _writer(group, load.buffer) is None:
+            continue
+        shape = program.buffers[load.buffer].shape
+        radix = _mixed_radix(flatten_index(load.index, shape))
+        if radix is None or not known_equal(points(radix), group.axes[0].extent):
+            return None
+        return flatten_index(tuple(map(rewrite.index, load.index)), shape)
+    return None
+
+
+def linear_of_kernel(axes: tuple[Axis, ...]) -> Int:
+    """The row-major position of a point of a kernel's axes."""
+    return linear(axes, {axis: Int.of(axis) for axis in axes})
+
+
+def _join_pointwise(group: Group, operation: Operation, program: Program) -> Group | Refusal:
+    refusal = Refusal.POINTS
+    for axes, outer in _spaces(group):
+        binding = _bind(group, operation, axes, program)
+        if binding is None:
+            continue
+        if _shares(group, operation, binding):
+            joined = _add(group, operation, binding, outer=outer)
+            if isinstance(joined, Group):
+                return joined
+            refusal = joined
+        elif refusal is Refusal.POINTS:
+            refusal = Refusal.NOTHING
+    return refusal
+
+
+def _spaces(group: Group) -> list[tuple[tuple[Axis, ...], bool]]:
+    """The kernel axes a pointwise member may run over: all outputs, or one for each row."""
+    first = group.members[0].operation
+    if isinstance(first, (Matmul, Attention)):
+        return [(first.axes, False)]
+    if len(group.axes) == 1:
+        return [(group.axes, True)]
+    return [(group.axes, False), (group.axes[:1], True)]
+
+
+def _bind(
+    group: Group, operation: Operation, axes: tuple[Axis, ...], program: Program
+) -> Binding | None:
+    """Write the operation's axes in ``axes``: through a read from a member, else by position."""
+    assert isinstance(operation, Pointwise)
+    if not known_equal(points(operation.axes), points(axes)):
+        return None
+    for load in loads(operation):
+        member = _writer(group, load.buffer)
+        if member is not None:
+            shape = program.buffers[load.buffer].shape
+            solved = _solve(operation, load, written_index(member), shape, axes)
+            if solved is not None:
+                return solved
+    return digits(operation.axes, linear_of_kernel(axes))
+
+
+def _solve(
+    operation: Pointwise,
+    load: Load,
+    written: tuple[Int, ...],
+    shape: tuple[Int, ...],
+    axes: tuple[Axis, ...],
+) -> Binding | None:
+    """Solve ``load.index == written`` for the operation's axes, each dimension a mixed radix.
+
+    A dimension must be read whole, else points would be met twice or never. Axes the load does not
+    mention take the kernel axes the written index does not, in order. Where an element went by what
+    was read from memory (a sort), nobody knows its point.
+    """
+    if any(isinstance(leaf, Indirect) for position in written for leaf in position.leaves()):
+        return None
+    binding: dict[Axis, Int] = {}
+    for part, position, size in zip(load.index, written, shape, strict=True):
+        radix = _mixed_radix(part)
+        if radix is None or any(axis in binding for axis in radix):
+            return None
+        if not known_equal(points(radix), size):
+            return None
+        binding |= digits(radix, position)
+    rest = tuple(a for a in operation.axes if a not in binding)
+    used = {leaf for position in written for leaf in position.leaves()}
+    free = tuple(axis for axis in axes if axis not in used)
+    if not known_equal(points(rest), points(free)):
+        return None
+    binding |= digits(rest, linear_of_kernel(free))
+    return {axis: binding[axis] for axis in operation.axes}
+
+
+def _mixed_radix(part: Int) -> tuple[Axis, ...] | None:
+    """The axes of ``(i*J + j)*K + k``, outermost first; None for any other expression."""
+    found: list[Axis] = []
+    rest, below = part, Int.of(1)
+    while rest.terms:
+        inner = _axis_with_step(rest, below)
+        if inner is None or inner in found:
+            return None
+        found.append(inner)
+        rest = rest - below * Int.of(inner)
+        below = below * inner.extent
+    return tuple(reversed(found))
+
+
+def _axis_with_step(expression: Int, step: Int) -> Axis | None:
+    """The axis that occurs in a sum exactly as ``step * axis``."""
+    for atom in expression.atoms():
+        if isinstance(atom, Axis):
+            left = expression - step * Int.of(atom)
+            if len(left.terms) < len(expression.terms) and atom not in left.atoms():
+                return atom
+    return None
+
+
+def _writer(group: Group, buffer: str) -> Member | None:
+    return next((m for m in group.members if buffer in targets(m.operation)), None)
+
+
+def _add(group: Group, operation: Operation, binding: Binding, *, outer: bool) -> Group | Refusal:
+    """Append a member if all it reads from members is in its own registers."""
+    if not _reads_registers(group, operation, binding, outer=outer):
+        return Refusal.ELSEWHERE
+    member = Member(operation, tuple(binding.items()), outer)
+    written = (*group.written, *targets(operation))
+    read = dict.fromkeys((*group.read, *(n for n in reads(operation) if n not in group.written)))
+    return replace(group, members=(*group.members, member), written=written, read=tuple(read))
+
+
+def _reads_registers(group: Group, operation: Operation, binding: Binding, *, outer: bool) -> bool:
+    rewrite = Rewriter(binding)
+    single = {axis: 0 for axis in group.axes if axis.extent.constant == 1}
+    for load in loads(operation):
+        member = _writer(group, load.buffer)
+        if member is None:
+            continue
+        if outer and not member.outer and not isinstance(member.operation, Reduction):
+            return False  # a row cannot read one element of a value spread over the row
+        index = (rewrite.index(part).substitute(single) for part in load.index)
+        written = (part.substitute(single) for part in written_index(member))
+        if tuple(index) != tuple(written):
+            return False
+    return True
+
+
+def _shares(group: Group, operation: Operation, binding: Binding) -> bool:
+    """True when a program of the group already has something the operation reads."""
+    if any(_writer(group, name) for name in reads(operation)):
+        return True
+    mine = {_moved(load, binding) for load in loads(operation)}
+    return any(
+        _moved(load, dict(member.binding)) in mine
+        for member in group.members
+        for load in loads(member.operation)
+    )
+
+
+def _moved(load: Load, binding: Binding) -> Value:
+    """A load with its index in kernel axes."""
+    return Rewriter(binding)(load)
+
+
+def _same_extents(a: tuple[Axis, ...], b: tuple[Axis, ...]) -> bool:
+    return len(a) == len(b) and all(
+        known_equal(p.extent, q.extent) for p, q in zip(a, b, strict=True)
+    )
+
+
+def _rename(binding: Binding, change: Mapping[Axis, Int]) -> dict[Axis, Int]:
+    return {axis: value.substitute(change) for axis, value in binding.items()}

@@ -1,0 +1,61 @@
+"""Where a kernel uses a result that other kernels read from memory, it uses what they will see.
+
+    x: y = exp(a);  z = y - max(y)           x: y = exp(a);  z = rounded(y) - max(rounded(y))
+    x: t = y - max                    ->     x: t = y - max
+
+for a y stored in 16 bits. Else the maximum were of other numbers than those it is taken from, and
+what should cancel would leave the rounding. A result that no other kernel reads is not rounded.
+"""
+
+from collections import Counter
+from dataclasses import replace
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.nodes import Apply, Load, Operation, Program, Value, targets
+from aotpack.ir.rewrite import Rewriter, map_values
+from aotpack.ir.schedule import Kernel
+
+
+def agree_on_rounding(
+    program: Program, kernels: tuple[Kernel, ...]
+) -> tuple[Program, tuple[Kernel, ...]]:
+    """The program and its kernels with such uses rounded; the same objects if there is none."""
+    changed: dict[tuple[str, ...], Operation] = {}
+    readers = Counter(name for kernel in kernels for name in set(kernel.reads))
+    made = tuple(_agreeing(program, kernel, readers, changed) for kernel in kernels)
+    if not changed:
+        return program, kernels
+    operations = tuple(changed.get(targets(o), o) for o in program.operations)
+    return replace(program, operations=operations), made
+
+
+def _agreeing(
+    program: Program,
+    kernel: Kernel,
+    readers: Counter[str],
+    changed: dict[tuple[str, ...], Operation],
+) -> Kernel:
+    shared = _shared(program, kernel, readers)
+    if not shared:
+        return kernel
+
+    def rounded(load: Load) -> Value | None:
+        stored = shared.get(load.buffer)
+        return stored and Apply(f"round_{stored}", (load,), load.dtype)
+
+    rewrite = Rewriter({}, rounded)
+    members = []
+    for member in kernel.members:
+        operation = map_values(member.operation, rewrite)
+        if operation is not member.operation:
+            changed[targets(operation)] = operation
+        members.append(replace(member, operation=operation))
+    return replace(kernel, members=tuple(members))
+
+
+def _shared(program: Program, kernel: Kernel, readers: Counter[str]) -> dict[str, DType]:
+    """The 16-bit results of a kernel that others read; ``readers`` counts the kernels that do."""
+    own = frozenset(kernel.reads)
+    elsewhere = [name for name in kernel.stored if readers[name] > (name in own)]
+    types = {name: program.buffers[name].dtype for name in elsewhere}
+    return {name: dtype for name, dtype in types.items() if dtype.compute is not dtype}

@@ -1,0 +1,1 @@
+"""The order of launches, and which kernels share one."""

@@ -1,0 +1,105 @@
+"""Let small kernels that do not wait for each other share a launch.
+
+    launch a; launch b (reads a); launch c        ->        launch a and c; launch b
+
+A small kernel takes longer to launch than to run. Sharing changes no kernel: each member keeps its
+own tiles and becomes a function; programs of the launch are numbered through.
+"""
+
+from dataclasses import replace
+
+from aotpack.ir.joined import sources
+from aotpack.ir.kernels.access import points
+from aotpack.ir.nodes import Program
+from aotpack.ir.schedule import Kernel, gpu_variants
+from aotpack.schedule.launches.user_partition import (
+    MOST_BUFFERS,
+    Groups,
+    Partition,
+    can_share,
+    overwritten_by,
+    partitioned,
+    touched,
+)
+
+MOST_POINTS = 264 * 1024  # of a member: about what an H200 computes at once
+MOST_MEMBERS = 64
+NUM_WARPS = 4  # of every member
+
+
+def combine(
+    kernels: tuple[Kernel, ...], program: Program, partition: Partition | None = None
+) -> tuple[Kernel, ...]:
+    """The kernels with those that share a launch behind each other; ``partition`` says which do.
+
+    Without one, small ones do.
+    """
+    groups = (
+        small_together(kernels, program)
+        if partition is None
+        else partitioned(partition, kernels, program)
+    )
+    return tuple(kernel for group in groups for kernel in _together(group))
+
+
+def small_together(kernels: tuple[Kernel, ...], program: Program) -> Groups:
+    """Each small kernel in the first launch that has room for it; order is kept otherwise.
+
+    What overwrites an updated tensor stays in a later launch than what reads its old value.
+    """
+    slots: list[tuple[Kernel, ...]] = []
+    made: dict[str, int] = {}
+    last_read: dict[str, int] = {}
+    for kernel in kernels:
+        before = [made[name] for name in sources(kernel.reads, program) if name in made]
+        old = overwritten_by(kernel, program)
+        before += [last_read[name] for name in old if name in last_read]
+        earliest = 1 + max(before, default=-1)
+        slot = len(slots)
+        if kernel.completes:
+            slot -= 1  # that of the kernel before it
+        elif is_small(kernel, program):
+            open_slots = range(earliest, len(slots))
+            slot = next((n for n in open_slots if _has_room(slots[n], kernel, program)), slot)
+        if slot == len(slots):
+            slots.append(())
+        slots[slot] += (kernel,)
+        made |= dict.fromkeys(kernel.stored, slot)
+        for name in kernel.reads:
+            last_read[name] = max(slot, last_read.get(name, slot))
+    return tuple(slots)
+
+
+def _has_room(slot: tuple[Kernel, ...], kernel: Kernel, program: Program) -> bool:
+    if not is_small(slot[0], program) or len(slot) >= MOST_MEMBERS:
+        return False
+    return len(touched((*slot, kernel))) <= MOST_BUFFERS
+
+
+def is_small(kernel: Kernel, program: Program) -> bool:
+    """True for a kernel that is over before a launch has begun to pay for itself."""
+    count = points(kernel.axes).constant
+    return can_share(kernel, program) and count is not None and count <= MOST_POINTS
+
+
+def _together(group: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    """The members of a launch, all with the same number of warps; apart, each has its own tile."""
+    if len(group) == 1 or group[1].completes:
+        return group
+    return tuple(
+        replace(
+            kernel,
+            joins=number > 0,
+            variants=tuple(
+                replace(
+                    variant,
+                    tile=replace(variant.tile, num_warps=NUM_WARPS),
+                    others=(variant.tile,),
+                )
+                if variant in gpu_variants(kernel)
+                else variant
+                for variant in kernel.variants
+            ),
+        )
+        for number, kernel in enumerate(group)
+    )

@@ -1,0 +1,105 @@
+"""Let the last programs of a kernel to arrive do what a small kernel behind it would do.
+
+    launch a; launch b (reads what a made)        ->        launch a, of which some run b
+
+A launch costs what reading a few megabytes does. The kernel behind keeps its own order of
+operations, so who arrives last decides no bit. What says that programs meet is in
+``ir/kernels/last_block.py``; each launch has counters of its own.
+"""
+
+from dataclasses import replace
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.joined import sources
+from aotpack.ir.kernels.last_block import is_made_in_groups
+from aotpack.ir.names import free_name
+from aotpack.ir.nodes import Buffer, Program
+from aotpack.ir.schedule import WARP, Kernel, ReductionTile, block_count, gpu_variants
+from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.integers import Int
+from aotpack.schedule.launches.horizontal import is_small
+
+LONGEST = 4096  # elements of a row, or of a block of rows, that one program reads while others wait
+ELEMENTS = 64  # of a tile in each thread
+
+
+def complete(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    """The kernels, those marked that can complete the one before them, alone or with others."""
+    launches: list[list[Kernel]] = []
+    for kernel in kernels:
+        completing = _completing(launches[-1], kernel, program) if launches else None
+        if completing is None:
+            launches.append([kernel])
+        else:
+            launches[-1].append(completing)
+    return tuple(kernel for launch in launches for kernel in launch)
+
+
+def _completing(launch: list[Kernel], second: Kernel, program: Program) -> Kernel | None:
+    """A kernel as one that completes a launch; None where it cannot."""
+    first, *others = launch
+    walks, closes = _row_tiles(first), _row_tiles(second)
+    if not walks or not closes or is_small(first, program) or _overwrites(second, launch, program):
+        return None
+    blocks = {tile.x for tile in walks}
+    if len(blocks) > 1 or any(tile.cluster_size > 1 or tile.chain for tile in (*walks, *closes)):
+        return None  # blocks that differ make no groups; clusters and chains meet in their own way
+    (block,) = blocks
+    if not is_made_in_groups(first, second, program, block):
+        return None
+    closing = _closing_tile(second, closes[-1], block, walks[0].num_warps)
+    if closing is None or (others and others[0].counters[0].shape != _groups(second, closing)):
+        return None
+    variants = tuple(
+        replace(variant, tile=replace(closing, num_warps=tile.num_warps), others=(closes[-1],))
+        for variant, tile in zip(gpu_variants(first), walks, strict=True)
+    )
+    name = free_name(f"{second.stored[0]}_arrived", program.buffers)
+    counters = () if others else (Buffer(name, DType.INT32, _groups(second, closing)),)
+    hosts = tuple(variant for variant in second.variants if variant.arch_high == 0)
+    return replace(
+        second, variants=(*hosts, *variants), joins=True, completes=True, counters=counters
+    )
+
+
+def _groups(kernel: Kernel, tile: ReductionTile) -> tuple[Int]:
+    return (block_count(kernel, tile),)
+
+
+def _row_tiles(kernel: Kernel) -> list[ReductionTile]:
+    """The tiles GPUs take first, if the kernel is a reduction; none for any other."""
+    tiles = [variant.tile for variant in gpu_variants(kernel)]
+    rows = [tile for tile in tiles if isinstance(tile, ReductionTile)]
+    return rows if len(rows) == len(tiles) and not kernel.is_opaque else []
+
+
+def _overwrites(second: Kernel, launch: list[Kernel], program: Program) -> bool:
+    """True when a kernel needs all of a launch to be done, or must be alone.
+
+    It would write where programs of the launch still read, or read what another one completes.
+    """
+    first, *others = launch
+    if any(not set(second.reads).isdisjoint(other.stored) for other in others):
+        return True
+    homes = {update.value: update.name for update in program.updates}
+    alone = any(program.buffers[name].alone for name in (*first.stored, *second.stored))
+    inside = {*sources(second.reads, program)} - {*second.reads}  # parts of a tensor that is read
+    joined = not inside.isdisjoint(first.stored)
+    return (
+        alone
+        or joined
+        or any(homes.get(name, name) in kernel.reads for name in second.stored for kernel in launch)
+    )
+
+
+def _closing_tile(
+    kernel: Kernel, own: ReductionTile, block: int, warps: int
+) -> ReductionTile | None:
+    """A tile of so many rows and warps; None where one program would have too much to do."""
+    longest = bounds(kernel.axes[1].extent)[1]
+    if longest > LONGEST or own.cluster_size > 1:
+        return None
+    most = ELEMENTS * WARP * warps // block
+    if own.persistent and own.r > most:
+        return None
+    return replace(own, x=block, r=min(own.r, most), num_warps=warps, group=1, unroll=1)

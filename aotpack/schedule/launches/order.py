@@ -1,0 +1,74 @@
+"""Launch order: dependences first, otherwise as the user wrote it.
+"""
+
+from aotpack.ir.joined import sources
+from aotpack.ir.nodes import Program, Update, targets
+from aotpack.ir.schedule import Kernel
+
+
+def order(kernels: tuple[Kernel, ...], program: Program) -> tuple[Kernel, ...]:
+    """A topological order, stable with respect to the first operation of each kernel."""
+    waiting = dependences(kernels, program)
+    position_of = {
+        name: position
+        for position, operation in enumerate(program.operations)
+        for name in targets(operation)
+    }
+    rank = [
+        max(position_of[name] for member in kernel.members for name in targets(member.operation))
+        for kernel in kernels
+    ]
+    done: set[int] = set()
+    result: list[Kernel] = []
+    for position in sorted(range(len(kernels)), key=rank.__getitem__):
+        _place(position, kernels, waiting, done, result)
+    return tuple(result)
+
+
+def dependences(kernels: tuple[Kernel, ...], program: Program) -> list[set[int]]:
+    """The kernels, by number, that each must wait for."""
+    writer = {name: position for position, kernel in enumerate(kernels) for name in kernel.stored}
+    waiting = [
+        {writer[name] for name in sources(kernel.reads, program) if name in writer}
+        for kernel in kernels
+    ]
+    for update in program.updates:
+        _let_old_value_be_read(update, writer[update.value], kernels, waiting)
+    return waiting
+
+
+def _let_old_value_be_read(
+    update: Update, overwriting: int, kernels: tuple[Kernel, ...], waiting: list[set[int]]
+) -> None:
+    """What reads a tensor before its update goes first, unless it needs the new value too."""
+    for position, kernel in enumerate(kernels):
+        if update.name in kernel.reads and not _needs(position, overwriting, waiting):
+            waiting[overwriting].add(position)
+
+
+def _needs(position: int, other: int, waiting: list[set[int]]) -> bool:
+    """True when a kernel is ``other`` or waits for it, at whatever distance."""
+    pending, seen = [position], {position}
+    while pending:
+        here = pending.pop()
+        if here == other:
+            return True
+        pending += waiting[here] - seen
+        seen |= waiting[here]
+    return False
+
+
+def _place(
+    position: int,
+    kernels: tuple[Kernel, ...],
+    waiting: list[set[int]],
+    done: set[int],
+    result: list[Kernel],
+) -> None:
+    """Depth first: what a kernel waits for goes before it. Fusion made no cycles."""
+    if position in done:
+        return
+    done.add(position)
+    for before in sorted(waiting[position]):
+        _place(before, kernels, waiting, done, result)
+    result.append(kernels[position])

@@ -1,0 +1,155 @@
+"""What a kernel fuses as launches of their own: another form of the kernel, for tuning to time.
+
+    y = gelu(x @ w + b)               or    t = x @ w;          y = gelu(t + b)
+    y = exp(x - max(x)) / sum         or    m, s = max, sum;    y = exp(x - m) / s
+    p, q = x.sum(1), (x * z).sum(1)   or    p = x.sum(1);       q = (x * z).sum(1)
+
+What the first part passes on lies in memory of its own between the two. Nothing is decided here:
+the fused form comes first. A loop kernel is offered in parts where measuring may pay: it moves so
+much that a second launch is little beside it, and its parts move hardly more.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+
+from aotpack.ir.kernels.access import Strides
+from aotpack.ir.nodes import Operation, Pointwise, Program, Reduction, Scan, reads, targets
+from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, Tile
+from aotpack.schedule.fusion.fuse import fuse
+from aotpack.schedule.fusion.naming import kernel_name
+from aotpack.schedule.layout import typical_bytes
+from aotpack.schedule.memory.lifetimes import may_overwrite
+from aotpack.schedule.tiles.choose import choose_tiles
+
+LEAST_BYTES = 1 << 20  # that each part of a loop kernel moves; a launch takes longer than fewer
+MOST_MORE = 0.6  # of a kernel's bytes that its parts move in addition: a softmax's row twice
+MOST_TRIED = 4  # cuts of a kernel
+
+Operations = tuple[Operation, ...]
+
+
+def with_unfused(schedule: Schedule) -> Schedule:
+    """Kernels with their parts where these are another form of the launch.
+
+    What is inside a branch or loop is left as it is: a package holds one form of that.
+    """
+    program, strides = schedule.program, schedule.strides
+    homes = {life.buffer: life.storage for life in schedule.lifetimes}
+    homes |= {update.value: update.name for update in program.updates}
+    kernels = tuple(
+        replace(kernel, unfused=_unfused(kernel, program, strides, homes))
+        for kernel in schedule.kernels
+    )
+    return replace(schedule, kernels=kernels)
+
+
+def _unfused(
+    kernel: Kernel, program: Program, strides: Strides, homes: dict[str, str]
+) -> tuple[Kernel, ...]:
+    """The launches of the first cut whose parts are one launch each and spoil nothing."""
+    for first, rest in islice(_cuts(kernel, program), MOST_TRIED):
+        passed = {name for operation in rest for name in reads(operation)}
+        before = _launch(first, passed, kernel, program, strides)
+        behind = _launch(rest, set(), kernel, program, strides)
+        if before and behind and spoils_nothing((before, behind), strides, homes):
+            return before, behind
+    return ()
+
+
+def _cuts(kernel: Kernel, program: Program) -> Iterable[tuple[Operations, Operations]]:
+    """The ways to part a kernel that may be worth a measurement, the best guess first.
+
+    What is pointwise behind all reductions goes line by line no more, so it comes before others.
+    """
+    if kernel.is_opaque or len(kernel.members) == 1:
+        return ()
+    operations = tuple(member.operation for member in kernel.members)
+    if kernel.anchor is not None:
+        is_plain = all(isinstance(operation, Pointwise) for operation in operations[1:])
+        return ((operations[:1], operations[1:]),) if is_plain else ()
+    if not _has_walk(operations):
+        return ()
+    moved = _moved_bytes(operations, set(), kernel, program)
+    cuts = []
+    for first, rest in _places(operations):
+        passed = {name for operation in rest for name in reads(operation)}
+        parts = [_moved_bytes(first, passed, kernel, program)]
+        parts.append(_moved_bytes(rest, set(), kernel, program))
+        if min(parts) >= LEAST_BYTES and sum(parts) <= (1 + MOST_MORE) * moved:
+            cuts.append((_has_walk(rest), sum(parts), (first, rest)))
+    return [cut for *_, cut in sorted(cuts, key=lambda one: one[:2])]
+
+
+def _has_walk(operations: Operations) -> bool:
+    return any(isinstance(operation, (Reduction, Scan)) for operation in operations)
+
+
+def _places(operations: Operations) -> Iterator[tuple[Operations, Operations]]:
+    """What passes nothing to the rest and the rest, if there is such; then a cut at each place."""
+    alone = _connected(operations)
+    rest = tuple(operation for operation in operations if operation not in alone)
+    if rest:
+        yield alone, rest
+    for place in range(1, len(operations)):
+        yield operations[:place], operations[place:]
+
+
+def _connected(operations: Operations) -> Operations:
+    """The first operation with all that values pass between, from one to the next."""
+    made = {name for one in operations for name in targets(one)}
+    touched = {one: made & {*targets(one), *reads(one)} for one in operations}
+    found: set[str] = {*targets(operations[0])}
+    size = 0
+    while len(found) > size:
+        size = len(found)
+        found |= {name for names in touched.values() if names & found for name in names}
+    return tuple(one for one in operations if touched[one] & found)
+
+
+def _moved_bytes(operations: Operations, passed: set[str], kernel: Kernel, program: Program) -> int:
+    """The typical bytes of what a launch of some operations reads, and of what it stores."""
+    made = {name for one in operations for name in targets(one)}
+    touched = {name for one in operations for name in reads(one)} - made
+    touched |= {name for name in made if name in passed or name in kernel.stored}
+    return sum(typical_bytes(program.buffers[name]) for name in touched)
+
+
+def _launch(
+    operations: Operations, passed: set[str], kernel: Kernel, program: Program, strides: Strides
+) -> Kernel | None:
+    """The one kernel of some operations of another; None where it would take more.
+
+    A product keeps its tiles. Programs that share a row, or wait for each other, would need memory
+    to meet in: no part has it.
+    """
+    first = kernel.members[0]
+    made = (name for operation in operations for name in targets(operation))
+    stored = tuple(name for name in made if name in passed or name in kernel.stored)
+    if not stored:
+        return None
+    if kernel.anchor is not None and operations[0] is first.operation:
+        name, read = kernel_name((first,)), tuple(dict.fromkeys(reads(kernel.anchor)))
+        return replace(kernel, name=name, members=(first,), stored=stored, reads=read)
+    part = replace(program, operations=operations, outputs=stored, updates=())
+    found = choose_tiles(program, fuse(part), strides)
+    if len(found) != 1 or any(_meets(variant.tile) for variant in found[0].variants):
+        return None
+    return found[0]
+
+
+def _meets(tile: Tile) -> bool:
+    return isinstance(tile, ReductionTile) and (tile.cluster_size > 1 or tile.chain)
+
+
+def spoils_nothing(parts: tuple[Kernel, ...], strides: Strides, homes: dict[str, str]) -> bool:
+    """True when what shares memory is read before it is overwritten, or only where it then is."""
+    for number, part in enumerate(parts):
+        for name in part.stored:
+            for reader in parts[number:]:
+                for other in reader.reads:
+                    if other == name or homes.get(name, name) != homes.get(other, other):
+                        continue
+                    if reader is not part or not may_overwrite(part, name, other, strides):
+                        return False
+    return True

@@ -1,0 +1,125 @@
+"""A partition of the user: a function that says which kernels share a launch.
+
+    kernels a, b, c        ->        [[a, c], [b]]: launch a and c; launch b
+
+Kernels of a launch run at the same time, so what a partition gives is checked: every kernel is in
+one group, what waits for another comes in a later group, and kernels of a group can be functions of
+one launch.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from aotpack.errors import UsageError, calling_user
+from aotpack.ir.joined import sources
+from aotpack.ir.kernels.access import points
+from aotpack.ir.nodes import Program
+from aotpack.ir.schedule import Kernel, PointwiseTile, ReductionTile, gpu_variants
+
+Groups: TypeAlias = tuple[tuple[Kernel, ...], ...]
+Partition: TypeAlias = Callable[[tuple[Kernel, ...], Program], Iterable[Iterable[Kernel]]]
+
+MOST_BUFFERS = 250  # parameters of one kernel
+LARGEST_TILE = 4096  # elements: 32 in each thread of four warps
+
+
+def partitioned(partition: Partition, kernels: tuple[Kernel, ...], program: Program) -> Groups:
+    """The groups that a partition of the user gives, in launch order; UsageError if they are none.
+
+    It is asked once for the model's kernels and once for those of each part of a branch or loop.
+    """
+    name = getattr(partition, "__name__", type(partition).__name__)
+    accepted = "a function from (kernels, program) to groups of these kernels, in launch order"
+    with calling_user(f"partition {name}", accepted):
+        groups = tuple(tuple(group) for group in partition(kernels, program))
+    groups = tuple(group for group in groups if group)
+    fault = (
+        _fault_of_kernels(groups, kernels)
+        or _fault_of_order(groups, program)
+        or _fault_of_groups(groups, program)
+    )
+    if fault:
+        raise UsageError(f"partition {name}: {fault}")
+    return groups
+
+
+def can_share(kernel: Kernel, program: Program) -> bool:
+    """True for a loop kernel of one tile, without a loop, whose number of points is known."""
+    if kernel.scatter is not None or kernel.is_opaque:
+        return False
+    if any(program.buffers[name].alone for name in kernel.stored):
+        return False
+    variants = gpu_variants(kernel)
+    tile = variants[0].tile
+    if len(variants) > 1 or not isinstance(tile, (PointwiseTile, ReductionTile)):
+        return False
+    if isinstance(tile, ReductionTile) and not (
+        tile.persistent and not tile.chain and tile.x * tile.r <= LARGEST_TILE
+    ):
+        return False
+    return bool(points(kernel.axes).constant)
+
+
+def touched(kernels: Iterable[Kernel]) -> set[str]:
+    """The buffers that kernels read or store."""
+    return {name for kernel in kernels for name in (*kernel.reads, *kernel.stored)}
+
+
+def overwritten_by(kernel: Kernel, program: Program) -> set[str]:
+    """The inputs and weights whose memory takes what a kernel stores.
+
+    Nothing else that is overwritten has another reader (``copy_bases``).
+    """
+    return {update.name for update in program.updates if update.value in kernel.stored}
+
+
+# --- what is wrong with groups -----------------------------------------------------------------
+
+
+def _fault_of_kernels(groups: Groups, kernels: tuple[Kernel, ...]) -> str:
+    """Each kernel is there once, as it was."""
+    known = {kernel.stored: kernel for kernel in kernels}
+    placed: set[tuple[str, ...]] = set()
+    for kernel in (kernel for group in groups for kernel in group):
+        if not isinstance(kernel, Kernel) or known.get(kernel.stored) != kernel:
+            shown = kernel.name if isinstance(kernel, Kernel) else f"a {type(kernel).__name__}"
+            return f"{shown} in a group is none of the kernels it was given"
+        if kernel.stored in placed:
+            return f"{_named(kernel)} is there twice; each kernel is in one group"
+        placed.add(kernel.stored)
+    missing = [_named(kernel) for kernel in kernels if kernel.stored not in placed]
+    return f"no group has {', '.join(missing)}; each kernel is in one group" if missing else ""
+
+
+def _fault_of_order(groups: Groups, program: Program) -> str:
+    """What a kernel reads was stored in a launch before, and is overwritten in none before."""
+    stored_in = {name: n for n, group in enumerate(groups) for k in group for name in k.stored}
+    for number, group in enumerate(groups):
+        for kernel in group:
+            for name in sources(kernel.reads, program):
+                if name not in kernel.stored and stored_in.get(name, -1) >= number:
+                    return f"{_named(kernel)} reads {name}, which no group before its own stores"
+            for name in overwritten_by(kernel, program):
+                others = (k for later in groups[number:] for k in later if k is not kernel)
+                if any(name in other.reads for other in others):
+                    return f"{_named(kernel)} overwrites {name} before others have read it"
+    return ""
+
+
+def _fault_of_groups(groups: Groups, program: Program) -> str:
+    """Kernels of a group can be functions of one launch, which takes all their tensors."""
+    for group in (group for group in groups if len(group) > 1):
+        for kernel in group:
+            if not can_share(kernel, program):
+                return (
+                    f"{_named(kernel)} shares no launch; accepted are loop kernels with one tile "
+                    "for all sizes, whose rows fit into it and whose number of points is known"
+                )
+        count = len(touched(group))
+        if count > MOST_BUFFERS:
+            return f"a group touches {count} tensors; at most {MOST_BUFFERS} are accepted"
+    return ""
+
+
+def _named(kernel: Kernel) -> str:
+    return f"{kernel.name} (stores {', '.join(kernel.stored)})"

@@ -1,0 +1,1 @@
+"""Lifetimes of intermediates, exchange buffers and updates in place."""

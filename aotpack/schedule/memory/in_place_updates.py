@@ -1,0 +1,85 @@
+"""New values of inputs and weights: written in place where nobody misses the old one.
+
+A kernel may write an update straight into the tensor it updates when every kernel that reads the
+old value was launched before it, or reads, itself, only what the same program then overwrites.
+So may one that leaves elements as they are or sets them to a constant, as assertions do: whoever
+comes second to an element writes what is there.
+Any other new value has memory of its own, and a copy at the end.
+"""
+
+from dataclasses import replace
+
+from aotpack.ir.kernels.access import Strides, contiguous
+from aotpack.ir.nodes import Apply, Const, Origin, Pointwise, Program, Update, loads, reads, walk
+from aotpack.ir.schedule import Kernel
+from aotpack.ir.symbolic.integers import Int
+from aotpack.schedule.fusion.group import start
+from aotpack.schedule.fusion.naming import kernel_name
+from aotpack.schedule.memory.lifetimes import may_overwrite
+from aotpack.schedule.program.insert_copies import copied
+from aotpack.schedule.tiles.choose import choose_tiles
+
+
+def place_updates(
+    program: Program, kernels: tuple[Kernel, ...], strides: dict[str, tuple[Int, ...]]
+) -> tuple[Program, tuple[Kernel, ...], dict[str, tuple[Int, ...]]]:
+    """The same with a copy for each new value that cannot be written where it belongs."""
+    for update in program.updates:
+        if not _is_in_place(update, kernels, strides):
+            program, copy = _with_copy(program, update)
+            strides = strides | {copy.target: contiguous(program.buffers[copy.target].shape)}
+            kernels = (*kernels, *choose_tiles(program, (_kernel(copy, program),), strides))
+    return program, kernels, strides
+
+
+def _is_in_place(update: Update, kernels: tuple[Kernel, ...], strides: Strides) -> bool:
+    readers = [p for p, kernel in enumerate(kernels) if update.name in kernel.reads]
+    writer = next(p for p, kernel in enumerate(kernels) if update.value in kernel.stored)
+    if update.value in kernels[writer].bases:
+        return True  # ``copy_bases`` left it only where it may
+    last = max(readers, default=-1)
+    if last == writer:
+        return _is_settled_by_one(update, kernels[writer]) or may_overwrite(
+            kernels[writer], update.value, update.name, strides
+        )
+    return last < writer
+
+
+def _is_settled_by_one(update: Update, kernel: Kernel) -> bool:
+    """True for ``new[i] = where(c, old[i], constant)``, where nothing else of the kernel reads old.
+
+    Lanes and programs may do this to one element several times, in any order.
+    """
+    readers = [m.operation for m in kernel.members if update.name in reads(m.operation)]
+    if len(readers) != 1 or not isinstance(readers[0], Pointwise):
+        return False
+    operation = readers[0]
+    value, old = operation.value, [o for o in loads(operation) if o.buffer == update.name]
+    if operation.target != update.value or not (isinstance(value, Apply) and value.op == "where"):
+        return False
+    condition, *sides = value.args
+    return (
+        [side for side in sides if not isinstance(side, Const)] == old
+        and old[0].index == operation.index
+        and old[0] not in walk([condition])
+    )
+
+
+def _with_copy(program: Program, update: Update) -> tuple[Program, Pointwise]:
+    """The program where the update takes its value from a copy of what it was."""
+    name, buffers = f"{update.value}_copy", dict(program.buffers)
+    copy = copied(update.value, name, Origin((name,)), buffers, program.sizes)
+    changed = replace(
+        program,
+        buffers=buffers,
+        operations=(*program.operations, copy),
+        updates=tuple(replace(u, value=copy.target) if u is update else u for u in program.updates),
+    )
+    return changed, copy
+
+
+def _kernel(operation: Pointwise, program: Program) -> Kernel:
+    """A kernel of one operation, whose result is stored."""
+    group = start(operation, program)
+    name = kernel_name(group.members)
+    return Kernel(name, group.axes, group.members, (operation.target,), group.read)

@@ -1,0 +1,43 @@
+"""Memory in which the programs of a chain leave each other the states of their blocks.
+
+s[i, k] = sum up to k of x[i, k], by a chain    ->    s_state0, s_ready[i, blocks]; s_turn[2]
+"""
+
+from dataclasses import replace
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.names import free_name
+from aotpack.ir.nodes import Buffer, Program, Scan
+from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.schedule import Kernel, ReductionTile, places_in_chain
+from aotpack.ir.symbolic.integers import Int
+
+
+def declare_exchanges(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    """The kernels with a buffer for each state of each scan whose rows are shared."""
+    return tuple(_declared(kernel, program) for kernel in kernels)
+
+
+def _declared(kernel: Kernel, program: Program) -> Kernel:
+    tiles = (variant.tile for variant in kernel.variants)
+    chains = [tile for tile in tiles if isinstance(tile, ReductionTile) and tile.chain]
+    if chains:
+        return _chained(kernel, chains[0], program)
+    return kernel
+
+
+def _chained(kernel: Kernel, tile: ReductionTile, program: Program) -> Kernel:
+    """A kernel with what its programs tell each other: states, and counters of who is ready."""
+    shape = (kernel.axes[0].extent, places_in_chain(kernel, tile))
+    scans = [m.operation for m in kernel.members if isinstance(m.operation, Scan)]
+    known = program.buffers
+    states = [
+        Buffer(free_name(f"{scan.targets[0]}_state{number}", known), dtype, shape)
+        for scan in scans
+        for number, dtype in enumerate(MONOIDS[scan.kind].state_dtypes(scan.args[0].dtype))
+    ]
+    counters = [
+        Buffer(free_name(f"{scans[0].targets[0]}_turn", known), DType.INT32, (Int.of(2),)),
+        *(Buffer(free_name(f"{s.targets[0]}_ready", known), DType.INT32, shape) for s in scans),
+    ]
+    return replace(kernel, exchange=tuple(states), counters=tuple(counters))

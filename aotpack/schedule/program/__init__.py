@@ -1,0 +1,1 @@
+"""Passes from program to program, before anything is fused."""

@@ -1,0 +1,52 @@
+"""Turn attention masks that say j <= i into the causal form, and masks that allow all into none."""
+
+from dataclasses import replace
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.nodes import Apply, Attention, Const, IndexValue, Operation, Program, Value
+from aotpack.ir.symbolic.integers import Int
+
+
+def recognise_causal_masks(program: Program) -> Program:
+    """Simplify attention masks that are known without reading memory; same object if none is."""
+    operations = tuple(map(_simplify, program.operations))
+    if all(a is b for a, b in zip(operations, program.operations, strict=True)):
+        return program
+    return replace(program, operations=operations)
+
+
+def _simplify(operation: Operation) -> Operation:
+    if not isinstance(operation, Attention) or operation.mask is None:
+        return operation
+    mask = operation.mask
+    if mask is _true():
+        return replace(operation, mask=None)
+    if _is_causal(mask, operation):
+        return replace(operation, mask=None, causal=True)
+    return operation
+
+
+def _true() -> Value:
+    return Const(True, DType.BOOL)
+
+
+def _is_causal(mask: Value, operation: Attention) -> bool:
+    """``j <= i`` in any of its four spellings, with equally long queries and keys."""
+    if not isinstance(mask, Apply) or len(mask.args) != 2:
+        return False
+    a, b = mask.args
+    if not isinstance(a, IndexValue) or not isinstance(b, IndexValue):
+        return False
+    i, j = Int.of(operation.i), Int.of(operation.j)
+    match mask.op:
+        case "le":
+            slack = b.index - a.index
+        case "ge":
+            slack = a.index - b.index
+        case "lt":
+            slack = b.index - a.index - 1
+        case "gt":
+            slack = a.index - b.index - 1
+        case _:
+            return False
+    return slack is i - j

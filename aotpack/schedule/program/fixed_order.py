@@ -1,0 +1,222 @@
+"""Scatters in a fixed order, without atomics: what a deterministic build runs instead.
+
+    for p: y[i[p]] += v[p]
+
+    ->  keys, order = sort(i)                             equal keys keep the order of their points
+        s[p] = v[order[p]]
+        for d in 1, 2, 4, ...:  s[p] += s[p + d] where keys[p + d] == keys[p]
+        y[t] = base[t] + s[place] where keys[place] == t, the first place with t's key
+
+After the pass with ``d``, ``s[p]`` holds the next 2*d points of its key: one tree for each element,
+the same in every run. "set" takes the last point of a key, as a loop would leave it. Integers are
+combined exactly in any order, and stay atomic; so does what cannot meet.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import axes_in, flatten_index, points
+from aotpack.ir.names import free_name
+from aotpack.ir.nodes import (
+    Apply,
+    Buffer,
+    Guarded,
+    Load,
+    Operation,
+    Pointwise,
+    Program,
+    Scatter,
+    Sort,
+    Value,
+)
+from aotpack.ir.ops.conditions import inside, within
+from aotpack.ir.ops.fold import fold, whole
+from aotpack.ir.ordering import int64, place_in, search, truth
+from aotpack.ir.rewrite import Rewriter, as_index
+from aotpack.ir.symbolic.facts import bounds, known_le
+from aotpack.ir.symbolic.integers import Axis, Int, Var, minimum, product
+from aotpack.schedule.fusion.group import digits
+
+COMBINE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
+
+
+def fix_order(program: Program) -> Program:
+    """Replace every scatter whose result depends on an order; the same object if there is none."""
+    buffers = dict(program.buffers)
+    operations: list[Operation] = []
+    for operation in program.operations:
+        if isinstance(operation, Scatter) and _depends_on_order(operation, program):
+            operations += _Ordered(operation, buffers, program.sizes).expand()
+        else:
+            operations.append(operation)
+    if len(operations) == len(program.operations):
+        return program
+    return replace(program, operations=tuple(operations), buffers=buffers)
+
+
+def _depends_on_order(scatter: Scatter, program: Program) -> bool:
+    """True where points may meet, and which comes first can be seen."""
+    if scatter.kind != "set" and not program.buffers[scatter.target].dtype.is_float:
+        return False
+    own = _own_axes(scatter, program.buffers[scatter.target].shape).values()
+    return bounds(points(axis for axis in scatter.axes if axis not in own))[1] > 1
+
+
+def _own_axes(scatter: Scatter, shape: tuple[Int, ...]) -> dict[int, Axis]:
+    """The dimensions that an axis walks by itself: points that differ there never meet."""
+    found: dict[int, Axis] = {}
+    for dim, (part, size) in enumerate(zip(scatter.index, shape, strict=True)):
+        axis = part.atom
+        if isinstance(axis, Axis) and axis not in found.values() and known_le(axis.extent, size):
+            found[dim] = axis
+    return found
+
+
+@dataclass(slots=True)
+class _Ordered:
+    """One scatter being expanded into ``operations``; new buffers are declared in ``buffers``."""
+
+    scatter: Scatter
+    buffers: dict[str, Buffer]
+    sizes: tuple[Var, ...]
+    operations: list[Operation] = field(default_factory=list)
+    shape: tuple[Int, ...] = field(init=False)
+    own: dict[int, Axis] = field(init=False)  # by dimension
+    keyed: tuple[int, ...] = field(init=False)  # the other dimensions
+    meeting: tuple[Axis, ...] = field(init=False)  # axes whose points may meet
+    lanes: tuple[Axis, ...] = field(init=False)  # the others, of the values
+    rows: tuple[Axis, ...] = field(init=False)  # those of them that keys depend on
+    point: Axis = field(init=False)  # all meeting axes as one
+
+    def __post_init__(self) -> None:
+        self.shape = self.buffers[self.scatter.target].shape
+        self.own = _own_axes(self.scatter, self.shape)
+        self.keyed = tuple(dim for dim in range(len(self.shape)) if dim not in self.own)
+        self.lanes = tuple(self.own.values())
+        self.meeting = tuple(axis for axis in self.scatter.axes if axis not in self.lanes)
+        used = axes_in(self._keyed(self.scatter.index))
+        self.rows = tuple(axis for axis in self.lanes if axis in used)
+        self.point = self._axis("p", points(self.meeting))
+
+    def expand(self) -> list[Operation]:
+        """The operations, in order."""
+        keys, order = self._sorted(self._keyed(self.scatter.index))
+        values = self._values(order)
+        if self.scatter.kind != "set":
+            values = self._combined(values, keys)
+        self._result(keys, values)
+        return self.operations
+
+    @property
+    def count(self) -> Int:
+        """The number of points that may meet."""
+        return self.point.extent
+
+    def _sorted(self, places: tuple[Int, ...]) -> tuple[str, str]:
+        """The buffers of the keys in order and of their points; what is outside comes last."""
+        shape = self._keyed(self.shape)
+        key: Value = whole(flatten_index(places, shape))
+        for condition in within(places, shape):
+            key = int64("where", condition, key, whole(product(shape)))
+        key = Rewriter(digits(self.meeting, Int.of(self.point)))(key)
+        axes = (*self.rows, self.point)
+        unsorted = self._pointwise("keys", axes, key, DType.INT64)
+        keys, order = (self._declare(role, axes, DType.INT64) for role in ("sorted", "order"))
+        value = self._load(unsorted, axes)
+        sort = Sort((keys, order), axes, self.point, value, descending=False)
+        self.operations.append(replace(sort, origin=self.scatter.origin))
+        return keys, order
+
+    def _values(self, order: str) -> str:
+        """The values in the order of their keys."""
+        at = as_index(self._load(order, (*self.rows, self.point)), self.count)
+        value = Rewriter(digits(self.meeting, at))(self.scatter.value)
+        return self._pointwise("value", (*self.lanes, self.point), value)
+
+    def _combined(self, values: str, keys: str) -> str:
+        """The values of a key's points from each place on, combined by doubling."""
+        lanes, rows = (*self.lanes, self.point), (*self.rows, self.point)
+        step = 1
+        while step < min(bounds(self.count)[1], 2**31):
+            there = Int.of(self.point) + step
+            mine, theirs = self._load(values, lanes), self._load(values, (*self.lanes, there))
+            same = truth("eq", self._load(keys, (*self.rows, there)), self._load(keys, rows))
+            more = Apply("where", (same, self._combine(mine, theirs), mine), mine.dtype)
+            inside_row = truth("lt", whole(there), whole(self.count))
+            value = fold(Guarded(inside_row, more, mine, mine.dtype))
+            values = self._pointwise("value", lanes, value)
+            step *= 2
+        return values
+
+    def _combine(self, a: Value, b: Value) -> Value:
+        return Apply(COMBINE[self.scatter.kind], (a, b), a.dtype)
+
+    def _result(self, keys: str, values: str) -> None:
+        """Each element of the target with what its key gathered."""
+        axes = tuple(self._axis(f"t{dim}", size) for dim, size in enumerate(self.shape))
+        index = tuple(map(Int.of, axes))
+        at_lane = {  # beyond an axis that is shorter than the target nothing was taken in
+            axis: minimum(index[dim], axis.extent - 1) for dim, axis in self.own.items()
+        }
+        key = whole(flatten_index(self._keyed(index), self._keyed(self.shape)))
+        rows = tuple(at_lane[axis] for axis in self.rows)
+        over = tuple(
+            axis for dim, axis in enumerate(axes) if dim in self.keyed or self.own[dim] in self.rows
+        )
+        place = self._load(
+            self._pointwise("place", over, self._place(keys, key, rows), DType.INT64), over
+        )
+        at = place_in(int64("maximum", place, whole(0)), self.count)
+        found = truth("eq", self._load(keys, (*rows, at)), key)
+        conditions = [truth("ge", place, whole(0)), truth("lt", place, whole(self.count))]
+        for dim, axis in self.own.items():
+            conditions += inside(index[dim], 0, axis.extent)
+        for condition in conditions:
+            found = truth("logical_and", found, condition)
+        base = self._load(self.scatter.base, axes)
+        mine = self._load(values, (*(at_lane[axis] for axis in self.lanes), at))
+        new = mine if self.scatter.kind == "set" else self._combine(base, mine)
+        value = fold(Apply("where", (found, new, base), base.dtype))
+        self.operations.append(
+            Pointwise(self.scatter.target, axes, value, index, self.scatter.origin)
+        )
+
+    def _place(self, keys: str, key: Value, rows: tuple[Int, ...]) -> Value:
+        """Where the points of a key begin; for "set" where they end, less one."""
+        is_set, longest = self.scatter.kind == "set", int(min(bounds(self.count)[1], 2**31))
+
+        def is_before(place: Value) -> Value:
+            there = self._load(keys, (*rows, place_in(place, self.count)))
+            return truth("le" if is_set else "lt", there, key)
+
+        place = search(whole(0), whole(self.count), longest, is_before)
+        return int64("sub", place, whole(1)) if is_set else place
+
+    def _keyed(self, per_dimension: tuple[Int, ...]) -> tuple[Int, ...]:
+        return tuple(per_dimension[dim] for dim in self.keyed)
+
+    # --- buffers and axes
+
+    def _pointwise(
+        self, role: str, axes: tuple[Axis, ...], value: Value, dtype: DType | None = None
+    ) -> str:
+        """A new buffer over some axes, with its operation."""
+        name = self._declare(role, axes, dtype or self.buffers[self.scatter.target].dtype)
+        index = tuple(map(Int.of, axes))
+        self.operations.append(Pointwise(name, axes, value, index, self.scatter.origin))
+        return name
+
+    def _declare(self, role: str, axes: tuple[Axis, ...], dtype: DType) -> str:
+        name = free_name(f"{self.scatter.target}_{role}", self.buffers)
+        self.buffers[name] = Buffer(name, dtype, tuple(axis.extent for axis in axes))
+        return name
+
+    def _load(self, name: str, index: tuple[Axis | Int, ...]) -> Load:
+        return Load(name, tuple(map(Int.of, index)), self.buffers[name].dtype.compute)
+
+    def _axis(self, name: str, extent: Int) -> Axis:
+        """A new axis, named like no size and no axis of the scatter."""
+        taken = {axis.name for axis in self.scatter.axes} | {size.name for size in self.sizes}
+        while name in taken:
+            name += "_"
+        return Axis(name, extent)

@@ -1,0 +1,122 @@
+"""Where scatters and calls work: in their base's memory, once nobody needs it as it was.
+
+    y = x; y[i] = v    ->    c = x; y = c; y[i] = v        (c and y lie in one place)
+
+``copy_bases`` puts in the copies, before anything else is scheduled; with them every base has its
+operation for its only reader. ``homes`` says which buffers lie in a result from the start: those
+that are turned into it. An input or a weight is overwritten where forward updates it.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from aotpack.ir.names import free_name
+from aotpack.ir.nodes import (
+    Buffer,
+    Foreign,
+    Load,
+    Operation,
+    Origin,
+    Pointwise,
+    Program,
+    Scatter,
+    Update,
+    loads,
+    overwritten,
+    read_whole,
+    reads,
+)
+from aotpack.ir.symbolic.integers import Axis, Int, Var
+
+
+def copy_bases(program: Program) -> Program:
+    """Copy each base that is still needed as it was; the same object if there is none."""
+    uses = Counter(name for operation in program.operations for name in reads(operation))
+    makers = {target: o for o in program.operations for target, _ in overwritten(o)}
+    in_place = {u.name for u in program.updates if _turns_into(u, program, makers, uses)}
+    kept = {*program.inputs, *program.weights, *program.results} - in_place
+    buffers = dict(program.buffers)
+    operations: list[Operation] = []
+    for operation in program.operations:
+        copies: dict[str, str] = {}
+        for target, base in overwritten(operation):
+            if not _may_overwrite(operation, base, uses, kept):
+                origin = operation.origin
+                copy = copied(base, f"{target}_base", origin, buffers, program.sizes)
+                operations.append(copy)
+                copies[target] = copy.target
+        operations.append(_with_bases(operation, copies))
+    updates: list[Update] = []
+    for update in program.updates:
+        if update.name not in in_place and update.value in makers:
+            origin = makers[update.value].origin
+            copy = copied(update.value, f"{update.value}_new", origin, buffers, program.sizes)
+            operations.append(copy)
+            update = replace(update, value=copy.target)
+        updates.append(update)
+    if len(operations) == len(program.operations):
+        return program
+    return replace(program, operations=tuple(operations), buffers=buffers, updates=tuple(updates))
+
+
+def _turns_into(
+    update: Update, program: Program, makers: Mapping[str, Operation], uses: Mapping[str, int]
+) -> bool:
+    """True when nothing but overwriting leads from a tensor to its new value, each in place."""
+    kept = {*program.inputs, *program.weights, *program.results} - {update.name}
+    name = update.value
+    while name in makers:
+        base = dict(overwritten(makers[name]))[name]
+        if not _may_overwrite(makers[name], base, uses, kept):
+            return False
+        name = base
+    return name == update.name and name != update.value
+
+
+def _may_overwrite(
+    operation: Operation, base: str, uses: Mapping[str, int], kept: set[str]
+) -> bool:
+    """True for a base of one target that nothing else reads, this operation included."""
+    is_read = any(load.buffer == base for load in loads(operation))
+    is_alone = read_whole(operation).count(base) == 1
+    return not is_read and is_alone and uses[base] == 1 and base not in kept
+
+
+def _with_bases(operation: Operation, copies: Mapping[str, str]) -> Operation:
+    """The operation on other bases, by target; the same object without any."""
+    if not copies:
+        return operation
+    if isinstance(operation, Scatter):
+        return replace(operation, base=copies[operation.target])
+    assert isinstance(operation, Foreign)
+    pairs = zip(operation.targets, operation.bases, strict=True)
+    return replace(operation, bases=tuple(copies.get(target, base) for target, base in pairs))
+
+
+def copied(
+    source: str, name: str, origin: Origin, buffers: dict[str, Buffer], sizes: tuple[Var, ...]
+) -> Pointwise:
+    """A copy of a buffer, declared among ``buffers``; no axis is named like a size."""
+    buffer = buffers[source]
+    name = free_name(name, buffers)
+    buffers[name] = Buffer(name, buffer.dtype, buffer.shape)
+    taken = {size.name for size in sizes}
+    names = [f"i{dim}" for dim in range(len(buffer.shape))]
+    axes = tuple(map(Axis, (name + "_" * (name in taken) for name in names), buffer.shape))
+    index = tuple(map(Int.of, axes))
+    value = Load(source, index, buffer.dtype.compute)
+    return Pointwise(name, axes, value, index, Origin(origin.nodes, ("copy",), origin.sources))
+
+
+def homes(program: Program) -> dict[str, str]:
+    """The intermediates that are overwritten to be results, each with the tensor it lies in."""
+    final = {name: name for name in program.outputs}
+    final |= {update.value: update.name for update in program.updates}
+    found: dict[str, str] = {}
+    for operation in reversed(program.operations):
+        for target, base in overwritten(operation):
+            home = final.get(target) or found.get(target)
+            if home is not None:
+                found[base] = home
+    return found

@@ -1,0 +1,228 @@
+"""Products of one left factor with several weights become one wide product.
+
+    q[m, n] = sum_k x[m, k] * wq[n, k] + bq[n]            y[m, n] = sum_k x[m, k] * w[n, k] + b[n]
+    v[m, n] = sum_k x[m, k] * wv[n, k] + bv[n]     ->     q[m, n] = y[m, n];  v[m, n] = y[m, n + N]
+
+with w = wq, wv laid end to end. The runtime places weights in the order of the manifest without
+gaps, so nothing is copied, at load or at run time. One launch fills the machine where several small
+ones would not.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from aotpack.ir.names import free_name
+from aotpack.ir.nodes import (
+    Apply,
+    Buffer,
+    Load,
+    Matmul,
+    Operation,
+    Packed,
+    Pointwise,
+    Program,
+    Value,
+    loads,
+    read_whole,
+    targets,
+)
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.symbolic.facts import known_equal
+from aotpack.ir.symbolic.integers import Axis, Int, total
+from aotpack.stages import Weight
+
+PART_ALIGNMENT = 256  # bytes; each part must start where the runtime would place a weight
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A product with a weight and the operation that finishes it, with a bias or without."""
+
+    product: Matmul
+    finish: Pointwise
+    weight: str
+    bias: str | None
+
+
+def merge_products(program: Program) -> Program:
+    """Merge what can be merged; the same object if nothing can."""
+    taken: set[str] = set()
+    for linears in _families(program):
+        parts = {name for linear in linears for name in (linear.weight, linear.bias) if name}
+        if not parts & taken and len(parts) == sum(1 + (x.bias is not None) for x in linears):
+            taken |= parts
+            program = _merged(program, linears)
+    return program
+
+
+def in_memory_order(weights: tuple[Weight, ...], packed: tuple[Packed, ...]) -> tuple[Weight, ...]:
+    """The weights such that parts of a packed one follow each other: the order is the placement."""
+    followers = {name for group in packed for name in group.parts[1:]}
+    groups = {group.parts[0]: group.parts for group in packed}
+    by_name = {weight.name: weight for weight in weights}
+    return tuple(
+        replace(by_name[name], follows=name in followers)
+        for weight in weights
+        if weight.name not in followers
+        for name in groups.get(weight.name, (weight.name,))
+    )
+
+
+def _families(program: Program) -> Iterator[list[Linear]]:
+    """Lists of two or more linears over the same left factor, in program order."""
+    found: dict[tuple[object, ...], list[Linear]] = {}
+    for linear in _linears(program):
+        p, dtype = linear.product, program.buffers[linear.finish.target].dtype
+        key = (p.lhs, p.m, p.k, p.operand, linear.bias is None, dtype, linear.finish.axes[:-1])
+        found.setdefault(key, []).append(linear)
+    yield from (linears for linears in found.values() if len(linears) > 1)
+
+
+def _linears(program: Program) -> Iterator[Linear]:
+    users: dict[str, list[Operation]] = {}
+    for operation in program.operations:
+        for name in (*read_whole(operation), *(load.buffer for load in loads(operation))):
+            users.setdefault(name, []).append(operation)
+    for operation in program.operations:
+        if not isinstance(operation, Matmul) or operation.target in program.results:
+            continue
+        readers = users.get(operation.target, [])
+        alone = any(
+            program.buffers[name].alone for o in (operation, *readers) for name in targets(o)
+        )
+        if len(readers) == 1 and isinstance(readers[0], Pointwise) and not alone:
+            linear = _linear(operation, readers[0], program)
+            if linear is not None:
+                yield linear
+
+
+def _linear(product: Matmul, finish: Pointwise, program: Program) -> Linear | None:
+    """Recognise ``finish[..., n] = product[row, n] (+ bias[n])`` over a [n, k] weight."""
+    rhs, columns = product.rhs, Int.of(finish.axes[-1])
+    if product.batch or not isinstance(rhs, Load) or rhs.buffer not in program.weights:
+        return None
+    if rhs.index != (Int.of(product.n), Int.of(product.k)):
+        return None
+    bias = _bias(finish.value, product.target, columns)
+    if bias is None or (bias and bias not in program.weights):
+        return None
+    names = [rhs.buffer, *([bias] if bias else [])]
+    if not all(_is_placeable(program.buffers[name]) for name in names):
+        return None
+    if any(update.name in names for update in program.updates):
+        return None
+    if not known_equal(program.buffers[rhs.buffer].shape[0], finish.axes[-1].extent):
+        return None
+    return Linear(product, finish, rhs.buffer, bias or None)
+
+
+def _bias(value: Value, product: str, columns: Int) -> str | None:
+    """The bias' buffer, "" for none, None when the value is something else."""
+    if isinstance(value, Load):
+        return "" if value.buffer == product and value.index[-1] is columns else None
+    if not isinstance(value, Apply) or value.op != "add":
+        return None
+    left, right = value.args
+    if not isinstance(left, Load) or not isinstance(right, Load) or left.buffer != product:
+        return None
+    return right.buffer if left.index[-1] is columns and right.index == (columns,) else None
+
+
+def _is_placeable(weight: Buffer) -> bool:
+    """True when another weight can follow this one in memory without a gap."""
+    size = weight.dtype.itemsize
+    for part in weight.shape:
+        if part.constant is None:
+            return False
+        size *= part.constant
+    return size % PART_ALIGNMENT == 0
+
+
+def _merged(program: Program, linears: list[Linear]) -> Program:
+    first = linears[0]
+    width = total(linear.finish.axes[-1].extent for linear in linears)
+    weight = Packed(f"{first.weight}+{len(linears) - 1}", tuple(x.weight for x in linears))
+    packed, buffers = [weight], dict(program.buffers)
+    buffers[weight.name] = _stacked(weight, program, width)
+    if first.bias:
+        bias = Packed(f"{first.bias}+{len(linears) - 1}", tuple(x.bias or "" for x in linears))
+        packed.append(bias)
+        buffers[bias.name] = _stacked(bias, program, width)
+    product, finish = _wide(first, width, buffers, packed)
+    offset = Int.of(0)
+    views: dict[str, Operation] = {}
+    for linear in linears:
+        views[linear.finish.target] = _view(linear, finish, offset, buffers)
+        offset = offset + linear.finish.axes[-1].extent
+    operations = _replaced(program.operations, linears, (product, finish), views)
+    weights = (*program.weights, *(p.name for p in packed))
+    return replace(
+        program,
+        buffers={n: b for n, b in buffers.items() if n not in {x.product.target for x in linears}},
+        weights=weights,
+        operations=operations,
+        packed=(*program.packed, *packed),
+    )
+
+
+def _stacked(packed: Packed, program: Program, width: Int) -> Buffer:
+    part = program.buffers[packed.parts[0]]
+    return Buffer(packed.name, part.dtype, (width, *part.shape[1:]))
+
+
+def _wide(
+    linear: Linear, width: Int, buffers: dict[str, Buffer], packed: list[Packed]
+) -> tuple[Matmul, Pointwise]:
+    """The first linear, stretched over all columns; declares its buffers."""
+    product, finish = linear.product, linear.finish
+    n = Axis(product.n.name, width)
+    columns = Axis(finish.axes[-1].name, width)
+    target, wide = (free_name(f"{o.target}_wide", buffers) for o in (product, finish))
+    names = {linear.weight: packed[0].name, product.target: target}
+    if linear.bias:
+        names[linear.bias] = packed[1].name
+
+    def rename(load: Load) -> Value:
+        return Load(names.get(load.buffer, load.buffer), load.index, load.dtype)
+
+    rhs = Rewriter({product.n: Int.of(n)}, rename)(product.rhs)
+    value = Rewriter({finish.axes[-1]: Int.of(columns)}, rename)(finish.value)
+    rows = buffers[product.target].shape[:-1]
+    buffers[target] = Buffer(target, buffers[product.target].dtype, (*rows, width))
+    buffers[wide] = Buffer(
+        wide, buffers[finish.target].dtype, (*buffers[finish.target].shape[:-1], width)
+    )
+    axes = (*finish.axes[:-1], columns)
+    index = (*finish.index[:-1], Int.of(columns))
+    return (
+        replace(product, target=target, n=n, rhs=rhs),
+        replace(finish, target=wide, axes=axes, value=value, index=index),
+    )
+
+
+def _view(linear: Linear, finish: Pointwise, offset: Int, buffers: dict[str, Buffer]) -> Pointwise:
+    """A linear's own result, read from the wide one."""
+    own = linear.finish
+    index = (*map(Int.of, own.axes[:-1]), Int.of(own.axes[-1]) + offset)
+    dtype = buffers[finish.target].dtype.compute
+    return replace(own, value=Load(finish.target, index, dtype))
+
+
+def _replaced(
+    operations: tuple[Operation, ...],
+    linears: list[Linear],
+    wide: tuple[Operation, ...],
+    views: dict[str, Operation],
+) -> tuple[Operation, ...]:
+    """The wide operations where the first of the family stood; views where the others ended."""
+    products = {linear.product.target for linear in linears}
+    result: list[Operation] = []
+    for operation in operations:
+        if isinstance(operation, Matmul) and operation.target in products:
+            if operation.target == linears[0].product.target:
+                result += wide
+        elif isinstance(operation, Pointwise) and operation.target in views:
+            result.append(views[operation.target])
+        else:
+            result.append(operation)
+    return tuple(result)

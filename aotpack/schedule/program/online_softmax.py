@@ -1,0 +1,82 @@
+"""The maximum of a long row and the sum of exponentials below it, in one walk, not two.
+
+    m[i] = max over k of x[i, k]                ->    m[i], s[i] = softmax over k of x[i, k]
+    s[i] = sum over k of exp(x[i, k] - m[i])
+
+Rows that fit in registers stay as they are: there the second walk costs nothing.
+"""
+
+from dataclasses import replace
+
+from aotpack.ir.kernels.access import points
+from aotpack.ir.nodes import Apply, Load, Operation, Program, Reduction, Value
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.integers import Axis, Int
+
+LONGEST_ROW = 16384  # elements that a block keeps in registers
+
+
+def merge_softmax_sums(program: Program) -> Program:
+    """Join such pairs; the same object if there is none."""
+    tops = {
+        operation.targets[0]: operation
+        for operation in program.operations
+        if isinstance(operation, Reduction) and operation.kind == "max" and _is_long(operation)
+    }
+    joined: dict[str, Reduction] = {}
+    kept: list[Operation] = []
+    for operation in program.operations:
+        top = _top_of(operation, tops)
+        if top is None or top.targets[0] in joined or not isinstance(operation, Reduction):
+            kept.append(operation)
+            continue
+        targets = (*top.targets, *operation.targets)
+        joined[top.targets[0]] = replace(top, targets=targets, kind="softmax")
+    if not joined:
+        return program
+    operations = tuple(
+        joined.get(operation.targets[0], operation)
+        if isinstance(operation, Reduction)
+        else operation
+        for operation in kept
+    )
+    return replace(program, operations=operations)
+
+
+def _is_long(operation: Reduction) -> bool:
+    return bounds(points(operation.inner))[1] > LONGEST_ROW
+
+
+def _top_of(operation: Operation, tops: dict[str, Reduction]) -> Reduction | None:
+    """The maximum whose distances a reduction exponentiates and sums, if it is of that form."""
+    if not isinstance(operation, Reduction) or operation.kind != "sum":
+        return None
+    (value,) = operation.args
+    if not isinstance(value, Apply) or value.op != "exp":
+        return None
+    (distance,) = value.args
+    if not isinstance(distance, Apply) or distance.op != "sub":
+        return None
+    element, load = distance.args
+    top = tops.get(load.buffer) if isinstance(load, Load) else None
+    if top is None or not isinstance(load, Load):
+        return None
+    if not all(map(_is_own, load.index, operation.axes)):
+        return None
+    return top if _is_same_walk(element, operation, top) else None
+
+
+def _is_own(part: Int, axis: Axis) -> bool:
+    """True for the axis itself as an index; a dimension of one element has index 0."""
+    return part is Int.of(axis) or (axis.extent.constant == 1 and part.constant == 0)
+
+
+def _is_same_walk(element: Value, operation: Reduction, top: Reduction) -> bool:
+    """True when both go over the same elements in the same order."""
+    mine: tuple[Axis, ...] = (*operation.axes, *operation.inner)
+    its: tuple[Axis, ...] = (*top.axes, *top.inner)
+    if [axis.extent for axis in mine] != [axis.extent for axis in its]:
+        return False
+    renamed = Rewriter(dict(zip(mine, map(Int.of, its), strict=True)))(element)
+    return renamed is top.args[0]

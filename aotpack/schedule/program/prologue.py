@@ -1,0 +1,73 @@
+"""Arithmetic in front of a product that enters the loads of its template.
+
+    w[n, k] = float(q[n, k]) * s[n]; y = x @ w    ->    y = x @ (float(q[n, k]) * s[n])
+
+Only what no other kernel would take in: of given tensors, cheap, not larger than what it makes, and
+each element for one product alone. A factor is loaded once for each tile along the other side, so
+that side is short: then the product is bound by memory, where nothing is lost by computing.
+"""
+
+from aotpack.ir.kernels.access import points
+from aotpack.ir.nodes import (
+    Apply,
+    Const,
+    IndexValue,
+    Load,
+    Matmul,
+    Operation,
+    Pointwise,
+    Program,
+    Value,
+    walk,
+)
+from aotpack.ir.symbolic.facts import known_equal, typical
+from aotpack.schedule.layout import typical_bytes
+
+CHEAP = frozenset(
+    "add sub mul neg abs cast where eq ne lt le gt ge logical_and logical_or logical_not "
+    "logical_xor minimum maximum relu bitwise_and bitwise_or bitwise_xor bitwise_not square".split()
+)
+MOST_OPS = 8
+LONGEST_OTHER_SIDE = 256  # of the product: a few tiles
+MOST_READ = 1.1  # bytes for each byte that need not be written
+
+
+def is_prologue(operation: Pointwise, readers: list[Operation], program: Program) -> bool:
+    """True for what is computed where its only reader, a product, loads it."""
+    if len(readers) != 1 or not isinstance(readers[0], Matmul):
+        return False
+    anchor = readers[0]
+    others = [
+        other
+        for slot, side, other in (
+            (anchor.lhs, anchor.m, anchor.n),
+            (anchor.rhs, anchor.n, anchor.m),
+        )
+        if _reads(slot, operation.target)
+        and known_equal(points((*anchor.batch, side, anchor.k)), points(operation.axes))
+    ]
+    loads = [_reads(slot, operation.target) for slot in (anchor.lhs, anchor.rhs)]
+    if sum(loads) != 1 or len(others) != 1 or typical(others[0].extent) > LONGEST_OTHER_SIDE:
+        return False
+    return _is_cheap(operation) and _is_small(operation, program)
+
+
+def _reads(slot: Value, buffer: str) -> int:
+    return sum(isinstance(v, Load) and v.buffer == buffer for v in walk((slot,)))
+
+
+def _is_cheap(operation: Pointwise) -> bool:
+    """True for a few plain operators on elements at known addresses."""
+    inner = walk((operation.value,))
+    applied = [value for value in inner if isinstance(value, Apply)]
+    plain = all(isinstance(value, (Apply, Load, Const, IndexValue)) for value in inner)
+    return plain and len(applied) <= MOST_OPS and all(value.op in CHEAP for value in applied)
+
+
+def _is_small(operation: Pointwise, program: Program) -> bool:
+    """True when what is read is given, and no larger than what is made."""
+    names = {value.buffer for value in walk((operation.value,)) if isinstance(value, Load)}
+    if not names <= {*program.inputs, *program.weights}:
+        return False
+    read = sum(typical_bytes(program.buffers[name]) for name in names)
+    return read <= MOST_READ * typical_bytes(program.buffers[operation.target])

@@ -1,0 +1,56 @@
+"""Where a whole tensor is reduced behind a row reduction, its first half keeps to those rows.
+
+    m[i] = max over j of x[i, j]                 m[i] = max over j of x[i, j]
+    y = sum over i, j of x[i, j] - m[i]    ->    p[i] = sum over j of x[i, j] - m[i]
+                                                 y = sum over i of p[i]
+
+So both walk the same loops and share a kernel, which reads x once.
+"""
+
+from collections.abc import Mapping
+
+from aotpack.ir.kernels.access import points
+from aotpack.ir.nodes import Operation, Pointwise, Reduction, reads
+from aotpack.ir.symbolic.facts import known_equal, known_one
+from aotpack.ir.symbolic.integers import Int
+
+SHORTEST_ROW = 32  # elements: the second half reads one for each of them
+
+
+def row_length(operation: Reduction, makers: Mapping[str, Operation]) -> int | None:
+    """The length of the rows behind what is reduced to one number, if they all agree."""
+    if not all(known_one(axis.extent) for axis in operation.axes):
+        return None
+    loops = _loops(operation, makers)
+    if not loops:
+        return None
+    rows, length = loops[0]
+    if known_one(rows):
+        return None  # there is nothing to split
+    if not all(known_equal(rows, n) and known_equal(length, r) for n, r in loops[1:]):
+        return None
+    if length.constant is None or length.constant < SHORTEST_ROW:
+        return None
+    outer = (points(operation.inner[:count]) for count in range(len(operation.inner)))
+    is_whole = known_equal(points(operation.inner), rows * length)
+    return length.constant if is_whole and any(known_equal(n, rows) for n in outer) else None
+
+
+def _loops(operation: Reduction, makers: Mapping[str, Operation]) -> list[tuple[Int, Int]]:
+    """The (rows, length) of the first reductions behind an operation's reads."""
+    found: list[tuple[Int, Int]] = []
+    seen: set[str] = set()
+    pending = [*reads(operation)]
+    while pending:
+        name = pending.pop()
+        maker = makers.get(name)
+        if name in seen or maker is None:
+            continue
+        seen.add(name)
+        if isinstance(maker, Reduction):
+            found.append((points(maker.axes), points(maker.inner)))
+        elif isinstance(maker, Pointwise):
+            pending += reads(maker)
+        else:
+            return []
+    return found

@@ -1,0 +1,218 @@
+"""Split a long reduction with few results in two, so that all multiprocessors work.
+
+    y[i] = sum over k of x[i, k]    ->    p[s, i] = sum over j of x[i, s*J + j]
+                                          y[i] = sum over s of p[s, i]
+
+Both halves are ordinary reductions, so they fuse and render like any other. Where no number of
+equal parts is near the one wanted, the last part is shorter: there the identity stands for what is
+missing. How parts of a kind merge is in ``merge_parts.py``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import isqrt
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import contiguous, dot, local_slope, points
+from aotpack.ir.nodes import (
+    Apply,
+    Buffer,
+    Const,
+    Guarded,
+    IndexValue,
+    Operation,
+    Program,
+    Reduction,
+    Value,
+    loads,
+    targets,
+)
+from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.symbolic.facts import bounds, typical
+from aotpack.ir.symbolic.integers import LARGEST_SIZE, Axis, Int, ceil_div
+from aotpack.schedule.fusion.group import digits
+from aotpack.schedule.program.merge_parts import (
+    MERGES,
+    NEEDS_EQUAL_PARTS,
+    has_neighbours,
+    less,
+    near_position,
+    same_kind,
+)
+from aotpack.schedule.program.row_aligned_split import row_length
+
+ENOUGH_ROWS = 132  # one for each multiprocessor of an H200 reads at full speed
+ROW_PROGRAMS = 2112  # sixteen for each multiprocessor of an H200, of four warps
+MOST_PARTS = 528  # of a row, which one program merges while nothing else is left to do
+COLUMN_PROGRAMS = 1056  # eight: those that run at once
+CACHE_LINE = 128  # bytes: neighbouring columns of a program that walks down them
+MOST_TOGETHER = 64  # columns
+WORTH_A_LAUNCH = 2**20  # elements; the second kernel costs about what reading these does
+LONGEST_ALONE = 2**15  # elements of a row; longer ones take one program longer than a launch
+LONGEST_ROW = 16384  # up to here a row stays in registers and is not split
+SHORTEST_ROW_PART, SHORTEST_COLUMN_PART = 4096, 128
+ALIGNED = 8  # elements: parts of rows begin where whole vectors do
+
+
+def rows_to_split(program: Program) -> frozenset[str]:
+    """The first targets of reductions whose rows are split for being few."""
+    makers = {name: operation for operation in program.operations for name in targets(operation)}
+    return frozenset(
+        operation.targets[0]
+        for operation in program.operations
+        if isinstance(operation, Reduction)
+        and row_length(operation, makers) is None
+        and not _walks_down_columns(operation, program)
+        and _step(operation, program, makers) is not None
+    )
+
+
+def split_reductions(program: Program, held: frozenset[str] = frozenset()) -> Program:
+    """Split what is worth it, but for those to the targets ``held``; the same object if none is."""
+    buffers = dict(program.buffers)
+    operations: list[Operation] = []
+    makers: dict[str, Operation] = {}
+    for operation in program.operations:
+        step = None
+        if isinstance(operation, Reduction) and operation.targets[0] not in held:
+            step = _step(operation, program, makers)
+        if step is not None and isinstance(operation, Reduction):
+            down = _walks_down_columns(operation, program)
+            operations += _split(operation, step, buffers, down=down)
+        else:
+            operations.append(operation)
+        makers |= dict.fromkeys(targets(operation), operation)
+    if len(operations) == len(program.operations):
+        return program
+    return replace(program, operations=tuple(operations), buffers=buffers)
+
+
+def _step(operation: Reduction, program: Program, makers: Mapping[str, Operation]) -> int | None:
+    """The length of a part, None to leave the reduction whole."""
+    if operation.kind not in MERGES:
+        return None
+    row = row_length(operation, makers)
+    if row is not None:
+        return row
+    length = points(operation.inner).constant
+    if length is None:
+        return None
+    results = typical(points(operation.axes))
+    if length * results < WORTH_A_LAUNCH and length <= LONGEST_ALONE:
+        return None
+    down = _walks_down_columns(operation, program)
+    if down:
+        width = max(program.buffers[load.buffer].dtype.itemsize for load in loads(operation))
+        programs, shortest = -(-results // columns_together(width)), SHORTEST_COLUMN_PART
+    elif results >= ENOUGH_ROWS:
+        return None
+    else:
+        programs, shortest = results, max(SHORTEST_ROW_PART, LONGEST_ROW if results > 1 else 0)
+    together = max(1, programs)
+    most = COLUMN_PROGRAMS // together if down else min(ROW_PROGRAMS // together, MOST_PARTS)
+    wanted = min(most, length // shortest)
+    if wanted <= 1:
+        return None
+    aligned = 1 if down or length % ALIGNED else ALIGNED
+    if down and MERGES[operation.kind] is same_kind:
+        return length // _leaving_least(length, wanted)
+    equal = _divisor_near(length // aligned, wanted)
+    if equal > 1:
+        return length // equal
+    rounded = -(-length // wanted // aligned) * aligned
+    return None if operation.kind in NEEDS_EQUAL_PARTS else rounded
+
+
+def columns_together(width: int) -> int:
+    """How many neighbouring results a program makes when it walks down columns of such elements.
+
+    Whole cache lines, and no more: with two float32 lines sums took 2 to 4 % longer (measured).
+    """
+    return min(MOST_TOGETHER, CACHE_LINE // width)
+
+
+def _walks_down_columns(operation: Reduction, program: Program) -> bool:
+    """True when neighbours in memory belong to different results, of what each result reads anew.
+
+    A load that no inner axis moves is one element a result, such as an earlier reduction's.
+    """
+    if not operation.axes or not operation.inner:
+        return False
+    down = along = 0
+    inner = set(operation.inner)
+    for load in loads(operation):
+        offset = dot(load.index, contiguous(program.buffers[load.buffer].shape))
+        if inner.isdisjoint(offset.leaves()):
+            continue
+        along += local_slope(offset, operation.inner[-1]) == 1
+        down += local_slope(offset, operation.axes[-1]) == 1
+    return down > along
+
+
+def _leaving_least(length: int, wanted: int) -> int:
+    """About as many parts as wanted, for which the second kernel has least to merge and to read."""
+    return min(range(wanted - wanted // 20, wanted + 1), key=lambda parts: parts + length % parts)
+
+
+def _divisor_near(length: int, wanted: int) -> int:
+    """The divisor of ``length`` closest to ``wanted``, within a factor of two; else 1."""
+    small = [d for d in range(1, isqrt(length) + 1) if length % d == 0]
+    divisors = [*small, *(length // d for d in small)]
+    near = [d for d in divisors if d > 1 and wanted <= 2 * d and d <= 2 * wanted]
+    return min(near, key=lambda d: (abs(d - wanted), d), default=1)
+
+
+def _split(
+    operation: Reduction, length: int, buffers: dict[str, Buffer], *, down: bool
+) -> list[Operation]:
+    """Both halves. Down columns the second also takes what equal parts leave, where it can."""
+    whole = points(operation.inner)
+    merge = MERGES[operation.kind]
+    leave = down and merge is same_kind
+    parts = whole // length if leave else ceil_div(whole, length)
+    part, step = Axis("part", parts), Axis("step", Int.of(length))
+    position = Int.of(part) * length + Int.of(step)
+    args = _args_at(operation, position)
+    rest = int(whole) % length if whole.constant is not None else 0
+    if rest and not leave:
+        args = tuple(_within(position, whole, value, operation.kind) for value in args)
+    first = replace(operation, axes=(part, *operation.axes), inner=(step,), args=args)
+    if operation.kind in ("argmax", "argmin") and not down and has_neighbours(first):
+        merge = near_position
+    halves = merge(operation, first, buffers)
+    if leave and rest:
+        return [halves[0], _with_rest(operation, halves[1], length, int(parts))]
+    return halves
+
+
+def _args_at(operation: Reduction, position: Int) -> tuple[Value, ...]:
+    """What is reduced at a flat position of the inner axes."""
+    return tuple(map(Rewriter(digits(operation.inner, position)), operation.args))
+
+
+def _with_rest(operation: Reduction, second: Operation, length: int, parts: int) -> Reduction:
+    """The second half, with the few elements that are in no part.
+
+    y[i] = sum over s of p[s, i]    ->    y[i] = sum over k of k < S ? p[k, i] : x[i, S*(J-1)+k]
+    """
+    assert isinstance(second, Reduction)
+    whole = int(points(operation.inner))
+    (part,), (piece,) = second.inner, second.args
+    either = Axis(part.name, Int.of(parts + whole % length))
+    position = Int.of(either)
+    rest = _args_at(operation, position + parts * (length - 1))[0]
+    piece = Rewriter({part: position})(piece)
+    is_part = less(position, parts)
+    other = Apply("logical_not", (is_part,), DType.BOOL)
+    nothing = Const(MONOIDS[operation.kind].identities(piece.dtype)[0], piece.dtype)
+    value = Guarded(is_part, piece, Guarded(other, rest, nothing, piece.dtype), piece.dtype)
+    return replace(second, inner=(either,), args=(value,))
+
+
+def _within(position: Int, whole: Int, value: Value, kind: str) -> Guarded:
+    """The value before the end, and after it one that changes nothing."""
+    dtype = DType.INT32 if bounds(position)[1] <= LARGEST_SIZE else DType.INT64
+    inside = Apply("lt", (IndexValue(position, dtype), Const(int(whole), dtype)), DType.BOOL)
+    nothing = Const(MONOIDS[kind].identities(value.dtype)[0], value.dtype)
+    return Guarded(inside, value, nothing, value.dtype)

@@ -1,0 +1,1 @@
+"""Sorts as counting and merging loops."""

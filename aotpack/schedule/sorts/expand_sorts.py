@@ -1,0 +1,253 @@
+"""Sorts become counting and merging: loop operations that fuse and render like any other.
+
+    for i: v[i], p[i] = sort(x[i])
+
+    ->  for i: k[i] = key(x[i])
+        for i: rank = how many of i's run come before k[i]
+               k0[run + rank] = k[i];  p0[run + rank] = i
+        and until one run is left, for each pair of runs:
+        for i: rank = how many of the other run come before k0[i]
+               k1[pair + i + rank] = k0[i];  p1[pair + i + rank] = p0[i]
+        of which the last stores elements: v[pair + i + rank] = x[p0[i]]
+
+Equal elements keep their order: they are counted and merged as they stand. A row of at most
+``LONGEST_COUNTED`` is one run: a kernel, and as many comparisons for each element. A longer one
+costs a kernel that stores its keys, one of ``RUN`` comparisons, and one with a binary search for
+each doubling up to the largest size the model admits. Where only the first few elements are read
+(topk), they are selected first (``select_first.py``).
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.nodes import (
+    Apply,
+    Buffer,
+    IndexValue,
+    Load,
+    Operation,
+    Program,
+    Sort,
+    Value,
+    loads,
+    read_whole,
+)
+from aotpack.ir.ops.fold import fold, whole
+from aotpack.ir.ordering import count_first, integer_type, place_in, truth
+from aotpack.ir.rewrite import Rewriter, as_index
+from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.integers import Axis, Int, ceil_div, maximum, minimum
+from aotpack.schedule.program.realize import is_view
+from aotpack.schedule.sorts.select_first import first_of_runs
+from aotpack.schedule.sorts.sort_parts import COUNT, Parts, Row, inside
+
+LONGEST_COUNTED = 512  # elements of a row
+LONGEST_COUNTED_LEFT = 1024  # of a row of which these are left: few elements in all
+MOST_SELECTED = 1024
+SHORTEST_SELECTED = 64  # of a shorter row as many comparisons take less than selecting does
+# Elements of the first runs of a longer row. Each comparison costs more on GPUs, each merge more on
+# processors: 32 and 128 were quickest of 16 to 256 (docs/benchmarks.md).
+RUN = 64
+
+
+def expand_sorts(program: Program) -> Program:
+    """Replace every sort; the same object if there is none."""
+    if not any(isinstance(operation, Sort) for operation in program.operations):
+        return program
+    buffers = dict(program.buffers)
+    operations: list[Operation] = []
+    for operation in program.operations:
+        if isinstance(operation, Sort):
+            operations += _Sorting(operation, _kept(operation, program), buffers).expand()
+        else:
+            operations.append(operation)
+    return replace(program, operations=tuple(operations), buffers=buffers)
+
+
+def _kept(sort: Sort, program: Program) -> Int:
+    """How many elements of a sorted row are read; more where that is not known."""
+    size, dim = sort.along.extent, sort.axes.index(sort.along)
+    entire = {name for operation in program.operations for name in read_whole(operation)}
+    if set(sort.targets) & {*program.results, *entire}:
+        return size
+    read = [
+        load.index[dim]
+        for operation in program.operations
+        for load in loads(operation)
+        if load.buffer in sort.targets
+    ]
+    most = max((bounds(index)[1] + 1 for index in read), default=1)
+    return Int.of(int(most)) if most < bounds(size)[0] else size
+
+
+class _Sorting:
+    """One sort being expanded into ``operations``; new buffers are declared in ``buffers``."""
+
+    def __init__(self, sort: Sort, kept: Int, buffers: dict[str, Buffer]) -> None:
+        self.parts = Parts(sort, buffers)
+        self.sort, self.few, self.size = sort, kept.constant, sort.along.extent
+        self.element = self._source()
+        # Whether a key comes before another, and whether it does or is equal.
+        self.before, self.equal_too = ("gt", "ge") if sort.descending else ("lt", "le")
+
+    def expand(self) -> list[Operation]:
+        """The operations, in order."""
+        row, longest = Row(self.size, self.element, whole), LONGEST_COUNTED
+        if self.few is not None and self._selects(row, self.few):
+            row, longest = self._selected(row, self.few), LONGEST_COUNTED_LEFT
+        if bounds(row.size)[1] <= longest:
+            what = row.element, row.position
+            self._count(row.size, self._keys(row), self._targets(row.size), what, row.size)
+        else:
+            self._merge_all(row.size, self._sorted_runs(row))
+        return self.parts.operations
+
+    def _selects(self, row: Row, few: int) -> bool:
+        """Whether it takes less to select so many elements of a row than to sort it."""
+        longest = bounds(row.size)[1]
+        return few <= MOST_SELECTED and longest > max(SHORTEST_SELECTED, 2 * few)
+
+    def _selected(self, row: Row, few: int) -> Row:
+        """The first few of each run, and the first few of those, while that halves them."""
+        left = max(LONGEST_COUNTED_LEFT, 2 * few)
+        row = first_of_runs(self.parts, row, few, left)
+        while bounds(row.size)[1] > left:
+            row = first_of_runs(self.parts, row, few, left)
+        return row
+
+    def _sorted_runs(self, row: Row) -> tuple[str, str]:
+        """The buffers of the keys and positions of a row in sorted runs."""
+        count = ceil_div(row.size, RUN)
+        keys = self._stored_keys(row)
+        names = self._declared(count * RUN, (keys(Int.of(0)).dtype, self._places))
+        what = keys, lambda at: self._place(row.position(at))
+        self._count(row.size, keys, names, what, Int.of(RUN), self.parts.axis("run", count))
+        return names
+
+    def _keys(self, row: Row) -> Callable[[Int], Value]:
+        """The keys of a row, computed wherever they are compared."""
+        return lambda at: self.parts.key(row.element(at)).value
+
+    def _stored_keys(self, row: Row) -> Callable[[Int], Value]:
+        """The keys of a row, computed once for all comparisons."""
+        along = self.parts.axis("at", row.size)
+        key = self._keys(row)(Int.of(along))
+        stem = f"{self.sort.targets[0]}_keys"
+        name = self.parts.declare(stem, key.dtype, row.size)
+        self.parts.append(name, self.parts.axes(along), key, self.parts.index(Int.of(along)))
+        return functools.partial(self.parts.load, name)
+
+    def _declared(self, length: Int, dtypes: tuple[DType, DType]) -> tuple[str, str]:
+        """New buffers for keys and positions, rows of some length."""
+        stems = (f"{self.sort.targets[0]}_sorted", f"{self.sort.targets[1]}_run")
+        keys, places = (
+            self.parts.declare(stem, dtype, length)
+            for stem, dtype in zip(stems, dtypes, strict=True)
+        )
+        return keys, places
+
+    def _source(self) -> Callable[[Int], Value]:
+        """The elements: read where they are, or stored first if computing them takes more."""
+        value, along = self.sort.value, self.sort.along
+        if not is_view(value):
+            target = self.sort.targets[0]
+            dtype = self.parts.buffers[target].dtype
+            name = self.parts.declare(f"{target}_run", dtype, along.extent)
+            self.parts.append(name, self.sort.axes, value, self.parts.index(Int.of(along)))
+            value = self.parts.load(name, Int.of(along))
+        return lambda at: Rewriter({along: at})(value)
+
+    def _count(
+        self,
+        size: Int,
+        keys: Callable[[Int], Value],
+        names: tuple[str, str],
+        what: tuple[Callable[[Int], Value], Callable[[Int], Value]],
+        width: Int,
+        *runs: Axis,
+    ) -> None:
+        """Store what belongs to a place behind all that come before it; past a row's end, zeros."""
+        i, j = self.parts.axis("i", width), self.parts.axis("j", width)
+        start = Int.of(runs[0]) * width if runs else Int.of(0)
+        here, there = start + Int.of(i), start + Int.of(j)
+        axes = self.parts.axes(*runs, i)
+        mine, theirs = (inside(at, size, keys(at)) for at in (here, there))
+        stands_before = truth("lt", *(IndexValue(Int.of(axis), COUNT) for axis in (j, i)))
+        equal = truth("logical_and", truth("eq", theirs, mine), stands_before)
+        wins = truth("logical_or", truth(self.before, theirs, mine), equal)
+        wins = truth("logical_and", truth("lt", whole(there), whole(size)), wins)
+        found = self.parts.count("rank", axes, j, wins)
+        beyond = truth("ge", whole(here), whole(size))
+        own = IndexValue(Int.of(i), COUNT)
+        to = start + as_index(fold(Apply("where", (beyond, own, found), COUNT)), width)
+        for name, value in zip(names, what, strict=True):
+            self.parts.append(name, axes, inside(here, size, value(here)), self.parts.index(to))
+
+    def _merge_all(self, size: Int, runs: tuple[str, str]) -> None:
+        """Merge runs two by two until there is one."""
+        span, longest = RUN, bounds(size)[1]
+        while 2 * span < longest:
+            dtypes = self.parts.buffers[runs[0]].dtype, self.parts.buffers[runs[1]].dtype
+            merged = self._declared(size, dtypes)
+            self._merge(size, span, runs, merged, lambda key, place: (key, place))
+            span, runs = 2 * span, merged
+        self._merge(size, span, runs, self._targets(size), self._element_at)
+
+    def _element_at(self, key: Value, place: Value) -> tuple[Value, Value]:
+        """What a sort gives for a key and its place: the element, and the place as int64."""
+        position = fold(Apply("cast", (place,), DType.INT64))
+        return self.element(as_index(place, self.size)), position
+
+    def _merge(
+        self,
+        size: Int,
+        span: int,
+        runs: tuple[str, str],
+        merged: tuple[str, str],
+        what: Callable[[Value, Value], tuple[Value, Value]],
+    ) -> None:
+        """Put each element of two runs behind those of the other that come before it."""
+        at = self.parts.axis("at", size)
+        axes, here = self.parts.axes(at), Int.of(at)
+        key, place = (self.parts.load(name, here) for name in runs)
+        value, everywhere = self._rank(runs[0], key, here, size, span), tuple(map(Int.of, axes))
+        rank = self.parts.temporary("rank", axes, value.dtype)
+        self.parts.append(rank, axes, value, everywhere)
+        behind = as_index(Load(rank, everywhere, value.dtype), Int.of(span + 1))
+        to = self.parts.index(here // (2 * span) * (2 * span) + here % span + behind)
+        for target, stored in zip(merged, what(key, place), strict=True):
+            self.parts.append(target, axes, stored, to)
+
+    def _rank(self, keys: str, mine: Value, at: Int, size: Int, span: int) -> Value:
+        """How many of the run beside its own come before a key; equal ones of the left do."""
+        run = at // span
+        start = (run + 1 - run % 2 * 2) * span
+        dtype, is_right = self._places, truth("eq", whole(run % 2), whole(1))
+
+        def comes_before(place: Value) -> Value:
+            there = fold(Apply("add", (place, whole(start, dtype)), dtype))
+            other = self.parts.load(keys, place_in(there, size))
+            either = is_right, truth(self.equal_too, other, mine), truth(self.before, other, mine)
+            return fold(Apply("where", either, DType.BOOL))
+
+        length = whole(maximum(minimum(size - start, span), 0), dtype)
+        return count_first(length, span, comes_before)
+
+    def _place(self, position: Value) -> Value:
+        return fold(Apply("cast", (position,), self._places))
+
+    @property
+    def _places(self) -> DType:
+        """The type of places in the sort's row."""
+        return integer_type(self.size)
+
+    def _targets(self, width: Int) -> tuple[str, str]:
+        """The sort's own targets, without what nobody reads."""
+        values, positions = self.sort.targets
+        for name in (values, positions):
+            self.parts.buffers[name] = replace(
+                self.parts.buffers[name], shape=self.parts.shape(width)
+            )
+        return values, positions

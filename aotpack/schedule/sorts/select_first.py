@@ -1,0 +1,142 @@
+"""The first few elements of long runs, found bit by bit; what is selected keeps its order.
+
+    bound = the least key                                # keys: integers in the order of elements
+    for each bit, from the highest:
+        reached = how many keys of the run are at least bound + bit
+        bound += bit if reached >= few else 0
+    # now the few largest are those above the bound, and the first of those at the bound
+    place[j] = so many of them lie up to and with j
+    first[s] = x[where place becomes s + 1]
+
+All steps but the last are one pass over a run that stays in registers, or in a cache. A count of a
+bit takes two instructions an element, whatever is selected; ranks (``expand_sorts.py``) would take
+as many comparisons as a run has elements.
+
+Source: radix select, as in Alabi et al., Fast k-selection algorithms for graphics processing units.
+"""
+
+from functools import partial
+
+from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Scan, Value
+from aotpack.ir.ops.fold import fold, whole
+from aotpack.ir.ordering import Key, count_first, integer_type, place_in, truth
+from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.integers import Axis, Int, ceil_div, minimum
+from aotpack.schedule.sorts.sort_parts import COUNT, Parts, Row
+
+LONGEST_RUN = 8192  # elements: they fit the registers of a program
+_SHIFT = 16  # two counts of a run in one number: those above the bound, and those at it
+_HIGH = 1 << _SHIFT
+
+
+def first_of_runs(parts: Parts, row: Row, few: int, left: int) -> Row:
+    """A row of the first ``few`` elements of each run: all runs but the last have so many.
+
+    Equal elements stand as they stood, so a sort of what is left is a sort of the row. One of more
+    than ``left`` is selected from again: it is read for each bit, so it is not searched for then.
+    """
+    if bounds(row.size)[1] <= LONGEST_RUN:
+        return _Selection(parts, row, few, row.size, ()).selected(left)
+    run = parts.axis("run", ceil_div(row.size, LONGEST_RUN))
+    return _Selection(parts, row, few, Int.of(LONGEST_RUN), (run,)).selected(left)
+
+
+class _Selection:
+    """The first few of each run of so many elements; without an axis of runs, there is one."""
+
+    def __init__(
+        self, parts: Parts, row: Row, few: int, length: Int, runs: tuple[Axis, ...]
+    ) -> None:
+        self.parts, self.row, self.few, self.length, self.runs = parts, row, few, length, runs
+        self.number = Int.of(runs[0]) if runs else Int.of(0)
+        self.start = self.number * length
+
+    def selected(self, left: int) -> Row:
+        """The next row; its buffers are declared, and filled by the operations so far."""
+        j, slot = self.parts.axis("j", self.length), self.parts.axis("slot", Int.of(self.few))
+        place = self._place(self._selected_so_far(j), slot)
+        dtype = integer_type(self.row.size)
+        place = fold(Apply("cast", (place,), dtype))
+        place = fold(Apply("add", (place, whole(self.start, dtype)), dtype))
+        at = place_in(place, self.row.size)
+        count = ceil_div(self.row.size, self.length) if self.runs else Int.of(1)
+        of_last = minimum(self.row.size - (count - 1) * self.length, self.few)
+        size = (count - 1) * self.few + of_last
+        names = self.parts.declared(count * self.few, alone=bounds(size)[1] > left)
+        axes = self.parts.axes(*self.runs, slot)
+        to = self.parts.index(self.number * self.few + Int.of(slot))
+        for name, value in zip(names, (self.row.element(at), self.row.position(at)), strict=True):
+            self.parts.append(name, axes, value, to)
+        element, position = (partial(self.parts.load, name) for name in names)
+        return Row(size, element, position)
+
+    def _selected_so_far(self, j: Axis) -> str:
+        """A buffer: how many of the selected lie up to and with a place of a run."""
+        key = self._key(self.start + Int.of(j))
+        bound = self._bound(key, j)
+        above, equal = (truth(op, key.value, bound) for op in ("gt", "eq"))
+        left = _int32("sub", _number(self.few), self._count("above", j, above))
+        one = _int32("where", above, _number(1), _int32("where", equal, _number(_HIGH), _number(0)))
+        so_far = self._so_far(j, one)
+        equal_so_far = _int32("minimum", _int32("shift_right", so_far, _number(_SHIFT)), left)
+        name = self.parts.temporary("selected", self._axes(j), COUNT)
+        above_so_far = _int32("bitwise_and", so_far, _number(_HIGH - 1))
+        selected = _int32("add", above_so_far, equal_so_far)
+        self.parts.append(name, self._axes(j), selected, _places(self._axes(j)))
+        return name
+
+    def _key(self, at: Int) -> Key:
+        """The key at a place of the row; past its end, the least."""
+        key = self.parts.key(self.row.element(at), descending=not self.parts.sort.descending)
+        least, is_inside = key.integer(key.least), truth("lt", whole(at), whole(self.row.size))
+        value = fold(Guarded(is_inside, key.value, least, least.dtype))
+        return Key(value, key.least, key.bits)
+
+    def _bound(self, key: Key, j: Axis) -> Value:
+        """The largest key that as many of a run have or exceed as are selected, or the least."""
+        bound: Value = key.integer(key.least)
+        for bit in reversed(range(key.bits)):
+            highest = bit == key.bits - 1
+            step = key.integer(key.least + 2**bit if highest else 2**bit)  # the sum fits its type
+            higher = step if highest else fold(Apply("add", (bound, step), step.dtype))
+            reached = truth(
+                "ge", self._count("reached", j, truth("ge", key.value, higher)), _number(self.few)
+            )
+            bound = fold(Apply("where", (reached, higher, bound), step.dtype))
+        return bound
+
+    def _count(self, role: str, j: Axis, holds: Value) -> Load:
+        return self.parts.count(role, self.parts.axes(*self.runs), j, holds)
+
+    def _so_far(self, j: Axis, one: Value) -> Load:
+        """The sum of a number over the places of a run up to and with this one."""
+        axes = self._axes(j)
+        name = self.parts.temporary("so_far", axes, COUNT)
+        self.parts.operations.append(Scan((name,), axes, j, "sum", (one,), self.parts.sort.origin))
+        return Load(name, _places(axes), COUNT)
+
+    def _place(self, so_far: str, slot: Axis) -> Value:
+        """The place of a run where as many are selected as there are up to and with a slot."""
+
+        def is_before(place: Value) -> Value:
+            axes = self.parts.axes(*self.runs, slot)
+            there = place_in(place, self.length)
+            index = tuple(there if axis is slot else Int.of(axis) for axis in axes)
+            return truth("le", Load(so_far, index, COUNT), IndexValue(Int.of(slot), COUNT))
+
+        return count_first(whole(self.length, COUNT), LONGEST_RUN, is_before)
+
+    def _axes(self, j: Axis) -> tuple[Axis, ...]:
+        return self.parts.axes(*self.runs, j)
+
+
+def _places(axes: tuple[Axis, ...]) -> tuple[Int, ...]:
+    return tuple(map(Int.of, axes))
+
+
+def _number(number: int) -> Const:
+    return Const(number, COUNT)
+
+
+def _int32(op: str, *args: Value) -> Value:
+    return fold(Apply(op, args, COUNT))

@@ -1,0 +1,92 @@
+"""Attention tiles by architecture, head dimension and number of queries (measured on an H200)."""
+
+from dataclasses import replace
+
+from aotpack.devices import GPUS
+from aotpack.ir.dtypes import DType
+from aotpack.ir.nodes import Attention
+from aotpack.ir.schedule import MAX_ARCH, AttentionTile, Variant
+from aotpack.ir.symbolic.facts import bounds, typical
+
+NARROW_HEAD = 32
+WIDE_HEAD = 64  # elements; beyond, registers are the limit
+MANY_QUERIES = 64 * 1024  # over all heads; then larger tiles keep all multiprocessors busy
+SMALLEST_SIDE = 16
+OTHERS_HALF = (
+    *((64, 64, 4, 3), (128, 64, 8, 3), (64, 32, 4, 3), (64, 128, 4, 2), (128, 128, 8, 2)),
+    *((32, 64, 4, 3), (64, 64, 4, 2), (64, 64, 8, 3)),
+)
+OTHERS_SINGLE = ((32, 32, 4, 2), (16, 64, 4, 2), (16, 32, 4, 2), (32, 32, 4, 1))
+"""Queries, keys, warps and stages of tiles that are timed beside the measured ones."""
+
+
+def attention_variants(anchor: Attention) -> tuple[Variant, ...]:
+    """Measured tiles, made smaller where a long head exceeds an architecture's shared memory."""
+    return tuple(_with_others(variant, anchor) for variant in _measured(anchor))
+
+
+def _with_others(variant: Variant, anchor: Attention) -> Variant:
+    """The variant with other tiles, all made to fit its architectures."""
+    tile = variant.tile
+    assert isinstance(tile, AttentionTile)
+    available = min(gpu.shared for arch, gpu in GPUS.items() if variant.takes(arch))
+    others = OTHERS_SINGLE if anchor.operand is DType.FLOAT32 else OTHERS_HALF
+    tiles = [tile, *(AttentionTile(*other, tile.precision) for other in others)]
+    first, *rest = dict.fromkeys(_fitted(one, available, anchor) for one in tiles)
+    return replace(variant, tile=first, others=tuple(rest))
+
+
+def _fitted(tile: AttentionTile, available: int, anchor: Attention) -> AttentionTile:
+    """Fewer stages first, then fewer queries, then fewer keys at a time."""
+    while _shared_bytes(tile, anchor) > available:
+        if tile.num_stages > 2:
+            tile = replace(tile, num_stages=tile.num_stages - 1)
+        elif tile.i > 2 * SMALLEST_SIDE:
+            tile = replace(tile, i=tile.i // 2, num_warps=4)
+        elif tile.j > SMALLEST_SIDE:
+            tile = replace(tile, j=tile.j // 2)
+        elif tile.num_stages > 1:
+            tile = replace(tile, num_stages=1)
+        elif tile.i > SMALLEST_SIDE:
+            tile = replace(tile, i=tile.i // 2)
+        else:
+            break
+    return tile
+
+
+def _shared_bytes(tile: AttentionTile, anchor: Attention) -> int:
+    """Queries, and keys and values of every stage, in whole powers of two."""
+    d, e = (1 << (int(bounds(axis.extent)[1]) - 1).bit_length() for axis in (anchor.d, anchor.e))
+    elements = tile.i * d + tile.num_stages * tile.j * (d + e)
+    return elements * anchor.operand.itemsize
+
+
+def _measured(anchor: Attention) -> tuple[Variant, ...]:
+    """Tiles that do not spill."""
+    head = max(bounds(anchor.d.extent)[1], bounds(anchor.e.extent)[1])
+    wide = head > WIDE_HEAD
+    length = anchor.i.extent
+    if anchor.operand is DType.FLOAT32:
+        old = AttentionTile(32, 32, 4, 1, "bf16x6")
+        i, j = (32, 32) if head <= NARROW_HEAD else (16, 32 if wide else 64)
+        new = AttentionTile(i, j, 4, 2, "bf16x6")
+        return tuple(
+            Variant(tile, low, high, length, None)
+            for tile, low, high in ((old, 0, 89), (new, 90, 109), (old, 110, MAX_ARCH))
+        )
+    mma = AttentionTile(128, 32, 8, 3) if wide else AttentionTile(64, 32, 4, 3)
+    hopper = [Variant(AttentionTile(64, 64, 4, 3), 90, 109, length, None)]
+    queries = anchor.batch.extent * anchor.head.extent * length
+    if (
+        not wide
+        and not anchor.causal
+        and bounds(queries)[1] > MANY_QUERIES
+        and typical(length) >= 128
+    ):
+        hopper.insert(0, Variant(AttentionTile(64, 64, 4, 3), 90, 109, queries, MANY_QUERIES))
+        hopper[-1] = Variant(AttentionTile(128, 64, 8, 3), 90, 109, queries, None)
+    return (
+        Variant(mma, 0, 89, length, None),
+        *hopper,
+        Variant(mma, 110, MAX_ARCH, length, None),
+    )

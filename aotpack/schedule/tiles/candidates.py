@@ -1,0 +1,75 @@
+"""Other tiles a launch could take, best guess first: neighbours of the one the tables choose.
+
+They are what tuning times. All are legal wherever the first is: a row kept in registers stays
+there, so what may be overwritten in place does not depend on the choice.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import log2
+
+from aotpack.ir.schedule import WARP, PlaneTile, PointwiseTile, ReductionTile, Tile, Variant
+from aotpack.schedule.tiles.row_tiles import MOST_WARPS
+
+MOST_OTHERS = 5
+MOST_ELEMENTS = 64  # of a tile in each thread; more would not stay in registers
+PLANES = ((64, 64, 4), (32, 64, 4), (64, 32, 4), (32, 32, 4), (128, 64, 8), (64, 64, 8))
+BLOCKS = tuple((x, warps) for x in (128, 256, 512, 1024, 2048) for warps in (2, 4, 8))
+
+
+def with_others(variant: Variant) -> Variant:
+    """The variant with neighbours of its tile, unless it comes with others."""
+    if variant.others:
+        return variant
+    found = dict.fromkeys(tile for tile in _neighbours(variant.tile) if tile != variant.tile)
+    return replace(variant, others=tuple(found)[:MOST_OTHERS])
+
+
+def _neighbours(tile: Tile) -> Iterator[Tile]:
+    """Tiles of the same kind; those of products and of processors have lists of their own."""
+    if isinstance(tile, PointwiseTile):
+        yield from _blocks(tile)
+    elif isinstance(tile, PlaneTile):
+        for y, x, warps in () if tile.z else PLANES:
+            yield replace(tile, y=y, x=x, num_warps=warps)
+    elif isinstance(tile, ReductionTile) and not tile.ring:
+        yield from filter(_is_sensible, _rows(tile) if tile.persistent else _walks(tile))
+
+
+def _blocks(tile: PointwiseTile) -> list[PointwiseTile]:
+    """Blocks with 1 to 8 elements a thread; those most alike come first."""
+    near = [b for b in BLOCKS if 1 <= b[0] / (WARP * b[1]) <= 8 and b != (tile.x, tile.num_warps)]
+    near.sort(key=lambda b: (abs(log2(b[0] / tile.x)) + abs(log2(b[1] / tile.num_warps)), b))
+    return [replace(tile, x=x, num_warps=warps) for x, warps in near]
+
+
+def _rows(tile: ReductionTile) -> Iterator[ReductionTile]:
+    """Whole rows: more or fewer warps for a row, more or fewer rows for a program."""
+    yield replace(tile, num_warps=tile.num_warps * 2)
+    yield replace(tile, num_warps=tile.num_warps // 2)
+    yield replace(tile, x=tile.x * 2, num_warps=tile.num_warps * 2)
+    yield replace(tile, x=tile.x * 2)
+    yield replace(tile, x=tile.x // 2)
+    yield replace(tile, num_warps=tile.num_warps * 4)
+
+
+def _walks(tile: ReductionTile) -> Iterator[ReductionTile]:
+    """Rows in blocks: longer or shorter blocks, more or fewer warps, fewer steps at once."""
+    yield replace(tile, r=tile.r // 2)
+    yield replace(tile, r=tile.r * 2)
+    yield replace(tile, r=tile.r // 2, num_warps=tile.num_warps // 2)
+    yield replace(tile, num_warps=tile.num_warps * 2)
+    yield replace(tile, x=tile.x * 2, r=tile.r // 2)
+    yield replace(tile, unroll=max(1, tile.unroll // 2))
+
+
+def _is_sensible(tile: ReductionTile) -> bool:
+    """True for a tile whose threads have something to do, and registers for it."""
+    threads, elements = WARP * tile.num_warps, tile.x * tile.r
+    if (tile.cluster_size > 1 or tile.chain) and tile.x > 1:
+        return False
+    most = MOST_WARPS if tile.persistent else 2 * MOST_WARPS
+    if not (1 <= tile.num_warps <= most and tile.x >= 1 and tile.r >= tile.group):
+        return False
+    whole = tile.persistent or elements >= threads
+    return whole and elements <= MOST_ELEMENTS * threads

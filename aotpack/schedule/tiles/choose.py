@@ -1,0 +1,333 @@
+"""Choose block sizes: for each kernel the closed list of variants a launch can take.
+
+Pointwise and reduction tiles follow from the access pattern and the sizes;
+matmul and attention tiles come from ``matmul_tiles.py`` and ``attention_tiles.py``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from aotpack.ir.kernels.access import VECTOR_BYTES, Strides, accesses, local_slope
+from aotpack.ir.kernels.row_reads import row_reads
+from aotpack.ir.nodes import Attention, Matmul, Program, Reduction, Scan, reads, targets
+from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.schedule import MAX_ARCH, WARP, Kernel, PointwiseTile, ReductionTile, Variant
+from aotpack.ir.symbolic.facts import bounds, known_multiple, known_one, typical
+from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.schedule.layout import typical_bytes
+from aotpack.schedule.program.split_reduction import columns_together
+from aotpack.schedule.tiles.attention import attention_variants
+from aotpack.schedule.tiles.candidates import with_others
+from aotpack.schedule.tiles.divisibility import with_promises
+from aotpack.schedule.tiles.host import host_variants, is_window
+from aotpack.schedule.tiles.matmul import matmul_variants
+from aotpack.schedule.tiles.padding import line_tile
+from aotpack.schedule.tiles.row_pipeline import FEW_ROWS, IN_TURN, rows_to_share, tile_in_turn
+from aotpack.schedule.tiles.row_tiles import row_tiles
+from aotpack.schedule.tiles.tile_2d import plane_tile
+
+ANY_ARCH = (1, MAX_ARCH)
+MAX_PERSISTENT = 16384  # elements of a row held in registers
+MAX_READ_ONCE = 4096  # likewise, where nothing but its reduction needs it
+MANY_ROWS = 4096  # from here on short rows share programs
+SHARES_L2 = 128 * 1024  # bytes of a row, of which L2 holds two for each multiprocessor
+HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
+MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
+FIRST_WITH_CLUSTERS = 90  # from this architecture on, programs of a row can wait for each other
+LONGEST_PART = 16384  # elements of a row that a program holds in registers
+CLUSTER_SIZE = 8  # programs that share a row: the largest cluster every such GPU takes
+LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
+CHAIN_BLOCK, CHAIN_WARPS = 8192, 8  # of a scan's row
+MOST_CHAINS = 264  # rows, beyond which each has a program that walks
+LONGEST_COLUMN = 1024  # elements of a column that is kept in registers to be read again
+LONGEST_COLUMN_ONCE = 256  # likewise, where nothing but its reduction needs it
+MANY_PROGRAMS = 264  # two for each multiprocessor
+FEW_LONG = 528  # rows read once in loops, of which four run at once on each multiprocessor
+SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
+
+
+def choose_tiles(
+    program: Program, kernels: tuple[Kernel, ...], strides: Strides
+) -> tuple[Kernel, ...]:
+    """The kernels with their variants; a foreign kernel comes with its own tiles."""
+    return tuple(
+        kernel
+        if kernel.is_opaque
+        else replace(
+            kernel,
+            variants=(
+                *host_variants(
+                    kernel,
+                    strides,
+                    is_across=_is_across(kernel, program, strides),
+                    is_either=_is_either(kernel),
+                ),
+                *(
+                    with_others(replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low)))
+                    for variant in with_promises(
+                        _variants(kernel, program, strides), kernel, program, strides
+                    )
+                ),
+            ),
+        )
+        for kernel in kernels
+    )
+
+
+def one_tile_for_all_sizes(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    """For each architecture the variant that takes everything: a row is summed alike always."""
+    return tuple(
+        replace(kernel, variants=tuple(v for v in kernel.variants if v.takes_everything))
+        for kernel in kernels
+    )
+
+
+def _is_across(kernel: Kernel, program: Program, strides: Strides) -> bool:
+    """True when a processor's lanes are rows of a reduction; a scan walks its row in order."""
+    if not _is_either(kernel):
+        return False
+    x = kernel.axes[0]
+    return is_window(kernel, strides) or _walks_along(kernel, program, strides) is x
+
+
+def _is_either(kernel: Kernel) -> bool:
+    """True for reductions of rows that have neighbours."""
+    if kernel.anchor is not None or len(kernel.axes) != 2 or _has_scan(kernel):
+        return False
+    return not known_one(kernel.axes[0].extent)
+
+
+def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
+    anchor = kernel.anchor
+    if isinstance(anchor, Matmul):
+        return matmul_variants(anchor, program, strides)
+    if isinstance(anchor, Attention):
+        return attention_variants(anchor)
+    if kernel.scatter is not None:
+        return _pointwise_variants(kernel.axes[0].extent)
+    if len(kernel.axes) == 2:
+        return _reduction_variants(kernel, program, strides)
+    plane = plane_tile(kernel, program, strides) or line_tile(kernel, program, strides)
+    if plane is not None:
+        return (Variant(plane, *ANY_ARCH, Int.of(1), None),)
+    return _pointwise_variants(kernel.axes[0].extent)
+
+
+def _pointwise_variants(numel: Int) -> tuple[Variant, ...]:
+    small = Variant(PointwiseTile(256, 4), *ANY_ARCH, numel, SMALL_GRID)
+    large = Variant(PointwiseTile(1024, 4), *ANY_ARCH, numel, None)
+    low, high = bounds(numel)
+    if high <= SMALL_GRID:
+        return (replace(small, at_most=None),)
+    return (large,) if low > SMALL_GRID else (small, large)
+
+
+def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
+    x, r = kernel.axes
+    longest = bounds(r.extent)[1]
+    once = not reads_again(kernel) and not _has_scan(kernel)
+    persistent = longest <= (MAX_READ_ONCE if once else MAX_PERSISTENT)
+    if _walks_along(kernel, program, strides) is x:
+        if longest > (LONGEST_COLUMN_ONCE if once else LONGEST_COLUMN):
+            columns = _power_of_two(typical(x.extent))
+            tile = _column_tile(columns, _width(kernel, program), _states(kernel))
+        else:
+            tile = _held_columns(kernel, program, _power_of_two(int(longest)))
+    elif persistent:
+        return _row_variants(kernel, program, strides, _power_of_two(int(longest)))
+    elif _has_scan(kernel):
+        return _long_scan_variants(kernel)
+    else:
+        return _long_row_variants(kernel, program, strides)
+    return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
+
+
+def _long_scan_variants(kernel: Kernel) -> tuple[Variant, ...]:
+    """Where rows are few, a program for each block, in a chain; else one for each row."""
+    rows = kernel.axes[0].extent
+    walk = Variant(
+        ReductionTile(1, 4096, persistent=False, num_warps=8), *ANY_ARCH, Int.of(1), None
+    )
+    if any(m.outer or isinstance(m.operation, Reduction) for m in kernel.members):
+        return (walk,)
+    low, high = bounds(rows)
+    tile = ReductionTile(1, CHAIN_BLOCK, persistent=True, num_warps=CHAIN_WARPS, chain=True)
+    chain = Variant(tile, *ANY_ARCH, rows, MOST_CHAINS)
+    if low > MOST_CHAINS:
+        return (walk,)
+    return (replace(chain, at_most=None),) if high <= MOST_CHAINS else (chain, walk)
+
+
+def _row_variants(
+    kernel: Kernel, program: Program, strides: Strides, r: int
+) -> tuple[Variant, ...]:
+    """Rows in registers; many of them have a tile of their own."""
+    rows = kernel.axes[0].extent
+    few, many = row_tiles(kernel, program, strides, r)
+    low, high = bounds(rows)
+    small, large = (Variant(tile, *ANY_ARCH, rows, None) for tile in (few, many))
+    if few == many or high < MANY_ROWS:
+        return (small,)
+    return (large,) if low >= MANY_ROWS else (replace(small, at_most=MANY_ROWS - 1), large)
+
+
+def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
+    """One program a row; where the GPU can, several for rows that are few, or too long for L2."""
+    along = _read_along(kernel, strides)
+    width = max((program.buffers[name].dtype.itemsize for name in along), default=4)
+    tile = _long_row_tile(kernel, width, len(along))
+    rows, row = kernel.axes
+    fewest, most = bounds(rows.extent)
+    again = reads_again(kernel)
+    can_share = again and known_multiple(row.extent, CLUSTER_SIZE * tile.group)
+    too_long = typical(row.extent) * width > LARGEST_IN_L2
+    shared = _shared_tile(kernel, width)
+
+    def variants(low: int, high: int, limit: int, many: ReductionTile) -> Iterator[Variant]:
+        """Up to ``limit`` rows are shared; for any other number there is ``many``."""
+        if can_share and fewest <= limit:
+            at_most = None if most <= limit else limit
+            yield Variant(shared, low, high, rows.extent, at_most)
+        if not can_share or most > limit:
+            yield Variant(many, low, high, Int.of(1), None)
+
+    in_row = row_reads(kernel, strides, program.buffers) if again else None
+    turn = tile_in_turn(kernel, in_row)
+    many = _walking_tile(kernel, width) if can_share and too_long else tile
+    limit = rows_to_share(kernel, in_row, shared, turn)
+    if turn is None and many == tile and not (can_share and fewest <= limit):
+        return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
+    return (
+        Variant(tile, ANY_ARCH[0], FIRST_WITH_CLUSTERS - 1, Int.of(1), None),
+        *variants(*IN_TURN, limit, turn or many),
+        *variants(IN_TURN[1] + 1, ANY_ARCH[1], FEW_ROWS, many),
+    )
+
+
+def _shared_tile(kernel: Kernel, width: int) -> ReductionTile:
+    """Few rows are shared: parts in registers, if these hold them."""
+    part = bounds(kernel.axes[1].extent)[1] // CLUSTER_SIZE
+    if part > LONGEST_PART:
+        return _walking_tile(kernel, width)
+    block = _power_of_two(int(part))
+    warps = min(16, max(1, block // 512))
+    return ReductionTile(1, block, persistent=True, num_warps=warps, cluster_size=CLUSTER_SIZE)
+
+
+def _walking_tile(kernel: Kernel, width: int) -> ReductionTile:
+    """Blocks of a part of a row; programs are small: while some wait, others read."""
+    warps = 8 if _states(kernel) > MOST_STATES else 16
+    return ReductionTile(
+        1,
+        256 * warps,
+        persistent=False,
+        num_warps=warps,
+        group=max(1, VECTOR_BYTES // width),
+        cluster_size=CLUSTER_SIZE,
+    )
+
+
+def _read_along(kernel: Kernel, strides: Strides) -> set[str]:
+    """The buffers whose neighbouring elements are neighbours of a row."""
+    return {
+        access.buffer
+        for access in accesses(kernel)
+        if not access.is_store and local_slope(access.offset(strides), kernel.axes[1]) == 1
+    }
+
+
+def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
+    """Blocks of a row that is not kept in registers (measured on an H200).
+
+    Read once: many small programs with several loads under way, larger ones where they are few
+    ([1,2^26]: a sum in 33.7 us of 35.7, an argmax in 34.7 of 36.8). Read again: few rows at a time,
+    so that they are still in L2 then; longer rows take larger blocks, whose registers leave room
+    for one program on a multiprocessor. ``tensors`` of ``width`` bytes an element are read.
+    """
+    r = kernel.axes[1]
+    group = max(1, VECTOR_BYTES // width)
+    many = _states(kernel) > MOST_STATES
+    if not reads_again(kernel):
+        unroll, warps = 1 if many else 4, 8 if typical(kernel.axes[0].extent) <= FEW_LONG else 4
+        block = 2 * group * WARP * warps
+        if not _keeps_places(kernel):  # whose comparisons take registers
+            block = max(2048, block)
+        return ReductionTile(
+            1, block, persistent=False, num_warps=warps, unroll=unroll, group=group
+        )
+    elements = group
+    if typical(r.extent) * width > SHARES_L2:
+        elements = max(group, _power_of_two(HELD_ELEMENTS // max(1, tensors) + 1) // 2)
+    warps = 16 if many else 32
+    return ReductionTile(1, WARP * warps * elements, persistent=False, num_warps=warps, group=group)
+
+
+def _keeps_places(kernel: Kernel) -> bool:
+    """True when lanes keep where they met an extreme."""
+    return any(MONOIDS[one.kind].needs_order for one in kernel.reductions)
+
+
+def reads_again(kernel: Kernel) -> bool:
+    """True when a row is needed again after its reduction."""
+    reduced: set[str] = set()  # what is known when a row was reduced
+    for member in kernel.members:
+        follows = member.outer and reduced.intersection(reads(member.operation))
+        if follows or isinstance(member.operation, Reduction):
+            reduced.update(targets(member.operation))
+    return any(
+        reduced.intersection(reads(member.operation))
+        for member in kernel.members
+        if not member.outer
+    )
+
+
+def _states(kernel: Kernel) -> int:
+    """The accumulators of a kernel, for each lane."""
+    return sum(len(MONOIDS[one.kind].states) for one in kernel.reductions)
+
+
+def _width(kernel: Kernel, program: Program) -> int:
+    """Bytes of the widest element that is read."""
+    return max((program.buffers[name].dtype.itemsize for name in kernel.reads), default=4)
+
+
+def _column_tile(columns: int, width: int, states: int) -> ReductionTile:
+    """Neighbouring columns a program, so that a warp reads whole cache lines."""
+    x = min(columns_together(width), max(16, columns))
+    unroll = max(1, 4 // max(1, states))
+    return ReductionTile(x, 2048 // x, persistent=False, num_warps=4, unroll=unroll)
+
+
+def _held_columns(kernel: Kernel, program: Program, r: int) -> ReductionTile:
+    """Columns in registers (measured), best where they are read again.
+
+    A warp reads 64 or 128 bytes of neighbouring columns at a time, and a thread holds 128 bytes of
+    what was read: enough loads are under way. With few columns a program takes fewer of them.
+    """
+    x, width = kernel.axes[0], _width(kernel, program)
+    size, widest = (8192 if r <= 256 else 16384), (64 if width < 4 else 32)
+    together = max(min(widest, max(16, size // r)), 1024 // r)
+    while together > 8 and typical(x.extent) < MANY_PROGRAMS * together:
+        together //= 2
+    warps = together * r // (2048 if width < 4 else 1024)
+    return ReductionTile(together, r, persistent=True, num_warps=min(8, max(1, warps)))
+
+
+def _walks_along(kernel: Kernel, program: Program, strides: Strides) -> Axis:
+    """The axis along which most bytes are contiguous; the inner one if undecided."""
+    x, r = kernel.axes
+    votes = {x: 0, r: 0}
+    for access in accesses(kernel):
+        offset = access.offset(strides)
+        for axis in (x, r):
+            if local_slope(offset, axis) == 1:
+                votes[axis] += typical_bytes(program.buffers[access.buffer])
+    return x if votes[x] > votes[r] and typical(x.extent) > 1 else r
+
+
+def _has_scan(kernel: Kernel) -> bool:
+    return any(isinstance(member.operation, Scan) for member in kernel.members)
+
+
+def _power_of_two(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()

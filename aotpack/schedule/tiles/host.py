@@ -1,0 +1,73 @@
+"""Variants of kernels for processors: what lies side by side goes into one vector."""
+
+from dataclasses import replace
+
+from aotpack.ir.kernels.access import Strides, accesses, dot, local_slope, slope
+from aotpack.ir.nodes import Attention, Load, Matmul, Value, walk
+from aotpack.ir.schedule import HostTile, Kernel, Variant
+from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.integers import Axis, Int
+
+HOST_ARCH = (0, 0)
+FEW = 16  # rows of a product up to which dot products are quicker than packing (docs/benchmarks.md)
+LONGEST_WINDOW = 64  # elements that lanes need not share
+WIDEST_STEP = 3  # elements between neighbouring windows
+PACKED = Variant(HostTile(), *HOST_ARCH, Int.of(1), None)
+
+
+def host_variants(
+    kernel: Kernel, strides: Strides, *, is_across: bool, is_either: bool
+) -> tuple[Variant, ...]:
+    """The variants of a kernel; ``is_across``: its bytes are contiguous across its rows.
+
+    ``is_either``: its lanes may lie along or across.
+    """
+    if isinstance(kernel.anchor, Matmul):
+        return _product_variants(kernel.anchor, strides)
+    if isinstance(kernel.anchor, Attention):
+        return _attention_variants(kernel.anchor, strides)
+    tile, other = HostTile("x" if is_across else "r"), HostTile("r" if is_across else "x")
+    return (Variant(tile, *HOST_ARCH, Int.of(1), None, others=(other,) if is_either else ()),)
+
+
+def _product_variants(anchor: Matmul, strides: Strides) -> tuple[Variant, ...]:
+    """Dot products for few rows or columns, if the other factor is read along its depth."""
+    packed = PACKED
+    for name, axis, other in (("m", anchor.m, anchor.rhs), ("n", anchor.n, anchor.lhs)):
+        low, high = bounds(axis.extent)
+        if low > 4 * FEW or not _runs_along(other, anchor.k, strides):
+            continue
+        few = Variant(HostTile(few=name), *HOST_ARCH, axis.extent, None, others=(packed.tile,))
+        if high <= FEW:
+            return (few,)
+        if low <= FEW:
+            return (replace(few, at_most=FEW), packed)
+        if high <= 4 * FEW and not packed.others:
+            packed = replace(packed, others=(few.tile,))
+    return (packed,)
+
+
+def _attention_variants(anchor: Attention, strides: Strides) -> tuple[Variant, ...]:
+    """Dot products for few queries, if keys and values are read along their depths."""
+    low, high = bounds(anchor.i.extent)
+    rows = ((anchor.key, anchor.d), (anchor.value, anchor.e))
+    if low > FEW or not all(_runs_along(value, axis, strides) for value, axis in rows):
+        return (PACKED,)
+    few = Variant(HostTile(few="i"), *HOST_ARCH, anchor.i.extent, None, others=(PACKED.tile,))
+    return (few,) if high <= FEW else (replace(few, at_most=FEW), PACKED)
+
+
+def _runs_along(value: Value, axis: Axis, strides: Strides) -> bool:
+    """True when every load that depends on an axis walks through memory along it."""
+    loads = [part for part in walk((value,)) if isinstance(part, Load)]
+    steps = [slope(dot(load.index, strides[load.buffer]), axis) for load in loads]
+    return 1 in steps and all(step in (0, 1) for step in steps)
+
+
+def is_window(kernel: Kernel, strides: Strides) -> bool:
+    """True for short rows that overlap their neighbours, such as those of pooling."""
+    x, r = kernel.axes
+    if bounds(r.extent)[1] > LONGEST_WINDOW:
+        return False
+    steps = [local_slope(access.offset(strides), x) for access in accesses(kernel)]
+    return 1 in steps and all(step is not None and 0 <= step <= WIDEST_STEP for step in steps)

@@ -1,0 +1,193 @@
+"""Matmul tiles by architecture and number of rows, from a cost model fitted to measurements.
+
+The model for sm_90 was fitted to medians on an H200 (89 shapes, docs/benchmarks.md): a fixed time,
+a time for each step of k and for each wave of tiles, and the traffic at 4.3 TB/s times a factor.
+Other architectures take tiles that compile without spills within their shared memory, with scaled
+steps. Long sums on sm_90 read factors through tensor descriptors where both are rectangles of
+memory: making descriptors takes 2 us, and steps are a third shorter.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import ceil, log2
+
+from aotpack.devices import GPUS, Gpu
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import Strides, dot, points
+from aotpack.ir.kernels.blocks import described_block
+from aotpack.ir.nodes import Load, Matmul, Program
+from aotpack.ir.schedule import MAX_ARCH, MatmulTile, Variant
+from aotpack.ir.symbolic.facts import bounds, typical
+from aotpack.ir.symbolic.integers import Axis
+
+BYTES_PER_MICROSECOND = 4.3e6
+ROW_STEPS = (8, 16, 32, 64, 96, 128, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192, 32768)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Microseconds: fixed, a step of k, a wave of tiles; and the factor on ideal memory time."""
+
+    tile: MatmulTile
+    fixed: float
+    step: float
+    wave: float
+    traffic: float
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What a range of architectures runs: a GPU of them, tiles for 16- and 32-bit factors."""
+
+    arch_low: int
+    arch_high: int
+    gpu: Gpu
+    half: tuple[Cost, ...]
+    single: tuple[Cost, ...]
+    more: tuple[MatmulTile, ...]  # candidates for 16-bit factors that the model was not fitted to
+
+
+_WGMMA = (
+    Cost(MatmulTile(16, 32, 256, 4, 4), 2.4, 0.29, 0.3, 0.54),
+    Cost(MatmulTile(32, 32, 256, 4, 3), 2.75, 0.43, 0.0, 0.45),
+    Cost(MatmulTile(64, 32, 128, 4, 6), 0.46, 0.34, 1.42, 0.35),
+    Cost(MatmulTile(64, 64, 128, 4, 5), 1.01, 0.44, 1.14, 0.24),
+    # Of these two, what one wave takes; more waves as 128 x 128 is reckoned, whose blocks share a
+    # multiprocessor and take less (docs/benchmarks.md).
+    Cost(MatmulTile(64, 128, 64, 4, 5), 1.9, 0.242, 2.1, 0.30),
+    Cost(MatmulTile(128, 64, 64, 4, 5), 1.7, 0.251, 2.0, 0.30),
+    Cost(MatmulTile(128, 128, 64, 8, 3), 2.5, 0.38, 2.2, 0.30),
+)
+_MMA = (
+    Cost(MatmulTile(16, 32, 256, 4, 3), 2.4, 0.5, 0.3, 0.54),
+    Cost(MatmulTile(32, 32, 128, 4, 4), 2.4, 0.4, 0.3, 0.45),
+    Cost(MatmulTile(64, 32, 128, 4, 3), 0.6, 0.6, 1.4, 0.35),
+    Cost(MatmulTile(64, 64, 64, 4, 4), 1.0, 0.55, 1.2, 0.24),
+    Cost(MatmulTile(64, 128, 64, 4, 3), 1.5, 0.85, 1.6, 0.25),
+    Cost(MatmulTile(128, 128, 32, 8, 4), 2.5, 0.5, 2.2, 0.30),
+)
+_ALL = GPUS[90].multiprocessors  # a program for each, which goes through several tiles
+DESCRIBED = Cost(
+    MatmulTile(128, 256, 64, 8, 3, descriptors=True, most_programs=_ALL), 4.0, 0.58, 2.4, 0.30
+)
+# float32 factors go through tensor cores as three bfloat16 parts each. Tensor cores cut sums off
+# where others round, so each step of k shrinks what it adds: by 0.3 to 0.45 of the last place for
+# two additions of 16 products (simulated). Two tf32 parts (tf32x3) take as long and shrink by 0.7
+# to 1.5, which adds up from layer to layer beyond eager's error.
+_SINGLE_WGMMA = (
+    Cost(MatmulTile(16, 32, 128, 4, 3, "bf16x6"), 2.4, 1.2, 0.3, 0.5),
+    Cost(MatmulTile(64, 32, 32, 4, 4, "bf16x6"), 1.0, 0.3, 1.4, 0.3),
+    Cost(MatmulTile(64, 64, 32, 4, 3, "bf16x6"), 1.0, 0.5, 1.2, 0.25),
+)
+_SINGLE_MMA = (
+    Cost(MatmulTile(16, 32, 64, 4, 3, "bf16x6"), 2.4, 0.9, 0.3, 0.5),
+    Cost(MatmulTile(64, 32, 32, 4, 3, "bf16x6"), 1.0, 0.7, 1.4, 0.3),
+    Cost(MatmulTile(64, 64, 32, 4, 3, "bf16x6"), 1.0, 1.1, 1.2, 0.25),
+)
+_MORE_MMA = (
+    MatmulTile(128, 64, 32, 4, 4),
+    MatmulTile(128, 256, 32, 8, 3),
+    MatmulTile(64, 64, 128, 4, 3),
+    MatmulTile(32, 64, 64, 4, 5),
+    MatmulTile(16, 64, 128, 4, 4),
+)
+_MORE_WGMMA = (
+    MatmulTile(128, 128, 64, 8, 4),
+    MatmulTile(128, 256, 64, 8, 3),
+    MatmulTile(64, 256, 64, 4, 4),
+    MatmulTile(64, 64, 64, 4, 8),
+    MatmulTile(64, 32, 256, 4, 3),
+    MatmulTile(32, 64, 128, 4, 5),
+    MatmulTile(16, 64, 256, 4, 3),
+)
+_MORE_DESCRIBED = (
+    DESCRIBED.tile,
+    MatmulTile(128, 128, 64, 8, 4, descriptors=True, most_programs=_ALL),
+)
+LONG_SUM = 2048  # products: from here on descriptors gain more than they cost
+FAMILIES = (
+    Family(0, 89, GPUS[80], _MMA, _SINGLE_MMA, _MORE_MMA),
+    Family(90, 99, GPUS[90], (*_WGMMA, DESCRIBED), _SINGLE_WGMMA, (*_MORE_WGMMA, *_MORE_DESCRIBED)),
+    Family(100, 109, GPUS[100], _WGMMA, _SINGLE_WGMMA, _MORE_WGMMA),
+    Family(110, MAX_ARCH, GPUS[120], _MMA, _SINGLE_MMA, _MORE_MMA),
+)
+
+
+def matmul_variants(anchor: Matmul, program: Program, strides: Strides) -> tuple[Variant, ...]:
+    """For each family of architectures, the cheapest tile for each range of row counts."""
+    return tuple(
+        variant
+        for family in FAMILIES
+        for variant in _family_variants(anchor, family, program, strides)
+    )
+
+
+def _family_variants(
+    anchor: Matmul, family: Family, program: Program, strides: Strides
+) -> Iterable[Variant]:
+    """Each row count governs from the one before it; equal neighbours become one range."""
+    is_single = anchor.operand is DType.FLOAT32
+    table = family.single if is_single else family.half
+    table = tuple(cost for cost in table if _is_possible(cost.tile, anchor, program, strides))
+    if typical(anchor.k.extent) < LONG_SUM:
+        table = tuple(cost for cost in table if not cost.tile.descriptors)
+    known = () if is_single else family.more
+    more = [tile for tile in known if _is_possible(tile, anchor, program, strides)]
+    rows = anchor.m.extent
+    low, high = bounds(rows)
+    steps = [step for step in ROW_STEPS if low <= step < high]
+    chosen: list[tuple[list[MatmulTile], int | None]] = []
+    for step in [*steps, min(high, ROW_STEPS[-1])]:
+        ranked = _cheapest_first(anchor, family, table, more, max(1, int(step)))
+        if chosen and chosen[-1][0][0] == ranked[0]:
+            chosen.pop()
+        chosen.append((ranked, int(step)))
+    chosen[-1] = (chosen[-1][0], None)
+    for (tile, *others), limit in chosen:
+        yield Variant(tile, family.arch_low, family.arch_high, rows, limit, others=tuple(others))
+
+
+def _is_possible(tile: MatmulTile, anchor: Matmul, program: Program, strides: Strides) -> bool:
+    """False for descriptors where a factor is no rectangle at a fixed place."""
+    if not tile.descriptors:
+        return True
+    sides = ((anchor.m, tile.m), (anchor.k, tile.k)), ((anchor.k, tile.k), (anchor.n, tile.n))
+    for value, side in zip((anchor.lhs, anchor.rhs), sides, strict=True):
+        if not isinstance(value, Load) or program.buffers[value.buffer].dtype is not anchor.operand:
+            return False
+        offset = dot(value.index, strides[value.buffer])
+        block = described_block(offset, side, anchor.operand.itemsize)
+        if block is None or any(isinstance(leaf, Axis) for leaf in block.base.leaves()):
+            return False
+    return True
+
+
+def _cheapest_first(
+    anchor: Matmul,
+    family: Family,
+    table: tuple[Cost, ...],
+    more: list[MatmulTile],
+    rows: int,
+) -> list[MatmulTile]:
+    """The tiles of the table in the order of their cost, then others: the most alike first."""
+    ranked = [c.tile for c in sorted(table, key=lambda c: _microseconds(c, anchor, family, rows))]
+    first = ranked[0]
+    alike = sorted(more, key=lambda t: abs(log2(t.m / first.m)) + abs(log2(t.n / first.n)))
+    return list(dict.fromkeys(_fitted(tile, anchor) for tile in (*ranked, *alike)))
+
+
+def _microseconds(cost: Cost, anchor: Matmul, family: Family, rows: int) -> float:
+    tile, n, k = cost.tile, typical(anchor.n.extent), typical(anchor.k.extent)
+    batch = typical(points(anchor.batch))
+    tiles = batch * ceil(rows / tile.m) * ceil(n / tile.n)
+    steps = ceil(k / tile.k)
+    moved = anchor.operand.itemsize * batch * (n * k + rows * n + rows * k)
+    waves = ceil(tiles / family.gpu.multiprocessors)
+    memory = cost.traffic * moved / BYTES_PER_MICROSECOND
+    return cost.fixed + waves * (steps * cost.step + cost.wave) + memory
+
+
+def _fitted(tile: MatmulTile, anchor: Matmul) -> MatmulTile:
+    """A step no longer than a short k needs."""
+    shortest = max(16, 1 << max(0, typical(anchor.k.extent) - 1).bit_length())
+    return replace(tile, k=min(tile.k, shortest))

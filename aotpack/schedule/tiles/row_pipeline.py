@@ -1,0 +1,129 @@
+"""Rows that programs take in turn: while one is worked on, those that follow are copied.
+
+    walk 1: await block 0, reduce | await block 1, reduce | ...       the copies of before
+    walk 2: write block 0, copy the next row's | write block 1, ...   the copies of afterwards
+
+A row, or the part of it that a program of a cluster has, lies in shared memory, so it is read from
+memory once, and reads never stop. What all rows need, such as weights, stays there or in registers,
+where each row would read it from L2 again; there is then room for few programs, whose rings go on
+into the next row, so that enough is on its way while they wait for each other.
+
+Measured on an H200 (``docs/benchmarks.md``).
+"""
+
+from collections.abc import Iterator
+
+from aotpack.devices import GPUS
+from aotpack.ir.kernels.access import axes_in
+from aotpack.ir.kernels.cluster_mailbox import room_bytes
+from aotpack.ir.kernels.row_reads import RowReads
+from aotpack.ir.nodes import Apply, Load, Pointwise, walk
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.schedule import WARP, Kernel, ReductionTile
+from aotpack.stages import RING_START
+
+IN_TURN = (90, 99)  # architectures on which it was measured
+GPU = GPUS[90]
+BLOCK_SHARED = 1024  # bytes that a block takes beside what it asks for
+SHORTEST = 130_000  # bytes of a row; shorter ones are found in L2 when they are read again
+SHORTEST_WITH_EXPONENTIALS = 120_000  # likewise, where that is not all that takes time
+SHORTEST_WITH_COMMON = 60_000
+LONG_WITH_COMMON = 2**18  # from here on not even few rows are in registers with their weights
+FEW_ROWS = 32  # up to here most multiprocessors would wait for those that have a row
+MOST_SHARED = 64  # likewise, where rows have nothing in common
+PART = 32 * 1024  # bytes of a stream that a program has of a row, if clusters are large enough
+CLUSTERS = {2: 66, 4: 30, 8: 15}  # that run at once, one program a multiprocessor
+MOST_KEPT = 64  # registers of a thread
+
+
+def tile_in_turn(kernel: Kernel, reads: RowReads | None) -> ReductionTile | None:
+    """The tile of a kernel whose long rows are taken in turn; None if they are not."""
+    row = kernel.axes[1].extent.constant
+    if row is None or reads is None or row * reads.width < _shortest(kernel, reads):
+        return None
+    fitting = [n for n in CLUSTERS if row * reads.width <= n * PART]
+    cluster = min(fitting, default=max(CLUSTERS))
+    if row % (cluster * reads.vector):
+        return None
+    warps = 8 if fitting else 16
+    block = WARP * warps * reads.vector
+    blocks = -(-row // (cluster * block))
+    rooms = 2 * room_bytes(kernel, cluster)  # one serves a row, the other the next
+    for together, kept, least, most in _divisions(reads, blocks):
+        left = _own_bytes(together) - rooms - reads.common_bytes(kept, block, blocks)
+        ring = min(most, left // reads.slot_bytes(block))
+        if ring >= least:
+            return ReductionTile(
+                1,
+                block,
+                persistent=False,
+                num_warps=warps,
+                group=reads.vector,
+                cluster_size=cluster,
+                resident=CLUSTERS[cluster] * together,
+                ring=ring,
+                kept=kept,
+            )
+    return None
+
+
+def rows_to_share(
+    kernel: Kernel, reads: RowReads | None, shared: ReductionTile, turn: ReductionTile | None
+) -> int:
+    """Up to how many rows ``shared`` is better than ``turn``, or than a program a row (measured).
+
+    Parts in registers are, where weights take no room there, or the row is short.
+    """
+    row = kernel.axes[1].extent.constant
+    if turn is None or reads is None or row is None:
+        return FEW_ROWS if reads is None or reads.common else MOST_SHARED
+    if not shared.persistent:
+        return 0
+    if reads.common:
+        return FEW_ROWS if row * reads.width < LONG_WITH_COMMON else 0
+    return MOST_SHARED
+
+
+def _shortest(kernel: Kernel, reads: RowReads) -> int:
+    """The bytes of a row from which on it gains by being taken in turn."""
+    if reads.common:
+        return SHORTEST_WITH_COMMON
+    return SHORTEST_WITH_EXPONENTIALS if takes_exponentials(kernel) else SHORTEST
+
+
+def takes_exponentials(kernel: Kernel) -> bool:
+    """True when an exponential of each element is computed, as in a softmax's results."""
+    r = kernel.axes[1]
+    for member in kernel.members:
+        if not isinstance(member.operation, Pointwise):
+            continue
+        stored = Rewriter(dict(member.binding))(member.operation.value)
+        for value in walk([stored]):
+            if isinstance(value, Apply) and value.op == "exp":
+                read = [load for load in walk([value]) if isinstance(load, Load)]
+                if any(r in axes_in(load.index) for load in read):
+                    return True
+    return False
+
+
+def _divisions(reads: RowReads, blocks: int) -> Iterator[tuple[int, int, int, int]]:
+    """How a multiprocessor may be divided, best first.
+
+    The programs, what each keeps in registers, the least and the most slots of their rings. Where
+    programs are few, something must be on its way while they wait for each other, so a ring has
+    more than a row's blocks; of fp32 layer_norm, with 14 slots for 8 blocks it was quickest.
+    """
+    common = len(reads.common)
+    if not common:
+        yield from ((together, 0, blocks, blocks) for together in (4, 3, 2, 1))
+        return
+    most = -(-blocks * 7 // 4)
+    yield 2, 0, blocks + 1, most
+    if reads.width == 4 and common * blocks * reads.vector <= MOST_KEPT:
+        yield 1, common, blocks, most
+    yield 1, 0, blocks, most
+
+
+def _own_bytes(together: int) -> int:
+    """The shared memory for one of so many programs of a multiprocessor, but for Triton's own."""
+    return (GPU.shared + BLOCK_SHARED) // together - BLOCK_SHARED - RING_START

@@ -1,0 +1,95 @@
+"""Long rows that stay whole, though few, where a GPU holds a row: as softmax of logits.
+
+    split:  launch 1 reads x and reduces parts; launch 2 reads x again, writes y
+    held:   programs have a row in shared memory or in registers: one launch, which reads x once
+
+Split rows keep all multiprocessors at work; a row that is held has eight of them at most. Which is
+quicker is estimated (measured on an H200 with 1 to 131 rows of 32000 to 1048576 elements,
+``docs/benchmarks.md``).
+"""
+
+from dataclasses import replace
+from itertools import compress
+from operator import not_
+
+from aotpack.ir.nodes import Pointwise, Program, Reduction, Scan, reads, targets
+from aotpack.ir.schedule import Kernel, ReductionTile, Variant
+from aotpack.ir.symbolic.facts import typical
+from aotpack.schedule.fusion.fuse import fuse
+from aotpack.schedule.layout import choose_strides, typical_bytes
+from aotpack.schedule.program.split_reduction import rows_to_split, split_reductions
+from aotpack.schedule.tiles.choose import choose_tiles, reads_again
+from aotpack.schedule.tiles.row_pipeline import CLUSTERS, takes_exponentials
+
+HELD_LAUNCH = 2.0  # us
+SPLIT_LAUNCHES = 5.8  # us, of both
+READ_RATE, WRITE_RATE = 87_000, 29_000  # bytes that a multiprocessor reads, or writes, in a us
+WALKING = 1.3  # how much longer a program takes that reads its row again
+COMMON_RATE = 4_200_000  # that all read and write
+
+
+def rows_to_hold(program: Program, arches: tuple[int, ...]) -> tuple[frozenset[str], ...]:
+    """For each architecture the first targets of reductions whose rows are not to be split."""
+    held: dict[int, set[str]] = {arch: set() for arch in arches}
+    long = rows_to_split(program) if arches else frozenset()
+    if long:
+        whole = _around(split_reductions(program, long), long)
+        kernels = fuse(whole)
+        strides = choose_strides(whole, kernels)
+        for kernel in kernels:
+            found = long & {one.targets[0] for one in kernel.reductions}
+            if found and reads_again(kernel):
+                (tiled,) = choose_tiles(whole, (kernel,), strides)
+                for arch in arches:
+                    held[arch] |= found if _is_quicker_held(tiled, whole, arch) else set()
+    return tuple(frozenset(held[arch]) for arch in arches)
+
+
+def _around(program: Program, long: frozenset[str]) -> Program:
+    """The operations that may share kernels with those reductions.
+
+    Whatever values pass to and from, one by one, and the products at the ends of that.
+    """
+    operations = program.operations
+    touched = [{*targets(one), *reads(one)} for one in operations]
+    passed = set(program.buffers).difference(program.inputs, program.weights)
+    names = set().union(*(t for t, one in zip(touched, operations, strict=True) if t & long))
+    count = 0
+    while len(names) > count:
+        count = len(names)
+        for one, buffers in zip(operations, touched, strict=True):
+            if buffers & names and isinstance(one, (Pointwise, Reduction, Scan)):
+                names |= buffers & passed
+    is_near = [bool(buffers & names) for buffers in touched]
+    near = tuple(compress(operations, is_near))
+    far = set(program.results).union(*compress(touched, map(not_, is_near)))
+    stored = tuple(name for one in near for name in targets(one) if name in far)
+    return replace(program, operations=near, outputs=stored, updates=())
+
+
+def _is_quicker_held(kernel: Kernel, program: Program, arch: int) -> bool:
+    """True when one launch for whole rows is estimated to take less than two for parts."""
+    rows = max(1, typical(kernel.axes[0].extent))
+    tile = next(v.tile for v in kernel.variants if _takes(v, arch, rows))
+    if not isinstance(tile, ReductionTile):
+        return False
+    read, written = (
+        sum(typical_bytes(program.buffers[name]) for name in names)
+        for names in (kernel.reads, kernel.stored)
+    )
+    split = SPLIT_LAUNCHES + (2 * read + written) / COMMON_RATE
+    walks = not tile.ring and not tile.persistent
+    if walks and tile.cluster_size > 1 and takes_exponentials(kernel):
+        return False  # each of them twice
+    read *= 2 if walks else 1
+    programs = rows * tile.cluster_size
+    at_once = min(rows, CLUSTERS[tile.cluster_size]) * tile.cluster_size if tile.ring else programs
+    alone = (read / READ_RATE + written / WRITE_RATE) / programs * (WALKING if walks else 1)
+    together = (read + written) / programs * at_once / COMMON_RATE
+    return HELD_LAUNCH + -(-programs // at_once) * max(alone, together) < split
+
+
+def _takes(variant: Variant, arch: int, rows: int) -> bool:
+    """True when so many rows are a variant's."""
+    is_for = variant.takes(arch) and not variant.promises
+    return is_for and (variant.at_most is None or rows <= variant.at_most)

@@ -1,0 +1,80 @@
+"""Rows that stay in registers: how many share a program, and how many warps hold them.
+
+Measured on an H200 (``docs/benchmarks.md``): memory serves best when some 64 KB are on their way to
+each multiprocessor, that is 2048 threads that wait for 32 bytes each. With 100 KB and more, kernels
+take 2 to 4 % longer, since reads and writes disturb each other; with 30 KB they wait. So there is a
+thread for each 32 bytes that are read of a row, of all tensors together. Programs are small, so
+that some read while others compute, but a GPU begins only so many in the time their bytes take.
+"""
+
+from collections.abc import Iterable
+from math import log2
+
+from aotpack.ir.kernels.access import VECTOR_BYTES, Access, Strides, accesses
+from aotpack.ir.nodes import Program
+from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.schedule import WARP, Kernel, ReductionTile
+from aotpack.ir.symbolic.facts import typical
+
+BYTES_OF_THREAD = 32  # read of a row, or of a plane's tile
+FEW_ROWS = 132  # up to here they all run at once, and a row takes as long as its threads need
+SMALLEST = 1024  # elements of a program, where rows are many
+LEAST_TRAFFIC = 3072  # bytes of a program: 1600 begin in a microsecond, and memory moves 4 MB
+MOST_WARPS = 16
+LONGEST_OF_MOST = 4096  # elements; of programs of so many warps with longer rows too few fit
+
+
+def row_tiles(
+    kernel: Kernel, program: Program, strides: Strides, r: int
+) -> tuple[ReductionTile, ReductionTile]:
+    """Tiles for few and for many rows of at most ``r`` elements, a power of two."""
+    row = kernel.axes[1].extent.constant or r
+    along = _along(kernel, strides)
+    read = _widths((a for a in along if not a.is_store), program) or [4]
+    moved = row * (sum(read) + sum(_widths((a for a in along if a.is_store), program)))
+    alone, together = max(1, SMALLEST // 2 // r), max(1, SMALLEST // r)
+    while together * moved < LEAST_TRAFFIC and together * r < 2 * SMALLEST:
+        together *= 2
+    few, many = (_warps(kernel, rows, r, read) for rows in (alone, together))
+    if typical(kernel.axes[0].extent) <= FEW_ROWS:
+        few = min(MOST_WARPS, max(1, r // 256))
+    return (
+        ReductionTile(alone, r, persistent=True, num_warps=few),
+        ReductionTile(together, r, persistent=True, num_warps=many),
+    )
+
+
+def _warps(kernel: Kernel, rows: int, r: int, read: list[int]) -> int:
+    """The warps for so many rows; half of them where more than an eighth of a row's were idle.
+
+    All threads read a vector each, then the next. The last time some find nothing left, but hold
+    registers for it: 5120 elements of 16 bits are two and a half reads of 8 warps and five of 4.
+    Positions are merged across warps at some cost, so an argmax has few.
+    """
+    row = kernel.axes[1].extent.constant or r
+    wanted = rows * row * sum(read) / (WARP * BYTES_OF_THREAD)
+    if _finds_positions(kernel):
+        wanted = rows * row / SMALLEST
+    most = MOST_WARPS if r <= LONGEST_OF_MOST else MOST_WARPS // 2
+    vectors = WARP * (VECTOR_BYTES // max(read))  # elements that a warp reads at once
+    warps = min(most, 1 << max(0, round(log2(max(1, wanted)))))
+    while warps > 1 and warps * vectors > rows * r:
+        warps //= 2
+    idle = -row % (warps * vectors) if rows == 1 else 0
+    return max(1, warps // 2) if 8 * idle > row + idle else warps
+
+
+def _finds_positions(kernel: Kernel) -> bool:
+    """True for reductions to where something is."""
+    return any(MONOIDS[one.kind].gives_positions for one in kernel.reductions)
+
+
+def _along(kernel: Kernel, strides: Strides) -> list[Access]:
+    """What is read and written row by row."""
+    axes = set(kernel.axes)
+    return [a for a in accesses(kernel) if axes <= set(a.offset(strides).leaves())]
+
+
+def _widths(touched: Iterable[Access], program: Program) -> list[int]:
+    """Bytes of an element of each of the tensors."""
+    return [program.buffers[name].dtype.itemsize for name in sorted({a.buffer for a in touched})]

@@ -1,0 +1,128 @@
+"""Complex tensors as pairs of reals: a last dimension of size 2 holds both parts.
+
+    view_as_complex(x) -> x;  view_as_real(z) -> z;  mul(z, w) -> pair.mul(z, w)
+
+Calls that move elements stay torch's own operators on a tensor with one dimension more; arithmetic
+becomes operators called ``pair.*`` (``lower/elementwise/complex_pairs.py``), all of whose tensors are pairs. Inputs and
+outputs of a model are never complex.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotpack.errors import UnsupportedError
+
+REALS = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+Args = tuple[Any, ...]
+
+UNCHANGED = frozenset({"aten.view_as_complex.default", "aten.view_as_real.default"})
+"""Calls that give another name to the same pairs."""
+
+ARITHMETIC: Mapping[str, str] = {
+    "aten.add.Tensor": "pair.add",
+    "aten.sub.Tensor": "pair.sub",
+    "aten.mul.Tensor": "pair.mul",
+    "aten.div.Tensor": "pair.div",
+    "aten.neg.default": "pair.neg",
+    "aten._conj.default": "pair.conj",
+    "aten._conj_physical.default": "pair.conj",
+    "aten.conj_physical.default": "pair.conj",
+    "aten.abs.default": "pair.abs",
+    "aten.angle.default": "pair.angle",
+}
+FROM_REALS: Mapping[str, str] = {
+    "aten.complex.default": "pair.complex",
+    "aten.polar.default": "pair.polar",
+}
+
+
+def _sized(args: Args, rank: int) -> Args:
+    """A shape, and the pair's dimension."""
+    return (args[0], (*args[1], 2), *args[2:])
+
+
+def _with_dim(place: int, default: int = 0, *, more: int = 0) -> Callable[[Args, int], Args]:
+    """One dimension at a place among the arguments, counted from the front."""
+
+    def adapted(args: Args, rank: int) -> Args:
+        filled = (*args, *[default] * (place + 1 - len(args)))
+        return (*filled[:place], filled[place] % (rank + more), *filled[place + 1 :])
+
+    return adapted
+
+
+def _swapped(args: Args, rank: int) -> Args:
+    return (args[0], args[1] % rank, args[2] % rank)
+
+
+def _permuted(args: Args, rank: int) -> Args:
+    return (args[0], (*(dim % rank for dim in args[1]), rank))
+
+
+def _with_dims(args: Args, rank: int) -> Args:
+    return (args[0], tuple(dim % rank for dim in args[1]), *args[2:])
+
+
+MOVES: Mapping[str, Callable[[Args, int], Args]] = {
+    **dict.fromkeys(
+        (
+            "aten.view.default",
+            "aten.reshape.default",
+            "aten._unsafe_view.default",
+            "aten.expand.default",
+        ),
+        _sized,
+    ),
+    "aten.unsqueeze.default": _with_dim(1, more=1),
+    "aten.squeeze.dim": _with_dim(1),
+    "aten.squeeze.dims": _with_dims,
+    "aten.flip.default": _with_dims,
+    "aten.transpose.int": _swapped,
+    "aten.permute.default": _permuted,
+    "aten.slice.Tensor": _with_dim(1),
+    "aten.select.int": _with_dim(1),
+    "aten.index_select.default": _with_dim(1),
+    "aten.cat.default": _with_dim(1),
+    "aten.stack.default": _with_dim(1, more=1),
+    "aten.index.Tensor": lambda args, rank: args,
+}
+
+
+def is_complex(node: Any) -> bool:
+    """True for a node that yields a complex tensor."""
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return isinstance(value, torch.Tensor) and value.dtype in REALS
+
+
+def touches_complex(node: fx.Node) -> bool:
+    """True for a call that takes or yields complex tensors."""
+    return is_complex(node) or any(map(is_complex, node.all_input_nodes))
+
+
+def moved_arguments(node: fx.Node) -> Args:
+    """The arguments of a call that moves elements, for pairs."""
+    adapt = MOVES.get(str(node.target))
+    if adapt is None or node.kwargs:
+        names = dict.fromkeys(name.removeprefix("pair.") for name in ARITHMETIC.values())
+        raise UnsupportedError(
+            f"of complex numbers are accepted {', '.join(names)}, complex, polar, and what moves "
+            "elements (views, slices, cat, stack, index). Compute this with real and imaginary "
+            "parts (torch.view_as_real); --fallback torch takes no complex numbers either"
+        )
+    rank = next(iter(node.all_input_nodes)).meta["val"].dim()
+    return adapt(tuple(node.args), rank)
+
+
+def operands(node: fx.Node) -> Args:
+    """The arguments of arithmetic: tensors and numbers, no options."""
+    if node.kwargs or len(node.args) > 2:
+        raise UnsupportedError(f"complex numbers with {', '.join(node.kwargs) or 'options'}")
+    return tuple(node.args)
+
+
+def real_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """A weight as it is packaged: a complex one as pairs."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.dtype in REALS else tensor

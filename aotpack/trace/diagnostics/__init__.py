@@ -1,0 +1,1 @@
+"""What torch says of a model that it cannot export, condensed to the user's lines."""

@@ -1,0 +1,75 @@
+"""torch's complaint about a model, condensed: what is wrong, where in the user's code, what to do.
+"""
+
+import re
+import traceback
+
+from aotpack.trace.diagnostics.conditions import Heard, data_complaint, size_complaint
+from aotpack.trace.source import is_user_file, shown_frame, users_source_in
+
+_NOISE = (
+    "The error above occurred",
+    "For more",
+    "For extended logs",
+    "For C++",
+    "If you suspect",
+    "consider using",
+    "Caused by",
+)
+_ENDS = ("The following call raised this error", "If this type holds tensors")
+_OF_OPERATORS = ("DataDependentOutputException", "DynamicOutputShapeException")  # torch names them
+_SHOWN_LINES = 8
+_ADVICE = (
+    (
+        r"data pointer of Tensor|__cuda_array_interface__|\.numpy\(\) is not supported",
+        "code that takes a tensor's memory (CUDA C++, CuPy, numpy) cannot be packaged; of kernels, "
+        "Triton's are (torch.library.triton_op), and an operator of your own says what it computes "
+        "with aotpack.register_lowering",
+    ),
+    (
+        r"requires CUDA support|CUDA enabled|NVIDIA driver|for cuda devices"
+        r"|dummy base class (Event|Stream)|<class 'torch.Stream'>",
+        "torch.cuda needs a GPU while a model is traced; what forward says of streams and events "
+        "can be left out, as a package orders its work by data",
+    ),
+    (
+        r"which is not a known type",
+        "a model takes and returns tensors, numbers, text and None, in tuples, lists, dicts and "
+        "registered dataclasses; leave out what else it returns (a cache of transformers by "
+        "use_cache=False), or return the tensors that are in it",
+    ),
+)
+
+
+def condensed(error: Exception, heard: Heard | None = None) -> str:
+    """torch's message, condensed; ``heard`` are lines that it may have to do with."""
+    heard = heard or Heard()
+    text = str(error).replace('For more information, run with TORCH_LOGS="+dynamic".', "")
+    place = _place(error)
+    if text.startswith("Constraints violated"):
+        return size_complaint(text, heard.conditions or place)
+    if type(error).__name__ in _OF_OPERATORS:
+        text = f"Data dependent operator: {text}"
+    by_data = data_complaint(text, heard.reads, place)
+    return by_data or "\n  at ".join([_useful(error, text), *place])
+
+
+def _place(error: Exception) -> list[str]:
+    """The user's innermost line, of the traceback or of one that the message holds."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [shown_frame(frame) for frame in frames if is_user_file(frame.filename)]
+    told = users_source_in(str(error))
+    return own[-1:] or ([str(told)] if told else [])
+
+
+def _useful(error: Exception, text: str) -> str:
+    """The first useful lines, the fixes that torch suggests, and our advice."""
+    for end in _ENDS:
+        text = text.partition(end)[0]
+    lines = [line.strip() for line in text.splitlines()]
+    useful = [line for line in lines if line and not line.startswith(_NOISE)]
+    start = useful.index("Suggested fixes:") if "Suggested fixes:" in useful else len(useful)
+    shown = useful[: min(start, _SHOWN_LINES)] + useful[start:]
+    shown += [advice for pattern, advice in _ADVICE if re.search(pattern, text)]
+    message = "\n  ".join(shown)
+    return f"{type(error).__name__}: {message}" if type(error).__module__ == "builtins" else message

@@ -1,0 +1,145 @@
+"""Conditions on sizes that torch.export recorded beside the ranges, tried on admitted sizes.
+
+The packaged model guards ranges and equalities alone. Automatic dims (Dim.AUTO, Dim.DYNAMIC) may
+carry more, such as "a multiple of 4"; a condition that some admitted size breaks is refused here.
+"""
+
+import ast
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from torch.export import ExportedProgram
+
+from aotpack.errors import TraceError
+from aotpack.ir.symbolic.facts import known_lt, known_nonnegative
+from aotpack.ir.symbolic.integers import Int, Var
+from aotpack.stages import GraphNode, Ref, TensorSpec
+
+_SIZE = re.compile(r"L((?:\[[^\]]+\])+)\.size\(\)\[(\d+)\]")
+_PLAIN = (
+    ast.Expression, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Constant,
+    ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.Load, ast.Call,
+)  # fmt: skip
+_NEAR = 12  # sizes tried from each end of a range and around each number in a condition
+_TRIED = 4096
+
+
+def check_guards(name: str, program: ExportedProgram, shapes: Mapping[str, Sequence[Int]]) -> None:
+    """Refuse the program when a recorded condition does not hold for every admitted size.
+
+    ``shapes`` are the shapes of the inputs by their path, such as ``['x']`` or ``['xs'][0]``.
+    """
+    broken = []
+    for guard in getattr(program, "_guards_code", None) or []:
+        found = _counterexample(guard, shapes)
+        if found is not None:
+            broken.append(f"{_readable(guard, shapes)}  (not for {found})" if found else guard)
+    if broken:
+        raise TraceError(
+            f"exporting {name}: the exported program holds only for sizes where\n  "
+            + "\n  ".join(dict.fromkeys(broken))
+            + "\nGive the dimension a narrower range or a derived Dim (such as 2*n), "
+            "or make it static."
+        )
+
+
+def check_shapes(name: str, nodes: Sequence[GraphNode], given: Sequence[TensorSpec]) -> None:
+    """Refuse a program in which a tensor has another shape for some admitted size.
+
+    torch.export reckons with dynamic sizes of 2 and more, whatever the range says: of 4n elements
+    the slice from the fifth on has 4n - 5, and a squeeze removes no dynamic dimension. ``given``
+    are the inputs.
+    """
+    slices = (spec for node in nodes for body in node.bodies for spec in body.slices)
+    shapes = {Ref(spec.name): spec.shape for spec in (*given, *slices)}
+    for node in nodes:
+        shapes |= {Ref(node.name, k): spec.shape for k, spec in enumerate(node.results)}
+    for node in nodes:
+        if node.op.startswith("aten.squeeze."):
+            _check_squeeze(name, node, shapes)
+        for spec in node.results:
+            for size in (size for size in spec.shape if not known_nonnegative(size)):
+                numbers = [abs(coefficient) for _, coefficient in size.terms]
+                for values in _admitted([v for v in size.leaves() if isinstance(v, Var)], numbers):
+                    if size.evaluate(values) < 0:
+                        raise _too_small(name, node, size, values)
+
+
+def _check_squeeze(name: str, node: GraphNode, shapes: Mapping[Ref, Sequence[Int]]) -> None:
+    """Refuse to leave a dimension in place that eager removes where its size is 1."""
+    source, *dims = node.args
+    assert isinstance(source, Ref)
+    shape = shapes.get(source, ())  # a weight's is fixed
+    meant = dims[0] if dims and isinstance(dims[0], tuple) else dims or range(len(shape))
+    for dim in meant:
+        size = shape[dim] if shape and isinstance(dim, int) else Int.of(1)
+        if size.constant is None and not known_lt(1, size):
+            raise TraceError(
+                f"exporting {name}: {node.op} removes a dimension of size {size} only where that "
+                "is 1, and shapes of a package do not depend on such a case. Name the dimensions "
+                f"to squeeze, or give the size a range from 2 on.{_place(node)}"
+            )
+
+
+def _place(node: GraphNode) -> str:
+    return f"\n  at {node.source}" if node.source else ""
+
+
+def _too_small(name: str, node: GraphNode, size: Int, values: Mapping[str, int]) -> TraceError:
+    found = ", ".join(f"{key}={value}" for key, value in values.items())
+    return TraceError(
+        f"exporting {name}: torch.export gives the result of {node.op} the size {size}, which "
+        f"is negative for {found}. Give the dimension a narrower range.{_place(node)}"
+    )
+
+
+def _counterexample(guard: str, shapes: Mapping[str, Sequence[Int]]) -> str | None:
+    """Sizes that break the guard, "" when it cannot be read, None when none is found."""
+    sizes: dict[str, Int] = {}
+
+    def name_size(match: re.Match[str]) -> str:
+        path, axis = match[1], int(match[2])
+        if path not in shapes:
+            return match[0]
+        key = f"size{len(sizes)}"
+        sizes[key] = shapes[path][axis]
+        return key
+
+    text = _SIZE.sub(name_size, guard)
+    tree = ast.parse(text, mode="eval")
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    plain = all(isinstance(node, _PLAIN) for node in ast.walk(tree))
+    if not plain or not names <= {*sizes, "min", "max"}:
+        return ""
+    code = compile(tree, "<size condition>", "eval")
+    variables = dict.fromkeys(v for size in sizes.values() for v in size.leaves())
+    numbers = [int(number) for number in re.findall(r"\b\d+\b", text)]
+    for values in _admitted([v for v in variables if isinstance(v, Var)], numbers):
+        known: dict[str, Any] = {key: size.evaluate(values) for key, size in sizes.items()}
+        if not _holds(code, known):
+            return ", ".join(f"{key}={value}" for key, value in values.items())
+    return None
+
+
+def _holds(code: Any, sizes: Mapping[str, int]) -> bool:
+    try:
+        return bool(eval(code, {"__builtins__": {}, "min": min, "max": max}, dict(sizes)))
+    except ZeroDivisionError:
+        return False
+
+
+def _admitted(variables: Sequence[Var], numbers: Sequence[int]) -> Iterator[dict[str, int]]:
+    """Sizes at both ends of each range and around the numbers that the condition mentions."""
+    tried = []
+    for variable in variables:
+        near = {n + d for n in numbers if n < 2**31 for d in (-1, 0, 1)}
+        near |= {variable.low + d for d in range(_NEAR)} | {variable.high - d for d in range(_NEAR)}
+        tried.append(sorted(n for n in near if variable.low <= n <= variable.high))
+    for values in itertools.islice(itertools.product(*tried), _TRIED):
+        yield {variable.name: value for variable, value in zip(variables, values, strict=True)}
+
+
+def _readable(guard: str, shapes: Mapping[str, Sequence[Int]]) -> str:
+    return _SIZE.sub(lambda match: str(shapes[match[1]][int(match[2])]), guard)

@@ -1,0 +1,1 @@
+"""Calls of torch's operators: how they are read, decomposed and replaced."""

@@ -1,0 +1,185 @@
+"""torch's functions that ask their data whether they may run, written without the question.
+
+An exported program cannot branch on data. What is asked is a check of arguments (are variances
+negative, is a quantile within [0, 1]), which a package leaves out. ``torch._assert`` of a tensor
+asks and does nothing else: it becomes an assertion of the program.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+_Function = Callable[..., Any]
+_larger: _Function = torch.sym_max
+_torch_assert: _Function = torch._assert
+
+
+class Unasked(TorchFunctionMode):
+    """Answers these functions while a model is exported."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        given = kwargs or {}
+        answer = _ANSWERS.get(func)
+        if answer is None or given.get("out") is not None:
+            return func(*args, **given)
+        return answer(*args, **given)
+
+
+def _gaussian_nll_loss(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    var: torch.Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """Without asking for negative variances. One variance may stand for a whole dimension."""
+    scale = var if isinstance(var, torch.Tensor) else torch.full_like(input, var)
+    if scale.shape == input.shape[:-1]:
+        scale = scale.unsqueeze(-1)
+    pairs = zip(scale.shape, input.shape, strict=scale.dim() == input.dim())
+    shared = [own for own, whole in pairs if own != whole]
+    if scale.dim() != input.dim() or shared not in ([], [1]):
+        raise ValueError(f"variances of {tuple(scale.shape)} for inputs of {tuple(input.shape)}")
+    scale = scale.clamp(min=eps)
+    loss = 0.5 * (scale.log() + (input - target) ** 2 / scale)
+    loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not valid")
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else loss.sum()
+
+
+def _cov(
+    input: torch.Tensor,
+    *,
+    correction: int = 1,
+    fweights: torch.Tensor | None = None,
+    aweights: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Of rows: ``(x - mean) w (x - mean)^T / norm``; a norm below 0 counts as 0."""
+    x = input if input.dim() == 2 else input.reshape(1, -1)
+    weights = [w for w in (fweights, aweights) if w is not None]
+    w = weights[0] * weights[1] if len(weights) == 2 else weights[0] if weights else None
+    count: Any = x.shape[1] if w is None else w.sum()
+    mean = (x if w is None else x * w).sum(1, keepdim=True) / count
+    norm: Any = count - correction
+    if w is not None and aweights is not None and correction != 0:
+        norm = count - correction * (w * aweights).sum() / count
+    norm = norm.clamp(min=0) if isinstance(norm, torch.Tensor) else _larger(norm, 0)
+    x = x - mean
+    found: torch.Tensor = (x @ (x if w is None else x * w).t() / norm).squeeze()
+    return found
+
+
+def _corrcoef(input: torch.Tensor) -> torch.Tensor:
+    """The covariance over both deviations, within [-1, 1]."""
+    c = _cov(input)
+    if c.dim() == 0:
+        return c / c
+    deviation = c.diagonal().sqrt()
+    return (c / deviation.unsqueeze(1) / deviation).clamp(-1, 1)
+
+
+def _quantile(
+    input: torch.Tensor,
+    q: torch.Tensor | float,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> torch.Tensor:
+    """NaN where there is one."""
+    values = _sorted(input, dim)
+    last = values.shape[-1] - 1
+    share = torch.as_tensor(q, dtype=input.dtype, device=input.device)
+    has_nan = values.isnan().any(-1, keepdim=True)
+    rank = torch.where(has_nan, float(last), share.reshape(-1) * last)
+    return _at_ranks(values, rank, interpolation, _Form(input.dim(), share.dim(), dim, keepdim))
+
+
+def _nanquantile(
+    input: torch.Tensor,
+    q: torch.Tensor | float,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> torch.Tensor:
+    """Of what is not NaN."""
+    values = _sorted(input, dim)
+    share = torch.as_tensor(q, dtype=input.dtype, device=input.device)
+    count = (~values.isnan()).sum(-1, keepdim=True)
+    rank = (share.reshape(-1) * (count - 1)).clamp(min=0)
+    return _at_ranks(values, rank, interpolation, _Form(input.dim(), share.dim(), dim, keepdim))
+
+
+def _sorted(input: torch.Tensor, dim: int | None) -> torch.Tensor:
+    """In order along the last dimension, to which ``dim`` (None: all there are) was moved."""
+    if dim is None or input.dim() == 0:
+        return input.flatten().sort().values
+    return input.movedim(dim, -1).sort(-1).values
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What shape quantiles get: by the number of dimensions of the input, and of q."""
+
+    rank: int
+    ranks: int
+    dim: int | None
+    keepdim: bool
+
+    def shaped(self, found: torch.Tensor) -> torch.Tensor:
+        """From [..., q] to [q, ...], with the dimension of size 1 that went, if it is kept."""
+        found = found.movedim(-1, 0)
+        if self.keepdim and self.rank:
+            if self.dim is None:
+                found = found.reshape(-1, *[1] * self.rank)
+            else:
+                found = found.unsqueeze(1 + self.dim % self.rank)
+        return found if self.ranks else found.squeeze(0)
+
+
+def _at_ranks(
+    values: torch.Tensor, rank: torch.Tensor, interpolation: str, form: _Form
+) -> torch.Tensor:
+    if interpolation in _WHOLE:
+        rank = _WHOLE[interpolation](rank)
+    below = rank.long()
+    found = values.gather(-1, below)
+    if interpolation not in _WHOLE:
+        weight = torch.full_like(rank, 0.5) if interpolation == "midpoint" else rank - below
+        found = found.lerp(values.gather(-1, rank.ceil().long()), weight)
+    return form.shaped(found)
+
+
+def _assert(condition: Any, message: str) -> None:
+    """Of a tensor, without an answer on the host."""
+    if isinstance(condition, torch.Tensor):
+        torch._assert_async(condition, message)
+    else:
+        _torch_assert(condition, message)
+
+
+_WHOLE: Mapping[str, _Function] = {
+    "lower": torch.floor,
+    "higher": torch.ceil,
+    "nearest": torch.round,
+}
+_ANSWERS: Mapping[_Function, _Function] = {
+    _torch_assert: _assert,
+    F.gaussian_nll_loss: _gaussian_nll_loss,
+    **dict.fromkeys((torch.cov, torch.Tensor.cov), _cov),
+    **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _corrcoef),
+    **dict.fromkeys((torch.quantile, torch.Tensor.quantile), _quantile),
+    **dict.fromkeys((torch.nanquantile, torch.Tensor.nanquantile), _nanquantile),
+}

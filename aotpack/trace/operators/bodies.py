@@ -1,0 +1,173 @@
+"""Calls that take graphs: cond, while_loop, map and scan, with the assertions inside of them.
+
+An assertion in a graph becomes a result more: the condition goes out to where its word is written.
+Of a branch that is not taken it holds; of a loop it holds if it does in each turn.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotpack.errors import UnsupportedError
+from aotpack.ir.dtypes import DType
+from aotpack.stages import Arg, Body, GraphNode, Ref, TensorSpec
+from aotpack.trace.arguments import ArgumentReader
+from aotpack.trace.operators.assertions import Asserted, always, both, refuse_in_test
+from aotpack.trace.operators.control import (
+    COND,
+    MAP,
+    SCAN,
+    WHILE_LOOP,
+    is_part,
+    part_of,
+    part_results,
+)
+from aotpack.trace.source import source_of
+from aotpack.trace.weights import dtype_of
+
+
+class ControlReader(ArgumentReader, ABC):
+    """Reads calls that take graphs; ``asserted`` are the assertions of the graph being read."""
+
+    asserted: list[Asserted]
+
+    @abstractmethod
+    def _read_all(self, graph: fx.Graph, results: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
+        """The calls of a graph that results depend on, in order."""
+
+    def _control(self, node: fx.Node) -> tuple[GraphNode, ...]:
+        """A call that takes graphs, which name the tensors around them."""
+        name = self.unused(node.name)
+        self._refs[node] = Ref(name)
+        parts = [arg for arg in node.args if isinstance(arg, fx.Node) and is_part(arg)]
+        rest: list[Any] = [arg for arg in node.args if arg not in parts]
+        *given, around = rest
+        operands: list[Arg] = []
+        slices: tuple[TensorSpec, ...] = ()
+        if node.target in (WHILE_LOOP, SCAN):
+            operands += [Ref(name, number) for number in range(len(given[0]))]
+        if node.target in (MAP, SCAN):
+            slices = tuple(self._slice(f"{name}_slice", whole) for whole in given[-1])
+            operands += [Ref(part.name) for part in slices]
+        operands += map(self._arg, around)
+        bodies = [self._body(part_of(part), operands, slices) for part in parts]
+        call = GraphNode(
+            name=name,
+            op=f"higher_order.{node.target}",
+            args=tuple(map(self._predicate if node.target is COND else self._arg, given)),
+            kwargs=(),
+            results=self._results(name, node.meta["val"]),
+            source=source_of(node),
+            bodies=tuple(body for body, _ in bodies),
+        )
+        inside = [found for _, found in bodies]
+        if not any(inside):
+            return (call,)
+        if node.target is COND:
+            return (self._held_in_branches(call, inside),)
+        if node.target is WHILE_LOOP:
+            refuse_in_test(inside[0])
+            return self._held_in_turns(call, inside[1])
+        return self._held_in_slices(call, inside[0], given[-1][0])
+
+    def _slice(self, name: str, whole: fx.Node) -> TensorSpec:
+        """What a turn gets of a tensor: an element along the first dimension."""
+        value = whole.meta["val"]
+        shape = tuple(map(self._sizes.convert, value.shape[1:]))
+        return TensorSpec(self.unused(name), dtype_of(value.dtype, "a slice"), shape)
+
+    def _body(
+        self, module: fx.GraphModule, operands: Sequence[Arg], slices: tuple[TensorSpec, ...]
+    ) -> tuple[Body, list[Asserted]]:
+        """A graph, and the assertions in it."""
+        given = [node for node in module.graph.nodes if node.op == "placeholder"]
+        for placeholder, operand in zip(given, operands, strict=True):
+            if isinstance(operand, Ref):
+                self._refs[placeholder] = operand
+            elif isinstance(placeholder.meta["val"], torch.SymInt):
+                self._sizes.define(placeholder.meta["val"], operand)
+        results = part_results(module)
+        around, self.asserted = self.asserted, []
+        nodes = self._read_all(module.graph, [r for r in results if isinstance(r, fx.Node)])
+        found, self.asserted = self.asserted, around
+        return Body(nodes, tuple(map(self._arg, results)), slices), found
+
+    def _predicate(self, value: Any) -> Arg:
+        """A tensor, or whether something holds of the sizes: 0 or 1."""
+        if isinstance(value, fx.Node) and value not in self._refs:
+            value = value.meta["val"]
+        return self._sizes.truth(value) if isinstance(value, torch.SymBool) else self._arg(value)
+
+    # --- assertions in graphs --------------------------------------------------------------
+
+    def _held_in_branches(self, call: GraphNode, inside: Sequence[list[Asserted]]) -> GraphNode:
+        """Each side gives its own conditions; those of the other hold."""
+        sides = []
+        for own, body in enumerate(call.bodies):
+            holds = always(self.unused(f"{call.name}_holds"))
+            given = tuple(
+                one.condition if side == own else Ref(holds.name)
+                for side, found in enumerate(inside)
+                for one in found
+            )
+            sides.append(replace(body, nodes=(*body.nodes, holds), outputs=(*body.outputs, *given)))
+        found = [one for part in inside for one in part]
+        refs, call = _with_conditions(replace(call, bodies=tuple(sides)), len(found), ())
+        self._hold(found, refs)
+        return call
+
+    def _held_in_turns(self, call: GraphNode, found: list[Asserted]) -> tuple[GraphNode, ...]:
+        """The state has the conditions of all turns so far."""
+        test, body = call.bodies
+        (carried,) = call.args
+        assert isinstance(carried, tuple)
+        holds = always(self.unused(f"{call.name}_holds"))
+        refs, call = _with_conditions(call, len(found), ())
+        joined = tuple(
+            both(self.unused(f"{call.name}_held"), so_far, one.condition)
+            for so_far, one in zip(refs, found, strict=True)
+        )
+        outputs = (*body.outputs, *(Ref(one.name) for one in joined))
+        body = replace(body, nodes=(*body.nodes, *joined), outputs=outputs)
+        self._hold(found, refs)
+        args = ((*carried, *[Ref(holds.name)] * len(found)),)
+        return holds, replace(call, args=args, bodies=(test, body))
+
+    def _held_in_slices(
+        self, call: GraphNode, found: list[Asserted], whole: fx.Node
+    ) -> tuple[GraphNode, ...]:
+        """The conditions of the turns are stacked; all must hold."""
+        (body,) = call.bodies
+        given = (*body.outputs, *(one.condition for one in found))
+        turns = (self._sizes.convert(whole.meta["val"].shape[0]),)
+        call = replace(call, bodies=(replace(body, outputs=given),))
+        refs, call = _with_conditions(call, len(found), turns)
+        every = []
+        for ref in refs:
+            name = self.unused(f"{call.name}_held")
+            spec = TensorSpec(name, DType.BOOL, ())
+            every.append(GraphNode(name, "aten.all.default", (ref,), (), (spec,), call.source))
+        self._hold(found, [Ref(one.name) for one in every])
+        return (call, *every)
+
+    def _hold(self, found: Sequence[Asserted], refs: Sequence[Ref]) -> None:
+        """The assertions of a body as assertions of what is around it."""
+        pairs = zip(found, refs, strict=True)
+        self.asserted += [replace(one, condition=ref) for one, ref in pairs]
+
+
+def _with_conditions(
+    call: GraphNode, count: int, shape: tuple[Any, ...]
+) -> tuple[list[Ref], GraphNode]:
+    """The call with so many conditions behind its results."""
+    first = len(call.results)
+    names = [f"{call.name}.{first + number}" for number in range(count)]
+    if not first:
+        raise UnsupportedError("it asserts, and gives nothing; return a tensor from it")
+    specs = tuple(TensorSpec(name, DType.BOOL, shape) for name in names)
+    refs = [Ref(call.name, first + number) for number in range(count)]
+    return refs, replace(call, results=(*call.results, *specs))

@@ -1,0 +1,120 @@
+"""torch's higher-order operators: which there are, what they compute, how their parts are found.
+
+``torch.cond``, ``while_loop``, ``map`` and ``scan`` arrive in the graph as calls that take graphs.
+Numbers that a loop carries are computed by Python's operators; a package computes them as tensors.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import fx
+from torch._higher_order_ops import map as _map  # noqa: F401  (defines map_impl)
+from torch._higher_order_ops import scan as _scan  # noqa: F401  (defines scan)
+from torch.export import ExportedProgram
+
+from aotpack.errors import UnsupportedError
+
+Part: TypeAlias = Callable[..., Sequence[Any]]
+
+COND = torch.ops.higher_order.cond
+WHILE_LOOP = torch.ops.higher_order.while_loop
+MAP = torch.ops.higher_order.map_impl
+SCAN = torch.ops.higher_order.scan
+
+NUMBER_OPERATORS: dict[Any, str] = {
+    operator.add: "operator.add",
+    operator.sub: "operator.sub",
+    operator.mul: "operator.mul",
+    operator.floordiv: "operator.floordiv",
+    operator.mod: "operator.mod",
+    operator.neg: "operator.neg",
+    operator.lt: "operator.lt",
+    operator.le: "operator.le",
+    operator.gt: "operator.gt",
+    operator.ge: "operator.ge",
+    operator.eq: "operator.eq",
+    operator.ne: "operator.ne",
+    operator.and_: "operator.and_",
+    operator.or_: "operator.or_",
+    torch.sym_min: "operator.min",
+    torch.sym_max: "operator.max",
+    torch.sym_not: "operator.not_",
+    torch.sym_ite: "operator.if",
+}
+"""What a package computes of numbers that a loop carries, or that are read from a tensor."""
+
+
+def is_part(node: fx.Node) -> bool:
+    """True for the node that stands for a graph in an operator's arguments."""
+    return node.op == "get_attr" and isinstance(part_of(node), fx.GraphModule)
+
+
+def part_of(node: fx.Node) -> Any:
+    """What a get_attr node means."""
+    module: Any = node.graph.owning_module
+    for name in str(node.target).split("."):
+        module = getattr(module, name)
+    return module
+
+
+def part_results(module: fx.GraphModule) -> tuple[Any, ...]:
+    """What a graph gives, as a tuple."""
+    (given,) = module.graph.output_node().args
+    return tuple(given) if isinstance(given, (tuple, list)) else (given,)
+
+
+def check_parts(program: ExportedProgram, name: str) -> None:
+    """Refuse graphs that change a tensor in place: torch does not make them functional."""
+    for module in program.graph_module.modules():
+        if module is program.graph_module or not isinstance(module, fx.GraphModule):
+            continue
+        for node in module.graph.nodes:
+            schema = getattr(node.target, "_schema", None)
+            if isinstance(schema, torch.FunctionSchema) and schema.is_mutable:
+                raise UnsupportedError(
+                    f"tracing {name}: {node.target} changes a tensor in place inside of a branch "
+                    "or a loop; return the new value from there, and assign it outside"
+                )
+
+
+def run_control(target: Any, args: Sequence[Any]) -> Any:
+    """What torch's operator computes; the graphs among ``args`` are functions."""
+    return _MEANINGS[target](*args)
+
+
+def _cond(predicate: Any, first: Part, second: Part, operands: Sequence[Any]) -> Any:
+    return (first if predicate else second)(*operands)
+
+
+def _while_loop(test: Part, body: Part, carried: Sequence[Any], operands: Sequence[Any]) -> Any:
+    state = tuple(carried)
+    while test(*state, *operands)[0]:
+        state = tuple(body(*state, *operands))
+    return state
+
+
+def _map_over(body: Part, slices: Sequence[Any], operands: Sequence[Any]) -> Any:
+    turns = [body(*(x[i] for x in slices), *operands) for i in range(len(slices[0]))]
+    return tuple(torch.stack(results) for results in zip(*turns, strict=True))
+
+
+def _scan_over(
+    body: Part, carried: Sequence[Any], slices: Sequence[Any], operands: Sequence[Any]
+) -> Any:
+    state, turns = tuple(carried), []
+    for turn in range(len(slices[0])):
+        given = tuple(body(*state, *(x[turn] for x in slices), *operands))
+        state, stacked = given[: len(state)], given[len(state) :]
+        turns.append(stacked)
+    return (*state, *(torch.stack(results) for results in zip(*turns, strict=True)))
+
+
+_MEANINGS: dict[Any, Callable[..., Any]] = {
+    COND: _cond,
+    WHILE_LOOP: _while_loop,
+    MAP: _map_over,
+    SCAN: _scan_over,
+}
+CONTROL = frozenset(_MEANINGS)

@@ -1,0 +1,307 @@
+"""Operator calls of an FX graph -> ``GraphNode``s; all calls that cannot be read listed at once."""
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from aotpack.errors import UnsupportedError
+from aotpack.ir.symbolic.integers import Int
+from aotpack.stages import Arg, GraphNode, Ref, TensorSpec
+from aotpack.trace.arguments import is_number, number_spec
+from aotpack.trace.complex_pairs import (
+    ARITHMETIC,
+    FROM_REALS,
+    REALS,
+    UNCHANGED,
+    is_complex,
+    moved_arguments,
+    operands,
+    touches_complex,
+)
+from aotpack.trace.operators.assertions import ask, is_assertion, reads_number, without_repeats
+from aotpack.trace.operators.bodies import ControlReader
+from aotpack.trace.operators.control import CONTROL, NUMBER_OPERATORS, is_part
+from aotpack.trace.operators.positions import check, positions_of
+from aotpack.trace.sizes import Sizes
+from aotpack.trace.source import source_of
+from aotpack.trace.triton.triton_kernels import is_launch, read_launch
+from aotpack.trace.weights import dtype_of
+
+_PLACEMENT = ("device", "layout", "pin_memory", "memory_format", "non_blocking")
+_SAME_VALUE = {
+    "aten.alias.default",
+    "aten.clone.default",
+    "aten.contiguous.default",
+    "aten.detach.default",
+    "aten.lift_fresh_copy.default",
+}
+
+
+_CONTROL_FLOW = "it takes functions; of such operators cond, map, scan and while_loop are accepted"
+_HIGHER_ORDER = {  # of operators on functions or texts, what makes them no operator here
+    "inline_asm_elementwise": "assembly is for one kind of GPU; torch's operators are accepted",
+}
+_BY_STRIDES = {
+    "aten.as_strided.default",
+    "aten.as_strided_copy.default",
+    "aten.as_strided_scatter.default",
+}
+
+
+class OperatorReader(ControlReader):
+    """Reads the calls that results depend on; ``refs`` are the known inputs and weights."""
+
+    def __init__(
+        self, model: str, sizes: Sizes, refs: Mapping[fx.Node, Ref], *, check_indices: bool = False
+    ) -> None:
+        super().__init__(sizes, refs)
+        self._check_indices = check_indices
+        self.asserted = []
+        self._model = model
+        self._problems: list[str] = []
+
+    def read(self, results: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
+        """The calls in order, those ``results`` do not need left out; there is a result."""
+        nodes = self._read_all(results[0].graph, results)
+        if self._problems:
+            raise UnsupportedError(
+                f"tracing {self._model}: these cannot be packaged:\n  "
+                + "\n  ".join(dict.fromkeys(self._problems))
+                + "\nWrite these parts of the model another way, or keep them outside of it."
+            )
+        return nodes
+
+    def _read_all(self, graph: fx.Graph, results: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
+        known: dict[fx.Node, bool] = {}
+        asked = without_repeats(
+            [n for n in graph.nodes if is_assertion(n) and self._is_data(n.args[0], known)]
+        )
+        live = self._live([*results, *asked], known)
+        return tuple(made for node in graph.nodes if node in live for made in self._read(node))
+
+    def _read(self, node: fx.Node) -> tuple[GraphNode, ...]:
+        if node.op == "placeholder" or is_part(node):
+            return ()
+        try:
+            return self._call(node)
+        except UnsupportedError as error:
+            source = source_of(node)
+            place = f"  ({source})" if source else ""
+            self._problems.append(f"{_operator(node)}: {error}{place}")
+            self._refs[node] = Ref(node.name)
+            return ()
+
+    def _call(self, node: fx.Node) -> tuple[GraphNode, ...]:
+        if node.op != "call_function":
+            raise UnsupportedError("a part of the model that is neither an operator nor an input")
+        if node.target is operator.getitem:
+            whole, index = node.args
+            assert isinstance(whole, fx.Node)
+            if isinstance(index, str):  # what a launch changed, by its parameter
+                index = list(whole.meta["val"]).index(index)
+            assert isinstance(index, int)
+            self._refs[node] = Ref(self._refs[whole].name, index)
+            return ()
+        if is_launch(node):
+            return (self._launch(node),)
+        same = _same_value(node)
+        if same is not None:
+            self._refs[node] = self._refs[same]
+            return ()
+        if touches_complex(node):
+            return self._pair_call(node)
+        if is_assertion(node):
+            return (self._assertion(node),)
+        if node.target in CONTROL:
+            return self._control(node)
+        return (*self._checks(node), self._operator_call(node))
+
+    def _operator_call(self, node: fx.Node) -> GraphNode:
+        if is_number(node):
+            return self._number(node)
+        schema = getattr(node.target, "_schema", None)
+        if "auto_functionalized" in str(node.target):
+            raise UnsupportedError(
+                "it changes its arguments in place and has no lowering; say what it computes with "
+                "aotpack.register_lowering, or write it with Triton kernels "
+                "(torch.library.triton_op)"
+            )
+        if schema is None:
+            raise UnsupportedError(_HIGHER_ORDER.get(_operator(node), _CONTROL_FLOW))
+        if schema.is_mutable:
+            raise UnsupportedError("it changes its argument in place")
+        if str(node.target) in _BY_STRIDES and not _is_row_major(node.args[0]):
+            raise UnsupportedError("strides are accepted in a contiguous tensor that is no view")
+        name = self.unused(node.name)
+        self._refs[node] = Ref(name)
+        kwargs = {key: value for key, value in node.kwargs.items() if key not in _PLACEMENT}
+        return GraphNode(
+            name=name,
+            op=str(node.target),
+            args=tuple(map(self._arg, node.args)),
+            kwargs=tuple((key, self._arg(value)) for key, value in kwargs.items()),
+            results=self._results(name, node.meta["val"]),
+            source=source_of(node),
+        )
+
+    def _pair_call(self, node: fx.Node) -> tuple[GraphNode, ...]:
+        """A call with complex tensors, which are pairs of reals here."""
+        op = str(node.target)
+        arithmetic = ARITHMETIC.get(op)
+        if arithmetic is None and op not in FROM_REALS:
+            return (self._named(node, op, tuple(map(self._arg, moved_arguments(node)))),)
+        given = operands(node)
+        before: list[GraphNode] = []
+        args: list[Arg] = []
+        for value in given:
+            arg = self._arg(value)
+            if arithmetic is not None and not is_complex(value):
+                made = self._as_pair(node, value, arg)
+                before.append(made)
+                arg = Ref(made.name)
+            args.append(arg)
+        return (*before, self._named(node, arithmetic or FROM_REALS[op], tuple(args)))
+
+    def _as_pair(self, node: fx.Node, value: Any, arg: Arg) -> GraphNode:
+        """A real operand of complex arithmetic."""
+        shape = value.meta["val"].shape if isinstance(value, fx.Node) else ()
+        real = REALS[node.meta["val"].dtype]
+        name = self.unused(f"{node.name}_operand")
+        result = TensorSpec(
+            name, dtype_of(real, "a result"), (*map(self._sizes.convert, shape), Int.of(2))
+        )
+        return GraphNode(name, "pair.of_real", (arg,), (), (result,), source_of(node))
+
+    def _named(self, node: fx.Node, op: str, args: tuple[Arg, ...]) -> GraphNode:
+        """A call without options, and the name of its result."""
+        name = self.unused(node.name)
+        self._refs[node] = Ref(name)
+        return GraphNode(name, op, args, (), self._results(name, node.meta["val"]), source_of(node))
+
+    def _launch(self, node: fx.Node) -> GraphNode:
+        launch = read_launch(node)
+        name = self.unused(node.name)
+        self._refs[node] = Ref(name)
+        for passed in launch.passed:
+            value = passed.meta["val"] if isinstance(passed, fx.Node) else passed
+            if isinstance(value, torch.Tensor) and not value.is_contiguous():
+                raise UnsupportedError("its kernel takes a tensor that is not contiguous")
+        values = node.meta["val"]
+        return GraphNode(
+            name=name,
+            op=f"triton.{launch.kernel.function}",
+            args=tuple(map(self._passed, launch.passed)),
+            kwargs=(),
+            results=self._results(name, tuple(values.values())),
+            source=source_of(node),
+            kernel=launch.kernel,
+            grid=tuple(map(self._passed, launch.grid)),
+            changes=tuple(launch.position(parameter) for parameter in values),
+        )
+
+    def _passed(self, value: Any) -> Any:
+        """A tensor's place, or a number that may be symbolic."""
+        arg = self._arg(value)
+        return Int.of(arg) if isinstance(arg, int) else arg
+
+    # --- assertions, and numbers that are data ---------------------------------------------
+
+    def _checks(self, node: fx.Node) -> tuple[GraphNode, ...]:
+        """What asks whether the positions of a call are in range, if the build wants that."""
+        made: list[GraphNode] = []
+        for one in positions_of(node) if self._check_indices else ():
+            at = self._arg(one.tensor)
+            assert isinstance(at, Ref)
+            (spec,) = self._results(at.name, one.tensor.meta["val"])
+            size = self._sizes.convert(one.size)
+            nodes, asserted = check(node, spec, at, size, one.from_end, self.unused)
+            made += nodes
+            self.asserted.append(asserted)
+        return tuple(made)
+
+    def _assertion(self, node: fx.Node) -> GraphNode:
+        """What an assertion asks, as one bool."""
+        given = self._arg(node.args[0])
+        assert isinstance(given, Ref)
+        made, found = ask(node, given, self.unused(node.name.lstrip("_")))
+        self.asserted.append(found)
+        return made
+
+    def _number(self, node: fx.Node) -> GraphNode:
+        """A number that is data: a tensor without dimensions."""
+        op, value = NUMBER_OPERATORS.get(node.target), node.meta["val"]
+        if reads_number(node):
+            op = "operator.item"
+        if op is None:
+            accepted = ", ".join(op.removeprefix("operator.") for op in NUMBER_OPERATORS.values())
+            raise UnsupportedError(f"of numbers that are data, these are computed: {accepted}")
+        name = self.unused(node.name)
+        self._refs[node] = Ref(name)
+        args = tuple(map(self._arg, node.args))
+        return GraphNode(name, op, args, (), (number_spec(name, value),), source_of(node))
+
+    def _live(self, results: Sequence[fx.Node], known: dict[fx.Node, bool]) -> set[fx.Node]:
+        """The nodes results depend on; numbers that are computed from sizes are not followed."""
+        live: set[fx.Node] = set()
+        waiting = list(results)
+        while waiting:
+            node = waiting.pop()
+            if node in live or (is_number(node) and not self._is_carried(node, known)):
+                continue
+            live.add(node)
+            waiting += node.all_input_nodes
+        return live
+
+    def _is_data(self, condition: Any, known: dict[fx.Node, bool]) -> bool:
+        """False for a condition that sizes alone decide."""
+        if not isinstance(condition, fx.Node):
+            return False
+        return not is_number(condition) or self._is_carried(condition, known)
+
+    def _is_carried(self, number: fx.Node, known: dict[fx.Node, bool]) -> bool:
+        """True for a number from a tensor or a loop, and for what is computed from one."""
+        if number in self._refs or reads_number(number):
+            return True
+        if number.target is operator.getitem:
+            return number.all_input_nodes[0].target in CONTROL
+        if number not in known:
+            given = number.all_input_nodes
+            known[number] = any(is_number(n) and self._is_carried(n, known) for n in given)
+        return known[number]
+
+
+def _same_value(node: fx.Node) -> fx.Node | None:
+    """The argument whose value this call returns unchanged, if it does."""
+    source = node.args[0] if node.args else None
+    if not isinstance(source, fx.Node):
+        return None
+    if str(node.target) in (_SAME_VALUE | UNCHANGED):
+        return source
+    if str(node.target) == "aten._to_copy.default":
+        before, after = source.meta["val"], node.meta["val"]
+        return source if before.dtype is after.dtype else None
+    return None
+
+
+def _is_row_major(argument: Any) -> bool:
+    """True for a tensor whose elements are all there is in its memory, in row-major order.
+
+    Operators that speak of strides mean that memory, which a packaged model lays out its own way.
+    """
+    value = argument.meta["val"]
+    whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
+    return bool(value.is_contiguous() and statically_known_true(whole))
+
+
+def _operator(node: fx.Node) -> str:
+    """Its name; of an operator torch made functional, that of the operator it wraps."""
+    if node.op != "call_function":
+        return f"{node.op} {node.target}"
+    if is_launch(node):
+        return "a launch of a Triton kernel"
+    wrapped = "auto_functionalized" in str(node.target)
+    return str(node.args[0] if wrapped else node.target)

@@ -1,0 +1,149 @@
+"""Lowerings that users give to operators of their own: functions of tensors, in torch's operators.
+
+While a program is taken apart, a call of a registered operator runs its function in place of the
+operator, so what comes out is in terms that lowering knows; functions may call each other's
+operators and may change their arguments where the operator does. The registry is looked up by
+operator alone: in which order modules register changes nothing.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch._library.custom_ops import CustomOpDef
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.overrides import TorchFunctionMode
+
+from aotpack.errors import UsageError
+from aotpack.trace.triton.triton_kernels import LAUNCH, check_launch, implementation
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_REGISTERED: dict[OpOverload, Callable[..., Any]] = {}
+
+
+def register_lowering(op: Any) -> Callable[[Function], Function]:
+    """Decorator: the function says what an operator computes, in operators that can be lowered.
+
+    ``op`` is what torch.library.custom_op returned, an operator of torch.ops, or its name such as
+    "mylib::gelu_add". The function takes the operator's parameters by its schema, whose defaults
+    are filled in, and returns what the operator returns; it changes in place what the schema says
+    is changed. It is traced once for each call, for all admitted sizes; builds compare it with the
+    operator on the example inputs. UsageError for anything else.
+    """
+    overload = _overload(op)
+
+    def register(function: Function) -> Function:
+        _check_function(overload, function)
+        if overload in _REGISTERED:
+            known = getattr(_REGISTERED[overload], "__qualname__", "another function")
+            raise UsageError(
+                f"registering a lowering of {overload}: {known} is registered for it already; "
+                "one lowering an operator is accepted"
+            )
+        _REGISTERED[overload] = function
+        return function
+
+    return register
+
+
+def registered(target: Any) -> bool:
+    """True for an operator that has a function."""
+    return target in _REGISTERED
+
+
+def run_registered(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What the function makes of an operator's arguments; the schema's defaults are filled in."""
+    parameters = overload._schema.arguments
+    positional = [a.name for a in parameters if not a.kwarg_only]
+    given = {a.name: a.default_value for a in parameters if a.has_default_value()}
+    given |= dict(zip(positional, args, strict=False)) | kwargs
+    named = {a.name: given[a.name] for a in parameters if a.kwarg_only}
+    return _REGISTERED[overload](*(given[name] for name in positional), **named)
+
+
+class RegisteredLowerings(TorchFunctionMode):
+    """Inside the block, registered operators are what their functions compute.
+
+    Of operators that launch Triton kernels (torch.library.triton_op), others are their launches.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        given = kwargs or {}
+        overload = _only_overload(func) if isinstance(func, OpOverloadPacket) else func
+        if overload in _REGISTERED:
+            with self:
+                return run_registered(overload, args, given)
+        if LAUNCH in str(func):
+            check_launch(given)
+        launches = implementation(overload)
+        if launches is None:
+            return func(*args, **given)
+        with self:
+            return launches(*args, **given)
+
+
+def _overloads(packet: OpOverloadPacket) -> list[OpOverload]:
+    names: list[str] = packet.overloads()  # type: ignore[no-untyped-call]
+    return [getattr(packet, name) for name in names]
+
+
+def _only_overload(packet: OpOverloadPacket) -> OpOverload | None:
+    found = _overloads(packet)
+    return found[0] if len(found) == 1 else None
+
+
+def _overload(op: Any) -> OpOverload:
+    """The one operator that is meant."""
+    if isinstance(op, str):
+        op = _named(op)
+    if isinstance(op, CustomOpDef):
+        op = op._opoverload
+    if isinstance(op, OpOverloadPacket):
+        only = _only_overload(op)
+        if only is None:
+            found = ", ".join(map(str, _overloads(op)))
+            raise UsageError(f"registering a lowering of {op}: it is one of {found}; name which")
+        op = only
+    if not isinstance(op, OpOverload):
+        raise UsageError(
+            f"registering a lowering: found {op!r}, a {type(op).__name__}; accepted are the result "
+            "of torch.library.custom_op, an operator of torch.ops, or its name 'namespace::name'"
+        )
+    return op
+
+
+def _named(name: str) -> Any:
+    namespace, _, rest = name.partition("::")
+    stem, _, overload = rest.partition(".")
+    try:
+        packet = getattr(getattr(torch.ops, namespace), stem)
+        return getattr(packet, overload) if overload else packet
+    except (AttributeError, RuntimeError):
+        raise UsageError(
+            f"registering a lowering of {name!r}: torch knows no such operator; define it first "
+            "(torch.library.custom_op or torch.library.define), and name it 'namespace::name'"
+        ) from None
+
+
+def _check_function(overload: OpOverload, function: Any) -> None:
+    """Its parameters are those of the schema, in order."""
+    if not callable(function):
+        raise UsageError(
+            f"registering a lowering of {overload}: found a {type(function).__name__}; a function "
+            "is accepted"
+        )
+    wanted = [(a.name, a.kwarg_only) for a in overload._schema.arguments]
+    taken = inspect.signature(function).parameters.values()
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    found = [(p.name, p.kind is keyword) for p in taken if p.kind not in variable]
+    if found != wanted or len(found) != len(taken):
+        shown = ", ".join(map(str, taken)) or "nothing"
+        raise UsageError(
+            f"registering a lowering of {overload}: the function takes {shown}; accepted are the "
+            f"parameters of {overload._schema}"
+        )

@@ -1,0 +1,193 @@
+"""Launches of Triton kernels in an exported graph: the kernel's text, its arguments, its grid.
+
+torch holds a launch as an operator on tensors, with the kernel in a table beside the graph. Of an
+autotuned kernel the first configuration is taken: nothing is measured in a build, so what its
+restore_value and reset_to_zero ask for around measurements has no meaning.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+from torch._higher_order_ops.triton_kernel_wrap import get_mutated_tensors, kernel_side_table
+from torch._library.custom_ops import OPDEFS
+from torch._ops import OpOverload
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.export import ExportedProgram
+
+from aotpack.errors import UnsupportedError
+from aotpack.ir.foreign import TritonKernel
+from aotpack.trace.triton.triton_source import TritonSource
+
+LAUNCH = "triton_kernel_wrapper"
+_INT32 = 2**31
+_CONFIGURED = ("num_ctas", 1), ("maxnreg", None), ("ir_override", None)
+_LAUNCH_OPTIONS = ("num_warps", "num_stages")
+_WARPS, _STAGES = 4, 3  # Triton's own choice where a launch says nothing
+
+
+class TritonPort(Protocol):
+    """What tracing needs of Triton itself."""
+
+    def analysis(self) -> AbstractContextManager[None]:
+        """Inside the block kernels can be compiled so far that one sees what they change."""
+
+    def run(
+        self,
+        kernel: TritonKernel,
+        grid: tuple[int, int, int],
+        arguments: Sequence[tuple[str, int]],
+    ) -> None:
+        """Launch on host memory; arguments are (element type, address) or ("", integer)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch as it stands in the graph; what is passed are nodes, or numbers."""
+
+    kernel: TritonKernel
+    passed: tuple[Any, ...]
+    grid: tuple[Any, Any, Any]
+
+    def position(self, parameter: str) -> int:
+        """The place of a parameter among what is passed."""
+        return self.kernel.passed.index(parameter)
+
+
+def is_launch(node: fx.Node) -> bool:
+    """True for a launch of a Triton kernel."""
+    return node.op == "call_function" and f"{LAUNCH}_functional" in str(node.target)
+
+
+def launches_kernels(program: ExportedProgram) -> bool:
+    """True for a program before it is taken apart whose operators launch Triton kernels."""
+    return any(
+        LAUNCH in str(node.target) or implementation(node.target) is not None
+        for node in program.graph.nodes
+    )
+
+
+def implementation(target: Any) -> Callable[..., Any] | None:
+    """The function behind an operator of torch.library.triton_op, which launches its kernels."""
+    if not isinstance(target, OpOverload):
+        return None
+    defined = OPDEFS.get(target._schema.name)
+    if defined is None or defined._init_fn.__module__ != "torch._library.triton":
+        return None
+    found: Callable[..., Any] | None = inspect.getclosurevars(defined._init_fn).nonlocals.get("fn")
+    return found
+
+
+def check_launch(given: Mapping[str, Any]) -> None:
+    """Refuse a launch on the way into a graph that would lose a part of it there."""
+    kernel = kernel_side_table.get_kernel(given["kernel_idx"])
+    constants = kernel_side_table.get_constant_args(given["constant_args_idx"])
+    function, _ = _configuration(kernel)
+    name = function.fn.__name__
+    described = any(hasattr(value, "block_shape") for value in constants.values())
+    if given["tma_descriptor_metadata"] or described:
+        raise UnsupportedError(
+            f"the Triton kernel {name} is passed tensor descriptors made on the host; make them in "
+            "the kernel (tl.make_tensor_descriptor)"
+        )
+    keys = ("kernel_idx", "constant_args_idx", "tma_descriptor_metadata")
+    tensors = {name: _plain(value) for name, value in given["kwargs"].items()}
+    if not get_mutated_tensors(**{key: given[key] for key in keys}, kwargs=tensors):
+        raise UnsupportedError(
+            f"the Triton kernel {name} stores into none of its arguments, as far as its text "
+            "tells: its launch would be lost"
+        )
+
+
+def _plain(value: Any) -> Any:
+    """A tensor without the wrapper by which torch follows changes."""
+    if isinstance(value, FunctionalTensor):
+        return torch._from_functional_tensor(value.elem)
+    return value
+
+
+def read_launch(node: fx.Node) -> Launch:
+    """The launch at a node; UnsupportedError says what is not accepted."""
+    given = node.kwargs
+    kernel = kernel_side_table.get_kernel(given["kernel_idx"])  # type: ignore[arg-type]
+    constants = kernel_side_table.get_constant_args(given["constant_args_idx"])  # type: ignore[arg-type]
+    function, config = _configuration(kernel)
+    tensors = given["kwargs"]
+    assert isinstance(tensors, Mapping)
+    values = {**_defaults(function), **constants, **tensors, **config}
+    values = {name: values[name] for name in function.arg_names if name in values}
+    missing = [name for name in function.arg_names if name not in values]
+    if missing:
+        raise UnsupportedError(f"its kernel {function.fn.__name__} is not passed {missing[0]}")
+    changed = given["tensors_to_clone"]
+    assert isinstance(changed, (list, tuple))
+    _check_alone(values, changed)
+    source, parameters = TritonSource(), {p.name: p for p in function.params}
+    name = source.add(function)
+    texts = tuple((n, _text(parameters[n], v, source)) for n, v in values.items())
+    warps, stages = (int({**constants, **config}.get(o, d)) for o, d in _OPTIONS)
+    made = TritonKernel(name, source.text(), texts, warps, stages)
+    x, y, z = (*given["grid"][0], 1, 1)[:3]  # type: ignore[index,misc]
+    return Launch(made, tuple(values[name] for name in made.passed), (x, y, z))
+
+
+_OPTIONS = tuple(zip(_LAUNCH_OPTIONS, (_WARPS, _STAGES), strict=True))
+
+
+def _configuration(kernel: Any) -> tuple[Any, dict[str, Any]]:
+    """The jit function, and the constants of its first configuration, warps and stages included."""
+    chosen: dict[str, Any] = {}
+    while not hasattr(kernel, "arg_names") or hasattr(kernel, "configs"):
+        if hasattr(kernel, "configs"):
+            first = kernel.configs[0]
+            for option, default in _CONFIGURED:
+                if getattr(first, option, default) != default:
+                    raise UnsupportedError(f"a configuration of its kernel sets {option}")
+            chosen |= first.kwargs
+            chosen |= {option: getattr(first, option) for option in _LAUNCH_OPTIONS}
+        elif not hasattr(kernel, "fn"):
+            raise UnsupportedError(f"its kernel is a {type(kernel).__name__}")
+        kernel = kernel.fn
+    return kernel, chosen
+
+
+def _defaults(function: Any) -> dict[str, Any]:
+    parameters = inspect.signature(function.fn).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+
+
+def _check_alone(values: Mapping[str, Any], changed: Sequence[Any]) -> None:
+    """What a kernel changes must not be passed a second time."""
+    for name in changed:
+        for other, value in values.items():
+            if other != name and isinstance(value, fx.Node) and value is values[name]:
+                raise UnsupportedError(
+                    f"its kernel changes {name}, which is passed as {other} too; give it a copy"
+                )
+
+
+def _text(parameter: Any, value: Any, source: TritonSource) -> str | None:
+    """The text of an argument that all launches share; None for tensors and symbolic sizes."""
+    name: str = parameter.name
+    symbolic = isinstance(value, (fx.Node, torch.SymInt))
+    if parameter.is_constexpr or value is None:
+        text = None if symbolic else source.literal(value)
+        if text is None:
+            what = "a size that is not fixed" if symbolic else f"a {type(value).__name__}"
+            raise UnsupportedError(f"its kernel's constant {name} is {what}")
+        return text
+    if symbolic:
+        return None
+    if isinstance(value, bool):
+        return f"tl.full((), {value}, tl.int1)"
+    if isinstance(value, int):
+        width = 32 if -_INT32 <= value < _INT32 else 64
+        is_constant = value == 1 and not parameter.do_not_specialize
+        return "1" if is_constant else f"tl.full((), {value}, tl.int{width})"
+    if isinstance(value, float):
+        return f"tl.full((), {source.literal(value)}, tl.float32)"
+    raise UnsupportedError(f"its kernel's argument {name} is a {type(value).__name__}")

@@ -1,0 +1,88 @@
+"""What the stand-in for the shared memory of clusters lets pass, and what not."""
+
+import numpy as np
+import pytest
+
+from aotpack.precompile.interpreter.device import (
+    HostKernel,
+    interpretable,
+    launch,
+    pointer_type,
+    scalar_type,
+)
+from aotpack.render.triton.cluster_reduction import (
+    ALL_OPEN,
+    COUNTER,
+    EXPECT,
+    OPEN_ROOM,
+    RECEIVED,
+    SEND,
+    WAIT,
+)
+from aotpack.runtime.errors import DeviceError
+
+TOGETHER = 4
+FUNCTIONS = (
+    OPEN_ROOM.format(bytes=48, counters=COUNTER.format(place=0)),
+    ALL_OPEN,
+    EXPECT,
+    SEND.format(bits=32, bytes=4, register="r", programs=TOGETHER),
+    WAIT,
+    RECEIVED.format(bits=32, bytes=4, register="r", programs=TOGETHER),
+)
+KERNEL = """import triton
+import triton.language as tl
+
+
+{}
+@triton.jit
+def k(x, y, n):
+    part = tl.program_id(0) % 4
+    room = open_room()
+    all_open()
+    for turn in tl.range(0, n):
+        side = room + turn % 2 * 24
+        expect(side + 0, 16)
+        send_32(side + 8, side + 0, tl.load(x + turn*4 + part))
+        wait(side + 0, turn // 2 % 2)
+        total = tl.sum(received_32(side + 8), 0)
+        tl.store(y + turn*4 + part, total)
+""".format("\n\n".join(FUNCTIONS))
+"""Sums of four, by four programs, in turn on two sides of a room."""
+
+
+def sums(old: str = "", new: str = "") -> np.ndarray:
+    """What the kernel makes of 0, 1, 2...; with a change of its text."""
+    assert old in KERNEL
+    function = interpretable("k", KERNEL.replace(old, new) if old else KERNEL)
+    types = (pointer_type("int32"), pointer_type("int32"), scalar_type("int32"))
+    x = np.arange(7 * TOGETHER, dtype=np.int32)
+    y = np.zeros_like(x)
+    cells = [x.ctypes.data, y.ctypes.data, 7]
+    launch(HostKernel("k", function, types, TOGETHER), (1, 1, 1), cells)
+    return y.reshape(7, TOGETHER)
+
+
+@pytest.mark.row("C:inv23")
+def test_programs_that_expect_what_comes_go_on() -> None:
+    rows = np.arange(7 * TOGETHER).reshape(7, TOGETHER).sum(1)
+    assert np.array_equal(sums(), np.repeat(rows[:, None], TOGETHER, 1))
+
+
+@pytest.mark.row("C:inv23")
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("0, 16)", "0, 12)", r"\(0, 0, 0\) expects 12 bytes at 0, 16 come"),
+        ("0, 16)", "0, 20)", r"\(0, 0, 0\) expects 20 bytes at 0, 16 come"),
+        ("0, 16)", "0, 16 - turn // 3 * 4)", "expects 12 bytes at 24, 16 come"),
+        ("        expect(side + 0, 16)\n", "", "expects 0 bytes at 0, 16 come"),
+        ("0, turn // 2 % 2", "0, turn % 2", "waits for parity 1 of the counter 24 in phase 0"),
+        ("0, turn // 2 % 2", "0, 0", "waits for parity 0 of the counter 0 in phase 1"),
+        ("        wait(", "        expect(side + 0, 0)\n        wait(", "expects bytes twice"),
+        ("send_32(side + 8", "send_32(room + 8", "overwrites|reads what"),
+    ],
+)
+def test_a_wrong_count_or_parity_is_an_error(old: str, new: str, complaint: str) -> None:
+    with pytest.raises(DeviceError, match=complaint):
+        sums(old, new)

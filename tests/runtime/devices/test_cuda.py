@@ -1,0 +1,108 @@
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from aotpack.runtime import DeviceError, load
+from aotpack.runtime.devices import cuda
+from aotpack.runtime.devices.cuda import CudaDevice
+from aotpack.runtime.devices.cuda_errors import failure, result
+
+
+class _Driver(ModuleType):
+    """As much of cuda.bindings.driver as is used before a context exists."""
+
+    def __init__(self, *, version: int = 13000, init: int = 0, count: int = 1) -> None:
+        super().__init__("cuda.bindings.driver")
+        self.version, self.init, self.count = version, init, count
+
+    def cuInit(self, flags: int) -> tuple[int]:
+        return (self.init,)
+
+    def cuDriverGetVersion(self) -> tuple[int, int]:
+        return (0, self.version)
+
+    def cuDeviceGetCount(self) -> tuple[int, int]:
+        return (0, self.count)
+
+
+@pytest.mark.row("S:P4", "C:inv30")
+@pytest.mark.parametrize(
+    ("driver", "device", "message"),
+    [
+        (_Driver(init=100), 0, "no NVIDIA GPU is visible"),
+        (_Driver(version=11040), 0, "speaks CUDA 11.4; accepted: 12.0 or newer. Update"),
+        (_Driver(count=2), 2, "loading on cuda:2: this machine shows 2 GPUs; accepted: 0 to 1"),
+        (_Driver(), -1, "loading on cuda:-1: this machine shows 1 GPUs"),
+    ],
+)
+def test_machines_that_cannot_run(
+    package: Path, monkeypatch: pytest.MonkeyPatch, driver: _Driver, device: int, message: str
+) -> None:
+    bindings = SimpleNamespace(driver=driver)
+    monkeypatch.setattr(cuda, "_library", lambda: None)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
+    with pytest.raises(DeviceError, match=message):
+        load(package, device)
+
+
+@pytest.mark.row("S:P4")
+def test_no_driver(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent() -> None:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(cuda, "_library", absent)
+    with pytest.raises(DeviceError, match="no NVIDIA driver .libcuda.so.1.*Install the driver"):
+        load(package, 0)
+
+
+def test_no_bindings(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "_library", lambda: None)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(DeviceError, match="cuda-bindings cannot be imported.*pip install"):
+        load(package)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "targets", "chosen"),
+    [
+        ((8, 0), ["sm_80", "sm_90"], "sm_80"),
+        ((8, 9), ["sm_80", "sm_86", "sm_90"], "sm_86"),
+        ((9, 0), ["sm_80", "sm_90"], "sm_90"),
+        ((9, 0), ["sm_90", "sm_90a"], "sm_90a"),
+        ((12, 0), ["sm_100", "sm_120"], "sm_120"),
+    ],
+)
+def test_the_newest_target_that_runs(gpu: tuple[int, int], targets: list[str], chosen: str) -> None:
+    assert _gpu(gpu).select(targets)[0] == chosen
+
+
+@pytest.mark.row("C:inv30")
+@pytest.mark.parametrize(
+    ("gpu", "targets"),
+    [
+        ((7, 5), ["sm_80"]),
+        ((8, 0), ["sm_86", "interpreter"]),
+        ((10, 3), ["sm_100"]),  # architecture-specific from 9.0 on
+        ((8, 9), ["sm_86a"]),
+    ],
+)
+def test_a_gpu_without_a_binary(gpu: tuple[int, int], targets: list[str]) -> None:
+    with pytest.raises(DeviceError, match=f"the GPU is sm_{gpu[0]}{gpu[1]} and the package"):
+        _gpu(gpu).select(targets)
+
+
+def _gpu(capability: tuple[int, int]) -> CudaDevice:
+    """A device of some compute capability that was never opened."""
+    device = CudaDevice.__new__(CudaDevice)
+    device.name = "cuda:0"
+    device._major, device._minor = capability
+    return device
+
+
+def test_results_in_english() -> None:
+    assert result("counting", (0, 3)) == 3 and result("freeing", (0,)) is None
+    with pytest.raises(DeviceError, match=r"allocating: the GPU has no memory left.*result 2\)"):
+        result("allocating", (2, None))
+    assert "the driver reports a failure (CUDA result 12345)" in str(failure("x", 12345))

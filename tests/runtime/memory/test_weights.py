@@ -1,0 +1,129 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from aotpack.runtime import PackageError, WeightError, load
+from tests.runtime.fake_device import FakeDevice
+from tests.runtime.packages import write_demo
+
+X = np.ones((1, 2), np.float32)
+FIVE = np.array([5], np.float32)
+
+
+def test_embedded_weights(package: Path, device: FakeDevice) -> None:
+    with load(package, device) as model:
+        assert model(X, X).tolist() == [[4, 4]]
+
+
+@pytest.mark.parametrize("given", [{"scale": FIVE}, {"alias": torch.from_numpy(FIVE)}])
+def test_binding_replaces_weights(package: Path, device: FakeDevice, given: dict) -> None:
+    with load(package, device) as model:
+        model.bind_weights(given)
+        assert model(X, X).tolist() == [[10, 10]]
+
+
+def test_no_weights_in_the_package(tmp_path: Path, device: FakeDevice) -> None:
+    folder = write_demo(tmp_path / "demo", weights="none")
+    with load(folder, device) as model:
+        with pytest.raises(WeightError, match="1 of 1 weights have not .*'scale'.*--weights FILE"):
+            model(X, X)
+        model.bind_weights({"scale": FIVE})
+        assert model(X, X).tolist() == [[10, 10]]
+    with load(folder, device, weights={"scale": FIVE}) as model:
+        assert model(X, X).tolist() == [[10, 10]]
+
+
+@pytest.mark.parametrize("mode", ["embed", "sidecar", "none"])
+def test_constants_travel_in_every_package(tmp_path: Path, device: FakeDevice, mode: str) -> None:
+    folder = write_demo(tmp_path / "demo", weights=mode, is_constant=True)
+    with load(folder, device, weights={}) as model:
+        assert model(X, X).tolist() == [[4, 4]]
+
+
+def test_damaged_constants_are_refused(tmp_path: Path, device: FakeDevice) -> None:
+    folder = write_demo(tmp_path / "demo", weights="none", is_constant=True)
+    file = folder / "constants.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(PackageError, match="constants.safetensors is damaged"):
+        load(folder, device)
+
+
+def test_a_sidecar_is_found_beside_the_package_or_given(package: Path, device: FakeDevice) -> None:
+    folder = write_demo(package.parent / "apart" / "demo", weights="sidecar")
+    with pytest.raises(WeightError, match="is in neither .*/demo nor .*/apart. .* --weights FILE"):
+        load(folder, device)
+    embedded = (package / "weights.safetensors").read_bytes()
+    (folder.parent / "demo-0.1.0.weights.safetensors").write_bytes(embedded)
+    for given in (None, package / "weights.safetensors"):
+        with load(folder, device, weights=given) as model:
+            assert model(X, X).tolist() == [[4, 4]]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "'scale' not given"),
+        ({"b": FIVE}, "'b' is no weight of the model; accepted: 'scale', 'alias'; give the"),
+        ({"scale": FIVE, "b": FIVE, "c": FIVE}, "'b' is no weight of the model, nor are 1 more"),
+        ({"scale": FIVE[:0]}, r"'scale' is float32\[0\]; accepted: float32\[1\]"),
+        ({"scale": FIVE.astype(np.float64)}, r"'scale' is float64\[1\]; accepted: float32\[1\]"),
+        ({"scale": FIVE, "alias": FIVE.copy()}, "'scale' and 'alias' are one tensor"),
+    ],
+)
+def test_wrong_weights_change_nothing(
+    package: Path, device: FakeDevice, given: dict, message: str
+) -> None:
+    with load(package, device) as model:
+        with pytest.raises(WeightError, match=f"binding weights to demo: .*{message}"):
+            model.bind_weights(given)
+        assert model(X, X).tolist() == [[4, 4]]
+
+
+def test_a_state_dict_fits_with_what_the_package_has_no_use_for(
+    tmp_path: Path, device: FakeDevice
+) -> None:
+    folder = write_demo(tmp_path / "demo", unused=("steps",))
+    with load(folder, device) as model:
+        model.bind_weights({"scale": FIVE, "steps": X})
+        assert model(X, X).tolist() == [[10, 10]]
+
+
+def test_not_strict_keeps_what_is_not_given(package: Path, device: FakeDevice) -> None:
+    with load(package, device) as model:
+        model.bind_weights({}, strict=False)
+        assert model(X, X).tolist() == [[4, 4]]
+
+
+@pytest.mark.parametrize(("count", "end"), [(3, "'2'"), (4, "'2', ...")])
+def test_a_refusal_lists_five_names(
+    tmp_path: Path, device: FakeDevice, count: int, end: str
+) -> None:
+    unused = tuple(map(str, range(count)))
+    folder = write_demo(tmp_path / "demo", unused=unused)
+    with load(folder, device) as model, pytest.raises(WeightError) as caught:
+        model.bind_weights({"nope": FIVE})
+    assert f"accepted: 'scale', 'alias', '0', '1', {end}; give the model's" in str(caught.value)
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_misspelt_names_are_refused(package: Path, device: FakeDevice, is_strict: bool) -> None:
+    with load(package, device) as model:
+        with pytest.raises(WeightError, match="'scales' is no weight.*near it: 'scale'"):
+            model.bind_weights({"scale": FIVE, "scales": FIVE}, strict=is_strict)
+        assert model(X, X).tolist() == [[4, 4]]
+
+
+@pytest.mark.parametrize("size", [0, 4, 20, -1])
+def test_truncated_weights(package: Path, device: FakeDevice, size: int) -> None:
+    file = package / "weights.safetensors"
+    file.write_bytes(file.read_bytes()[:size])
+    with pytest.raises(WeightError, match=r"weights.safetensors: the file is truncated or damaged"):
+        load(package, device)
+    assert device.blocks == {}
+
+
+def test_a_wrong_path(package: Path, device: FakeDevice) -> None:
+    with pytest.raises(WeightError, match="No such file"):
+        load(package, device, weights=package / "lost.safetensors")

@@ -1,0 +1,103 @@
+"""Small independent kernels share a launch; what waits, is large or has other tiles does not."""
+
+import pytest
+
+from aotpack.ir.nodes import Program
+from aotpack.ir.schedule import Schedule, launches
+from aotpack.ir.symbolic.integers import Var
+from aotpack.ir.verify.schedule import verify_schedule
+from aotpack.schedule.launches.horizontal import MOST_MEMBERS, NUM_WARPS
+from tests.schedule.programs import Writer, apply, load, schedule_of
+
+B = Var("b", 1, 64)
+
+
+def chains(count: int, length: int = 2, points: int = 100) -> Program:
+    """Row maxima of inputs, each scaled by the sum of the one before, ``length`` deep."""
+    w = Writer((B,))
+    outputs = []
+    for number in range(count):
+        x = w.input(f"x{number}", 8, points + number)
+        for depth in range(length):
+            sums = w.reduction(
+                f"s{number}_{depth}", [], [8, points + number], lambda i, j, x=x: load(x, i, j)
+            )
+            x = w.pointwise(
+                f"y{number}_{depth}",
+                [8, points + number],
+                lambda i, j, x=x, sums=sums: apply("div", load(x, i, j), load(sums)),
+            )
+        outputs.append(x)
+    return w.program(*outputs)
+
+
+def grouped(schedule: Schedule) -> list[int]:
+    verify_schedule(schedule)
+    return [len(together) for together in launches(schedule.kernels)]
+
+
+@pytest.mark.row("S:K13", "S:L23", "C:J1", "C:J3", "C:B7", "S:L17", "S:T10")
+def test_independent_chains_go_side_by_side() -> None:
+    single = grouped(schedule_of(chains(1)))
+    assert grouped(schedule_of(chains(5))) == [5 * kernels for kernels in single]
+
+
+@pytest.mark.row("C:J12", "C:J16")
+def test_members_have_as_many_warps() -> None:
+    schedule = schedule_of(chains(3))
+    tiles = {v.tile.num_warps for k in schedule.kernels for v in k.variants if v.arch_high > 0}
+    assert tiles == {NUM_WARPS}
+
+
+def test_a_kernel_alone_keeps_its_warps() -> None:
+    w = Writer()
+    x = w.input("x", 8, 64)
+    schedule = schedule_of(w.program(w.reduction("s", [8], [64], lambda i, r: load(x, i, r))))
+    assert [v.tile.num_warps for v in schedule.kernels[0].variants if v.arch_high > 0] == [1]
+
+
+@pytest.mark.row("C:J4")
+def test_a_launch_has_a_limit_of_members() -> None:
+    groups = grouped(schedule_of(chains(MOST_MEMBERS + 3, length=1)))
+    assert max(groups) == MOST_MEMBERS
+
+
+@pytest.mark.row("C:J14", "S:inv37")
+def test_intermediates_of_one_launch_share_no_storage() -> None:
+    schedule = schedule_of(chains(4, length=3))
+    verify_schedule(schedule)
+    steps = {
+        name: step
+        for step, together in enumerate(launches(schedule.kernels))
+        for kernel in together
+        for name in kernel.stored
+    }
+    assert all(life.first == steps[life.buffer] for life in schedule.lifetimes)
+    assert all(life.storage == life.buffer for life in schedule.lifetimes)
+
+
+def pairs(*shape: int | Var) -> Program:
+    """Two independent maps."""
+    w = Writer((B,))
+    inputs = [w.input(f"x{n}", *shape) for n in range(2)]
+    return w.program(
+        *[
+            w.pointwise(f"y{n}", shape, lambda *i, x=x: apply("exp", load(x, *i)))
+            for n, x in enumerate(inputs)
+        ]
+    )
+
+
+@pytest.mark.row("S:K13", "C:J2", "C:J3", "C:J15", "C:L10")
+@pytest.mark.parametrize(
+    ("program", "groups"),
+    [
+        (pairs(1000), [2]),
+        (pairs(1_000_000), [1, 1]),  # fills the machine
+        (pairs(B, 10), [1, 1]),  # how many programs is known at the call alone
+        (pairs(0, 5), [1, 1]),  # no program at all
+    ],
+    ids=["small", "large", "dynamic", "empty"],
+)
+def test_what_shares_a_launch(program: Program, groups: list[int]) -> None:
+    assert grouped(schedule_of(program)) == groups

@@ -1,0 +1,80 @@
+"""Cheap arithmetic on given tensors enters the loads of a product; other factors are stored."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from tests.e2e.law import Tolerance
+from tests.e2e.models import Function
+from tests.e2e.oracle import agree, compile_all
+from tests.schedule.programs import scheduled
+
+SHAPES = ((20, 40), (40, 24))
+CODES = torch.arange(-20, 20, dtype=torch.int8)
+
+
+def dequantised(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """A product with weights of 8 bits and a scale for each column."""
+    codes = (CODES[:, None] + torch.arange(24, dtype=torch.int8)).to(torch.int8)
+    return x @ (codes.to(torch.float32) * y[0])
+
+
+def output_too(x: torch.Tensor, y: torch.Tensor) -> Any:
+    twice = x * 2
+    return twice @ y, twice
+
+
+def both_factors(x: torch.Tensor, y: torch.Tensor) -> Any:
+    twice = x * 2
+    return twice @ twice.T
+
+
+@pytest.mark.row("S:M7")
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        (dequantised, torch.float32),
+        (lambda x, y: (x * 2 + 1) @ y, torch.float32),
+        (lambda x, y: x @ (y.relu() - 0.5), torch.float32),
+        (lambda x, y: (x.abs() + 3) @ (y * y), torch.bfloat16),
+        (lambda x, y: (x * 0.3) @ y, torch.float16),
+        (lambda x, y: (y.T * 0.5) @ x.T, torch.float32),
+        (lambda x, y: (x.view(2, 10, 40) * 2) @ y, torch.float32),
+    ],
+)
+def test_arithmetic_enters_the_loads(function: Callable[..., Any], dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    args = tuple(torch.randn(shape).to(dtype) for shape in SHAPES)
+    compiled = compile_all(Function(function, 2), args)
+    (kernel,) = compiled.scheduled.schedule.kernels
+    assert kernel.anchor is not None and not compiled.scheduled.schedule.lifetimes
+    agree(compiled, args, tolerance=Tolerance(floor=1.0))
+
+
+@pytest.mark.row("S:M7")
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (lambda x, y: x.exp() @ y, SHAPES),  # not cheap
+        (lambda x, y: (x * 2) @ y, ((20, 40), (40, 300))),  # loaded for many tiles
+        (lambda x, y: (x[0] * 2 + y.T) @ x.T, ((20, 40), (40, 24))),  # twice what it makes
+        (output_too, SHAPES),
+        (both_factors, SHAPES),
+        (lambda x, y: (x - x.amax(1, keepdim=True)) @ y, SHAPES),  # a kernel takes it in
+        (lambda x, y: torch.constant_pad_nd(x, (0, 0, 1, 1)) @ y, SHAPES),
+    ],
+)
+def test_other_factors_are_stored(
+    function: Callable[..., Any], shapes: tuple[tuple[int, int], ...]
+) -> None:
+    made = scheduled(Function(function, 2), *map(torch.zeros, shapes)).schedule
+    assert [kernel.anchor is None for kernel in made.kernels] == [True, False], made
+
+
+@pytest.mark.row("S:M7")
+def test_windows_would_compute_an_element_often() -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3))
+    made = scheduled(Function(lambda x: model(x * 2), 1), torch.zeros(1, 3, 8, 8)).schedule
+    assert len(made.kernels) == 2

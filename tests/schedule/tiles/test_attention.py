@@ -1,0 +1,48 @@
+"""Tiles of attention: one for every architecture, within its shared memory for any head."""
+
+import pytest
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.nodes import Attention
+from aotpack.ir.schedule import AttentionTile
+from aotpack.ir.symbolic.integers import Axis, Int, Var
+from aotpack.schedule.tiles.attention import attention_variants
+from tests.schedule.programs import BF16, F32, Writer, load
+
+ARCHES = (80, 86, 89, 90, 100, 103, 120)
+S = Var("s", 1, 2048)
+
+
+def attention(head: int, operand: DType) -> Attention:
+    w = Writer((S,))
+    q = w.input("q", 2, 4, S, head, dtype=operand)
+    extents = (2, 4, S, S, head, head)
+    b, h, i, j, d, e = (Axis(f"a{k}", Int.of(extent)) for k, extent in enumerate(extents))
+    slots = (load(q, b, h, i, d), load(q, b, h, j, d), load(q, b, h, j, e))
+    return Attention("y", b, h, i, j, d, e, *slots, 0.5, False, None, None, operand)
+
+
+@pytest.mark.parametrize("operand", [F32, BF16], ids=str)
+@pytest.mark.parametrize("head", [16, 40, 64, 128, 256, 512])
+def test_every_architecture_has_a_tile_that_fits(head: int, operand: DType) -> None:
+    variants = attention_variants(attention(head, operand))
+    width = 1 << (head - 1).bit_length()
+    for arch in ARCHES:
+        suited = [v for v in variants if v.takes(arch)]
+        assert suited and suited[-1].at_most is None
+        for variant in suited:
+            tile = variant.tile
+            assert isinstance(tile, AttentionTile) and min(tile.i, tile.j) >= 16
+            elements = tile.i * width + tile.num_stages * tile.j * 2 * width
+            assert elements * operand.itemsize <= (232_448 if 90 <= arch < 110 else 101_376)
+
+
+def test_long_heads_take_less_at_a_time() -> None:
+    def keys(head: int) -> int:
+        (tile, *_) = (
+            v.tile for v in attention_variants(attention(head, F32)) if v.arch_high >= 110
+        )
+        assert isinstance(tile, AttentionTile)
+        return tile.i * tile.j * tile.num_stages
+
+    assert keys(512) < keys(64)

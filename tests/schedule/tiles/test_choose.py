@@ -1,0 +1,187 @@
+"""Block sizes: persistent or looped rows, columns, and variants that always have an answer."""
+
+import pytest
+import torch
+from torch import nn
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.nodes import Program
+from aotpack.ir.schedule import (
+    AttentionTile,
+    HostTile,
+    MatmulTile,
+    PointwiseTile,
+    ReductionTile,
+    Tile,
+)
+from aotpack.ir.symbolic.integers import Var
+from aotpack.schedule.tiles.choose import LONGEST_COLUMN, MAX_PERSISTENT, MAX_READ_ONCE, MOST_CHAINS
+from tests.schedule.programs import BF16, F32, Size, Writer, apply, load, schedule_of, scheduled
+
+B = Var("b", 1, 64)
+
+
+def rows(count: Size, length: Size) -> Program:
+    w = Writer((B,))
+    x = w.input("x", count, length)
+    return w.program(w.reduction("sum", [count], [length], lambda i, r: load(x, i, r)))
+
+
+def columns(count: Size, length: Size) -> Program:
+    w = Writer((B,))
+    x = w.input("x", length, count)
+    return w.program(w.reduction("sum", [count], [length], lambda i, r: load(x, r, i)))
+
+
+def tiles(program: Program) -> list[Tile]:
+    (kernel,) = schedule_of(program).kernels
+    return [v.tile for v in kernel.variants if not isinstance(v.tile, HostTile)]
+
+
+@pytest.mark.row("C:B16", "C:H13", "C:L2")
+@pytest.mark.parametrize("length", [1, 7, 1000, MAX_READ_ONCE])
+def test_rows_that_fit_are_persistent(length: int) -> None:
+    for tile in tiles(rows(8, length)):
+        assert isinstance(tile, ReductionTile)
+        assert tile.persistent and tile.r >= length and tile.r & (tile.r - 1) == 0
+
+
+@pytest.mark.row("C:B16", "C:L2")
+@pytest.mark.parametrize("length", [MAX_READ_ONCE + 1, 30_011])
+def test_longer_rows_are_looped(length: int) -> None:
+    for tile in tiles(rows(8, length)):
+        assert isinstance(tile, ReductionTile) and not tile.persistent
+
+
+@pytest.mark.parametrize(("length", "persistent"), [(0, True), (5, False)])
+def test_rows_that_are_read_again_are_kept_longer(length: int, persistent: bool) -> None:
+    (kernel,) = scheduled(nn.Softmax(-1), torch.zeros(2, MAX_PERSISTENT + length)).schedule.kernels
+    tiles = [v.tile for v in kernel.variants if not isinstance(v.tile, HostTile)]
+    assert all(isinstance(t, ReductionTile) and t.persistent is persistent for t in tiles)
+
+
+@pytest.mark.row("C:B16", "C:G17")
+def test_a_dynamic_row_is_persistent_up_to_its_largest() -> None:
+    (tile, *_) = tiles(rows(8, B))
+    assert isinstance(tile, ReductionTile) and tile.persistent and tile.r == 64
+
+
+@pytest.mark.row("S:B11", "S:K7", "C:B19", "C:H12", "C:H9", "C:H10", "C:def10")
+def test_columns_take_neighbours_together() -> None:
+    for tile in tiles(columns(1024, 300)):
+        assert isinstance(tile, ReductionTile) and tile.x >= 16
+    for tile in tiles(rows(4096, 4096)):
+        assert isinstance(tile, ReductionTile) and tile.x < 16
+
+
+def columns_again(count: Size, length: Size) -> Program:
+    """Each column less its maximum."""
+    w = Writer((B,))
+    x = w.input("x", length, count)
+    top = w.reduction("top", [count], [length], lambda i, r: load(x, r, i), kind="max")
+    return w.program(
+        w.pointwise("y", (length, count), lambda r, i: apply("sub", load(x, r, i), load(top, i)))
+    )
+
+
+@pytest.mark.row("C:C7", "C:H12")
+@pytest.mark.parametrize("length", [1, 50, 512, LONGEST_COLUMN])
+@pytest.mark.parametrize("count", [64, 100_000])
+def test_columns_that_are_read_again_stay_in_registers(count: int, length: int) -> None:
+    for tile in tiles(columns_again(count, length)):
+        assert isinstance(tile, ReductionTile) and tile.persistent and tile.r >= length
+        assert (8 if count == 64 else 16) <= tile.x <= max(64, 1024 // tile.r)
+        assert tile.x * tile.r <= 16384 and 1 <= tile.num_warps <= 16
+
+
+@pytest.mark.row("C:C7")
+def test_longer_columns_and_those_read_once_are_looped() -> None:
+    for program in (columns_again(100_000, LONGEST_COLUMN + 1), columns(100_000, 512)):
+        for tile in tiles(program):
+            assert isinstance(tile, ReductionTile) and not tile.persistent
+
+
+@pytest.mark.row("C:H12")
+@pytest.mark.parametrize(("dtype", "together"), [(F32, 32), (BF16, 64), (DType.INT8, 64)])
+def test_a_walk_down_columns_reads_a_cache_line(dtype: DType, together: int) -> None:
+    w = Writer(())
+    x = w.input("x", 512, 100_000, dtype=dtype)
+    total = w.reduction("sum", [100_000], [512], lambda i, r: load(x, r, i))
+    for tile in tiles(w.program(total)):
+        assert isinstance(tile, ReductionTile) and tile.x == together
+
+
+class Sums(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.cumsum(1)
+
+
+@pytest.mark.row("S:B20")
+@pytest.mark.parametrize(("length", "persistent"), [(0, True), (5, False)])
+def test_scans_of_long_rows_are_looped(length: int, persistent: bool) -> None:
+    rows = MOST_CHAINS + 1  # of fewer, each block is a program
+    (kernel,) = scheduled(Sums(), torch.zeros(rows, MAX_PERSISTENT + length)).schedule.kernels
+    tiles = [v.tile for v in kernel.variants if not isinstance(v.tile, HostTile)]
+    assert all(isinstance(t, ReductionTile) and t.persistent is persistent for t in tiles)
+
+
+def pointwise(*shape: Size) -> Program:
+    w = Writer((B,))
+    x = w.input("x", *shape)
+    return w.program(w.pointwise("y", shape, lambda *i: apply("exp", load(x, *i))))
+
+
+@pytest.mark.row("C:H8", "C:H9", "C:H11")
+def test_pointwise_blocks_grow_with_the_size() -> None:
+    ((small,), (large,)) = tiles(pointwise(100)), tiles(pointwise(10_000_000))
+    assert isinstance(small, PointwiseTile) and isinstance(large, PointwiseTile)
+    assert small.x < large.x
+    assert len(tiles(pointwise(B, 100_000))) == 2
+
+
+def product() -> Program:
+    w = Writer((B,))
+    x, weight = w.input("x", B, 64), w.weight("w", 64, 64)
+    return w.program(w.matmul("y", B, 64, 64, x, weight))
+
+
+@pytest.mark.row("S:G3", "S:G4", "S:G7", "S:L22", "C:B15")
+@pytest.mark.parametrize(
+    "program",
+    [rows(B, 100), columns(B, 100), pointwise(B, 100_000), product()],
+    ids=["rows", "columns", "pointwise", "product"],
+)
+def test_some_variant_takes_any_size_on_any_architecture(program: Program) -> None:
+    for kernel in schedule_of(program).kernels:
+        for arch in (75, 80, 86, 90, 100, 120):
+            suited = [v for v in kernel.variants if v.takes(arch)]
+            assert suited and suited[-1].takes_everything
+            assert not any(v.takes_everything for v in suited[:-1])
+
+
+@pytest.mark.row("S:G1", "S:K5", "C:H9")
+def test_products_have_tiles_of_their_own() -> None:
+    assert all(isinstance(tile, MatmulTile) for tile in tiles(product()))
+
+
+class Heads(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+@pytest.mark.parametrize("length", [64, 128, 256, 512])
+def test_attention_fits_the_shared_memory_of_every_architecture(length: int) -> None:
+    x = torch.zeros(1, 2, 64, length, dtype=torch.bfloat16)
+    (kernel,) = scheduled(Heads(), x).schedule.kernels
+    for variant in kernel.variants:
+        tile = variant.tile
+        if isinstance(tile, AttentionTile):
+            elements = length * (tile.i + 2 * tile.j * tile.num_stages)
+            assert 2 * elements <= (232_448 if 90 <= variant.arch_low < 110 else 101_376)
+
+
+def test_measured_attention_tiles_are_left_alone() -> None:
+    x = torch.zeros(1, 2, 64, 128, dtype=torch.bfloat16)
+    (kernel,) = scheduled(Heads(), x).schedule.kernels
+    tiles = [v.tile for v in kernel.variants if isinstance(v.tile, AttentionTile)]
+    assert tiles[0] == AttentionTile(128, 32, 8, 3) and tiles[1] == AttentionTile(64, 64, 4, 3)

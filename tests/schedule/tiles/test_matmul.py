@@ -1,0 +1,105 @@
+"""Tiles of products: a closed list for every architecture and number of rows, in shared memory."""
+
+import pytest
+
+from aotpack.devices import GPUS
+from aotpack.ir.dtypes import DType
+from aotpack.ir.nodes import Matmul
+from aotpack.ir.schedule import MatmulTile, Variant
+from aotpack.ir.symbolic.integers import Axis, Int, Var
+from aotpack.schedule.tiles.matmul import matmul_variants
+from tests.schedule.programs import BF16, F16, F32, Size, Writer, load
+
+ARCHES = (80, 86, 89, 90, 100, 103, 120)
+B = Var("b", 1, 8192)
+
+
+def product(
+    m: Size, n: int, k: int, operand: DType, given: DType | None = None
+) -> tuple[Variant, ...]:
+    """The variants of ``x @ w.T``; ``given`` is the type of x in memory, if another."""
+    w = Writer((B,))
+    x, weight = w.input("x", m, k, dtype=given or operand), w.weight("w", n, k, dtype=operand)
+    rows, columns, depth = Axis("m", Int.of(m)), Axis("n", Int.of(n)), Axis("k", Int.of(k))
+    factors = load(x, rows, depth), load(weight, columns, depth)
+    anchor = Matmul("y", (), rows, columns, depth, *factors, operand)
+    strides = {"x": (Int.of(k), Int.of(1)), "w": (Int.of(k), Int.of(1))}
+    return matmul_variants(anchor, w.program(), strides)
+
+
+def chosen(variants: tuple[Variant, ...], arch: int, rows: int) -> MatmulTile:
+    """What a launch takes: the first that admits its measure."""
+    suited = [v for v in variants if v.takes(arch)]
+    assert suited[-1].at_most is None
+    measures = ((v, v.measure.evaluate({"b": rows})) for v in suited)
+    tile = next(v.tile for v, n in measures if v.at_most is None or n <= v.at_most)
+    assert isinstance(tile, MatmulTile)
+    return tile
+
+
+@pytest.mark.row("S:G4", "S:N6", "C:H9")
+@pytest.mark.parametrize("operand", [F32, F16, BF16], ids=str)
+@pytest.mark.parametrize("arch", ARCHES)
+def test_every_size_has_a_tile_that_fits(arch: int, operand: DType) -> None:
+    variants = product(B, 768, 768, operand)
+    for rows in (1, 16, 17, 500, 8192):
+        tile = chosen(variants, arch, rows)
+        assert min(tile.m, tile.n, tile.k) >= 16
+        stages = tile.num_stages * (tile.m + tile.n) * tile.k * operand.itemsize
+        assert stages <= GPUS[arch].shared
+
+
+@pytest.mark.row("S:G3", "S:N6")
+def test_few_rows_take_flat_tiles_and_many_rows_tall_ones() -> None:
+    variants = product(B, 4096, 4096, BF16)
+    few, many = chosen(variants, 90, 1), chosen(variants, 90, 8192)
+    assert few.m == 16 < many.m
+
+
+def test_a_fixed_number_of_rows_needs_one_tile_for_an_architecture() -> None:
+    fixed = product(128, 768, 768, BF16)
+    dynamic = product(B, 768, 768, BF16)
+
+    def count(variants: tuple[Variant, ...]) -> int:
+        return sum(v.takes(90) for v in variants)
+
+    assert count(fixed) == 1 < count(dynamic)
+
+
+@pytest.mark.row("C:F24", "C:L4", "S:H16")
+def test_long_sums_of_many_rows_read_their_factors_through_descriptors() -> None:
+    found = product(B, 4096, 4096, BF16)
+    many, few = chosen(found, 90, 8192), chosen(found, 90, 16)
+    assert (
+        many.descriptors and many.most_programs == GPUS[90].multiprocessors and not few.descriptors
+    )
+    for arch in ARCHES:
+        assert chosen(found, arch, 8192).descriptors is (arch == 90)
+
+
+@pytest.mark.row("C:F24", "C:F17")
+@pytest.mark.parametrize(
+    ("n", "k", "operand", "given"),
+    [
+        (4096, 768, BF16, BF16),  # a short sum
+        (4096, 4100, BF16, BF16),  # rows begin at any multiple of 8 bytes
+        (4096, 4096, BF16, F32),  # elements are rounded on their way
+        (4096, 4096, F32, F32),
+    ],
+)
+def test_other_products_read_by_pointers(n: int, k: int, operand: DType, given: DType) -> None:
+    found = product(B, n, k, operand, given)
+    assert not any(v.tile.descriptors for v in found if isinstance(v.tile, MatmulTile))
+
+
+@pytest.mark.row("C:L1")
+@pytest.mark.parametrize("k", [64, 960, 4096])
+@pytest.mark.parametrize("arch", ARCHES)
+def test_factors_of_float32_are_in_three_parts_and_tall_tiles_take_short_steps(
+    arch: int, k: int
+) -> None:
+    variants = product(B, 768, k, F32)
+    for rows in (1, 64, 8192):
+        tile = chosen(variants, arch, rows)
+        assert tile.precision == "bf16x6"
+        assert tile.m == 16 or tile.k <= 32

@@ -1,0 +1,85 @@
+"""Taking apart by what is remembered, beside torch's own public way."""
+
+import pytest
+import torch
+from torch import nn
+from torch.export import exported_program
+from torch.nn import functional as F
+
+from aotpack.errors import TraceError
+from aotpack.lower import LOWERINGS
+from aotpack.trace.capture import decompose
+from aotpack.trace.operators import decompositions
+from aotpack.trace.operators.decompositions import NOT_TAKEN_APART
+from aotpack.trace.operators.registered import RegisteredLowerings
+
+FEWER = frozenset(LOWERINGS) - {"aten.linear.default", "aten.layer_norm.default"}
+
+
+class Composites(nn.Module):
+    """Composite operators that are kept, are taken apart, and have a decomposition in Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = self.norm(self.layer(x))
+        z = F.pad(F.interpolate(y, scale_factor=2.0), (1, 1)).std(-1)
+        z += torch.einsum("bij,bkj->bk", y, x)
+        return z.chunk(2, 1)[0], torch.outer(z[0], z[1]).clip(0, 1), x.movedim(0, 1).diff()
+
+
+@pytest.fixture(scope="module")
+def program() -> torch.export.ExportedProgram:
+    with torch.no_grad():
+        return torch.export.export(Composites().eval(), (torch.randn(2, 3, 8),))
+
+
+def _public(
+    program: torch.export.ExportedProgram, whole: frozenset[str] | None
+) -> torch.export.ExportedProgram:
+    table = {}
+    if whole is not None:
+        table = {**torch._decomp.decomposition_table, **torch.export.default_decompositions()}
+        kept = whole | NOT_TAKEN_APART
+        table = {operator: made for operator, made in table.items() if str(operator) not in kept}
+    with torch.no_grad(), RegisteredLowerings():
+        return program.run_decompositions(table)
+
+
+@pytest.mark.parametrize("whole", [None, FEWER, frozenset(LOWERINGS)], ids=["none", "more", "ours"])
+def test_programs_are_those_of_run_decompositions(
+    program: torch.export.ExportedProgram, whole: frozenset[str] | None
+) -> None:
+    ours, public = decompose(program, name="m", whole=whole), _public(program, whole)
+    assert str(ours.graph) == str(public.graph)
+    assert ours.graph_signature == public.graph_signature
+
+
+@pytest.mark.parametrize("step", decompositions._STEPS)
+def test_a_torch_with_other_steps_is_asked_publicly(
+    program: torch.export.ExportedProgram, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    ours = decompose(program, name="m", whole=FEWER)
+    monkeypatch.setitem(decompositions._STEPS, step, ("what", "it", "took"))
+    monkeypatch.setattr(decompositions, "_told", None)  # the steps are not taken
+    assert str(decompose(program, name="m", whole=FEWER).graph) == str(ours.graph)
+
+
+def test_a_torch_without_its_table_is_refused(
+    program: torch.export.ExportedProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(torch._decomp, "decomposition_table")
+    with pytest.raises(TraceError, match=r"functionalising m: torch .* has no torch\._decomp"):
+        decompose(program, name="m", whole=frozenset({"aten.linear.default"}))
+
+
+def test_few_operators_are_told_by_name() -> None:
+    split = exported_program._split_decomp_table_to_cia_and_python_decomp
+    composite, _ = decompositions._told(split, frozenset(LOWERINGS))
+    everything, _ = decompositions._told(split, None)
+    assert len(composite) < len(everything) / 2
+    assert torch.ops.aten.linear.default in composite
+    assert torch.ops.aten.einsum.default not in composite

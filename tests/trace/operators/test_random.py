@@ -1,0 +1,139 @@
+"""Draws from a seed: which models get one, what they draw, and what is refused."""
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from aotpack.errors import TraceError, UnsupportedError
+from aotpack.trace import trace
+from aotpack.trace.operators.random import seeded
+
+N = 20_000
+X = torch.zeros(N)
+
+
+class Drawing(nn.Module):
+    """A function of one tensor."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def drawn(function: Callable[..., Any], seed: int = 1, x: torch.Tensor = X) -> torch.Tensor:
+    """What the function draws from a seed."""
+    result = seeded(copy.deepcopy(Drawing(function)), "m")(x, seed=torch.tensor(seed))
+    assert isinstance(result, torch.Tensor)
+    return result
+
+
+# function, mean, deviation, smallest, largest
+DISTRIBUTIONS: list[tuple[str, Callable[..., Any], float, float, float, float]] = [
+    ("rand", lambda x: torch.rand(N), 0.5, 12**-0.5, 0, 1),
+    ("rand_like", lambda x: torch.rand_like(x), 0.5, 12**-0.5, 0, 1),
+    ("rand_half", lambda x: torch.rand(size=(N,), dtype=torch.float16), 0.5, 12**-0.5, 0, 1),
+    ("rand_double", lambda x: torch.rand(N, dtype=torch.float64), 0.5, 12**-0.5, 0, 1),
+    ("randn", lambda x: torch.randn(N // 2, 2), 0, 1, -6, 6),
+    ("randn_double", lambda x: torch.randn(N, dtype=torch.float64), 0, 1, -9, 9),
+    ("randn_like", lambda x: torch.randn_like(x), 0, 1, -6, 6),
+    ("randint", lambda x: torch.randint(10, (N,)), 4.5, 8.25**0.5, 0, 9),
+    ("randint_low", lambda x: torch.randint(-2, 3, (N,)), 0, 2**0.5, -2, 2),
+    ("randint_like", lambda x: torch.randint_like(x, 4), 1.5, 1.25**0.5, 0, 3),
+    ("bernoulli", lambda x: torch.bernoulli(x + 0.25), 0.25, 0.1875**0.5, 0, 1),
+    ("bernoulli_", lambda x: x.clone().bernoulli_(0.75), 0.75, 0.1875**0.5, 0, 1),
+    ("uniform_", lambda x: x.clone().uniform_(-1, 3), 1, 4 / 12**0.5, -1, 3),
+    ("normal_", lambda x: x.clone().normal_(2, 3), 2, 3, -16, 20),
+    ("exponential_", lambda x: x.clone().exponential_(2), 0.5, 0.5, 0, 10),
+    ("normal", lambda x: torch.normal(1.0, 2.0, (N,)), 1, 2, -11, 13),
+    ("normal_tensors", lambda x: torch.normal(x + 1, x + 2), 1, 2, -11, 13),
+    ("dropout", lambda x: F.dropout(x + 1, 0.2), 1, 0.5, 0, 1.25),
+    ("gumbel", lambda x: F.gumbel_softmax(x.view(-1, 2) + 1, hard=True)[:, 0], 0.5, 0.5, 0, 1),
+    ("multinomial", lambda x: (x + 1).view(-1, 2).multinomial(1), 0.5, 0.5, 0, 1),
+    ("replaced", lambda x: (x + 1).view(-1, 4).multinomial(4, True), 1.5, 1.25**0.5, 0, 3),
+    ("randperm", lambda x: torch.randperm(N), (N - 1) / 2, N / 12**0.5, 0, N - 1),
+]
+
+
+@pytest.mark.row("S:H21", "C:E24")
+@pytest.mark.parametrize("row", DISTRIBUTIONS, ids=lambda row: row[0])
+def test_distributions(row: tuple[str, Callable[..., Any], float, float, float, float]) -> None:
+    _, function, mean, deviation, low, high = row
+    x = drawn(function).double()
+    assert abs(float(x.mean()) - mean) < 5 * deviation / math.sqrt(x.numel()) * 1.5
+    assert abs(float(x.std()) - deviation) < 0.05 * deviation
+    assert low <= float(x.min()) and float(x.max()) <= high
+    assert torch.equal(x, drawn(function).double())
+    assert not torch.equal(x, drawn(function, seed=2).double())
+
+
+def test_halves_stay_below_one() -> None:
+    for dtype in (torch.float16, torch.bfloat16):
+        assert float(drawn(lambda x, dtype=dtype: torch.rand(N, dtype=dtype)).max()) < 1
+
+
+@pytest.mark.row("C:def8")
+def test_streams_differ() -> None:
+    pair = drawn(lambda x: torch.stack([torch.rand(N), torch.rand(N)]))
+    assert abs(float(torch.corrcoef(pair)[0, 1])) < 0.03
+
+
+def test_permutations_and_races_have_no_repeats() -> None:
+    assert drawn(lambda x: torch.randperm(50)).unique().numel() == 50
+    rows = drawn(lambda x: torch.ones(100, 5).multinomial(5))
+    assert torch.equal(rows.sort(1).values, torch.arange(5).expand(100, 5))
+    never = drawn(lambda x: torch.tensor([0.0, 1.0, 0.0, 2.0]).expand(100, 4).multinomial(2))
+    assert not bool(((never == 0) | (never == 2)).any())
+
+
+@pytest.mark.row("S:H21", "C:E25")
+def test_a_seed_is_asked_for_only_by_what_draws() -> None:
+    function = Drawing(lambda x: F.dropout(x, 0.5, training=False) + 1)
+    traced = trace(function, (torch.ones(3),), {}, name="m", version="1")
+    assert [spec.name for spec in traced.graph.signature.inputs] == ["x"]
+    traced = trace(Drawing(torch.rand_like), (torch.ones(3),), {}, name="m", version="1")
+    signature = traced.graph.signature
+    assert [str(spec) for spec in signature.inputs] == ["x: float32[3]", "seed: int64[]"]
+    assert signature.kwargs.keys == ("seed",)
+    assert traced.golden.eager_errors == (0.0,)
+
+
+def test_what_cannot_be_drawn_is_refused() -> None:
+    module = Drawing(lambda x: F.dropout2d(x.view(1, 2, 2, 2), 0.5, training=True))
+    with pytest.raises(UnsupportedError, match=r"cannot be drawn from a seed; accepted are .*rand"):
+        trace(module, (torch.ones(8),), {}, name="m", version="1")
+    module = Drawing(lambda x: torch.rand(8, out=torch.empty(8)) + x)
+    with pytest.raises(UnsupportedError, match=r"aten.rand.* cannot be drawn"):
+        trace(module, (torch.ones(8),), {}, name="m", version="1")
+    program = torch.export.export(Drawing(torch.rand_like), (torch.ones(3),))
+    with pytest.raises(UnsupportedError, match=r"aten.rand_like.default cannot be drawn"):
+        trace(program, (torch.ones(3),), {}, name="m", version="1")
+
+
+def test_layers_that_drop_nothing_in_eval_mode_need_no_seed() -> None:
+    layers: list[nn.Module] = [nn.Dropout(0.5), nn.TransformerEncoderLayer(8, 2, 8, 0.1)]
+    for layer in layers:
+        traced = trace(layer, (torch.ones(2, 3, 8),), {}, name="m", version="1")
+        assert len(traced.graph.signature.inputs) == 1
+    traced = trace(nn.LSTM(8, 8, 2, dropout=0.1), (torch.ones(2, 3, 8),), {}, name="m", version="1")
+    assert len(traced.graph.signature.inputs) == 1
+
+
+class Seeded(nn.Module):
+    """A model with an input of that name."""
+
+    def forward(self, seed: torch.Tensor) -> torch.Tensor:
+        return torch.rand_like(seed)
+
+
+def test_an_input_called_seed_is_refused() -> None:
+    with pytest.raises(TraceError, match="forward has one already. Rename it"):
+        trace(Seeded(), (torch.ones(3),), {}, name="m", version="1")
