@@ -3,12 +3,13 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from aotpack.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from aotpack.errors import AotpackError
     from aotpack.pipeline import build, compile, register_lowering
     from aotpack.target import Target
 
-__version__ = "0.1.0"
 __all__ = ["AotpackError", "Target", "build", "compile", "register_lowering"]
 
 _HOME = {

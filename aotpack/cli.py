@@ -14,8 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from aotpack import __version__
 from aotpack.errors import AotpackError, UsageError
+from aotpack.version import __version__
 
 VERBS = {
     "build": "package a model as a wheel (the default: aotpack MODEL -o DIR)",

@@ -90,11 +90,10 @@ class Source:
     """What is built: a module with example inputs, how it is to be traced and scheduled.
 
     ``dtype`` casts weights and floating inputs first, ``strict`` is torch.export's strict mode.
-    ``check_indices`` asserts that positions read from data are in range (``trace/operators/positions.py``).
+    ``check_indices`` asserts that positions read from data are in range.
     ``deterministic`` fixes the order of float sums at some cost (``schedule``). ``passes`` change
-    the lowered program (``ir/user_passes.py``), ``partition`` says which kernels share a launch
-    (``schedule/launches/user_partition.py``). ``fallback`` "torch" leaves operators without a lowering to torch,
-    "error" refuses them.
+    the lowered program, ``partition`` says which kernels share a launch. ``fallback`` "torch"
+    leaves operators without a lowering to torch, "error" refuses them.
     """
 
     module: nn.Module | ExportedProgram

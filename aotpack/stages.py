@@ -20,13 +20,14 @@ from aotpack.ir.graph import TensorSpec as TensorSpec
 from aotpack.ir.graph import arg_text, node_lines
 from aotpack.ir.graph import every_node as every_node
 from aotpack.ir.graph import refs_in as refs_in
+from aotpack.ir.kernels.kernel import OwnSchedule
+from aotpack.ir.kernels.tiles import MAX_ARCH
 from aotpack.ir.kernels.traffic import NO_WORK, Work
-from aotpack.ir.schedule import MAX_ARCH, OwnSchedule
 from aotpack.ir.symbolic.integers import Var
 
 if TYPE_CHECKING:
-    from aotpack.ir.nodes import Program
-    from aotpack.ir.schedule import Schedule
+    from aotpack.ir.kernels.kernel import Schedule
+    from aotpack.ir.program import Program
     from aotpack.target import Target
 
 
@@ -199,7 +200,7 @@ class Scheduled:
 
     def why_text(self) -> str:
         """Why operations did not share a kernel."""
-        from aotpack.ir.printer import why_text
+        from aotpack.ir.kernels.kernel import why_text
 
         return "".join(map(why_text, self.schedules))
 

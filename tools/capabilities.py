@@ -25,9 +25,9 @@ ROW = r"(?:[A-Z]\d+b?|(?:inv|def)\d+)"
 NAMED = re.compile(rf"\b[SC]:{ROW}\b")
 HEAD = """# Capabilities, row by row
 
-Written by `tools/capabilities.py` from `tests/capabilities/rows.toml` and the `row` markers of tests;
-a test fails when it is stale. S: scheduler and IR, C: code generation. CORE: inference on one GPU
-needs it. USEFUL: inference gains by it. EDGE: rare.
+Written by `tools/capabilities.py` from `tests/capabilities/rows.toml` and the `row` markers of
+tests; a test fails when it is stale. S: scheduler and IR, C: code generation. CORE: inference on
+one GPU needs it. USEFUL: inference gains by it. EDGE: rare.
 N/A: not for this product. A row is *done* when a test shows it, *other design* when a test shows
 its effect by other means, *refused* when a test shows the refusal in words, *open* when it is
 missing, or a part of it.

@@ -29,17 +29,18 @@ from torch.export import Dim
 import aotpack.schedule
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.kernels.access import Strides
-from aotpack.ir.nodes import Program, Scan
-from aotpack.ir.schedule import (
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.tiles import (
     MAX_ARCH,
     AttentionTile,
-    Kernel,
     MatmulTile,
     PlaneTile,
     PointwiseTile,
     ReductionTile,
     Variant,
 )
+from aotpack.ir.operations import Scan
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import product
 from aotpack.schedule.fusion import concat_in_place as join

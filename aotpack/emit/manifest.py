@@ -6,7 +6,6 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-import aotpack
 from aotpack.emit.names import import_name, normal_version
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Fixed, Passed
@@ -22,6 +21,7 @@ from aotpack.stages import (
     Tree,
     Weight,
 )
+from aotpack.version import __version__
 
 SCHEMA = 1
 
@@ -36,7 +36,7 @@ def manifest_text(
         "schema": SCHEMA,
         "name": import_name(signature.name),
         "version": normal_version(signature.version),
-        "aotpack": aotpack.__version__,
+        "aotpack": __version__,
         "compilers": dict(precompiled.compilers),
         "targets": [str(target) for target in precompiled.targets],
         "sizes": [

@@ -127,9 +127,10 @@ def golden_content(golden: Golden) -> Content:
 def runtime_contents() -> Iterator[Content]:
     """The runtime, byte for byte."""
     folder = Path(aotpack.runtime.__file__).parent
-    for file in sorted(folder.iterdir()):
-        if file.suffix == ".py" or file.name == "LICENSE":
-            yield Content.of(f"_runtime/{file.name}", file.read_bytes())
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
+    for name, path in sorted(files.items()):
+        if path.suffix == ".py" or name == "LICENSE":
+            yield Content.of(f"_runtime/{name}", path.read_bytes())
 
 
 def kernel_contents(precompiled: Precompiled) -> Iterator[Content]:

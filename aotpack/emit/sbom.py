@@ -4,10 +4,10 @@ import hashlib
 import json
 from typing import Any
 
-import aotpack
 from aotpack.emit.manifest import stored_binaries
 from aotpack.emit.names import import_name, normal_version
 from aotpack.stages import Precompiled
+from aotpack.version import __version__
 
 
 def sbom_text(precompiled: Precompiled) -> bytes:
@@ -16,7 +16,7 @@ def sbom_text(precompiled: Precompiled) -> bytes:
     name, version = import_name(signature.name), normal_version(signature.version)
     tools = [
         {"type": "application", "name": tool, "version": found}
-        for tool, found in sorted({**precompiled.compilers, "aotpack": aotpack.__version__}.items())
+        for tool, found in sorted({**precompiled.compilers, "aotpack": __version__}.items())
     ]
     data = {
         "bomFormat": "CycloneDX",
@@ -42,7 +42,7 @@ def _runtime() -> dict[str, Any]:
         "type": "library",
         "bom-ref": "aotpack-runtime",
         "name": "aotpack-runtime",
-        "version": aotpack.__version__,
+        "version": __version__,
         "licenses": [{"license": {"id": "MIT"}}],
     }
 

@@ -47,7 +47,9 @@ def build_wheel(
         content.write(project / name)
     licence = next(content for content in contents if content.path == "_runtime/LICENSE")
     (project / "LICENSE.aotpack").write_bytes(b"".join(licence.walk()))
-    (project / "pyproject.toml").write_text(_project(name, version, facts))
+    (project / "pyproject.toml").write_text(
+        _project(name, version, facts, _packages(name, contents))
+    )
     done = subprocess.run(
         [sys.executable, "-c", _BUILD, "dist", facts.platform],
         cwd=project,
@@ -116,7 +118,14 @@ def _record(path: str, contents: Iterable[Content]) -> Content:
     return Content.of(path, text.getvalue().encode())
 
 
-def _project(name: str, version: str, facts: Facts) -> str:
+def _packages(name: str, contents: Sequence[Content]) -> list[str]:
+    """The folders with modules in them, by their names in Python."""
+    paths = [f"{name}/{content.path}" for content in contents]
+    marked = [path.removesuffix("/__init__.py") for path in paths if path.endswith("/__init__.py")]
+    return sorted(path.replace("/", ".") for path in marked)
+
+
+def _project(name: str, version: str, facts: Facts, packages: list[str]) -> str:
     """pyproject.toml; all values are identifiers, versions or fixed text, quoted as JSON."""
     lines = [
         "[build-system]",
@@ -134,7 +143,7 @@ def _project(name: str, version: str, facts: Facts) -> str:
         lines += ['[project.entry-points."aotpack.models"]', f'{name} = "{name}:load"']
     lines += [
         "[tool.setuptools]",
-        f"packages = {json.dumps([name, f'{name}._runtime'])}",
+        f"packages = {json.dumps(packages)}",
         "[tool.setuptools.package-data]",
         f'{name} = ["**/*"]',
     ]

@@ -1,5 +1,4 @@
-"""Element types: sizes, promotion facts and their names in torch, Triton, numpy and safetensors.
-"""
+"""Element types: sizes, promotion facts and their names in torch, Triton, numpy and safetensors."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -1,5 +1,4 @@
-"""Hash-consing: structurally equal immutable nodes are one object, so ``is`` compares them.
-"""
+"""Hash-consing: structurally equal immutable nodes are one object, so ``is`` compares them."""
 
 from typing import Any
 from weakref import WeakValueDictionary

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Apply, Const, Value
 from aotpack.ir.ops.fold import fold, whole
 from aotpack.ir.ops.opinfo import TWINS
 from aotpack.ir.ops.reference import Array
 from aotpack.ir.rewrite import as_index
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Apply, Const, Value
 
 _BITS_BEHIND = {DType.BFLOAT16: 16, DType.FLOAT16: 13}  # zeros, of such a number as a float32
 

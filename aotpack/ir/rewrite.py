@@ -1,30 +1,16 @@
-"""The one rewriting engine: rebuild values bottom-up; the unchanged stays the same object.
-"""
+"""The one rewriting engine: rebuild values bottom-up; the unchanged stays the same object."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import (
-    Apply,
-    Attention,
-    Const,
-    Foreign,
-    Guarded,
-    IndexValue,
-    Load,
-    Matmul,
-    Operation,
-    Pointwise,
-    Scatter,
-    Sort,
-    Value,
-    walk,
-)
+from aotpack.ir.foreign import Foreign
+from aotpack.ir.operations import Attention, Matmul, Pointwise, Scatter, Sort
 from aotpack.ir.ops.fold import fold, integer_of
+from aotpack.ir.program import Branch, Loop, Operation
 from aotpack.ir.symbolic.integers import Indirect, Int, Number
+from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value, walk
 
 
 class Rewriter:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from aotpack.errors import UsageError, calling_user
-from aotpack.ir.nodes import Program
+from aotpack.ir.program import Program
 from aotpack.ir.verify.invalid import InvalidProgram
 from aotpack.ir.verify.program import verify
 

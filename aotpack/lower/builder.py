@@ -1,22 +1,14 @@
-"""The program under construction: buffers under unique names, operations in order.
-"""
+"""The program under construction: buffers under unique names, operations in order."""
 
 from collections.abc import Callable, Iterator, Mapping
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.names import safe_size_name
-from aotpack.ir.nodes import (
-    Buffer,
-    Load,
-    Operation,
-    Origin,
-    Pointwise,
-    Program,
-    Update,
-    reads,
-    targets,
-)
+from aotpack.ir.operations import Pointwise
+from aotpack.ir.origin import Origin
+from aotpack.ir.program import Buffer, Operation, Program, Update, reads, targets
 from aotpack.ir.symbolic.integers import Axis, Int, Var
+from aotpack.ir.values import Load
 from aotpack.stages import Graph, GraphNode, Ref, TensorSpec, every_node
 
 WRITERS = frozenset(

@@ -11,9 +11,11 @@ from functools import partial
 import numpy as np
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Load, Origin, Pointwise, Reduction, Scan, Scatter, Sort, Value
+from aotpack.ir.operations import Pointwise, Reduction, Scan, Scatter, Sort
 from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.origin import Origin
 from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.values import Load, Value
 from aotpack.lower.builder import Builder
 from aotpack.lower.registry import CannotLower
 from aotpack.lower.values import cast, constant, decoded, encoded

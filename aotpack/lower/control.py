@@ -1,14 +1,13 @@
-"""Control flow: branches and loops around programs, and arithmetic on what loops carry.
-"""
+"""Control flow: branches and loops around programs, and arithmetic on what loops carry."""
 
 from collections.abc import Mapping
 from functools import partial
 
-from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Program, Value
+from aotpack.ir.program import Branch, Loop, Program
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Value
 from aotpack.lower.calls import lower_calls
 from aotpack.lower.context import Context, Index, Scalar, is_empty
 from aotpack.lower.registry import CannotLower, lowering

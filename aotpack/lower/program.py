@@ -1,16 +1,20 @@
 """The table of contents of lowering: one graph node after the other, all refusals at once.
+
+Importing a family registers its lowerings.
 """
 
 from collections.abc import Iterator
 
 from aotpack.errors import UnsupportedError
+from aotpack.lower import control
 from aotpack.lower.builder import Builder
 from aotpack.lower.calls import lower_calls
-from aotpack.lower.elementwise import (  # noqa: F401  (each registers the lowerings of its family)
+from aotpack.lower.elementwise import (
     activation,
     arithmetic,
     assertion,
     choose,
+    complex_pairs,
     convert,
     create,
     floats,
@@ -18,7 +22,22 @@ from aotpack.lower.elementwise import (  # noqa: F401  (each registers the lower
     predicate,
     random,
 )
+from aotpack.lower.images import antialias, pooling, resample
+from aotpack.lower.indexing import (
+    embedding_bag,
+    gather,
+    histogram,
+    index_put,
+    nonzero,
+    scatter,
+    search,
+    segments,
+)
+from aotpack.lower.linalg import attention, convolution, distance, grouped_mm, matmul, patches
+from aotpack.lower.reductions import norm, reduction, scan, softmax, sort, variance_norms
 from aotpack.lower.registry import LOWERINGS
+from aotpack.lower.special import bessel, chebyshev, functions, gamma, zeta
+from aotpack.lower.views import concat, rearrange, strided, view
 from aotpack.stages import Graph, GraphNode, Lowered, Traced, every_node
 
 

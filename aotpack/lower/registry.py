@@ -1,5 +1,4 @@
-"""Which function lowers which operator, and how a graph node's arguments reach its parameters.
-"""
+"""Which function lowers which operator, and how a graph node's arguments reach its parameters."""
 
 import inspect
 from collections.abc import Callable, Mapping

@@ -1,5 +1,4 @@
-"""Index maps between shapes with equally many elements, through the row-major position.
-"""
+"""Index maps between shapes with equally many elements, through the row-major position."""
 
 from aotpack.ir.kernels.access import flatten_index
 from aotpack.ir.symbolic.division import exact_quotient

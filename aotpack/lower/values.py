@@ -1,5 +1,4 @@
-"""Making values: constants, casts, operators. Everything is folded as it is made.
-"""
+"""Making values: constants, casts, operators. Everything is folded as it is made."""
 
 import math
 import struct
@@ -7,13 +6,13 @@ import struct
 import numpy as np
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Value
 from aotpack.ir.ops.float8 import FORMATS, decode, encode
 from aotpack.ir.ops.fold import fold
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.rewrite import as_index
 from aotpack.ir.symbolic.facts import known_le, known_lt
 from aotpack.ir.symbolic.integers import Int, Number
+from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Value
 from aotpack.lower.registry import CannotLower
 
 # From here on numbers round to infinity.

@@ -1,5 +1,4 @@
-"""Rendered kernels -> binaries: what the cache lacks is compiled, in several processes.
-"""
+"""Rendered kernels -> binaries: what the cache lacks is compiled, in several processes."""
 
 import shlex
 import sys

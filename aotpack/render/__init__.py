@@ -1,5 +1,4 @@
-"""Schedule -> text: one source for each kernel variant, and the wrapper that launches them.
-"""
+"""Schedule -> text: one source for each kernel variant, and the wrapper that launches them."""
 
 from aotpack.render.c.kernels import host_file
 from aotpack.render.kernels import render_kernels

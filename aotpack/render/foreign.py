@@ -1,14 +1,14 @@
-"""Calls of code that is not ours: the user's Triton kernels under a name of ours, and torch.
-"""
+"""Calls of code that is not ours: the user's Triton kernels under a name of ours, and torch."""
 
 from collections.abc import Iterator
 
 from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Foreign, TorchOperator, TritonKernel
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.kernels.tiles import MAX_ARCH, PointwiseTile, Variant
 from aotpack.ir.kernels.traffic import Work
-from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import MAX_ARCH, Kernel, PointwiseTile, Schedule, Variant
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, product, total
 from aotpack.render.emit.arguments import POINTER_MULTIPLE

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from aotpack.ir.schedule import Variant
+from aotpack.ir.kernels.tiles import Variant
 from aotpack.render.sources import Called, Choice, Launched, Sources
 from aotpack.stages import Decisions
 from aotpack.target import Target

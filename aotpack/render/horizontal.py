@@ -11,16 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.kernel import Kernel, Schedule, block_count, gpu_variants
+from aotpack.ir.kernels.tiles import PointwiseTile, ReductionTile, Variant
 from aotpack.ir.kernels.traffic import NO_WORK, work_of
-from aotpack.ir.schedule import (
-    Kernel,
-    PointwiseTile,
-    ReductionTile,
-    Schedule,
-    Variant,
-    block_count,
-    gpu_variants,
-)
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.render.contexts import CombinedContext, LoopContext
 from aotpack.render.emit.kernel_builder import Workshop

@@ -1,30 +1,31 @@
-"""Each launch's variants as sources.
-"""
+"""Each launch's variants as sources."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
 from aotpack.ir.kernels.access import points
-from aotpack.ir.kernels.traffic import work_of
-from aotpack.ir.nodes import Attention, Matmul
-from aotpack.ir.schedule import (
-    MAX_ARCH,
-    AttentionTile,
-    HostTile,
+from aotpack.ir.kernels.kernel import (
     Kernel,
-    MatmulTile,
-    PlaneTile,
-    PointwiseTile,
-    ReductionTile,
     Schedule,
-    Tile,
-    Variant,
     block_count,
     gpu_variants,
     in_lines,
     launches,
 )
+from aotpack.ir.kernels.tiles import (
+    MAX_ARCH,
+    AttentionTile,
+    HostTile,
+    MatmulTile,
+    PlaneTile,
+    PointwiseTile,
+    ReductionTile,
+    Tile,
+    Variant,
+)
+from aotpack.ir.kernels.traffic import work_of
+from aotpack.ir.operations import Attention, Matmul
 from aotpack.ir.symbolic.integers import Int, ceil_div, minimum
 from aotpack.render.c.contexts import AttentionContext as HostAttentionContext
 from aotpack.render.c.contexts import FewContext

@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.kernel import Kernel, Schedule, block_count
 from aotpack.ir.kernels.last_block import parts_of
+from aotpack.ir.kernels.tiles import ReductionTile, Variant
 from aotpack.ir.kernels.traffic import NO_WORK, work_of
-from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, Variant, block_count
 from aotpack.ir.symbolic.integers import Int
 from aotpack.render.emit.arguments import POINTER_MULTIPLE
 from aotpack.render.emit.regions import INDENT

@@ -1,5 +1,4 @@
-"""Sources of kernels by what they say: equal text, comments aside, is one source with one name.
-"""
+"""Sources of kernels by what they say: equal text, comments aside, is one source with one name."""
 
 from __future__ import annotations
 
@@ -10,9 +9,10 @@ from hashlib import sha256
 from typing import TypeAlias
 
 from aotpack.early_start import MOST_PROGRAMS, without_early_start
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.kernels.tiles import MAX_ARCH, Tile, Variant, cluster_size
 from aotpack.ir.kernels.traffic import Work
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.schedule import MAX_ARCH, Kernel, Schedule, Tile, Variant, cluster_size
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int
 from aotpack.stages import KernelArg, KernelSource, TorchCall

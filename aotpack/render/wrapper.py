@@ -1,12 +1,10 @@
-"""The rendered wrapper: launches, intermediates and output shapes, tables of plain expressions.
-"""
+"""The rendered wrapper: launches, intermediates and output shapes, tables of plain expressions."""
 
 from collections.abc import Iterable, Iterator
 
-from aotpack.ir.control import Loop
+from aotpack.ir.kernels.kernel import Kernel, Schedule, launches
 from aotpack.ir.kernels.rows import buffer_bytes, storage_bytes
-from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import Kernel, Schedule, launches
+from aotpack.ir.program import Loop, Program
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int
 from aotpack.render.contexts import (

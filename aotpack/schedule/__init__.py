@@ -6,9 +6,9 @@ The passes run in the order of ``_prepared`` and ``_planned``; each is a file of
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from aotpack.ir.control import Branch, Loop
-from aotpack.ir.nodes import Operation, Program
-from aotpack.ir.schedule import MAX_ARCH, Kernel, OwnSchedule, Schedule
+from aotpack.ir.kernels.kernel import Kernel, OwnSchedule, Schedule
+from aotpack.ir.kernels.tiles import MAX_ARCH
+from aotpack.ir.program import Branch, Loop, Operation, Program
 from aotpack.schedule.fusion.concat_in_place import write_parts_in_place
 from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.fusion.rounding import agree_on_rounding

@@ -9,12 +9,12 @@ so no transpose is ever run.
 from dataclasses import replace
 from itertools import permutations
 
-from aotpack.ir.control import Branch, Loop
-from aotpack.ir.joined import wholes
+from aotpack.ir.foreign import Foreign
 from aotpack.ir.kernels.access import Access, accesses, contiguous, digit_count, slope
+from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.rows import buffer_bytes
-from aotpack.ir.nodes import Buffer, Foreign, Program, Scatter, read_whole, targets
-from aotpack.ir.schedule import Kernel
+from aotpack.ir.operations import Scatter
+from aotpack.ir.program import Branch, Buffer, Loop, Program, read_whole, targets, wholes
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import Int
 

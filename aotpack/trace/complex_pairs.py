@@ -3,7 +3,7 @@
     view_as_complex(x) -> x;  view_as_real(z) -> z;  mul(z, w) -> pair.mul(z, w)
 
 Calls that move elements stay torch's own operators on a tensor with one dimension more; arithmetic
-becomes operators called ``pair.*`` (``lower/elementwise/complex_pairs.py``), all of whose tensors are pairs. Inputs and
+becomes operators called ``pair.*``, all of whose tensors are pairs. Inputs and
 outputs of a model are never complex.
 """
 

@@ -1,5 +1,4 @@
-"""torch pytree specs -> ``stages.Tree``; leaves are given in order, one Tree each.
-"""
+"""torch pytree specs -> ``stages.Tree``; leaves are given in order, one Tree each."""
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator

@@ -1,5 +1,4 @@
-"""A tuning file -> what a build decides by it.
-"""
+"""A tuning file -> what a build decides by it."""
 
 from pathlib import Path
 

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from aotpack.ir.interpret.evaluate import evaluate
-from aotpack.ir.nodes import Buffer, Program, Update, targets
-from aotpack.ir.schedule import Kernel, Schedule, launches
+from aotpack.ir.kernels.kernel import Kernel, Schedule, launches
+from aotpack.ir.program import Buffer, Program, Update, targets
 from aotpack.ir.symbolic.integers import Var
 from tests.schedule.programs import Writer, apply, load
 

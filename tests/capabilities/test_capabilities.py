@@ -34,7 +34,7 @@ def test_sums(case):
 def tree(root: Path, rows: str = ROWS, tests: str = TESTS, source: str = "x = 1") -> Path:
     """A repository of three files."""
     files = ("tests/capabilities/rows.toml", rows), ("tests/ir/test_x.py", tests)
-    for name, text in (*files, ("aotpack/ir/nodes.py", source)):
+    for name, text in (*files, ("aotpack/ir/program.py", source)):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -70,7 +70,7 @@ def test_a_row_is_shown_with_its_tests(tmp_path: Path) -> None:
         ({"tests": "import pytest"}, "S:B1 (loops) has no test, and is not said to be open"),
         ({"rows": ROWS.replace("[open]", "[refused]")}, "S:B2 (scatter) has no test"),
         ({"tests": TESTS.replace("B1", "B9")}, "S:B9 is no row, but ir/test_x.py::test_loops"),
-        ({"source": "# (S:B1)"}, "aotpack/ir/nodes.py names S:B1: the markers of tests alone"),
+        ({"source": "# (S:B1)"}, "aotpack/ir/program.py names S:B1: the markers of tests alone"),
         ({"rows": ROWS.replace('"S:B2"', '"S:B8"')}, "S:B8 is no row, but is said to be open"),
         ({"rows": ROWS + '\n[design]\n"S:B2" = "x"'}, "S:B2 is said to be open and design"),
         ({"rows": ROWS.replace("EDGE", "RARE")}, "S:B2: there is no class RARE"),

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from aotpack.ir import nodes, schedule
+from aotpack.ir import operations, program, values
 from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels import kernel as kernels
+from aotpack.ir.kernels.kernel import Kernel, Schedule, launches
 from aotpack.ir.kernels.traffic import work_of
-from aotpack.ir.nodes import Program, targets
-from aotpack.ir.schedule import Kernel, Schedule, launches
+from aotpack.ir.program import Program, targets
 from aotpack.ir.symbolic import integers
 from aotpack.ir.symbolic.integers import Int
 from aotpack.schedule.fusion.group import join, start
@@ -82,7 +83,7 @@ def test_several_reads_of_one_buffer_all_count() -> None:
         x = w.input("x", 8, 8)
         t = w.pointwise("t", [8, 8], lambda i, j: apply("exp", load(x, i, j)))
 
-        def value(i: Int, j: Int) -> nodes.Value:
+        def value(i: Int, j: Int) -> values.Value:
             same = apply("add", load(t, i, j), load(t, i, j))
             other = load(t, i, j) if last == 0 else load(t, i, 7 - j)
             return apply("mul", same, apply("add", other, load(t, i, j)))
@@ -110,7 +111,9 @@ def test_the_first_stage_takes_in_the_arithmetic_before_it() -> None:
 
 
 @pytest.mark.row("S:A5", "S:T17", "S:T12", "C:C6", "C:B13")
-@pytest.mark.parametrize("module", [nodes, integers, schedule], ids=lambda m: m.__name__)
+@pytest.mark.parametrize(
+    "module", [values, operations, program, integers, kernels], ids=lambda m: m.__name__
+)
 def test_everything_that_is_scheduled_is_a_frozen_value(module: object) -> None:
     """So no question can change a layout or an order, and equal values need no identity."""
     classes = [

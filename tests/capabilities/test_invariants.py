@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from aotpack.ir.kernels.access import accesses
-from aotpack.ir.nodes import Program, Update, reads, targets
-from aotpack.ir.schedule import Kernel
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.program import Program, Update, reads, targets
 from aotpack.ir.verify.program import verify
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.runtime.memory.packing import ALIGNMENT, live_bytes, pack

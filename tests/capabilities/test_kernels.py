@@ -9,9 +9,11 @@ import torch
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
-from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Program, Reduction, Scan
+from aotpack.ir.operations import Reduction, Scan
 from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Axis, Int, Var
+from aotpack.ir.values import Apply, Const, Guarded, IndexValue
 from aotpack.lower import lower
 from aotpack.pipeline import compile
 from aotpack.precompile.interpreter.device import (

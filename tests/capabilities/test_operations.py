@@ -10,9 +10,10 @@ import torch
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
-from aotpack.ir.nodes import Program, Reduction
+from aotpack.ir.kernels.tiles import HostTile, ReductionTile
+from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.schedule import HostTile, ReductionTile
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.verify.program import verify
 from aotpack.schedule.fusion.group import digits
@@ -159,7 +160,7 @@ SPLIT_KINDS = ("sum", "max", "min", "logsumexp", "welford")
 @pytest.mark.parametrize("kind", SPLIT_KINDS)
 def test_two_stages_agree_with_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SHORTEST_ROW_PART", "SHORTEST_COLUMN_PART", "LONGEST_ROW"):
-        monkeypatch.setattr(f"aotpack.schedule.split_reduction.{name}", 4)
+        monkeypatch.setattr(f"aotpack.schedule.program.split_reduction.{name}", 4)
     monkeypatch.setattr("aotpack.schedule.program.split_reduction.WORTH_A_LAUNCH", 1)
     whole = moments(3, 60) if kind == "welford" else sums(3, 60, kind)
     split = split_reductions(whole)

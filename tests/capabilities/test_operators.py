@@ -5,8 +5,8 @@ import torch
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
-from aotpack.ir.nodes import Guarded
 from aotpack.ir.ops.optable import OPS
+from aotpack.ir.values import Guarded
 from aotpack.render.c.texts import C_TEXTS
 from aotpack.render.triton.dialect import TRITON
 from tests.ir.programs import F32, apply, buffer, load, number, over, program

@@ -13,8 +13,9 @@ from torch import nn
 from torch.export import Dim
 
 from aotpack.ir.kernels.access import accesses, contiguous, is_dense
-from aotpack.ir.nodes import Matmul, Pointwise, loads
-from aotpack.ir.schedule import Schedule
+from aotpack.ir.kernels.kernel import Schedule
+from aotpack.ir.operations import Matmul, Pointwise
+from aotpack.ir.program import loads
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.lower import lower

@@ -8,8 +8,10 @@ import torch
 from torch import nn
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Pointwise, Reduction, targets
-from aotpack.ir.schedule import HostTile, Kernel, ReductionTile, Schedule
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.kernels.tiles import HostTile, ReductionTile
+from aotpack.ir.operations import Pointwise, Reduction
+from aotpack.ir.program import targets
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.lower import lower

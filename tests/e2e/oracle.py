@@ -24,7 +24,7 @@ from aotpack import pipeline
 from aotpack.emit import write_package
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
-from aotpack.ir.nodes import Program
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Var
 from aotpack.ir.verify.program import verify
 from aotpack.pipeline import Between, Source

@@ -19,7 +19,7 @@ from torch._higher_order_ops.scan import scan
 import aotpack
 from aotpack.errors import AotpackError
 from aotpack.ir.interpret.evaluate import evaluate
-from aotpack.ir.nodes import targets
+from aotpack.ir.program import targets
 from aotpack.lower import lower
 from aotpack.pipeline import Between, Source, to_traced
 from aotpack.runtime import AssertionFailed, Model

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.export import Dim
 
-from aotpack.ir.schedule import CHAIN_GROUP, ReductionTile, gpu_variants
+from aotpack.ir.kernels.kernel import CHAIN_GROUP, gpu_variants
+from aotpack.ir.kernels.tiles import ReductionTile
 from aotpack.pipeline import Between, Source, to_rendered
 from aotpack.schedule.tiles import choose as tile
 from aotpack.stages import Decisions

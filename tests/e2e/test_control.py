@@ -15,8 +15,8 @@ from torch.export import Dim
 
 import aotpack
 from aotpack.errors import AotpackError
-from aotpack.ir.control import Loop
-from aotpack.ir.nodes import Scatter
+from aotpack.ir.operations import Scatter
+from aotpack.ir.program import Loop
 from aotpack.lower import lower
 from aotpack.pipeline import Between, Source, to_traced
 from aotpack.stages import Lowered

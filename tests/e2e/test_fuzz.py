@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import aotpack.schedule
-from aotpack.ir.nodes import Pointwise, Program
+from aotpack.ir.operations import Pointwise
+from aotpack.ir.program import Program
 from aotpack.stages import Lowered, Scheduled
 from aotpack.target import CPU, INTERPRETER
 from tests.c_flags import BASE_ONLY, shipped

@@ -15,9 +15,9 @@ from torch.nn.functional import layer_norm
 
 from aotpack import compile as compile_model
 from aotpack.emit import write_package
+from aotpack.ir.kernels.kernel import Schedule
 from aotpack.ir.kernels.rows import row_of
-from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import Schedule
+from aotpack.ir.program import Program
 from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.runtime import load
 from aotpack.runtime.selftest import check_golden

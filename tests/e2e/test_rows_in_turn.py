@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch.export import Dim
 
 import aotpack
-from aotpack.ir.schedule import ReductionTile
+from aotpack.ir.kernels.tiles import ReductionTile
 from aotpack.schedule.tiles import choose as tile
 from aotpack.schedule.tiles import row_pipeline as in_turn
 from aotpack.target import Target

@@ -11,7 +11,7 @@ from torch import nn
 import aotpack
 from aotpack.emit import write_package
 from aotpack.errors import TraceError
-from aotpack.ir.nodes import targets
+from aotpack.ir.program import targets
 from aotpack.ir.symbolic.integers import product
 from aotpack.lower import lower
 from aotpack.pipeline import Between, Source, to_precompiled, to_traced

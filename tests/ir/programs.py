@@ -1,20 +1,11 @@
 """Small programs and values the IR tests share."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import (
-    Apply,
-    Buffer,
-    Const,
-    IndexValue,
-    Load,
-    Operation,
-    Origin,
-    Pointwise,
-    Program,
-    Value,
-    targets,
-)
+from aotpack.ir.operations import Pointwise
+from aotpack.ir.origin import Origin
+from aotpack.ir.program import Buffer, Operation, Program, targets
 from aotpack.ir.symbolic.integers import Axis, Int, Number, Var
+from aotpack.ir.values import Apply, Const, IndexValue, Load, Value
 
 F32, F64, BF16, I64, I32, BOOL = (
     DType.FLOAT32,

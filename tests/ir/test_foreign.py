@@ -6,7 +6,8 @@ import pytest
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Foreign, TritonKernel
-from aotpack.ir.nodes import Buffer, Operation, Origin, Program, overwritten, reads, targets
+from aotpack.ir.origin import Origin
+from aotpack.ir.program import Buffer, Operation, Program, overwritten, reads, targets
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.verify.program import InvalidProgram, verify
 

@@ -6,7 +6,7 @@ import pytest
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interning import Interned
-from aotpack.ir.nodes import Apply, Const
+from aotpack.ir.values import Apply, Const
 
 
 @pytest.mark.row("S:A5", "S:T12")

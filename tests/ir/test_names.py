@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aotpack.ir.names import free_name, safe_size_name
-from aotpack.ir.nodes import Load
 from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.values import Load
 from aotpack.render import render
 from aotpack.schedule import schedule
 from aotpack.target import Target

@@ -2,19 +2,11 @@
 
 import pytest
 
-from aotpack.ir.nodes import (
-    Attention,
-    Matmul,
-    Origin,
-    Reduction,
-    children,
-    loads,
-    reads,
-    targets,
-    values,
-    walk,
-)
+from aotpack.ir.operations import Attention, Matmul, Reduction
+from aotpack.ir.origin import Origin
+from aotpack.ir.program import loads, reads, targets, values
 from aotpack.ir.symbolic.integers import Indirect, Int
+from aotpack.ir.values import children, walk
 from tests.ir.programs import F32, I64, ROW, J, K, apply, buffer, load, number, over
 
 X = load("x", ROW)

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
-from aotpack.ir.nodes import Apply, Buffer, Const, Load, Pointwise, Program, Sort, Value
+from aotpack.ir.operations import Pointwise, Sort
 from aotpack.ir.ops.fold import whole
 from aotpack.ir.ordering import key_of, positions_in_order, search, truth
-from aotpack.ir.printer import operation_text
+from aotpack.ir.program import Buffer, Program, operation_text
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
+from aotpack.ir.values import Apply, Const, Load, Value
 from aotpack.ir.verify.program import InvalidProgram, verify
 
 F32, I64 = DType.FLOAT32, DType.INT64

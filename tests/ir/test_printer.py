@@ -6,20 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotpack.ir.nodes import (
-    Attention,
-    Guarded,
-    Matmul,
-    Origin,
-    Program,
-    Reduction,
-    Scan,
-    Scatter,
-    Value,
-)
-from aotpack.ir.printer import operation_text, program_text, value_text
-from aotpack.ir.schedule import Kernel, Lifetime, Member, PointwiseTile, Schedule, Variant
+from aotpack.ir.kernels.kernel import Kernel, Lifetime, Member, Schedule
+from aotpack.ir.kernels.tiles import PointwiseTile, Variant
+from aotpack.ir.operations import Attention, Matmul, Reduction, Scan, Scatter
+from aotpack.ir.origin import Origin
+from aotpack.ir.program import Program, operation_text, program_text
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
+from aotpack.ir.values import Guarded, Value, value_text
 from tests.ir.programs import (
     BF16,
     BOOL,

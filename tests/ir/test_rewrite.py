@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from aotpack.ir.nodes import Const, Load, Matmul, Reduction, Value
+from aotpack.ir.operations import Matmul, Reduction
 from aotpack.ir.rewrite import Rewriter, as_index, map_values
 from aotpack.ir.symbolic.integers import Indirect, Int
+from aotpack.ir.values import Const, Load, Value
 from tests.ir.programs import F32, I64, ROW, J, K, apply, index, load, over
 
 VALUE = apply("mul", apply("exp", load("x", ROW, J)), load("y", Int.of(J) * 2))

@@ -9,10 +9,12 @@ import torch
 
 import aotpack
 from aotpack.errors import UsageError
-from aotpack.ir.nodes import Apply, Pointwise, Program, Value, targets
+from aotpack.ir.operations import Pointwise
+from aotpack.ir.program import Program, targets
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.user_passes import apply_passes
+from aotpack.ir.values import Apply, Value
 from aotpack.pipeline import Between, Source, to_rendered
 from aotpack.stages import Scheduled
 from aotpack.target import parse_targets

@@ -9,7 +9,7 @@ import torch
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
-from aotpack.ir.nodes import Program
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.ir.verify.program import verify
 from aotpack.lower import lower

@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
-from aotpack.ir.nodes import Program, Update
+from aotpack.ir.program import Branch, Loop, Program, Update
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.ir.verify.program import InvalidProgram, verify
 from aotpack.lower import lower

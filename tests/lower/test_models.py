@@ -9,7 +9,8 @@ from torch import nn
 from torch.export import Dim
 
 from aotpack.errors import UnsupportedError
-from aotpack.ir.nodes import Attention, Matmul, Program
+from aotpack.ir.operations import Attention, Matmul
+from aotpack.ir.program import Program
 from aotpack.lower import lower
 from aotpack.trace import trace
 from tests.lower.oracle import check_traced, floats, ids

@@ -4,7 +4,7 @@ import pytest
 
 from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Matmul, Pointwise
+from aotpack.ir.operations import Matmul, Pointwise
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.ir.verify.program import verify
 from aotpack.lower import lower

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Const, IndexValue, Load
 from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.values import Const, IndexValue, Load
 from aotpack.lower.registry import CannotLower
 from aotpack.lower.values import apply, constant, index_from, position, rounded
 

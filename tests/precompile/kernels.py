@@ -1,7 +1,7 @@
 """Small rendered kernels for the tests of precompile."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.schedule import MAX_ARCH
+from aotpack.ir.kernels.tiles import MAX_ARCH
 from aotpack.stages import Golden, KernelArg, KernelSource, Rendered, Signature, Tree
 
 ADD = """import triton

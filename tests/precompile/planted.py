@@ -12,8 +12,11 @@ import numpy as np
 
 from aotpack.emit import write_package
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Apply, Buffer, Load, Matmul, Origin, Pointwise, Program, Reduction
+from aotpack.ir.operations import Matmul, Pointwise, Reduction
+from aotpack.ir.origin import Origin
+from aotpack.ir.program import Buffer, Program
 from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.values import Apply, Load
 from aotpack.precompile import host, precompile
 from aotpack.render import render
 from aotpack.runtime import load

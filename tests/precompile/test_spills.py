@@ -13,9 +13,10 @@ import pytest
 
 from aotpack.emit.manifest import manifest_text
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Buffer, Load, Program, Value
-from aotpack.ir.schedule import ReductionTile
+from aotpack.ir.kernels.tiles import ReductionTile
+from aotpack.ir.program import Buffer, Program
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Load, Value
 from aotpack.precompile import precompile
 from aotpack.precompile.request import Request
 from aotpack.precompile.spills import SPILL_LIMIT, settle

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from aotpack.ir.nodes import Program
+from aotpack.ir.program import Program
 from aotpack.render import render
 from aotpack.schedule import schedule
 from aotpack.stages import Rendered

@@ -10,8 +10,9 @@ from itertools import permutations
 
 import pytest
 
-from aotpack.ir.nodes import Program, Value
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Value
 from aotpack.render import render
 from aotpack.schedule import schedule
 from aotpack.stages import KernelSource

@@ -10,27 +10,14 @@ from torch import nn
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.kernels.access import written_index
-from aotpack.ir.nodes import (
-    Apply,
-    Attention,
-    Buffer,
-    Const,
-    Load,
-    Matmul,
-    Operation,
-    Origin,
-    Pointwise,
-    Program,
-    Reduction,
-    Scan,
-    Scatter,
-    Value,
-    targets,
-)
+from aotpack.ir.kernels.kernel import Kernel, Member, Schedule
+from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan, Scatter
 from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.origin import Origin
+from aotpack.ir.program import Buffer, Operation, Program, targets
 from aotpack.ir.rewrite import Rewriter, map_values
-from aotpack.ir.schedule import Kernel, Member, Schedule
 from aotpack.ir.symbolic.integers import Axis, Int, Number, Var
+from aotpack.ir.values import Apply, Const, Load, Value
 from aotpack.lower import lower
 from aotpack.schedule import schedule
 from aotpack.stages import Golden, Lowered, Scheduled, Signature, TensorSpec, Tree

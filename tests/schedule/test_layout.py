@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotpack.ir.kernels.access import contiguous
-from aotpack.ir.nodes import Attention
-from aotpack.ir.schedule import Schedule
+from aotpack.ir.kernels.kernel import Schedule
+from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.schedule.layout import _permuted
 

@@ -6,8 +6,9 @@ from itertools import starmap
 
 import pytest
 
-from aotpack.ir.nodes import Buffer, Program, Update
-from aotpack.ir.schedule import PointwiseTile, Schedule
+from aotpack.ir.kernels.kernel import Schedule
+from aotpack.ir.kernels.tiles import PointwiseTile
+from aotpack.ir.program import Buffer, Program, Update
 from aotpack.ir.symbolic.integers import Indirect, Int
 from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
 from aotpack.schedule.program.insert_copies import copy_bases

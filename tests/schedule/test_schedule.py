@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from aotpack.ir.nodes import Attention, Matmul, Pointwise
-from aotpack.ir.schedule import Kernel
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.operations import Attention, Matmul, Pointwise
 from aotpack.ir.verify.program import verify
 
 from .launches.test_order import assert_topological

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from aotpack.ir.control import Branch, Loop
-from aotpack.ir.nodes import Program
 from aotpack.ir.ops.reference import Array
+from aotpack.ir.program import Branch, Loop, Program
 from aotpack.ir.symbolic.integers import Int
 
 Memory: TypeAlias = Mapping[str, Array]

@@ -12,35 +12,18 @@ from typing import TypeAlias
 
 import numpy as np
 
-from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
+from aotpack.ir.foreign import Foreign
 from aotpack.ir.interpret.control import run_control
-from aotpack.ir.joined import wholes
-from aotpack.ir.nodes import (
-    Apply,
-    Attention,
-    Const,
-    Foreign,
-    Guarded,
-    IndexValue,
-    Load,
-    Matmul,
-    Operation,
-    Pointwise,
-    Program,
-    Reduction,
-    Scan,
-    Scatter,
-    Sort,
-    Value,
-    targets,
-)
+from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan, Scatter, Sort
 from aotpack.ir.ops.monoid import Monoid, States
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.ops.reference import Array, cast, round_bfloat16
 from aotpack.ir.ordering import positions_in_order
+from aotpack.ir.program import Branch, Loop, Operation, Program, targets, wholes
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
+from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 
 _ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 

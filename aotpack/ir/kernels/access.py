@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import IndexValue, Load, loads, targets, walk, written
+from aotpack.ir.kernels.kernel import Kernel, Member
+from aotpack.ir.program import loads, targets, written
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.schedule import Kernel, Member
 from aotpack.ir.symbolic.integers import (
     REMEMBERED,
     Axis,
@@ -21,6 +21,7 @@ from aotpack.ir.symbolic.integers import (
     product,
     total,
 )
+from aotpack.ir.values import IndexValue, Load, walk
 
 VECTOR_BYTES = 16  # of the widest access
 Strides = Mapping[str, tuple[Int, ...]]

@@ -7,9 +7,9 @@ state a word of each program.
 from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Reduction
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.schedule import Kernel
 
 COUNTER_BYTES = 8
 

@@ -8,8 +8,8 @@ blocks of the second make what one program of the second reads, and nothing that
 """
 
 from aotpack.ir.kernels.access import accesses, flatten_index
-from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import Kernel
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import known_equal, known_multiple
 from aotpack.ir.symbolic.integers import Int
 

@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aotpack.ir.kernels.access import VECTOR_BYTES, Access, Strides, accesses
-from aotpack.ir.nodes import Buffer, Guarded, Scan, values, walk
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.tiles import ReductionTile
+from aotpack.ir.operations import Scan
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.schedule import Kernel, ReductionTile
+from aotpack.ir.program import Buffer, values
 from aotpack.ir.symbolic.facts import known_multiple, known_one
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Var
+from aotpack.ir.values import Guarded, walk
 
 WIDTHS = (2, 4)  # bytes of an element
 

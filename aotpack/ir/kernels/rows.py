@@ -8,7 +8,7 @@ What lies in a gap is nobody's: whole vectors may be read and written over it.
 from dataclasses import dataclass
 
 from aotpack.ir.kernels.access import Strides, is_dense
-from aotpack.ir.nodes import Buffer
+from aotpack.ir.program import Buffer
 from aotpack.ir.symbolic.facts import bounds, known_le, known_lt, known_multiple
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int, product
 

@@ -7,8 +7,9 @@ slice, one element of each row. A point of an access is one of the axes its inde
 from dataclasses import dataclass
 
 from aotpack.ir.kernels.access import accesses, axes_in, points
-from aotpack.ir.nodes import Attention, Matmul, Program
-from aotpack.ir.schedule import Kernel
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.operations import Attention, Matmul
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Int, minimum, product, total
 
 

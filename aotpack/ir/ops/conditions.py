@@ -1,11 +1,10 @@
-"""Conditions on indices, as values: those of them that the ranges do not decide.
-"""
+"""Conditions on indices, as values: those of them that the ranges do not decide."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Apply, Value
 from aotpack.ir.ops.fold import fold, whole
 from aotpack.ir.symbolic.facts import known_le, known_lt
 from aotpack.ir.symbolic.integers import Int, Number
+from aotpack.ir.values import Apply, Value
 
 
 def inside(index: Int, low: Number, high: Number) -> list[Value]:

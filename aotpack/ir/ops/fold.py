@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Value
 from aotpack.ir.ops.float8 import FORMATS
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.symbolic.facts import bounds, known_equal, known_le, known_lt
 from aotpack.ir.symbolic.integers import Axis, Int, Number, maximum, minimum
+from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Value
 
 _DIVISIONS = frozenset({"floordiv", "truncdiv", "remainder", "fmod"})
 _INDEX_TYPES = (DType.INT32, DType.INT64)

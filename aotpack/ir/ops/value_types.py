@@ -3,26 +3,21 @@
 from collections.abc import Mapping
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import (
-    Apply,
+from aotpack.ir.operations import (
     Attention,
-    Buffer,
     Computation,
-    Const,
-    Guarded,
-    IndexValue,
-    Load,
     Matmul,
     Pointwise,
     Reduction,
     Scan,
     Scatter,
     Sort,
-    Value,
 )
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.ops.optable import OPS
+from aotpack.ir.program import Buffer
 from aotpack.ir.symbolic.integers import Indirect, Int
+from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 
 
 def type_complaint(buffers: Mapping[str, Buffer], value: Value) -> str | None:

@@ -1,1 +1,1 @@
-"""Sizes and indices: canonical integer expressions, their division, and the facts known about them."""
+"""Sizes and indices: canonical integer expressions, their division, and facts about them."""

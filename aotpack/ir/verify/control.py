@@ -1,9 +1,7 @@
-"""What makes branches and loops legal, beyond the programs that are their parts.
-"""
+"""What makes branches and loops legal, beyond the programs that are their parts."""
 
-from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Program
+from aotpack.ir.program import Branch, Loop, Program
 from aotpack.ir.verify.invalid import InvalidProgram
 
 

@@ -1,7 +1,6 @@
 """The error of a program that breaks an invariant."""
 
-from aotpack.ir.nodes import Program
-from aotpack.ir.printer import program_text
+from aotpack.ir.program import Program, program_text
 
 
 class InvalidProgram(Exception):

@@ -5,38 +5,37 @@ Each raises InvalidProgram: a defect of aotpack, never of the user's model.
 
 from collections.abc import Callable, Iterator
 
-from aotpack.ir.control import Branch, Loop
 from aotpack.ir.dtypes import DType
-from aotpack.ir.joined import sources, wholes
-from aotpack.ir.nodes import (
+from aotpack.ir.foreign import Foreign
+from aotpack.ir.operations import (
     SCATTER_KINDS,
     Attention,
-    Foreign,
-    Guarded,
-    IndexValue,
-    Load,
     Matmul,
-    Operation,
     Pointwise,
-    Program,
     Reduction,
     Scan,
     Scatter,
     Sort,
-    Value,
-    all_axes,
-    children,
-    overwritten,
-    reads,
-    targets,
-    values,
-    walk,
-    written,
 )
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.ops.value_types import result_types, type_complaint
+from aotpack.ir.program import (
+    Branch,
+    Loop,
+    Operation,
+    Program,
+    all_axes,
+    overwritten,
+    reads,
+    sources,
+    targets,
+    values,
+    wholes,
+    written,
+)
 from aotpack.ir.symbolic.facts import known_equal, known_le, known_lt
 from aotpack.ir.symbolic.integers import Axis, Int, Var, product, total
+from aotpack.ir.values import Guarded, IndexValue, Load, Value, children, walk
 from aotpack.ir.verify.control import check_conditions, check_parts
 from aotpack.ir.verify.invalid import InvalidProgram
 

@@ -9,22 +9,23 @@ from itertools import pairwise
 
 import numpy as np
 
-from aotpack.ir.joined import sources, wholes
+from aotpack.ir.foreign import Foreign
 from aotpack.ir.kernels.access import accesses, contiguous, written_index
+from aotpack.ir.kernels.kernel import Kernel, Lifetime, Member, Schedule, launches
 from aotpack.ir.kernels.rows import fits, storage_bytes
-from aotpack.ir.nodes import (
-    Foreign,
-    Reduction,
+from aotpack.ir.operations import Reduction
+from aotpack.ir.ops.reference import Array
+from aotpack.ir.program import (
     all_axes,
     loads,
     overwritten,
     read_whole,
     reads,
+    sources,
     targets,
+    wholes,
 )
-from aotpack.ir.ops.reference import Array
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.schedule import Kernel, Lifetime, Member, Schedule, launches
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.ir.verify.program import verify

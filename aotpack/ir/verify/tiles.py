@@ -1,22 +1,19 @@
-"""What makes the tiles of a Schedule legal, and what says so of a schedule that is not.
-"""
+"""What makes the tiles of a Schedule legal, and what says so of a schedule that is not."""
 
 from collections.abc import Iterable
 
-from aotpack.ir.kernels.last_block import is_made_in_groups
-from aotpack.ir.kernels.row_reads import row_reads
-from aotpack.ir.nodes import Reduction, Scan
-from aotpack.ir.schedule import (
-    WARP,
+from aotpack.ir.kernels.kernel import (
     Kernel,
-    PointwiseTile,
-    ReductionTile,
     Schedule,
     block_count,
     gpu_variants,
     launches,
     places_in_chain,
 )
+from aotpack.ir.kernels.last_block import is_made_in_groups
+from aotpack.ir.kernels.row_reads import row_reads
+from aotpack.ir.kernels.tiles import WARP, PointwiseTile, ReductionTile
+from aotpack.ir.operations import Reduction, Scan
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Int
 

@@ -1,1 +1,1 @@
-"""Operators that compute each element by itself: arithmetic, activations, conversions, constants."""
+"""Operators that compute each element by itself: arithmetic, activations, conversions."""

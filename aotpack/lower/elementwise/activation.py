@@ -6,8 +6,8 @@ the result's compute type, and passes the rest as they are.
 
 from collections.abc import Callable
 
-from aotpack.ir.nodes import Value
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.registry import CannotLower, bind, lowering

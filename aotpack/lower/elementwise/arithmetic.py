@@ -2,7 +2,7 @@
 
 import math
 
-from aotpack.ir.nodes import Value
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index
 from aotpack.lower.elementwise.activation import elementwise
 from aotpack.lower.registry import lowering

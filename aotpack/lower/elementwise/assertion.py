@@ -1,7 +1,6 @@
-"""The word of an assertion: 0 until its condition does not hold, 1 from then on.
-"""
+"""The word of an assertion: 0 until its condition does not hold, 1 from then on."""
 
-from aotpack.ir.nodes import Value
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index
 from aotpack.lower.registry import lowering
 from aotpack.lower.values import where

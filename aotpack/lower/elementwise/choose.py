@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.symbolic.integers import Number
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.registry import lowering

@@ -1,9 +1,8 @@
-"""Copies, conversions, bits seen as another type, and what does nothing when a model is only run.
-"""
+"""Copies, conversions, bits seen as another type, and operators that do nothing in inference."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.ops.opinfo import TWINS
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.registry import CannotLower, lowering

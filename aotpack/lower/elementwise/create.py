@@ -1,11 +1,10 @@
-"""Tensors made from nothing: constants, ranges, the identity matrix.
-"""
+"""Tensors made from nothing: constants, ranges, the identity matrix."""
 
 from collections.abc import Callable
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.registry import lowering

@@ -1,10 +1,9 @@
-"""What floats are made of: exponents, neighbours, and comparisons that pass over NaN.
-"""
+"""What floats are made of: exponents, neighbours, and comparisons that pass over NaN."""
 
 import math
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index
 from aotpack.lower.elementwise.activation import elementwise
 from aotpack.lower.elementwise.arithmetic import LARGEST

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index
 from aotpack.lower.registry import lowering
 from aotpack.lower.values import apply, constant

@@ -2,8 +2,8 @@
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import flatten_index
-from aotpack.ir.nodes import Apply, Value
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Apply, Value
 from aotpack.lower.context import Context, Index
 from aotpack.lower.registry import lowering
 from aotpack.lower.values import position

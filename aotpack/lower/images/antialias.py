@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.rewrite import as_index
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, is_empty
 from aotpack.lower.images.resample import register_resize, step_of
 from aotpack.lower.registry import CannotLower

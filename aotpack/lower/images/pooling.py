@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import flatten_index
-from aotpack.ir.nodes import Value
 from aotpack.ir.ops.conditions import inside
 from aotpack.ir.rewrite import as_index
 from aotpack.ir.symbolic.integers import Int, ceil_div, maximum, minimum, product
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Shape
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.linalg.windows import Steps, spread

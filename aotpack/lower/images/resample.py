@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.rewrite import as_index
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Shape
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.registry import CannotLower, lowering

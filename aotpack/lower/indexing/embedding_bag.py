@@ -7,9 +7,9 @@ list of rows finds its bag by counting the offsets up to it, and its row is scat
 from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar, Shape, is_empty
 from aotpack.lower.indexing.scatter import Points, count_hits, take_in
 from aotpack.lower.reductions.variance_norms import norm_parts

@@ -1,8 +1,8 @@
 """Reads at positions that are themselves read: embedding, gather, advanced indexing."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.symbolic.integers import Int, product
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.reshape import unflatten_index

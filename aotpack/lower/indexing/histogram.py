@@ -1,10 +1,10 @@
 """Values counted in bins: equal ones, or between given edges."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.ordering import place_in, search
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar, is_empty
 from aotpack.lower.elementwise.create import between
 from aotpack.lower.indexing.scatter import Points, count_hits, take_in

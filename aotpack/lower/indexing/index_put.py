@@ -2,8 +2,8 @@
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import flatten_index
-from aotpack.ir.nodes import Value
 from aotpack.ir.symbolic.integers import Int, product
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Shape
 from aotpack.lower.indexing.scatter import Points, take_in
 from aotpack.lower.registry import CannotLower, lowering

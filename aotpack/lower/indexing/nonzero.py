@@ -1,8 +1,8 @@
 """Positions of what is not zero, as many as a result of fixed size holds: nonzero_static."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.symbolic.integers import Int, product
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.registry import lowering
 from aotpack.lower.reshape import unflatten_index

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.symbolic.integers import product
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar, Shape
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.reshape import reshape_index, unflatten_index

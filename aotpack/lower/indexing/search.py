@@ -1,11 +1,10 @@
-"""Places of values in sorted rows, and membership: searchsorted, bucketize, isin.
-"""
+"""Places of values in sorted rows, and membership: searchsorted, bucketize, isin."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.ordering import place_in, search
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import product
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.promotion import Operand, number_type, result_type
 from aotpack.lower.registry import lowering

@@ -7,10 +7,10 @@ list of ends, and is scattered there.
 from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.ordering import place_in, search
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int, maximum
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.indexing.scatter import Points, take_in
 from aotpack.lower.registry import CannotLower, lowering

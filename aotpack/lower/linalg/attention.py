@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import flatten_index
-from aotpack.ir.nodes import Attention, Value
+from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.integers import Axis, Int, product
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Shape, is_empty
 from aotpack.lower.linalg.matmul import TENSOR_CORE_TYPES
 from aotpack.lower.registry import CannotLower, lowering

@@ -18,10 +18,11 @@ from itertools import product as cartesian
 from math import gcd
 
 from aotpack.ir.kernels.access import flatten_index
-from aotpack.ir.nodes import Pointwise, Value
+from aotpack.ir.operations import Pointwise
 from aotpack.ir.ops.conditions import inside, within
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Int, product
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Shape, points
 from aotpack.lower.linalg.matmul import emit_product
 from aotpack.lower.linalg.windows import Geometry, group_axes, write_channels

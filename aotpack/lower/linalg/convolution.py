@@ -7,9 +7,9 @@ no use to tensor cores. Transposed ones are products by phases.
 """
 
 from aotpack.ir.kernels.access import flatten_index
-from aotpack.ir.nodes import Value
 from aotpack.ir.ops.conditions import inside
 from aotpack.ir.symbolic.integers import Int, product
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, is_empty
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.linalg.conv_transpose import phased_convolution

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.rewrite import as_index
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, is_empty
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.reductions.variance_norms import norm_parts

@@ -12,11 +12,11 @@ Source: block-sparse products of experts, as in Gale et al., MegaBlocks (2022).
 from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.ordering import place_in
 from aotpack.ir.rewrite import as_index
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import Int, minimum
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, is_empty
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.linalg.matmul import emit_product, matmul, stored_type

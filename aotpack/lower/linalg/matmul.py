@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import flatten_index
-from aotpack.ir.nodes import Matmul, Value
+from aotpack.ir.operations import Matmul
 from aotpack.ir.symbolic.integers import Int, product
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar, is_empty, points
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.registry import CannotLower, lowering

@@ -1,9 +1,9 @@
 """Windows of an image as columns and back, and pooled values put back where they were."""
 
 from aotpack.ir.kernels.access import flatten_index
-from aotpack.ir.nodes import Value
 from aotpack.ir.ops.conditions import inside
 from aotpack.ir.symbolic.integers import Int, product
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Shape
 from aotpack.lower.indexing.scatter import Points, take_in
 from aotpack.lower.linalg.windows import Steps, spread

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from aotpack.ir.kernels.access import flatten_index
-from aotpack.ir.nodes import Pointwise, Value
+from aotpack.ir.operations import Pointwise
 from aotpack.ir.symbolic.integers import Int, product
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Shape, points
 from aotpack.lower.values import apply, cast
 from aotpack.stages import Ref

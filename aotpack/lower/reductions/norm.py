@@ -1,8 +1,8 @@
 """Normalisations: statistics by one reduction, in float32 or float64, and an elementwise rest."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar, Shape
 from aotpack.lower.reductions.reduction import Reduced, count_of, over
 from aotpack.lower.reductions.variance_norms import mean_at, statistics

@@ -1,12 +1,11 @@
-"""Reductions over dimensions: a Reduction, and a Pointwise where its result is not yet the end.
-"""
+"""Reductions over dimensions: a Reduction, and a Pointwise where its result is not yet the end."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.symbolic.integers import Int, product
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Shape
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.registry import lowering

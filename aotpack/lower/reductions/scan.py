@@ -1,8 +1,7 @@
-"""Running reductions along one dimension.
-"""
+"""Running reductions along one dimension."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.registry import lowering

@@ -1,6 +1,6 @@
 """softmax and its kin: a maximum, a sum of exponentials, and the elementwise rest."""
 
-from aotpack.ir.nodes import Value
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.reductions.reduction import Reduced, kept_shape, over

@@ -1,15 +1,14 @@
-"""Sorted rows and what is read off them: sort, argsort, topk, kthvalue, medians, mode.
-"""
+"""Sorted rows and what is read off them: sort, argsort, topk, kthvalue, medians, mode."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.rewrite import as_index
 from aotpack.ir.symbolic.facts import known_le
 from aotpack.ir.symbolic.integers import Int, product
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar, is_empty
 from aotpack.lower.reductions.reduction import Reduced, max_dim, over, reduce_to
 from aotpack.lower.registry import CannotLower, lowering

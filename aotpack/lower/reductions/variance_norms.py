@@ -1,11 +1,10 @@
-"""Variances and norms: a reduction, and what is done to its result.
-"""
+"""Variances and norms: a reduction, and what is done to its result."""
 
 import math
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar, Shape, is_empty
 from aotpack.lower.elementwise.pointwise import constant_power, result_dtype
 from aotpack.lower.reductions.reduction import Dims, Element, Reduced, count_of, finished, over

@@ -6,7 +6,7 @@ Sources: Abramowitz and Stegun 9.2 (P, Q and the phase), 9.6 and 9.7 (the modifi
 import math
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
+from aotpack.ir.values import Value
 from aotpack.lower.elementwise.activation import elementwise
 from aotpack.lower.special import series as fitted
 from aotpack.lower.special.functions import INF, NAN, evaluated

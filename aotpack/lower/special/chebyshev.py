@@ -7,7 +7,7 @@ what is rounded. (Abramowitz and Stegun 22.3.15-16, 22.5.)
 """
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.registry import lowering

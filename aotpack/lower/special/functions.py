@@ -7,7 +7,7 @@ A series is cut where the compute type holds no more. Sources: Abramowitz and St
 import math
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
+from aotpack.ir.values import Value
 from aotpack.lower.elementwise.activation import elementwise
 from aotpack.lower.special.series import (
     AIRY_MIDDLE,

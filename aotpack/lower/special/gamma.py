@@ -7,7 +7,7 @@ reflection formulas for negative numbers.
 import math
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index
 from aotpack.lower.elementwise.activation import elementwise
 from aotpack.lower.elementwise.pointwise import result_dtype

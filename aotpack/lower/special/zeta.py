@@ -9,7 +9,7 @@ powers magnify what is rounded.
 import math
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.registry import lowering

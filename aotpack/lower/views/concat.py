@@ -1,13 +1,12 @@
-"""Results put together from several tensors, or from one with a rim: cat, stack, pad, diff.
-"""
+"""Results put together from several tensors, or from one with a rim: cat, stack, pad, diff."""
 
 from collections.abc import Callable
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Value
 from aotpack.ir.ops.conditions import inside
 from aotpack.ir.symbolic.facts import known_one
 from aotpack.ir.symbolic.integers import Int, maximum, minimum, total
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.registry import CannotLower, lowering

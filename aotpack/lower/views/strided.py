@@ -4,10 +4,10 @@ Tracing lets as_strided pass only where the tensor lies row-major in memory, fro
 """
 
 from aotpack.ir.kernels.access import flatten_index
-from aotpack.ir.nodes import Value
 from aotpack.ir.ops.conditions import inside
 from aotpack.ir.symbolic.facts import known_lt
 from aotpack.ir.symbolic.integers import Int, product
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.reshape import unflatten_index

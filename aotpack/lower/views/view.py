@@ -1,5 +1,4 @@
-"""Views: the result's element at an index is the source's element at a mapped index.
-"""
+"""Views: the result's element at an index is the source's element at a mapped index."""
 
 from collections.abc import Callable
 

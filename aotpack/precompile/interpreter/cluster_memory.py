@@ -1,4 +1,4 @@
-"""The shared memory of clusters, for Triton's interpreter: what ``render/triton/cluster_reduction.py`` calls.
+"""The shared memory of clusters, for Triton's interpreter: what cluster reductions call.
 
 A stand-in for distributed shared memory. It is stricter than the hardware: whoever reads a place
 before all have written to it, or writes to one that was not read since, gets an error; so does who

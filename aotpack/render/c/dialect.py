@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Const
+from aotpack.ir.values import Const
 from aotpack.render.c.texts import C_TYPES, c_cast, c_text
 
 

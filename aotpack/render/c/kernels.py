@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from aotpack.ir.nodes import Attention, Matmul
-from aotpack.ir.schedule import HostTile, Kernel, Schedule
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.kernels.tiles import HostTile
+from aotpack.ir.operations import Attention, Matmul
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.render.c.contexts import AttentionContext, FewContext, MatmulContext
 from aotpack.render.c.dialect import C

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from aotpack.ir.kernels.access import slope
-from aotpack.ir.nodes import Apply, Const, Guarded, Load, Value, walk
 from aotpack.ir.ops.fold import integer_of
 from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.values import Apply, Const, Guarded, Load, Value, walk
 from aotpack.render.emit.emitter import Emitter
 
 Resolve = Callable[[Load], Value | str | None]

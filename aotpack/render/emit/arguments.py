@@ -1,11 +1,10 @@
-"""Kernel parameters: readable pointer names that do not depend on a kernel's place in the model.
-"""
+"""Kernel parameters: readable pointer names that do not depend on a kernel's place in the model."""
 
 import re
 from collections.abc import Mapping
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Buffer, Program
+from aotpack.ir.program import Buffer, Program
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import KernelArg
 

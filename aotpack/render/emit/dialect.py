@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Const
+from aotpack.ir.values import Const
 
 
 class Dialect(Protocol):

@@ -12,7 +12,6 @@ from dataclasses import replace
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.row_reads import Read
 from aotpack.ir.kernels.rows import Row
-from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.ir.symbolic.facts import known_nonnegative
 from aotpack.ir.symbolic.integers import (
     Atom,
@@ -24,6 +23,7 @@ from aotpack.ir.symbolic.integers import (
     Remainder,
     Var,
 )
+from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.render.emit.arguments import Arguments
 from aotpack.render.emit.dialect import Dialect
 from aotpack.render.emit.frame import Frame

@@ -1,9 +1,9 @@
-"""Shared by templates: pointwise members over the result tile, stores, and batch numbers.
-"""
+"""Shared by templates: pointwise members over the result tile, stores, and batch numbers."""
 
 from aotpack.ir.kernels.access import written_index
-from aotpack.ir.nodes import Pointwise, targets
-from aotpack.ir.schedule import Kernel
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.operations import Pointwise
+from aotpack.ir.program import targets
 from aotpack.ir.symbolic.integers import Axis, Int, operand
 from aotpack.render.emit.kernel_builder import Workshop
 

@@ -1,5 +1,4 @@
-"""What rendering a kernel works with: its emitter, its regions, what its members have made.
-"""
+"""What rendering a kernel works with: its emitter, its regions, what its members have made."""
 
 from __future__ import annotations
 
@@ -8,26 +7,15 @@ from typing import TYPE_CHECKING
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import dot, points, written_index
+from aotpack.ir.kernels.kernel import Kernel, Member, Schedule
 from aotpack.ir.kernels.rows import Row, row_of, storage_elements
-from aotpack.ir.nodes import (
-    Apply,
-    IndexValue,
-    Load,
-    Operation,
-    Pointwise,
-    Reduction,
-    Scan,
-    Value,
-    children,
-    targets,
-    values,
-    walk,
-)
+from aotpack.ir.operations import Pointwise, Reduction, Scan
 from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.program import Operation, targets, values
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.schedule import Kernel, Member, Schedule
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Extremum, Int, Quotient, Remainder
+from aotpack.ir.values import Apply, IndexValue, Load, Value, children, walk
 from aotpack.render.emit.arguments import Arguments
 from aotpack.render.emit.dialect import Dialect
 from aotpack.render.emit.emitter import Emitter

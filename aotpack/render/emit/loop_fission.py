@@ -3,9 +3,10 @@
 One loop would hold the accumulators and the loads of all at once, and read no element less.
 """
 
-from aotpack.ir.nodes import Reduction, loads, targets
+from aotpack.ir.kernels.kernel import Kernel, Member
+from aotpack.ir.operations import Reduction
+from aotpack.ir.program import loads, targets
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.schedule import Kernel, Member
 from aotpack.ir.symbolic.integers import Axis
 
 

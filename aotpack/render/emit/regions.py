@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from aotpack.ir.nodes import Value
 from aotpack.ir.symbolic.integers import Axis
+from aotpack.ir.values import Value
 
 INDENT = "    "
 

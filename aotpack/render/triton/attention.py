@@ -3,10 +3,12 @@
 import math
 from dataclasses import replace
 
-from aotpack.ir.nodes import Attention, Value
-from aotpack.ir.schedule import AttentionTile, Kernel, Schedule
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.kernels.tiles import AttentionTile
+from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis
+from aotpack.ir.values import Value
 from aotpack.render.contexts import AttentionContext, KeyBlock, Side
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import batch_names, batch_numbers, render_epilogue

@@ -17,8 +17,9 @@ nobody writes to one that has ended.
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.cluster_mailbox import desks, room_bytes, state_dtypes, word_bits
-from aotpack.ir.nodes import Reduction
-from aotpack.ir.schedule import Kernel, ReductionTile
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.tiles import ReductionTile
+from aotpack.ir.operations import Reduction
 from aotpack.ir.symbolic.integers import Int
 from aotpack.render.contexts import Share
 from aotpack.render.emit.kernel_builder import Workshop

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import dot
 from aotpack.ir.kernels.blocks import Block, described_block
-from aotpack.ir.nodes import Load, Value
 from aotpack.ir.symbolic.integers import Axis
+from aotpack.ir.values import Load, Value
 from aotpack.render.contexts import Factor
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.frame import Frame

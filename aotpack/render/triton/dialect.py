@@ -1,12 +1,11 @@
-"""Triton's side of the emitter: tiles, masked loads and stores.
-"""
+"""Triton's side of the emitter: tiles, masked loads and stores."""
 
 import math
 from collections.abc import Sequence
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Const
 from aotpack.ir.ops.optable import OPS
+from aotpack.ir.values import Const
 
 _SHIFTS = {"shift_left": "<<", "shift_right": ">>"}
 

@@ -9,10 +9,11 @@ Blocks are given out in the order in which programs begin, so whoever waits, wai
 that run. The last to end clears all counters: the next launch finds them as this one did.
 """
 
-from aotpack.ir.nodes import Scan
+from aotpack.ir.kernels.kernel import CHAIN_GROUP, Kernel, Member
+from aotpack.ir.kernels.tiles import ReductionTile
+from aotpack.ir.operations import Scan
 from aotpack.ir.ops.monoid import Monoid
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.schedule import CHAIN_GROUP, Kernel, Member, ReductionTile
 from aotpack.render.contexts import Chain
 from aotpack.render.emit.kernel_builder import Workshop
 from aotpack.render.emit.regions import INDENT

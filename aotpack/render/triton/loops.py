@@ -8,18 +8,12 @@ in it.
 from dataclasses import replace
 
 from aotpack.ir.kernels.access import written_index
+from aotpack.ir.kernels.kernel import Kernel, Member, Schedule
 from aotpack.ir.kernels.row_reads import row_reads
-from aotpack.ir.nodes import Pointwise, Reduction, Scan, Scatter, loads, reads, targets
+from aotpack.ir.kernels.tiles import PlaneTile, PointwiseTile, ReductionTile, cluster_size
+from aotpack.ir.operations import Pointwise, Reduction, Scan, Scatter
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.schedule import (
-    Kernel,
-    Member,
-    PlaneTile,
-    PointwiseTile,
-    ReductionTile,
-    Schedule,
-    cluster_size,
-)
+from aotpack.ir.program import loads, reads, targets
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.render.contexts import LoopContext, Side

@@ -1,10 +1,12 @@
 """Matrix products: operand tiles by load slots, pointwise members in the epilogue."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Matmul, Value
-from aotpack.ir.schedule import Kernel, MatmulTile, Schedule
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.kernels.tiles import MatmulTile
+from aotpack.ir.operations import Matmul
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis
+from aotpack.ir.values import Value
 from aotpack.render.contexts import Factor, MatmulContext
 from aotpack.render.emit.epilogue import batch_names, batch_numbers, render_epilogue
 from aotpack.render.emit.frame import Frame

@@ -7,10 +7,11 @@ order of a row, the last block is a loop of one step.
 
 from dataclasses import dataclass, field, replace
 
-from aotpack.ir.nodes import Reduction, Scan
+from aotpack.ir.kernels.kernel import Member
+from aotpack.ir.kernels.tiles import WARP, ReductionTile
+from aotpack.ir.operations import Reduction, Scan
 from aotpack.ir.ops.monoid import Monoid
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.schedule import WARP, Member, ReductionTile
 from aotpack.ir.symbolic.facts import bounds, known_equal, known_multiple
 from aotpack.ir.symbolic.integers import Int
 from aotpack.render.emit.frame import Frame

@@ -1,10 +1,10 @@
 """Any monoid over a block in registers, or as a scan of one."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Reduction, Scan
+from aotpack.ir.kernels.kernel import Member
+from aotpack.ir.operations import Reduction, Scan
 from aotpack.ir.ops.monoid import LAST_INDEX, Monoid
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.schedule import Member
 from aotpack.ir.symbolic.integers import Int
 from aotpack.render.emit.kernel_builder import Workshop
 from aotpack.render.emit.softmax import Held, exponential

@@ -22,7 +22,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import accesses
 from aotpack.ir.kernels.row_reads import Read, RowReads, in_row
 from aotpack.ir.kernels.rows import LINE_BYTES
-from aotpack.ir.schedule import WARP, ReductionTile
+from aotpack.ir.kernels.tiles import WARP, ReductionTile
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.render.emit.kernel_builder import Workshop
 from aotpack.render.emit.regions import Region

@@ -6,10 +6,10 @@ of floats, where NaN must win, there is none: those compare and swap until every
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import written_index
-from aotpack.ir.nodes import Scatter
+from aotpack.ir.kernels.kernel import Member
+from aotpack.ir.operations import Scatter
 from aotpack.ir.ops.conditions import within
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.schedule import Member
 from aotpack.render.emit.kernel_builder import Workshop
 
 _ATOMIC = """@triton.jit

@@ -12,26 +12,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from aotpack.ir.joined import Joined
 from aotpack.ir.kernels.access import axes_in, points
-from aotpack.ir.nodes import (
-    Apply,
-    Buffer,
-    Guarded,
-    Operation,
-    Pointwise,
-    Program,
-    Value,
-    overwritten,
-    reads,
-    targets,
-)
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.operations import Pointwise
 from aotpack.ir.ops.conditions import inside
 from aotpack.ir.ops.fold import fold, integer_of
+from aotpack.ir.program import Buffer, Joined, Operation, Program, overwritten, reads, targets
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.schedule import Kernel
 from aotpack.ir.symbolic.facts import known_equal, known_le, typical
 from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.values import Apply, Guarded, Value
 from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.fusion.group import Group, join
 from aotpack.schedule.program.realize import own_index

@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from aotpack.ir.joined import sources, wholes
-from aotpack.ir.nodes import Operation, Program, reads, targets
-from aotpack.ir.schedule import Apart, Kernel
+from aotpack.ir.kernels.kernel import Apart, Kernel
+from aotpack.ir.program import Operation, Program, reads, sources, targets, wholes
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import product
 from aotpack.schedule.fusion.group import Group, join, start

@@ -9,28 +9,15 @@ lies in the registers of the same program: read and written index are the same e
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from aotpack.ir.control import Branch, Loop
+from aotpack.ir.foreign import Foreign
 from aotpack.ir.kernels.access import flatten_index, points, written_index
-from aotpack.ir.nodes import (
-    Attention,
-    Foreign,
-    Load,
-    Matmul,
-    Operation,
-    Pointwise,
-    Program,
-    Reduction,
-    Scan,
-    Scatter,
-    Value,
-    loads,
-    reads,
-    targets,
-)
+from aotpack.ir.kernels.kernel import Member
+from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan, Scatter
+from aotpack.ir.program import Branch, Loop, Operation, Program, loads, reads, targets
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.schedule import Member
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
+from aotpack.ir.values import Load, Value
 from aotpack.schedule.fusion.refusal import Refusal
 
 Binding = Mapping[Axis, Int]

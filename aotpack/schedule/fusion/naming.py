@@ -1,10 +1,10 @@
-"""Kernel names a person recognises: the operators inside, shortest useful form.
-"""
+"""Kernel names a person recognises: the operators inside, shortest useful form."""
 
 from collections.abc import Iterable
 
-from aotpack.ir.nodes import Attention, Matmul, Operation, Pointwise, Reduction, Scatter
-from aotpack.ir.schedule import Member
+from aotpack.ir.kernels.kernel import Member
+from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scatter
+from aotpack.ir.program import Operation
 
 MAX_LENGTH = 56
 SKIPPED = frozenset(

@@ -6,7 +6,7 @@ a = f(x, c); b = g(y, c), with x and y made for this alone: apart, y may lie whe
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from aotpack.ir.nodes import Program, reads
+from aotpack.ir.program import Program, reads
 from aotpack.schedule.layout import typical_bytes
 
 MOST_HELD = 32  # bytes for each one that fusing saves

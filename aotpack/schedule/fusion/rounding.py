@@ -11,9 +11,10 @@ from collections import Counter
 from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Apply, Load, Operation, Program, Value, targets
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.program import Operation, Program, targets
 from aotpack.ir.rewrite import Rewriter, map_values
-from aotpack.ir.schedule import Kernel
+from aotpack.ir.values import Apply, Load, Value
 
 
 def agree_on_rounding(

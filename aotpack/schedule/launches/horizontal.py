@@ -8,10 +8,9 @@ own tiles and becomes a function; programs of the launch are numbered through.
 
 from dataclasses import replace
 
-from aotpack.ir.joined import sources
 from aotpack.ir.kernels.access import points
-from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import Kernel, gpu_variants
+from aotpack.ir.kernels.kernel import Kernel, gpu_variants
+from aotpack.ir.program import Program, sources
 from aotpack.schedule.launches.user_partition import (
     MOST_BUFFERS,
     Groups,

@@ -10,11 +10,11 @@ operations, so who arrives last decides no bit. What says that programs meet is 
 from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.joined import sources
+from aotpack.ir.kernels.kernel import Kernel, block_count, gpu_variants
 from aotpack.ir.kernels.last_block import is_made_in_groups
+from aotpack.ir.kernels.tiles import WARP, ReductionTile
 from aotpack.ir.names import free_name
-from aotpack.ir.nodes import Buffer, Program
-from aotpack.ir.schedule import WARP, Kernel, ReductionTile, block_count, gpu_variants
+from aotpack.ir.program import Buffer, Program, sources
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int
 from aotpack.schedule.launches.horizontal import is_small

@@ -1,9 +1,7 @@
-"""Launch order: dependences first, otherwise as the user wrote it.
-"""
+"""Launch order: dependences first, otherwise as the user wrote it."""
 
-from aotpack.ir.joined import sources
-from aotpack.ir.nodes import Program, Update, targets
-from aotpack.ir.schedule import Kernel
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.program import Program, Update, sources, targets
 
 
 def order(kernels: tuple[Kernel, ...], program: Program) -> tuple[Kernel, ...]:

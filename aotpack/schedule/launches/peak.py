@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from aotpack.ir.joined import wholes
 from aotpack.ir.kernels.access import Strides
-from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import Kernel
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.program import Program, wholes
 from aotpack.schedule.launches.order import dependences
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.memory.lifetimes import plan_memory

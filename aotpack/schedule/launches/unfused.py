@@ -14,8 +14,10 @@ from dataclasses import replace
 from itertools import islice
 
 from aotpack.ir.kernels.access import Strides
-from aotpack.ir.nodes import Operation, Pointwise, Program, Reduction, Scan, reads, targets
-from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, Tile
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.kernels.tiles import ReductionTile, Tile
+from aotpack.ir.operations import Pointwise, Reduction, Scan
+from aotpack.ir.program import Operation, Program, reads, targets
 from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.fusion.naming import kernel_name
 from aotpack.schedule.layout import typical_bytes

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from aotpack.errors import UsageError, calling_user
-from aotpack.ir.joined import sources
 from aotpack.ir.kernels.access import points
-from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import Kernel, PointwiseTile, ReductionTile, gpu_variants
+from aotpack.ir.kernels.kernel import Kernel, gpu_variants
+from aotpack.ir.kernels.tiles import PointwiseTile, ReductionTile
+from aotpack.ir.program import Program, sources
 
 Groups: TypeAlias = tuple[tuple[Kernel, ...], ...]
 Partition: TypeAlias = Callable[[tuple[Kernel, ...], Program], Iterable[Iterable[Kernel]]]

@@ -10,9 +10,12 @@ Any other new value has memory of its own, and a copy at the end.
 from dataclasses import replace
 
 from aotpack.ir.kernels.access import Strides, contiguous
-from aotpack.ir.nodes import Apply, Const, Origin, Pointwise, Program, Update, loads, reads, walk
-from aotpack.ir.schedule import Kernel
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.operations import Pointwise
+from aotpack.ir.origin import Origin
+from aotpack.ir.program import Program, Update, loads, reads
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Apply, Const, walk
 from aotpack.schedule.fusion.group import start
 from aotpack.schedule.fusion.naming import kernel_name
 from aotpack.schedule.memory.lifetimes import may_overwrite

@@ -5,31 +5,14 @@ Results have no lifetime: an output is the caller's, a new value lies in what it
 scatter or a foreign kernel changes lies where its base does (``bases.py``).
 """
 
-from aotpack.ir.joined import wholes
 from aotpack.ir.kernels.access import Strides, accesses
+from aotpack.ir.kernels.kernel import Kernel, Lifetime, launches
 from aotpack.ir.kernels.rows import storage_bytes
-from aotpack.ir.nodes import (
-    Guarded,
-    Load,
-    Pointwise,
-    Program,
-    Reduction,
-    reads,
-    targets,
-    values,
-    walk,
-)
-from aotpack.ir.schedule import (
-    HostTile,
-    Kernel,
-    Lifetime,
-    MatmulTile,
-    PlaneTile,
-    PointwiseTile,
-    ReductionTile,
-    launches,
-)
+from aotpack.ir.kernels.tiles import HostTile, MatmulTile, PlaneTile, PointwiseTile, ReductionTile
+from aotpack.ir.operations import Pointwise, Reduction
+from aotpack.ir.program import Program, reads, targets, values, wholes
 from aotpack.ir.symbolic.facts import known_equal
+from aotpack.ir.values import Guarded, Load, walk
 from aotpack.schedule.program.insert_copies import homes
 
 

@@ -6,10 +6,12 @@ s[i, k] = sum up to k of x[i, k], by a chain    ->    s_state0, s_ready[i, block
 from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.kernel import Kernel, places_in_chain
+from aotpack.ir.kernels.tiles import ReductionTile
 from aotpack.ir.names import free_name
-from aotpack.ir.nodes import Buffer, Program, Scan
+from aotpack.ir.operations import Scan
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.schedule import Kernel, ReductionTile, places_in_chain
+from aotpack.ir.program import Buffer, Program
 from aotpack.ir.symbolic.integers import Int
 
 

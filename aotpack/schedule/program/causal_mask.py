@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Apply, Attention, Const, IndexValue, Operation, Program, Value
+from aotpack.ir.operations import Attention
+from aotpack.ir.program import Operation, Program
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Apply, Const, IndexValue, Value
 
 
 def recognise_causal_masks(program: Program) -> Program:

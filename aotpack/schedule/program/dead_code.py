@@ -1,9 +1,8 @@
-"""Drop operations whose results nobody reads, and the buffers, inputs' excepted, nobody uses.
-"""
+"""Drop operations whose results nobody reads, and the buffers, inputs' excepted, nobody uses."""
 
 from dataclasses import replace
 
-from aotpack.ir.nodes import Operation, Program, reads, targets
+from aotpack.ir.program import Operation, Program, reads, targets
 
 
 def remove_dead_code(program: Program) -> Program:

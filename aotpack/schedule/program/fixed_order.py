@@ -17,24 +17,15 @@ from dataclasses import dataclass, field, replace
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import axes_in, flatten_index, points
 from aotpack.ir.names import free_name
-from aotpack.ir.nodes import (
-    Apply,
-    Buffer,
-    Guarded,
-    Load,
-    Operation,
-    Pointwise,
-    Program,
-    Scatter,
-    Sort,
-    Value,
-)
+from aotpack.ir.operations import Pointwise, Scatter, Sort
 from aotpack.ir.ops.conditions import inside, within
 from aotpack.ir.ops.fold import fold, whole
 from aotpack.ir.ordering import int64, place_in, search, truth
+from aotpack.ir.program import Buffer, Operation, Program
 from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.ir.symbolic.facts import bounds, known_le
 from aotpack.ir.symbolic.integers import Axis, Int, Var, minimum, product
+from aotpack.ir.values import Apply, Guarded, Load, Value
 from aotpack.schedule.fusion.group import digits
 
 COMBINE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}

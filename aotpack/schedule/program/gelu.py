@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Apply, Const, Program, Value
+from aotpack.ir.program import Program
 from aotpack.ir.rewrite import Rewriter, map_values
+from aotpack.ir.values import Apply, Const, Value
 
 TOLERANCE = 1e-6  # relative, of constants
 

@@ -11,16 +11,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from aotpack.ir.foreign import Foreign
 from aotpack.ir.names import free_name
-from aotpack.ir.nodes import (
+from aotpack.ir.operations import Pointwise, Scatter
+from aotpack.ir.origin import Origin
+from aotpack.ir.program import (
     Buffer,
-    Foreign,
-    Load,
     Operation,
-    Origin,
-    Pointwise,
     Program,
-    Scatter,
     Update,
     loads,
     overwritten,
@@ -28,6 +26,7 @@ from aotpack.ir.nodes import (
     reads,
 )
 from aotpack.ir.symbolic.integers import Axis, Int, Var
+from aotpack.ir.values import Load
 
 
 def copy_bases(program: Program) -> Program:

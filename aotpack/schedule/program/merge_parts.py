@@ -11,23 +11,14 @@ from functools import reduce
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import points
 from aotpack.ir.names import free_name
-from aotpack.ir.nodes import (
-    Apply,
-    Buffer,
-    Const,
-    Guarded,
-    IndexValue,
-    Load,
-    Operation,
-    Pointwise,
-    Reduction,
-    Value,
-)
+from aotpack.ir.operations import Pointwise, Reduction
 from aotpack.ir.ops.extremes import NEIGHBOURS
 from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.program import Buffer, Operation
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Axis, Indirect, Int
+from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.schedule.fusion.group import digits
 
 Merge = Callable[[Reduction, Reduction, dict[str, Buffer]], list[Operation]]

@@ -12,23 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from aotpack.ir.names import free_name
-from aotpack.ir.nodes import (
-    Apply,
-    Buffer,
-    Load,
-    Matmul,
-    Operation,
-    Packed,
-    Pointwise,
-    Program,
-    Value,
-    loads,
-    read_whole,
-    targets,
-)
+from aotpack.ir.operations import Matmul, Pointwise
+from aotpack.ir.program import Buffer, Operation, Packed, Program, loads, read_whole, targets
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Axis, Int, total
+from aotpack.ir.values import Apply, Load, Value
 from aotpack.stages import Weight
 
 PART_ALIGNMENT = 256  # bytes; each part must start where the runtime would place a weight

@@ -9,10 +9,12 @@ Rows that fit in registers stay as they are: there the second walk costs nothing
 from dataclasses import replace
 
 from aotpack.ir.kernels.access import points
-from aotpack.ir.nodes import Apply, Load, Operation, Program, Reduction, Value
+from aotpack.ir.operations import Reduction
+from aotpack.ir.program import Operation, Program
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.values import Apply, Load, Value
 
 LONGEST_ROW = 16384  # elements that a block keeps in registers
 

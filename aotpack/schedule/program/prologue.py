@@ -8,19 +8,10 @@ that side is short: then the product is bound by memory, where nothing is lost b
 """
 
 from aotpack.ir.kernels.access import points
-from aotpack.ir.nodes import (
-    Apply,
-    Const,
-    IndexValue,
-    Load,
-    Matmul,
-    Operation,
-    Pointwise,
-    Program,
-    Value,
-    walk,
-)
+from aotpack.ir.operations import Matmul, Pointwise
+from aotpack.ir.program import Operation, Program
 from aotpack.ir.symbolic.facts import known_equal, typical
+from aotpack.ir.values import Apply, Const, IndexValue, Load, Value, walk
 from aotpack.schedule.layout import typical_bytes
 
 CHEAP = frozenset(

@@ -8,29 +8,13 @@ One pass in program order: when an operation is reached, all it reads is final.
 from dataclasses import replace
 
 from aotpack.ir.kernels.access import points
-from aotpack.ir.nodes import (
-    Apply,
-    Attention,
-    Const,
-    Guarded,
-    IndexValue,
-    Load,
-    Matmul,
-    Operation,
-    Origin,
-    Pointwise,
-    Program,
-    Reduction,
-    Scan,
-    Value,
-    loads,
-    read_whole,
-    targets,
-    walk,
-)
+from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan
+from aotpack.ir.origin import Origin
+from aotpack.ir.program import Operation, Program, loads, read_whole, targets
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
+from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value, walk
 from aotpack.schedule.program.prologue import CHEAP, is_prologue
 
 MAX_READS = 4  # a value with more loads is stored when several operations read it

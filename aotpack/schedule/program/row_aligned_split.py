@@ -10,7 +10,8 @@ So both walk the same loops and share a kernel, which reads x once.
 from collections.abc import Mapping
 
 from aotpack.ir.kernels.access import points
-from aotpack.ir.nodes import Operation, Pointwise, Reduction, reads
+from aotpack.ir.operations import Pointwise, Reduction
+from aotpack.ir.program import Operation, reads
 from aotpack.ir.symbolic.facts import known_equal, known_one
 from aotpack.ir.symbolic.integers import Int
 

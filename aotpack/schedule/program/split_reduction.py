@@ -14,23 +14,13 @@ from math import isqrt
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import contiguous, dot, local_slope, points
-from aotpack.ir.nodes import (
-    Apply,
-    Buffer,
-    Const,
-    Guarded,
-    IndexValue,
-    Operation,
-    Program,
-    Reduction,
-    Value,
-    loads,
-    targets,
-)
+from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.program import Buffer, Operation, Program, loads, targets
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import bounds, typical
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Axis, Int, ceil_div
+from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Value
 from aotpack.schedule.fusion.group import digits
 from aotpack.schedule.program.merge_parts import (
     MERGES,

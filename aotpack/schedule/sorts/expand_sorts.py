@@ -22,23 +22,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import (
-    Apply,
-    Buffer,
-    IndexValue,
-    Load,
-    Operation,
-    Program,
-    Sort,
-    Value,
-    loads,
-    read_whole,
-)
+from aotpack.ir.operations import Sort
 from aotpack.ir.ops.fold import fold, whole
 from aotpack.ir.ordering import count_first, integer_type, place_in, truth
+from aotpack.ir.program import Buffer, Operation, Program, loads, read_whole
 from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Int, ceil_div, maximum, minimum
+from aotpack.ir.values import Apply, IndexValue, Load, Value
 from aotpack.schedule.program.realize import is_view
 from aotpack.schedule.sorts.select_first import first_of_runs
 from aotpack.schedule.sorts.sort_parts import COUNT, Parts, Row, inside

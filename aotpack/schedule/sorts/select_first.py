@@ -17,11 +17,12 @@ Source: radix select, as in Alabi et al., Fast k-selection algorithms for graphi
 
 from functools import partial
 
-from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Scan, Value
+from aotpack.ir.operations import Scan
 from aotpack.ir.ops.fold import fold, whole
 from aotpack.ir.ordering import Key, count_first, integer_type, place_in, truth
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Int, ceil_div, minimum
+from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.schedule.sorts.sort_parts import COUNT, Parts, Row
 
 LONGEST_RUN = 8192  # elements: they fit the registers of a program

@@ -5,21 +5,12 @@ from dataclasses import dataclass, field
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.names import free_name
-from aotpack.ir.nodes import (
-    Apply,
-    Buffer,
-    Const,
-    Guarded,
-    Load,
-    Operation,
-    Pointwise,
-    Reduction,
-    Sort,
-    Value,
-)
+from aotpack.ir.operations import Pointwise, Reduction, Sort
 from aotpack.ir.ops.fold import fold, whole
 from aotpack.ir.ordering import Key, key_of, truth
+from aotpack.ir.program import Buffer, Operation
 from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.values import Apply, Const, Guarded, Load, Value
 
 COUNT = DType.INT32  # of what is counted in a run
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from aotpack.devices import GPUS
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Attention
-from aotpack.ir.schedule import MAX_ARCH, AttentionTile, Variant
+from aotpack.ir.kernels.tiles import MAX_ARCH, AttentionTile, Variant
+from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.facts import bounds, typical
 
 NARROW_HEAD = 32

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import log2
 
-from aotpack.ir.schedule import WARP, PlaneTile, PointwiseTile, ReductionTile, Tile, Variant
+from aotpack.ir.kernels.tiles import WARP, PlaneTile, PointwiseTile, ReductionTile, Tile, Variant
 from aotpack.schedule.tiles.row_tiles import MOST_WARPS
 
 MOST_OTHERS = 5

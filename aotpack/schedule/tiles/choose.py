@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from aotpack.ir.kernels.access import VECTOR_BYTES, Strides, accesses, local_slope
+from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.row_reads import row_reads
-from aotpack.ir.nodes import Attention, Matmul, Program, Reduction, Scan, reads, targets
+from aotpack.ir.kernels.tiles import MAX_ARCH, WARP, PointwiseTile, ReductionTile, Variant
+from aotpack.ir.operations import Attention, Matmul, Reduction, Scan
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.schedule import MAX_ARCH, WARP, Kernel, PointwiseTile, ReductionTile, Variant
+from aotpack.ir.program import Program, reads, targets
 from aotpack.ir.symbolic.facts import bounds, known_multiple, known_one, typical
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.schedule.layout import typical_bytes

@@ -11,8 +11,9 @@ from dataclasses import replace
 from math import prod
 
 from aotpack.ir.kernels.access import VECTOR_BYTES, Strides, accesses, local_slope
-from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import Kernel, Variant
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.tiles import Variant
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int, Monomial, Remainder, Var
 from aotpack.schedule.layout import typical_bytes

@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 from aotpack.ir.kernels.access import Strides, accesses, dot, local_slope, slope
-from aotpack.ir.nodes import Attention, Load, Matmul, Value, walk
-from aotpack.ir.schedule import HostTile, Kernel, Variant
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.tiles import HostTile, Variant
+from aotpack.ir.operations import Attention, Matmul
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.values import Load, Value, walk
 
 HOST_ARCH = (0, 0)
 FEW = 16  # rows of a product up to which dot products are quicker than packing (docs/benchmarks.md)

@@ -15,10 +15,12 @@ from aotpack.devices import GPUS, Gpu
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import Strides, dot, points
 from aotpack.ir.kernels.blocks import described_block
-from aotpack.ir.nodes import Load, Matmul, Program
-from aotpack.ir.schedule import MAX_ARCH, MatmulTile, Variant
+from aotpack.ir.kernels.tiles import MAX_ARCH, MatmulTile, Variant
+from aotpack.ir.operations import Matmul
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import bounds, typical
 from aotpack.ir.symbolic.integers import Axis
+from aotpack.ir.values import Load
 
 BYTES_PER_MICROSECOND = 4.3e6
 ROW_STEPS = (8, 16, 32, 64, 96, 128, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192, 32768)

@@ -14,11 +14,11 @@ by narrow accesses.
 
 from collections.abc import Iterable, Mapping
 
-from aotpack.ir.joined import wholes
 from aotpack.ir.kernels.access import Strides, accesses, fill_order
+from aotpack.ir.kernels.kernel import Kernel, in_lines
 from aotpack.ir.kernels.rows import LINE_BYTES, row_of
-from aotpack.ir.nodes import Buffer, Program
-from aotpack.ir.schedule import Kernel, PlaneTile, in_lines
+from aotpack.ir.kernels.tiles import PlaneTile
+from aotpack.ir.program import Buffer, Program, wholes
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Int
 from aotpack.schedule.layout import contiguous_by_contract, typical_bytes

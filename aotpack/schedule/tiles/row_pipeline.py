@@ -16,10 +16,12 @@ from collections.abc import Iterator
 from aotpack.devices import GPUS
 from aotpack.ir.kernels.access import axes_in
 from aotpack.ir.kernels.cluster_mailbox import room_bytes
+from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.row_reads import RowReads
-from aotpack.ir.nodes import Apply, Load, Pointwise, walk
+from aotpack.ir.kernels.tiles import WARP, ReductionTile
+from aotpack.ir.operations import Pointwise
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.schedule import WARP, Kernel, ReductionTile
+from aotpack.ir.values import Apply, Load, walk
 from aotpack.stages import RING_START
 
 IN_TURN = (90, 99)  # architectures on which it was measured

@@ -12,8 +12,10 @@ from dataclasses import replace
 from itertools import compress
 from operator import not_
 
-from aotpack.ir.nodes import Pointwise, Program, Reduction, Scan, reads, targets
-from aotpack.ir.schedule import Kernel, ReductionTile, Variant
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.tiles import ReductionTile, Variant
+from aotpack.ir.operations import Pointwise, Reduction, Scan
+from aotpack.ir.program import Program, reads, targets
 from aotpack.ir.symbolic.facts import typical
 from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.layout import choose_strides, typical_bytes

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from math import log2
 
 from aotpack.ir.kernels.access import VECTOR_BYTES, Access, Strides, accesses
-from aotpack.ir.nodes import Program
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.tiles import WARP, ReductionTile
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.schedule import WARP, Kernel, ReductionTile
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import typical
 
 BYTES_OF_THREAD = 32  # read of a row, or of a plane's tile

@@ -13,8 +13,9 @@ them go together (on an H200, 128256 columns: 121 to 106 us).
 from collections.abc import Iterable
 
 from aotpack.ir.kernels.access import Access, Strides, accesses, local_slope
-from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import WARP, Kernel, PlaneTile, in_lines
+from aotpack.ir.kernels.kernel import Kernel, in_lines
+from aotpack.ir.kernels.tiles import WARP, PlaneTile
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.division import exact_quotient
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import Axis, Int, Quotient, Remainder

@@ -1,5 +1,4 @@
-"""torch's complaint about a model, condensed: what is wrong, where in the user's code, what to do.
-"""
+"""torch's complaint about a model, condensed: what is wrong, at which line, what to do."""
 
 import re
 import traceback

@@ -1,5 +1,4 @@
-"""Positions that are data, and those that eager accepts: for builds that check them.
-"""
+"""Positions that are data, and those that eager accepts: for builds that check them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

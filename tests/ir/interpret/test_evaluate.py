@@ -9,21 +9,11 @@ import torch
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import IndexOutOfRange, Precision, evaluate, round_bfloat16
-from aotpack.ir.nodes import (
-    Attention,
-    Buffer,
-    Guarded,
-    Matmul,
-    Operation,
-    Packed,
-    Pointwise,
-    Program,
-    Reduction,
-    Scan,
-    Value,
-)
+from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan
 from aotpack.ir.ops.reference import Array
+from aotpack.ir.program import Buffer, Operation, Packed, Program
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
+from aotpack.ir.values import Guarded, Value
 from tests.ir.programs import (
     BF16,
     BOOL,

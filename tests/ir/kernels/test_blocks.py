@@ -6,8 +6,8 @@ import pytest
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.blocks import Block, block_of, described_block
-from aotpack.ir.nodes import Load
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Var
+from aotpack.ir.values import Load
 
 S = Var("s", 1, 64)
 M, K, G = Axis("m", Int.of(48)), Axis("k", Int.of(20)), Axis("g", Int.of(3))

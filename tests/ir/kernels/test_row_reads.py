@@ -8,7 +8,7 @@ import pytest
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.row_reads import RowReads, row_reads
-from aotpack.ir.nodes import Program
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Int
 from aotpack.schedule import schedule
 from tests.schedule.programs import BF16, F32, I64, Writer, apply, load, lowered

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import contiguous
 from aotpack.ir.kernels.rows import Row, fits, row_of, storage_elements
-from aotpack.ir.nodes import Buffer, Load
+from aotpack.ir.program import Buffer
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Var
+from aotpack.ir.values import Load
 
 B = Var("b", 1, 64)
 ROWS, COLUMNS = Axis("i", Int.of(B)), Axis("j", Int.of(1030))

@@ -7,7 +7,7 @@ import pytest
 
 from aotpack.ir.kernels.access import accesses
 from aotpack.ir.kernels.traffic import work_of
-from aotpack.ir.nodes import Buffer, Program
+from aotpack.ir.program import Buffer, Program
 from aotpack.ir.symbolic.integers import Indirect, Int, Var
 from tests.schedule.programs import BF16, F32, I64, Writer, apply, load, schedule_of
 

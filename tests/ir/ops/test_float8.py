@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Apply, Const, Load
 from aotpack.ir.ops import float8
 from aotpack.ir.ops.fold import fold
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.ops.reference import Array
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Apply, Const, Load
 from aotpack.precompile.interpreter.device import HostKernel, interpretable, launch, pointer_type
 from aotpack.render.c.texts import c_text
 from aotpack.runtime.dtypes import DTYPES, widen

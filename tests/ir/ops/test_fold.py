@@ -7,11 +7,11 @@ import pytest
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
-from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Value
 from aotpack.ir.ops.fold import fold
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.ops.reference import Array
 from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Value
 from tests.ir import triton_forms as forms
 from tests.ir.programs import (
     BOOL,

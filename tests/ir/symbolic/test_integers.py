@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Load
 from aotpack.ir.symbolic.integers import (
     Axis,
     Indirect,
@@ -18,6 +17,7 @@ from aotpack.ir.symbolic.integers import (
     product,
     total,
 )
+from aotpack.ir.values import Load
 from tests.ir.integer_strategies import DIVISORS, FLAT, PAIRS, POINTS, ROW, J, K, Pair, S, T
 
 

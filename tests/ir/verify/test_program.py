@@ -6,24 +6,10 @@ import pytest
 
 from aotpack.errors import AotpackError
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import (
-    Apply,
-    Attention,
-    Const,
-    Guarded,
-    IndexValue,
-    Load,
-    Matmul,
-    Operation,
-    Packed,
-    Pointwise,
-    Program,
-    Reduction,
-    Scan,
-    Scatter,
-    Value,
-)
+from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan, Scatter
+from aotpack.ir.program import Operation, Packed, Program
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Var
+from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.ir.verify.program import CHECKS, InvalidProgram, verify
 from tests.ir.programs import (
     BF16,

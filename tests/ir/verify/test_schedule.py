@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from aotpack.ir.nodes import Pointwise, targets
-from aotpack.ir.schedule import Kernel, Lifetime, Member, Schedule
+from aotpack.ir.kernels.kernel import Kernel, Lifetime, Member, Schedule
+from aotpack.ir.operations import Pointwise
+from aotpack.ir.program import targets
 from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.ir.verify.schedule import CHECKS, InvalidSchedule, verify_schedule
 from tests.schedule.programs import Writer, apply, load, schedule_of

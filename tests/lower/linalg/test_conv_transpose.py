@@ -5,8 +5,8 @@ from itertools import product
 import pytest
 import torch
 
-from aotpack.ir.nodes import Const
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Const
 from aotpack.lower.linalg.conv_transpose import Side
 from tests.lower.oracle import Case, call, case, floats
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aotpack.ir.nodes import Program
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.render.emit.arguments import Arguments
 from tests.schedule.programs import BF16, I64, Writer, load

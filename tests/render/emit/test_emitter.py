@@ -3,8 +3,9 @@
 import pytest
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Load, Program, Value
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Var, minimum
+from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.render.emit.arguments import Arguments
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.frame import Frame

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from aotpack.ir.nodes import targets
+from aotpack.ir.program import targets
 from aotpack.render.emit.loop_fission import groups_without_common_reads
 from aotpack.schedule.program import split_reduction
 from tests.e2e.models import Function

@@ -12,7 +12,8 @@ from torch import nn
 
 from aotpack import pipeline
 from aotpack.emit import write_package
-from aotpack.ir.schedule import Kernel, MatmulTile
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.tiles import MatmulTile
 from aotpack.pipeline import Between, Source
 from aotpack.precompile import precompile
 from aotpack.precompile.interpreter.device import InterpreterDevice

@@ -7,8 +7,9 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from aotpack.ir.nodes import Program, Value
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Int, Var
+from aotpack.ir.values import Value
 from aotpack.precompile.request import Request
 from aotpack.precompile.worker import run_triton
 from aotpack.render.c.loops.nest import LEAST_LOOP

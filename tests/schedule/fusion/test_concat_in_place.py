@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 
-from aotpack.ir.joined import Joined
 from aotpack.ir.kernels.access import accesses
-from aotpack.ir.nodes import Buffer, Const, Guarded, Program, Value
 from aotpack.ir.ops.conditions import inside
+from aotpack.ir.program import Buffer, Joined, Program
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Const, Guarded, Value
 from aotpack.ir.verify.program import InvalidProgram, verify
 from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
 from aotpack.schedule.fusion import concat_in_place as join

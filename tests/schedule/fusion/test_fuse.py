@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from aotpack.ir.nodes import Program
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Var
 from aotpack.schedule.fusion.fuse import MAX_MEMBERS, fuse
 from aotpack.schedule.program.realize import realize

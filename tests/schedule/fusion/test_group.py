@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotpack.ir.nodes import Apply, Const, Guarded, IndexValue, Program
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Axis, Int, Var, product
+from aotpack.ir.values import Apply, Const, Guarded, IndexValue
 from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
 from aotpack.schedule.fusion.group import Group, digits, join, linear, start
 from aotpack.schedule.fusion.refusal import Refusal

@@ -2,9 +2,11 @@
 
 import pytest
 
-from aotpack.ir.nodes import Const, Origin, Pointwise
-from aotpack.ir.schedule import Member
+from aotpack.ir.kernels.kernel import Member
+from aotpack.ir.operations import Pointwise
+from aotpack.ir.origin import Origin
 from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.values import Const
 from aotpack.schedule.fusion.naming import MAX_LENGTH, kernel_name
 from tests.schedule.programs import F32
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from aotpack.ir.nodes import Program
-from aotpack.ir.printer import why_text
+from aotpack.ir.kernels.kernel import why_text
+from aotpack.ir.program import Program
 from aotpack.schedule.fusion.fuse import MAX_MEMBERS, MOST_REASONS, fuse
 from aotpack.schedule.fusion.refusal import Refusal
 from tests.schedule.fusion.test_fuse import cycle, linear_then_row_sum

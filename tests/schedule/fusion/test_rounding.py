@@ -3,7 +3,7 @@
 import pytest
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Program, targets
+from aotpack.ir.program import Program, targets
 from aotpack.ir.symbolic.integers import Var
 from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.fusion.rounding import agree_on_rounding

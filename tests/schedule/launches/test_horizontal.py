@@ -2,8 +2,8 @@
 
 import pytest
 
-from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import Schedule, launches
+from aotpack.ir.kernels.kernel import Schedule, launches
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Var
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.schedule.launches.horizontal import MOST_MEMBERS, NUM_WARPS

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from aotpack.ir.nodes import Buffer, Program, Update
-from aotpack.ir.schedule import ReductionTile, Schedule, gpu_variants, launches
+from aotpack.ir.kernels.kernel import Schedule, gpu_variants, launches
+from aotpack.ir.kernels.tiles import ReductionTile
+from aotpack.ir.program import Buffer, Program, Update
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
 from aotpack.schedule import schedule

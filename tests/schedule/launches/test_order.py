@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aotpack.ir.nodes import Buffer, Program
-from aotpack.ir.schedule import Kernel
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.program import Buffer, Program
 from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.launches.order import order
 from tests.schedule.programs import Writer, apply, load

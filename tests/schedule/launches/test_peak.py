@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from aotpack.ir.nodes import Buffer, Program
+from aotpack.ir.program import Buffer, Program
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.launches import peak

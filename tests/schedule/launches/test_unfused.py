@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import layer_norm
 
-from aotpack.ir.schedule import Kernel
+from aotpack.ir.kernels.kernel import Kernel
 from aotpack.schedule.launches.unfused import spoils_nothing
 from tests.schedule.programs import scheduled
 

@@ -8,8 +8,8 @@ import torch
 
 import aotpack
 from aotpack.errors import UsageError
-from aotpack.ir.nodes import Program, Update
-from aotpack.ir.schedule import Kernel, Schedule, launches
+from aotpack.ir.kernels.kernel import Kernel, Schedule, launches
+from aotpack.ir.program import Program, Update
 from aotpack.ir.symbolic.integers import Var
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.schedule import Partition, schedule

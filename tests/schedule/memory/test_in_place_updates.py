@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from aotpack.ir.nodes import Apply, Buffer, Const, Program, Update, targets
-from aotpack.ir.schedule import Schedule
+from aotpack.ir.kernels.kernel import Schedule
+from aotpack.ir.program import Buffer, Program, Update, targets
 from aotpack.ir.symbolic.integers import Var
+from aotpack.ir.values import Apply, Const
 from aotpack.ir.verify.program import InvalidProgram, verify
 from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
 from tests.schedule.programs import BOOL, F32, I64, Writer, apply, load, schedule_of

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import Schedule, launches
+from aotpack.ir.kernels.kernel import Schedule, launches
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Var
 from tests.schedule.programs import BF16, Writer, apply, load, schedule_of
 

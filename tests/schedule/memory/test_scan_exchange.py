@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from aotpack.ir.nodes import Scan
-from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, Variant, gpu_variants
+from aotpack.ir.kernels.kernel import Kernel, Schedule, gpu_variants
+from aotpack.ir.kernels.tiles import ReductionTile, Variant
+from aotpack.ir.operations import Scan
 from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
 from aotpack.schedule.tiles.choose import CHAIN_BLOCK, CLUSTER_SIZE

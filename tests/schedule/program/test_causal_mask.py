@@ -2,8 +2,10 @@
 
 import pytest
 
-from aotpack.ir.nodes import Apply, Attention, Buffer, Const, IndexValue, Program, Value
+from aotpack.ir.operations import Attention
+from aotpack.ir.program import Buffer, Program
 from aotpack.ir.symbolic.integers import Axis, Int, Var
+from aotpack.ir.values import Apply, Const, IndexValue, Value
 from aotpack.schedule.program.causal_mask import recognise_causal_masks
 from tests.schedule.programs import BOOL, F32, I64, Writer, load
 

@@ -9,8 +9,10 @@ from torch import nn
 from torch.export import Dim
 
 from aotpack import pipeline
-from aotpack.ir.nodes import IndexValue, Load, Program, Scatter, Value
+from aotpack.ir.operations import Scatter
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Indirect, Int
+from aotpack.ir.values import IndexValue, Load, Value
 from aotpack.ir.verify.program import verify
 from aotpack.pipeline import Between, Source
 from aotpack.schedule.program.fixed_order import fix_order

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from aotpack.ir.nodes import Buffer, Matmul, Packed, Program
+from aotpack.ir.operations import Matmul
+from aotpack.ir.program import Buffer, Packed, Program
 from aotpack.ir.verify.program import verify
 from aotpack.schedule.program.merge_products import in_memory_order, merge_products
 from aotpack.stages import Weight

@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from aotpack.ir.nodes import Program, Reduction, Value
+from aotpack.ir.operations import Reduction
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Value
 from aotpack.schedule.program import online_softmax
 from aotpack.schedule.program.online_softmax import LONGEST_ROW, merge_softmax_sums
 from tests.schedule.programs import Writer, apply, assert_same, load

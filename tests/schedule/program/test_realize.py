@@ -3,8 +3,9 @@
 import pytest
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Buffer, Const, Program, Value, targets
+from aotpack.ir.program import Buffer, Program, targets
 from aotpack.ir.symbolic.integers import Indirect, Int
+from aotpack.ir.values import Const, Value
 from aotpack.schedule.program.realize import realize
 from tests.schedule.programs import F32, I64, Writer, apply, assert_same, load
 

@@ -8,8 +8,9 @@ import pytest
 
 from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.names import safe_size_name
-from aotpack.ir.nodes import Program, Reduction, all_axes
+from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.reference import Array
+from aotpack.ir.program import Program, all_axes
 from aotpack.ir.verify.program import verify
 from aotpack.schedule.program.split_reduction import split_reductions
 from tests.schedule.programs import I64, Writer, load

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
-from aotpack.ir.nodes import Apply, Buffer, Load, Pointwise, Program, Reduction, Sort, Value
+from aotpack.ir.operations import Pointwise, Reduction, Sort
+from aotpack.ir.program import Buffer, Program
 from aotpack.ir.symbolic.integers import Axis, Int, Var
+from aotpack.ir.values import Apply, Load, Value
 from aotpack.ir.verify.program import verify
 from aotpack.schedule.sorts.expand_sorts import (
     LONGEST_COUNTED,

@@ -3,8 +3,8 @@
 import pytest
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Attention
-from aotpack.ir.schedule import AttentionTile
+from aotpack.ir.kernels.tiles import AttentionTile
+from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.schedule.tiles.attention import attention_variants
 from tests.schedule.programs import BF16, F32, Writer, load

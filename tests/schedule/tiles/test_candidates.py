@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from aotpack.ir.schedule import MAX_ARCH, PlaneTile, PointwiseTile, ReductionTile, Tile, Variant
+from aotpack.ir.kernels.tiles import (
+    MAX_ARCH,
+    PlaneTile,
+    PointwiseTile,
+    ReductionTile,
+    Tile,
+    Variant,
+)
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
 from aotpack.schedule.tiles.candidates import MOST_OTHERS, with_others

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import (
+from aotpack.ir.kernels.tiles import (
     AttentionTile,
     HostTile,
     MatmulTile,
@@ -14,6 +13,7 @@ from aotpack.ir.schedule import (
     ReductionTile,
     Tile,
 )
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Var
 from aotpack.schedule.tiles.choose import LONGEST_COLUMN, MAX_PERSISTENT, MAX_READ_ONCE, MOST_CHAINS
 from tests.schedule.programs import BF16, F32, Size, Writer, apply, load, schedule_of, scheduled

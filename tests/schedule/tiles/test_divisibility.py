@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from aotpack.ir.nodes import Program
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Var
 from aotpack.render import render
 from aotpack.stages import Rendered

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from aotpack.ir.schedule import HostTile, Variant
+from aotpack.ir.kernels.tiles import HostTile, Variant
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.schedule.tiles.host import FEW, HOST_ARCH
 from tests.schedule.programs import Size, Writer, schedule_of, scheduled

@@ -4,8 +4,8 @@ import pytest
 
 from aotpack.devices import GPUS
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Matmul
-from aotpack.ir.schedule import MatmulTile, Variant
+from aotpack.ir.kernels.tiles import MatmulTile, Variant
+from aotpack.ir.operations import Matmul
 from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.schedule.tiles.matmul import matmul_variants
 from tests.schedule.programs import BF16, F16, F32, Size, Writer, load

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.kernel import Schedule
 from aotpack.ir.kernels.rows import LINE_BYTES
-from aotpack.ir.nodes import Buffer, Program
-from aotpack.ir.schedule import PlaneTile, Schedule
+from aotpack.ir.kernels.tiles import PlaneTile
+from aotpack.ir.program import Buffer, Program
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.render import render

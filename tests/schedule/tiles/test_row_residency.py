@@ -6,10 +6,12 @@ from torch import nn
 from torch.export import Dim
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.kernel import Kernel, Schedule, launches
 from aotpack.ir.kernels.row_reads import row_reads
-from aotpack.ir.nodes import Apply, Program
-from aotpack.ir.schedule import Kernel, ReductionTile, Schedule, launches
+from aotpack.ir.kernels.tiles import ReductionTile
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Apply
 from aotpack.pipeline import Between, Source, to_rendered
 from aotpack.render import render
 from aotpack.target import parse_targets

@@ -3,8 +3,8 @@
 import pytest
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Program
-from aotpack.ir.schedule import ReductionTile
+from aotpack.ir.kernels.tiles import ReductionTile
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Var
 from aotpack.schedule.tiles.row_tiles import FEW_ROWS
 from tests.schedule.programs import BF16, F32, Size, Writer, apply, load, schedule_of

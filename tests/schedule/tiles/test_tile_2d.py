@@ -3,9 +3,10 @@
 import pytest
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Program, Value
-from aotpack.ir.schedule import PlaneTile, PointwiseTile
+from aotpack.ir.kernels.tiles import PlaneTile, PointwiseTile
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Value
 from aotpack.render import render
 from aotpack.schedule import schedule
 from aotpack.target import Target

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotpack.ir.kernels.access import slope, written_index
-from aotpack.ir.nodes import Apply, Load, Pointwise, Reduction, Scan, Scatter, Value, targets, walk
-from aotpack.ir.schedule import Kernel, Member
+from aotpack.ir.kernels.kernel import Kernel, Member
+from aotpack.ir.operations import Pointwise, Reduction, Scan, Scatter
+from aotpack.ir.program import targets
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int, product, total
+from aotpack.ir.values import Apply, Load, Value, walk
 from aotpack.render.c.dialect import C
 from aotpack.render.c.loops.nest import Nest
 from aotpack.render.c.regions import STREAMED, Loop, Store, c_lines, open_loop

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from aotpack.ir.kernels.access import dot, written_index
-from aotpack.ir.nodes import IndexValue, Load, targets, values, walk
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.program import targets, values
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.schedule import Kernel, Schedule
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import Axis, Extremum, Int, Quotient, Remainder
+from aotpack.ir.values import IndexValue, Load, walk
 
 LEAST_LOOP = 8  # iterations of the innermost loop over points
 

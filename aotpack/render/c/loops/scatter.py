@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aotpack.ir.kernels.access import points, slope, written_index
-from aotpack.ir.nodes import Scatter
+from aotpack.ir.kernels.kernel import Kernel, Member
+from aotpack.ir.operations import Scatter
 from aotpack.ir.ops.conditions import within
-from aotpack.ir.schedule import Kernel, Member
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
 from aotpack.render.c.loops.loops import SHARE, HostCode, HostFunction, cost, decode, parallel

@@ -7,19 +7,11 @@ which nothing is read again: so a result may lie where an operand did.
 
 from dataclasses import dataclass, field
 
-from aotpack.ir.nodes import (
-    Guarded,
-    Load,
-    Pointwise,
-    Reduction,
-    Scan,
-    Value,
-    children,
-    loads,
-    targets,
-)
-from aotpack.ir.schedule import Kernel, Member
+from aotpack.ir.kernels.kernel import Kernel, Member
+from aotpack.ir.operations import Pointwise, Reduction, Scan
+from aotpack.ir.program import loads, targets
 from aotpack.ir.symbolic.integers import Axis
+from aotpack.ir.values import Guarded, Load, Value, children
 from aotpack.render.c.loops.loops import EXPENSIVE, member_values, weight
 from aotpack.render.c.loops.reductions import two_pass
 from aotpack.render.emit.kernel_builder import Workshop

@@ -5,10 +5,12 @@ lane is a row of its own. What a later walk needs again and is dear to compute l
 """
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Load, Reduction, Scan, Value, targets
+from aotpack.ir.kernels.kernel import Member
+from aotpack.ir.operations import Reduction, Scan
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.schedule import Member
+from aotpack.ir.program import targets
 from aotpack.ir.symbolic.integers import Axis
+from aotpack.ir.values import Load, Value
 from aotpack.render.c.loops.loops import (
     SHARE,
     HostCode,

@@ -2,9 +2,9 @@
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import axes_in
-from aotpack.ir.nodes import Attention
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.operations import Attention
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.schedule import Kernel, Schedule
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.render.c.contexts import AttentionContext, Rows, Slot

@@ -2,8 +2,8 @@
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import points
-from aotpack.ir.nodes import Matmul
-from aotpack.ir.schedule import Kernel, Schedule
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.operations import Matmul
 from aotpack.render.c.contexts import FewContext
 from aotpack.render.c.products.levels import batch_lines, extent_text, setup_lines, tile_workshop
 from aotpack.render.c.products.operand_roles import epilogue_indices, sides

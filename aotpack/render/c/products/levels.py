@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.nodes import Const, Guarded, Load, Value, targets
+from aotpack.ir.kernels.kernel import Kernel, Member, Schedule
+from aotpack.ir.program import targets
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.schedule import Kernel, Member, Schedule
 from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.values import Const, Guarded, Load, Value
 from aotpack.render.c.contexts import Walk
 from aotpack.render.c.dialect import C
 from aotpack.render.c.parameters import parameter_lines

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import Strides, points, slope
-from aotpack.ir.nodes import Load, Matmul
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.operations import Matmul
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.schedule import Kernel, Schedule
 from aotpack.ir.symbolic.integers import Axis
+from aotpack.ir.values import Load
 from aotpack.render.c.contexts import MatmulContext, Walk
 from aotpack.render.c.dialect import C
 from aotpack.render.c.products.levels import (

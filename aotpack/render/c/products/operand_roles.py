@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import Strides, accesses, axes_in, dot, slope
-from aotpack.ir.nodes import Load, Matmul, Value, walk
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.operations import Matmul
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.schedule import Kernel, Schedule
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.values import Load, Value, walk
 from aotpack.render.c.products.split import indices, split
 
 PANEL, HEIGHT, BLOCK = 32, 4, 128  # of the widest kernel; what a choice of sides is made for

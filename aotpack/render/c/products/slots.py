@@ -4,8 +4,10 @@ from collections.abc import Mapping
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import written_index
-from aotpack.ir.nodes import Load, Matmul, Pointwise, targets
+from aotpack.ir.operations import Matmul, Pointwise
+from aotpack.ir.program import targets
 from aotpack.ir.symbolic.integers import Axis
+from aotpack.ir.values import Load
 from aotpack.render.c.contexts import Rows, Walk
 from aotpack.render.c.dialect import C
 from aotpack.render.c.products.levels import Nest, factor_text, walk_of

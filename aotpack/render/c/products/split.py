@@ -8,7 +8,6 @@ Rows of an image, or heads of a hidden size, become an outer loop; the inner one
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from aotpack.ir.nodes import IndexValue, Load, Value, walk
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import (
     Axis,
@@ -19,6 +18,7 @@ from aotpack.ir.symbolic.integers import (
     Remainder,
     ceil_div,
 )
+from aotpack.ir.values import IndexValue, Load, Value, walk
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,275 @@
+"""Kernels: which operations share a launch, over which axes, in which tiles.
+
+A kernel has a few axes of its own; each member operation is bound to them: its axes are expressions
+in the kernel's axes. A Schedule is a list of kernels in launch order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from textwrap import indent
+
+from aotpack.ir.foreign import Foreign
+from aotpack.ir.kernels.tiles import MAX_ARCH, PointwiseTile, ReductionTile, Variant
+from aotpack.ir.operations import Attention, Matmul, Reduction, Scatter, ranges
+from aotpack.ir.program import (
+    Branch,
+    Buffer,
+    Loop,
+    Operation,
+    Program,
+    control_text,
+    ending_lines,
+    index_tuple,
+    operation_text,
+    overwritten,
+)
+from aotpack.ir.symbolic.integers import Axis, Int, ceil_div
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An operation inside a kernel. ``binding`` gives each of its axes in the kernel's axes.
+
+    ``outer`` members have no inner dimension: they run once for each ``x``, not for each (x, r).
+    """
+
+    operation: Operation
+    binding: tuple[tuple[Axis, Int], ...]
+    outer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Why the operation that makes a buffer is not in the kernel of another."""
+
+    buffer: str
+    other: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One launch. ``axes`` are (x,) or (x, r) for loops, the anchor's own axes for templates.
+
+    ``stored`` are the buffers written to memory; other targets of members stay in registers.
+    A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
+    ``unfused`` kernels, one after the other, do the same: another form of the launch.
+    ``apart`` says why its operations are in no kernel that was there before them.
+    One that ``completes`` the kernel before it joins it too: each of its programs is run by the
+    last of those that make what it reads, which arrive at one of the ``counters``.
+    In ``exchange`` the programs of a chain leave each other the states of their blocks.
+    ``counters`` are zero when a launch begins, and when it has ended.
+    A branch or loop is a kernel of its own, without axes or variants: in its place run the
+    schedules of its ``parts``, as often as its condition says.
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    members: tuple[Member, ...]
+    stored: tuple[str, ...]
+    reads: tuple[str, ...]
+    variants: tuple[Variant, ...] = ()
+    joins: bool = False
+    unfused: tuple[Kernel, ...] = ()
+    apart: tuple[Apart, ...] = ()
+    exchange: tuple[Buffer, ...] = ()
+    completes: bool = False
+    counters: tuple[Buffer, ...] = ()
+    parts: tuple[Schedule, ...] = ()
+
+    @property
+    def control(self) -> Branch | Loop | None:
+        """The operation whose parts run in place of a kernel, if this is one."""
+        first = self.members[0].operation
+        return first if isinstance(first, (Branch, Loop)) else None
+
+    @property
+    def anchor(self) -> Matmul | Attention | None:
+        """The template operation this kernel is built around, if any."""
+        first = self.members[0].operation
+        return first if isinstance(first, (Matmul, Attention)) else None
+
+    @property
+    def scatter(self) -> Scatter | None:
+        """The scatter that is this kernel's only member, if it is one."""
+        first = self.members[0].operation
+        return first if isinstance(first, Scatter) else None
+
+    @property
+    def foreign(self) -> Foreign | None:
+        """The call of code that is not ours that is this kernel's only member, if it is one."""
+        first = self.members[0].operation
+        return first if isinstance(first, Foreign) else None
+
+    @property
+    def reductions(self) -> tuple[Reduction, ...]:
+        """The reductions among its members, in order."""
+        operations = (member.operation for member in self.members)
+        return tuple(one for one in operations if isinstance(one, Reduction))
+
+    @property
+    def is_opaque(self) -> bool:
+        """True for what is no loop nest of ours: a foreign call, a branch or a loop."""
+        return self.foreign is not None or self.control is not None
+
+    @property
+    def bases(self) -> dict[str, str]:
+        """The buffers in whose memory results lie, because they are overwritten, by result."""
+        return dict(overwritten(self.members[0].operation))
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """An intermediate lives from launch ``first`` to ``last`` in the memory of ``storage``.
+
+    That is itself, another intermediate, or the output or updated tensor it is turned into.
+    """
+
+    buffer: str
+    storage: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    program: Program
+    kernels: tuple[Kernel, ...]
+    strides: dict[str, tuple[Int, ...]]  # of every buffer, in elements
+    lifetimes: tuple[Lifetime, ...]
+
+    def is_own(self, life: Lifetime) -> bool:
+        """False for an intermediate in the memory of an output or of a tensor that is updated."""
+        updated = (update.name for update in self.program.updates)
+        return life.storage not in (*self.program.outputs, *updated)
+
+    def __str__(self) -> str:
+        return schedule_text(self)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSchedule:
+    """What runs on architectures from ``arch_low`` to ``arch_high`` instead."""
+
+    arch_low: int
+    arch_high: int
+    schedule: Schedule
+
+    def takes(self, arch: int) -> bool:
+        """True for an architecture it is for."""
+        return self.arch_low <= arch <= self.arch_high
+
+    def __str__(self) -> str:
+        last = "later ones" if self.arch_high == MAX_ARCH else f"sm_{self.arch_high}"
+        return f"# on sm_{self.arch_low} to {last}\n{self.schedule}\n"
+
+
+def launches(kernels: tuple[Kernel, ...]) -> tuple[tuple[Kernel, ...], ...]:
+    """The kernels of each launch."""
+    found: list[tuple[Kernel, ...]] = []
+    for kernel in kernels:
+        if kernel.joins:
+            found[-1] += (kernel,)
+        else:
+            found.append((kernel,))
+    return tuple(found)
+
+
+def gpu_variants(kernel: Kernel) -> tuple[Variant, ...]:
+    """The variants that some GPU may take."""
+    return tuple(variant for variant in kernel.variants if variant.arch_high > 0)
+
+
+def block_count(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> Int:
+    """The number of programs of a loop kernel; programs that share a row are one."""
+    rows = ceil_div(kernel.axes[0].extent, tile.x)
+    if isinstance(tile, ReductionTile) and tile.chain:
+        return rows * ceil_div(kernel.axes[1].extent, tile.r)
+    return rows
+
+
+CHAIN_GROUP = 256  # programs of a chain that look at each other's blocks
+
+
+def places_in_chain(kernel: Kernel, tile: ReductionTile) -> Int:
+    """For each row: a place for each block of a chain, and one for each group of blocks."""
+    blocks = ceil_div(kernel.axes[1].extent, tile.r)
+    return blocks + ceil_div(blocks, CHAIN_GROUP)
+
+
+def in_lines(kernel: Kernel, width: Int, height: Int | None = None) -> Kernel:
+    """A pointwise kernel over (y, x): line and place in the line, instead of the flat position.
+
+    With ``height`` over (z, y, x): plane, line in the plane, place in the line.
+    """
+    (flat,) = kernel.axes
+    lines, x = flat.extent // width, Axis("x", width)
+    y = Axis("y", lines if height is None else height)
+    line = Int.of(y)
+    axes: tuple[Axis, ...] = (y, x)
+    if height is not None:
+        z = Axis("z", lines // height)
+        line, axes = Int.of(z) * height + line, (z, y, x)
+    position = {flat: line * width + Int.of(x)}
+    members = tuple(
+        Member(
+            member.operation,
+            tuple((axis, value.substitute(position)) for axis, value in member.binding),
+            outer=False,
+        )
+        for member in kernel.members
+    )
+    return replace(kernel, axes=axes, members=members)
+
+
+# --- text --------------------------------------------------------------------------------------
+
+_INDENT = "    "
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """Kernels in launch order, their variants and members, then the lifetimes of intermediates."""
+    lines = [line for kernel in schedule.kernels for line in (*_kernel(kernel), "")]
+    for name, strides in schedule.strides.items():
+        lines.append(f"strides {schedule.program.buffers[name]}: {index_tuple(strides)}")
+    for life in schedule.lifetimes:
+        lines.append(
+            f"memory {life.buffer} in {life.storage}: launches {life.first} to {life.last}"
+        )
+    return "\n".join([*lines, *ending_lines(schedule.program)]) + "\n"
+
+
+def why_text(schedule: Schedule) -> str:
+    """Why operations that touch the same buffers are in different kernels, one reason each."""
+    lines = [
+        f"{each.buffer} is not in the kernel of {each.other}: {each.reason}"
+        for kernel in schedule.kernels
+        for each in kernel.apart
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _kernel(kernel: Kernel) -> list[str]:
+    lines = [f"kernel {kernel.name} over {ranges(kernel.axes) or 'one point'}"]
+    lines[0] += ", in the launch of the one before" if kernel.joins else ""
+    lines[0] += ", by the last programs to arrive" if kernel.completes else ""
+    lines.append(f"{_INDENT}reads {', '.join(kernel.reads)}; stores {', '.join(kernel.stored)}")
+    if kernel.control is not None:
+        text = control_text(kernel.control, map(schedule_text, kernel.parts))
+        return [*lines, indent(text, _INDENT)]
+    lines += [f"{_INDENT}{_variant(variant)}" for variant in kernel.variants]
+    for member in kernel.members:
+        bound = ", ".join(f"{axis} = {index}" for axis, index in member.binding)
+        place = "once a row, " if member.outer else ""
+        lines.append(f"{_INDENT}with {place}{bound or 'no axes'}")
+        body = operation_text(member.operation).splitlines()
+        lines += [f"{_INDENT}{_INDENT}{line}" for line in body]
+    return lines
+
+
+def _variant(variant: Variant) -> str:
+    limit = "" if variant.at_most is None else f" while {variant.measure} <= {variant.at_most}"
+    limit += "".join(f" where {size} % {factor} == 0" for size, factor in variant.promises)
+    others = "".join(f"; or {tile}" for tile in variant.others)
+    return f"tile {variant.tile} for arch {variant.arch_low} to {variant.arch_high}{limit}{others}"

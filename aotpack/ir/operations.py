@@ -1,0 +1,229 @@
+"""Operations of the loop IR that compute: loop nests over axes, each with a value to compute.
+
+    computation = Pointwise(target, axes, value, index)        # target[index] = value, for all axes
+                | Reduction(targets, axes, inner, kind, args)  # targets[axes] = kind over inner
+                | Scan(targets, axes, along, kind, args)       # targets[axes] = kind up to along
+                | Scatter(target, base, axes, index, value, kind)  # base, with value at index
+                | Sort(targets, axes, along, value, descending)  # values, positions
+                | Matmul(target, batch, m, n, k, lhs, rhs)     # target[batch, m, n], sum over k
+                | Attention(target, ..., query, key, value...) # target[b, h, i, e], softmax over j
+
+The other operations are ``Foreign`` (``ir/foreign.py``), ``Branch`` and ``Loop``
+(``ir/program.py``), which holds the grammar of programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Union
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.origin import Origin
+from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.values import INFIX, Apply, Guarded, Value, element
+
+
+@dataclass(frozen=True, slots=True)
+class Pointwise:
+    """``target[index] = value`` for every point of ``axes``; each writes an element of its own.
+
+    ``index`` is usually the axes; it may be read from memory where that keeps the points apart.
+    Elements no point writes are undefined.
+    """
+
+    target: str
+    axes: tuple[Axis, ...]
+    value: Value
+    index: tuple[Int, ...]
+    origin: Origin = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """``targets[axes] = finalise(combine(lift(args) over inner))``, by ``kind`` of monoid."""
+
+    targets: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    inner: tuple[Axis, ...]
+    kind: str
+    args: tuple[Value, ...]
+    origin: Origin = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """``targets[axes]`` = the monoid over all positions up to and with ``along``, one of axes."""
+
+    targets: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    along: Axis
+    kind: str
+    args: tuple[Value, ...]
+    origin: Origin = Origin()
+
+
+SCATTER_KINDS = ("set", "sum", "prod", "max", "min")
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """``target = base``, then at each point of ``axes`` ``target[index]`` takes ``value`` in.
+
+    ``base`` is a buffer of the target's shape and type, no value: the target may lie in its memory.
+    ``index`` may hold loaded positions; points whose index lies outside the buffer are skipped.
+    Kind "set" replaces the element, of several points by one of their values; the others are
+    commutative monoids that combine it with those of all its points, in any order. They work on
+    types with 32 or 64 bits, as atomics do: lowering widens.
+    """
+
+    target: str
+    base: str
+    axes: tuple[Axis, ...]
+    index: tuple[Int, ...]
+    value: Value
+    kind: str
+    origin: Origin = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """``targets`` = the values in order along ``along``, one of axes, and their int64 positions.
+
+    NaN is the largest, -0.0 and 0.0 are equal, and equal values keep their order.
+    """
+
+    targets: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    along: Axis
+    value: Value
+    descending: bool
+    origin: Origin = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul:
+    """``target[*batch, m, n] = sum over k of lhs * rhs``, accumulated wide, rounded once.
+
+    ``lhs`` is a value over batch, m, k; ``rhs`` over batch, k, n: the load slots.
+    Both are rounded to ``operand`` before they are multiplied; the result has its accumulator type.
+    """
+
+    target: str
+    batch: tuple[Axis, ...]
+    m: Axis
+    n: Axis
+    k: Axis
+    lhs: Value
+    rhs: Value
+    operand: DType
+    origin: Origin = Origin()
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return (*self.batch, self.m, self.n)
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """``target[b, h, i, e] = sum_j softmax_j(scale * sum_d query * key + bias) * value``.
+
+    ``query`` is a value over b, h, i, d; ``key`` over b, h, j, d; ``value`` over b, h, j, e.
+    ``bias`` (added, in logits) and ``mask`` (bool, True = attend) are values over b, h, i, j;
+    ``causal`` keeps j <= i. A row without any allowed j gives zeros. The factors of both products
+    are rounded to ``operand``; logits, softmax and sums are in its accumulator type.
+    """
+
+    target: str
+    batch: Axis
+    head: Axis
+    i: Axis
+    j: Axis
+    d: Axis
+    e: Axis
+    query: Value
+    key: Value
+    value: Value
+    scale: float
+    causal: bool
+    bias: Value | None
+    mask: Value | None
+    operand: DType
+    origin: Origin = Origin()
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return (self.batch, self.head, self.i, self.e)
+
+
+Computation = Union[Pointwise, Reduction, Scan, Scatter, Sort, Matmul, Attention]
+
+
+# --- text --------------------------------------------------------------------------------------
+
+_INDENT = "    "
+
+
+def computation_lines(operation: Computation, text: Callable[[Value], str]) -> list[str]:
+    """What an operation does at each point; ``text`` prints its values."""
+    match operation:
+        case Pointwise():
+            return [f"{element(operation.target, operation.index)} = {text(operation.value)}"]
+        case Reduction():
+            args = ", ".join(map(text, operation.args))
+            over = f" for {ranges(operation.inner)}" if operation.inner else ""
+            return [f"{_results(operation)} = {operation.kind}({args}{over})"]
+        case Scan():
+            args = ", ".join(map(text, operation.args))
+            return [
+                f"{_results(operation)} = scan_{operation.kind}({args}, along {operation.along})"
+            ]
+        case Scatter():
+            return _scatter(operation, text)
+        case Sort():
+            order = ", descending" * operation.descending
+            value = text(operation.value)
+            return [f"{_results(operation)} = sort({value}, along {operation.along}{order})"]
+        case Matmul():
+            factors = f"{_factor(operation.lhs, text)} * {_factor(operation.rhs, text)}"
+            product = f"sum({factors} for {ranges((operation.k,))})"
+            return [f"{_results(operation)} = {product}  # factors in {operation.operand}"]
+        case Attention():
+            return _attention(operation, text)
+
+
+def _scatter(operation: Scatter, text: Callable[[Value], str]) -> list[str]:
+    place, value = element(operation.target, operation.index), text(operation.value)
+    sign = "=" if operation.kind == "set" else f"{operation.kind}="
+    return [f"{place} {sign} {value}  # in {operation.base}"]
+
+
+def _factor(value: Value, text: Callable[[Value], str]) -> str:
+    shown = text(value)
+    compound = isinstance(value, Guarded) or (isinstance(value, Apply) and value.op in INFIX)
+    return f"({shown})" if compound and not shown.isidentifier() else shown
+
+
+def _attention(operation: Attention, text: Callable[[Value], str]) -> list[str]:
+    slots = {
+        "query": operation.query,
+        "key": operation.key,
+        "value": operation.value,
+        "bias": operation.bias,
+        "mask": operation.mask,
+    }
+    inner = ranges((operation.j, operation.d))
+    lines = [f"{_results(operation)} = attention(  # over {inner}; factors in {operation.operand}"]
+    lines += [f"{_INDENT}{name}={text(slot)}," for name, slot in slots.items() if slot is not None]
+    return [*lines, f"{_INDENT}scale={operation.scale!r}, causal={operation.causal})"]
+
+
+def _results(operation: Computation) -> str:
+    if isinstance(operation, (Reduction, Scan, Sort)):
+        return ", ".join(element(name, operation.axes) for name in operation.targets)
+    return element(operation.target, operation.axes)
+
+
+def ranges(axes: Iterable[Axis]) -> str:
+    """``i < 4, j < n``."""
+    return ", ".join(f"{axis} < {axis.extent}" for axis in axes)

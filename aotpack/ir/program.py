@@ -1,0 +1,380 @@
+"""A Program is a straight line of operations over buffers, each written once (SSA).
+
+    program   = inputs weights operation* outputs updates
+    operation = computation                                  # ``ir/operations.py``
+              | Foreign(targets, bases, kernel, ...)         # not ours: ``ir/foreign.py``
+              | Branch(targets, predicate, sides)            # one of two programs
+              | Loop(targets, entry, condition, test, turn, body)  # a program again and again
+
+    if p[()]:                    Branch(targets, p, (side, side))
+        t = f(a)
+    else:
+        t = g(a)
+
+    c = a                        Loop(targets, entry, p, test, None, body)
+    p = test(c)
+    while p[()]:
+        c = body(c, b)
+        p = test(c)
+
+The programs inside of a branch or loop are its parts. A part has no weights and no outputs: its
+inputs are buffers around it, by their own names, and its updates write the operation's targets. So
+a part computes on its inputs as they are, and the new values of its targets take effect together at
+its end. ``ir/verify`` says what is illegal, ``ir/interpret`` what a program computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from textwrap import indent
+from typing import Union
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.foreign import Foreign
+from aotpack.ir.operations import (
+    Attention,
+    Computation,
+    Matmul,
+    Pointwise,
+    Reduction,
+    Scan,
+    Scatter,
+    Sort,
+    computation_lines,
+    ranges,
+)
+from aotpack.ir.origin import Origin
+from aotpack.ir.symbolic.integers import Axis, Int, Var
+from aotpack.ir.values import (
+    IndexValue,
+    Load,
+    Value,
+    definition,
+    element,
+    indirect_values,
+    named_text,
+    shared_names,
+    walk,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """The first side runs where ``predicate`` holds, else the second; each writes every target.
+
+    The predicate is a bool buffer without dimensions, or an expression over sizes that is 0 or 1.
+    """
+
+    targets: tuple[str, ...]
+    predicate: str | Int
+    sides: tuple[Program, Program]
+    origin: Origin
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """A branch has no points of its own."""
+        return ()
+
+    @property
+    def parts(self) -> tuple[Program, ...]:
+        return self.sides
+
+    def with_parts(self, parts: tuple[Program, ...]) -> Branch:
+        """The same with other programs for its parts."""
+        first, second = parts
+        return replace(self, sides=(first, second))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    """``entry`` gives the targets their first values; ``body`` runs and changes them.
+
+    With a ``test``, the body runs while ``condition`` holds: a bool buffer without dimensions, one
+    of the targets, which the test writes before each turn. Without one, ``condition`` is the number
+    of turns. ``turn``, a size of the body alone, counts them from 0. A target that neither entry
+    nor body has written is undefined.
+    """
+
+    targets: tuple[str, ...]
+    entry: Program
+    condition: str | Int
+    test: Program | None
+    turn: Var | None
+    body: Program
+    origin: Origin
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """A loop has no points of its own."""
+        return ()
+
+    @property
+    def parts(self) -> tuple[Program, ...]:
+        return (self.entry, self.body) if self.test is None else (self.entry, self.test, self.body)
+
+    def with_parts(self, parts: tuple[Program, ...]) -> Loop:
+        """The same with other programs for its parts."""
+        if self.test is None:
+            entry, body = parts
+            return replace(self, entry=entry, body=body)
+        entry, test, body = parts
+        return replace(self, entry=entry, test=test, body=body)
+
+
+Operation = Union[Computation, Foreign, Branch, Loop]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A tensor in memory, addressed by logical index; strides come with the schedule.
+
+    What makes an ``alone`` one shares its kernel with nothing, and is stored.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[Int, ...]
+    alone: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The input or weight called ``name`` has the value of the buffer ``value`` after a run.
+
+    So a change in place is a new version; operations read the one they mean.
+    """
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A weight that is others laid end to end in memory, along the first dimension."""
+
+    name: str
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """``name`` is its ``parts`` in one memory: buffers of its shape and type, nobody else's.
+
+    Each part is written by a pointwise operation, at some elements; all write all, each once.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Operations in execution order. Each buffer has one writer, but inputs and joined ones."""
+
+    sizes: tuple[Var, ...]
+    buffers: dict[str, Buffer]  # insertion order is definition order
+    inputs: tuple[str, ...]
+    weights: tuple[str, ...]  # with the names of ``packed`` ones
+    operations: tuple[Operation, ...]
+    outputs: tuple[str, ...]
+    packed: tuple[Packed, ...] = ()
+    updates: tuple[Update, ...] = ()
+    joined: tuple[Joined, ...] = ()
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """What a run is for: the outputs, and the new values of what it changes."""
+        return (*self.outputs, *(update.value for update in self.updates))
+
+    def __str__(self) -> str:
+        return program_text(self)
+
+
+def sources(names: Iterable[str], program: Program) -> tuple[str, ...]:
+    """What must be written before these are read: for a joined buffer, its parts."""
+    parts = {joined.name: joined.parts for joined in program.joined}
+    return tuple(source for name in names for source in parts.get(name, (name,)))
+
+
+def wholes(program: Program) -> dict[str, str]:
+    """The joined buffer that each part lies in."""
+    return {part: joined.name for joined in program.joined for part in joined.parts}
+
+
+def captured(operation: Branch | Loop) -> tuple[str, ...]:
+    """The buffers around an operation that its parts read, and the predicate of a branch."""
+    asked = (operation.predicate,) if isinstance(operation, Branch) else ()
+    names = [name for name in asked if isinstance(name, str)]
+    names += [name for part in operation.parts for name in part.inputs]
+    return tuple(name for name in dict.fromkeys(names) if name not in operation.targets)
+
+
+def targets(operation: Operation) -> tuple[str, ...]:
+    """The buffers an operation writes."""
+    if isinstance(operation, (Reduction, Scan, Sort, Foreign, Branch, Loop)):
+        return operation.targets
+    return (operation.target,)
+
+
+def written(operation: Operation) -> tuple[Int, ...]:
+    """The index at which an operation writes its targets, in its axes."""
+    if isinstance(operation, (Pointwise, Scatter)):
+        return operation.index
+    return tuple(map(Int.of, operation.axes))
+
+
+def all_axes(operation: Operation) -> tuple[Axis, ...]:
+    """Every axis of an operation: those of its result, then the inner ones."""
+    match operation:
+        case Reduction():
+            return (*operation.axes, *operation.inner)
+        case Matmul():
+            return (*operation.axes, operation.k)
+        case Attention():
+            return (*operation.axes, operation.j, operation.d)
+        case _:
+            return operation.axes
+
+
+def values(operation: Operation) -> tuple[Value, ...]:
+    """The expressions an operation computes with."""
+    match operation:
+        case Pointwise() | Sort():
+            return (operation.value, *indirect_values(written(operation)))
+        case Reduction() | Scan():
+            return operation.args
+        case Scatter():
+            places = (IndexValue(part, DType.INT64) for part in operation.index)
+            return (operation.value, *places)
+        case Matmul():
+            return (operation.lhs, operation.rhs)
+        case Attention(query=query, key=key, value=value, bias=bias, mask=mask):
+            slots = (query, key, value, bias, mask)
+            return tuple(slot for slot in slots if slot is not None)
+        case Foreign() | Branch() | Loop():
+            return ()
+
+
+def loads(operation: Operation) -> tuple[Load, ...]:
+    """Every distinct load of an operation, in evaluation order."""
+    return tuple(value for value in walk(values(operation)) if isinstance(value, Load))
+
+
+def reads(operation: Operation) -> tuple[str, ...]:
+    """The buffers an operation reads, each once."""
+    return tuple(dict.fromkeys((*read_whole(operation), *(o.buffer for o in loads(operation)))))
+
+
+def read_whole(operation: Operation) -> tuple[str, ...]:
+    """The buffers an operation reads without loads: overwritten ones, operands, captured ones."""
+    if isinstance(operation, (Branch, Loop)):
+        return captured(operation)
+    calls = operation.operands if isinstance(operation, Foreign) else ()
+    return (*(base for _, base in overwritten(operation)), *calls)
+
+
+def overwritten(operation: Operation) -> tuple[tuple[str, str], ...]:
+    """(target, base) for each target that is its base with changes, and may lie in its memory."""
+    if isinstance(operation, Scatter):
+        return ((operation.target, operation.base),)
+    if isinstance(operation, Foreign):
+        pairs = zip(operation.targets, operation.bases, strict=True)
+        return tuple((target, base) for target, base in pairs if base is not None)
+    return ()
+
+
+# --- text --------------------------------------------------------------------------------------
+
+_INDENT = "    "
+
+
+def operation_text(operation: Operation) -> str:
+    """A loop nest over the axes, with the shared values named before they are used."""
+    if isinstance(operation, (Branch, Loop)):
+        texts = ["\n".join(_part(part)) for part in operation.parts]
+        return control_text(operation, texts)
+    if isinstance(operation, Foreign):
+        return _foreign(operation)
+    names = shared_names(values(operation))
+    lines = [f"{name} = {definition(value, names)}" for value, name in names.items()]
+    lines += computation_lines(operation, lambda value: named_text(value, names))
+    header = f"for {ranges(operation.axes)}:" if operation.axes else "once:"
+    return header + _comment(operation.origin) + "".join(f"\n{_INDENT}{line}" for line in lines)
+
+
+def _foreign(operation: Foreign) -> str:
+    """The copies a call begins with, then the call."""
+    lines = [f"{target} = {base}" for target, base in overwritten(operation)]
+    passed = zip(operation.kernel.passed, operation.arguments, strict=False)  # illegal ones print
+    arguments = dict(operation.kernel.parameters) | dict(passed)
+    shown = ", ".join(f"{name}={argument}" for name, argument in arguments.items())
+    lines.append(f"{operation.kernel.function}[{index_tuple(operation.grid)}]({shown})")
+    return "once:" + _comment(operation.origin) + "".join(f"\n{_INDENT}{line}" for line in lines)
+
+
+def control_text(operation: Branch | Loop, parts: Iterable[str]) -> str:
+    """The texts of an operation's parts, each under what decides whether it runs."""
+    condition = operation.condition if isinstance(operation, Loop) else operation.predicate
+    shown = element(condition, ()) if isinstance(condition, str) else str(condition)
+    if isinstance(operation, Branch):
+        heads = [f"if {shown}:", "else:"]
+    elif operation.test is not None:
+        heads = ["first:", f"while {shown}, by:", "do:"]
+    else:
+        heads = ["first:", f"for {operation.turn or 'turn'} < {shown}:"]
+    heads[0] += _comment(operation.origin)
+    texts = zip(heads, parts, strict=True)
+    return "\n".join(f"{head}\n{indent(text, _INDENT)}".rstrip() for head, text in texts)
+
+
+def _part(program: Program) -> list[str]:
+    """A program within an operation: what it does, without what it is given."""
+    lines = [line for o in program.operations for line in _operation(program, o)]
+    return [*lines, *ending_lines(program)]
+
+
+def _comment(origin: Origin) -> str:
+    parts = [", ".join(origin.nodes), *origin.sources]
+    shown = "; ".join(part for part in parts if part)
+    return f"  # {shown}" if shown else ""
+
+
+def program_text(program: Program, notes: Mapping[int, str] | None = None) -> str:
+    """The whole program. ``notes`` are remarks under operations, by their position."""
+    lines = [f"size {size} in [{size.low}, {size.high}]" for size in program.sizes]
+    lines += [f"input {_declared(program.buffers, name)}" for name in program.inputs]
+    packed = {each.name: f" = {' ++ '.join(each.parts)}" for each in program.packed}
+    for name in program.weights:
+        lines.append(f"weight {_declared(program.buffers, name)}{packed.get(name, '')}")
+    for position, operation in enumerate(program.operations):
+        lines += ["", *_operation(program, operation)]
+        if notes and position in notes:
+            lines.append(f"^^^ {notes[position]}")
+    return "\n".join([*lines, "", *ending_lines(program)]) + "\n"
+
+
+def _operation(program: Program, operation: Operation) -> list[str]:
+    """The buffers an operation writes, and what it does."""
+    declared = [_declared(program.buffers, name) for name in targets(operation)]
+    return [*declared, operation_text(operation)]
+
+
+def ending_lines(program: Program) -> list[str]:
+    """New values and results; a part of an operation returns nothing."""
+    updates = [f"update {update.name} = {update.value}" for update in program.updates]
+    joined = [f"join {each.name} = {' | '.join(each.parts)}" for each in program.joined]
+    returned = [f"return {', '.join(program.outputs)}"] if program.outputs else []
+    return [*joined, *updates, *returned]
+
+
+def _declared(buffers: Mapping[str, Buffer], name: str) -> str:
+    return str(buffers[name]) if name in buffers else f"{name}: undeclared"
+
+
+def index_tuple(numbers: Iterable[Int]) -> str:
+    """``(1, n)``."""
+    return f"({', '.join(map(str, numbers))})"

@@ -1,0 +1,3 @@
+"""The version of aotpack."""
+
+__version__ = "0.1.0"
