@@ -16,11 +16,11 @@ from aotpack.ir.kernels.tiles import PointwiseTile, ReductionTile, Variant
 from aotpack.ir.kernels.traffic import NO_WORK, work_of
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.render.contexts import CombinedContext, LoopContext
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import INDENT
 from aotpack.render.environment import render_template
 from aotpack.render.sources import Launched, Sources, digest, without_comments
-from aotpack.render.triton.loops import loop_context, loop_workshop
+from aotpack.render.triton.loops import loop_builder, loop_context
 from aotpack.stages import KernelArg
 
 PROGRAM = "program"  # the parameter of member functions
@@ -38,7 +38,7 @@ def combined_launch(
     schedule: Schedule, kernels: tuple[Kernel, ...], own: Variant, sources: Sources
 ) -> Launched:
     """One source for all kernels of a launch, for an architecture's own part of their variant."""
-    shops: list[Workshop] = []
+    shops: list[KernelBuilder] = []
     members: list[LoopContext] = []
     starts: list[int] = []
     programs = 0
@@ -46,9 +46,9 @@ def combined_launch(
         (variant,) = gpu_variants(kernel)
         tile = variant.tile
         assert isinstance(tile, (PointwiseTile, ReductionTile))
-        shop = loop_workshop(schedule, kernel, tile, PROGRAM)
-        members.append(member_function(loop_context(schedule, kernel, tile, shop, PROGRAM)))
-        shops.append(shop)
+        builder = loop_builder(schedule, kernel, tile, PROGRAM)
+        members.append(member_function(loop_context(schedule, kernel, tile, builder, PROGRAM)))
+        shops.append(builder)
         starts.append(programs)
         programs += int(block_count(kernel, tile))
     passed = launch_parameters(shops)
@@ -76,7 +76,7 @@ def member_function(context: LoopContext) -> LoopContext:
 
 
 def launch_parameters(
-    shops: Sequence[Workshop],
+    shops: Sequence[KernelBuilder],
     promises: Mapping[Var, int] = {},
     more: Mapping[str, KernelArg] = {},
 ) -> dict[str, KernelArg]:
@@ -85,8 +85,8 @@ def launch_parameters(
     What several members take is passed once, a size as wide as the widest member has it.
     """
     found: dict[str, KernelArg] = {}
-    for shop in shops:
-        arguments = shop.arguments
+    for builder in shops:
+        arguments = builder.arguments
         for text, arg in zip(arguments.names, arguments.parameters(promises), strict=True):
             known = found.get(text, replace(arg, name=f"p{len(found)}") if arg.is_pointer else arg)
             wide = DType.INT64 in (known.dtype, arg.dtype) and not arg.is_pointer
@@ -99,23 +99,23 @@ def launch_parameters(
 
 
 def member_calls(
-    shops: Sequence[Workshop], members: Sequence[LoopContext], passed: Mapping[str, KernelArg]
+    shops: Sequence[KernelBuilder], members: Sequence[LoopContext], passed: Mapping[str, KernelArg]
 ) -> list[str]:
     """A call of each member's function, but for its last argument, the program number."""
     return [
-        f"{member.name}({', '.join(passed[text].name for text in shop.arguments.names)}"
-        for shop, member in zip(shops, members, strict=True)
+        f"{member.name}({', '.join(passed[text].name for text in builder.arguments.names)}"
+        for builder, member in zip(shops, members, strict=True)
     ]
 
 
 def combined_context(
-    shops: Sequence[Workshop],
+    shops: Sequence[KernelBuilder],
     members: Sequence[LoopContext],
     passed: Mapping[str, KernelArg],
     lines: Sequence[str],
 ) -> CombinedContext:
     """What the template gets: each function and member once, and the lines that call them."""
-    functions = {name: text for shop in shops for name, text in shop.functions.items()}
+    functions = {name: text for builder in shops for name, text in builder.functions.items()}
     return CombinedContext(
         name="",
         functions=tuple(functions.values()),

@@ -33,7 +33,7 @@ from aotpack.render.c.contexts import MatmulContext as HostMatmulContext
 from aotpack.render.c.kernels import HostContext, host_context
 from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
 from aotpack.render.emit.frame import Frame
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.environment import render_template
 from aotpack.render.foreign import foreign_choice, refuse_foreign
@@ -51,7 +51,7 @@ from aotpack.render.sources import (
     Step,
 )
 from aotpack.render.triton.attention import attention_context, attention_frame
-from aotpack.render.triton.loops import loop_context, loop_workshop
+from aotpack.render.triton.loops import loop_builder, loop_context
 from aotpack.render.triton.matmul import matmul_context, output_frame
 from aotpack.stages import Decisions, KernelSource, Scheduled
 from aotpack.target import Target
@@ -230,43 +230,47 @@ def _launched(
     schedule: Schedule, kernel: Kernel, tile: Tile, own: Variant, sources: Sources
 ) -> Launched:
     """A kernel with a tile; ``own`` says for which architectures."""
-    template, context, shop = _context(schedule, kernel, tile)
+    template, context, builder = _context(schedule, kernel, tile)
     programs = _programs(kernel, tile)
     name = sources.add(
         kernel.name,
         lambda name: render_template(template, _named(context, name)),
-        shop.arguments.parameters(dict(own.promises)),
+        builder.arguments.parameters(dict(own.promises)),
         tile,
         own,
         "c" if isinstance(tile, HostTile) else "triton",
         work_of(kernel, schedule.program),
         programs,
-        shop.ring.bytes if shop.ring is not None else 0,
+        builder.ring.bytes if builder.ring is not None else 0,
     )
-    return Launched(name, programs, shop.arguments.names)
+    return Launched(name, programs, builder.arguments.names)
 
 
 def _named(context: Context, name: str) -> Context:
     return context.named(name) if isinstance(context, HostContext) else replace(context, name=name)
 
 
-def _context(schedule: Schedule, kernel: Kernel, tile: Tile) -> tuple[str, Context, Workshop]:
+def _context(schedule: Schedule, kernel: Kernel, tile: Tile) -> tuple[str, Context, KernelBuilder]:
     if isinstance(tile, HostTile):
         return host_context(schedule, kernel, tile)
     if isinstance(tile, MatmulTile):
-        shop = _workshop(schedule, kernel, output_frame(kernel, tile))
-        return "kernel_matmul.py.jinja", matmul_context(schedule, kernel, tile, shop), shop
+        builder = _builder(schedule, kernel, output_frame(kernel, tile))
+        return "kernel_matmul.py.jinja", matmul_context(schedule, kernel, tile, builder), builder
     if isinstance(tile, AttentionTile):
-        shop = _workshop(schedule, kernel, attention_frame(kernel, tile))
-        return "kernel_attention.py.jinja", attention_context(schedule, kernel, tile, shop), shop
+        builder = _builder(schedule, kernel, attention_frame(kernel, tile))
+        return (
+            "kernel_attention.py.jinja",
+            attention_context(schedule, kernel, tile, builder),
+            builder,
+        )
     if isinstance(tile, PlaneTile):
         kernel = in_lines(kernel, tile.width, tile.height)
-    shop = loop_workshop(schedule, kernel, tile)
-    return "kernel_loop.py.jinja", loop_context(schedule, kernel, tile, shop), shop
+    builder = loop_builder(schedule, kernel, tile)
+    return "kernel_loop.py.jinja", loop_context(schedule, kernel, tile, builder), builder
 
 
-def _workshop(schedule: Schedule, kernel: Kernel, frame: Frame) -> Workshop:
-    return Workshop(schedule, kernel, frame, Region(frozenset(frame.names)))
+def _builder(schedule: Schedule, kernel: Kernel, frame: Frame) -> KernelBuilder:
+    return KernelBuilder(schedule, kernel, frame, Region(frozenset(frame.names)))
 
 
 def _programs(kernel: Kernel, tile: Tile) -> Int:

@@ -32,7 +32,7 @@ from aotpack.render.horizontal import (
     member_function,
 )
 from aotpack.render.sources import Launched, Sources
-from aotpack.render.triton.loops import loop_context, loop_workshop
+from aotpack.render.triton.loops import loop_builder, loop_context
 from aotpack.stages import KernelArg
 
 COUNTER = KernelArg(
@@ -51,10 +51,10 @@ def completed_launch(
     first, second = kernels[:2]
     shops, members = [], []
     for kernel, tile in zip(kernels, tiles, strict=True):
-        shop = loop_workshop(schedule, kernel, tile, PROGRAM)
-        shop.emitter.awaited = () if kernel is first else first.stored
-        members.append(member_function(loop_context(schedule, kernel, tile, shop, PROGRAM)))
-        shops.append(shop)
+        builder = loop_builder(schedule, kernel, tile, PROGRAM)
+        builder.emitter.awaited = () if kernel is first else first.stored
+        members.append(member_function(loop_context(schedule, kernel, tile, builder, PROGRAM)))
+        shops.append(builder)
     for number in (parts_of(first, second), second.axes[0].extent):
         shops[0].arguments.use_sizes(number)
     counter = {second.counters[0].name: COUNTER}

@@ -19,7 +19,7 @@ from aotpack.render.c.products.gemv import few_source
 from aotpack.render.c.products.matmul import matmul_source
 from aotpack.render.c.regions import c_lines
 from aotpack.render.emit.frame import Frame
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.environment import render_template
 from aotpack.stages import KernelSource
@@ -57,8 +57,8 @@ def host_file(title: str, kernels: Iterable[KernelSource]) -> str:
 
 def host_context(
     schedule: Schedule, kernel: Kernel, tile: HostTile
-) -> tuple[str, HostContext | MatmulContext | FewContext | AttentionContext, Workshop]:
-    """The template of a kernel, what it prints but the name, and the kernel's workshop."""
+) -> tuple[str, HostContext | MatmulContext | FewContext | AttentionContext, KernelBuilder]:
+    """The template of a kernel, what it prints but the name, and the kernel's builder."""
     if isinstance(kernel.anchor, Attention):
         template = "kernel_attention_few.c.jinja" if tile.few else "kernel_attention.c.jinja"
         return template, *attention_source(schedule, kernel)
@@ -68,34 +68,36 @@ def host_context(
         return "kernel_matmul.c.jinja", *matmul_source(schedule, kernel)
     scatter = kernel.scatter
     nested = nest(schedule, kernel) if scatter is None else scatter_nest(kernel, scatter)
-    shop = host_workshop(schedule, nested.kernel, nested.axes)
+    builder = host_builder(schedule, nested.kernel, nested.axes)
     if scatter is not None:
-        code = scatter_code(nested, shop, scatter)
+        code = scatter_code(nested, builder, scatter)
     elif nested.r:
-        code = walked_code(nested, shop, is_columns=tile.along == "x")
+        code = walked_code(nested, builder, is_columns=tile.along == "x")
     else:
-        code = pointwise_code(nested, shop)
-    return "kernel_loop.c.jinja", loop_context(kernel, shop, code), shop
+        code = pointwise_code(nested, builder)
+    return "kernel_loop.c.jinja", loop_context(kernel, builder, code), builder
 
 
-def host_workshop(schedule: Schedule, kernel: Kernel, axes: tuple[Axis, ...]) -> Workshop:
-    """A workshop that writes C, for loops over these axes.
+def host_builder(schedule: Schedule, kernel: Kernel, axes: tuple[Axis, ...]) -> KernelBuilder:
+    """A builder that writes C, for loops over these axes.
 
     What depends on sizes alone stands around its root: functions and the entry need it alike.
     """
     frame = Frame({axis: axis.name for axis in axes}, {}, ())
-    return Workshop(schedule, kernel, frame, Region(frozenset(), parent=Region(frozenset())), C)
+    return KernelBuilder(
+        schedule, kernel, frame, Region(frozenset(), parent=Region(frozenset())), C
+    )
 
 
-def loop_context(kernel: Kernel, shop: Workshop, code: HostCode) -> HostContext:
+def loop_context(kernel: Kernel, builder: KernelBuilder, code: HostCode) -> HostContext:
     """What the template prints."""
-    assert shop.root.parent is not None
+    assert builder.root.parent is not None
     return HostContext(
         name=kernel.name,
-        comments=tuple(comment.rstrip("\\ ") for comment in shop.comments),
+        comments=tuple(comment.rstrip("\\ ") for comment in builder.comments),
         parameters=(
-            *parameter_lines(shop.arguments, kernel.stored),
-            *c_lines(shop.root.parent),
+            *parameter_lines(builder.arguments, kernel.stored),
+            *c_lines(builder.root.parent),
         ),
         functions=code.functions,
         entry=code.entry,

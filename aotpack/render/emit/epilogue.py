@@ -5,23 +5,25 @@ from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.operations import Pointwise
 from aotpack.ir.program import targets
 from aotpack.ir.symbolic.integers import Axis, Int, operand
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 
 
-def render_epilogue(kernel: Kernel, shop: Workshop, axes: tuple[Axis, ...]) -> tuple[str, ...]:
+def render_epilogue(
+    kernel: Kernel, builder: KernelBuilder, axes: tuple[Axis, ...]
+) -> tuple[str, ...]:
     """Compute and store what the members make of the template's result tile."""
-    emitter = shop.emitter
+    emitter = builder.emitter
     for member in kernel.members:
         for name in targets(member.operation):
             if name not in kernel.stored:
                 continue
             if isinstance(member.operation, Pointwise):
-                value = emitter.value(shop.bound(member, member.operation.value))
+                value = emitter.value(builder.bound(member, member.operation.value))
             else:
-                value = shop.results[name]
-            offset = shop.offset_of(name, written_index(member))
+                value = builder.results[name]
+            offset = builder.offset_of(name, written_index(member))
             emitter.region.append(emitter.store(name, offset, value, frozenset(axes)))
-    return tuple(shop.root.lines())
+    return tuple(builder.root.lines())
 
 
 def batch_names(axes: tuple[Axis, ...]) -> dict[Axis, str]:

@@ -33,7 +33,7 @@ JUMPS = frozenset(
 )
 
 
-class Workshop:
+class KernelBuilder:
     """State of rendering a kernel. ``results`` names what reductions, scans and templates made."""
 
     def __init__(

@@ -13,7 +13,7 @@ from aotpack.render.contexts import AttentionContext, KeyBlock, Side
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import batch_names, batch_numbers, render_epilogue
 from aotpack.render.emit.frame import Frame
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.triton.matmul import precision
 
@@ -29,24 +29,24 @@ def attention_frame(kernel: Kernel, tile: AttentionTile) -> Frame:
 
 
 def attention_context(
-    schedule: Schedule, kernel: Kernel, tile: AttentionTile, shop: Workshop
+    schedule: Schedule, kernel: Kernel, tile: AttentionTile, builder: KernelBuilder
 ) -> AttentionContext:
     """Everything the attention template prints, but the name."""
     o = kernel.anchor
     assert isinstance(o, Attention)
-    slots = _Slots(shop, o, tile)
+    slots = _Slots(builder, o, tile)
     query = slots.query()
     blocks = tuple(slots.block(edge=edge) for edge in _kinds_of_blocks(o, tile))
-    shop.results[o.target] = "acc"
-    epilogue = render_epilogue(kernel, shop, o.axes)
+    builder.results[o.target] = "acc"
+    epilogue = render_epilogue(kernel, builder, o.axes)
     for axis in (o.batch, o.head, o.i, o.j, o.d, o.e):
-        shop.arguments.use_sizes(axis.extent)
+        builder.arguments.use_sizes(axis.extent)
     return AttentionContext(
         name=kernel.name,
-        comments=shop.comments,
-        functions=tuple(shop.functions.values()),
-        parameters=tuple(arg.name for arg in shop.arguments.parameters()),
-        index_type=shop.index_type,
+        comments=builder.comments,
+        functions=tuple(builder.functions.values()),
+        parameters=tuple(arg.name for arg in builder.arguments.parameters()),
+        index_type=builder.index_type,
         heads=str(o.batch.extent * o.head.extent),
         batch=batch_numbers((o.batch, o.head), "batch_head"),
         i=_side(o.i, tile.i),
@@ -85,8 +85,8 @@ def padded(axis: Axis) -> int:
 class _Slots:
     """Emits the operands' tiles; what does not depend on the keys goes before the loops."""
 
-    def __init__(self, shop: Workshop, o: Attention, tile: AttentionTile) -> None:
-        self._shop, self._o, self._tile = shop, o, tile
+    def __init__(self, builder: KernelBuilder, o: Attention, tile: AttentionTile) -> None:
+        self._shop, self._o, self._tile = builder, o, tile
         outer = frozenset((o.batch, o.head, o.i, o.d, o.e))
         self._before = {name: Region(outer) for name in ("query", "key", "value", "logits")}
 

@@ -22,7 +22,7 @@ from aotpack.ir.kernels.tiles import ReductionTile
 from aotpack.ir.operations import Reduction
 from aotpack.ir.symbolic.integers import Int
 from aotpack.render.contexts import Share
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 
 REGISTERS = {32: "r", 64: "l"}  # of inline assembly, by the bits of a word
 OPEN_ROOM = '''@triton.jit
@@ -107,59 +107,64 @@ def share_of(kernel: Kernel, tile: ReductionTile) -> Share | None:
     return Share(tile.cluster_size, str(length))
 
 
-def open_room(shop: Workshop) -> None:
+def open_room(builder: KernelBuilder) -> None:
     """The line that opens a program's room, first of all."""
-    parts = desks(shop.kernel, shop.cluster_size).values()
-    length, phases = room_bytes(shop.kernel, shop.cluster_size), 2 if shop.ring is not None else 1
+    parts = desks(builder.kernel, builder.cluster_size).values()
+    length, phases = (
+        room_bytes(builder.kernel, builder.cluster_size),
+        2 if builder.ring is not None else 1,
+    )
     places = [desk.ready + phase * length for phase in range(phases) for desk in parts]
     counters = "\n".join(COUNTER.format(place=place) for place in places)
     size = length * phases
-    shop.functions["open_room"] = OPEN_ROOM.format(bytes=size, counters=counters)
-    shop.root.append("room = open_room()")
+    builder.functions["open_room"] = OPEN_ROOM.format(bytes=size, counters=counters)
+    builder.root.append("room = open_room()")
 
 
-def exchange(shop: Workshop, operation: Reduction, states: list[str]) -> list[str]:
+def exchange(builder: KernelBuilder, operation: Reduction, states: list[str]) -> list[str]:
     """Tell the others the states of a part; the states of all parts, as blocks."""
-    region, dtypes = shop.emitter.region, state_dtypes(operation)
-    desk = desks(shop.kernel, shop.cluster_size)[operation.targets[0]]
-    shop.functions.update(all_open=ALL_OPEN, expect=EXPECT, wait=WAIT)
-    if not shop.has_met:
+    region, dtypes = builder.emitter.region, state_dtypes(operation)
+    desk = desks(builder.kernel, builder.cluster_size)[operation.targets[0]]
+    builder.functions.update(all_open=ALL_OPEN, expect=EXPECT, wait=WAIT)
+    if not builder.has_met:
         region.append("all_open()")
-        shop.has_met = True
-    side, parity = _side(shop)
+        builder.has_met = True
+    side, parity = _side(builder)
     ready = f"{side} + {desk.ready}"
     region.append(f"expect({ready}, {desk.bytes})")
     for place, state, dtype in zip(desk.places, states, dtypes, strict=True):
-        send = _function(shop, "send", SEND, dtype)
+        send = _function(builder, "send", SEND, dtype)
         region.append(f"{send}({side} + {place}, {ready}, {_word(state, dtype)})")
     region.append(f"wait({ready}, {parity})")
-    names = [shop.fresh("t") for _ in states]
+    names = [builder.fresh("t") for _ in states]
     for name, place, dtype in zip(names, desk.places, dtypes, strict=True):
-        received = _function(shop, "received", RECEIVED, dtype)
+        received = _function(builder, "received", RECEIVED, dtype)
         region.append(f"{name} = {_state(f'{received}({side} + {place})', dtype)}")
     return names
 
 
-def _side(shop: Workshop) -> tuple[str, str]:
+def _side(builder: KernelBuilder) -> tuple[str, str]:
     """The side of the room that serves the row at hand, and the parity of its use.
 
     Two sides are enough for rows in turn: who sends for row i + 2 has received all of row i + 1,
     which all send behind the barrier of a reduction, and so when they have read what row i brought.
     """
-    if shop.ring is None:
+    if builder.ring is None:
         return "room", "0"
-    region = shop.emitter.region
+    region = builder.emitter.region
     if region.find("side") is None:
-        region.append(f"side = room + turn % 2 * {room_bytes(shop.kernel, shop.cluster_size)}")
+        region.append(
+            f"side = room + turn % 2 * {room_bytes(builder.kernel, builder.cluster_size)}"
+        )
         region.names["side"] = "side"
     return "side", "turn // 2 % 2"
 
 
-def _function(shop: Workshop, name: str, source: str, dtype: DType) -> str:
+def _function(builder: KernelBuilder, name: str, source: str, dtype: DType) -> str:
     """The name of the function for words of a type's states."""
     bits = word_bits(dtype)
-    shop.functions[f"{name}_{bits}"] = source.format(
-        bits=bits, bytes=bits // 8, register=REGISTERS[bits], programs=shop.cluster_size
+    builder.functions[f"{name}_{bits}"] = source.format(
+        bits=bits, bytes=bits // 8, register=REGISTERS[bits], programs=builder.cluster_size
     )
     return f"{name}_{bits}"
 

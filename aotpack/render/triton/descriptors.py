@@ -18,12 +18,12 @@ from aotpack.ir.values import Load, Value
 from aotpack.render.contexts import Factor
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.frame import Frame
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 
 
 def described_factor(
-    shop: Workshop,
+    builder: KernelBuilder,
     name: str,
     value: Value,
     operand: DType,
@@ -35,16 +35,16 @@ def described_factor(
     Nothing is rounded on the way: the elements are of the type ``operand`` already. ``starts`` are
     the names of the first indices of blocks, and of what is one number.
     """
-    if not isinstance(value, Load) or shop.resolve(value) is not None:
+    if not isinstance(value, Load) or builder.resolve(value) is not None:
         return None
-    if shop.arguments.dtype(value.buffer) is not operand:
+    if builder.arguments.dtype(value.buffer) is not operand:
         return None
-    offset = dot(value.index, shop.schedule.strides[value.buffer])
+    offset = dot(value.index, builder.schedule.strides[value.buffer])
     block = described_block(offset, sides, operand.itemsize)
     if block is None:
         return None
     region = Region(frozenset(starts))
-    emitter = shop.emitter_in(Frame(starts, {}, ()), region)
+    emitter = builder.emitter_in(Frame(starts, {}, ()), region)
     made = _made(emitter, value.buffer, block)
     lines = (*region.lines(), f"{name}_block = {made}")
     places = ", ".join(emitter.index(one.start) for one in block.dimensions)

@@ -15,7 +15,7 @@ from aotpack.ir.operations import Scan
 from aotpack.ir.ops.monoid import Monoid
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.render.contexts import Chain
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import INDENT
 from aotpack.render.triton.reductions import along, block_states, named, reduced, tile_shape
 
@@ -50,50 +50,50 @@ def clear(ready, places):
 }
 
 
-def chain_of(kernel: Kernel, tile: ReductionTile, shop: Workshop) -> Chain | None:
+def chain_of(kernel: Kernel, tile: ReductionTile, builder: KernelBuilder) -> Chain | None:
     """How blocks are given out; None where programs do not wait for each other."""
     if not tile.chain:
         return None
-    turn = shop.arguments.pointer(kernel.counters[0].name)
+    turn = builder.arguments.pointer(kernel.counters[0].name)
     return Chain(turn, str(kernel.axes[0].extent), CHAIN_GROUP)
 
 
-def chained_scan(shop: Workshop, member: Member) -> list[str]:
+def chained_scan(builder: KernelBuilder, member: Member) -> list[str]:
     """The lines that scan a program's block behind all before it; the names of the results."""
-    operation, region = member.operation, shop.emitter.region
+    operation, region = member.operation, builder.emitter.region
     assert isinstance(operation, Scan)
-    monoid, kernel = MONOIDS[operation.kind], shop.kernel
+    monoid, kernel = MONOIDS[operation.kind], builder.kernel
     ready, rooms = _told(kernel, operation)
-    ready = shop.arguments.pointer(ready)
-    pointers = [shop.arguments.pointer(room) for room in rooms]
-    shop.functions.update(FUNCTIONS)
-    states = block_states(shop, member, monoid)
-    totals = reduced(shop, monoid, states)
-    _tell(shop, ready, pointers, totals, "row + part", "part < parts")
-    scanned = along(shop, monoid, "tl.associative_scan", states, 0)
+    ready = builder.arguments.pointer(ready)
+    pointers = [builder.arguments.pointer(room) for room in rooms]
+    builder.functions.update(FUNCTIONS)
+    states = block_states(builder, member, monoid)
+    totals = reduced(builder, monoid, states)
+    _tell(builder, ready, pointers, totals, "row + part", "part < parts")
+    scanned = along(builder, monoid, "tl.associative_scan", states, 0)
     region.append(f"wait({ready} + row + before, is_before)")
     fills = monoid.identity_triton(operation.args[0].dtype)
     told = [
         named(
-            shop,
+            builder,
             f"tl.where(is_before, tl.load({pointer} + row + before, mask=is_before, other=0,"
             f' cache_modifier=".cg"), {fill})',
         )
         for pointer, fill in zip(pointers, fills, strict=True)
     ]
-    earlier = along(shop, monoid, "tl.reduce", told, 0)
-    after = _combined(shop, monoid, earlier, totals)
-    _tell(shop, ready, pointers, after, "row + parts + group + 1", "is_last")
-    spread = [f"tl.broadcast_to({name}, {tile_shape(shop)})" for name in earlier]
-    names = _combined(shop, monoid, spread, scanned)
-    return [named(shop, text.format(*names)) for text in monoid.finalise_triton]
+    earlier = along(builder, monoid, "tl.reduce", told, 0)
+    after = _combined(builder, monoid, earlier, totals)
+    _tell(builder, ready, pointers, after, "row + parts + group + 1", "is_last")
+    spread = [f"tl.broadcast_to({name}, {tile_shape(builder)})" for name in earlier]
+    names = _combined(builder, monoid, spread, scanned)
+    return [named(builder, text.format(*names)) for text in monoid.finalise_triton]
 
 
-def end_chain(shop: Workshop) -> None:
+def end_chain(builder: KernelBuilder) -> None:
     """The lines by which the last program to end leaves all counters zero."""
-    kernel, region = shop.kernel, shop.emitter.region
-    turn, *others = (shop.arguments.pointer(counter.name) for counter in kernel.counters)
-    shop.arguments.use_sizes(kernel.axes[0].extent)
+    kernel, region = builder.kernel, builder.emitter.region
+    turn, *others = (builder.arguments.pointer(counter.name) for counter in kernel.counters)
+    builder.arguments.use_sizes(kernel.axes[0].extent)
     places = f"({kernel.axes[0].extent})*(parts + groups)"
     region.append("tl.debug_barrier()")
     region.append(f'if tl.atomic_add({turn} + 1, 1, sem="acq_rel") == tl.num_programs(0) - 1:')
@@ -113,16 +113,21 @@ def _told(kernel: Kernel, operation: Scan) -> tuple[str, list[str]]:
 
 
 def _tell(
-    shop: Workshop, ready: str, pointers: list[str], states: list[str], place: str, mask: str
+    builder: KernelBuilder,
+    ready: str,
+    pointers: list[str],
+    states: list[str],
+    place: str,
+    mask: str,
 ) -> None:
-    region = shop.emitter.region
+    region = builder.emitter.region
     for pointer, state in zip(pointers, states, strict=True):
         region.append(f"tl.store({pointer} + {place}, {state}, mask={mask})")
     region.append(f"tell({ready} + {place}, {mask})")
 
 
-def _combined(shop: Workshop, monoid: Monoid, a: list[str], b: list[str]) -> list[str]:
-    names = [shop.fresh("t") for _ in a]
+def _combined(builder: KernelBuilder, monoid: Monoid, a: list[str], b: list[str]) -> list[str]:
+    names = [builder.fresh("t") for _ in a]
     call = f"{monoid.combine_name}({', '.join([*a, *b])})"
-    shop.emitter.region.append(f"{', '.join(names)} = {call}")
+    builder.emitter.region.append(f"{', '.join(names)} = {call}")
     return names

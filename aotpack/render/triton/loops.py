@@ -19,7 +19,7 @@ from aotpack.ir.symbolic.integers import Axis
 from aotpack.render.contexts import LoopContext, Side
 from aotpack.render.emit.emitter import PACKED_BITS
 from aotpack.render.emit.frame import Frame
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.loop_fission import groups_without_common_reads
 from aotpack.render.emit.regions import Region
 from aotpack.render.triton.cluster_reduction import open_room, part_length, share_of
@@ -38,37 +38,39 @@ def again(x):
 LoopTile = PointwiseTile | PlaneTile | ReductionTile
 
 
-def loop_workshop(
+def loop_builder(
     schedule: Schedule, kernel: Kernel, tile: LoopTile, program: str = PROGRAM_ID
-) -> Workshop:
+) -> KernelBuilder:
     """What a loop kernel is rendered with; a looped axis has no value outside its loops."""
     axes = kernel.axes
     if isinstance(tile, ReductionTile):
         axes = () if tile.ring else axes if tile.persistent else axes[:1]
-    shop = Workshop(schedule, kernel, loop_frame(kernel, tile), Region(frozenset(axes)))
-    shop.cluster_size = cluster_size(tile)
+    builder = KernelBuilder(schedule, kernel, loop_frame(kernel, tile), Region(frozenset(axes)))
+    builder.cluster_size = cluster_size(tile)
     if isinstance(tile, ReductionTile) and tile.ring:
-        _with_ring(shop, tile)
-    shop.chained = isinstance(tile, ReductionTile) and tile.chain
+        _with_ring(builder, tile)
+    builder.chained = isinstance(tile, ReductionTile) and tile.chain
     if isinstance(tile, ReductionTile) and tile.persistent and tile.cluster_size > 1:
         buffers = schedule.program.buffers
-        shop.emitter.packed = any(buffers[n].dtype.facts.bits == PACKED_BITS for n in kernel.reads)
-        if shop.emitter.packed:
-            shop.functions["again"] = AGAIN
+        builder.emitter.packed = any(
+            buffers[n].dtype.facts.bits == PACKED_BITS for n in kernel.reads
+        )
+        if builder.emitter.packed:
+            builder.functions["again"] = AGAIN
     if isinstance(tile, PointwiseTile):
-        starts = {kernel.axes[0]: f"({program}{shop.index_type}*{tile.x})"}
-        shop.emitter.frame = replace(shop.emitter.frame, starts=starts)
-    return shop
+        starts = {kernel.axes[0]: f"({program}{builder.index_type}*{tile.x})"}
+        builder.emitter.frame = replace(builder.emitter.frame, starts=starts)
+    return builder
 
 
-def _with_ring(shop: Workshop, tile: ReductionTile) -> None:
+def _with_ring(builder: KernelBuilder, tile: ReductionTile) -> None:
     """Blocks are held in shared memory, as vectors of threads."""
-    kernel, schedule = shop.kernel, shop.schedule
+    kernel, schedule = builder.kernel, builder.schedule
     found = row_reads(kernel, schedule.strides, schedule.program.buffers)
     assert found is not None, kernel.name
     length = part_length(kernel.axes[1].extent, tile.cluster_size)
-    shop.ring = Ring(shop, tile, found, int(length))
-    shop.emitter.frame = replace(shop.emitter.frame, vector=found.vector)
+    builder.ring = Ring(builder, tile, found, int(length))
+    builder.emitter.frame = replace(builder.emitter.frame, vector=found.vector)
 
 
 def loop_frame(kernel: Kernel, tile: LoopTile) -> Frame:
@@ -104,70 +106,72 @@ def loop_context(
     schedule: Schedule,
     kernel: Kernel,
     tile: LoopTile,
-    shop: Workshop,
+    builder: KernelBuilder,
     program: str = PROGRAM_ID,
 ) -> LoopContext:
     """Everything the loop template prints, but the name."""
-    if shop.cluster_size > 1:
-        open_room(shop)
+    if builder.cluster_size > 1:
+        open_room(builder)
     if isinstance(tile, ReductionTile) and tile.ring:
-        _emit_in_turn(kernel, tile, shop, program)
+        _emit_in_turn(kernel, tile, builder, program)
     elif isinstance(tile, ReductionTile) and not tile.persistent:
-        _emit_looped(kernel, tile, shop)
+        _emit_looped(kernel, tile, builder)
     else:
         for member in kernel.members:
-            _emit_straight(member, kernel, shop)
-        if shop.chained:
-            end_chain(shop)
-    return _context(kernel, tile, shop, program)
+            _emit_straight(member, kernel, builder)
+        if builder.chained:
+            end_chain(builder)
+    return _context(kernel, tile, builder, program)
 
 
-def _emit_in_turn(kernel: Kernel, tile: ReductionTile, shop: Workshop, program: str) -> None:
+def _emit_in_turn(
+    kernel: Kernel, tile: ReductionTile, builder: KernelBuilder, program: str
+) -> None:
     """Rows one after the other, through a ring of blocks in shared memory."""
-    assert shop.ring is not None
+    assert builder.ring is not None
     x = kernel.axes[0]
-    shop.root.append(f"row = {program} // {tile.cluster_size}")
-    shop.root.append(f"together = tl.num_programs(0) // {tile.cluster_size}")
-    shop.ring.open()
-    shop.root.append("all_open()")
-    shop.has_met = True
-    turns = f"tl.cdiv({shop.emitter.index(x.extent)} - row, together)"
-    if shop.wide:  # a side of the room is an operand of 32 bits; so long rows are fewer
+    builder.root.append(f"row = {program} // {tile.cluster_size}")
+    builder.root.append(f"together = tl.num_programs(0) // {tile.cluster_size}")
+    builder.ring.open()
+    builder.root.append("all_open()")
+    builder.has_met = True
+    turns = f"tl.cdiv({builder.emitter.index(x.extent)} - row, together)"
+    if builder.wide:  # a side of the room is an operand of 32 bits; so long rows are fewer
         turns = f"tl.cast({turns}, tl.int32)"
-    shop.body = shop.root.open(f"for turn in range({turns}):", frozenset((x,)))
-    shop.emitter.region = shop.body
-    shop.body.append(f"{x.name} = (row + turn*together){shop.index_type}")
-    shop.emitter.held = shop.ring.held()
-    shop.emitter.made_for = frozenset((x,))  # a result of the only row has no index that says so
-    _emit_looped(kernel, tile, shop)
-    shop.root.close()
-    shop.emitter.region = shop.body = shop.root
+    builder.body = builder.root.open(f"for turn in range({turns}):", frozenset((x,)))
+    builder.emitter.region = builder.body
+    builder.body.append(f"{x.name} = (row + turn*together){builder.index_type}")
+    builder.emitter.held = builder.ring.held()
+    builder.emitter.made_for = frozenset((x,))  # a result of the only row has no index that says so
+    _emit_looped(kernel, tile, builder)
+    builder.root.close()
+    builder.emitter.region = builder.body = builder.root
 
 
-def _emit_straight(member: Member, kernel: Kernel, shop: Workshop) -> None:
+def _emit_straight(member: Member, kernel: Kernel, builder: KernelBuilder) -> None:
     operation = member.operation
     if isinstance(operation, Reduction):
-        _define(shop, member, operation, block_reduction(shop, member))
+        _define(builder, member, operation, block_reduction(builder, member))
     elif isinstance(operation, Scan):
-        shop.define(member, (chained_scan if shop.chained else block_scan)(shop, member))
+        builder.define(member, (chained_scan if builder.chained else block_scan)(builder, member))
     elif isinstance(operation, Scatter):
-        shop.emitter.region.append(scatter_line(shop, member, operation))
+        builder.emitter.region.append(scatter_line(builder, member, operation))
         return
     for name in targets(operation):
         if name in kernel.stored:
-            _store(member, name, kernel, shop)
+            _store(member, name, kernel, builder)
 
 
-def _define(shop: Workshop, member: Member, operation: Reduction, names: list[str]) -> None:
+def _define(builder: KernelBuilder, member: Member, operation: Reduction, names: list[str]) -> None:
     """Record a reduction's results; what a softmax does with them may be cheaper."""
-    shop.define(member, names)
+    builder.define(member, names)
     if operation.kind == "softmax":
         top, total = operation.targets
-        shop.emitter.softmax.tops.add(top)
-        shop.emitter.softmax.sums.add(total)
+        builder.emitter.softmax.tops.add(top)
+        builder.emitter.softmax.sums.add(total)
 
 
-def _emit_looped(kernel: Kernel, tile: ReductionTile, shop: Workshop) -> None:
+def _emit_looped(kernel: Kernel, tile: ReductionTile, builder: KernelBuilder) -> None:
     level = _levels(kernel)
     walks: list[list[Member]] = []
     for number in range(max(level.values()) + 1):
@@ -176,21 +180,21 @@ def _emit_looped(kernel: Kernel, tile: ReductionTile, shop: Workshop) -> None:
     walked = [_buffers(walk, kernel) for walk in walks]
     in_order = any(isinstance(member.operation, Scan) for member in kernel.members)
     once = len(list(filter(None, walks))) < 2
-    held: dict[object, str] | None = None if in_order or once or shop.ring is not None else {}
+    held: dict[object, str] | None = None if in_order or once or builder.ring is not None else {}
     inner = frozenset(kernel.axes[1:])
     loops = [groups_without_common_reads(walk, kernel, inner) for walk in walks]
     order = [group for groups in loops for group in groups]
     for number, groups in enumerate(loops):
         for member in kernel.members:
             if member.outer and level[targets(member.operation)[0]] == number:
-                _emit_straight(member, kernel, shop)
-        if shop.ring is None:
-            shop.emitter.keep = _keep(number, walked, kernel)
+                _emit_straight(member, kernel, builder)
+        if builder.ring is None:
+            builder.emitter.keep = _keep(number, walked, kernel)
         for group in groups:
             is_first, is_last = group is order[0], group is order[-1]
-            loop = ReductionLoop(shop, tile, held, is_first=is_first, is_last=is_last)
-            _emit_walk(group, kernel, shop, loop)
-        shop.emitter.keep = {}
+            loop = ReductionLoop(builder, tile, held, is_first=is_first, is_last=is_last)
+            _emit_walk(group, kernel, builder, loop)
+        builder.emitter.keep = {}
 
 
 def _keep(number: int, walked: list[set[str]], kernel: Kernel) -> dict[str, str]:
@@ -224,32 +228,34 @@ def _buffers(walk: list[Member], kernel: Kernel) -> set[str]:
     return found
 
 
-def _emit_walk(working: list[Member], kernel: Kernel, shop: Workshop, loop: ReductionLoop) -> None:
+def _emit_walk(
+    working: list[Member], kernel: Kernel, builder: KernelBuilder, loop: ReductionLoop
+) -> None:
     """One walk over the inner axis: stores and accumulations; then the reductions' results."""
     parts = stretches(loop.length, loop.tile.r, keep_last=loop.held is not None)
-    keep = shop.emitter.keep
+    keep = builder.emitter.keep
     if loop.held and not any(map(_gives_first, working)):
         parts = parts[::-1]  # first what is in registers
     for stretch in parts:
         loop.enter(stretch)
         in_registers = stretch.rest and loop.held is not None
-        shop.emitter.keep = dict.fromkeys(keep, "first") if in_registers else keep
+        builder.emitter.keep = dict.fromkeys(keep, "first") if in_registers else keep
         for member in _with_scans(working, kernel):
             if isinstance(member.operation, Reduction):
                 loop.accumulate(member)
                 continue
             if isinstance(member.operation, Scan):
-                shop.define(member, loop.scan(member))
+                builder.define(member, loop.scan(member))
             for name in targets(member.operation):
                 if member in working and name in kernel.stored:
-                    _store(member, name, kernel, shop)
+                    _store(member, name, kernel, builder)
         loop.leave()
     for member, names in loop.finish():
         assert isinstance(member.operation, Reduction)
-        _define(shop, member, member.operation, names)
+        _define(builder, member, member.operation, names)
         for name in targets(member.operation):
             if name in kernel.stored:
-                _store(member, name, kernel, shop)
+                _store(member, name, kernel, builder)
 
 
 def _gives_first(member: Member) -> bool:
@@ -285,40 +291,40 @@ def _levels(kernel: Kernel) -> dict[str, int]:
     return level
 
 
-def _store(member: Member, buffer: str, kernel: Kernel, shop: Workshop) -> None:
+def _store(member: Member, buffer: str, kernel: Kernel, builder: KernelBuilder) -> None:
     operation = member.operation
     if isinstance(operation, Pointwise):
-        value = shop.emitter.value(shop.bound(member, operation.value))
+        value = builder.emitter.value(builder.bound(member, operation.value))
     else:
-        value = shop.results[buffer]
+        value = builder.results[buffer]
     outer = member.outer or isinstance(operation, Reduction)
     axes = frozenset(kernel.axes[:1] if outer else kernel.axes)
-    offset = shop.offset_of(buffer, written_index(member))
-    shop.emitter.region.append(shop.emitter.store(buffer, offset, value, axes))
+    offset = builder.offset_of(buffer, written_index(member))
+    builder.emitter.region.append(builder.emitter.store(buffer, offset, value, axes))
 
 
-def _context(kernel: Kernel, tile: LoopTile, shop: Workshop, program: str) -> LoopContext:
+def _context(kernel: Kernel, tile: LoopTile, builder: KernelBuilder, program: str) -> LoopContext:
     sides = {axis.name: side for axis, side in _sides(kernel, tile).items()}
     for axis in kernel.axes:
-        shop.arguments.use_sizes(axis.extent)
-    chain = chain_of(kernel, tile, shop) if isinstance(tile, ReductionTile) else None
+        builder.arguments.use_sizes(axis.extent)
+    chain = chain_of(kernel, tile, builder) if isinstance(tile, ReductionTile) else None
     return LoopContext(
         name=kernel.name,
-        comments=shop.comments,
-        functions=tuple(shop.functions.values()),
-        parameters=tuple(arg.name for arg in shop.arguments.parameters()),
-        index_type=shop.index_type,
+        comments=builder.comments,
+        functions=tuple(builder.functions.values()),
+        parameters=tuple(arg.name for arg in builder.arguments.parameters()),
+        index_type=builder.index_type,
         z=sides.get("z"),
         y=sides.get("y"),
         x=sides["x"],
         r=sides.get("r"),
         is_flat=sum(bool(side.block) for side in sides.values()) == 1,
         persistent=not isinstance(tile, ReductionTile) or tile.persistent,
-        lines=tuple(shop.root.lines()),
+        lines=tuple(builder.root.lines()),
         program=program,
         band=tile.band if isinstance(tile, PlaneTile) else 1,
         is_launched=program == PROGRAM_ID,
         share=share_of(kernel, tile) if isinstance(tile, ReductionTile) else None,
-        in_turn=shop.ring is not None,
+        in_turn=builder.ring is not None,
         chain=chain,
     )

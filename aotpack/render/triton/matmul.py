@@ -10,7 +10,7 @@ from aotpack.ir.values import Value
 from aotpack.render.contexts import Factor, MatmulContext
 from aotpack.render.emit.epilogue import batch_names, batch_numbers, render_epilogue
 from aotpack.render.emit.frame import Frame
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.triton.descriptors import described_factor
 
@@ -25,33 +25,33 @@ def output_frame(kernel: Kernel, tile: MatmulTile) -> Frame:
 
 
 def matmul_context(
-    schedule: Schedule, kernel: Kernel, tile: MatmulTile, shop: Workshop
+    schedule: Schedule, kernel: Kernel, tile: MatmulTile, builder: KernelBuilder
 ) -> MatmulContext:
     """Everything the matmul template prints, but the name."""
     anchor = kernel.anchor
     assert isinstance(anchor, Matmul)
     lhs_frame = _frame(anchor, tile, {anchor.m: "m", anchor.k: "k_row"})
     rhs_frame = _frame(anchor, tile, {anchor.k: "k_column", anchor.n: "n"})
-    lhs = _factor(shop, "lhs", lhs_frame, anchor, tile)
-    rhs = _factor(shop, "rhs", rhs_frame, anchor, tile)
-    shop.results[anchor.target] = "acc"
-    epilogue = render_epilogue(kernel, shop, anchor.axes)
+    lhs = _factor(builder, "lhs", lhs_frame, anchor, tile)
+    rhs = _factor(builder, "rhs", rhs_frame, anchor, tile)
+    builder.results[anchor.target] = "acc"
+    epilogue = render_epilogue(kernel, builder, anchor.axes)
     for axis in (*anchor.batch, anchor.m, anchor.n, anchor.k):
-        shop.arguments.use_sizes(axis.extent)
+        builder.arguments.use_sizes(axis.extent)
     return MatmulContext(
         name=kernel.name,
-        comments=shop.comments,
-        functions=tuple(shop.functions.values()),
-        parameters=tuple(arg.name for arg in shop.arguments.parameters()),
-        index_type=shop.index_type,
+        comments=builder.comments,
+        functions=tuple(builder.functions.values()),
+        parameters=tuple(arg.name for arg in builder.arguments.parameters()),
+        index_type=builder.index_type,
         m_extent=str(anchor.m.extent),
         n_extent=str(anchor.n.extent),
         k_extent=str(anchor.k.extent),
         m_block=tile.m,
         n_block=tile.n,
         k_block=tile.k,
-        m_masked=anchor.m in shop.emitter.frame.masks,
-        n_masked=anchor.n in shop.emitter.frame.masks,
+        m_masked=anchor.m in builder.emitter.frame.masks,
+        n_masked=anchor.n in builder.emitter.frame.masks,
         k_masked=anchor.k in lhs_frame.masks,
         persistent=tile.most_programs > 0,
         group=ROWS_TOGETHER,
@@ -81,24 +81,26 @@ def _frame(anchor: Matmul, tile: MatmulTile, names: dict[Axis, str]) -> Frame:
     return Frame(named, masks, tuple((axis, blocks[axis]) for axis in names))
 
 
-def _factor(shop: Workshop, name: str, frame: Frame, anchor: Matmul, tile: MatmulTile) -> Factor:
+def _factor(
+    builder: KernelBuilder, name: str, frame: Frame, anchor: Matmul, tile: MatmulTile
+) -> Factor:
     """How a factor is loaded: as a block where the tile says so and it is one, else by pointers."""
     value = anchor.lhs if name == "lhs" else anchor.rhs
     if tile.descriptors:
         starts = {anchor.m: "m_start", anchor.n: "n_start", anchor.k: "k_start"}
         names = batch_names(anchor.batch) | starts
-        slot = described_factor(shop, name, value, anchor.operand, frame.blocks, names)
+        slot = described_factor(builder, name, value, anchor.operand, frame.blocks, names)
         if slot is not None:
             return slot
-    return _by_pointers(shop, frame, value, anchor)
+    return _by_pointers(builder, frame, value, anchor)
 
 
-def _by_pointers(shop: Workshop, frame: Frame, value: Value, anchor: Matmul) -> Factor:
+def _by_pointers(builder: KernelBuilder, frame: Frame, value: Value, anchor: Matmul) -> Factor:
     """Lines before the loop over k, lines in it, and the name of the tile."""
     outer = [axis for axis, _ in frame.blocks if axis is not anchor.k]
     before = Region(frozenset((*anchor.batch, *outer)))
     loop = before.open("for", frozenset((anchor.k,)))
-    emitter = shop.emitter_in(frame, loop)
+    emitter = builder.emitter_in(frame, loop)
     name = emitter.operand(value, anchor.operand, anchor.k)
     setup = tuple(item for item in before.items if isinstance(item, str))
     return Factor((), setup, tuple(loop.lines()), name)

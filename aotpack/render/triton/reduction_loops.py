@@ -15,7 +15,7 @@ from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.symbolic.facts import bounds, known_equal, known_multiple
 from aotpack.ir.symbolic.integers import Int
 from aotpack.render.emit.frame import Frame
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.triton.cluster_reduction import part_length
 from aotpack.render.triton.reductions import (
@@ -60,7 +60,7 @@ def stretches(extent: Int, block: int, *, keep_last: bool) -> tuple[Stretch, ...
 class ReductionLoop:
     """Walks over the inner axis with the accumulators of reductions and the states of scans."""
 
-    shop: Workshop
+    builder: KernelBuilder
     tile: ReductionTile
     held: dict[object, str] | None  # what is known of the last block; None: walk in order
     is_first: bool = False  # of the walks over a row
@@ -73,21 +73,21 @@ class ReductionLoop:
     end: str | None = None  # of the row, where the block may reach over it
 
     def __post_init__(self) -> None:
-        self.frame = self.shop.emitter.frame
+        self.frame = self.builder.emitter.frame
 
     @property
     def length(self) -> Int:
         """What a program walks over: its row, or its part of it."""
-        return part_length(self.shop.kernel.axes[1].extent, self.shop.cluster_size)
+        return part_length(self.builder.kernel.axes[1].extent, self.builder.cluster_size)
 
     def enter(self, stretch: Stretch) -> None:
         """Open the loop over a stretch of blocks, or go to the last block."""
-        shop, r = self.shop, self.shop.kernel.axes[1]
+        builder, r = self.builder, self.builder.kernel.axes[1]
         masks = {axis: mask for axis, mask in self.frame.masks.items() if axis is not r}
-        start, stop = map(shop.emitter.index, (stretch.start, stretch.stop))
+        start, stop = map(builder.emitter.index, (stretch.start, stretch.stop))
         if stretch.rest and self.held is not None:
             is_new = not self.held
-            self.region = shop.body.open(None, frozenset((r,)), self.held)
+            self.region = builder.body.open(None, frozenset((r,)), self.held)
             self._bound(start, self._reaches_over(stretch))
             if is_new:
                 self._place("rest")
@@ -101,101 +101,101 @@ class ReductionLoop:
             steps = f"range({ends})"
             if self.tile.unroll > 1 and not stretch.rest:
                 steps = f"tl.range({ends}, loop_unroll_factor={self.tile.unroll})"
-            if shop.ring is not None:
+            if builder.ring is not None:
                 steps = f"tl.static_range({ends})"  # each block has a place of its own in the ring
-            self.region = shop.body.open(f"for r_start in {steps}:", frozenset((r,)))
+            self.region = builder.body.open(f"for r_start in {steps}:", frozenset((r,)))
             self._bound("r_start", stretch.rest)
             self._place("r")
-            if shop.ring is not None:
-                shop.ring.enter_block(self.region, is_first=self.is_first)
+            if builder.ring is not None:
+                builder.ring.enter_block(self.region, is_first=self.is_first)
             if stretch.rest:
                 masks = dict(self.frame.masks)
-        shop.emitter.region = self.region
-        shop.emitter.frame = replace(self.frame, names=names, masks=masks)
+        builder.emitter.region = self.region
+        builder.emitter.frame = replace(self.frame, names=names, masks=masks)
 
     def _reaches_over(self, stretch: Stretch) -> bool:
         return not known_multiple(stretch.stop, self.tile.r)
 
     def _bound(self, start: str, masked: bool) -> None:
         """Note where the block starts, and where the row ends in it."""
-        end = self._in_row(self.shop.emitter.index(self.length))
+        end = self._in_row(self.builder.emitter.index(self.length))
         self.start, self.end = self._in_row(start), end if masked else None
 
     def _place(self, name: str) -> None:
         """The lines that name the indices of a block, and its mask."""
-        shop = self.shop
-        shape = "[None, :]" if last_axis(shop) else ""
-        ring = shop.ring
+        builder = self.builder
+        shape = "[None, :]" if last_axis(builder) else ""
+        ring = builder.ring
         lanes = f"tl.arange(0, {self.tile.r})" if ring is None else ring.elements
-        index = f"({self.start} + {lanes}){shape}{shop.index_type}"
+        index = f"({self.start} + {lanes}){shape}{builder.index_type}"
         self.region.append(f"{name} = {index}")
         if self.end is not None:
             self.region.append(f"{name}_mask = {name} < {self.end}")
 
     def leave(self) -> None:
         """Close it; what comes next is outside."""
-        if self.shop.ring is not None and self.is_last:
-            self.shop.ring.leave_block(self.region)
-        self.shop.body.close()
-        self.shop.emitter.region = self.shop.body
-        self.shop.emitter.frame = self.frame
+        if self.builder.ring is not None and self.is_last:
+            self.builder.ring.leave_block(self.region)
+        self.builder.body.close()
+        self.builder.emitter.region = self.builder.body
+        self.builder.emitter.frame = self.frame
 
     def accumulate(self, member: Member) -> None:
         """Combine this block into the member's accumulators, lane by lane."""
         operation = member.operation
         assert isinstance(operation, Reduction)
         self.pending[operation.targets[0]] = member
-        shop, monoid = self.shop, MONOIDS[operation.kind]
+        builder, monoid = self.builder, MONOIDS[operation.kind]
         if monoid.needs_order:
             self._accumulate_first(member, monoid)
             return
-        mask = shop.emitter.frame.masks.get(shop.kernel.axes[1])
+        mask = builder.emitter.frame.masks.get(builder.kernel.axes[1])
         if self._in_groups(monoid):
             whole = mask is None or known_multiple(self.length, self.tile.group)
             states = self._grouped(member, monoid) if whole else self._rest(member, monoid)
             mask, shape = None, f"[{self.tile.r // self.tile.group}]"
         else:
-            states, shape = block_states(shop, member, monoid, masked=False), tile_shape(shop)
+            states, shape = block_states(builder, member, monoid, masked=False), tile_shape(builder)
         names = self._start(member, "acc", shape)
         combined = self._combine(monoid, names, states)
         for name, new in zip(names, combined, strict=True):
             self.region.append(f"{name} = " + (f"tl.where({mask}, {new}, {name})" if mask else new))
 
     def _in_groups(self, monoid: Monoid) -> bool:
-        return self.tile.group > 1 and bool(monoid.group_triton) and not last_axis(self.shop)
+        return self.tile.group > 1 and bool(monoid.group_triton) and not last_axis(self.builder)
 
     def _grouped(self, member: Member, monoid: Monoid) -> list[str]:
         """The states of groups of neighbours in a whole block."""
-        operation, shop = member.operation, self.shop
+        operation, builder = member.operation, self.builder
         assert isinstance(operation, Reduction)
         count, size = self.tile.r // self.tile.group, self.tile.group
-        element = spanning(shop, member)
+        element = spanning(builder, member)
         if self.frame.vector:
             states = self._call_group(monoid, f"{element}, 0")
         else:
             states = self._call_group(monoid, f"tl.reshape({element}, [{count}, {size}]), 1")
         if self.end is None:
             return states
-        inside = named(shop, f"{self.start} + tl.arange(0, {count})*{size} < {self.end}")
+        inside = named(builder, f"{self.start} + tl.arange(0, {count})*{size} < {self.end}")
         fills = monoid.identity_triton(operation.args[0].dtype)
         pairs = zip(states, fills, strict=True)
-        return [named(shop, f"tl.where({inside}, {name}, {fill})") for name, fill in pairs]
+        return [named(builder, f"tl.where({inside}, {name}, {fill})") for name, fill in pairs]
 
     def _call_group(self, monoid: Monoid, operands: str) -> list[str]:
         """The states that a monoid's function for groups gives."""
-        shop, names = self.shop, [self.shop.fresh("t") for _ in monoid.states]
+        builder, names = self.builder, [self.builder.fresh("t") for _ in monoid.states]
         for used in monoid.across_uses:
-            shop.functions[MONOIDS[used].combine_name] = MONOIDS[used].combine_triton
-        shop.functions[monoid.group_name] = monoid.group_triton
+            builder.functions[MONOIDS[used].combine_name] = MONOIDS[used].combine_triton
+        builder.functions[monoid.group_name] = monoid.group_triton
         self.region.append(f"{', '.join(names)} = {monoid.group_name}({operands})")
         return names
 
     def _rest(self, member: Member, monoid: Monoid) -> list[str]:
         """The states of groups in the last block, which may reach over the end."""
-        shop, shape = self.shop, f"[{self.tile.r // self.tile.group}, {self.tile.group}]"
-        states = block_states(shop, member, monoid)
-        rows = [named(shop, f"tl.reshape({state}, {shape})") for state in states]
-        return along(shop, monoid, "tl.reduce", rows, 1)
+        builder, shape = self.builder, f"[{self.tile.r // self.tile.group}, {self.tile.group}]"
+        states = block_states(builder, member, monoid)
+        rows = [named(builder, f"tl.reshape({state}, {shape})") for state in states]
+        return along(builder, monoid, "tl.reduce", rows, 1)
 
     def _accumulate_first(self, member: Member, monoid: Monoid) -> None:
         """Blocks come in order: an extreme that is there already is the first.
@@ -204,46 +204,46 @@ class ReductionLoop:
         first element of that block; its own place is added at the end. What lies beyond the end of
         a row has the identity's value, which is never an extreme that is new.
         """
-        shop = self.shop
-        element = masked_element(shop, member, monoid)
+        builder = self.builder
+        element = masked_element(builder, member, monoid)
         names = self._start_first(member, monoid)
         states = [element, self.start]
         if self._in_groups(monoid):
             shape = list(self._lanes(monoid))
             states = self._call_group(monoid, f"tl.reshape({element}, {shape}), {self.start}")
-        shop.functions[monoid.combine_name] = monoid.combine_triton
+        builder.functions[monoid.combine_name] = monoid.combine_triton
         call = f"{monoid.combine_name}({', '.join([*names, *states])})"
         self.region.append(f"{', '.join(names)} = {call}")
 
     def _start_first(self, member: Member, monoid: Monoid) -> list[str]:
         """The accumulators of ``_accumulate_first``: at first, that of a lane's first element."""
-        operation, shop = member.operation, self.shop
+        operation, builder = member.operation, self.builder
         assert isinstance(operation, Reduction)
         key, dtype = operation.targets[0], operation.args[0].dtype
         if key not in self.names:
-            self.names[key] = value, place = [shop.fresh("acc") for _ in monoid.states]
+            self.names[key] = value, place = [builder.fresh("acc") for _ in monoid.states]
             _, lanes, _ = self._lanes(monoid)
-            shape = f"[{lanes}]" if self._in_groups(monoid) else tile_shape(shop)
+            shape = f"[{lanes}]" if self._in_groups(monoid) else tile_shape(builder)
             low, kind = monoid.identity_triton(dtype)[0], dtype.facts.triton
-            shop.body.append(f"{value} = tl.full({shape}, {low}, {kind})")
+            builder.body.append(f"{value} = tl.full({shape}, {low}, {kind})")
             first = self._in_row("0")
-            kind = place_type(shop, member, monoid).facts.triton
-            shop.body.append(f"{place} = tl.full({shape}, {first}, {kind})")
+            kind = place_type(builder, member, monoid).facts.triton
+            builder.body.append(f"{place} = tl.full({shape}, {first}, {kind})")
         return self.names[key]
 
     def _finish_first(self, member: Member, monoid: Monoid) -> list[str]:
         """The states of ``_accumulate_first``; lanes beyond a short row's end have no element."""
-        operation, shop = member.operation, self.shop
+        operation, builder = member.operation, self.builder
         assert isinstance(operation, Reduction)
         value, place = self.names[operation.targets[0]]
         _, lanes, size = self._lanes(monoid) if self._in_groups(monoid) else (1, self.tile.r, 1)
         lane = f"tl.arange(0, {lanes})" + (f"*{size}" if size > 1 else "")
-        lane = named(shop, f"({lane})[None, :]" if last_axis(shop) else lane)
-        place = named(shop, f"{place} + {lane}")
+        lane = named(builder, f"({lane})[None, :]" if last_axis(builder) else lane)
+        place = named(builder, f"{place} + {lane}")
         if bounds(self.length)[0] <= (lanes - 1) * size:
-            last = last_place(place_type(shop, member, monoid))
-            inside = f"{lane} < {shop.emitter.index(self.length)}"
-            place = named(shop, f"tl.where({inside}, {place}, {last})")
+            last = last_place(place_type(builder, member, monoid))
+            inside = f"{lane} < {builder.emitter.index(self.length)}"
+            place = named(builder, f"tl.where({inside}, {place}, {last})")
         return [value, place]
 
     def _lanes(self, monoid: Monoid) -> tuple[int, int, int]:
@@ -256,40 +256,40 @@ class ReductionLoop:
 
     def _in_row(self, start: str) -> str:
         """A position of the walk as one of the row."""
-        return f"first + {start}" if self.shop.cluster_size > 1 else start
+        return f"first + {start}" if self.builder.cluster_size > 1 else start
 
     def scan(self, member: Member) -> list[str]:
         """Scan this block; the state of all blocks before it is carried over."""
         operation = member.operation
         assert isinstance(operation, Scan)
-        shop, monoid, axis = self.shop, MONOIDS[operation.kind], last_axis(self.shop)
-        states = block_states(shop, member, monoid)
-        row = shop.emitter.frame.shape(frozenset(shop.kernel.axes[:1])) if axis else "[]"
+        builder, monoid, axis = self.builder, MONOIDS[operation.kind], last_axis(self.builder)
+        states = block_states(builder, member, monoid)
+        row = builder.emitter.frame.shape(frozenset(builder.kernel.axes[:1])) if axis else "[]"
         carried = self._start(member, "carry", row)
-        scanned = along(shop, monoid, "tl.associative_scan", states, axis)
-        before = [f"tl.broadcast_to({name}, {tile_shape(shop)})" for name in carried]
+        scanned = along(builder, monoid, "tl.associative_scan", states, axis)
+        before = [f"tl.broadcast_to({name}, {tile_shape(builder)})" for name in carried]
         names = self._combine(monoid, before, scanned)
-        totals = reduced(shop, monoid, states)
+        totals = reduced(builder, monoid, states)
         call = f"{monoid.combine_name}({', '.join([*carried, *totals])})"
         self.region.append(f"{', '.join(carried)} = {call}")
-        return [named(shop, text.format(*names)) for text in monoid.finalise_triton]
+        return [named(builder, text.format(*names)) for text in monoid.finalise_triton]
 
     def _start(self, member: Member, prefix: str, shape: str) -> list[str]:
         """The names of a member's states; before the first loop they are the identity."""
-        operation, shop = member.operation, self.shop
+        operation, builder = member.operation, self.builder
         assert isinstance(operation, (Reduction, Scan))
         key = operation.targets[0]
         if key not in self.names:
             monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
-            self.names[key] = [shop.fresh(prefix) for _ in monoid.states]
+            self.names[key] = [builder.fresh(prefix) for _ in monoid.states]
             kinds = zip(monoid.identity_triton(dtype), monoid.state_dtypes(dtype), strict=True)
             for name, (identity, kind) in zip(self.names[key], kinds, strict=True):
-                shop.body.append(f"{name} = tl.full({shape}, {identity}, {kind.facts.triton})")
+                builder.body.append(f"{name} = tl.full({shape}, {identity}, {kind.facts.triton})")
         return self.names[key]
 
     def _combine(self, monoid: Monoid, a: list[str], b: list[str]) -> list[str]:
-        self.shop.functions[monoid.combine_name] = monoid.combine_triton
-        names = [self.shop.fresh("t") for _ in a]
+        self.builder.functions[monoid.combine_name] = monoid.combine_triton
+        names = [self.builder.fresh("t") for _ in a]
         self.region.append(f"{', '.join(names)} = {monoid.combine_name}({', '.join([*a, *b])})")
         return names
 
@@ -302,5 +302,5 @@ class ReductionLoop:
             states = self.names[key]
             if monoid.needs_order:
                 states = self._finish_first(member, monoid)
-            done.append((member, finish(self.shop, member.operation, states)))
+            done.append((member, finish(self.builder, member.operation, states)))
         return done

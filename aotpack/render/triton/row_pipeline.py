@@ -24,7 +24,7 @@ from aotpack.ir.kernels.row_reads import Read, RowReads, in_row
 from aotpack.ir.kernels.rows import LINE_BYTES
 from aotpack.ir.kernels.tiles import WARP, ReductionTile
 from aotpack.ir.symbolic.integers import Axis
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.stages import RING_START
 
@@ -90,10 +90,12 @@ def held_bfloat16(place):  # widened: a register holds two
 class Ring:
     """The lines by which a kernel takes rows in turn."""
 
-    def __init__(self, shop: Workshop, tile: ReductionTile, reads: RowReads, length: int) -> None:
-        self.shop, self.tile, self.reads, self.length = shop, tile, reads, length
+    def __init__(
+        self, builder: KernelBuilder, tile: ReductionTile, reads: RowReads, length: int
+    ) -> None:
+        self.builder, self.tile, self.reads, self.length = builder, tile, reads, length
         self.blocks = -(-length // tile.r)  # of a program's part of a row
-        shop.functions.update(
+        builder.functions.update(
             open_slots=OPEN_SLOTS.format(ring_start=RING_START, line=LINE_BYTES),
             copy_vector=COPY_VECTOR,
             end_copies=END_COPIES,
@@ -107,7 +109,7 @@ class Ring:
 
     def open(self) -> None:
         """The lines before the loop over rows: the first copies begin."""
-        root, threads = self.shop.root, WARP * self.tile.num_warps
+        root, threads = self.builder.root, WARP * self.tile.num_warps
         root.append(f"slots = open_slots({threads})")
         root.append(f"lane = tl.arange(0, {threads})*{self.reads.vector}")
         if self._shared:
@@ -124,7 +126,7 @@ class Ring:
 
     def _keep(self) -> None:
         """Load what stays in registers, as a tuple of blocks for each tensor."""
-        root, kept = self.shop.root, self.reads.common[len(self._shared) :]
+        root, kept = self.builder.root, self.reads.common[len(self._shared) :]
         if not kept:
             return
         for number in range(len(kept)):
@@ -133,8 +135,8 @@ class Ring:
         inner.append(f"at = r_block*{self.tile.r} + lane")
         mask = f", mask={self._inside('at')}[None, :], other=0" if self._inside("at") else ""
         for number, (buffer, offset) in enumerate(kept):
-            names = {self.shop.kernel.axes[1]: "(first + at)[None, :]"}
-            source = self.shop.emitter.address(buffer, offset, names)
+            names = {self.builder.kernel.axes[1]: "(first + at)[None, :]"}
+            source = self.builder.emitter.address(buffer, offset, names)
             inner.append(
                 f"kept{number} = kept{number} + (tl.load({source} + {self._neighbours}{mask}),)"
             )
@@ -161,15 +163,17 @@ class Ring:
         places += [
             self._common_place(number, f"({self._number})") for number in range(len(self._shared))
         ]
-        buffers, found = self.shop.schedule.program.buffers, {}
+        buffers, found = self.builder.schedule.program.buffers, {}
         for read, place in zip((*self.reads.streams, *self._shared), places, strict=True):
             dtype = buffers[read[0]].dtype
             is_wide = dtype is DType.BFLOAT16
-            self.shop.functions[f"held_{dtype}"] = HELD_BFLOAT16 if is_wide else self._reader(dtype)
+            self.builder.functions[f"held_{dtype}"] = (
+                HELD_BFLOAT16 if is_wide else self._reader(dtype)
+            )
             found[read] = f"held_{dtype}({place})", DType.FLOAT32 if is_wide else dtype
         for number, read in enumerate(self.reads.common[len(self._shared) :]):
             found[read] = f"kept{number}[{self._number}]", buffers[read[0]].dtype
-        kernel, strides = self.shop.kernel, self.shop.schedule.strides
+        kernel, strides = self.builder.kernel, self.builder.schedule.strides
         return {
             (access.buffer, access.offset(strides)): found[read]
             for access in accesses(kernel)
@@ -217,11 +221,11 @@ class Ring:
 
     def _copy_block(self, region: Region, number: str, turn: str, slot: str) -> None:
         """Copy a block, if there is one; ``number`` counts from the first of the row at hand."""
-        x = self.shop.kernel.axes[0]
-        rows = self.shop.emitter.index(x.extent)
+        x = self.builder.kernel.axes[0]
+        rows = self.builder.emitter.index(x.extent)
         region.append(f"at = {number} % {self.blocks} * {self.tile.r} + lane")
         later = f"({turn}{number} // {self.blocks})"
-        region.append(f"later = (row + {later}*together){self.shop.index_type}")
+        region.append(f"later = (row + {later}*together){self.builder.index_type}")
         is_there = " & ".join(filter(None, (f"(later < {rows})", self._inside("at"))))
         for place, read in enumerate(self.reads.streams):
             self._copy(region, self._stream_place(slot, place), read, "later", is_there)
@@ -232,8 +236,8 @@ class Ring:
 
     def _copy(self, region: Region, place: str, read: Read, row: str, is_there: str) -> None:
         """A thread's vector of a block; ``at`` is where it begins in the program's part."""
-        shop, (buffer, offset) = self.shop, read
-        x, r = shop.kernel.axes
+        builder, (buffer, offset) = self.builder, read
+        x, r = builder.kernel.axes
         names: dict[Axis, str] = {x: row, r: "(first + at)"}
-        source = shop.emitter.address(buffer, offset, names)
+        source = builder.emitter.address(buffer, offset, names)
         region.append(f"copy_vector({place}, {source}, {is_there or 'lane >= 0'})")

@@ -10,7 +10,7 @@ from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.operations import Scatter
 from aotpack.ir.ops.conditions import within
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 
 _ATOMIC = """@triton.jit
 def scatter_{kind}(pointer, offset, value, mask):
@@ -31,32 +31,32 @@ def scatter_{kind}(pointer, offset, value, mask):
 """
 
 
-def scatter_line(shop: Workshop, member: Member, operation: Scatter) -> str:
+def scatter_line(builder: KernelBuilder, member: Member, operation: Scatter) -> str:
     """The statement that takes in the value of every point whose index lies in the buffer."""
-    emitter, buffer = shop.emitter, shop.schedule.program.buffers[operation.target]
+    emitter, buffer = builder.emitter, builder.schedule.program.buffers[operation.target]
     index = written_index(member)
-    value = emitter.value(shop.bound(member, operation.value))
+    value = emitter.value(builder.bound(member, operation.value))
     conditions = [emitter.value(condition) for condition in within(index, buffer.shape)]
-    offset, axes = shop.offset_of(buffer.name, index), frozenset(shop.kernel.axes)
+    offset, axes = builder.offset_of(buffer.name, index), frozenset(builder.kernel.axes)
     if operation.kind == "set":
         return emitter.store(buffer.name, offset, value, axes, conditions)
     masks = emitter.masks(axes) or [f"tl.full({emitter.frame.shape(axes)}, True, tl.int1)"]
     mask = " & ".join([*masks, *conditions])
     pointer = emitter.arguments.pointer(buffer.name)
-    _define(shop, operation.kind, buffer.dtype)
+    _define(builder, operation.kind, buffer.dtype)
     return f"scatter_{operation.kind}({pointer}, {emitter.index(offset)}, {value}, {mask})"
 
 
-def _define(shop: Workshop, kind: str, dtype: DType) -> None:
+def _define(builder: KernelBuilder, kind: str, dtype: DType) -> None:
     """Put what the statement calls into the kernel's functions."""
     name, function = f"scatter_{kind}", _instruction(kind, dtype)
     if function is not None:
-        shop.functions[name] = _ATOMIC.format(kind=kind, function=function)
+        builder.functions[name] = _ATOMIC.format(kind=kind, function=function)
         return
     monoid = MONOIDS[kind]
-    shop.functions[monoid.combine_name] = monoid.combine_triton
+    builder.functions[monoid.combine_name] = monoid.combine_triton
     facts = dtype.facts
-    shop.functions[name] = _SWAP.format(kind=kind, bits=facts.bits, type=facts.triton)
+    builder.functions[name] = _SWAP.format(kind=kind, bits=facts.bits, type=facts.triton)
 
 
 def _instruction(kind: str, dtype: DType) -> str | None:

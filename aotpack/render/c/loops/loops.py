@@ -14,7 +14,7 @@ from aotpack.render.c.dialect import C
 from aotpack.render.c.loops.nest import Nest
 from aotpack.render.c.regions import STREAMED, Loop, Store, c_lines, open_loop
 from aotpack.render.c.texts import C_STORED
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 
 CHEAP = frozenset(
@@ -44,37 +44,42 @@ class HostCode:
     entry: tuple[str, ...]
 
 
-def pointwise_code(nest: Nest, shop: Workshop) -> HostCode:
+def pointwise_code(nest: Nest, builder: KernelBuilder) -> HostCode:
     """Every point of ``x``, in runs of its last digit. Items are blocks of points."""
     digit = nest.x[-1]
-    points = shop.emitter.index(shop.kernel.axes[0].extent)
+    points = builder.emitter.index(builder.kernel.axes[0].extent)
     blocks = (f"first *= {STREAMED};", f"last = aot_min(last * {STREAMED}, {points});")
-    run = shop.root.open("for (int64_t run = first; run < last;)", frozenset(nest.x[:-1]))
-    decode(nest.x, "run", run, shop, last_name="start")
-    length = shop.emitter.index(digit.extent)
+    run = builder.root.open("for (int64_t run = first; run < last;)", frozenset(nest.x[:-1]))
+    decode(nest.x, "run", run, builder, last_name="start")
+    length = builder.emitter.index(digit.extent)
     rest = "last" if len(nest.x) == 1 else f"aot_min({length}, start + last - run)"
     run.append(f"const int64_t stop = {rest};")
     loop = open_loop(run, frozenset((digit,)), digit.name, "stop", start="start", is_vector=True)
-    shop.emitter.region = loop
-    loop_stores(loop, nest.kernel.members, nest, shop)
+    builder.emitter.region = loop
+    loop_stores(loop, nest.kernel.members, nest, builder)
     run.close()
     run.append("run += stop - start;")
-    end_streams(loop, shop)
-    lines = (*blocks, *c_lines(shop.root))
+    end_streams(loop, builder)
+    lines = (*blocks, *c_lines(builder.root))
     items = f"({points} + {STREAMED - 1}) / {STREAMED}"
-    grain = max(1, SHARE // cost(nest, shop) // STREAMED)
-    return HostCode((HostFunction("run", lines),), (parallel(shop, "run", items, str(grain)),))
+    grain = max(1, SHARE // cost(nest, builder) // STREAMED)
+    return HostCode((HostFunction("run", lines),), (parallel(builder, "run", items, str(grain)),))
 
 
 def decode(
-    digits: Sequence[Axis], flat: str, region: Region, shop: Workshop, *, last_name: str = ""
+    digits: Sequence[Axis],
+    flat: str,
+    region: Region,
+    builder: KernelBuilder,
+    *,
+    last_name: str = "",
 ) -> None:
     """Lines that give digits their values; the last may get another name."""
     below: list[str] = []
     for number, digit in reversed(list(enumerate(digits))):
         name = last_name if last_name and number == len(digits) - 1 else digit.name
         text = f"{flat} / ({'*'.join(below)})" if below else flat
-        extent = f"({shop.emitter.index(digit.extent)})"
+        extent = f"({builder.emitter.index(digit.extent)})"
         if number > 0:
             text = f"{text} % {extent}"
         if name != text:
@@ -82,63 +87,65 @@ def decode(
         below.append(extent)
 
 
-def stores(members: Sequence[Member], nest: Nest, shop: Workshop) -> list[Store]:
+def stores(members: Sequence[Member], nest: Nest, builder: KernelBuilder) -> list[Store]:
     """Stores of what the members make. All values come first: a store may overwrite an operand."""
-    emitter = shop.emitter
+    emitter = builder.emitter
     pending: list[tuple[str, str, Member]] = []
     for member in members:
         for name in targets(member.operation):
             if name in nest.kernel.stored:
                 value = (
-                    emitter.value(shop.bound(member, member.operation.value))
+                    emitter.value(builder.bound(member, member.operation.value))
                     if isinstance(member.operation, Pointwise)
-                    else shop.results[name]
+                    else builder.results[name]
                 )
                 pending.append((name, value, member))
     return [
-        _store(name, value, shop.offset_of(name, written_index(member)), shop)
+        _store(name, value, builder.offset_of(name, written_index(member)), builder)
         for name, value, member in pending
     ]
 
 
-def _store(name: str, value: str, offset: Int, shop: Workshop) -> Store:
-    dtype = shop.arguments.dtype(name)
-    address = C.address(shop.arguments.pointer(name), shop.emitter.index(offset))
+def _store(name: str, value: str, offset: Int, builder: KernelBuilder) -> Store:
+    dtype = builder.arguments.dtype(name)
+    address = C.address(builder.arguments.pointer(name), builder.emitter.index(offset))
     return Store(address, C.stored(value, dtype), C_STORED[dtype])
 
 
-def loop_stores(loop: Loop, members: Sequence[Member], nest: Nest, shop: Workshop) -> None:
+def loop_stores(loop: Loop, members: Sequence[Member], nest: Nest, builder: KernelBuilder) -> None:
     """End a loop over the last axis by stores; past the caches, if that is worth it."""
-    loop.stores += stores(members, nest, shop)
-    touched = _touched_bytes(nest.kernel, shop)
+    loop.stores += stores(members, nest, builder)
+    touched = _touched_bytes(nest.kernel, builder)
     if (
         loop.stores
         and bounds(touched)[1] >= LEAST_STREAMED
-        and _are_neighbours(members, nest, shop)
+        and _are_neighbours(members, nest, builder)
     ):
         loop.streams = "streams"
         # At the function's head, where what loops have named is not declared.
-        here, shop.emitter.region = shop.emitter.region, shop.root
-        shop.root.append(f"const bool streams = aot_streams(call, {shop.emitter.index(touched)});")
-        shop.emitter.region = here
+        here, builder.emitter.region = builder.emitter.region, builder.root
+        builder.root.append(
+            f"const bool streams = aot_streams(call, {builder.emitter.index(touched)});"
+        )
+        builder.emitter.region = here
 
 
-def end_streams(loop: Loop, shop: Workshop) -> None:
+def end_streams(loop: Loop, builder: KernelBuilder) -> None:
     """At the end of a function: let other threads see what was streamed."""
-    shop.root.close()
+    builder.root.close()
     if loop.streams:
-        shop.root.append("if (streams) aot_end_stream();")
+        builder.root.append("if (streams) aot_end_stream();")
 
 
-def _touched_bytes(kernel: Kernel, shop: Workshop) -> Int:
-    buffers = [shop.schedule.program.buffers[name] for name in (*kernel.reads, *kernel.stored)]
+def _touched_bytes(kernel: Kernel, builder: KernelBuilder) -> Int:
+    buffers = [builder.schedule.program.buffers[name] for name in (*kernel.reads, *kernel.stored)]
     return total(product(buffer.shape) * buffer.dtype.itemsize for buffer in buffers)
 
 
-def _are_neighbours(members: Sequence[Member], nest: Nest, shop: Workshop) -> bool:
+def _are_neighbours(members: Sequence[Member], nest: Nest, builder: KernelBuilder) -> bool:
     """True when steps of the last axis store side by side."""
     offsets = [
-        shop.offset_of(name, written_index(member))
+        builder.offset_of(name, written_index(member))
         for member in members
         for name in targets(member.operation)
         if name in nest.kernel.stored
@@ -147,23 +154,25 @@ def _are_neighbours(members: Sequence[Member], nest: Nest, shop: Workshop) -> bo
     return not jumps and all(slope(offset, nest.axes[-1]) == 1 for offset in offsets)
 
 
-def parallel(shop: Workshop, function: str, items: str, grain: str, scratch: str = "0") -> str:
+def parallel(
+    builder: KernelBuilder, function: str, items: str, grain: str, scratch: str = "0"
+) -> str:
     """The line that runs a function of the kernel over its items."""
     return f"return aot_parallel(call, {items}, {grain}, {scratch}, AOT_CHOSEN(KERNEL_{function}));"
 
 
-def member_values(member: Member, shop: Workshop) -> tuple[Value, ...]:
+def member_values(member: Member, builder: KernelBuilder) -> tuple[Value, ...]:
     """The bound values a member computes with."""
     operation = member.operation
     if isinstance(operation, (Pointwise, Scatter)):
-        return (shop.bound(member, operation.value),)
+        return (builder.bound(member, operation.value),)
     assert isinstance(operation, (Reduction, Scan))
-    return tuple(shop.bound(member, value) for value in operation.args)
+    return tuple(builder.bound(member, value) for value in operation.args)
 
 
-def cost(nest: Nest, shop: Workshop) -> int:
+def cost(nest: Nest, builder: KernelBuilder) -> int:
     """Cheap operations for each point of the innermost loop, about."""
-    roots = [value for member in nest.kernel.members for value in member_values(member, shop)]
+    roots = [value for member in nest.kernel.members for value in member_values(member, builder)]
     return 1 + sum(weight(value) for value in walk(roots))
 
 

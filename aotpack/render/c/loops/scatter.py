@@ -21,7 +21,7 @@ from aotpack.render.c.loops.reductions import fill
 from aotpack.render.c.monoids import C_MONOIDS
 from aotpack.render.c.regions import c_lines, open_loop
 from aotpack.render.c.texts import C_TYPES
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 
 ENOUGH_ITEMS = 64  # with so many in the leading axes, these are shared alone
@@ -44,21 +44,21 @@ def scatter_nest(kernel: Kernel, operation: Scatter) -> Nest:
     return Nest(replace(kernel, members=(member,)), axes, (), ())
 
 
-def scatter_code(nest: Nest, shop: Workshop, operation: Scatter) -> HostCode:
+def scatter_code(nest: Nest, builder: KernelBuilder, operation: Scatter) -> HostCode:
     """A function over the points of the shared axes."""
     (member,) = nest.kernel.members
     split = _split(nest.x, written_index(member))
     if not split.shared:
-        _walk_alone(split, member, shop, operation)
+        _walk_alone(split, member, builder, operation)
     elif split.items_first:
-        _walk_in_items(split, member, shop, operation)
+        _walk_in_items(split, member, builder, operation)
     else:
-        _walk_around_items(split, member, shop, operation)
-    lines = tuple(c_lines(shop.root))
-    walked = _extent(shop, split.walked)
-    share = max(1, SHARE // cost(nest, shop))
+        _walk_around_items(split, member, builder, operation)
+    lines = tuple(c_lines(builder.root))
+    walked = _extent(builder, split.walked)
+    share = max(1, SHARE // cost(nest, builder))
     entry = parallel(
-        shop, "run", _extent(shop, split.shared), f"aot_max(1, {share} / ({walked} + 1))"
+        builder, "run", _extent(builder, split.shared), f"aot_max(1, {share} / ({walked} + 1))"
     )
     return HostCode((HostFunction("run", lines),), (entry,))
 
@@ -85,58 +85,64 @@ def _separates(part: Int, axis: Axis, axes: Sequence[Axis]) -> bool:
 # --- loops -------------------------------------------------------------------------------------
 
 
-def _walk_alone(split: _Split, member: Member, shop: Workshop, operation: Scatter) -> None:
+def _walk_alone(split: _Split, member: Member, builder: KernelBuilder, operation: Scatter) -> None:
     """Every axis in order, by one thread."""
-    _emit(_loops(shop.root, split.walked, shop), member, shop, operation)
+    _emit(_loops(builder.root, split.walked, builder), member, builder, operation)
 
 
-def _walk_in_items(split: _Split, member: Member, shop: Workshop, operation: Scatter) -> None:
+def _walk_in_items(
+    split: _Split, member: Member, builder: KernelBuilder, operation: Scatter
+) -> None:
     """Each item is a place in the leading axes; the others are walked there."""
     header = "for (int64_t item = first; item < last; item++)"
-    region = shop.root.open(header, frozenset(split.shared))
-    decode(split.shared, "item", region, shop)
-    _emit(_loops(region, split.walked, shop), member, shop, operation)
+    region = builder.root.open(header, frozenset(split.shared))
+    decode(split.shared, "item", region, builder)
+    _emit(_loops(region, split.walked, builder), member, builder, operation)
 
 
-def _walk_around_items(split: _Split, member: Member, shop: Workshop, operation: Scatter) -> None:
+def _walk_around_items(
+    split: _Split, member: Member, builder: KernelBuilder, operation: Scatter
+) -> None:
     """At each place of the walked axes, all items of the thread, in runs of their last axis."""
-    outer = _loops(shop.root, split.walked, shop)
+    outer = _loops(builder.root, split.walked, builder)
     digit = split.shared[-1]
     run = outer.open("for (int64_t run = first; run < last;)", frozenset(split.shared[:-1]))
-    decode(split.shared, "run", run, shop, last_name="start")
-    length = shop.emitter.index(digit.extent)
+    decode(split.shared, "run", run, builder, last_name="start")
+    length = builder.emitter.index(digit.extent)
     rest = "last" if len(split.shared) == 1 else f"aot_min({length}, start + last - run)"
     run.append(f"const int64_t stop = {rest};")
     _emit(
         open_loop(run, frozenset((digit,)), digit.name, "stop", start="start", is_vector=True),
         member,
-        shop,
+        builder,
         operation,
     )
     run.close()
     run.append("run += stop - start;")
 
 
-def _loops(region: Region, axes: tuple[Axis, ...], shop: Workshop) -> Region:
+def _loops(region: Region, axes: tuple[Axis, ...], builder: KernelBuilder) -> Region:
     """A loop over each axis; the innermost of them."""
     for axis in axes:
-        extent = shop.emitter.index(axis.extent)
+        extent = builder.emitter.index(axis.extent)
         region = open_loop(region, frozenset((axis,)), axis.name, extent)
     return region
 
 
-def _emit(region: Region, member: Member, shop: Workshop, operation: Scatter) -> None:
+def _emit(region: Region, member: Member, builder: KernelBuilder, operation: Scatter) -> None:
     """The statement for one point."""
-    emitter, buffer = shop.emitter, shop.schedule.program.buffers[operation.target]
+    emitter, buffer = builder.emitter, builder.schedule.program.buffers[operation.target]
     emitter.region = region
     index = written_index(member)
-    value = emitter.value(shop.bound(member, operation.value))
+    value = emitter.value(builder.bound(member, operation.value))
     conditions = [emitter.value(condition) for condition in within(index, buffer.shape)]
-    offset = shop.offset_of(buffer.name, index)
+    offset = builder.offset_of(buffer.name, index)
     if operation.kind == "set":
         line = emitter.store(buffer.name, offset, value, frozenset(), conditions)
     else:
-        place = shop.dialect.address(emitter.arguments.pointer(buffer.name), emitter.index(offset))
+        place = builder.dialect.address(
+            emitter.arguments.pointer(buffer.name), emitter.index(offset)
+        )
         (text,) = C_MONOIDS[operation.kind].combine
         combined = fill(text, buffer.dtype, state=str(buffer.dtype))
         given = f"const {C_TYPES[buffer.dtype]} a0 = {place}, b0 = {value};"
@@ -145,6 +151,6 @@ def _emit(region: Region, member: Member, shop: Workshop, operation: Scatter) ->
     region.append(line)
 
 
-def _extent(shop: Workshop, axes: tuple[Axis, ...]) -> str:
+def _extent(builder: KernelBuilder, axes: tuple[Axis, ...]) -> str:
     """The number of points of axes."""
-    return f"({shop.emitter.index(points(axes))})"
+    return f"({builder.emitter.index(points(axes))})"

@@ -14,7 +14,7 @@ from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Guarded, Load, Value, children
 from aotpack.render.c.loops.loops import EXPENSIVE, member_values, weight
 from aotpack.render.c.loops.reductions import two_pass
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.loop_fission import groups_without_common_reads
 
 
@@ -38,7 +38,9 @@ class Plan:
     outer: tuple[Member, ...]
 
 
-def plan_walks(kernel: Kernel, shop: Workshop, inner: frozenset[Axis], innermost: Axis) -> Plan:
+def plan_walks(
+    kernel: Kernel, builder: KernelBuilder, inner: frozenset[Axis], innermost: Axis
+) -> Plan:
     """Place every member, then find what is better kept than computed again.
 
     A walk is loops over ``inner``; ``innermost`` is the axis of the loop inside all others.
@@ -62,7 +64,7 @@ def plan_walks(kernel: Kernel, shop: Workshop, inner: frozenset[Axis], innermost
         last = max(len(walks) - 1, *(number for number, _ in stored))
         _at(walks, last).stored += [member for _, member in stored]
     walks = [part for walk in walks for part in _apart(walk, kernel, inner)]
-    _keep(walks, shop, inner, innermost)
+    _keep(walks, builder, inner, innermost)
     return Plan(tuple(walks), tuple(outer))
 
 
@@ -95,44 +97,48 @@ def _at(walks: list[Walk], number: int) -> Walk:
     return walks[number]
 
 
-def _keep(walks: list[Walk], shop: Workshop, inner: frozenset[Axis], innermost: Axis) -> None:
+def _keep(
+    walks: list[Walk], builder: KernelBuilder, inner: frozenset[Axis], innermost: Axis
+) -> None:
     """Give row buffers to values that are expensive and needed by more than one walk.
 
     Row buffers are written and read in the innermost loop, so only for what is computed there.
     """
-    reached = [_reached(_roots(walk, shop), shop, frozenset()) for walk in walks]
+    reached = [_reached(_roots(walk, builder), builder, frozenset()) for walk in walks]
     kept: dict[Value, None] = {}
     for number, walk in enumerate(walks):
-        seen = _reached(_roots(walk, shop), shop, frozenset(kept))
+        seen = _reached(_roots(walk, builder), builder, frozenset(kept))
         walk.used = [value for value in seen if value in kept]
         for value in seen:
             again = any(value in later for later in reached[number + 1 :])
-            if not again or value in kept or not _is_expensive(value, shop):
+            if not again or value in kept or not _is_expensive(value, builder):
                 continue
-            needs = shop.emitter.needs(value)
+            needs = builder.emitter.needs(value)
             if needs & inner and innermost in needs:
                 walk.kept.append(value)
         kept.update(dict.fromkeys(walk.kept))
 
 
-def _is_expensive(value: Value, shop: Workshop) -> bool:
+def _is_expensive(value: Value, builder: KernelBuilder) -> bool:
     if isinstance(value, Guarded):
-        inside = _reached([value.value], shop, frozenset())
-        return any(_is_expensive(part, shop) for part in inside)
+        inside = _reached([value.value], builder, frozenset())
+        return any(_is_expensive(part, builder) for part in inside)
     return weight(value) >= EXPENSIVE
 
 
-def _roots(walk: Walk, shop: Workshop) -> list[Value]:
+def _roots(walk: Walk, builder: KernelBuilder) -> list[Value]:
     members = [*walk.reductions, *walk.seconds, *walk.stored]
     return [
         value
         for m in members
         if not isinstance(m.operation, Scan)
-        for value in member_values(m, shop)
+        for value in member_values(m, builder)
     ]
 
 
-def _reached(roots: list[Value], shop: Workshop, kept: frozenset[Value]) -> dict[Value, None]:
+def _reached(
+    roots: list[Value], builder: KernelBuilder, kept: frozenset[Value]
+) -> dict[Value, None]:
     """Every value that computing the roots computes; not what is behind the kept ones.
 
     Nor what is behind a guard: it is computed only where its condition holds, as it may read what
@@ -147,7 +153,7 @@ def _reached(roots: list[Value], shop: Workshop, kept: frozenset[Value]) -> dict
         found[value] = None
         if value in kept:
             continue
-        resolved = shop.resolve(value) if isinstance(value, Load) else None
+        resolved = builder.resolve(value) if isinstance(value, Load) else None
         if isinstance(resolved, str):
             continue
         if resolved is not None:

@@ -28,7 +28,7 @@ from aotpack.render.c.loops.walk_plan import Plan, Walk, plan_walks
 from aotpack.render.c.regions import Loop, c_lines, open_loop
 from aotpack.render.c.texts import C_TYPES
 from aotpack.render.c.window import Window, limit_texts, window
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Computed, Region
 
 COLUMNS = 64  # rows side by side
@@ -37,16 +37,16 @@ COLUMNS = 64  # rows side by side
 class Walker:
     """Renders one reduction kernel. ``is_columns``: along "x"."""
 
-    def __init__(self, nest: Nest, shop: Workshop, *, is_columns: bool) -> None:
-        self.nest, self.shop, self.is_columns = nest, shop, is_columns
+    def __init__(self, nest: Nest, builder: KernelBuilder, *, is_columns: bool) -> None:
+        self.nest, self.builder, self.is_columns = nest, builder, is_columns
         self.middles: dict[str, str] = {}
         self.buffers: list[tuple[str, DType]] = []
         self.rows: dict[Value, str] = {}
         self.streaming: Loop | None = None  # the loop of the last walk
-        self.length = shop.emitter.index(shop.kernel.axes[1].extent)
+        self.length = builder.emitter.index(builder.kernel.axes[1].extent)
         self.item = self._open_items()
         innermost = nest.x[-1] if is_columns else nest.r[-1]
-        self.plan: Plan = plan_walks(nest.kernel, shop, frozenset(nest.r), innermost)
+        self.plan: Plan = plan_walks(nest.kernel, builder, frozenset(nest.r), innermost)
 
     def code(self) -> HostCode:
         """The function over items, and the entry."""
@@ -54,15 +54,15 @@ class Walker:
             self._walk(walk)
         if self.plan.outer:
             self._store_outer()
-        self.shop.emitter.region = self.shop.root
+        self.builder.emitter.region = self.builder.root
         if self.streaming is not None:
-            end_streams(self.streaming, self.shop)
+            end_streams(self.streaming, self.builder)
         setup, scratch = self._scratch()
-        lines = (*setup, *c_lines(self.shop.root))
+        lines = (*setup, *c_lines(self.builder.root))
         items = self._items()
-        share = max(1, SHARE // cost(self.nest, self.shop) // self._rows)
+        share = max(1, SHARE // cost(self.nest, self.builder) // self._rows)
         grain = f"aot_max(1, {share} / ({self.length} + 1))"
-        entry = parallel(self.shop, "run", items, grain, scratch)
+        entry = parallel(self.builder, "run", items, grain, scratch)
         return HostCode((HostFunction("run", lines),), (entry,))
 
     # --- items
@@ -72,29 +72,31 @@ class Walker:
         return COLUMNS if self.is_columns else 1
 
     def _items(self) -> str:
-        emitter, x = self.shop.emitter, self.nest.x
+        emitter, x = self.builder.emitter, self.nest.x
         if not self.is_columns:
-            return emitter.index(self.shop.kernel.axes[0].extent)
+            return emitter.index(self.builder.kernel.axes[0].extent)
         outer = "".join(f"({emitter.index(digit.extent)})*" for digit in x[:-1])
         return f"{outer}{self._blocks()}"
 
     def _blocks(self) -> str:
-        return f"(({self.shop.emitter.index(self.nest.x[-1].extent)} + {COLUMNS - 1}) / {COLUMNS})"
+        return (
+            f"(({self.builder.emitter.index(self.nest.x[-1].extent)} + {COLUMNS - 1}) / {COLUMNS})"
+        )
 
     def _open_items(self) -> Region:
         """The loop over rows, or over blocks of rows."""
-        shop, x = self.shop, self.nest.x
+        builder, x = self.builder, self.nest.x
         header = "for (int64_t item = first; item < last; item++)"
         if not self.is_columns:
-            region = open_apart(shop.root, header, frozenset(x))
-            decode(x, "item", region, shop)
+            region = open_apart(builder.root, header, frozenset(x))
+            decode(x, "item", region, builder)
             return region
-        region = open_apart(shop.root, header, frozenset(x[:-1]))
+        region = open_apart(builder.root, header, frozenset(x[:-1]))
         if len(x) > 1:
-            decode(x[:-1], f"item / {self._blocks()}", region, shop)
+            decode(x[:-1], f"item / {self._blocks()}", region, builder)
         start = f"item % {self._blocks()} * {COLUMNS}" if len(x) > 1 else f"item * {COLUMNS}"
         region.append(f"const int64_t start = {start};")
-        length = shop.emitter.index(x[-1].extent)
+        length = builder.emitter.index(x[-1].extent)
         region.append(f"const int count = (int)aot_min({COLUMNS}, {length} - start);")
         return region
 
@@ -116,7 +118,9 @@ class Walker:
         loop = self._open_loops(lanes if made else 0, found=guarded)
         self._use_rows(walk, loop)
         for member, accumulator in firsts:
-            element = self.shop.emitter.value(guarded.value) if guarded else self._element(member)
+            element = (
+                self.builder.emitter.value(guarded.value) if guarded else self._element(member)
+            )
             loop.items += accumulator.add(self.lane, element, self._position_of(member))
         for member, accumulator in seconds:
             loop.items += self._add_second(member, accumulator)
@@ -136,19 +140,19 @@ class Walker:
             return None
         ((member, accumulator),) = firsts
         assert isinstance(member.operation, Reduction)
-        value: Value | str | None = self.shop.bound(member, member.operation.args[0])
+        value: Value | str | None = self.builder.bound(member, member.operation.args[0])
         while isinstance(value, Load):
-            value = self.shop.resolve(value)
+            value = self.builder.resolve(value)
         identities = MONOIDS[accumulator.kind].identities(accumulator.dtype)
         if value is None or isinstance(value, str) or len(identities) != 1:
             return None
-        return window(value, self.nest.x[-1], identities[0], self.shop.resolve)
+        return window(value, self.nest.x[-1], identities[0], self.builder.resolve)
 
     def _store(self, walk: Walk, loop: Loop, made: list[Accumulator]) -> None:
         if made or self.is_columns:
-            loop.stores += stores(walk.stored, self.nest, self.shop)
+            loop.stores += stores(walk.stored, self.nest, self.builder)
         else:
-            loop_stores(loop, walk.stored, self.nest, self.shop)
+            loop_stores(loop, walk.stored, self.nest, self.builder)
             self.streaming = loop
 
     @property
@@ -164,7 +168,7 @@ class Walker:
         self, lanes: int, *, is_vector: bool = True, found: Window | None = None
     ) -> Loop:
         """The loops over r (and the lanes), innermost last; the emitter writes into that."""
-        emitter, r = self.shop.emitter, self.nest.r
+        emitter, r = self.builder.emitter, self.nest.r
         region: Region = self.item
         outer = r if self.is_columns else r[:-1]
         for digit in outer:
@@ -186,7 +190,7 @@ class Walker:
 
     def _open_lanes(self, region: Region, found: Window | None = None) -> Loop:
         """A loop over rows side by side, or over those in a window."""
-        digit, emitter = self.nest.x[-1], self.shop.emitter
+        digit, emitter = self.nest.x[-1], self.builder.emitter
         first, end = "start", "start + count"
         if found is not None:
             emitter.region = region
@@ -202,7 +206,7 @@ class Walker:
 
     def _close_loops(self) -> None:
         self.item.close()
-        self.shop.emitter.region = self.item
+        self.builder.emitter.region = self.item
 
     # --- reductions
 
@@ -219,26 +223,26 @@ class Walker:
 
     def _accumulator(self, kind: str, operation: Reduction) -> Accumulator:
         count = len(Accumulator(kind, operation.args[0].dtype, ()).types)
-        names = tuple(self.shop.fresh("acc") for _ in range(count))
+        names = tuple(self.builder.fresh("acc") for _ in range(count))
         return Accumulator(kind, operation.args[0].dtype, names)
 
     def _element(self, member: Member) -> str:
         operation = member.operation
         assert isinstance(operation, (Reduction, Scan))
-        return self.shop.emitter.value(self.shop.bound(member, operation.args[0]))
+        return self.builder.emitter.value(self.builder.bound(member, operation.args[0]))
 
     def _position_of(self, member: Member) -> str:
         """Where in its row an element is, or where its reduction is told that it is."""
         assert isinstance(member.operation, Reduction)
         for given in member.operation.args[1:]:
-            return self.shop.emitter.value(self.shop.bound(member, given))
+            return self.builder.emitter.value(self.builder.bound(member, given))
         return self._position()
 
     def _position(self) -> str:
         """Where in its row an element is; rows of one element are indexed outside of loops too."""
-        if self.shop.kernel.axes[1].extent.constant == 1:
+        if self.builder.kernel.axes[1].extent.constant == 1:
             return "0"
-        return f"({self.shop.emitter.index(self.nest.flat[1])})"
+        return f"({self.builder.emitter.index(self.nest.flat[1])})"
 
     def _add_second(self, member: Member, accumulator: Accumulator) -> list[str]:
         operation = member.operation
@@ -290,13 +294,13 @@ class Walker:
         """Name the results of a reduction."""
         operation = member.operation
         texts = accumulator.finalise(states)
-        kinds = [self.shop.schedule.program.buffers[name].dtype for name in targets(operation)]
+        kinds = [self.builder.schedule.program.buffers[name].dtype for name in targets(operation)]
         names = self._named(texts, [kind.compute for kind in kinds])
-        self.shop.define(member, [self._row_value(name) for name in names])
+        self.builder.define(member, [self._row_value(name) for name in names])
 
     def _named(self, texts: list[str], kinds: list[DType]) -> list[str]:
         """Names for values of a row: scalars, or arrays over the lanes."""
-        names = [self.shop.fresh("t") for _ in texts]
+        names = [self.builder.fresh("t") for _ in texts]
         for name, text, kind in zip(names, texts, kinds, strict=True):
             if self.is_columns:
                 self.item.append(f"{C_TYPES[kind]} {name}[{COLUMNS}];")
@@ -312,7 +316,7 @@ class Walker:
         operation = member.operation
         assert isinstance(operation, Scan)
         accumulator = Accumulator(operation.kind, operation.args[0].dtype, ())
-        names = tuple(self.shop.fresh("acc") for _ in accumulator.types)
+        names = tuple(self.builder.fresh("acc") for _ in accumulator.types)
         accumulator = Accumulator(operation.kind, operation.args[0].dtype, names)
         for line in accumulator.declare(1):
             self.item.append(line)
@@ -321,17 +325,17 @@ class Walker:
         results = accumulator.finalise([f"{name}[0]" for name in names])
         places = []
         for name, text in zip(targets(operation), results, strict=True):
-            dtype = self.shop.schedule.program.buffers[name].dtype.compute
+            dtype = self.builder.schedule.program.buffers[name].dtype.compute
             place = f"{self._row_buffer(dtype)}[{self._position()}]"
             loop.append(f"{place} = {text};")
             places.append(place)
         self._close_loops()
-        self.shop.define(member, places)
+        self.builder.define(member, places)
 
     # --- row buffers
 
     def _row_buffer(self, dtype: DType) -> str:
-        name = self.shop.fresh("row")
+        name = self.builder.fresh("row")
         self.buffers.append((name, dtype))
         return name
 
@@ -344,11 +348,11 @@ class Walker:
     def _keep_rows(self, walk: Walk, loop: Loop) -> None:
         for value in walk.kept:
             name = self.rows[value] = self._row_buffer(value.dtype)
-            loop.append(f"{self._place(name)} = {self.shop.emitter.value(value)};")
+            loop.append(f"{self._place(name)} = {self.builder.emitter.value(value)};")
 
     def _use_rows(self, walk: Walk, loop: Loop) -> None:
         for value in walk.used:
-            name = self.shop.fresh("t")
+            name = self.builder.fresh("t")
             loop.append(f"const {C_TYPES[value.dtype]} {name} = {self._place(self.rows[value])};")
             loop.names[Computed(value)] = name
 
@@ -367,14 +371,14 @@ class Walker:
     # --- what is stored once for each row
 
     def _store_outer(self) -> None:
-        shop = self.shop
+        builder = self.builder
         if not self.is_columns:
-            shop.emitter.region = self.item
-            for store in stores(self.plan.outer, self.nest, shop):
+            builder.emitter.region = self.item
+            for store in stores(self.plan.outer, self.nest, builder):
                 self.item.append(f"{store.address} = {store.value};")
             return
-        shop.emitter.region = loop = self._open_lanes(self.item)
-        loop.stores += stores(self.plan.outer, self.nest, shop)
+        builder.emitter.region = loop = self._open_lanes(self.item)
+        loop.stores += stores(self.plan.outer, self.nest, builder)
         self._close_loops()
 
 
@@ -392,6 +396,6 @@ def accumulator_kind(member: Member) -> str:
     return operation.kind
 
 
-def walked_code(nest: Nest, shop: Workshop, *, is_columns: bool) -> HostCode:
+def walked_code(nest: Nest, builder: KernelBuilder, *, is_columns: bool) -> HostCode:
     """A reduction kernel."""
-    return Walker(nest, shop, is_columns=is_columns).code()
+    return Walker(nest, builder, is_columns=is_columns).code()

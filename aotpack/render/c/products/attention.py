@@ -14,37 +14,40 @@ from aotpack.render.c.products.levels import (
     batch_lines,
     extent_text,
     setup_lines,
-    tile_workshop,
+    tile_builder,
 )
 from aotpack.render.c.products.operand_roles import Side
 from aotpack.render.c.products.slots import IN_PLACE, copied_rows, rows_of, store_members
 from aotpack.render.c.products.split import Split, indices, split
 from aotpack.render.emit.epilogue import batch_names
 from aotpack.render.emit.frame import Frame
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 
 
-def attention_source(schedule: Schedule, kernel: Kernel) -> tuple[AttentionContext, Workshop]:
-    """Everything the template prints, and the workshop that knows the kernel's arguments."""
+def attention_source(schedule: Schedule, kernel: Kernel) -> tuple[AttentionContext, KernelBuilder]:
+    """Everything the template prints, and the builder that knows the kernel's arguments."""
     o = kernel.anchor
     assert isinstance(o, Attention)
     heads = (o.batch, o.head)
     names = batch_names(heads) | {o.i: "i", o.e: "e"}
-    shop = tile_workshop(schedule, kernel, Split(o.e, None, o.e, None), names)
-    store = _store(shop, o)
-    query = copied_rows(shop, heads, Side(o.query, o.i, o.d), o.operand)
-    key, value = _read(shop, o, Side(o.key, o.j, o.d)), _read(shop, o, Side(o.value, o.j, o.e))
-    logits = _logits(shop, o)
-    batch = batch_lines(shop, heads)
+    builder = tile_builder(schedule, kernel, Split(o.e, None, o.e, None), names)
+    store = _store(builder, o)
+    query = copied_rows(builder, heads, Side(o.query, o.i, o.d), o.operand)
+    key, value = (
+        _read(builder, o, Side(o.key, o.j, o.d)),
+        _read(builder, o, Side(o.value, o.j, o.e)),
+    )
+    logits = _logits(builder, o)
+    batch = batch_lines(builder, heads)
     # Distances from the maximum are scaled rather than logits: they are small, or do not matter.
     late = o.bias is None and o.mask is None and o.scale > 0
     scale = c_literal(o.scale, DType.FLOAT32)
-    extents = [extent_text(shop, axis.extent) for axis in (o.i, o.j, o.d, o.e)]
-    batches = extent_text(shop, o.batch.extent * o.head.extent)
+    extents = [extent_text(builder, axis.extent) for axis in (o.i, o.j, o.d, o.e)]
+    batches = extent_text(builder, o.batch.extent * o.head.extent)
     context = AttentionContext(
         name=kernel.name,
-        comments=shop.comments,
-        parameters=setup_lines(shop, kernel.stored),
+        comments=builder.comments,
+        parameters=setup_lines(builder, kernel.stored),
         batch=batch,
         batch_extent=batches,
         i_extent=extents[0],
@@ -54,7 +57,7 @@ def attention_source(schedule: Schedule, kernel: Kernel) -> tuple[AttentionConte
         query=query,
         key=key,
         value=value,
-        shared_heads=extent_text(shop, _shared_heads(o)),
+        shared_heads=extent_text(builder, _shared_heads(o)),
         product=_times("row[j - j_first]", "" if late else scale),
         causal=o.causal,
         logits=logits,
@@ -62,7 +65,7 @@ def attention_source(schedule: Schedule, kernel: Kernel) -> tuple[AttentionConte
         kept=_exponential("before - base", scale if late else ""),
         store=store,
     )
-    return context, shop
+    return context, builder
 
 
 def _times(text: str, factor: str) -> str:
@@ -73,10 +76,10 @@ def _exponential(distance: str, factor: str) -> str:
     return f"aot_exp_float32({_times(f'({distance})', factor)})"
 
 
-def _nest(shop: Workshop, o: Attention, axes: tuple[Axis, Axis]) -> Nest:
+def _nest(builder: KernelBuilder, o: Attention, axes: tuple[Axis, Axis]) -> Nest:
     letters = {o.i: "i", o.j: "j", o.d: "d", o.e: "e"}
     names = batch_names((o.batch, o.head)) | {axis: letters[axis] for axis in axes}
-    return Nest(shop, Frame(names, {}, ()), ((o.batch, o.head), axes[:1], axes[1:]))
+    return Nest(builder, Frame(names, {}, ()), ((o.batch, o.head), axes[:1], axes[1:]))
 
 
 def _slot(nest: Nest, value: str) -> Slot:
@@ -84,9 +87,9 @@ def _slot(nest: Nest, value: str) -> Slot:
     return Slot(setup, nest.lines(2), nest.lines(3), value)
 
 
-def _read(shop: Workshop, o: Attention, side: Side) -> Rows:
+def _read(builder: KernelBuilder, o: Attention, side: Side) -> Rows:
     """How keys or values are read."""
-    return rows_of(shop, (o.batch, o.head), side, o.operand, IN_PLACE)
+    return rows_of(builder, (o.batch, o.head), side, o.operand, IN_PLACE)
 
 
 def _shared_heads(o: Attention) -> Int:
@@ -102,9 +105,9 @@ def _shared_heads(o: Attention) -> Int:
     return Int.of(1 if parts.column in axes_in(tuple(moved)) else width)
 
 
-def _logits(shop: Workshop, o: Attention) -> Slot:
+def _logits(builder: KernelBuilder, o: Attention) -> Slot:
     """What becomes of a product, before the softmax."""
-    nest = _nest(shop, o, (o.i, o.j))
+    nest = _nest(builder, o, (o.i, o.j))
     text = "product"
     if o.bias is not None:
         text = f"{text} + {nest.emitter.value(o.bias)}"
@@ -113,11 +116,11 @@ def _logits(shop: Workshop, o: Attention) -> Slot:
     return _slot(nest, text)
 
 
-def _store(shop: Workshop, o: Attention) -> Slot:
+def _store(builder: KernelBuilder, o: Attention) -> Slot:
     """What members make of a result, and its stores."""
-    shop.results[o.target] = "attended"
-    nest = _nest(shop, o, (o.i, o.e))
-    store_members(shop, nest.emitter, "attended")
+    builder.results[o.target] = "attended"
+    nest = _nest(builder, o, (o.i, o.e))
+    store_members(builder, nest.emitter, "attended")
     return _slot(nest, "")
 
 

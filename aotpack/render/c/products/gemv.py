@@ -5,15 +5,15 @@ from aotpack.ir.kernels.access import points
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.operations import Matmul
 from aotpack.render.c.contexts import FewContext
-from aotpack.render.c.products.levels import batch_lines, extent_text, setup_lines, tile_workshop
+from aotpack.render.c.products.levels import batch_lines, extent_text, setup_lines, tile_builder
 from aotpack.render.c.products.operand_roles import epilogue_indices, sides
 from aotpack.render.c.products.slots import IN_PLACE, axis_names, rows_of, stored
 from aotpack.render.c.products.split import split
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 
 
-def few_source(schedule: Schedule, kernel: Kernel, few: str) -> tuple[FewContext, Workshop]:
-    """Everything the template prints, and the workshop that knows the kernel's arguments.
+def few_source(schedule: Schedule, kernel: Kernel, few: str) -> tuple[FewContext, KernelBuilder]:
+    """Everything the template prints, and the builder that knows the kernel's arguments.
 
     ``few`` is "m" or "n", the axis with few points.
     """
@@ -23,18 +23,18 @@ def few_source(schedule: Schedule, kernel: Kernel, few: str) -> tuple[FewContext
     rows, columns = (left, right) if few == "m" else (right, left)
     parts = split(columns.axis, epilogue_indices(kernel, schedule.strides))
     names = axis_names(anchor, {rows.axis: "s"}, parts, "v")
-    shop = tile_workshop(schedule, kernel, parts, names)
-    store = stored(shop, anchor, rows.axis, parts, names)
-    one = rows_of(shop, anchor.batch, rows, anchor.operand, (DType.FLOAT32,))
-    other = rows_of(shop, anchor.batch, columns, anchor.operand, IN_PLACE)
+    builder = tile_builder(schedule, kernel, parts, names)
+    store = stored(builder, anchor, rows.axis, parts, names)
+    one = rows_of(builder, anchor.batch, rows, anchor.operand, (DType.FLOAT32,))
+    other = rows_of(builder, anchor.batch, columns, anchor.operand, IN_PLACE)
     batches = points(anchor.batch)
-    batch = batch_lines(shop, anchor.batch)
+    batch = batch_lines(builder, anchor.batch)
     extents = (batches, columns.axis.extent, rows.axis.extent, anchor.k.extent)
-    texts = [extent_text(shop, extent) for extent in extents]
+    texts = [extent_text(builder, extent) for extent in extents]
     context = FewContext(
         name=kernel.name,
-        comments=shop.comments,
-        parameters=setup_lines(shop, kernel.stored),
+        comments=builder.comments,
+        parameters=setup_lines(builder, kernel.stored),
         batch=batch,
         batch_extent=texts[0],
         v_extent=texts[1],
@@ -44,4 +44,4 @@ def few_source(schedule: Schedule, kernel: Kernel, few: str) -> tuple[FewContext
         many=other,
         store=store,
     )
-    return context, shop
+    return context, builder

@@ -16,25 +16,27 @@ from aotpack.render.c.products.split import Split
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import batch_names
 from aotpack.render.emit.frame import Frame
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 
 
 class Nest:
     """Regions inside each other, for the loops of a template."""
 
-    def __init__(self, shop: Workshop, frame: Frame, levels: Iterable[Iterable[Axis]]) -> None:
+    def __init__(
+        self, builder: KernelBuilder, frame: Frame, levels: Iterable[Iterable[Axis]]
+    ) -> None:
         self.regions = [Region(frozenset())]
         for axes in levels:
             self.regions.append(self.regions[-1].open("", frozenset(axes)))
-        self.emitter: Emitter = shop.emitter_in(frame, self.regions[-1])
+        self.emitter: Emitter = builder.emitter_in(frame, self.regions[-1])
 
     def lines(self, level: int) -> tuple[str, ...]:
         """The lines of a level, those of inner ones left out."""
         return tuple(item for item in self.regions[level].items if isinstance(item, str))
 
 
-class TileShop(Workshop):
+class TileBuilder(KernelBuilder):
     """Members read the product at the kernel's own axes, those of extent 1 too: it is there."""
 
     def __init__(
@@ -53,27 +55,27 @@ class TileShop(Workshop):
         return Rewriter({}, load)(super().bound(member, value))
 
 
-def tile_workshop(
+def tile_builder(
     schedule: Schedule, kernel: Kernel, columns: Split, names: Mapping[Axis, str]
-) -> Workshop:
-    """A workshop for the kernel with its axis split."""
+) -> KernelBuilder:
+    """A builder for the kernel with its axis split."""
     members = tuple(
         replace(m, binding=tuple((a, e.substitute(columns.parts)) for a, e in m.binding))
         for m in kernel.members
     )
     anchor = kernel.members[0].operation
     own = tuple(Int.of(axis).substitute(columns.parts) for axis in anchor.axes)
-    return TileShop(schedule, replace(kernel, members=members), Frame(names, {}, ()), own)
+    return TileBuilder(schedule, replace(kernel, members=members), Frame(names, {}, ()), own)
 
 
-def walk_of(nest: Nest, shop: Workshop, axis: str, parts: Split, value: str) -> Walk:
+def walk_of(nest: Nest, builder: KernelBuilder, axis: str, parts: Split, value: str) -> Walk:
     """Levels 0 batch, 1 outer axis, 2 row, 3 column, as the template prints them."""
     names = nest.emitter.frame.names
     return Walk(
         axis=axis,
         row=names[parts.row] if parts.row is not None else "",
         column=names[parts.column],
-        width="" if parts.width is None else extent_text(shop, parts.width),
+        width="" if parts.width is None else extent_text(builder, parts.width),
         setup=(*nest.lines(0), *nest.lines(1)),
         outer_lines=nest.lines(2),
         row_lines=nest.lines(3),
@@ -104,25 +106,25 @@ def _is_stored_as(value: Value, operand: DType, emitter: Emitter) -> bool:
             return False
 
 
-def extent_text(shop: Workshop, extent: Int) -> str:
+def extent_text(builder: KernelBuilder, extent: Int) -> str:
     """An extent as text."""
-    shop.arguments.use_sizes(extent)
-    text = shop.emitter.index(extent)
+    builder.arguments.use_sizes(extent)
+    text = builder.emitter.index(extent)
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 
-def batch_lines(shop: Workshop, axes: tuple[Axis, ...]) -> tuple[tuple[str, str], ...]:
+def batch_lines(builder: KernelBuilder, axes: tuple[Axis, ...]) -> tuple[tuple[str, str], ...]:
     """Each batch axis as a digit of the number ``batch``."""
     lines: list[tuple[str, str]] = []
     below = Int.of(1)
     for axis, name in reversed(batch_names(axes).items()):
-        digit = "batch" if below.constant == 1 else f"batch / {extent_text(shop, below)}"
-        lines.append((name, f"{digit} % {extent_text(shop, axis.extent)}"))
+        digit = "batch" if below.constant == 1 else f"batch / {extent_text(builder, below)}"
+        lines.append((name, f"{digit} % {extent_text(builder, axis.extent)}"))
         below = below * axis.extent
     return tuple(reversed(lines))
 
 
-def setup_lines(shop: Workshop, stored: tuple[str, ...]) -> tuple[str, ...]:
+def setup_lines(builder: KernelBuilder, stored: tuple[str, ...]) -> tuple[str, ...]:
     """What every function of a kernel starts with: parameters, and what extents are made of."""
-    extents = (item for item in shop.root.items if isinstance(item, str))
-    return (*parameter_lines(shop.arguments, stored), *extents)
+    extents = (item for item in builder.root.items if isinstance(item, str))
+    return (*parameter_lines(builder.arguments, stored), *extents)

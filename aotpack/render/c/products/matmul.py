@@ -22,7 +22,7 @@ from aotpack.render.c.products.levels import (
     extent_text,
     factor_text,
     setup_lines,
-    tile_workshop,
+    tile_builder,
     walk_of,
 )
 from aotpack.render.c.products.operand_roles import (
@@ -41,13 +41,13 @@ from aotpack.render.c.products.slots import (
 from aotpack.render.c.products.split import indices, split
 from aotpack.render.c.window import limit_texts, window
 from aotpack.render.emit.frame import Frame
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 
 FLOAT32, BFLOAT16 = DType.FLOAT32, DType.BFLOAT16
 
 
-def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Workshop]:
-    """Everything the template prints, and the workshop that knows the kernel's arguments."""
+def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, KernelBuilder]:
+    """Everything the template prints, and the builder that knows the kernel's arguments."""
     anchor = kernel.anchor
     assert isinstance(anchor, Matmul)
     plan = choose_sides(schedule, kernel, anchor)
@@ -57,20 +57,20 @@ def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Wo
     names = axis_names(
         anchor, {outer: "s" if outer is s else "v"}, columns, "v" if inner is v else "s"
     )
-    shop = tile_workshop(schedule, kernel, columns, names)
-    store = stored(shop, anchor, outer, columns, names)
-    pack, depth_inner = _pack(shop, anchor, plan.packed, schedule.strides)
-    rows = copied_rows(shop, anchor.batch, plan.rows, anchor.operand)
+    builder = tile_builder(schedule, kernel, columns, names)
+    store = stored(builder, anchor, outer, columns, names)
+    pack, depth_inner = _pack(builder, anchor, plan.packed, schedule.strides)
+    rows = copied_rows(builder, anchor.batch, plan.rows, anchor.operand)
     in_pairs = anchor.operand is BFLOAT16
     kind = BFLOAT16 if in_pairs else FLOAT32
-    direct = direct_rows(shop, anchor.batch, plan.rows, anchor.operand, kind)
-    batch = batch_lines(shop, anchor.batch)
+    direct = direct_rows(builder, anchor.batch, plan.rows, anchor.operand, kind)
+    batch = batch_lines(builder, anchor.batch)
     batches = points(anchor.batch)
-    extents = [extent_text(shop, e) for e in (batches, v.extent, s.extent, anchor.k.extent)]
+    extents = [extent_text(builder, e) for e in (batches, v.extent, s.extent, anchor.k.extent)]
     context = MatmulContext(
         name=kernel.name,
-        comments=shop.comments,
-        parameters=setup_lines(shop, kernel.stored),
+        comments=builder.comments,
+        parameters=setup_lines(builder, kernel.stored),
         batch=batch,
         batch_extent=extents[0],
         v_extent=extents[1],
@@ -84,10 +84,12 @@ def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Wo
         panel_is_inner=plan.panel_is_inner,
         store=store,
     )
-    return context, shop
+    return context, builder
 
 
-def _pack(shop: Workshop, anchor: Matmul, side: Side, strides: Strides) -> tuple[Walk, bool]:
+def _pack(
+    builder: KernelBuilder, anchor: Matmul, side: Side, strides: Strides
+) -> tuple[Walk, bool]:
     """How the packed factor is read, and whether along the depth first."""
     parts = split(side.axis, indices((side.value,)))
     names = axis_names(anchor, {anchor.k: "k"}, parts, "v")
@@ -99,25 +101,25 @@ def _pack(shop: Workshop, anchor: Matmul, side: Side, strides: Strides) -> tuple
         if depth_inner
         else axis_levels(anchor.batch, anchor.k, parts)
     )
-    nest = Nest(shop, Frame(names, {}, ()), levels)
+    nest = Nest(builder, Frame(names, {}, ()), levels)
     found = None if depth_inner else window(value, parts.column)
     if found is None or not found.moves:
         text = factor_text(nest.emitter, value, anchor.operand)
-        return walk_of(nest, shop, "v", parts, text), depth_inner
+        return walk_of(nest, builder, "v", parts, text), depth_inner
     limits = limit_texts(nest.emitter, found, "column_first", "column_end")
     inside = found.value
-    copied = isinstance(inside, Load) and _is_copied(inside, parts.column, anchor, shop)
+    copied = isinstance(inside, Load) and _is_copied(inside, parts.column, anchor, builder)
     if copied:
         assert isinstance(inside, Load)
-        pointer = shop.arguments.pointer(inside.buffer)
-        text = C.address(pointer, nest.emitter.index(shop.offset(inside)))
+        pointer = builder.arguments.pointer(inside.buffer)
+        text = C.address(pointer, nest.emitter.index(builder.offset(inside)))
     else:
         text = factor_text(nest.emitter, inside, anchor.operand)
-    walk_ = walk_of(nest, shop, "v", parts, text)
+    walk_ = walk_of(nest, builder, "v", parts, text)
     return replace(walk_, window=limits, copied=copied), False
 
 
-def _is_copied(load: Load, axis: Axis, anchor: Matmul, shop: Workshop) -> bool:
+def _is_copied(load: Load, axis: Axis, anchor: Matmul, builder: KernelBuilder) -> bool:
     """True for float32 elements that lie side by side along an axis."""
-    plain = shop.arguments.dtype(load.buffer) is FLOAT32
-    return plain and anchor.operand is FLOAT32 and slope(shop.offset(load), axis) == 1
+    plain = builder.arguments.dtype(load.buffer) is FLOAT32
+    return plain and anchor.operand is FLOAT32 and slope(builder.offset(load), axis) == 1

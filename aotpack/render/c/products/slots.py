@@ -16,7 +16,7 @@ from aotpack.render.c.products.split import Split
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import batch_names
 from aotpack.render.emit.frame import Frame
-from aotpack.render.emit.kernel_builder import Workshop
+from aotpack.render.emit.kernel_builder import KernelBuilder
 
 IN_PLACE = (DType.FLOAT32, DType.BFLOAT16)  # types of rows that need no copy
 
@@ -36,63 +36,71 @@ def axis_levels(batch: tuple[Axis, ...], outer: Axis, parts: Split) -> tuple[tup
 
 
 def stored(
-    shop: Workshop, anchor: Matmul, outer: Axis, columns: Split, names: Mapping[Axis, str]
+    builder: KernelBuilder, anchor: Matmul, outer: Axis, columns: Split, names: Mapping[Axis, str]
 ) -> Walk:
     """What members make of a sum, and its stores."""
-    shop.results[anchor.target] = "sum"
-    nest = Nest(shop, Frame(names, {}, ()), axis_levels(anchor.batch, outer, columns))
-    store_members(shop, nest.emitter, "sum")
-    return walk_of(nest, shop, "v" if names[columns.column].startswith("v") else "s", columns, "")
+    builder.results[anchor.target] = "sum"
+    nest = Nest(builder, Frame(names, {}, ()), axis_levels(anchor.batch, outer, columns))
+    store_members(builder, nest.emitter, "sum")
+    return walk_of(
+        nest, builder, "v" if names[columns.column].startswith("v") else "s", columns, ""
+    )
 
 
-def store_members(shop: Workshop, emitter: Emitter, result: str) -> None:
+def store_members(builder: KernelBuilder, emitter: Emitter, result: str) -> None:
     """The stores of a template: its result, and what pointwise members make of it."""
-    for member in shop.kernel.members:
+    for member in builder.kernel.members:
         for name in targets(member.operation):
-            if name not in shop.kernel.stored:
+            if name not in builder.kernel.stored:
                 continue
             value = result
             if isinstance(member.operation, Pointwise):
-                value = emitter.value(shop.bound(member, member.operation.value))
-            offset = shop.offset_of(name, written_index(member))
+                value = emitter.value(builder.bound(member, member.operation.value))
+            offset = builder.offset_of(name, written_index(member))
             emitter.region.append(
                 emitter.store(name, offset, value, frozenset(emitter.frame.names))
             )
 
 
 def rows_of(
-    shop: Workshop, batch: tuple[Axis, ...], side: Side, operand: DType, kinds: tuple[DType, ...]
+    builder: KernelBuilder,
+    batch: tuple[Axis, ...],
+    side: Side,
+    operand: DType,
+    kinds: tuple[DType, ...],
 ) -> Rows:
     """Rows where they lie if they are stored as one of these types; else float32 copies."""
-    copied = copied_rows(shop, batch, side, operand)
-    found = [(direct_rows(shop, batch, side, operand, kind), str(kind)) for kind in kinds]
+    copied = copied_rows(builder, batch, side, operand)
+    found = [(direct_rows(builder, batch, side, operand, kind), str(kind)) for kind in kinds]
     direct, kind = next((one for one in found if one[0].value), (found[0][0], str(DType.FLOAT32)))
     return Rows(copied, direct, kind)
 
 
-def copied_rows(shop: Workshop, batch: tuple[Axis, ...], side: Side, operand: DType) -> Walk:
+def copied_rows(
+    builder: KernelBuilder, batch: tuple[Axis, ...], side: Side, operand: DType
+) -> Walk:
     """How rows are copied that cannot be multiplied where they lie."""
     names = batch_names(batch) | {side.axis: "s", side.depth: "k"}
     parts = Split(side.depth, None, side.depth, None)
-    nest = Nest(shop, Frame(names, {}, ()), axis_levels(batch, side.axis, parts))
-    return walk_of(nest, shop, "k", parts, factor_text(nest.emitter, side.value, operand))
+    nest = Nest(builder, Frame(names, {}, ()), axis_levels(batch, side.axis, parts))
+    return walk_of(nest, builder, "k", parts, factor_text(nest.emitter, side.value, operand))
 
 
 def direct_rows(
-    shop: Workshop, batch: tuple[Axis, ...], side: Side, operand: DType, stored: DType
+    builder: KernelBuilder, batch: tuple[Axis, ...], side: Side, operand: DType, stored: DType
 ) -> Walk:
     """The first element of rows that can, if they are stored so; ``width`` is their distance.
 
     There is no value if they cannot.
     """
-    step = row_stride(side, shop.schedule, operand, stored)
+    step = row_stride(side, builder.schedule, operand, stored)
     names = batch_names(batch) | {side.axis: "s", side.depth: "k_first"}
-    nest = Nest(shop, Frame(names, {}, ()), (batch, (side.axis, side.depth), (), ()))
+    nest = Nest(builder, Frame(names, {}, ()), (batch, (side.axis, side.depth), (), ()))
     if step is None:
         return Walk("", "", "", "", (), (), (), (), "")
     assert isinstance(side.value, Load)
-    offset = nest.emitter.index(shop.offset(side.value))
+    offset = nest.emitter.index(builder.offset(side.value))
     stride = nest.emitter.index(step)
-    address = C.address(shop.arguments.pointer(side.value.buffer), offset)
+    address = C.address(builder.arguments.pointer(side.value.buffer), offset)
     lines = tuple(line for level in range(5) for line in nest.lines(level))
     return Walk("", "", "", stride, (), (), (), lines, address)
