@@ -77,7 +77,7 @@ def member_function(context: LoopContext) -> LoopContext:
 
 def launch_parameters(
     shops: Sequence[KernelBuilder],
-    promises: Mapping[Var, int] = {},
+    divisibility: Mapping[Var, int] = {},
     more: Mapping[str, KernelArg] = {},
 ) -> dict[str, KernelArg]:
     """The launch's parameters by what is passed: the members' and ``more``, tensors before sizes.
@@ -87,7 +87,7 @@ def launch_parameters(
     found: dict[str, KernelArg] = {}
     for builder in shops:
         arguments = builder.arguments
-        for text, arg in zip(arguments.names, arguments.parameters(promises), strict=True):
+        for text, arg in zip(arguments.names, arguments.parameters(divisibility), strict=True):
             known = found.get(text, replace(arg, name=f"p{len(found)}") if arg.is_pointer else arg)
             wide = DType.INT64 in (known.dtype, arg.dtype) and not arg.is_pointer
             found[text] = replace(

@@ -235,7 +235,7 @@ def _launched(
     name = sources.add(
         kernel.name,
         lambda name: render_template(template, _named(context, name)),
-        builder.arguments.parameters(dict(own.promises)),
+        builder.arguments.parameters(dict(own.divisibility)),
         tile,
         own,
         "c" if isinstance(tile, HostTile) else "triton",

@@ -58,7 +58,7 @@ def completed_launch(
     for number in (parts_of(first, second), second.axes[0].extent):
         shops[0].arguments.use_sizes(number)
     counter = {second.counters[0].name: COUNTER}
-    passed = launch_parameters(shops, dict(own.promises), counter)
+    passed = launch_parameters(shops, dict(own.divisibility), counter)
     calls = member_calls(shops, members, passed)
     lines = _lines(calls, _groups(second, tiles[1].x), parts_of(first, second))
     context = combined_context(shops, members, passed, lines)

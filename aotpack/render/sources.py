@@ -60,7 +60,7 @@ class Choice:
         (first, *_), *_ = self.forms
         variant = self.variant
         limit = "" if variant.at_most is None else f" while {variant.measure} <= {variant.at_most}"
-        limit += "".join(f" where {size} % {factor} == 0" for size, factor in variant.promises)
+        limit += "".join(f" where {size} % {factor} == 0" for size, factor in variant.divisibility)
         return f"{first.kernel} x {first.programs}{limit}"
 
 

@@ -258,7 +258,7 @@ def _condition(choice: Choice, targets: tuple[Target, ...]) -> str:
         tests.append(f"arch >= {variant.arch_low}")
     if variant.at_most is not None:
         tests.append(f"{variant.measure} <= {variant.at_most}")
-    tests += [f"{size} % {factor} == 0" for size, factor in variant.promises]
+    tests += [f"{size} % {factor} == 0" for size, factor in variant.divisibility]
     return " and ".join(tests)
 
 

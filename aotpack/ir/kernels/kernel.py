@@ -270,6 +270,6 @@ def _kernel(kernel: Kernel) -> list[str]:
 
 def _variant(variant: Variant) -> str:
     limit = "" if variant.at_most is None else f" while {variant.measure} <= {variant.at_most}"
-    limit += "".join(f" where {size} % {factor} == 0" for size, factor in variant.promises)
+    limit += "".join(f" where {size} % {factor} == 0" for size, factor in variant.divisibility)
     others = "".join(f"; or {tile}" for tile in variant.others)
     return f"tile {variant.tile} for arch {variant.arch_low} to {variant.arch_high}{limit}{others}"

@@ -117,11 +117,11 @@ WARP = 32  # threads
 class Variant:
     """A tile, for targets with ``arch_low <= arch <= arch_high``, while ``measure <= at_most``.
 
-    Arch 0 is the processor's; GPUs have their compute capability. ``promises`` are sizes with what
+    Arch 0 is the processor's; GPUs have their compute capability. ``divisibility`` are sizes with what
     they must be multiples of for this variant; its kernel is compiled to rely on that.
 
     Variants of a kernel are tried in order for the arch at hand; the last for each arch has
-    ``at_most`` None, promises nothing and takes everything, so a choice always exists.
+    ``at_most`` None, divisibility nothing and takes everything, so a choice always exists.
     ``others`` are what else a launch could take there, best guess first: what tuning times.
     """
 
@@ -130,7 +130,7 @@ class Variant:
     arch_high: int
     measure: Int
     at_most: int | None
-    promises: tuple[tuple[Var, int], ...] = ()
+    divisibility: tuple[tuple[Var, int], ...] = ()
     others: tuple[Tile, ...] = ()
 
     @property
@@ -141,7 +141,7 @@ class Variant:
     @property
     def takes_everything(self) -> bool:
         """True when no size rules it out."""
-        return self.at_most is None and not self.promises
+        return self.at_most is None and not self.divisibility
 
     def takes(self, arch: int) -> bool:
         """True for an architecture it is for."""

@@ -69,8 +69,8 @@ class Arguments:
         """What is passed: buffers, then sizes, in the order of the parameters."""
         return (*self.buffers, *(size.name for size in self.sizes))
 
-    def parameters(self, promises: Mapping[Var, int] = {}) -> tuple[KernelArg, ...]:
-        """The kernel's parameters in order; ``promises`` are multiples that sizes are of."""
+    def parameters(self, divisibility: Mapping[Var, int] = {}) -> tuple[KernelArg, ...]:
+        """The kernel's parameters in order; ``divisibility`` are multiples that sizes are of."""
         pointers = [
             KernelArg(
                 name,
@@ -87,7 +87,7 @@ class Arguments:
                 size.name,
                 width,
                 is_pointer=False,
-                multiple=max(_power_of_two_in(size), promises.get(size, 1)),
+                multiple=max(_power_of_two_in(size), divisibility.get(size, 1)),
                 is_written=False,
             )
             for size in self.sizes

@@ -1,4 +1,4 @@
-"""Watches for what a package promises not to do: start programs, write files, use sockets."""
+"""Watches for what a package divisibility not to do: start programs, write files, use sockets."""
 
 import os
 import sys

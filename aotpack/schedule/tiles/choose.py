@@ -20,7 +20,7 @@ from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.program.split_reduction import columns_together
 from aotpack.schedule.tiles.attention import attention_variants
 from aotpack.schedule.tiles.candidates import with_others
-from aotpack.schedule.tiles.divisibility import with_promises
+from aotpack.schedule.tiles.divisibility import with_divisibility
 from aotpack.schedule.tiles.host import host_variants, is_window
 from aotpack.schedule.tiles.matmul import matmul_variants
 from aotpack.schedule.tiles.padding import line_tile
@@ -66,7 +66,7 @@ def choose_tiles(
                 ),
                 *(
                     with_others(replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low)))
-                    for variant in with_promises(
+                    for variant in with_divisibility(
                         _variants(kernel, program, strides), kernel, program, strides
                     )
                 ),

@@ -21,21 +21,23 @@ from aotpack.schedule.layout import typical_bytes
 SMALL_SHARE = 8  # of the bytes of the largest tensor: what is smaller is not worth a variant
 
 
-def with_promises(
+def with_divisibility(
     variants: tuple[Variant, ...], kernel: Kernel, program: Program, strides: Strides
 ) -> tuple[Variant, ...]:
     """The variants, each with its twin for sizes that are multiples before it."""
     if kernel.scatter is not None:
         return variants
-    promises = tuple(promised_sizes(kernel, program, strides).items())
-    if not promises:
+    divisibility = tuple(divisible_sizes(kernel, program, strides).items())
+    if not divisibility:
         return variants
     return tuple(
-        twin for variant in variants for twin in (replace(variant, promises=promises), variant)
+        twin
+        for variant in variants
+        for twin in (replace(variant, divisibility=divisibility), variant)
     )
 
 
-def promised_sizes(kernel: Kernel, program: Program, strides: Strides) -> dict[Var, int]:
+def divisible_sizes(kernel: Kernel, program: Program, strides: Strides) -> dict[Var, int]:
     """The sizes, and of what they must be multiples, for vector accesses to large tensors."""
     touched = list(accesses(kernel))
     sizes = {access.buffer: typical_bytes(program.buffers[access.buffer]) for access in touched}

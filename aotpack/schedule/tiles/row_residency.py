@@ -93,5 +93,5 @@ def _is_quicker_held(kernel: Kernel, program: Program, arch: int) -> bool:
 
 def _takes(variant: Variant, arch: int, rows: int) -> bool:
     """True when so many rows are a variant's."""
-    is_for = variant.takes(arch) and not variant.promises
+    is_for = variant.takes(arch) and not variant.divisibility
     return is_for and (variant.at_most is None or rows <= variant.at_most)

@@ -123,7 +123,7 @@ def test_every_launch_keeps_its_promises(program: Program) -> None:
 def test_a_stride_is_beyond_any_promise() -> None:
     for kernel in schedule_of(strided(D)).kernels:
         for variant in kernel.variants:
-            assert all(size is not D or factor == 4 for size, factor in variant.promises)
+            assert all(size is not D or factor == 4 for size, factor in variant.divisibility)
 
 
 @pytest.mark.row("C:H7")
