@@ -34,9 +34,9 @@ from aotpack.ir.kernels.tiles import (
     MAX_ARCH,
     AttentionTile,
     MatmulTile,
-    PlaneTile,
     PointwiseTile,
     ReductionTile,
+    Tile2D,
     Variant,
 )
 from aotpack.ir.operations import Scan
@@ -109,7 +109,7 @@ def _odd(kernel: Kernel, rng: random.Random) -> Variant:
         case PointwiseTile():
             points = product(typical(axis.extent) for axis in kernel.axes)
             tile = replace(tile, x=_enough(rng.choice((2, 16)), int(points), PROGRAMS))
-        case PlaneTile():
+        case Tile2D():
             tile = replace(tile, y=rng.choice((2, 8)), x=rng.choice((2, 4)))
         case ReductionTile():
             looped = not any(isinstance(member.operation, Scan) for member in kernel.members)

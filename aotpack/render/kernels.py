@@ -18,10 +18,10 @@ from aotpack.ir.kernels.tiles import (
     AttentionTile,
     HostTile,
     MatmulTile,
-    PlaneTile,
     PointwiseTile,
     ReductionTile,
     Tile,
+    Tile2D,
     Variant,
 )
 from aotpack.ir.kernels.traffic import work_of
@@ -263,7 +263,7 @@ def _context(schedule: Schedule, kernel: Kernel, tile: Tile) -> tuple[str, Conte
             attention_context(schedule, kernel, tile, builder),
             builder,
         )
-    if isinstance(tile, PlaneTile):
+    if isinstance(tile, Tile2D):
         kernel = in_lines(kernel, tile.width, tile.height)
     builder = loop_builder(schedule, kernel, tile)
     return "kernel_loop.py.jinja", loop_context(schedule, kernel, tile, builder), builder
@@ -284,7 +284,7 @@ def _programs(kernel: Kernel, tile: Tile) -> Int:
         return minimum(tiles, tile.most_programs) if tile.most_programs else tiles
     if isinstance(anchor, Attention) and isinstance(tile, AttentionTile):
         return ceil_div(anchor.i.extent, tile.i) * anchor.batch.extent * anchor.head.extent
-    if isinstance(tile, PlaneTile):
+    if isinstance(tile, Tile2D):
         lines, across = kernel.axes[0].extent // tile.width, ceil_div(tile.width, tile.x)
         if tile.height is None:
             return ceil_div(lines, tile.y) * across

@@ -18,7 +18,7 @@ class PointwiseTile:
 
 
 @dataclass(frozen=True, slots=True)
-class PlaneTile:
+class Tile2D:
     """Blocks of ``y`` by ``x`` points of a kernel seen as lines of ``width`` points.
 
     An access along either side reads whole cache lines. With ``height`` the lines come in planes of
@@ -108,7 +108,7 @@ class HostTile:
     num_stages: int = 1
 
 
-Tile: TypeAlias = PointwiseTile | PlaneTile | ReductionTile | MatmulTile | AttentionTile | HostTile
+Tile: TypeAlias = PointwiseTile | Tile2D | ReductionTile | MatmulTile | AttentionTile | HostTile
 MAX_ARCH = 10_000  # later than all
 WARP = 32  # threads
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from aotpack.ir.kernels.access import written_index
 from aotpack.ir.kernels.kernel import Kernel, Member, Schedule
 from aotpack.ir.kernels.row_reads import row_reads
-from aotpack.ir.kernels.tiles import PlaneTile, PointwiseTile, ReductionTile, cluster_size
+from aotpack.ir.kernels.tiles import PointwiseTile, ReductionTile, Tile2D, cluster_size
 from aotpack.ir.operations import Pointwise, Reduction, Scan, Scatter
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import loads, reads, targets
@@ -35,7 +35,7 @@ AGAIN = """@triton.jit
 def again(x):
     return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], x.dtype, is_pure=False, pack=2)
 """
-LoopTile = PointwiseTile | PlaneTile | ReductionTile
+LoopTile = PointwiseTile | Tile2D | ReductionTile
 
 
 def loop_builder(
@@ -85,7 +85,7 @@ def loop_frame(kernel: Kernel, tile: LoopTile) -> Frame:
 
 def _sides(kernel: Kernel, tile: LoopTile) -> dict[Axis, Side]:
     """The kernel's axes in the tile; a block of 0 means one point for the whole program."""
-    if isinstance(tile, PlaneTile):
+    if isinstance(tile, Tile2D):
         blocks = (tile.z, tile.y, tile.x)[-len(kernel.axes) :]
         return {axis: _side(axis, n) for axis, n in zip(kernel.axes, blocks, strict=True)}
     if isinstance(tile, PointwiseTile):
@@ -322,7 +322,7 @@ def _context(kernel: Kernel, tile: LoopTile, builder: KernelBuilder, program: st
         persistent=not isinstance(tile, ReductionTile) or tile.persistent,
         lines=tuple(builder.root.lines()),
         program=program,
-        band=tile.band if isinstance(tile, PlaneTile) else 1,
+        band=tile.band if isinstance(tile, Tile2D) else 1,
         is_launched=program == PROGRAM_ID,
         share=share_of(kernel, tile) if isinstance(tile, ReductionTile) else None,
         in_turn=builder.ring is not None,

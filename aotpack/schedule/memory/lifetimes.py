@@ -8,7 +8,7 @@ scatter or a foreign kernel changes lies where its base does (``bases.py``).
 from aotpack.ir.kernels.access import Strides, accesses
 from aotpack.ir.kernels.kernel import Kernel, Lifetime, launches
 from aotpack.ir.kernels.rows import storage_bytes
-from aotpack.ir.kernels.tiles import HostTile, MatmulTile, PlaneTile, PointwiseTile, ReductionTile
+from aotpack.ir.kernels.tiles import HostTile, MatmulTile, PointwiseTile, ReductionTile, Tile2D
 from aotpack.ir.operations import Pointwise, Reduction
 from aotpack.ir.program import Program, reads, targets, values, wholes
 from aotpack.ir.symbolic.facts import known_equal
@@ -102,7 +102,7 @@ def may_overwrite(kernel: Kernel, name: str, other: str, strides: Strides) -> bo
 def _reads_once(kernel: Kernel) -> bool:
     """True when no variant walks twice over its row, and might read again what it has written."""
     return all(
-        isinstance(tile, (PointwiseTile, PlaneTile, MatmulTile, HostTile))
+        isinstance(tile, (PointwiseTile, Tile2D, MatmulTile, HostTile))
         or (isinstance(tile, ReductionTile) and tile.persistent)
         for variant in kernel.variants
         for tile in variant.tiles

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import log2
 
-from aotpack.ir.kernels.tiles import WARP, PlaneTile, PointwiseTile, ReductionTile, Tile, Variant
+from aotpack.ir.kernels.tiles import WARP, PointwiseTile, ReductionTile, Tile, Tile2D, Variant
 from aotpack.schedule.tiles.row_tiles import MOST_WARPS
 
 MOST_OTHERS = 5
@@ -29,7 +29,7 @@ def _neighbours(tile: Tile) -> Iterator[Tile]:
     """Tiles of the same kind; those of products and of processors have lists of their own."""
     if isinstance(tile, PointwiseTile):
         yield from _blocks(tile)
-    elif isinstance(tile, PlaneTile):
+    elif isinstance(tile, Tile2D):
         for y, x, warps in () if tile.z else PLANES:
             yield replace(tile, y=y, x=x, num_warps=warps)
     elif isinstance(tile, ReductionTile) and not tile.ring:

@@ -26,7 +26,7 @@ from aotpack.schedule.tiles.matmul import matmul_variants
 from aotpack.schedule.tiles.padding import line_tile
 from aotpack.schedule.tiles.row_pipeline import FEW_ROWS, IN_TURN, rows_to_share, tile_in_turn
 from aotpack.schedule.tiles.row_tiles import row_tiles
-from aotpack.schedule.tiles.tile_2d import plane_tile
+from aotpack.schedule.tiles.tile_2d import tile_2d
 
 ANY_ARCH = (1, MAX_ARCH)
 MAX_PERSISTENT = 16384  # elements of a row held in registers
@@ -109,7 +109,7 @@ def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Varia
         return _pointwise_variants(kernel.axes[0].extent)
     if len(kernel.axes) == 2:
         return _reduction_variants(kernel, program, strides)
-    plane = plane_tile(kernel, program, strides) or line_tile(kernel, program, strides)
+    plane = tile_2d(kernel, program, strides) or line_tile(kernel, program, strides)
     if plane is not None:
         return (Variant(plane, *ANY_ARCH, Int.of(1), None),)
     return _pointwise_variants(kernel.axes[0].extent)

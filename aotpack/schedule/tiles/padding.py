@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from aotpack.ir.kernels.access import Strides, accesses, fill_order
 from aotpack.ir.kernels.kernel import Kernel, in_lines
 from aotpack.ir.kernels.rows import LINE_BYTES, row_of
-from aotpack.ir.kernels.tiles import PlaneTile
+from aotpack.ir.kernels.tiles import Tile2D
 from aotpack.ir.program import Buffer, Program, wholes
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Int
@@ -116,7 +116,7 @@ def _narrow_bytes(kernels: Iterable[Kernel], program: Program, strides: Strides)
     return total
 
 
-def line_tile(kernel: Kernel, program: Program, strides: Strides) -> PlaneTile | None:
+def line_tile(kernel: Kernel, program: Program, strides: Strides) -> Tile2D | None:
     """A pointwise kernel line by line, where that widens its accesses to padded rows."""
     if kernel.is_opaque or kernel.scatter is not None or len(kernel.axes) != 1:
         return None
@@ -126,7 +126,7 @@ def line_tile(kernel: Kernel, program: Program, strides: Strides) -> PlaneTile |
         if known_multiple(kernel.axes[0].extent, length):
             narrow, _ = _narrow(in_lines(kernel, Int.of(length)), program, strides)
             best = min(best, (narrow, length), key=lambda one: one[0])
-    return PlaneTile(Int.of(best[1]), 1, LINE, num_warps=4) if best[1] else None
+    return Tile2D(Int.of(best[1]), 1, LINE, num_warps=4) if best[1] else None
 
 
 def _narrow(kernel: Kernel, program: Program, strides: Strides) -> tuple[int, int]:

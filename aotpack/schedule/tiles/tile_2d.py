@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from aotpack.ir.kernels.access import Access, Strides, accesses, local_slope
 from aotpack.ir.kernels.kernel import Kernel, in_lines
-from aotpack.ir.kernels.tiles import WARP, PlaneTile
+from aotpack.ir.kernels.tiles import WARP, Tile2D
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.division import exact_quotient
 from aotpack.ir.symbolic.facts import typical
@@ -28,7 +28,7 @@ HALF_L2 = 25 * 10**6  # bytes, of an H200
 BAND = 16  # lines of tiles
 
 
-def plane_tile(kernel: Kernel, program: Program, strides: Strides) -> PlaneTile | None:
+def tile_2d(kernel: Kernel, program: Program, strides: Strides) -> Tile2D | None:
     """Lines that make most jumping accesses contiguous; None if there are none.
 
     What then still jumps along both sides, and large tensors do, gets a third side.
@@ -48,10 +48,10 @@ def plane_tile(kernel: Kernel, program: Program, strides: Strides) -> PlaneTile 
     )
     if height is None:
         return _flat_tile(lines, program, strides)
-    return PlaneTile(width, 16, 16, num_warps=8, height=height, z=16)
+    return Tile2D(width, 16, 16, num_warps=8, height=height, z=16)
 
 
-def _flat_tile(lines: Kernel, program: Program, strides: Strides) -> PlaneTile:
+def _flat_tile(lines: Kernel, program: Program, strides: Strides) -> Tile2D:
     """Square tiles, in bands of lines where a line of tiles fills L2."""
     width = lines.axes[1].extent
     touched = [a for a, at in _places(lines, strides) if set(lines.axes) <= set(at.leaves())]
@@ -59,7 +59,7 @@ def _flat_tile(lines: Kernel, program: Program, strides: Strides) -> PlaneTile:
     band = BAND if typical(width) * SIDE * sum(size for size, _ in widths) > HALF_L2 else 1
     read = SIDE * SIDE * sum(size for size, is_store in widths if not is_store)
     warps = max(1, read // (BYTES_OF_THREAD * WARP))
-    return PlaneTile(width, SIDE, SIDE, min(MOST_WARPS, 1 << warps.bit_length() - 1), band=band)
+    return Tile2D(width, SIDE, SIDE, min(MOST_WARPS, 1 << warps.bit_length() - 1), band=band)
 
 
 def _places(kernel: Kernel, strides: Strides) -> list[tuple[Access, Int]]:

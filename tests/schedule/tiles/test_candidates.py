@@ -6,10 +6,10 @@ import pytest
 
 from aotpack.ir.kernels.tiles import (
     MAX_ARCH,
-    PlaneTile,
     PointwiseTile,
     ReductionTile,
     Tile,
+    Tile2D,
     Variant,
 )
 from aotpack.ir.symbolic.integers import Int
@@ -20,7 +20,7 @@ from tests.schedule.programs import Writer, apply, load, schedule_of
 TILES = (
     PointwiseTile(256, 4),
     PointwiseTile(1024, 4),
-    PlaneTile(Int.of(96), 64, 64, num_warps=8),
+    Tile2D(Int.of(96), 64, 64, num_warps=8),
     *(ReductionTile(x, r, True, warps) for x, r, warps in ((1, 16, 1), (8, 64, 4), (1, 16384, 16))),
     *(ReductionTile(1, 2048, False, 4, unroll=4, group=g) for g in (1, 8)),
     ReductionTile(64, 32, False, 4, unroll=4),

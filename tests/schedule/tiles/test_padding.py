@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Schedule
 from aotpack.ir.kernels.rows import LINE_BYTES
-from aotpack.ir.kernels.tiles import PlaneTile
+from aotpack.ir.kernels.tiles import Tile2D
 from aotpack.ir.program import Buffer, Program
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.ir.verify.schedule import verify_schedule
@@ -126,7 +126,7 @@ def test_a_pointwise_kernel_between_padded_rows_goes_line_by_line() -> None:
     assert steps(made) == {name: ["4160", "1"] for name in "tvu"}
     (kernel,) = (kernel for kernel in made.kernels if "u" in kernel.stored)
     tiles = {type(variant.tile) for variant in kernel.variants if variant.arch_high > 0}
-    assert tiles == {PlaneTile}
+    assert tiles == {Tile2D}
 
 
 @pytest.mark.row("S:D5")

@@ -3,7 +3,7 @@
 import pytest
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.tiles import PlaneTile, PointwiseTile
+from aotpack.ir.kernels.tiles import PointwiseTile, Tile2D
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.values import Value
@@ -31,7 +31,7 @@ def kernel_tile(rows: int, columns: int, *, transposed: bool) -> object:
 @pytest.mark.row("S:D17", "S:F3", "C:C1", "C:C2", "C:C3", "C:inv9", "C:L1", "C:A14")
 @pytest.mark.parametrize(("rows", "columns"), [(64, 64), (1000, 300), (17, 4096)])
 def test_a_transposed_operand_gets_a_plane(rows: int, columns: int) -> None:
-    assert isinstance(kernel_tile(rows, columns, transposed=True), PlaneTile)
+    assert isinstance(kernel_tile(rows, columns, transposed=True), Tile2D)
 
 
 def in_three_directions(i: int, j: int, k: int, *, third: bool) -> Program:
@@ -52,7 +52,7 @@ def in_three_directions(i: int, j: int, k: int, *, third: bool) -> Program:
 def test_a_third_direction_gets_a_side_of_its_own(third: bool) -> None:
     made = schedule(lowered(in_three_directions(96, 80, 112, third=third)))
     tile = made.schedule.kernels[0].variants[-1].tile
-    assert isinstance(tile, PlaneTile) and (tile.z > 0) is third
+    assert isinstance(tile, Tile2D) and (tile.z > 0) is third
     product = render(made, (Target("cuda", 90),))
     found = access_bytes(product.kernels[0])
     assert set(found["ld"]) == set(found["st"]) == {16}
@@ -72,7 +72,7 @@ def test_a_line_stays_a_line(rows: int, columns: int, transposed: bool) -> None:
 @pytest.mark.parametrize(("columns", "banded"), [(32_000, False), (128_256, True)])
 def test_lines_that_fill_l2_go_in_bands(columns: int, banded: bool) -> None:
     tile = kernel_tile(523, columns, transposed=True)
-    assert isinstance(tile, PlaneTile) and (tile.band > 1) is banded
+    assert isinstance(tile, Tile2D) and (tile.band > 1) is banded
 
 
 @pytest.mark.row("C:C3")
@@ -87,7 +87,7 @@ def test_a_thread_of_a_plane_reads_32_bytes(dtype: DType, tensors: int, warps: i
 
     (kernel,) = schedule_of(w.program(w.pointwise("z", (2048, 4096), value, dtype=dtype))).kernels
     tile = kernel.variants[-1].tile
-    assert isinstance(tile, PlaneTile) and tile.num_warps == warps
+    assert isinstance(tile, Tile2D) and tile.num_warps == warps
 
 
 @pytest.mark.row("C:C3")
@@ -107,4 +107,4 @@ def test_what_two_operations_read_is_read_once(other: str, warps: int) -> None:
     ]
     (kernel,) = schedule_of(w.program(*made)).kernels
     tile = kernel.variants[-1].tile
-    assert isinstance(tile, PlaneTile) and tile.num_warps == warps
+    assert isinstance(tile, Tile2D) and tile.num_warps == warps
