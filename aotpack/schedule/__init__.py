@@ -34,7 +34,7 @@ from aotpack.schedule.program.split_reduction import split_reductions
 from aotpack.schedule.sorts.expand_sorts import expand_sorts
 from aotpack.schedule.tiles.choose import choose_tiles, one_tile_for_all_sizes
 from aotpack.schedule.tiles.padding import pad_strides
-from aotpack.schedule.tiles.row_pipeline import IN_TURN
+from aotpack.schedule.tiles.row_pipeline import ROW_PIPELINE
 from aotpack.schedule.tiles.row_residency import rows_to_hold
 from aotpack.stages import Lowered, Scheduled
 from aotpack.target import Target
@@ -42,7 +42,10 @@ from aotpack.target import Target
 __all__ = ["Partition", "schedule"]
 
 _Parts: TypeAlias = dict[Operation, tuple[Schedule, ...]]
-HOLDING = (IN_TURN, (IN_TURN[1] + 1, MAX_ARCH))  # architectures that may hold rows, alike in each
+HOLDING = (
+    ROW_PIPELINE,
+    (ROW_PIPELINE[1] + 1, MAX_ARCH),
+)  # architectures that may hold rows, alike in each
 
 
 def schedule(

@@ -35,7 +35,7 @@ from aotpack.ir.verify.tiles import (
     check_chains,
     check_completing,
     check_joined,
-    check_rows_in_turn,
+    check_row_pipelines,
     check_shared_rows,
     check_variants,
 )
@@ -300,7 +300,7 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_updates,
     check_variants,
     check_candidates,
-    check_rows_in_turn,
+    check_row_pipelines,
     check_shared_rows,
     check_completing,
     check_chains,

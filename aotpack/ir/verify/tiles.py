@@ -117,7 +117,7 @@ def check_shared_rows(schedule: Schedule) -> None:
                 raise InvalidSchedule(schedule, kernel, message)
 
 
-def check_rows_in_turn(schedule: Schedule) -> None:
+def check_row_pipelines(schedule: Schedule) -> None:
     """Who goes from row to row has room for a row's part in its ring, a vector for each thread."""
     for kernel in schedule.kernels:
         tiles = [tile for variant in kernel.variants for tile in variant.tiles]

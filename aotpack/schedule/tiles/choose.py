@@ -24,7 +24,12 @@ from aotpack.schedule.tiles.divisibility import with_divisibility
 from aotpack.schedule.tiles.host import host_variants, is_window
 from aotpack.schedule.tiles.matmul import matmul_variants
 from aotpack.schedule.tiles.padding import line_tile
-from aotpack.schedule.tiles.row_pipeline import FEW_ROWS, IN_TURN, rows_to_share, tile_in_turn
+from aotpack.schedule.tiles.row_pipeline import (
+    FEW_ROWS,
+    ROW_PIPELINE,
+    rows_to_share,
+    tile_row_pipeline,
+)
 from aotpack.schedule.tiles.row_tiles import row_tiles
 from aotpack.schedule.tiles.tile_2d import tile_2d
 
@@ -194,15 +199,15 @@ def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tu
             yield Variant(many, low, high, Int.of(1), None)
 
     in_row = row_reads(kernel, strides, program.buffers) if again else None
-    turn = tile_in_turn(kernel, in_row)
+    turn = tile_row_pipeline(kernel, in_row)
     many = _walking_tile(kernel, width) if can_share and too_long else tile
     limit = rows_to_share(kernel, in_row, shared, turn)
     if turn is None and many == tile and not (can_share and fewest <= limit):
         return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
     return (
         Variant(tile, ANY_ARCH[0], FIRST_WITH_CLUSTERS - 1, Int.of(1), None),
-        *variants(*IN_TURN, limit, turn or many),
-        *variants(IN_TURN[1] + 1, ANY_ARCH[1], FEW_ROWS, many),
+        *variants(*ROW_PIPELINE, limit, turn or many),
+        *variants(ROW_PIPELINE[1] + 1, ANY_ARCH[1], FEW_ROWS, many),
     )
 
 

@@ -24,7 +24,7 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.values import Apply, Load, walk
 from aotpack.stages import RING_START
 
-IN_TURN = (90, 99)  # architectures on which it was measured
+ROW_PIPELINE = (90, 99)  # architectures on which it was measured
 GPU = GPUS[90]
 BLOCK_SHARED = 1024  # bytes that a block takes beside what it asks for
 SHORTEST = 130_000  # bytes of a row; shorter ones are found in L2 when they are read again
@@ -38,7 +38,7 @@ CLUSTERS = {2: 66, 4: 30, 8: 15}  # that run at once, one program a multiprocess
 MOST_KEPT = 64  # registers of a thread
 
 
-def tile_in_turn(kernel: Kernel, reads: RowReads | None) -> ReductionTile | None:
+def tile_row_pipeline(kernel: Kernel, reads: RowReads | None) -> ReductionTile | None:
     """The tile of a kernel whose long rows are taken in turn; None if they are not."""
     row = kernel.axes[1].extent.constant
     if row is None or reads is None or row * reads.width < _shortest(kernel, reads):
