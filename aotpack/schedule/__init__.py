@@ -35,14 +35,14 @@ from aotpack.schedule.sorts.expand_sorts import expand_sorts
 from aotpack.schedule.tiles.choose import choose_tiles, one_tile_for_all_sizes
 from aotpack.schedule.tiles.padding import pad_strides
 from aotpack.schedule.tiles.row_pipeline import ROW_PIPELINE
-from aotpack.schedule.tiles.row_residency import rows_to_hold
+from aotpack.schedule.tiles.row_residency import resident_rows
 from aotpack.stages import Lowered, Scheduled
 from aotpack.target import Target
 
 __all__ = ["Partition", "schedule"]
 
 _Parts: TypeAlias = dict[Operation, tuple[Schedule, ...]]
-HOLDING = (
+RESIDENT = (
     ROW_PIPELINE,
     (ROW_PIPELINE[1] + 1, MAX_ARCH),
 )  # architectures that may hold rows, alike in each
@@ -90,8 +90,8 @@ def _own_schedules(
 ) -> tuple[OwnSchedule, ...]:
     """Schedules for architectures that hold rows which are split on others."""
     arches = [target.arch for target in targets]
-    ranges = [(a, b) for a, b in HOLDING if not arches or any(a <= n <= b for n in arches)]
-    held = rows_to_hold(program, tuple(low for low, _ in ranges))
+    ranges = [(a, b) for a, b in RESIDENT if not arches or any(a <= n <= b for n in arches)]
+    held = resident_rows(program, tuple(low for low, _ in ranges))
     found: list[OwnSchedule] = []
     before: frozenset[str] = frozenset()
     for (low, high), whole in zip(ranges, held, strict=True):

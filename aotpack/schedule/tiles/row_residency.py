@@ -30,7 +30,7 @@ WALKING = 1.3  # how much longer a program takes that reads its row again
 COMMON_RATE = 4_200_000  # that all read and write
 
 
-def rows_to_hold(program: Program, arches: tuple[int, ...]) -> tuple[frozenset[str], ...]:
+def resident_rows(program: Program, arches: tuple[int, ...]) -> tuple[frozenset[str], ...]:
     """For each architecture the first targets of reductions whose rows are not to be split."""
     held: dict[int, set[str]] = {arch: set() for arch in arches}
     long = rows_to_split(program) if arches else frozenset()
@@ -43,7 +43,7 @@ def rows_to_hold(program: Program, arches: tuple[int, ...]) -> tuple[frozenset[s
             if found and reads_again(kernel):
                 (tiled,) = choose_tiles(whole, (kernel,), strides)
                 for arch in arches:
-                    held[arch] |= found if _is_quicker_held(tiled, whole, arch) else set()
+                    held[arch] |= found if _is_quicker_resident(tiled, whole, arch) else set()
     return tuple(frozenset(held[arch]) for arch in arches)
 
 
@@ -69,7 +69,7 @@ def _around(program: Program, long: frozenset[str]) -> Program:
     return replace(program, operations=near, outputs=stored, updates=())
 
 
-def _is_quicker_held(kernel: Kernel, program: Program, arch: int) -> bool:
+def _is_quicker_resident(kernel: Kernel, program: Program, arch: int) -> bool:
     """True when one launch for whole rows is estimated to take less than two for parts."""
     rows = max(1, typical(kernel.axes[0].extent))
     tile = next(v.tile for v in kernel.variants if _takes(v, arch, rows))
