@@ -1,6 +1,6 @@
 """The room in a program's shared memory for what the others of its cluster tell it.
 
-For each reduction a desk: a counter of the bytes that have come in (an mbarrier), then for each
+For each reduction a slot: a counter of the bytes that have come in (an mbarrier), then for each
 state a word of each program.
 """
 
@@ -15,7 +15,7 @@ COUNTER_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class MailboxSlot:
     """Where a reduction's states come in: the counter, a place for each state, bytes in all."""
 
     ready: int
@@ -38,9 +38,9 @@ def state_dtypes(operation: Reduction) -> tuple[DType, ...]:
     return MONOIDS[operation.kind].state_dtypes(operation.args[0].dtype)
 
 
-def desks(kernel: Kernel, programs: int) -> dict[str, Desk]:
+def mailbox_slots(kernel: Kernel, programs: int) -> dict[str, MailboxSlot]:
     """The parts of a room, by the first target of each reduction."""
-    found: dict[str, Desk] = {}
+    found: dict[str, MailboxSlot] = {}
     end = 0
     for operation in kernel.reductions:
         ready, places = end, []
@@ -50,11 +50,11 @@ def desks(kernel: Kernel, programs: int) -> dict[str, Desk]:
             places.append(end)
             end += width
         end = -(-end // COUNTER_BYTES) * COUNTER_BYTES
-        found[operation.targets[0]] = Desk(ready, tuple(places), places[-1] + widths[-1])
+        found[operation.targets[0]] = MailboxSlot(ready, tuple(places), places[-1] + widths[-1])
     return found
 
 
-def room_bytes(kernel: Kernel, programs: int) -> int:
+def mailbox_bytes(kernel: Kernel, programs: int) -> int:
     """The bytes of a room that serves one row."""
-    end = max(desk.end for desk in desks(kernel, programs).values())
+    end = max(slot.end for slot in mailbox_slots(kernel, programs).values())
     return -(-end // COUNTER_BYTES) * COUNTER_BYTES

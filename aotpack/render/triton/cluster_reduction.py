@@ -16,7 +16,7 @@ nobody writes to one that has ended.
 """
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.cluster_mailbox import desks, room_bytes, state_dtypes, word_bits
+from aotpack.ir.kernels.cluster_mailbox import mailbox_bytes, mailbox_slots, state_dtypes, word_bits
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.tiles import ReductionTile
 from aotpack.ir.operations import Reduction
@@ -109,12 +109,12 @@ def share_of(kernel: Kernel, tile: ReductionTile) -> Share | None:
 
 def open_room(builder: KernelBuilder) -> None:
     """The line that opens a program's room, first of all."""
-    parts = desks(builder.kernel, builder.cluster_size).values()
+    parts = mailbox_slots(builder.kernel, builder.cluster_size).values()
     length, phases = (
-        room_bytes(builder.kernel, builder.cluster_size),
+        mailbox_bytes(builder.kernel, builder.cluster_size),
         2 if builder.ring is not None else 1,
     )
-    places = [desk.ready + phase * length for phase in range(phases) for desk in parts]
+    places = [slot.ready + phase * length for phase in range(phases) for slot in parts]
     counters = "\n".join(COUNTER.format(place=place) for place in places)
     size = length * phases
     builder.functions["open_room"] = OPEN_ROOM.format(bytes=size, counters=counters)
@@ -124,20 +124,20 @@ def open_room(builder: KernelBuilder) -> None:
 def exchange(builder: KernelBuilder, operation: Reduction, states: list[str]) -> list[str]:
     """Tell the others the states of a part; the states of all parts, as blocks."""
     region, dtypes = builder.emitter.region, state_dtypes(operation)
-    desk = desks(builder.kernel, builder.cluster_size)[operation.targets[0]]
+    slot = mailbox_slots(builder.kernel, builder.cluster_size)[operation.targets[0]]
     builder.functions.update(all_open=ALL_OPEN, expect=EXPECT, wait=WAIT)
     if not builder.has_met:
         region.append("all_open()")
         builder.has_met = True
     side, parity = _side(builder)
-    ready = f"{side} + {desk.ready}"
-    region.append(f"expect({ready}, {desk.bytes})")
-    for place, state, dtype in zip(desk.places, states, dtypes, strict=True):
+    ready = f"{side} + {slot.ready}"
+    region.append(f"expect({ready}, {slot.bytes})")
+    for place, state, dtype in zip(slot.places, states, dtypes, strict=True):
         send = _function(builder, "send", SEND, dtype)
         region.append(f"{send}({side} + {place}, {ready}, {_word(state, dtype)})")
     region.append(f"wait({ready}, {parity})")
     names = [builder.fresh("t") for _ in states]
-    for name, place, dtype in zip(names, desk.places, dtypes, strict=True):
+    for name, place, dtype in zip(names, slot.places, dtypes, strict=True):
         received = _function(builder, "received", RECEIVED, dtype)
         region.append(f"{name} = {_state(f'{received}({side} + {place})', dtype)}")
     return names
@@ -154,7 +154,7 @@ def _side(builder: KernelBuilder) -> tuple[str, str]:
     region = builder.emitter.region
     if region.find("side") is None:
         region.append(
-            f"side = room + turn % 2 * {room_bytes(builder.kernel, builder.cluster_size)}"
+            f"side = room + turn % 2 * {mailbox_bytes(builder.kernel, builder.cluster_size)}"
         )
         region.names["side"] = "side"
     return "side", "turn // 2 % 2"

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from aotpack.devices import GPUS
 from aotpack.ir.kernels.access import axes_in
-from aotpack.ir.kernels.cluster_mailbox import room_bytes
+from aotpack.ir.kernels.cluster_mailbox import mailbox_bytes
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.row_reads import RowReads
 from aotpack.ir.kernels.tiles import WARP, ReductionTile
@@ -50,7 +50,7 @@ def tile_row_pipeline(kernel: Kernel, reads: RowReads | None) -> ReductionTile |
     warps = 8 if fitting else 16
     block = WARP * warps * reads.vector
     blocks = -(-row // (cluster * block))
-    rooms = 2 * room_bytes(kernel, cluster)  # one serves a row, the other the next
+    rooms = 2 * mailbox_bytes(kernel, cluster)  # one serves a row, the other the next
     for together, kept, least, most in _divisions(reads, blocks):
         left = _own_bytes(together) - rooms - reads.common_bytes(kept, block, blocks)
         ring = min(most, left // reads.slot_bytes(block))
