@@ -20,7 +20,7 @@ class Row:
     """``length`` elements side by side, the next ones ``room`` elements after their first."""
 
     length: int
-    room: int
+    pitch: int
 
     def walked_by(self, offset: Int) -> Axis | None:
         """The axis that an access at this offset walks along a row with, from its beginning.
@@ -32,7 +32,7 @@ class Row:
         for atom in offset.atoms():
             if isinstance(atom, Axis) and atom.extent.constant == self.length:
                 others = offset - Int.of(atom)
-                if atom not in others.leaves() and known_multiple(others, self.room):
+                if atom not in others.leaves() and known_multiple(others, self.pitch):
                     return atom
         return None
 
@@ -47,7 +47,7 @@ def row_of(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> Row | None:
     room = min((step.constant for step in outer if step.constant is not None), default=0)
     if length is None or room <= length:
         return None
-    return Row(length, room) if all(known_multiple(step, room) for step in outer) else None
+    return Row(length, pitch) if all(known_multiple(step, room) for step in outer) else None
 
 
 def storage_elements(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> Int:

@@ -340,9 +340,9 @@ class Emitter:
         if row is None or axis is None or axis not in self.frame.masks:
             return self.masks(needs), None
         others = self.masks(needs - {axis})
-        if row.room % dict(self.frame.blocks)[axis] == 0:
+        if row.pitch % dict(self.frame.blocks)[axis] == 0:
             return others, axis
-        return [*others, f"({self.frame.names[axis]} < {row.room})"], axis
+        return [*others, f"({self.frame.names[axis]} < {row.pitch})"], axis
 
     # --- stores
 

@@ -69,7 +69,7 @@ def test_what_fits_keeps_elements_apart_and_inside(sizes: list[int], data: st.Da
         step = step * sizes[dim]
     assert fits(buffer, ints(*strides))
     row = row_of(buffer.shape, ints(*strides))
-    assert row is None or row.length < row.room
+    assert row is None or row.length < row.pitch
     points = itertools.product(*map(range, sizes))
     offsets = [int(np.dot(point, strides)) for point in points]
     assert len(set(offsets)) == len(offsets)
