@@ -21,7 +21,7 @@ from .graph.dependence import Access, dependences
 from .graph.executor import executor
 from .manifest import Kernel, Signature
 from .memory.arena import Arena
-from .memory.layout import Loaded, Room, inner_name, room_of, scratch_name
+from .memory.layout import Loaded, MemoryLayout, inner_name, memory_layout, scratch_name
 from .memory.packing import strides
 from .plan import Branch, Call, Launch, Loop, Plan
 from .torch_calls import BoundCall, TorchCalls
@@ -128,10 +128,10 @@ def prepare(
 
     Counters that are new are zeroed on ``stream``, on which the first call will be.
     """
-    room = room_of(plan, kernels)
-    arena.reserve(room.total)
+    layout = memory_layout(plan, kernels)
+    arena.reserve(layout.total)
     cells = _Cells()
-    cells.counters = arena.counters(room.end, stream)
+    cells.counters = arena.counters(layout.end, stream)
     names: dict[str, int] = {}
     given = [(tensor.name, 0) for tensor in (*signature.inputs, *signature.outputs)]
     for name, address in (*given, *weights.items()):
@@ -139,7 +139,7 @@ def prepare(
         if watch:
             cells.lengths[names[name]] = watch.lengths[name]
     outputs = frozenset(names[tensor.name] for tensor in signature.outputs)
-    made = _made(room, arena.address, ChainMap(names), cells, calls)
+    made = _made(layout, arena.address, ChainMap(names), cells, calls)
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
     way = _Way(device, array, cells.lengths, graphs, watch)
     specs = tuple(
@@ -150,20 +150,20 @@ def prepare(
 
 
 def _made(
-    room: Room,
+    layout: MemoryLayout,
     address: int,
     names: ChainMap[str, int],
     cells: _Cells,
     calls: TorchCalls | None,
 ) -> _Made:
     """A part's steps on the memory at ``address``; its own names go into the first map."""
-    places = _placed(room, address, names, cells)
+    places = _placed(layout, address, names, cells)
     loose: list[Step | _Torch | _Choice] = []
     told: list[Told] = []
     accesses: list[Access] = []
-    for index, step in enumerate(room.steps):
+    for index, step in enumerate(layout.steps):
         if isinstance(step, (Branch, Loop)):
-            choice = _choice(index, step, room, names, cells, calls)
+            choice = _choice(index, step, layout, names, cells, calls)
             loose.append(choice)
             accesses.append(_touched(choice))
             told.append(accesses[-1].writes)
@@ -175,8 +175,8 @@ def _made(
             accesses.append(Access(*used))
             told.append(accesses[-1].writes)
         elif 0 not in step.grid:
-            kernel = room.loaded[index].kernel
-            issued = _step(index, step, room.loaded[index], names, cells)
+            kernel = layout.loaded[index].kernel
+            issued = _step(index, step, layout.loaded[index], names, cells)
             loose.append(issued)
             told.append((step, kernel))
             accesses.append(_access(issued, kernel))
@@ -186,16 +186,16 @@ def _made(
 
 
 def _placed(
-    room: Room, address: int, names: ChainMap[str, int], cells: _Cells
+    layout: MemoryLayout, address: int, names: ChainMap[str, int], cells: _Cells
 ) -> dict[int, tuple[int, int]]:
     """The cells of a part's intermediates, with the bytes, from and to, that each has."""
     places = {}
-    for buffer, offset in zip(room.buffers, room.offsets, strict=True):
+    for buffer, offset in zip(layout.buffers, layout.offsets, strict=True):
         cell = cells.add(address + offset)
         cells.lengths[cell] = buffer.size
         _name(names.maps[0], buffer.name, cell)
         places[cell] = (offset, offset + buffer.size)
-    for counter, offset in room.counters:
+    for counter, offset in layout.counters:
         cell = cells.add(cells.counters + offset)
         cells.lengths[cell] = counter.size
         _name(names.maps[0], counter.name, cell)
@@ -229,7 +229,7 @@ def _together(accesses: Sequence[Access]) -> Access:
 def _choice(
     index: int,
     step: Branch | Loop,
-    room: Room,
+    layout: MemoryLayout,
     names: ChainMap[str, int],
     cells: _Cells,
     calls: TorchCalls | None,
@@ -245,7 +245,7 @@ def _choice(
     memory = names[inner_name(index)]
     parts = tuple(
         _made(each, cells.values[memory], names.new_child({**own}), cells, calls)
-        for each in room.inner[index]
+        for each in layout.inner[index]
     )
     return _Choice(step, asked, turn, memory, parts)
 

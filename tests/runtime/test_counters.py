@@ -9,7 +9,7 @@ import pytest
 from aotpack.runtime import load
 from aotpack.runtime.errors import PackageError
 from aotpack.runtime.memory.arena import Arena
-from aotpack.runtime.memory.layout import room_of
+from aotpack.runtime.memory.layout import memory_layout
 from aotpack.runtime.plan import Counters, Loop, Part, Plan
 
 from .fake_device import FakeDevice
@@ -71,13 +71,13 @@ def test_no_two_launches_share_counters() -> None:
         return Part((), (), (Counters(name, 300),))
 
     loop = Loop(2, "", part("a"), part("b"))
-    room = room_of(Plan((), (), (loop,), (Counters("c", 4), Counters("d", 4))), {})
-    found = [*room.counters, *(one for inner in room.inner[0] for one in inner.counters)]
+    layout = memory_layout(Plan((), (), (loop,), (Counters("c", 4), Counters("d", 4))), {})
+    found = [*layout.counters, *(one for inner in layout.inner[0] for one in inner.counters)]
     places = {counter.name: (place, place + counter.size) for counter, place in found}
     assert set(places) == {"a", "b", "c", "d"}
     ordered = sorted(places.values())
     assert all(a[1] <= b[0] for a, b in pairwise(ordered))
-    assert room.end >= ordered[-1][1] and room.total == 0
+    assert layout.end >= ordered[-1][1] and layout.total == 0
 
 
 @pytest.mark.row("C:G19")

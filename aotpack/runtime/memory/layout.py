@@ -20,7 +20,7 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class MemoryLayout:
     """A part of a plan with the memory it needs: offsets of its buffers, and parts inside it.
 
     ``counters`` lie in memory of their own; ``end`` is behind those of the part and what is inside.
@@ -28,7 +28,7 @@ class Room:
 
     steps: tuple[Step, ...]
     loaded: Mapping[int, Loaded]  # by the number of the launch
-    inner: "Mapping[int, tuple[Room, ...]]"
+    inner: "Mapping[int, tuple[MemoryLayout, ...]]"
     buffers: tuple[Buffer, ...]
     offsets: tuple[int, ...]
     total: int
@@ -36,7 +36,7 @@ class Room:
     end: int
 
 
-def room_of(part: Plan | Part, kernels: Mapping[str, Loaded], end: int = 0) -> Room:
+def memory_layout(part: Plan | Part, kernels: Mapping[str, Loaded], end: int = 0) -> MemoryLayout:
     """Pack a part's memory; what is inside a branch or loop has a place while that runs.
 
     Counters of different launches never share theirs; those of the part begin at ``end``.
@@ -46,7 +46,7 @@ def room_of(part: Plan | Part, kernels: Mapping[str, Loaded], end: int = 0) -> R
         counters.append((counter, end))
         end += align(counter.size)
     loaded: dict[int, Loaded] = {}
-    inner: dict[int, tuple[Room, ...]] = {}
+    inner: dict[int, tuple[MemoryLayout, ...]] = {}
     buffers = list(part.buffers)
     numbered = tuple(part.steps())
     for index, (place, step) in enumerate(numbered):
@@ -54,16 +54,16 @@ def room_of(part: Plan | Part, kernels: Mapping[str, Loaded], end: int = 0) -> R
             loaded[index] = _loaded(step, kernels)
             buffers += _scratch(index, place, step, loaded[index])
         elif isinstance(step, (Branch, Loop)):
-            found: list[Room] = []
+            found: list[MemoryLayout] = []
             for each in _parts(step):
-                found.append(room_of(each, kernels, end))
+                found.append(memory_layout(each, kernels, end))
                 end = found[-1].end
             inner[index] = tuple(found)
-            most = max(room.total for room in inner[index])
+            most = max(layout.total for layout in inner[index])
             buffers.append(Buffer(inner_name(index), most, place, place))
     offsets, total = pack(buffers)
     steps = tuple(step for _, step in numbered)
-    return Room(steps, loaded, inner, tuple(buffers), offsets, total, tuple(counters), end)
+    return MemoryLayout(steps, loaded, inner, tuple(buffers), offsets, total, tuple(counters), end)
 
 
 def scratch_name(index: int) -> str:
