@@ -23,7 +23,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class LookBack:
     """Blocks of ``rows`` (text) rows in turn, counted at ``turn``; ``group`` look at each other."""
 
     turn: str

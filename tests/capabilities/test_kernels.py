@@ -179,7 +179,7 @@ def test_the_mean_of_a_row_with_an_infinity_is_eagers() -> None:
 def test_scans_carry_over_blocks(kind: str, looped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if looped:
         monkeypatch.setattr("aotpack.schedule.tiles.choose.MAX_PERSISTENT", 0)
-        monkeypatch.setattr("aotpack.schedule.tiles.choose.MOST_CHAINS", 0)
+        monkeypatch.setattr("aotpack.schedule.tiles.choose.MOST_LOOK_BACK_ROWS", 0)
     for length in (1, 33, 5000):
         w = Writer()
         x = w.input("x", 2, length)

@@ -223,7 +223,7 @@ def test_any_order_of_dimensions_is_dense_and_ones_lie_anywhere(shape: tuple[int
 # --- what is stored ------------------------------------------------------------------------------
 
 
-def chain_of(count: int, readers: int) -> list[str]:
+def look_back_of(count: int, readers: int) -> list[str]:
     """Stored buffers where ``readers`` operations read a value of ``count`` additions."""
     w = Writer()
     x = w.input("x", 4)
@@ -245,10 +245,10 @@ def chain_of(count: int, readers: int) -> list[str]:
 
 @pytest.mark.row("S:A6", "S:E8", "S:E9")
 def test_limits_of_recomputation_hold_exactly() -> None:
-    assert "t" not in chain_of(MAX_OPS, readers=2)
-    assert "t" in chain_of(MAX_OPS + 1, readers=2)
-    assert "t" not in chain_of(MAX_INLINED_OPS, readers=1)  # a single reader takes much more
-    assert "t" in chain_of(MAX_INLINED_OPS + 1, readers=1)
+    assert "t" not in look_back_of(MAX_OPS, readers=2)
+    assert "t" in look_back_of(MAX_OPS + 1, readers=2)
+    assert "t" not in look_back_of(MAX_INLINED_OPS, readers=1)  # a single reader takes much more
+    assert "t" in look_back_of(MAX_INLINED_OPS + 1, readers=1)
 
 
 @pytest.mark.row("S:E7", "S:A6")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from aotpack.ir.kernels.kernel import CHAIN_GROUP, gpu_variants
+from aotpack.ir.kernels.kernel import LOOK_BACK_GROUP, gpu_variants
 from aotpack.ir.kernels.tiles import ReductionTile
 from aotpack.pipeline import Between, Source, to_rendered
 from aotpack.schedule.tiles import choose as tile
@@ -18,7 +18,7 @@ from .oracle import agree, compile_all
 from .test_long_rows import Rows, numbers, spoiled
 
 BLOCK = 32
-LONG = BLOCK * (CHAIN_GROUP + 3) + 5  # two groups, and a block that reaches over the end
+LONG = BLOCK * (LOOK_BACK_GROUP + 3) + 5  # two groups, and a block that reaches over the end
 SHORT = BLOCK * 7 + 5
 REPEATS = 2  # counters are as they were
 
@@ -26,15 +26,15 @@ REPEATS = 2  # counters are as they were
 @pytest.fixture(autouse=True)
 def _small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a few thousand elements are long."""
-    monkeypatch.setattr(tile, "CHAIN_BLOCK", BLOCK)
-    monkeypatch.setattr(tile, "CHAIN_WARPS", 1)
+    monkeypatch.setattr(tile, "LOOK_BACK_BLOCK", BLOCK)
+    monkeypatch.setattr(tile, "LOOK_BACK_WARPS", 1)
     monkeypatch.setattr(tile, "MAX_PERSISTENT", 4 * BLOCK)
     monkeypatch.setattr(tile, "MAX_READ_ONCE", 4 * BLOCK)
 
 
 def is_chained(compiled: Any) -> bool:
     variants = [v for k in compiled.scheduled.schedule.kernels for v in gpu_variants(k)]
-    return any(isinstance(v.tile, ReductionTile) and v.tile.chain for v in variants)
+    return any(isinstance(v.tile, ReductionTile) and v.tile.look_back for v in variants)
 
 
 CASES: dict[str, Callable[..., Any]] = {
@@ -70,7 +70,7 @@ def test_chains_of_any_length() -> None:
 
 @pytest.mark.row("C:G20")
 def test_many_rows_and_reductions_walk() -> None:
-    many = compile_all(Rows(CASES["sum"]), (numbers(tile.MOST_CHAINS + 1, 5 * BLOCK),))
+    many = compile_all(Rows(CASES["sum"]), (numbers(tile.MOST_LOOK_BACK_ROWS + 1, 5 * BLOCK),))
     assert not is_chained(many)
     share = lambda x: x.cumsum(1) / x.sum(1, keepdim=True)  # noqa: E731
     x = numbers(2, 5 * BLOCK)

@@ -184,18 +184,18 @@ def gpu_variants(kernel: Kernel) -> tuple[Variant, ...]:
 def block_count(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> Int:
     """The number of programs of a loop kernel; programs that share a row are one."""
     rows = ceil_div(kernel.axes[0].extent, tile.x)
-    if isinstance(tile, ReductionTile) and tile.chain:
+    if isinstance(tile, ReductionTile) and tile.look_back:
         return rows * ceil_div(kernel.axes[1].extent, tile.r)
     return rows
 
 
-CHAIN_GROUP = 256  # programs of a chain that look at each other's blocks
+LOOK_BACK_GROUP = 256  # programs of a chain that look at each other's blocks
 
 
-def places_in_chain(kernel: Kernel, tile: ReductionTile) -> Int:
+def look_back_slots(kernel: Kernel, tile: ReductionTile) -> Int:
     """For each row: a place for each block of a chain, and one for each group of blocks."""
     blocks = ceil_div(kernel.axes[1].extent, tile.r)
-    return blocks + ceil_div(blocks, CHAIN_GROUP)
+    return blocks + ceil_div(blocks, LOOK_BACK_GROUP)
 
 
 def in_lines(kernel: Kernel, width: Int, height: Int | None = None) -> Kernel:

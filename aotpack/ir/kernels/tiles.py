@@ -61,7 +61,7 @@ class ReductionTile:
     resident: int = 0
     ring: int = 0
     kept: int = 0
-    chain: bool = False
+    look_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,9 @@ from aotpack.ir.verify.program import verify
 from aotpack.ir.verify.tiles import (
     InvalidSchedule,
     check_candidates,
-    check_chains,
     check_completing,
     check_joined,
+    check_look_back,
     check_row_pipelines,
     check_shared_rows,
     check_variants,
@@ -303,7 +303,7 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_row_pipelines,
     check_shared_rows,
     check_completing,
-    check_chains,
+    check_look_back,
 )
 
 

@@ -8,7 +8,7 @@ from aotpack.ir.kernels.kernel import (
     block_count,
     gpu_variants,
     launches,
-    places_in_chain,
+    look_back_slots,
 )
 from aotpack.ir.kernels.last_block import is_made_in_groups
 from aotpack.ir.kernels.row_reads import row_reads
@@ -56,14 +56,14 @@ def check_variants(schedule: Schedule) -> None:
                 raise InvalidSchedule(schedule, kernel, message)
 
 
-def check_chains(schedule: Schedule) -> None:
+def check_look_back(schedule: Schedule) -> None:
     """Programs that wait for those before them only scan, and have a place for each state."""
     for kernel in schedule.kernels:
         tiles = [tile for variant in kernel.variants for tile in variant.tiles]
-        for tile in (t for t in tiles if isinstance(t, ReductionTile) and t.chain):
+        for tile in (t for t in tiles if isinstance(t, ReductionTile) and t.look_back):
             scans = [m.operation for m in kernel.members if isinstance(m.operation, Scan)]
             others = [m for m in kernel.members if m.outer or isinstance(m.operation, Reduction)]
-            room = (kernel.axes[0].extent, places_in_chain(kernel, tile))
+            room = (kernel.axes[0].extent, look_back_slots(kernel, tile))
             rooms = {buffer.shape for buffer in kernel.exchange}
             counters = [counter.shape for counter in kernel.counters]
             wanted = [(Int.of(2),), *[room] * len(scans)]

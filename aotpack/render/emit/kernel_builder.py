@@ -56,7 +56,7 @@ class KernelBuilder:
         self.cluster_size = 1  # programs that share a row
         self.has_met = False  # they know that the others have begun
         self.ring: Ring | None = None  # with which programs go from row to row
-        self.chained = False  # its programs wait for those before them
+        self.looks_back = False  # its programs wait for those before them
         self.arguments = Arguments(
             schedule.program,
             kernel.stored,

@@ -9,12 +9,12 @@ Blocks are given out in the order in which programs begin, so whoever waits, wai
 that run. The last to end clears all counters: the next launch finds them as this one did.
 """
 
-from aotpack.ir.kernels.kernel import CHAIN_GROUP, Kernel, Member
+from aotpack.ir.kernels.kernel import LOOK_BACK_GROUP, Kernel, Member
 from aotpack.ir.kernels.tiles import ReductionTile
 from aotpack.ir.operations import Scan
 from aotpack.ir.ops.monoid import Monoid
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.render.contexts import Chain
+from aotpack.render.contexts import LookBack
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import INDENT
 from aotpack.render.triton.reductions import along, block_states, named, reduced, tile_shape
@@ -50,15 +50,15 @@ def clear(ready, places):
 }
 
 
-def chain_of(kernel: Kernel, tile: ReductionTile, builder: KernelBuilder) -> Chain | None:
+def look_back_of(kernel: Kernel, tile: ReductionTile, builder: KernelBuilder) -> Chain | None:
     """How blocks are given out; None where programs do not wait for each other."""
-    if not tile.chain:
+    if not tile.look_back:
         return None
     turn = builder.arguments.pointer(kernel.counters[0].name)
-    return Chain(turn, str(kernel.axes[0].extent), CHAIN_GROUP)
+    return Chain(turn, str(kernel.axes[0].extent), LOOK_BACK_GROUP)
 
 
-def chained_scan(builder: KernelBuilder, member: Member) -> list[str]:
+def look_back_scan(builder: KernelBuilder, member: Member) -> list[str]:
     """The lines that scan a program's block behind all before it; the names of the results."""
     operation, region = member.operation, builder.emitter.region
     assert isinstance(operation, Scan)
@@ -89,7 +89,7 @@ def chained_scan(builder: KernelBuilder, member: Member) -> list[str]:
     return [named(builder, text.format(*names)) for text in monoid.finalise_triton]
 
 
-def end_chain(builder: KernelBuilder) -> None:
+def end_look_back(builder: KernelBuilder) -> None:
     """The lines by which the last program to end leaves all counters zero."""
     kernel, region = builder.kernel, builder.emitter.region
     turn, *others = (builder.arguments.pointer(counter.name) for counter in kernel.counters)

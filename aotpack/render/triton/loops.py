@@ -23,7 +23,7 @@ from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.loop_fission import groups_without_common_reads
 from aotpack.render.emit.regions import Region
 from aotpack.render.triton.cluster_reduction import open_room, part_length, share_of
-from aotpack.render.triton.look_back import chain_of, chained_scan, end_chain
+from aotpack.render.triton.look_back import end_look_back, look_back_of, look_back_scan
 from aotpack.render.triton.reduction_loops import ReductionLoop, stretches
 from aotpack.render.triton.reductions import block_reduction, block_scan
 from aotpack.render.triton.row_pipeline import Ring
@@ -49,7 +49,7 @@ def loop_builder(
     builder.cluster_size = cluster_size(tile)
     if isinstance(tile, ReductionTile) and tile.ring:
         _with_ring(builder, tile)
-    builder.chained = isinstance(tile, ReductionTile) and tile.chain
+    builder.looks_back = isinstance(tile, ReductionTile) and tile.look_back
     if isinstance(tile, ReductionTile) and tile.persistent and tile.cluster_size > 1:
         buffers = schedule.program.buffers
         builder.emitter.packed = any(
@@ -93,7 +93,7 @@ def _sides(kernel: Kernel, tile: LoopTile) -> dict[Axis, Side]:
         return {x: _side(x, tile.x)}
     x, r = kernel.axes
     length = part_length(r.extent, tile.cluster_size)
-    whole = not tile.persistent or tile.chain or length.constant == tile.r
+    whole = not tile.persistent or tile.look_back or length.constant == tile.r
     row = replace(_side(r, tile.r), masked=not (whole and known_multiple(length, tile.r)))
     return {x: _side(x, tile.x if tile.x > 1 else 0), r: row}
 
@@ -119,8 +119,8 @@ def loop_context(
     else:
         for member in kernel.members:
             _emit_straight(member, kernel, builder)
-        if builder.chained:
-            end_chain(builder)
+        if builder.looks_back:
+            end_look_back(builder)
     return _context(kernel, tile, builder, program)
 
 
@@ -153,7 +153,9 @@ def _emit_straight(member: Member, kernel: Kernel, builder: KernelBuilder) -> No
     if isinstance(operation, Reduction):
         _define(builder, member, operation, block_reduction(builder, member))
     elif isinstance(operation, Scan):
-        builder.define(member, (chained_scan if builder.chained else block_scan)(builder, member))
+        builder.define(
+            member, (look_back_scan if builder.looks_back else block_scan)(builder, member)
+        )
     elif isinstance(operation, Scatter):
         builder.emitter.region.append(scatter_line(builder, member, operation))
         return
@@ -307,7 +309,7 @@ def _context(kernel: Kernel, tile: LoopTile, builder: KernelBuilder, program: st
     sides = {axis.name: side for axis, side in _sides(kernel, tile).items()}
     for axis in kernel.axes:
         builder.arguments.use_sizes(axis.extent)
-    chain = chain_of(kernel, tile, builder) if isinstance(tile, ReductionTile) else None
+    chain = look_back_of(kernel, tile, builder) if isinstance(tile, ReductionTile) else None
     return LoopContext(
         name=kernel.name,
         comments=builder.comments,

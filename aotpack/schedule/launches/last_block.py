@@ -42,7 +42,9 @@ def _completing(launch: list[Kernel], second: Kernel, program: Program) -> Kerne
     if not walks or not closes or is_small(first, program) or _overwrites(second, launch, program):
         return None
     blocks = {tile.x for tile in walks}
-    if len(blocks) > 1 or any(tile.cluster_size > 1 or tile.chain for tile in (*walks, *closes)):
+    if len(blocks) > 1 or any(
+        tile.cluster_size > 1 or tile.look_back for tile in (*walks, *closes)
+    ):
         return None  # blocks that differ make no groups; clusters and chains meet in their own way
     (block,) = blocks
     if not is_made_in_groups(first, second, program, block):

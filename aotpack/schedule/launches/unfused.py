@@ -141,7 +141,7 @@ def _launch(
 
 
 def _meets(tile: Tile) -> bool:
-    return isinstance(tile, ReductionTile) and (tile.cluster_size > 1 or tile.chain)
+    return isinstance(tile, ReductionTile) and (tile.cluster_size > 1 or tile.look_back)
 
 
 def spoils_nothing(parts: tuple[Kernel, ...], strides: Strides, homes: dict[str, str]) -> bool:

@@ -54,7 +54,7 @@ def can_share(kernel: Kernel, program: Program) -> bool:
     if len(variants) > 1 or not isinstance(tile, (PointwiseTile, ReductionTile)):
         return False
     if isinstance(tile, ReductionTile) and not (
-        tile.persistent and not tile.chain and tile.x * tile.r <= LARGEST_TILE
+        tile.persistent and not tile.look_back and tile.x * tile.r <= LARGEST_TILE
     ):
         return False
     return bool(points(kernel.axes).constant)

@@ -6,7 +6,7 @@ s[i, k] = sum up to k of x[i, k], by a chain    ->    s_state0, s_ready[i, block
 from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.kernel import Kernel, places_in_chain
+from aotpack.ir.kernels.kernel import Kernel, look_back_slots
 from aotpack.ir.kernels.tiles import ReductionTile
 from aotpack.ir.names import free_name
 from aotpack.ir.operations import Scan
@@ -22,15 +22,15 @@ def declare_exchanges(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Ke
 
 def _declared(kernel: Kernel, program: Program) -> Kernel:
     tiles = (variant.tile for variant in kernel.variants)
-    chains = [tile for tile in tiles if isinstance(tile, ReductionTile) and tile.chain]
+    chains = [tile for tile in tiles if isinstance(tile, ReductionTile) and tile.look_back]
     if chains:
-        return _chained(kernel, chains[0], program)
+        return _with_exchange(kernel, chains[0], program)
     return kernel
 
 
-def _chained(kernel: Kernel, tile: ReductionTile, program: Program) -> Kernel:
+def _with_exchange(kernel: Kernel, tile: ReductionTile, program: Program) -> Kernel:
     """A kernel with what its programs tell each other: states, and counters of who is ready."""
-    shape = (kernel.axes[0].extent, places_in_chain(kernel, tile))
+    shape = (kernel.axes[0].extent, look_back_slots(kernel, tile))
     scans = [m.operation for m in kernel.members if isinstance(m.operation, Scan)]
     known = program.buffers
     states = [

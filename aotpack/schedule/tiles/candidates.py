@@ -66,7 +66,7 @@ def _walks(tile: ReductionTile) -> Iterator[ReductionTile]:
 def _is_sensible(tile: ReductionTile) -> bool:
     """True for a tile whose threads have something to do, and registers for it."""
     threads, elements = WARP * tile.num_warps, tile.x * tile.r
-    if (tile.cluster_size > 1 or tile.chain) and tile.x > 1:
+    if (tile.cluster_size > 1 or tile.look_back) and tile.x > 1:
         return False
     most = MOST_WARPS if tile.persistent else 2 * MOST_WARPS
     if not (1 <= tile.num_warps <= most and tile.x >= 1 and tile.r >= tile.group):

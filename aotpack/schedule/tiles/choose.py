@@ -44,8 +44,8 @@ FIRST_WITH_CLUSTERS = 90  # from this architecture on, programs of a row can wai
 LONGEST_PART = 16384  # elements of a row that a program holds in registers
 CLUSTER_SIZE = 8  # programs that share a row: the largest cluster every such GPU takes
 LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
-CHAIN_BLOCK, CHAIN_WARPS = 8192, 8  # of a scan's row
-MOST_CHAINS = 264  # rows, beyond which each has a program that walks
+LOOK_BACK_BLOCK, LOOK_BACK_WARPS = 8192, 8  # of a scan's row
+MOST_LOOK_BACK_ROWS = 264  # rows, beyond which each has a program that walks
 LONGEST_COLUMN = 1024  # elements of a column that is kept in registers to be read again
 LONGEST_COLUMN_ONCE = 256  # likewise, where nothing but its reduction needs it
 MANY_PROGRAMS = 264  # two for each multiprocessor
@@ -158,11 +158,13 @@ def _long_scan_variants(kernel: Kernel) -> tuple[Variant, ...]:
     if any(m.outer or isinstance(m.operation, Reduction) for m in kernel.members):
         return (walk,)
     low, high = bounds(rows)
-    tile = ReductionTile(1, CHAIN_BLOCK, persistent=True, num_warps=CHAIN_WARPS, chain=True)
-    chain = Variant(tile, *ANY_ARCH, rows, MOST_CHAINS)
-    if low > MOST_CHAINS:
+    tile = ReductionTile(
+        1, LOOK_BACK_BLOCK, persistent=True, num_warps=LOOK_BACK_WARPS, look_back=True
+    )
+    chain = Variant(tile, *ANY_ARCH, rows, MOST_LOOK_BACK_ROWS)
+    if low > MOST_LOOK_BACK_ROWS:
         return (walk,)
-    return (replace(chain, at_most=None),) if high <= MOST_CHAINS else (chain, walk)
+    return (replace(chain, at_most=None),) if high <= MOST_LOOK_BACK_ROWS else (chain, walk)
 
 
 def _row_variants(

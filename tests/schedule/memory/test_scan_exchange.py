@@ -9,7 +9,7 @@ from aotpack.ir.kernels.tiles import ReductionTile, Variant
 from aotpack.ir.operations import Scan
 from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
-from aotpack.schedule.tiles.choose import CHAIN_BLOCK, CLUSTER_SIZE
+from aotpack.schedule.tiles.choose import CLUSTER_SIZE, LOOK_BACK_BLOCK
 from aotpack.schedule.tiles.row_pipeline import CLUSTERS, FEW_ROWS, MOST_SHARED
 from tests.schedule.programs import Size, Writer, apply, load, schedule_of
 
@@ -180,9 +180,9 @@ def test_long_scans_of_few_rows_are_chains(count: Size) -> None:
     w.operations.append(Scan((s.name,), (i, j), j, "sum", (load(x, i, j),)))
     schedule = schedule_of(w.program(s))
     (kernel,) = schedule.kernels
-    chains = [v.tile.chain for v in gpu_variants(kernel) if isinstance(v.tile, ReductionTile)]
+    chains = [v.tile.look_back for v in gpu_variants(kernel) if isinstance(v.tile, ReductionTile)]
     assert chains == ([True, False] if isinstance(count, Var) else [True])
-    blocks = LONG // CHAIN_BLOCK
+    blocks = LONG // LOOK_BACK_BLOCK
     rooms = [buffer.shape for buffer in (*kernel.exchange, *kernel.counters[1:])]
     assert rooms == [(Int.of(count), Int.of(blocks + 1))] * 2
     verify_schedule(schedule)

@@ -15,7 +15,12 @@ from aotpack.ir.kernels.tiles import (
 )
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Var
-from aotpack.schedule.tiles.choose import LONGEST_COLUMN, MAX_PERSISTENT, MAX_READ_ONCE, MOST_CHAINS
+from aotpack.schedule.tiles.choose import (
+    LONGEST_COLUMN,
+    MAX_PERSISTENT,
+    MAX_READ_ONCE,
+    MOST_LOOK_BACK_ROWS,
+)
 from tests.schedule.programs import BF16, F32, Size, Writer, apply, load, schedule_of, scheduled
 
 B = Var("b", 1, 64)
@@ -119,7 +124,7 @@ class Sums(nn.Module):
 @pytest.mark.row("S:B20")
 @pytest.mark.parametrize(("length", "persistent"), [(0, True), (5, False)])
 def test_scans_of_long_rows_are_looped(length: int, persistent: bool) -> None:
-    rows = MOST_CHAINS + 1  # of fewer, each block is a program
+    rows = MOST_LOOK_BACK_ROWS + 1  # of fewer, each block is a program
     (kernel,) = scheduled(Sums(), torch.zeros(rows, MAX_PERSISTENT + length)).schedule.kernels
     tiles = [v.tile for v in kernel.variants if not isinstance(v.tile, HostTile)]
     assert all(isinstance(t, ReductionTile) and t.persistent is persistent for t in tiles)
