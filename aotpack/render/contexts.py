@@ -15,7 +15,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ClusterReduction:
     """A row in parts of ``length`` (text), one for each program of the cluster."""
 
     cluster_size: int
@@ -50,7 +50,7 @@ class LoopContext:
     program: str
     is_launched: bool  # else a kernel calls it for some of its programs
     band: int = 1  # lines of tiles that programs go through together
-    share: Share | None = None
+    share: ClusterReduction | None = None
     in_turn: bool = False  # among the lines is a loop over rows
     chain: Chain | None = None
 

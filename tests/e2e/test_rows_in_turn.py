@@ -101,7 +101,7 @@ def short_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(in_turn, "PART", PART)
     monkeypatch.setattr(in_turn, "CLUSTERS", CLUSTERS)
     monkeypatch.setattr(tile, "MAX_PERSISTENT", 256)
-    monkeypatch.setattr(tile, "rows_to_share", lambda *_: 0)
+    monkeypatch.setattr(tile, "cluster_rows", lambda *_: 0)
     yield
 
 

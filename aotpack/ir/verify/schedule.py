@@ -32,11 +32,11 @@ from aotpack.ir.verify.program import verify
 from aotpack.ir.verify.tiles import (
     InvalidSchedule,
     check_candidates,
+    check_cluster_reductions,
     check_completing,
     check_joined,
     check_look_back,
     check_row_pipelines,
-    check_shared_rows,
     check_variants,
 )
 
@@ -301,7 +301,7 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_variants,
     check_candidates,
     check_row_pipelines,
-    check_shared_rows,
+    check_cluster_reductions,
     check_completing,
     check_look_back,
 )

@@ -102,7 +102,7 @@ def check_candidates(schedule: Schedule) -> None:
                 raise InvalidSchedule(schedule, kernel, message)
 
 
-def check_shared_rows(schedule: Schedule) -> None:
+def check_cluster_reductions(schedule: Schedule) -> None:
     """Programs that share a row have equal parts of it, and tell each other in shared memory."""
     for kernel in schedule.kernels:
         tiles = [tile for variant in kernel.variants for tile in variant.tiles]

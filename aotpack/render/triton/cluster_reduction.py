@@ -21,7 +21,7 @@ from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.tiles import ReductionTile
 from aotpack.ir.operations import Reduction
 from aotpack.ir.symbolic.integers import Int
-from aotpack.render.contexts import Share
+from aotpack.render.contexts import ClusterReduction
 from aotpack.render.emit.kernel_builder import KernelBuilder
 
 REGISTERS = {32: "r", 64: "l"}  # of inline assembly, by the bits of a word
@@ -99,12 +99,12 @@ def part_length(extent: Int, cluster_size: int) -> Int:
     return extent // cluster_size
 
 
-def share_of(kernel: Kernel, tile: ReductionTile) -> Share | None:
+def cluster_reduction_of(kernel: Kernel, tile: ReductionTile) -> ClusterReduction | None:
     """How a tile's rows are divided; None where a program has a row of its own."""
     if tile.cluster_size == 1:
         return None
     length = part_length(kernel.axes[1].extent, tile.cluster_size)
-    return Share(tile.cluster_size, str(length))
+    return ClusterReduction(tile.cluster_size, str(length))
 
 
 def open_room(builder: KernelBuilder) -> None:

@@ -22,7 +22,7 @@ from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.loop_fission import groups_without_common_reads
 from aotpack.render.emit.regions import Region
-from aotpack.render.triton.cluster_reduction import open_room, part_length, share_of
+from aotpack.render.triton.cluster_reduction import cluster_reduction_of, open_room, part_length
 from aotpack.render.triton.look_back import end_look_back, look_back_of, look_back_scan
 from aotpack.render.triton.reduction_loops import ReductionLoop, stretches
 from aotpack.render.triton.reductions import block_reduction, block_scan
@@ -326,7 +326,7 @@ def _context(kernel: Kernel, tile: LoopTile, builder: KernelBuilder, program: st
         program=program,
         band=tile.band if isinstance(tile, Tile2D) else 1,
         is_launched=program == PROGRAM_ID,
-        share=share_of(kernel, tile) if isinstance(tile, ReductionTile) else None,
+        share=cluster_reduction_of(kernel, tile) if isinstance(tile, ReductionTile) else None,
         in_turn=builder.ring is not None,
         chain=chain,
     )

@@ -27,7 +27,7 @@ from aotpack.schedule.tiles.padding import line_tile
 from aotpack.schedule.tiles.row_pipeline import (
     FEW_ROWS,
     ROW_PIPELINE,
-    rows_to_share,
+    cluster_rows,
     tile_row_pipeline,
 )
 from aotpack.schedule.tiles.row_tiles import row_tiles
@@ -203,7 +203,7 @@ def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tu
     in_row = row_reads(kernel, strides, program.buffers) if again else None
     turn = tile_row_pipeline(kernel, in_row)
     many = _walking_tile(kernel, width) if can_share and too_long else tile
-    limit = rows_to_share(kernel, in_row, shared, turn)
+    limit = cluster_rows(kernel, in_row, shared, turn)
     if turn is None and many == tile and not (can_share and fewest <= limit):
         return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
     return (

@@ -69,7 +69,7 @@ def tile_row_pipeline(kernel: Kernel, reads: RowReads | None) -> ReductionTile |
     return None
 
 
-def rows_to_share(
+def cluster_rows(
     kernel: Kernel, reads: RowReads | None, shared: ReductionTile, turn: ReductionTile | None
 ) -> int:
     """Up to how many rows ``shared`` is better than ``turn``, or than a program a row (measured).
