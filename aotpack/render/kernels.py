@@ -39,7 +39,7 @@ from aotpack.render.environment import render_template
 from aotpack.render.foreign import foreign_choice, refuse_foreign
 from aotpack.render.forms import Form, Judge
 from aotpack.render.horizontal import combined_launch
-from aotpack.render.last_block import completed_launch
+from aotpack.render.last_block import last_block_launch
 from aotpack.render.sources import (
     Alternatives,
     Choice,
@@ -154,7 +154,7 @@ def _together(
 ) -> Iterator[Choice]:
     """What a GPU may take for kernels of one launch; all variants are the first kernel's."""
     for variants in zip(*map(gpu_variants, kernels), strict=True):
-        forms = (_completed_forms if kernels[1].completes else _combined_forms)(
+        forms = (_last_block_forms if kernels[1].runs_in_last_block else _combined_forms)(
             schedule, kernels, variants
         )
         if meant := _meant(variants[0], gpus):
@@ -197,7 +197,7 @@ def _forms(schedule: Schedule, kernel: Kernel, variant: Variant) -> tuple[Form, 
     return (*map(form, best), *((parts,) if kernel.unfused else ()), *map(form, others))
 
 
-def _completed_forms(
+def _last_block_forms(
     schedule: Schedule, kernels: tuple[Kernel, ...], variants: tuple[Variant, ...]
 ) -> tuple[Form, ...]:
     """One launch, for each tile of the first kernel that goes with the others'; then several."""
@@ -206,7 +206,7 @@ def _completed_forms(
 
     def form(tile: ReductionTile) -> Form:
         tiles = tile, *(replace(close, num_warps=tile.num_warps) for close in closes)
-        return lambda own, sources: (completed_launch(schedule, kernels, tiles, own, sources),)
+        return lambda own, sources: (last_block_launch(schedule, kernels, tiles, own, sources),)
 
     def apart(own: Variant, sources: Sources) -> tuple[Launched, ...]:
         tiles = walk.tile, *(one.others[0] for one in closing)

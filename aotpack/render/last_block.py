@@ -40,7 +40,7 @@ COUNTER = KernelArg(
 )
 
 
-def completed_launch(
+def last_block_launch(
     schedule: Schedule,
     kernels: Sequence[Kernel],
     tiles: Sequence[ReductionTile],

@@ -108,7 +108,7 @@ def test_four_long_rows_are_summed_in_two_stages() -> None:
     (part,) = first.stored
     assert [int(size) for size in made.program.buffers[part].shape] == [64, 4]
     (life,) = made.lifetimes
-    assert (life.buffer, life.first, life.last) == (part, 0, 0) and second.completes
+    assert (life.buffer, life.first, life.last) == (part, 0, 0) and second.runs_in_last_block
 
 
 @pytest.mark.row("S:V3", "S:M9", "S:O7")

@@ -54,7 +54,7 @@ def test_the_last_programs_complete_a_launch(case: str) -> None:
     function, shape = CASES[case]
     x = spoiled(numbers(*shape)) if case == "rows" else numbers(*shape)
     compiled = compile_all(Rows(function), (x,))
-    completing = [k for k in compiled.scheduled.schedule.kernels if k.completes]
+    completing = [k for k in compiled.scheduled.schedule.kernels if k.runs_in_last_block]
     assert completing and len(completing[0].counters) == 1
     for _ in range(REPEATS):
         agree(compiled, (x,))
@@ -63,7 +63,7 @@ def test_the_last_programs_complete_a_launch(case: str) -> None:
 def test_a_dynamic_number_of_rows() -> None:
     shapes = {"x": {0: Dim("b", min=1, max=64)}}
     compiled = compile_all(Rows(once), (numbers(2, LONG),), None, shapes)
-    assert any(kernel.completes for kernel in compiled.scheduled.schedule.kernels)
+    assert any(kernel.runs_in_last_block for kernel in compiled.scheduled.schedule.kernels)
     for count in (1, 5, 2):
         x = numbers(count, LONG)
         agree(compiled, (x,))

@@ -56,7 +56,7 @@ class Kernel:
     A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
     ``unfused`` kernels, one after the other, do the same: another form of the launch.
     ``apart`` says why its operations are in no kernel that was there before them.
-    One that ``completes`` the kernel before it joins it too: each of its programs is run by the
+    One that ``runs_in_last_block`` the kernel before it joins it too: each of its programs is run by the
     last of those that make what it reads, which arrive at one of the ``counters``.
     In ``exchange`` the programs of a chain leave each other the states of their blocks.
     ``counters`` are zero when a launch begins, and when it has ended.
@@ -74,7 +74,7 @@ class Kernel:
     unfused: tuple[Kernel, ...] = ()
     apart: tuple[Apart, ...] = ()
     exchange: tuple[Buffer, ...] = ()
-    completes: bool = False
+    runs_in_last_block: bool = False
     counters: tuple[Buffer, ...] = ()
     parts: tuple[Schedule, ...] = ()
 
@@ -253,7 +253,7 @@ def why_text(schedule: Schedule) -> str:
 def _kernel(kernel: Kernel) -> list[str]:
     lines = [f"kernel {kernel.name} over {ranges(kernel.axes) or 'one point'}"]
     lines[0] += ", in the launch of the one before" if kernel.joins else ""
-    lines[0] += ", by the last programs to arrive" if kernel.completes else ""
+    lines[0] += ", by the last programs to arrive" if kernel.runs_in_last_block else ""
     lines.append(f"{_INDENT}reads {', '.join(kernel.reads)}; stores {', '.join(kernel.stored)}")
     if kernel.control is not None:
         text = control_text(kernel.control, map(schedule_text, kernel.parts))

@@ -33,8 +33,8 @@ from aotpack.ir.verify.tiles import (
     InvalidSchedule,
     check_candidates,
     check_cluster_reductions,
-    check_completing,
     check_joined,
+    check_last_block,
     check_look_back,
     check_row_pipelines,
     check_variants,
@@ -61,7 +61,7 @@ def check_kernel_order(schedule: Schedule) -> None:
     for together in launches(schedule.kernels):
         for kernel in together:
             made = () if kernel.is_opaque else kernel.stored
-            if kernel.completes:
+            if kernel.runs_in_last_block:
                 known.update(together[0].stored)
             for name in _read_from_memory(kernel):
                 if not {*known, *made}.issuperset(sources((name,), schedule.program)):
@@ -200,7 +200,7 @@ def check_lifetimes(schedule: Schedule) -> None:
                 message = f"{name} is stored at launch {position}, where it does not begin to live"
                 raise InvalidSchedule(schedule, kernel, message)
         for name in kernel.reads:
-            first = lives[name].first + (not kernel.completes) if name in lives else 0
+            first = lives[name].first + (not kernel.runs_in_last_block) if name in lives else 0
             if name in lives and not first <= position <= lives[name].last:
                 message = f"{name} is read at launch {position}, where it does not live"
                 raise InvalidSchedule(schedule, kernel, message)
@@ -302,7 +302,7 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_candidates,
     check_row_pipelines,
     check_cluster_reductions,
-    check_completing,
+    check_last_block,
     check_look_back,
 )
 

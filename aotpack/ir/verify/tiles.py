@@ -29,7 +29,7 @@ class InvalidSchedule(Exception):
 def check_joined(schedule: Schedule) -> None:
     """Kernels of one launch have one GPU tile each, as many warps, and numbers of programs."""
     for together in launches(schedule.kernels):
-        if len(together) == 1 or together[1].completes:
+        if len(together) == 1 or together[1].runs_in_last_block:
             continue
         warps = {variant.tile.num_warps for k in together for variant in gpu_variants(k)}
         for kernel in together:
@@ -71,16 +71,16 @@ def check_look_back(schedule: Schedule) -> None:
                 raise InvalidSchedule(schedule, kernel, "its programs cannot wait for each other")
 
 
-def check_completing(schedule: Schedule) -> None:
-    """What completes a kernel reads what its own group makes, has its tiles and enough counters."""
+def check_last_block(schedule: Schedule) -> None:
+    """What runs_in_last_block a kernel reads what its own group makes, has its tiles and enough counters."""
     for first, *others in launches(schedule.kernels):
-        if not any(kernel.completes for kernel in others):
+        if not any(kernel.runs_in_last_block for kernel in others):
             continue
         shapes = [counter.shape for kernel in others for counter in kernel.counters]
         made = {name for kernel in others for name in kernel.stored}
         for second in others:
             tiles = list(zip(gpu_variants(first), gpu_variants(second), strict=False))
-            legal = second.completes and made.isdisjoint(second.reads)
+            legal = second.runs_in_last_block and made.isdisjoint(second.reads)
             legal &= len(tiles) == len(gpu_variants(first)) == len(gpu_variants(second))
             for walk, close in ((a.tile, b.tile) for a, b in tiles):
                 if not isinstance(walk, ReductionTile) or not isinstance(close, ReductionTile):

@@ -55,7 +55,7 @@ def small_together(kernels: tuple[Kernel, ...], program: Program) -> Groups:
         before += [last_read[name] for name in old if name in last_read]
         earliest = 1 + max(before, default=-1)
         slot = len(slots)
-        if kernel.completes:
+        if kernel.runs_in_last_block:
             slot -= 1  # that of the kernel before it
         elif is_small(kernel, program):
             open_slots = range(earliest, len(slots))
@@ -83,7 +83,7 @@ def is_small(kernel: Kernel, program: Program) -> bool:
 
 def _together(group: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
     """The members of a launch, all with the same number of warps; apart, each has its own tile."""
-    if len(group) == 1 or group[1].completes:
+    if len(group) == 1 or group[1].runs_in_last_block:
         return group
     return tuple(
         replace(

@@ -27,7 +27,7 @@ def complete(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...
     """The kernels, those marked that can complete the one before them, alone or with others."""
     launches: list[list[Kernel]] = []
     for kernel in kernels:
-        completing = _completing(launches[-1], kernel, program) if launches else None
+        completing = _in_last_block(launches[-1], kernel, program) if launches else None
         if completing is None:
             launches.append([kernel])
         else:
@@ -35,8 +35,8 @@ def complete(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...
     return tuple(kernel for launch in launches for kernel in launch)
 
 
-def _completing(launch: list[Kernel], second: Kernel, program: Program) -> Kernel | None:
-    """A kernel as one that completes a launch; None where it cannot."""
+def _in_last_block(launch: list[Kernel], second: Kernel, program: Program) -> Kernel | None:
+    """A kernel as one that runs_in_last_block a launch; None where it cannot."""
     first, *others = launch
     walks, closes = _row_tiles(first), _row_tiles(second)
     if not walks or not closes or is_small(first, program) or _overwrites(second, launch, program):
@@ -60,7 +60,7 @@ def _completing(launch: list[Kernel], second: Kernel, program: Program) -> Kerne
     counters = () if others else (Buffer(name, DType.INT32, _groups(second, closing)),)
     hosts = tuple(variant for variant in second.variants if variant.arch_high == 0)
     return replace(
-        second, variants=(*hosts, *variants), joins=True, completes=True, counters=counters
+        second, variants=(*hosts, *variants), joins=True, runs_in_last_block=True, counters=counters
     )
 
 
@@ -78,7 +78,7 @@ def _row_tiles(kernel: Kernel) -> list[ReductionTile]:
 def _overwrites(second: Kernel, launch: list[Kernel], program: Program) -> bool:
     """True when a kernel needs all of a launch to be done, or must be alone.
 
-    It would write where programs of the launch still read, or read what another one completes.
+    It would write where programs of the launch still read, or read what another one runs_in_last_block.
     """
     first, *others = launch
     if any(not set(second.reads).isdisjoint(other.stored) for other in others):

@@ -29,7 +29,7 @@ def test_a_partition_of_the_user_decides_alone() -> None:
     w = sums()
     alone = lambda kernels, program: tuple((kernel,) for kernel in kernels)  # noqa: E731
     kernels = schedule(lowered(w.program(w.buffers["y"])), partition=alone).schedule.kernels
-    assert len(launches(kernels)) == 2 and not any(kernel.completes for kernel in kernels)
+    assert len(launches(kernels)) == 2 and not any(kernel.runs_in_last_block for kernel in kernels)
 
 
 def two_sums(read: Callable[[Buffer, Int, Int], object], rows: int, inner: int) -> Schedule:
@@ -47,7 +47,7 @@ def test_the_second_half_needs_no_launch(count: Size) -> None:
     w = sums(count)
     schedule = schedule_of(w.program(w.buffers["y"]))
     first, second = schedule.kernels
-    assert len(launches(schedule.kernels)) == 1 and second.completes
+    assert len(launches(schedule.kernels)) == 1 and second.runs_in_last_block
     (counter,) = second.counters
     assert counter.shape == (Int.of(count),)
     walk, close = (gpu_variants(kernel)[0].tile for kernel in (first, second))
@@ -57,7 +57,7 @@ def test_the_second_half_needs_no_launch(count: Size) -> None:
 
 @pytest.mark.row("C:G19")
 @pytest.mark.parametrize(
-    ("read", "rows", "inner", "completes"),
+    ("read", "rows", "inner", "runs_in_last_block"),
     [
         (lambda t, i, r: load(t, r * 4 + i), 4, 128, True),
         (lambda t, i, r: load(t, i * 128 + r), 4, 128, False),  # neighbours make a row
@@ -66,16 +66,16 @@ def test_the_second_half_needs_no_launch(count: Size) -> None:
     ],
 )
 def test_a_group_makes_what_its_last_program_reads(
-    read: Callable[..., object], rows: int, inner: int, completes: bool
+    read: Callable[..., object], rows: int, inner: int, runs_in_last_block: bool
 ) -> None:
     schedule = two_sums(read, rows, inner)
-    assert [kernel.completes for kernel in schedule.kernels] == [False, completes]
-    if completes:
+    assert [kernel.runs_in_last_block for kernel in schedule.kernels] == [False, runs_in_last_block]
+    if runs_in_last_block:
         return
     first, second = schedule.kernels
     forged = sums(4)
     legal = schedule_of(forged.program(forged.buffers["y"])).kernels[1]
-    wrong = replace(second, joins=True, completes=True, counters=legal.counters)
+    wrong = replace(second, joins=True, runs_in_last_block=True, counters=legal.counters)
     with pytest.raises(InvalidSchedule):
         verify_schedule(replace(schedule, kernels=(first, wrong)))
 
@@ -105,7 +105,7 @@ def alone() -> Program:
 @pytest.mark.row("C:G19")
 @pytest.mark.parametrize("program", [changed_in_place, too_long, alone])
 def test_left_to_a_launch(program: Callable[[], Program]) -> None:
-    assert not any(kernel.completes for kernel in schedule_of(program()).kernels)
+    assert not any(kernel.runs_in_last_block for kernel in schedule_of(program()).kernels)
 
 
 @pytest.mark.row("C:G19")
