@@ -56,7 +56,7 @@ class LoopContext:
 
 
 @dataclass(frozen=True, slots=True)
-class CombinedContext:
+class HorizontalContext:
     """Several loop kernels as functions, and the lines by which a program finds its own."""
 
     name: str

@@ -15,7 +15,7 @@ from aotpack.ir.kernels.kernel import Kernel, Schedule, block_count, gpu_variant
 from aotpack.ir.kernels.tiles import PointwiseTile, ReductionTile, Variant
 from aotpack.ir.kernels.traffic import NO_WORK, work_of
 from aotpack.ir.symbolic.integers import Int, Var
-from aotpack.render.contexts import CombinedContext, LoopContext
+from aotpack.render.contexts import HorizontalContext, LoopContext
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import INDENT
 from aotpack.render.environment import render_template
@@ -34,7 +34,7 @@ class _Call:
     start: int
 
 
-def combined_launch(
+def horizontal_launch(
     schedule: Schedule, kernels: tuple[Kernel, ...], own: Variant, sources: Sources
 ) -> Launched:
     """One source for all kernels of a launch, for an architecture's own part of their variant."""
@@ -53,10 +53,10 @@ def combined_launch(
         programs += int(block_count(kernel, tile))
     passed = launch_parameters(shops)
     calls = map(_Call, member_calls(shops, members, passed), starts)
-    context = combined_context(shops, members, passed, _search(list(calls), ""))
+    context = horizontal_context(shops, members, passed, _search(list(calls), ""))
     name = sources.add(
         _name(kernels),
-        lambda name: render_template("kernel_combined.py.jinja", replace(context, name=name)),
+        lambda name: render_template("kernel_horizontal.py.jinja", replace(context, name=name)),
         tuple(passed.values()),
         own.tile,
         own,
@@ -108,15 +108,15 @@ def member_calls(
     ]
 
 
-def combined_context(
+def horizontal_context(
     shops: Sequence[KernelBuilder],
     members: Sequence[LoopContext],
     passed: Mapping[str, KernelArg],
     lines: Sequence[str],
-) -> CombinedContext:
+) -> HorizontalContext:
     """What the template gets: each function and member once, and the lines that call them."""
     functions = {name: text for builder in shops for name, text in builder.functions.items()}
-    return CombinedContext(
+    return HorizontalContext(
         name="",
         functions=tuple(functions.values()),
         members=tuple({member.name: member for member in members}.values()),

@@ -38,7 +38,7 @@ from aotpack.render.emit.regions import Region
 from aotpack.render.environment import render_template
 from aotpack.render.foreign import foreign_choice, refuse_foreign
 from aotpack.render.forms import Form, Judge
-from aotpack.render.horizontal import combined_launch
+from aotpack.render.horizontal import horizontal_launch
 from aotpack.render.last_block import last_block_launch
 from aotpack.render.sources import (
     Alternatives,
@@ -154,20 +154,20 @@ def _together(
 ) -> Iterator[Choice]:
     """What a GPU may take for kernels of one launch; all variants are the first kernel's."""
     for variants in zip(*map(gpu_variants, kernels), strict=True):
-        forms = (_last_block_forms if kernels[1].runs_in_last_block else _combined_forms)(
+        forms = (_last_block_forms if kernels[1].runs_in_last_block else _horizontal_forms)(
             schedule, kernels, variants
         )
         if meant := _meant(variants[0], gpus):
             yield from judge.choices(variants[0], forms[:most], meant)
 
 
-def _combined_forms(
+def _horizontal_forms(
     schedule: Schedule, kernels: tuple[Kernel, ...], variants: tuple[Variant, ...]
 ) -> tuple[Form, ...]:
     """One launch of all, then one of each."""
     pairs = list(zip(kernels, variants, strict=True))
     return (
-        lambda own, sources: (combined_launch(schedule, kernels, own, sources),),
+        lambda own, sources: (horizontal_launch(schedule, kernels, own, sources),),
         lambda own, sources: tuple(
             _launched(schedule, kernel, variant.others[0], own, sources)
             for kernel, variant in pairs

@@ -26,7 +26,7 @@ from aotpack.render.emit.regions import INDENT
 from aotpack.render.environment import render_template
 from aotpack.render.horizontal import (
     PROGRAM,
-    combined_context,
+    horizontal_context,
     launch_parameters,
     member_calls,
     member_function,
@@ -61,11 +61,11 @@ def last_block_launch(
     passed = launch_parameters(shops, dict(own.divisibility), counter)
     calls = member_calls(shops, members, passed)
     lines = _lines(calls, _groups(second, tiles[1].x), parts_of(first, second))
-    context = combined_context(shops, members, passed, lines)
+    context = horizontal_context(shops, members, passed, lines)
     programs = block_count(first, tiles[0])
     name = sources.add(
         f"{first.name}_completed",
-        lambda name: render_template("kernel_combined.py.jinja", replace(context, name=name)),
+        lambda name: render_template("kernel_horizontal.py.jinja", replace(context, name=name)),
         tuple(passed.values()),
         tiles[0],
         own,

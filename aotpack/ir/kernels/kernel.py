@@ -70,7 +70,7 @@ class Kernel:
     stored: tuple[str, ...]
     reads: tuple[str, ...]
     variants: tuple[Variant, ...] = ()
-    joins: bool = False
+    shares_launch: bool = False
     unfused: tuple[Kernel, ...] = ()
     apart: tuple[Apart, ...] = ()
     exchange: tuple[Buffer, ...] = ()
@@ -169,7 +169,7 @@ def launches(kernels: tuple[Kernel, ...]) -> tuple[tuple[Kernel, ...], ...]:
     """The kernels of each launch."""
     found: list[tuple[Kernel, ...]] = []
     for kernel in kernels:
-        if kernel.joins:
+        if kernel.shares_launch:
             found[-1] += (kernel,)
         else:
             found.append((kernel,))
@@ -252,7 +252,7 @@ def why_text(schedule: Schedule) -> str:
 
 def _kernel(kernel: Kernel) -> list[str]:
     lines = [f"kernel {kernel.name} over {ranges(kernel.axes) or 'one point'}"]
-    lines[0] += ", in the launch of the one before" if kernel.joins else ""
+    lines[0] += ", in the launch of the one before" if kernel.shares_launch else ""
     lines[0] += ", by the last programs to arrive" if kernel.runs_in_last_block else ""
     lines.append(f"{_INDENT}reads {', '.join(kernel.reads)}; stores {', '.join(kernel.stored)}")
     if kernel.control is not None:

@@ -34,14 +34,14 @@ def combine(
     Without one, small ones do.
     """
     groups = (
-        small_together(kernels, program)
+        group_small_kernels(kernels, program)
         if partition is None
         else partitioned(partition, kernels, program)
     )
     return tuple(kernel for group in groups for kernel in _together(group))
 
 
-def small_together(kernels: tuple[Kernel, ...], program: Program) -> Groups:
+def group_small_kernels(kernels: tuple[Kernel, ...], program: Program) -> Groups:
     """Each small kernel in the first launch that has room for it; order is kept otherwise.
 
     What overwrites an updated tensor stays in a later launch than what reads its old value.
@@ -88,7 +88,7 @@ def _together(group: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
     return tuple(
         replace(
             kernel,
-            joins=number > 0,
+            shares_launch=number > 0,
             variants=tuple(
                 replace(
                     variant,

@@ -60,7 +60,11 @@ def _in_last_block(launch: list[Kernel], second: Kernel, program: Program) -> Ke
     counters = () if others else (Buffer(name, DType.INT32, _groups(second, closing)),)
     hosts = tuple(variant for variant in second.variants if variant.arch_high == 0)
     return replace(
-        second, variants=(*hosts, *variants), joins=True, runs_in_last_block=True, counters=counters
+        second,
+        variants=(*hosts, *variants),
+        shares_launch=True,
+        runs_in_last_block=True,
+        counters=counters,
     )
 
 

@@ -69,7 +69,7 @@ def rebound(change: Callable[[Axis, Int], Int | Axis]) -> Schedule:
 
 def joined(name: str) -> Schedule:
     """The kernel that makes ``name`` in the launch of the one before it."""
-    return with_kernel(rows(), name, lambda kernel: replace(kernel, joins=True))
+    return with_kernel(rows(), name, lambda kernel: replace(kernel, shares_launch=True))
 
 
 def unlike_tiles() -> Schedule:
@@ -80,7 +80,7 @@ def unlike_tiles() -> Schedule:
     map = w.pointwise("z", [8, 8], lambda i, j: apply("exp", load(x, 7 - i, j)))
     schedule = schedule_of(w.program(product, map))
     first, second = schedule.kernels
-    return replace(schedule, kernels=(first, replace(second, joins=True)))
+    return replace(schedule, kernels=(first, replace(second, shares_launch=True)))
 
 
 def out_of_order() -> Schedule:

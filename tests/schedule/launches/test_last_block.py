@@ -75,7 +75,7 @@ def test_a_group_makes_what_its_last_program_reads(
     first, second = schedule.kernels
     forged = sums(4)
     legal = schedule_of(forged.program(forged.buffers["y"])).kernels[1]
-    wrong = replace(second, joins=True, runs_in_last_block=True, counters=legal.counters)
+    wrong = replace(second, shares_launch=True, runs_in_last_block=True, counters=legal.counters)
     with pytest.raises(InvalidSchedule):
         verify_schedule(replace(schedule, kernels=(first, wrong)))
 

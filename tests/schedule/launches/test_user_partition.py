@@ -13,7 +13,7 @@ from aotpack.ir.program import Program, Update
 from aotpack.ir.symbolic.integers import Var
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.schedule import Partition, schedule
-from aotpack.schedule.launches.horizontal import small_together
+from aotpack.schedule.launches.horizontal import group_small_kernels
 from aotpack.schedule.launches.user_partition import MOST_BUFFERS
 from tests.e2e.models import Function
 from tests.schedule.programs import Writer, apply, load, lowered
@@ -30,7 +30,7 @@ def apart(kernels: Kernels, program: Program) -> list[Kernels]:
 
 def pairs(kernels: Kernels, program: Program) -> Iterable[Kernels]:
     """Two neighbours at most in each group of the default rule."""
-    for group in small_together(kernels, program):
+    for group in group_small_kernels(kernels, program):
         yield from (group[n : n + 2] for n in range(0, len(group), 2))
 
 
@@ -58,7 +58,7 @@ def scheduled(program: Program, partition: Partition) -> Schedule:
     [
         (apart, [1, 1, 1, 1, 1]),
         (pairs, [2, 2, 1]),
-        (small_together, [5]),
+        (group_small_kernels, [5]),
         (lambda kernels, program: [kernels[::-1], ()], [5]),
     ],
 )
@@ -70,7 +70,7 @@ def test_a_partition_is_followed(partition: Partition, sizes: list[int]) -> None
 @pytest.mark.row("C:J5")
 def test_larger_kernels_than_ours_may_share() -> None:
     large = maps(2, points=1_000_000)
-    assert len(launches(scheduled(large, small_together).kernels)) == 2
+    assert len(launches(scheduled(large, group_small_kernels).kernels)) == 2
     assert len(launches(scheduled(large, lambda kernels, program: [kernels]).kernels)) == 1
 
 
