@@ -161,7 +161,7 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class ConcatBuffer:
     """``name`` is its ``parts`` in one memory: buffers of its shape and type, nobody else's.
 
     Each part is written by a pointwise operation, at some elements; all write all, each once.
@@ -183,7 +183,7 @@ class Program:
     outputs: tuple[str, ...]
     packed: tuple[Packed, ...] = ()
     updates: tuple[Update, ...] = ()
-    joined: tuple[Joined, ...] = ()
+    concats: tuple[ConcatBuffer, ...] = ()
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -196,13 +196,13 @@ class Program:
 
 def sources(names: Iterable[str], program: Program) -> tuple[str, ...]:
     """What must be written before these are read: for a joined buffer, its parts."""
-    parts = {joined.name: joined.parts for joined in program.joined}
+    parts = {joined.name: joined.parts for joined in program.concats}
     return tuple(source for name in names for source in parts.get(name, (name,)))
 
 
 def wholes(program: Program) -> dict[str, str]:
     """The joined buffer that each part lies in."""
-    return {part: joined.name for joined in program.joined for part in joined.parts}
+    return {part: joined.name for joined in program.concats for part in joined.parts}
 
 
 def captured(operation: Branch | Loop) -> tuple[str, ...]:
@@ -366,7 +366,7 @@ def _operation(program: Program, operation: Operation) -> list[str]:
 def ending_lines(program: Program) -> list[str]:
     """New values and results; a part of an operation returns nothing."""
     updates = [f"update {update.name} = {update.value}" for update in program.updates]
-    joined = [f"join {each.name} = {' | '.join(each.parts)}" for each in program.joined]
+    joined = [f"join {each.name} = {' | '.join(each.parts)}" for each in program.concats]
     returned = [f"return {', '.join(program.outputs)}"] if program.outputs else []
     return [*joined, *updates, *returned]
 

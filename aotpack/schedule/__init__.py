@@ -9,7 +9,7 @@ from typing import TypeAlias
 from aotpack.ir.kernels.kernel import Kernel, OwnSchedule, Schedule
 from aotpack.ir.kernels.tiles import MAX_ARCH
 from aotpack.ir.program import Branch, Loop, Operation, Program
-from aotpack.schedule.fusion.concat_in_place import write_parts_in_place
+from aotpack.schedule.fusion.concat_in_place import concat_in_place
 from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.fusion.rounding import agree_on_rounding
 from aotpack.schedule.launches.horizontal import combine
@@ -124,7 +124,7 @@ def _planned(
     """The other passes; the rows of reductions to the targets ``held`` are not split."""
     program = split_reductions(program, held)
     program = remove_dead_code(program)
-    program, kernels = write_parts_in_place(program, fuse(program))
+    program, kernels = concat_in_place(program, fuse(program))
     program, kernels = agree_on_rounding(program, order(kernels, program))
     kernels = _with_parts(kernels, parts)
     strides = pad_strides(program, kernels, choose_strides(program, kernels))

@@ -79,7 +79,7 @@ class Collected(nn.Module):
         return x.index_add(0, n, y)
 
 
-class Joined(nn.Module):
+class ConcatBuffer(nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.cat([x, y], 1) + 1
 

@@ -23,9 +23,9 @@ from .models import (
     Attended,
     Collected,
     ColumnSum,
+    ConcatBuffer,
     Embedded,
     Gelu,
-    Joined,
     Normed,
     Projection,
     Softmax,
@@ -86,7 +86,7 @@ def test_index_add(golden_kernel: Golden) -> None:
 
 @pytest.mark.row("S:H4", "S:H6")
 def test_cat(golden_kernel: Golden) -> None:
-    golden_kernel(kernel_text(rendered(Joined(), torch.zeros(4, 3), torch.zeros(4, 5))))
+    golden_kernel(kernel_text(rendered(ConcatBuffer(), torch.zeros(4, 3), torch.zeros(4, 5))))
 
 
 @pytest.mark.row("S:G1", "S:G2", "C:I1", "C:I4", "C:inv29")
@@ -162,7 +162,7 @@ def test_equal_text_over_other_types_is_another_kernel() -> None:
     [
         (Projection(16, 16), [torch.zeros(2, 16)]),
         (Attended(), [torch.zeros(1, 2, 100, 64)] * 3),
-        (Joined(), [torch.zeros(4, 3), torch.zeros(4, 5)]),
+        (ConcatBuffer(), [torch.zeros(4, 3), torch.zeros(4, 5)]),
         (
             Collected(),
             [torch.zeros(100, 32), torch.zeros(5, dtype=torch.int64), torch.zeros(5, 32)],

@@ -77,7 +77,7 @@ def check_single_writer(program: Program) -> None:
             if name in written:
                 raise InvalidProgram(program, position, f"{name} already has its value")
             written.add(name)
-    written |= {joined.name for joined in program.joined}
+    written |= {joined.name for joined in program.concats}
     for name in program.buffers:
         if name not in written:
             raise InvalidProgram(program, None, f"nothing writes {name}")
@@ -113,9 +113,9 @@ def check_joined(program: Program) -> None:
     writers = {name: o for o in program.operations for name in targets(o)}
     taken = {name for operation in program.operations for name in reads(operation)}
     taken |= {*program.inputs, *program.weights, *program.results}
-    if len(wholes(program)) < sum(len(joined.parts) for joined in program.joined):
+    if len(wholes(program)) < sum(len(joined.parts) for joined in program.concats):
         raise InvalidProgram(program, None, "a buffer is two parts")
-    for joined in program.joined:
+    for joined in program.concats:
         whole = program.buffers[joined.name]
         if joined.name in writers or joined.name in {*program.inputs, *program.weights}:
             raise InvalidProgram(program, None, f"{whole} is joined of {joined.parts}, and written")

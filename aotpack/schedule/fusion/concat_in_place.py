@@ -17,7 +17,7 @@ from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.operations import Pointwise
 from aotpack.ir.ops.conditions import inside
 from aotpack.ir.ops.fold import fold, integer_of
-from aotpack.ir.program import Buffer, Joined, Operation, Program, overwritten, reads, targets
+from aotpack.ir.program import Buffer, ConcatBuffer, Operation, Program, overwritten, reads, targets
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_equal, known_le, typical
 from aotpack.ir.symbolic.integers import Axis, Int
@@ -39,7 +39,7 @@ class Piece:
     value: Value
 
 
-def write_parts_in_place(
+def concat_in_place(
     program: Program, kernels: tuple[Kernel, ...]
 ) -> tuple[Program, tuple[Kernel, ...]]:
     """The program without the copies that its kernels spare, and its kernels; or the same."""
@@ -141,8 +141,10 @@ def _with_parts(program: Program, found: Mapping[str, list[Pointwise]]) -> Progr
         operations += [operation] if parts is None else parts
         for part in parts or ():
             buffers[part.target] = replace(buffers[targets(operation)[0]], name=part.target)
-    joined = tuple(Joined(name, tuple(p.target for p in parts)) for name, parts in found.items())
-    return replace(program, buffers=buffers, operations=tuple(operations), joined=joined)
+    joined = tuple(
+        ConcatBuffer(name, tuple(p.target for p in parts)) for name, parts in found.items()
+    )
+    return replace(program, buffers=buffers, operations=tuple(operations), concats=joined)
 
 
 def _part(

@@ -1,4 +1,4 @@
-"""Joined, padded and differenced tensors."""
+"""ConcatBuffer, padded and differenced tensors."""
 
 import pytest
 

@@ -15,13 +15,13 @@ from torch.export import Dim
 
 from aotpack.ir.kernels.access import accesses
 from aotpack.ir.ops.conditions import inside
-from aotpack.ir.program import Buffer, Joined, Program
+from aotpack.ir.program import Buffer, ConcatBuffer, Program
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.values import Const, Guarded, Value
 from aotpack.ir.verify.program import InvalidProgram, verify
 from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
 from aotpack.schedule.fusion import concat_in_place as join
-from aotpack.schedule.fusion.concat_in_place import write_parts_in_place
+from aotpack.schedule.fusion.concat_in_place import concat_in_place
 from aotpack.schedule.fusion.fuse import fuse
 from tests.e2e.models import Function
 from tests.e2e.oracle import agree, compile_all
@@ -90,7 +90,7 @@ def test_kernels_write_their_pieces(case: Case) -> None:
     x = torch.randn(case.shape)
     compiled = compile_all(case.make(), (x,))
     made = compiled.scheduled.schedule
-    assert sum(len(joined.parts) for joined in made.program.joined) == case.pieces, made
+    assert sum(len(joined.parts) for joined in made.program.concats) == case.pieces, made
     assert len(made.kernels) == case.kernels, made
     verify(replayed(made))
     agree(compiled, (x,))
@@ -101,7 +101,7 @@ def test_pieces_are_neither_read_nor_kept_apart() -> None:
     """Each element is stored once and, by the product behind, read once for each of its uses."""
     model = linears(lambda x, a, b: cat([a, b], 1) @ x @ x.T)
     made = scheduled(model, torch.zeros(32, 16)).schedule
-    whole = made.program.joined[0].name
+    whole = made.program.concats[0].name
     moved = [(a.buffer, a.is_store) for kernel in made.kernels for a in accesses(kernel)]
     assert [name for name, is_store in moved if is_store][:2] == [f"{whole}.0", f"{whole}.1"]
     assert [name for name, is_store in moved if not is_store].count(whole) == 1
@@ -113,7 +113,7 @@ def test_sizes_of_pieces_may_be_dynamic() -> None:
     model = linears(lambda x, a, b: cat([a, b @ b.T @ a, x @ x.T @ a]))
     x = torch.randn(5, 16)
     compiled = compile_all(model, (x,), dynamic_shapes=({0: Dim("n", max=9)},))
-    assert compiled.scheduled.schedule.program.joined
+    assert compiled.scheduled.schedule.program.concats
     for rows in (5, 1, 9):
         agree(compiled, (torch.randn(rows, 16),))
 
@@ -142,7 +142,7 @@ def test_pieces_whose_order_depends_on_a_size_are_no_pieces() -> None:
 def test_a_launch_more_must_be_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     model = linears(lambda x, a, b: F.pad(a, (8, 8)))
     monkeypatch.setattr(join, "LAUNCH_BYTES", 1)
-    assert scheduled(model, torch.zeros(6, 16)).schedule.program.joined
+    assert scheduled(model, torch.zeros(6, 16)).schedule.program.concats
 
 
 def two_parts() -> Program:
@@ -163,12 +163,12 @@ def joined_value(a: Buffer, b: Buffer, i: Int, j: Int) -> Value:
 
 def test_the_rewrite_keeps_the_meaning() -> None:
     program = two_parts()
-    changed, kernels = write_parts_in_place(program, fuse(program))
-    assert [joined.parts for joined in changed.joined] == [("z.0", "z.1")]
+    changed, kernels = concat_in_place(program, fuse(program))
+    assert [joined.parts for joined in changed.concats] == [("z.0", "z.1")]
     assert len(kernels) == 2
     verify(changed)
     assert_same(program, changed)
-    assert write_parts_in_place(changed, kernels)[0] is changed
+    assert concat_in_place(changed, kernels)[0] is changed
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_the_rewrite_keeps_the_meaning() -> None:
 )
 def test_what_is_no_joined_buffer_is_refused(parts: tuple[str, ...], words: str) -> None:
     program = two_parts()
-    changed, _ = write_parts_in_place(program, fuse(program))
+    changed, _ = concat_in_place(program, fuse(program))
     with pytest.raises(InvalidProgram, match=words):
-        verify(replace(changed, joined=(Joined("z", parts),)))
+        verify(replace(changed, concats=(ConcatBuffer("z", parts),)))
 
 
 def test_a_part_elsewhere_is_refused() -> None:
