@@ -153,7 +153,7 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedWeight:
     """A weight that is others laid end to end in memory, along the first dimension."""
 
     name: str
@@ -181,7 +181,7 @@ class Program:
     weights: tuple[str, ...]  # with the names of ``packed`` ones
     operations: tuple[Operation, ...]
     outputs: tuple[str, ...]
-    packed: tuple[Packed, ...] = ()
+    packed: tuple[PackedWeight, ...] = ()
     updates: tuple[Update, ...] = ()
     concats: tuple[ConcatBuffer, ...] = ()
 

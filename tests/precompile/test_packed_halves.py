@@ -1,4 +1,4 @@
-"""Packed 16-bit integers do not reach the assembler, which computes some of them wrongly."""
+"""PackedWeight 16-bit integers do not reach the assembler, which computes some of them wrongly."""
 
 import re
 from dataclasses import replace

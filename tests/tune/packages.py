@@ -75,7 +75,7 @@ CASES: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedWeight:
     """A package on disk, and what it was made of."""
 
     folder: Path
@@ -87,14 +87,14 @@ class Packed:
         return "cpu" if self.product.targets[0].backend == "cpu" else InterpreterDevice()
 
 
-def packed(name: str, target: Target, folder: Path, decisions: Decisions) -> Packed:
+def packed(name: str, target: Target, folder: Path, decisions: Decisions) -> PackedWeight:
     """A case as a package."""
     torch.manual_seed(0)
     module, args, dynamic = CASES[name]
     source = Source(module.eval(), args, None, dynamic, name)
     product = to_precompiled(source, (target,), Between(), decisions=decisions)
     write_package(product, folder / name)
-    return Packed(folder / name, product)
+    return PackedWeight(folder / name, product)
 
 
 def forms_of(model: Model, *sizes: int) -> dict[str, tuple[Form, ...]]:
@@ -127,6 +127,6 @@ def file_of(tuning: Tuning, folder: Path) -> Path:
     return file
 
 
-def opened(package: Packed, tuning: Path | None = None) -> Model:
+def opened(package: PackedWeight, tuning: Path | None = None) -> Model:
     """The package's model on the device of its target."""
     return load(package.folder, package.device, tuning=tuning)

@@ -19,7 +19,7 @@ from aotpack.tune import read_decisions, unused
 from tests.render.models import Gelu
 from tests.render.test_wrapper import plan_of
 from tests.schedule.programs import scheduled
-from tests.tune.packages import CASES, Packed, file_of, forms_of, opened, packed, preferring
+from tests.tune.packages import CASES, PackedWeight, file_of, forms_of, opened, packed, preferring
 
 SIZES = {"rows": (6,), "products": (5,), "attention": (), "apart": ()}
 ON_CPU = ("rows", "products")
@@ -35,12 +35,14 @@ class Sums(nn.Module):
 
 
 @pytest.fixture(scope="module", params=RUNS, ids=lambda run: f"{run[0]}-{run[1]}")
-def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Packed:
+def package(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> PackedWeight:
     name, target = request.param
     return packed(name, target, tmp_path_factory.mktemp("tune"), Decisions(9))
 
 
-def taken(package: Packed, number: int, folder: Path) -> Iterator[tuple[str, str, str]]:
+def taken(package: PackedWeight, number: int, folder: Path) -> Iterator[tuple[str, str, str]]:
     """(key, the n-th form, what a build with such a file launches) for each choice."""
     name = package.folder.name
     with closing(opened(package)) as model:
@@ -56,7 +58,7 @@ def taken(package: Packed, number: int, folder: Path) -> Iterator[tuple[str, str
 
 
 @pytest.mark.row("C:L5", "C:K1")
-def test_every_form_is_right(package: Packed, tmp_path: Path) -> None:
+def test_every_form_is_right(package: PackedWeight, tmp_path: Path) -> None:
     sizes = SIZES[package.folder.name]
     with closing(opened(package)) as model:
         most = max(map(len, forms_of(model, *sizes).values()))

@@ -21,7 +21,7 @@ from aotpack.stages import Decisions
 from aotpack.target import CPU
 from aotpack.tune import read_decisions
 from aotpack.tune.decisions import quickest
-from tests.tune.packages import Packed, opened, packed
+from tests.tune.packages import PackedWeight, opened, packed
 
 MODEL = """
 import torch
@@ -34,12 +34,12 @@ SLOW, QUICK = 5.0, 2.0
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Packed:
+def package(tmp_path_factory: pytest.TempPathFactory) -> PackedWeight:
     return packed("products", CPU, tmp_path_factory.mktemp("tune"), Decisions(2))
 
 
 @pytest.mark.row("C:K1", "S:N7")
-def test_every_form_of_every_choice_is_timed(package: Packed) -> None:
+def test_every_form_of_every_choice_is_timed(package: PackedWeight) -> None:
     lines: list[str] = []
     ((place, choices),) = tune(package.folder, "cpu", report=lines.append).items()
     with opened(package) as model:
@@ -52,7 +52,7 @@ def test_every_form_of_every_choice_is_timed(package: Packed) -> None:
         assert key.split(" x ")[0] in times.microseconds
 
 
-def test_sizes_are_the_example_s_the_largest_and_powers_of_two(package: Packed) -> None:
+def test_sizes_are_the_example_s_the_largest_and_powers_of_two(package: PackedWeight) -> None:
     golden = read_safetensors(package.folder / "golden.safetensors")
     with opened(package) as model:
         assert main_sizes(model, golden) == [{"b": 5}, {"b": 64}]
@@ -60,7 +60,9 @@ def test_sizes_are_the_example_s_the_largest_and_powers_of_two(package: Packed) 
     assert sizes == [1, 2, 4, 8, 16, 32, 64]
 
 
-def test_what_takes_long_is_not_timed(package: Packed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_takes_long_is_not_timed(
+    package: PackedWeight, monkeypatch: pytest.MonkeyPatch
+) -> None:
     golden = read_safetensors(package.folder / "golden.safetensors")
     monkeypatch.setattr(tune_sizes, "_HOST", tune_sizes.Limits(1e9, 2 * 16 * 2 * 40 * 24))
     with opened(package) as model:
@@ -110,7 +112,7 @@ def test_the_command_lines_build_tune_and_build_again(
     assert "it is not JSON" in capsys.readouterr().err
 
 
-def test_the_package_tunes_itself_without_compilers(package: Packed, tmp_path: Path) -> None:
+def test_the_package_tunes_itself_without_compilers(package: PackedWeight, tmp_path: Path) -> None:
     file = tmp_path / "own.json"
     program = (
         "import runpy, sys\n"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from aotpack.ir.names import free_name
 from aotpack.ir.operations import Matmul, Pointwise
-from aotpack.ir.program import Buffer, Operation, Packed, Program, loads, read_whole, targets
+from aotpack.ir.program import Buffer, Operation, PackedWeight, Program, loads, read_whole, targets
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Axis, Int, total
@@ -44,7 +44,9 @@ def merge_products(program: Program) -> Program:
     return program
 
 
-def in_memory_order(weights: tuple[Weight, ...], packed: tuple[Packed, ...]) -> tuple[Weight, ...]:
+def in_memory_order(
+    weights: tuple[Weight, ...], packed: tuple[PackedWeight, ...]
+) -> tuple[Weight, ...]:
     """The weights such that parts of a packed one follow each other: the order is the placement."""
     followers = {name for group in packed for name in group.parts[1:]}
     groups = {group.parts[0]: group.parts for group in packed}
@@ -130,11 +132,13 @@ def _is_placeable(weight: Buffer) -> bool:
 def _merged(program: Program, linears: list[Linear]) -> Program:
     first = linears[0]
     width = total(linear.finish.axes[-1].extent for linear in linears)
-    weight = Packed(f"{first.weight}+{len(linears) - 1}", tuple(x.weight for x in linears))
+    weight = PackedWeight(f"{first.weight}+{len(linears) - 1}", tuple(x.weight for x in linears))
     packed, buffers = [weight], dict(program.buffers)
     buffers[weight.name] = _stacked(weight, program, width)
     if first.bias:
-        bias = Packed(f"{first.bias}+{len(linears) - 1}", tuple(x.bias or "" for x in linears))
+        bias = PackedWeight(
+            f"{first.bias}+{len(linears) - 1}", tuple(x.bias or "" for x in linears)
+        )
         packed.append(bias)
         buffers[bias.name] = _stacked(bias, program, width)
     product, finish = _wide(first, width, buffers, packed)
@@ -154,13 +158,13 @@ def _merged(program: Program, linears: list[Linear]) -> Program:
     )
 
 
-def _stacked(packed: Packed, program: Program, width: Int) -> Buffer:
+def _stacked(packed: PackedWeight, program: Program, width: Int) -> Buffer:
     part = program.buffers[packed.parts[0]]
     return Buffer(packed.name, part.dtype, (width, *part.shape[1:]))
 
 
 def _wide(
-    linear: Linear, width: Int, buffers: dict[str, Buffer], packed: list[Packed]
+    linear: Linear, width: Int, buffers: dict[str, Buffer], packed: list[PackedWeight]
 ) -> tuple[Matmul, Pointwise]:
     """The first linear, stretched over all columns; declares its buffers."""
     product, finish = linear.product, linear.finish

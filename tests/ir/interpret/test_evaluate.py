@@ -11,7 +11,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import IndexOutOfRange, Precision, evaluate, round_bfloat16
 from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan
 from aotpack.ir.ops.reference import Array
-from aotpack.ir.program import Buffer, Operation, Packed, Program
+from aotpack.ir.program import Buffer, Operation, PackedWeight, Program
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
 from aotpack.ir.values import Guarded, Value
 from tests.ir.programs import (
@@ -263,7 +263,7 @@ def test_packed_weight_is_made_of_its_parts() -> None:
     n = Axis("n", Int.of(6))
     rows = [buffer("w", F32, 6), buffer("a", F32, 2), buffer("b", F32, 4), buffer("out", F32, 6)]
     whole = program(rows, [over("out", (n,), load("w", n))], inputs="")
-    whole = replace(whole, weights=("a", "b", "w"), packed=(Packed("w", ("a", "b")),))
+    whole = replace(whole, weights=("a", "b", "w"), packed=(PackedWeight("w", ("a", "b")),))
     weights = {"a": X[0, :2], "b": X[0, 2:6]}
     np.testing.assert_array_equal(evaluate(whole, {}, weights, {"s": 1})["out"], X[0, :6])
     assert "weight w: float32[6] = a ++ b" in str(whole)

@@ -7,7 +7,7 @@ import pytest
 from aotpack.errors import AotpackError
 from aotpack.ir.dtypes import DType
 from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan, Scatter
-from aotpack.ir.program import Operation, Packed, Program
+from aotpack.ir.program import Operation, PackedWeight, Program
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Var
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.ir.verify.program import CHECKS, InvalidProgram, verify
@@ -180,7 +180,7 @@ def packing(*parts: str, rows: int = 12) -> Program:
         legal,
         buffers={**legal.buffers, **weights},
         weights=tuple(weights),
-        packed=(Packed("ab", parts),),
+        packed=(PackedWeight("ab", parts),),
     )
 
 

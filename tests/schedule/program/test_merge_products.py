@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aotpack.ir.operations import Matmul
-from aotpack.ir.program import Buffer, Packed, Program
+from aotpack.ir.program import Buffer, PackedWeight, Program
 from aotpack.ir.verify.program import verify
 from aotpack.schedule.program.merge_products import in_memory_order, merge_products
 from aotpack.stages import Weight
@@ -56,7 +56,7 @@ def test_merges_linears_of_one_input(biases: tuple[bool, ...]) -> None:
     merged = merge_products(program)
     verify(merged)
     assert products(merged) == [WIDTH * len(biases)]
-    assert merged.packed[0] == Packed(
+    assert merged.packed[0] == PackedWeight(
         "w0+1" if len(biases) == 2 else "w0+2", tuple(f"w{n}" for n in range(len(biases)))
     )
     assert_same(program, merged)
@@ -83,6 +83,6 @@ def test_parts_follow_each_other_in_memory() -> None:
         return Weight(name, (name,), F32, (1,), memoryview(np.zeros(4, np.uint8)))
 
     weights = tuple(map(weight, ("q", "norm", "k", "v")))
-    ordered = in_memory_order(weights, (Packed("q+2", ("q", "k", "v")),))
+    ordered = in_memory_order(weights, (PackedWeight("q+2", ("q", "k", "v")),))
     assert [w.name for w in ordered] == ["q", "k", "v", "norm"]
     assert in_memory_order(weights, ()) == weights
