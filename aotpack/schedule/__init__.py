@@ -26,7 +26,7 @@ from aotpack.schedule.program.causal_mask import recognise_causal_masks
 from aotpack.schedule.program.dead_code import remove_dead_code
 from aotpack.schedule.program.fixed_order import fix_order
 from aotpack.schedule.program.gelu import recognise_gelu
-from aotpack.schedule.program.insert_copies import copy_bases
+from aotpack.schedule.program.insert_copies import insert_copies
 from aotpack.schedule.program.merge_products import in_memory_order, merge_products
 from aotpack.schedule.program.online_softmax import merge_softmax_sums
 from aotpack.schedule.program.realize import realize
@@ -109,7 +109,7 @@ def _prepared(program: Program, rules: Rules) -> tuple[Program, _Parts]:
     program, parts = _schedule_parts(program, rules)
     if rules.deterministic:
         program = fix_order(program)
-    program = copy_bases(program)
+    program = insert_copies(program)
     program = merge_products(program)
     program = realize(program)
     program = recognise_gelu(program)

@@ -11,7 +11,7 @@ from aotpack.ir.kernels.tiles import PointwiseTile
 from aotpack.ir.program import Buffer, Program, Update
 from aotpack.ir.symbolic.integers import Indirect, Int
 from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
-from aotpack.schedule.program.insert_copies import copy_bases
+from aotpack.schedule.program.insert_copies import insert_copies
 
 from .programs import I64, Writer, apply, assert_same, load, names, replayed, schedule_of
 
@@ -169,7 +169,7 @@ def test_copies_what_is_not_its_own(make: Callable[[Writer], Program]) -> None:
 def test_a_copy_is_made_with_the_base(make: Callable[[Writer], Program], copies: int) -> None:
     """No kernel does nothing but copy: the producer stores twice, or computes the copy alone."""
     program = make(Writer())
-    copied = [operation.origin.ops for operation in copy_bases(program).operations]
+    copied = [operation.origin.ops for operation in insert_copies(program).operations]
     assert copied.count(("copy",)) == copies
     assert "copy" not in names(schedule_of(program))
 
@@ -199,7 +199,7 @@ def test_copies_back_what_is_made_elsewhere(
 
 def test_without_a_base_to_copy_the_program_is_the_same_object() -> None:
     program = dying(Writer())
-    assert copy_bases(program) is program
+    assert insert_copies(program) is program
 
 
 def test_a_copy_takes_no_name_that_is_taken() -> None:
@@ -271,7 +271,7 @@ def test_refuses(make: Callable[[], Schedule], message: str) -> None:
 
 
 def test_refuses_a_base_that_is_still_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aotpack.schedule.copy_bases", lambda program: program)
+    monkeypatch.setattr("aotpack.schedule.insert_copies", lambda program: program)
     with pytest.raises(InvalidSchedule, match="y is read beside what overwrites it"):
         verify_schedule(schedule_of(read_by_its_value(Writer())))
     with pytest.raises(InvalidSchedule, match="y is read beside what overwrites it"):

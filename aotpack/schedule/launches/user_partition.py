@@ -68,7 +68,7 @@ def touched(kernels: Iterable[Kernel]) -> set[str]:
 def overwritten_by(kernel: Kernel, program: Program) -> set[str]:
     """The inputs and weights whose memory takes what a kernel stores.
 
-    Nothing else that is overwritten has another reader (``copy_bases``).
+    Nothing else that is overwritten has another reader (``insert_copies``).
     """
     return {update.name for update in program.updates if update.value in kernel.stored}
 

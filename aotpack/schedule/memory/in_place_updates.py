@@ -39,7 +39,7 @@ def _is_in_place(update: Update, kernels: tuple[Kernel, ...], strides: Strides) 
     readers = [p for p, kernel in enumerate(kernels) if update.name in kernel.reads]
     writer = next(p for p, kernel in enumerate(kernels) if update.value in kernel.stored)
     if update.value in kernels[writer].bases:
-        return True  # ``copy_bases`` left it only where it may
+        return True  # ``insert_copies`` left it only where it may
     last = max(readers, default=-1)
     if last == writer:
         return _is_settled_by_one(update, kernels[writer]) or may_overwrite(

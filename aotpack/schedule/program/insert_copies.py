@@ -2,7 +2,7 @@
 
     y = x; y[i] = v    ->    c = x; y = c; y[i] = v        (c and y lie in one place)
 
-``copy_bases`` puts in the copies, before anything else is scheduled; with them every base has its
+``insert_copies`` puts in the copies, before anything else is scheduled; with them every base has its
 operation for its only reader. ``homes`` says which buffers lie in a result from the start: those
 that are turned into it. An input or a weight is overwritten where forward updates it.
 """
@@ -29,7 +29,7 @@ from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.ir.values import Load
 
 
-def copy_bases(program: Program) -> Program:
+def insert_copies(program: Program) -> Program:
     """Copy each base that is still needed as it was; the same object if there is none."""
     uses = Counter(name for operation in program.operations for name in reads(operation))
     makers = {target: o for o in program.operations for target, _ in overwritten(o)}
