@@ -11,7 +11,7 @@ from aotpack.ir.kernels.tiles import MAX_ARCH
 from aotpack.ir.program import Branch, Loop, Operation, Program
 from aotpack.schedule.fusion.concat_in_place import concat_in_place
 from aotpack.schedule.fusion.fuse import fuse
-from aotpack.schedule.fusion.rounding import agree_on_rounding
+from aotpack.schedule.fusion.rounding import match_rounding
 from aotpack.schedule.launches.horizontal import combine
 from aotpack.schedule.launches.last_block import complete
 from aotpack.schedule.launches.order import order
@@ -125,7 +125,7 @@ def _planned(
     program = split_reductions(program, held)
     program = remove_dead_code(program)
     program, kernels = concat_in_place(program, fuse(program))
-    program, kernels = agree_on_rounding(program, order(kernels, program))
+    program, kernels = match_rounding(program, order(kernels, program))
     kernels = _with_parts(kernels, parts)
     strides = pad_strides(program, kernels, choose_strides(program, kernels))
     kernels = choose_tiles(program, kernels, strides)

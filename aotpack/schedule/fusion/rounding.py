@@ -17,7 +17,7 @@ from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.values import Apply, Load, Value
 
 
-def agree_on_rounding(
+def match_rounding(
     program: Program, kernels: tuple[Kernel, ...]
 ) -> tuple[Program, tuple[Kernel, ...]]:
     """The program and its kernels with such uses rounded; the same objects if there is none."""

@@ -6,7 +6,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.program import Program, targets
 from aotpack.ir.symbolic.integers import Var
 from aotpack.schedule.fusion.fuse import fuse
-from aotpack.schedule.fusion.rounding import agree_on_rounding
+from aotpack.schedule.fusion.rounding import match_rounding
 from tests.schedule.programs import BF16, F32, Writer, apply, load
 
 B, S = Var("b", 1, 16), Var("s", 1, 32)
@@ -26,7 +26,7 @@ def program(*, is_shared: bool, dtype: DType = BF16) -> Program:
 @pytest.mark.row("C:E1")
 def test_a_result_that_another_kernel_reads_is_rounded_for_its_own() -> None:
     before = program(is_shared=True)
-    after, kernels = agree_on_rounding(before, fuse(before))
+    after, kernels = match_rounding(before, fuse(before))
     pairs = zip(after.operations, before.operations, strict=True)
     (changed,) = (new for new, old in pairs if new is not old)
     assert targets(changed) == ("top",)
@@ -39,4 +39,4 @@ def test_a_result_that_another_kernel_reads_is_rounded_for_its_own() -> None:
 )
 def test_others_are_not(before: Program) -> None:
     kernels = fuse(before)
-    assert agree_on_rounding(before, kernels) == (before, kernels)
+    assert match_rounding(before, kernels) == (before, kernels)
