@@ -10,7 +10,7 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.integers import Axis
 
 
-def groups_without_common_reads(
+def fission_groups(
     walk: list[Member], kernel: Kernel, inner: frozenset[Axis]
 ) -> list[list[Member]]:
     """The members in groups, in order; what reads nothing along the row stays in the first."""

@@ -20,7 +20,7 @@ from aotpack.render.contexts import LoopContext, Side
 from aotpack.render.emit.emitter import PACKED_BITS
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
-from aotpack.render.emit.loop_fission import groups_without_common_reads
+from aotpack.render.emit.loop_fission import fission_groups
 from aotpack.render.emit.regions import Region
 from aotpack.render.triton.cluster_reduction import cluster_reduction_of, open_room, part_length
 from aotpack.render.triton.look_back import end_look_back, look_back_of, look_back_scan
@@ -184,7 +184,7 @@ def _emit_looped(kernel: Kernel, tile: ReductionTile, builder: KernelBuilder) ->
     once = len(list(filter(None, walks))) < 2
     held: dict[object, str] | None = None if in_order or once or builder.ring is not None else {}
     inner = frozenset(kernel.axes[1:])
-    loops = [groups_without_common_reads(walk, kernel, inner) for walk in walks]
+    loops = [fission_groups(walk, kernel, inner) for walk in walks]
     order = [group for groups in loops for group in groups]
     for number, groups in enumerate(loops):
         for member in kernel.members:

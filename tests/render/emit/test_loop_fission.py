@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from aotpack.ir.program import targets
-from aotpack.render.emit.loop_fission import groups_without_common_reads
+from aotpack.render.emit.loop_fission import fission_groups
 from aotpack.schedule.program import split_reduction
 from tests.e2e.models import Function
 from tests.e2e.oracle import agree, compile_all
@@ -49,6 +49,6 @@ def test_what_two_share_brings_a_third_to_them() -> None:
     e = w.reduction("e", [4], [8], lambda i, r: apply("mul", load(x, i, r), load(z, i, r)))
     (kernel,) = schedule_of(w.program(a, b, d, e)).kernels
     inner = frozenset(kernel.axes[1:])
-    groups = groups_without_common_reads([*kernel.members], kernel, inner)
+    groups = fission_groups([*kernel.members], kernel, inner)
     found = [[targets(member.operation)[0] for member in group] for group in groups]
     assert found == [["a", "d", "e"], ["b"]]

@@ -15,7 +15,7 @@ from aotpack.ir.values import Guarded, Load, Value, children
 from aotpack.render.c.loops.loops import EXPENSIVE, member_values, weight
 from aotpack.render.c.loops.reductions import two_pass
 from aotpack.render.emit.kernel_builder import KernelBuilder
-from aotpack.render.emit.loop_fission import groups_without_common_reads
+from aotpack.render.emit.loop_fission import fission_groups
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ def _apart(walk: Walk, kernel: Kernel, inner: frozenset[Axis]) -> list[Walk]:
     """A walk for each group of reductions that read nothing in common."""
     if walk.scans or walk.seconds or walk.stored:
         return [walk]
-    groups = groups_without_common_reads(walk.reductions, kernel, inner)
+    groups = fission_groups(walk.reductions, kernel, inner)
     return [Walk(reductions=group) for group in groups]
 
 

@@ -88,10 +88,10 @@ class Walker:
         builder, x = self.builder, self.nest.x
         header = "for (int64_t item = first; item < last; item++)"
         if not self.is_columns:
-            region = open_apart(builder.root, header, frozenset(x))
+            region = open_fissioned(builder.root, header, frozenset(x))
             decode(x, "item", region, builder)
             return region
-        region = open_apart(builder.root, header, frozenset(x[:-1]))
+        region = open_fissioned(builder.root, header, frozenset(x[:-1]))
         if len(x) > 1:
             decode(x[:-1], f"item / {self._blocks()}", region, builder)
         start = f"item % {self._blocks()} * {COLUMNS}" if len(x) > 1 else f"item * {COLUMNS}"
@@ -199,7 +199,7 @@ class Walker:
             region.append(f"const int64_t high = {end};")
             first, end = "low", "high"
             if not found.moves:
-                region = open_apart(region, "if (low < high)", frozenset())
+                region = open_fissioned(region, "if (low < high)", frozenset())
         loop = open_loop(region, frozenset((digit,)), digit.name, end, start=first, is_vector=True)
         loop.append(f"const int64_t lane = {digit.name} - start;")
         return loop
@@ -382,7 +382,7 @@ class Walker:
         self._close_loops()
 
 
-def open_apart(region: Region, header: str, axes: frozenset[Axis]) -> Region:
+def open_fissioned(region: Region, header: str, axes: frozenset[Axis]) -> Region:
     """A region that computes all it needs itself: what is around may change, or not be allowed."""
     inner = region.open(header, axes)
     inner.parent = None
