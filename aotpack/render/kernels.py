@@ -188,7 +188,11 @@ def _forms(schedule: Schedule, kernel: Kernel, variant: Variant) -> tuple[Form, 
     def parts(own: Variant, sources: Sources) -> tuple[Launched, ...]:
         return tuple(
             _launched(
-                schedule, part, own.tile if part.anchor else _plain_tile(part, own), own, sources
+                schedule,
+                part,
+                own.tile if part.template_op else _plain_tile(part, own),
+                own,
+                sources,
             )
             for part in kernel.unfused
         )
@@ -275,15 +279,19 @@ def _builder(schedule: Schedule, kernel: Kernel, frame: Frame) -> KernelBuilder:
 
 def _programs(kernel: Kernel, tile: Tile) -> Int:
     """The number of programs of a launch."""
-    anchor = kernel.anchor
+    template_op = kernel.template_op
     if isinstance(tile, HostTile):
-        return points(anchor.axes if anchor else kernel.axes[:1])
-    if isinstance(anchor, Matmul) and isinstance(tile, MatmulTile):
-        tiles = ceil_div(anchor.m.extent, tile.m) * ceil_div(anchor.n.extent, tile.n)
-        tiles = tiles * points(anchor.batch)
+        return points(template_op.axes if template_op else kernel.axes[:1])
+    if isinstance(template_op, Matmul) and isinstance(tile, MatmulTile):
+        tiles = ceil_div(template_op.m.extent, tile.m) * ceil_div(template_op.n.extent, tile.n)
+        tiles = tiles * points(template_op.batch)
         return minimum(tiles, tile.most_programs) if tile.most_programs else tiles
-    if isinstance(anchor, Attention) and isinstance(tile, AttentionTile):
-        return ceil_div(anchor.i.extent, tile.i) * anchor.batch.extent * anchor.head.extent
+    if isinstance(template_op, Attention) and isinstance(tile, AttentionTile):
+        return (
+            ceil_div(template_op.i.extent, tile.i)
+            * template_op.batch.extent
+            * template_op.head.extent
+        )
     if isinstance(tile, Tile2D):
         lines, across = kernel.axes[0].extent // tile.width, ceil_div(tile.width, tile.x)
         if tile.height is None:

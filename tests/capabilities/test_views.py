@@ -185,7 +185,7 @@ def test_no_view_is_ever_copied_for_its_reader() -> None:
     assert len(made.kernels) == 3 and not made.lifetimes  # two products and an output
     stored = [name for kernel in made.kernels for name in kernel.stored]
     assert sorted(stored) == sorted(made.program.outputs)
-    products = [kernel.anchor for kernel in made.kernels if kernel.anchor]
+    products = [kernel.template_op for kernel in made.kernels if kernel.template_op]
     assert all(isinstance(product, Matmul) for product in products) and len(products) == 2
 
 

@@ -268,7 +268,7 @@ def _in_kernel_axes(
     moved = map_values(operation, Rewriter(dict(member.binding)))
     index = written_index(member)
     if isinstance(moved, Pointwise):
-        own = kernel.anchor.axes if kernel.anchor else kernel.axes
+        own = kernel.template_op.axes if kernel.template_op else kernel.axes
         axes = kernel.axes[:1] if member.outer else own
         return (replace(moved, axes=axes, index=index),)
     if isinstance(moved, Scatter):

@@ -50,7 +50,7 @@ class Apart:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One launch. ``axes`` are (x,) or (x, r) for loops, the anchor's own axes for templates.
+    """One launch. ``axes`` are (x,) or (x, r) for loops, the template_op's own axes for templates.
 
     ``stored`` are the buffers written to memory; other targets of members stay in registers.
     A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
@@ -85,7 +85,7 @@ class Kernel:
         return first if isinstance(first, (Branch, Loop)) else None
 
     @property
-    def anchor(self) -> Matmul | Attention | None:
+    def template_op(self) -> Matmul | Attention | None:
         """The template operation this kernel is built around, if any."""
         first = self.members[0].operation
         return first if isinstance(first, (Matmul, Attention)) else None

@@ -29,7 +29,7 @@ NO_WORK = Work(Int.of(0), Int.of(0))
 
 def work_of(kernel: Kernel, program: Program) -> Work:
     """The work of one launch."""
-    anchor = kernel.anchor
+    template_op = kernel.template_op
     touched: dict[tuple[str, bool], dict[tuple[Int, ...], Int]] = {}
     for access in accesses(kernel):
         number = points(axes_in(access.index))
@@ -40,14 +40,14 @@ def work_of(kernel: Kernel, program: Program) -> Work:
         elements = minimum(product(buffer.shape), total(points_of.values()))
         again = is_store and kernel.scatter is not None  # it reads what it combines with
         moved.append(elements * buffer.dtype.itemsize * (2 if again else 1))
-    return Work(total(moved), _flops(anchor))
+    return Work(total(moved), _flops(template_op))
 
 
-def _flops(anchor: Matmul | Attention | None) -> Int:
-    if isinstance(anchor, Matmul):
-        return 2 * points((*anchor.axes, anchor.k))
-    if isinstance(anchor, Attention):
-        scores = points((anchor.batch, anchor.head, anchor.i, anchor.j))
-        both = 2 * scores * (anchor.d.extent + anchor.e.extent)
-        return both // 2 if anchor.causal else both
+def _flops(template_op: Matmul | Attention | None) -> Int:
+    if isinstance(template_op, Matmul):
+        return 2 * points((*template_op.axes, template_op.k))
+    if isinstance(template_op, Attention):
+        scores = points((template_op.batch, template_op.head, template_op.i, template_op.j))
+        both = 2 * scores * (template_op.d.extent + template_op.e.extent)
+        return both // 2 if template_op.causal else both
     return Int.of(0)

@@ -333,9 +333,9 @@ def _list(items: Iterable[object]) -> str:
 
 def _walked(kernel: Kernel, member: Member) -> tuple[Axis, ...]:
     """The axes of the kernel whose points a member runs over."""
-    anchor = kernel.anchor
-    if anchor is not None:
-        return all_axes(anchor) if member.operation is anchor else anchor.axes
+    template_op = kernel.template_op
+    if template_op is not None:
+        return all_axes(template_op) if member.operation is template_op else template_op.axes
     return kernel.axes[:1] if member.outer else kernel.axes
 
 

@@ -59,12 +59,12 @@ def host_context(
     schedule: Schedule, kernel: Kernel, tile: HostTile
 ) -> tuple[str, HostContext | MatmulContext | FewContext | AttentionContext, KernelBuilder]:
     """The template of a kernel, what it prints but the name, and the kernel's builder."""
-    if isinstance(kernel.anchor, Attention):
+    if isinstance(kernel.template_op, Attention):
         template = "kernel_attention_few.c.jinja" if tile.few else "kernel_attention.c.jinja"
         return template, *attention_source(schedule, kernel)
     if tile.few:
         return "kernel_few.c.jinja", *few_source(schedule, kernel, tile.few)
-    if isinstance(kernel.anchor, Matmul):
+    if isinstance(kernel.template_op, Matmul):
         return "kernel_matmul.c.jinja", *matmul_source(schedule, kernel)
     scatter = kernel.scatter
     nested = nest(schedule, kernel) if scatter is None else scatter_nest(kernel, scatter)

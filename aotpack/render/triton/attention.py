@@ -23,16 +23,16 @@ SMALLEST_DOT = 16  # elements along any side of a product
 
 def attention_frame(kernel: Kernel, tile: AttentionTile) -> Frame:
     """The i x e tile of the result."""
-    anchor = kernel.anchor
-    assert isinstance(anchor, Attention)
-    return _frame(anchor, tile, {anchor.i: "i", anchor.e: "e"})
+    template_op = kernel.template_op
+    assert isinstance(template_op, Attention)
+    return _frame(template_op, tile, {template_op.i: "i", template_op.e: "e"})
 
 
 def attention_context(
     schedule: Schedule, kernel: Kernel, tile: AttentionTile, builder: KernelBuilder
 ) -> AttentionContext:
     """Everything the attention template prints, but the name."""
-    o = kernel.anchor
+    o = kernel.template_op
     assert isinstance(o, Attention)
     slots = _Slots(builder, o, tile)
     query = slots.query()

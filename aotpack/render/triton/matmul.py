@@ -19,24 +19,24 @@ ROWS_TOGETHER = 8  # rows of tiles that go through the columns side by side, to 
 
 def output_frame(kernel: Kernel, tile: MatmulTile) -> Frame:
     """The m x n tile of the result."""
-    anchor = kernel.anchor
-    assert isinstance(anchor, Matmul)
-    return _frame(anchor, tile, {anchor.m: "m", anchor.n: "n"})
+    template_op = kernel.template_op
+    assert isinstance(template_op, Matmul)
+    return _frame(template_op, tile, {template_op.m: "m", template_op.n: "n"})
 
 
 def matmul_context(
     schedule: Schedule, kernel: Kernel, tile: MatmulTile, builder: KernelBuilder
 ) -> MatmulContext:
     """Everything the matmul template prints, but the name."""
-    anchor = kernel.anchor
-    assert isinstance(anchor, Matmul)
-    lhs_frame = _frame(anchor, tile, {anchor.m: "m", anchor.k: "k_row"})
-    rhs_frame = _frame(anchor, tile, {anchor.k: "k_column", anchor.n: "n"})
-    lhs = _factor(builder, "lhs", lhs_frame, anchor, tile)
-    rhs = _factor(builder, "rhs", rhs_frame, anchor, tile)
-    builder.results[anchor.target] = "acc"
-    epilogue = render_epilogue(kernel, builder, anchor.axes)
-    for axis in (*anchor.batch, anchor.m, anchor.n, anchor.k):
+    template_op = kernel.template_op
+    assert isinstance(template_op, Matmul)
+    lhs_frame = _frame(template_op, tile, {template_op.m: "m", template_op.k: "k_row"})
+    rhs_frame = _frame(template_op, tile, {template_op.k: "k_column", template_op.n: "n"})
+    lhs = _factor(builder, "lhs", lhs_frame, template_op, tile)
+    rhs = _factor(builder, "rhs", rhs_frame, template_op, tile)
+    builder.results[template_op.target] = "acc"
+    epilogue = render_epilogue(kernel, builder, template_op.axes)
+    for axis in (*template_op.batch, template_op.m, template_op.n, template_op.k):
         builder.arguments.use_sizes(axis.extent)
     return MatmulContext(
         name=kernel.name,
@@ -44,23 +44,23 @@ def matmul_context(
         functions=tuple(builder.functions.values()),
         parameters=tuple(arg.name for arg in builder.arguments.parameters()),
         index_type=builder.index_type,
-        m_extent=str(anchor.m.extent),
-        n_extent=str(anchor.n.extent),
-        k_extent=str(anchor.k.extent),
+        m_extent=str(template_op.m.extent),
+        n_extent=str(template_op.n.extent),
+        k_extent=str(template_op.k.extent),
         m_block=tile.m,
         n_block=tile.n,
         k_block=tile.k,
-        m_masked=anchor.m in builder.emitter.frame.masks,
-        n_masked=anchor.n in builder.emitter.frame.masks,
-        k_masked=anchor.k in lhs_frame.masks,
+        m_masked=template_op.m in builder.emitter.frame.masks,
+        n_masked=template_op.n in builder.emitter.frame.masks,
+        k_masked=template_op.k in lhs_frame.masks,
         persistent=tile.most_programs > 0,
         group=ROWS_TOGETHER,
-        batch=batch_numbers(anchor.batch, "batch_number"),
-        batch_count="".join(f" * ({axis.extent})" for axis in anchor.batch),
+        batch=batch_numbers(template_op.batch, "batch_number"),
+        batch_count="".join(f" * ({axis.extent})" for axis in template_op.batch),
         lhs=lhs,
         rhs=rhs,
-        accumulator=anchor.operand.accumulator.facts.triton,
-        precision=precision(anchor.operand, tile.precision),
+        accumulator=template_op.operand.accumulator.facts.triton,
+        precision=precision(template_op.operand, tile.precision),
         epilogue=epilogue,
     )
 
@@ -70,37 +70,37 @@ def precision(operand: DType, name: str) -> str:
     return f', input_precision="{name}"' if operand is DType.FLOAT32 else ""
 
 
-def _frame(anchor: Matmul, tile: MatmulTile, names: dict[Axis, str]) -> Frame:
-    blocks = {anchor.m: tile.m, anchor.n: tile.n, anchor.k: tile.k}
+def _frame(template_op: Matmul, tile: MatmulTile, names: dict[Axis, str]) -> Frame:
+    blocks = {template_op.m: tile.m, template_op.n: tile.n, template_op.k: tile.k}
     masks = {
         axis: f"{name}_mask"
         for axis, name in names.items()
         if not known_multiple(axis.extent, blocks[axis])
     }
-    named = batch_names(anchor.batch) | names
+    named = batch_names(template_op.batch) | names
     return Frame(named, masks, tuple((axis, blocks[axis]) for axis in names))
 
 
 def _factor(
-    builder: KernelBuilder, name: str, frame: Frame, anchor: Matmul, tile: MatmulTile
+    builder: KernelBuilder, name: str, frame: Frame, template_op: Matmul, tile: MatmulTile
 ) -> Factor:
     """How a factor is loaded: as a block where the tile says so and it is one, else by pointers."""
-    value = anchor.lhs if name == "lhs" else anchor.rhs
+    value = template_op.lhs if name == "lhs" else template_op.rhs
     if tile.descriptors:
-        starts = {anchor.m: "m_start", anchor.n: "n_start", anchor.k: "k_start"}
-        names = batch_names(anchor.batch) | starts
-        slot = described_factor(builder, name, value, anchor.operand, frame.blocks, names)
+        starts = {template_op.m: "m_start", template_op.n: "n_start", template_op.k: "k_start"}
+        names = batch_names(template_op.batch) | starts
+        slot = described_factor(builder, name, value, template_op.operand, frame.blocks, names)
         if slot is not None:
             return slot
-    return _by_pointers(builder, frame, value, anchor)
+    return _by_pointers(builder, frame, value, template_op)
 
 
-def _by_pointers(builder: KernelBuilder, frame: Frame, value: Value, anchor: Matmul) -> Factor:
+def _by_pointers(builder: KernelBuilder, frame: Frame, value: Value, template_op: Matmul) -> Factor:
     """Lines before the loop over k, lines in it, and the name of the tile."""
-    outer = [axis for axis, _ in frame.blocks if axis is not anchor.k]
-    before = Region(frozenset((*anchor.batch, *outer)))
-    loop = before.open("for", frozenset((anchor.k,)))
+    outer = [axis for axis, _ in frame.blocks if axis is not template_op.k]
+    before = Region(frozenset((*template_op.batch, *outer)))
+    loop = before.open("for", frozenset((template_op.k,)))
     emitter = builder.emitter_in(frame, loop)
-    name = emitter.operand(value, anchor.operand, anchor.k)
+    name = emitter.operand(value, template_op.operand, template_op.k)
     setup = tuple(item for item in before.items if isinstance(item, str))
     return Factor((), setup, tuple(loop.lines()), name)

@@ -60,7 +60,7 @@ def concat_in_place(
 
 def _candidates(kernel: Kernel) -> Iterator[Pointwise]:
     """What a pointwise kernel makes of buffers for other kernels."""
-    if kernel.anchor is not None or len(kernel.axes) > 1:
+    if kernel.template_op is not None or len(kernel.axes) > 1:
         return
     made = {name for member in kernel.members for name in targets(member.operation)}
     used = {name for member in kernel.members for name in reads(member.operation)}

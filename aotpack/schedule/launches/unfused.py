@@ -67,7 +67,7 @@ def _cuts(kernel: Kernel, program: Program) -> Iterable[tuple[Operations, Operat
     if kernel.is_opaque or len(kernel.members) == 1:
         return ()
     operations = tuple(member.operation for member in kernel.members)
-    if kernel.anchor is not None:
+    if kernel.template_op is not None:
         is_plain = all(isinstance(operation, Pointwise) for operation in operations[1:])
         return ((operations[:1], operations[1:]),) if is_plain else ()
     if not _has_walk(operations):
@@ -130,8 +130,8 @@ def _launch(
     stored = tuple(name for name in made if name in passed or name in kernel.stored)
     if not stored:
         return None
-    if kernel.anchor is not None and operations[0] is first.operation:
-        name, read = kernel_name((first,)), tuple(dict.fromkeys(reads(kernel.anchor)))
+    if kernel.template_op is not None and operations[0] is first.operation:
+        name, read = kernel_name((first,)), tuple(dict.fromkeys(reads(kernel.template_op)))
         return replace(kernel, name=name, members=(first,), stored=stored, reads=read)
     part = replace(program, operations=operations, outputs=stored, updates=())
     found = choose_tiles(program, fuse(part), strides)

@@ -27,17 +27,17 @@ def is_prologue(operation: Pointwise, readers: list[Operation], program: Program
     """True for what is computed where its only reader, a product, loads it."""
     if len(readers) != 1 or not isinstance(readers[0], Matmul):
         return False
-    anchor = readers[0]
+    template_op = readers[0]
     others = [
         other
         for slot, side, other in (
-            (anchor.lhs, anchor.m, anchor.n),
-            (anchor.rhs, anchor.n, anchor.m),
+            (template_op.lhs, template_op.m, template_op.n),
+            (template_op.rhs, template_op.n, template_op.m),
         )
         if _reads(slot, operation.target)
-        and known_equal(points((*anchor.batch, side, anchor.k)), points(operation.axes))
+        and known_equal(points((*template_op.batch, side, template_op.k)), points(operation.axes))
     ]
-    loads = [_reads(slot, operation.target) for slot in (anchor.lhs, anchor.rhs)]
+    loads = [_reads(slot, operation.target) for slot in (template_op.lhs, template_op.rhs)]
     if sum(loads) != 1 or len(others) != 1 or typical(others[0].extent) > LONGEST_OTHER_SIDE:
         return False
     return _is_cheap(operation) and _is_small(operation, program)

@@ -20,25 +20,25 @@ OTHERS_SINGLE = ((32, 32, 4, 2), (16, 64, 4, 2), (16, 32, 4, 2), (32, 32, 4, 1))
 """Queries, keys, warps and stages of tiles that are timed beside the measured ones."""
 
 
-def attention_variants(anchor: Attention) -> tuple[Variant, ...]:
+def attention_variants(template_op: Attention) -> tuple[Variant, ...]:
     """Measured tiles, made smaller where a long head exceeds an architecture's shared memory."""
-    return tuple(_with_others(variant, anchor) for variant in _measured(anchor))
+    return tuple(_with_others(variant, template_op) for variant in _measured(template_op))
 
 
-def _with_others(variant: Variant, anchor: Attention) -> Variant:
+def _with_others(variant: Variant, template_op: Attention) -> Variant:
     """The variant with other tiles, all made to fit its architectures."""
     tile = variant.tile
     assert isinstance(tile, AttentionTile)
     available = min(gpu.shared for arch, gpu in GPUS.items() if variant.takes(arch))
-    others = OTHERS_SINGLE if anchor.operand is DType.FLOAT32 else OTHERS_HALF
+    others = OTHERS_SINGLE if template_op.operand is DType.FLOAT32 else OTHERS_HALF
     tiles = [tile, *(AttentionTile(*other, tile.precision) for other in others)]
-    first, *rest = dict.fromkeys(_fitted(one, available, anchor) for one in tiles)
+    first, *rest = dict.fromkeys(_fitted(one, available, template_op) for one in tiles)
     return replace(variant, tile=first, others=tuple(rest))
 
 
-def _fitted(tile: AttentionTile, available: int, anchor: Attention) -> AttentionTile:
+def _fitted(tile: AttentionTile, available: int, template_op: Attention) -> AttentionTile:
     """Fewer stages first, then fewer queries, then fewer keys at a time."""
-    while _shared_bytes(tile, anchor) > available:
+    while _shared_bytes(tile, template_op) > available:
         if tile.num_stages > 2:
             tile = replace(tile, num_stages=tile.num_stages - 1)
         elif tile.i > 2 * SMALLEST_SIDE:
@@ -54,19 +54,22 @@ def _fitted(tile: AttentionTile, available: int, anchor: Attention) -> Attention
     return tile
 
 
-def _shared_bytes(tile: AttentionTile, anchor: Attention) -> int:
+def _shared_bytes(tile: AttentionTile, template_op: Attention) -> int:
     """Queries, and keys and values of every stage, in whole powers of two."""
-    d, e = (1 << (int(bounds(axis.extent)[1]) - 1).bit_length() for axis in (anchor.d, anchor.e))
+    d, e = (
+        1 << (int(bounds(axis.extent)[1]) - 1).bit_length()
+        for axis in (template_op.d, template_op.e)
+    )
     elements = tile.i * d + tile.num_stages * tile.j * (d + e)
-    return elements * anchor.operand.itemsize
+    return elements * template_op.operand.itemsize
 
 
-def _measured(anchor: Attention) -> tuple[Variant, ...]:
+def _measured(template_op: Attention) -> tuple[Variant, ...]:
     """Tiles that do not spill."""
-    head = max(bounds(anchor.d.extent)[1], bounds(anchor.e.extent)[1])
+    head = max(bounds(template_op.d.extent)[1], bounds(template_op.e.extent)[1])
     wide = head > WIDE_HEAD
-    length = anchor.i.extent
-    if anchor.operand is DType.FLOAT32:
+    length = template_op.i.extent
+    if template_op.operand is DType.FLOAT32:
         old = AttentionTile(32, 32, 4, 1, "bf16x6")
         i, j = (32, 32) if head <= NARROW_HEAD else (16, 32 if wide else 64)
         new = AttentionTile(i, j, 4, 2, "bf16x6")
@@ -76,10 +79,10 @@ def _measured(anchor: Attention) -> tuple[Variant, ...]:
         )
     mma = AttentionTile(128, 32, 8, 3) if wide else AttentionTile(64, 32, 4, 3)
     hopper = [Variant(AttentionTile(64, 64, 4, 3), 90, 109, length, None)]
-    queries = anchor.batch.extent * anchor.head.extent * length
+    queries = template_op.batch.extent * template_op.head.extent * length
     if (
         not wide
-        and not anchor.causal
+        and not template_op.causal
         and bounds(queries)[1] > MANY_QUERIES
         and typical(length) >= 128
     ):

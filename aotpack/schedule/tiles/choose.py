@@ -99,17 +99,17 @@ def _is_across(kernel: Kernel, program: Program, strides: Strides) -> bool:
 
 def _is_either(kernel: Kernel) -> bool:
     """True for reductions of rows that have neighbours."""
-    if kernel.anchor is not None or len(kernel.axes) != 2 or _has_scan(kernel):
+    if kernel.template_op is not None or len(kernel.axes) != 2 or _has_scan(kernel):
         return False
     return not known_one(kernel.axes[0].extent)
 
 
 def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
-    anchor = kernel.anchor
-    if isinstance(anchor, Matmul):
-        return matmul_variants(anchor, program, strides)
-    if isinstance(anchor, Attention):
-        return attention_variants(anchor)
+    template_op = kernel.template_op
+    if isinstance(template_op, Matmul):
+        return matmul_variants(template_op, program, strides)
+    if isinstance(template_op, Attention):
+        return attention_variants(template_op)
     if kernel.scatter is not None:
         return _pointwise_variants(kernel.axes[0].extent)
     if len(kernel.axes) == 2:

@@ -24,20 +24,23 @@ def host_variants(
 
     ``is_either``: its lanes may lie along or across.
     """
-    if isinstance(kernel.anchor, Matmul):
-        return _product_variants(kernel.anchor, strides)
-    if isinstance(kernel.anchor, Attention):
-        return _attention_variants(kernel.anchor, strides)
+    if isinstance(kernel.template_op, Matmul):
+        return _product_variants(kernel.template_op, strides)
+    if isinstance(kernel.template_op, Attention):
+        return _attention_variants(kernel.template_op, strides)
     tile, other = HostTile("x" if is_across else "r"), HostTile("r" if is_across else "x")
     return (Variant(tile, *HOST_ARCH, Int.of(1), None, others=(other,) if is_either else ()),)
 
 
-def _product_variants(anchor: Matmul, strides: Strides) -> tuple[Variant, ...]:
+def _product_variants(template_op: Matmul, strides: Strides) -> tuple[Variant, ...]:
     """Dot products for few rows or columns, if the other factor is read along its depth."""
     packed = PACKED
-    for name, axis, other in (("m", anchor.m, anchor.rhs), ("n", anchor.n, anchor.lhs)):
+    for name, axis, other in (
+        ("m", template_op.m, template_op.rhs),
+        ("n", template_op.n, template_op.lhs),
+    ):
         low, high = bounds(axis.extent)
-        if low > 4 * FEW or not _runs_along(other, anchor.k, strides):
+        if low > 4 * FEW or not _runs_along(other, template_op.k, strides):
             continue
         few = Variant(HostTile(few=name), *HOST_ARCH, axis.extent, None, others=(packed.tile,))
         if high <= FEW:
@@ -49,13 +52,13 @@ def _product_variants(anchor: Matmul, strides: Strides) -> tuple[Variant, ...]:
     return (packed,)
 
 
-def _attention_variants(anchor: Attention, strides: Strides) -> tuple[Variant, ...]:
+def _attention_variants(template_op: Attention, strides: Strides) -> tuple[Variant, ...]:
     """Dot products for few queries, if keys and values are read along their depths."""
-    low, high = bounds(anchor.i.extent)
-    rows = ((anchor.key, anchor.d), (anchor.value, anchor.e))
+    low, high = bounds(template_op.i.extent)
+    rows = ((template_op.key, template_op.d), (template_op.value, template_op.e))
     if low > FEW or not all(_runs_along(value, axis, strides) for value, axis in rows):
         return (PACKED,)
-    few = Variant(HostTile(few="i"), *HOST_ARCH, anchor.i.extent, None, others=(PACKED.tile,))
+    few = Variant(HostTile(few="i"), *HOST_ARCH, template_op.i.extent, None, others=(PACKED.tile,))
     return (few,) if high <= FEW else (replace(few, at_most=FEW), PACKED)
 
 

@@ -115,32 +115,32 @@ FAMILIES = (
 )
 
 
-def matmul_variants(anchor: Matmul, program: Program, strides: Strides) -> tuple[Variant, ...]:
+def matmul_variants(template_op: Matmul, program: Program, strides: Strides) -> tuple[Variant, ...]:
     """For each family of architectures, the cheapest tile for each range of row counts."""
     return tuple(
         variant
         for family in FAMILIES
-        for variant in _family_variants(anchor, family, program, strides)
+        for variant in _family_variants(template_op, family, program, strides)
     )
 
 
 def _family_variants(
-    anchor: Matmul, family: Family, program: Program, strides: Strides
+    template_op: Matmul, family: Family, program: Program, strides: Strides
 ) -> Iterable[Variant]:
     """Each row count governs from the one before it; equal neighbours become one range."""
-    is_single = anchor.operand is DType.FLOAT32
+    is_single = template_op.operand is DType.FLOAT32
     table = family.single if is_single else family.half
-    table = tuple(cost for cost in table if _is_possible(cost.tile, anchor, program, strides))
-    if typical(anchor.k.extent) < LONG_SUM:
+    table = tuple(cost for cost in table if _is_possible(cost.tile, template_op, program, strides))
+    if typical(template_op.k.extent) < LONG_SUM:
         table = tuple(cost for cost in table if not cost.tile.descriptors)
     known = () if is_single else family.more
-    more = [tile for tile in known if _is_possible(tile, anchor, program, strides)]
-    rows = anchor.m.extent
+    more = [tile for tile in known if _is_possible(tile, template_op, program, strides)]
+    rows = template_op.m.extent
     low, high = bounds(rows)
     steps = [step for step in ROW_STEPS if low <= step < high]
     chosen: list[tuple[list[MatmulTile], int | None]] = []
     for step in [*steps, min(high, ROW_STEPS[-1])]:
-        ranked = _cheapest_first(anchor, family, table, more, max(1, int(step)))
+        ranked = _cheapest_first(template_op, family, table, more, max(1, int(step)))
         if chosen and chosen[-1][0][0] == ranked[0]:
             chosen.pop()
         chosen.append((ranked, int(step)))
@@ -149,47 +149,55 @@ def _family_variants(
         yield Variant(tile, family.arch_low, family.arch_high, rows, limit, others=tuple(others))
 
 
-def _is_possible(tile: MatmulTile, anchor: Matmul, program: Program, strides: Strides) -> bool:
+def _is_possible(tile: MatmulTile, template_op: Matmul, program: Program, strides: Strides) -> bool:
     """False for descriptors where a factor is no rectangle at a fixed place."""
     if not tile.descriptors:
         return True
-    sides = ((anchor.m, tile.m), (anchor.k, tile.k)), ((anchor.k, tile.k), (anchor.n, tile.n))
-    for value, side in zip((anchor.lhs, anchor.rhs), sides, strict=True):
-        if not isinstance(value, Load) or program.buffers[value.buffer].dtype is not anchor.operand:
+    sides = (
+        ((template_op.m, tile.m), (template_op.k, tile.k)),
+        ((template_op.k, tile.k), (template_op.n, tile.n)),
+    )
+    for value, side in zip((template_op.lhs, template_op.rhs), sides, strict=True):
+        if (
+            not isinstance(value, Load)
+            or program.buffers[value.buffer].dtype is not template_op.operand
+        ):
             return False
         offset = dot(value.index, strides[value.buffer])
-        block = described_block(offset, side, anchor.operand.itemsize)
+        block = described_block(offset, side, template_op.operand.itemsize)
         if block is None or any(isinstance(leaf, Axis) for leaf in block.base.leaves()):
             return False
     return True
 
 
 def _cheapest_first(
-    anchor: Matmul,
+    template_op: Matmul,
     family: Family,
     table: tuple[Cost, ...],
     more: list[MatmulTile],
     rows: int,
 ) -> list[MatmulTile]:
     """The tiles of the table in the order of their cost, then others: the most alike first."""
-    ranked = [c.tile for c in sorted(table, key=lambda c: _microseconds(c, anchor, family, rows))]
+    ranked = [
+        c.tile for c in sorted(table, key=lambda c: _microseconds(c, template_op, family, rows))
+    ]
     first = ranked[0]
     alike = sorted(more, key=lambda t: abs(log2(t.m / first.m)) + abs(log2(t.n / first.n)))
-    return list(dict.fromkeys(_fitted(tile, anchor) for tile in (*ranked, *alike)))
+    return list(dict.fromkeys(_fitted(tile, template_op) for tile in (*ranked, *alike)))
 
 
-def _microseconds(cost: Cost, anchor: Matmul, family: Family, rows: int) -> float:
-    tile, n, k = cost.tile, typical(anchor.n.extent), typical(anchor.k.extent)
-    batch = typical(points(anchor.batch))
+def _microseconds(cost: Cost, template_op: Matmul, family: Family, rows: int) -> float:
+    tile, n, k = cost.tile, typical(template_op.n.extent), typical(template_op.k.extent)
+    batch = typical(points(template_op.batch))
     tiles = batch * ceil(rows / tile.m) * ceil(n / tile.n)
     steps = ceil(k / tile.k)
-    moved = anchor.operand.itemsize * batch * (n * k + rows * n + rows * k)
+    moved = template_op.operand.itemsize * batch * (n * k + rows * n + rows * k)
     waves = ceil(tiles / family.gpu.multiprocessors)
     memory = cost.traffic * moved / BYTES_PER_MICROSECOND
     return cost.fixed + waves * (steps * cost.step + cost.wave) + memory
 
 
-def _fitted(tile: MatmulTile, anchor: Matmul) -> MatmulTile:
+def _fitted(tile: MatmulTile, template_op: Matmul) -> MatmulTile:
     """A step no longer than a short k needs."""
-    shortest = max(16, 1 << max(0, typical(anchor.k.extent) - 1).bit_length())
+    shortest = max(16, 1 << max(0, typical(template_op.k.extent) - 1).bit_length())
     return replace(tile, k=min(tile.k, shortest))

@@ -112,7 +112,7 @@ def _narrow_bytes(kernels: Iterable[Kernel], program: Program, strides: Strides)
         is_pointwise = len(kernel.axes) == 1 and kernel.scatter is None
         if not is_pointwise:
             narrow, moved = _narrow(kernel, program, strides)
-            total += moved if narrow and kernel.anchor is None else narrow
+            total += moved if narrow and kernel.template_op is None else narrow
     return total
 
 

@@ -45,7 +45,7 @@ def on_tile(form: Form, args: tuple[torch.Tensor, ...], tile: MatmulTile) -> Ren
     """The kernels of a model whose products are on a tile."""
 
     def with_tile(kernel: Kernel) -> Kernel:
-        if kernel.anchor is None:
+        if kernel.template_op is None:
             return kernel
         variants = (
             replace(variant, tile=tile) if isinstance(variant.tile, MatmulTile) else variant

@@ -49,7 +49,7 @@ def test_arithmetic_enters_the_loads(function: Callable[..., Any], dtype: torch.
     args = tuple(torch.randn(shape).to(dtype) for shape in SHAPES)
     compiled = compile_all(Function(function, 2), args)
     (kernel,) = compiled.scheduled.schedule.kernels
-    assert kernel.anchor is not None and not compiled.scheduled.schedule.lifetimes
+    assert kernel.template_op is not None and not compiled.scheduled.schedule.lifetimes
     agree(compiled, args, tolerance=Tolerance(floor=1.0))
 
 
@@ -70,7 +70,7 @@ def test_other_factors_are_stored(
     function: Callable[..., Any], shapes: tuple[tuple[int, int], ...]
 ) -> None:
     made = scheduled(Function(function, 2), *map(torch.zeros, shapes)).schedule
-    assert [kernel.anchor is None for kernel in made.kernels] == [True, False], made
+    assert [kernel.template_op is None for kernel in made.kernels] == [True, False], made
 
 
 @pytest.mark.row("S:M7")

@@ -22,9 +22,9 @@ def product(
     x, weight = w.input("x", m, k, dtype=given or operand), w.weight("w", n, k, dtype=operand)
     rows, columns, depth = Axis("m", Int.of(m)), Axis("n", Int.of(n)), Axis("k", Int.of(k))
     factors = load(x, rows, depth), load(weight, columns, depth)
-    anchor = Matmul("y", (), rows, columns, depth, *factors, operand)
+    template_op = Matmul("y", (), rows, columns, depth, *factors, operand)
     strides = {"x": (Int.of(k), Int.of(1)), "w": (Int.of(k), Int.of(1))}
-    return matmul_variants(anchor, w.program(), strides)
+    return matmul_variants(template_op, w.program(), strides)
 
 
 def chosen(variants: tuple[Variant, ...], arch: int, rows: int) -> MatmulTile:

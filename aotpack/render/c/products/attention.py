@@ -26,7 +26,7 @@ from aotpack.render.emit.kernel_builder import KernelBuilder
 
 def attention_source(schedule: Schedule, kernel: Kernel) -> tuple[AttentionContext, KernelBuilder]:
     """Everything the template prints, and the builder that knows the kernel's arguments."""
-    o = kernel.anchor
+    o = kernel.template_op
     assert isinstance(o, Attention)
     heads = (o.batch, o.head)
     names = batch_names(heads) | {o.i: "i", o.e: "e"}

@@ -17,19 +17,19 @@ def few_source(schedule: Schedule, kernel: Kernel, few: str) -> tuple[FewContext
 
     ``few`` is "m" or "n", the axis with few points.
     """
-    anchor = kernel.anchor
-    assert isinstance(anchor, Matmul)
-    left, right = sides(anchor)
+    template_op = kernel.template_op
+    assert isinstance(template_op, Matmul)
+    left, right = sides(template_op)
     rows, columns = (left, right) if few == "m" else (right, left)
     parts = split(columns.axis, epilogue_indices(kernel, schedule.strides))
-    names = axis_names(anchor, {rows.axis: "s"}, parts, "v")
+    names = axis_names(template_op, {rows.axis: "s"}, parts, "v")
     builder = tile_builder(schedule, kernel, parts, names)
-    store = stored(builder, anchor, rows.axis, parts, names)
-    one = rows_of(builder, anchor.batch, rows, anchor.operand, (DType.FLOAT32,))
-    other = rows_of(builder, anchor.batch, columns, anchor.operand, IN_PLACE)
-    batches = points(anchor.batch)
-    batch = batch_lines(builder, anchor.batch)
-    extents = (batches, columns.axis.extent, rows.axis.extent, anchor.k.extent)
+    store = stored(builder, template_op, rows.axis, parts, names)
+    one = rows_of(builder, template_op.batch, rows, template_op.operand, (DType.FLOAT32,))
+    other = rows_of(builder, template_op.batch, columns, template_op.operand, IN_PLACE)
+    batches = points(template_op.batch)
+    batch = batch_lines(builder, template_op.batch)
+    extents = (batches, columns.axis.extent, rows.axis.extent, template_op.k.extent)
     texts = [extent_text(builder, extent) for extent in extents]
     context = FewContext(
         name=kernel.name,

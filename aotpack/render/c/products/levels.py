@@ -63,8 +63,8 @@ def tile_builder(
         replace(m, binding=tuple((a, e.substitute(columns.parts)) for a, e in m.binding))
         for m in kernel.members
     )
-    anchor = kernel.members[0].operation
-    own = tuple(Int.of(axis).substitute(columns.parts) for axis in anchor.axes)
+    template_op = kernel.members[0].operation
+    own = tuple(Int.of(axis).substitute(columns.parts) for axis in template_op.axes)
     return TileBuilder(schedule, replace(kernel, members=members), Frame(names, {}, ()), own)
 
 

@@ -48,25 +48,25 @@ FLOAT32, BFLOAT16 = DType.FLOAT32, DType.BFLOAT16
 
 def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, KernelBuilder]:
     """Everything the template prints, and the builder that knows the kernel's arguments."""
-    anchor = kernel.anchor
-    assert isinstance(anchor, Matmul)
-    plan = choose_sides(schedule, kernel, anchor)
+    template_op = kernel.template_op
+    assert isinstance(template_op, Matmul)
+    plan = choose_sides(schedule, kernel, template_op)
     v, s = plan.packed.axis, plan.rows.axis
     inner, outer = (v, s) if plan.panel_is_inner else (s, v)
     columns = split(inner, epilogue_indices(kernel, schedule.strides))
     names = axis_names(
-        anchor, {outer: "s" if outer is s else "v"}, columns, "v" if inner is v else "s"
+        template_op, {outer: "s" if outer is s else "v"}, columns, "v" if inner is v else "s"
     )
     builder = tile_builder(schedule, kernel, columns, names)
-    store = stored(builder, anchor, outer, columns, names)
-    pack, depth_inner = _pack(builder, anchor, plan.packed, schedule.strides)
-    rows = copied_rows(builder, anchor.batch, plan.rows, anchor.operand)
-    in_pairs = anchor.operand is BFLOAT16
+    store = stored(builder, template_op, outer, columns, names)
+    pack, depth_inner = _pack(builder, template_op, plan.packed, schedule.strides)
+    rows = copied_rows(builder, template_op.batch, plan.rows, template_op.operand)
+    in_pairs = template_op.operand is BFLOAT16
     kind = BFLOAT16 if in_pairs else FLOAT32
-    direct = direct_rows(builder, anchor.batch, plan.rows, anchor.operand, kind)
-    batch = batch_lines(builder, anchor.batch)
-    batches = points(anchor.batch)
-    extents = [extent_text(builder, e) for e in (batches, v.extent, s.extent, anchor.k.extent)]
+    direct = direct_rows(builder, template_op.batch, plan.rows, template_op.operand, kind)
+    batch = batch_lines(builder, template_op.batch)
+    batches = points(template_op.batch)
+    extents = [extent_text(builder, e) for e in (batches, v.extent, s.extent, template_op.k.extent)]
     context = MatmulContext(
         name=kernel.name,
         comments=builder.comments,
@@ -88,38 +88,40 @@ def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Ke
 
 
 def _pack(
-    builder: KernelBuilder, anchor: Matmul, side: Side, strides: Strides
+    builder: KernelBuilder, template_op: Matmul, side: Side, strides: Strides
 ) -> tuple[Walk, bool]:
     """How the packed factor is read, and whether along the depth first."""
     parts = split(side.axis, indices((side.value,)))
-    names = axis_names(anchor, {anchor.k: "k"}, parts, "v")
+    names = axis_names(template_op, {template_op.k: "k"}, parts, "v")
     value = Rewriter(parts.parts)(side.value)
-    depth_inner = count_along(value, anchor.k, strides) > count_along(value, parts.column, strides)
+    depth_inner = count_along(value, template_op.k, strides) > count_along(
+        value, parts.column, strides
+    )
     rows = () if parts.row is None else (parts.row,)
     levels = (
-        (anchor.batch, (), (*rows, parts.column), (anchor.k,))
+        (template_op.batch, (), (*rows, parts.column), (template_op.k,))
         if depth_inner
-        else axis_levels(anchor.batch, anchor.k, parts)
+        else axis_levels(template_op.batch, template_op.k, parts)
     )
     nest = Nest(builder, Frame(names, {}, ()), levels)
     found = None if depth_inner else window(value, parts.column)
     if found is None or not found.moves:
-        text = factor_text(nest.emitter, value, anchor.operand)
+        text = factor_text(nest.emitter, value, template_op.operand)
         return walk_of(nest, builder, "v", parts, text), depth_inner
     limits = limit_texts(nest.emitter, found, "column_first", "column_end")
     inside = found.value
-    copied = isinstance(inside, Load) and _is_copied(inside, parts.column, anchor, builder)
+    copied = isinstance(inside, Load) and _is_copied(inside, parts.column, template_op, builder)
     if copied:
         assert isinstance(inside, Load)
         pointer = builder.arguments.pointer(inside.buffer)
         text = C.address(pointer, nest.emitter.index(builder.offset(inside)))
     else:
-        text = factor_text(nest.emitter, inside, anchor.operand)
+        text = factor_text(nest.emitter, inside, template_op.operand)
     walk_ = walk_of(nest, builder, "v", parts, text)
     return replace(walk_, window=limits, copied=copied), False
 
 
-def _is_copied(load: Load, axis: Axis, anchor: Matmul, builder: KernelBuilder) -> bool:
+def _is_copied(load: Load, axis: Axis, template_op: Matmul, builder: KernelBuilder) -> bool:
     """True for float32 elements that lie side by side along an axis."""
     plain = builder.arguments.dtype(load.buffer) is FLOAT32
-    return plain and anchor.operand is FLOAT32 and slope(builder.offset(load), axis) == 1
+    return plain and template_op.operand is FLOAT32 and slope(builder.offset(load), axis) == 1

@@ -34,45 +34,47 @@ class Plan:
     panel_is_inner: bool
 
 
-def sides(anchor: Matmul) -> tuple[Side, Side]:
+def sides(template_op: Matmul) -> tuple[Side, Side]:
     """The left and the right factor."""
-    return Side(anchor.lhs, anchor.m, anchor.k), Side(anchor.rhs, anchor.n, anchor.k)
+    return Side(template_op.lhs, template_op.m, template_op.k), Side(
+        template_op.rhs, template_op.n, template_op.k
+    )
 
 
-def choose_sides(schedule: Schedule, kernel: Kernel, anchor: Matmul) -> Plan:
+def choose_sides(schedule: Schedule, kernel: Kernel, template_op: Matmul) -> Plan:
     """The cheaper of the two plans, counted in vector operations at typical sizes."""
-    left, right = sides(anchor)
+    left, right = sides(template_op)
     plans = [
         Plan(packed, rows, _runs_along(kernel, schedule.strides, packed.axis, rows.axis))
         for packed, rows in ((left, right), (right, left))
     ]
-    return min(plans, key=lambda plan: _cost(plan, anchor, schedule))
+    return min(plans, key=lambda plan: _cost(plan, template_op, schedule))
 
 
-def _cost(plan: Plan, anchor: Matmul, schedule: Schedule) -> int:
+def _cost(plan: Plan, template_op: Matmul, schedule: Schedule) -> int:
     v, s = (typical(side.axis.extent) for side in (plan.packed, plan.rows))
-    k = typical(anchor.k.extent)
+    k = typical(template_op.k.extent)
     multiply = _padded(v, PANEL) * _padded(s, HEIGHT) * k // PANEL
-    pack = v * k * _pack_cost(plan.packed, anchor, schedule.strides)
-    rows = s * k * -(-v // BLOCK) * _rows_cost(plan.rows, anchor, schedule)
+    pack = v * k * _pack_cost(plan.packed, template_op, schedule.strides)
+    rows = s * k * -(-v // BLOCK) * _rows_cost(plan.rows, template_op, schedule)
     turn = 0 if plan.panel_is_inner else v * s
     return multiply + pack + rows + turn
 
 
-def _pack_cost(side: Side, anchor: Matmul, strides: Strides) -> int:
+def _pack_cost(side: Side, template_op: Matmul, strides: Strides) -> int:
     """What an element costs to pack: moves along memory are cheap, gathers are not."""
     parts = split(side.axis, indices((side.value,)))
     value = Rewriter(parts.parts)(side.value)
-    axes = (parts.column, anchor.k) if isinstance(value, Load) else (parts.column,)
+    axes = (parts.column, template_op.k) if isinstance(value, Load) else (parts.column,)
     return min(_copy_cost(value, axis, strides) for axis in axes)
 
 
-def _rows_cost(side: Side, anchor: Matmul, schedule: Schedule) -> int:
+def _rows_cost(side: Side, template_op: Matmul, schedule: Schedule) -> int:
     """What an element costs to copy into rows, or to read where it lies."""
-    is_read_in_place = anchor.operand in (DType.FLOAT32, DType.BFLOAT16)
-    if is_read_in_place and row_stride(side, schedule, anchor.operand, anchor.operand):
+    is_read_in_place = template_op.operand in (DType.FLOAT32, DType.BFLOAT16)
+    if is_read_in_place and row_stride(side, schedule, template_op.operand, template_op.operand):
         return 0
-    return _copy_cost(side.value, anchor.k, schedule.strides)
+    return _copy_cost(side.value, template_op.k, schedule.strides)
 
 
 def _copy_cost(value: Value, axis: Axis, strides: Strides) -> int:

@@ -22,9 +22,9 @@ IN_PLACE = (DType.FLOAT32, DType.BFLOAT16)  # types of rows that need no copy
 
 
 def axis_names(
-    anchor: Matmul, others: Mapping[Axis, str], parts: Split, letter: str
+    template_op: Matmul, others: Mapping[Axis, str], parts: Split, letter: str
 ) -> dict[Axis, str]:
-    names = batch_names(anchor.batch) | dict(others)
+    names = batch_names(template_op.batch) | dict(others)
     if parts.row is None:
         return names | {parts.column: letter}
     return names | {parts.row: f"{letter}_row", parts.column: f"{letter}_column"}
@@ -36,11 +36,15 @@ def axis_levels(batch: tuple[Axis, ...], outer: Axis, parts: Split) -> tuple[tup
 
 
 def stored(
-    builder: KernelBuilder, anchor: Matmul, outer: Axis, columns: Split, names: Mapping[Axis, str]
+    builder: KernelBuilder,
+    template_op: Matmul,
+    outer: Axis,
+    columns: Split,
+    names: Mapping[Axis, str],
 ) -> Walk:
     """What members make of a sum, and its stores."""
-    builder.results[anchor.target] = "sum"
-    nest = Nest(builder, Frame(names, {}, ()), axis_levels(anchor.batch, outer, columns))
+    builder.results[template_op.target] = "sum"
+    nest = Nest(builder, Frame(names, {}, ()), axis_levels(template_op.batch, outer, columns))
     store_members(builder, nest.emitter, "sum")
     return walk_of(
         nest, builder, "v" if names[columns.column].startswith("v") else "s", columns, ""
