@@ -52,7 +52,7 @@ STAGES = {  # products, and the verbs that make them
 
 
 @dataclass(slots=True)
-class Between:
+class Instrumentation:
     """What happens to each product before the next stage gets it: verified, dumped, timed."""
 
     reporter: Reporter = field(default_factory=Quiet)
@@ -118,7 +118,7 @@ class Source:
             )
 
 
-def to_traced(source: Source, between: Between) -> Traced:
+def to_traced(source: Source, between: Instrumentation) -> Traced:
     """The first stage."""
     return between(
         "traced",
@@ -141,7 +141,7 @@ def to_traced(source: Source, between: Between) -> Traced:
 def to_rendered(
     source: Source,
     targets: tuple[Target, ...],
-    between: Between,
+    between: Instrumentation,
     decisions: Decisions = FIRST_FORMS,
 ) -> Rendered:
     """The first four stages."""
@@ -171,7 +171,7 @@ def _changed(lowered: Lowered, passes: tuple[Pass, ...]) -> Lowered:
 def to_precompiled(
     source: Source,
     targets: tuple[Target, ...],
-    between: Between,
+    between: Instrumentation,
     jobs: int | None = None,
     cpu_arch: str | None = None,
     decisions: Decisions = FIRST_FORMS,
@@ -190,7 +190,7 @@ def to_emitted(
     source: Source,
     targets: tuple[Target, ...],
     out: Path,
-    between: Between,
+    between: Instrumentation,
     weights: str = "embed",
     jobs: int | None = None,
     cpu_arch: str | None = None,
@@ -259,7 +259,7 @@ def build(
     source = replace(source, dtype=read_cast(dtype), strict=strict, deterministic=deterministic)
     source = replace(source, passes=read_passes(passes), partition=partition)
     source = replace(source, fallback=fallback, check_indices=check_indices)
-    between, decisions = Between(), read_decisions(tuning, candidates)
+    between, decisions = Instrumentation(), read_decisions(tuning, candidates)
     emitted = to_emitted(source, chosen, Path(out), between, weights, jobs, cpu_arch, decisions)
     _warn_of(between.fallbacks)
     return emitted.wheel
@@ -300,7 +300,7 @@ def compile(
         fallback=fallback,
         check_indices=check_indices,
     )
-    between = Between()
+    between = Instrumentation()
     precompiled = to_precompiled(source, (chosen,), between, jobs)
     _warn_of(between.fallbacks)
     with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:

@@ -14,7 +14,7 @@ from torch import nn
 import aotpack
 from aotpack.cli import main
 from aotpack.errors import AotpackError, TraceError, UsageError
-from aotpack.pipeline import STAGES, Between, Source, to_emitted, to_rendered
+from aotpack.pipeline import STAGES, Instrumentation, Source, to_emitted, to_rendered
 from aotpack.precompile.interpreter.device import PLAN_ARCH
 from aotpack.progress import PlainLines
 from aotpack.stages import Rendered
@@ -144,7 +144,7 @@ def test_an_unknown_target_is_refused_before_tracing() -> None:
 
 
 def test_every_stage_is_dumped_and_timed(model: nn.Module, tmp_path: Path) -> None:
-    between = Between(dump=tmp_path / "dump")
+    between = Instrumentation(dump=tmp_path / "dump")
     to_emitted(Source(model, (X,)), (Target("cuda", 90),), tmp_path / "dist", between)
     names = [path.name for path in sorted((tmp_path / "dump").iterdir())]
     assert names == [f"{number:02}_{stage}.txt" for number, stage in enumerate(STAGES, 1)]
@@ -154,7 +154,7 @@ def test_every_stage_is_dumped_and_timed(model: nn.Module, tmp_path: Path) -> No
 
 def test_what_is_under_way_is_named_by_its_verb(model: nn.Module, tmp_path: Path) -> None:
     lines = io.StringIO()
-    between = Between(PlainLines(lines))
+    between = Instrumentation(PlainLines(lines))
     to_emitted(Source(model, (X,)), (Target("cuda", 90),), tmp_path, between)
     words = [line.split()[0] for line in lines.getvalue().splitlines()]
     assert list(dict.fromkeys(words)) == [
@@ -179,7 +179,7 @@ def test_two_builds_in_two_folders_give_the_same_bytes(
 
 def test_the_look_hook_sees_products_in_order(model: nn.Module) -> None:
     seen: list[str] = []
-    between = Between(look=lambda stage, product: seen.append(stage))
+    between = Instrumentation(look=lambda stage, product: seen.append(stage))
     to_rendered(Source(model, (X,)), parse_targets("sm_90"), between)
     assert seen == ["traced", "lowered", "scheduled", "rendered"]
 
@@ -196,7 +196,7 @@ def launched(rendered: Rendered, arch: int, *sizes: int) -> set[str]:
 def for_all_targets(model: nn.Module) -> Rendered:
     shapes = {"x": {0: torch.export.Dim("batch", min=1, max=4096)}}
     source = Source(model, (X,), dynamic_shapes=shapes)
-    return to_rendered(source, parse_targets("all"), Between())
+    return to_rendered(source, parse_targets("all"), Instrumentation())
 
 
 @pytest.mark.row("C:B14", "C:B15", "C:H14", "C:inv26")

@@ -21,7 +21,7 @@ import torch
 
 from aotpack.devices import GPUS
 from aotpack.emit import write_package
-from aotpack.pipeline import Between, Source, to_precompiled
+from aotpack.pipeline import Instrumentation, Source, to_precompiled
 from aotpack.runtime import load
 from aotpack.runtime.loading import read_manifest
 from aotpack.runtime.safetensors import read_safetensors
@@ -51,7 +51,7 @@ def build(name: str, rows: int, columns: int, candidates: int, target: Target, o
     start = time.perf_counter()
     decisions = Decisions(candidates)
     made = to_precompiled(
-        source(name, rows, columns), (target,), Between(), jobs=4, decisions=decisions
+        source(name, rows, columns), (target,), Instrumentation(), jobs=4, decisions=decisions
     )
     write_package(made, out)
     return time.perf_counter() - start

@@ -7,7 +7,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from aotpack.pipeline import Between, Source, to_emitted
+from aotpack.pipeline import Instrumentation, Source, to_emitted
 from aotpack.target import parse_targets
 from aotpack.trace import load_model
 
@@ -28,7 +28,7 @@ def main() -> None:
         loaded.name,
         loaded.version,
     )
-    between = Between(dump=options.folder)
+    between = Instrumentation(dump=options.folder)
     with tempfile.TemporaryDirectory() as out:
         to_emitted(source, parse_targets(options.target), Path(out), between)
     for file in sorted(options.folder.glob("0*.txt")):

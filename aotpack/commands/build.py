@@ -66,9 +66,9 @@ def run(options: argparse.Namespace) -> int:
             stack.enter_context(reporter)
         reporter.begin("load the model")
         source = load_source(options, options.name, options.version)
-        from aotpack.pipeline import Between, to_emitted  # imports torch
+        from aotpack.pipeline import Instrumentation, to_emitted  # imports torch
 
-        between = Between(reporter)
+        between = Instrumentation(reporter)
         emitted = to_emitted(
             source,
             targets,

@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     """Print each product as soon as it is made."""
     targets = parse_targets(options.target) if options.target else DEFAULT_TARGETS
     source = load_source(options)
-    from aotpack.pipeline import Between, to_rendered  # imports torch
+    from aotpack.pipeline import Instrumentation, to_rendered  # imports torch
 
     def look(stage: str, product: Any) -> None:
         if options.stage is None:
@@ -34,5 +34,5 @@ def run(options: argparse.Namespace) -> int:
         if options.why and stage == "scheduled":
             print(product.why_text(), end="")
 
-    to_rendered(source, targets, Between(look=look))
+    to_rendered(source, targets, Instrumentation(look=look))
     return 0

@@ -80,9 +80,9 @@ def devices(name: int | str | None, package: Path) -> Iterator[tuple[str, Any]]:
 def record_eager(options: argparse.Namespace, package: Path) -> None:
     """Put what the model computes now in the place of the golden data recorded at the build."""
     from aotpack.emit.package import golden_content  # the next import takes torch's seconds
-    from aotpack.pipeline import Between, to_traced
+    from aotpack.pipeline import Instrumentation, to_traced
 
-    golden = to_traced(load_source(options), Between()).golden
+    golden = to_traced(load_source(options), Instrumentation()).golden
     golden_content(golden).write(package)
     file = package / "manifest.json"
     manifest = json.loads(file.read_bytes())

@@ -27,7 +27,7 @@ from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Var
 from aotpack.ir.verify.program import verify
-from aotpack.pipeline import Between, Source
+from aotpack.pipeline import Instrumentation, Source
 from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.runtime import Model, load
 from aotpack.stages import Lowered, Precompiled, Scheduled, Signature, Weight
@@ -52,13 +52,13 @@ class NearMiss(WrongAnswer):
 
 
 @dataclass(slots=True)
-class Keep(Between):
+class Keep(Instrumentation):
     """Keeps each stage's product."""
 
     products: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, stage: str, make: Callable[[], Any]) -> Any:
-        product = self.products[stage] = Between.__call__(self, stage, make)
+        product = self.products[stage] = Instrumentation.__call__(self, stage, make)
         return product
 
 

@@ -9,7 +9,7 @@ from torch.export import Dim
 
 from aotpack.ir.kernels.kernel import LOOK_BACK_GROUP, gpu_variants
 from aotpack.ir.kernels.tiles import ReductionTile
-from aotpack.pipeline import Between, Source, to_rendered
+from aotpack.pipeline import Instrumentation, Source, to_rendered
 from aotpack.schedule.tiles import choose as tile
 from aotpack.stages import Decisions
 from aotpack.target import parse_targets
@@ -88,4 +88,4 @@ def test_scans_that_wait_have_no_other_forms(monkeypatch: pytest.MonkeyPatch) ->
         return sums, sums.relu()
 
     source = Source(Rows(function), (torch.zeros(16, 65_536),))
-    assert to_rendered(source, parse_targets("sm_90"), Between(), Decisions(4)).kernels
+    assert to_rendered(source, parse_targets("sm_90"), Instrumentation(), Decisions(4)).kernels

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from aotpack.pipeline import Between, Source, to_rendered
+from aotpack.pipeline import Instrumentation, Source, to_rendered
 from aotpack.schedule.launches import horizontal as combo
 from aotpack.schedule.program import split_reduction
 from aotpack.target import INTERPRETER, parse_targets
@@ -105,7 +105,7 @@ def test_what_a_completing_kernel_reads_is_overwritten_after_it(
             return exponential, sums
 
     source = Source(Counted(), (torch.zeros(4, 2**20), torch.zeros(16)))
-    rendered = to_rendered(source, parse_targets("sm_90"), Between())
+    rendered = to_rendered(source, parse_targets("sm_90"), Instrumentation())
     assert any("sum_completed" in kernel.name for kernel in rendered.kernels)
 
 
@@ -116,5 +116,5 @@ def test_a_size_has_another_name_than_the_tensors_of_a_launch(
     source = Source(
         Rows(lambda x: x.sum(1)), (torch.zeros(4, 2**20),), None, ({0: Dim("p0", min=1, max=64)},)
     )
-    for kernel in to_rendered(source, parse_targets("sm_90"), Between()).kernels:
+    for kernel in to_rendered(source, parse_targets("sm_90"), Instrumentation()).kernels:
         compile(kernel.text, kernel.name, "exec")

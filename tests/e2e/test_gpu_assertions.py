@@ -11,7 +11,7 @@ from torch import nn
 import aotpack
 from aotpack import pipeline
 from aotpack.emit import write_package
-from aotpack.pipeline import Between, Source
+from aotpack.pipeline import Instrumentation, Source
 from aotpack.runtime import AssertionFailed, Model, load
 from aotpack.target import device_arch, parse_targets
 
@@ -37,7 +37,9 @@ AS_GRAPH = 4  # calls of the same sizes; the last is a graph
 
 def built(module: nn.Module, folder: Path) -> Path:
     source = Source(module, (GOOD,), None, None)
-    write_package(pipeline.to_precompiled(source, parse_targets("native"), Between()), folder)
+    write_package(
+        pipeline.to_precompiled(source, parse_targets("native"), Instrumentation()), folder
+    )
     return folder
 
 

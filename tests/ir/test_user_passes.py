@@ -15,7 +15,7 @@ from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.user_passes import apply_passes
 from aotpack.ir.values import Apply, Value
-from aotpack.pipeline import Between, Source, to_rendered
+from aotpack.pipeline import Instrumentation, Source, to_rendered
 from aotpack.stages import Scheduled
 from aotpack.target import parse_targets
 from tests.e2e.models import Function
@@ -60,7 +60,7 @@ def kernels(*passes: object) -> int:
             found.append(len(product.schedule.kernels))
 
     source = Source(MODEL, (X,), passes=tuple(passes))  # type: ignore[arg-type]
-    to_rendered(source, parse_targets("sm_90"), Between(look=look))
+    to_rendered(source, parse_targets("sm_90"), Instrumentation(look=look))
     return found[0]
 
 

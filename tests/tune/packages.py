@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from aotpack.emit import write_package
-from aotpack.pipeline import Between, Source, to_precompiled
+from aotpack.pipeline import Instrumentation, Source, to_precompiled
 from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.runtime import Model, load
 from aotpack.runtime.devices.timing import hardware
@@ -92,7 +92,7 @@ def packed(name: str, target: Target, folder: Path, decisions: Decisions) -> Pac
     torch.manual_seed(0)
     module, args, dynamic = CASES[name]
     source = Source(module.eval(), args, None, dynamic, name)
-    product = to_precompiled(source, (target,), Between(), decisions=decisions)
+    product = to_precompiled(source, (target,), Instrumentation(), decisions=decisions)
     write_package(product, folder / name)
     return PackedWeight(folder / name, product)
 

@@ -14,7 +14,7 @@ from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Indirect, Int
 from aotpack.ir.values import IndexValue, Load, Value
 from aotpack.ir.verify.program import verify
-from aotpack.pipeline import Between, Source
+from aotpack.pipeline import Instrumentation, Source
 from aotpack.schedule.program.fixed_order import fix_order
 from aotpack.target import device_arch, parse_targets
 from tests.render.test_wrapper import plan_of
@@ -177,7 +177,7 @@ def test_a_deterministic_model_answers_as_eager(target: str) -> None:
 def test_no_kernel_is_atomic_and_each_launch_has_one_form() -> None:
     def texts(deterministic: bool) -> tuple[str, int]:
         source = Source(Gather(), call(9), dynamic_shapes=ROWS, deterministic=deterministic)
-        product = pipeline.to_rendered(source, parse_targets("sm_90"), Between(dump=None))
+        product = pipeline.to_rendered(source, parse_targets("sm_90"), Instrumentation(dump=None))
         plan = plan_of(product)
         forms = {tuple(launch.kernel for launch in plan(90, n).launches) for n in range(2, 17)}
         return "".join(kernel.text for kernel in product.kernels), len(forms)
@@ -194,7 +194,7 @@ def test_a_product_has_one_tile_for_all_batches() -> None:
     counts = []
     for deterministic in (False, True):
         source = Source(module, (x,), dynamic_shapes=batch, deterministic=deterministic)
-        product = pipeline.to_rendered(source, parse_targets("sm_90"), Between(dump=None))
+        product = pipeline.to_rendered(source, parse_targets("sm_90"), Instrumentation(dump=None))
         counts.append(len(product.kernels))
     assert counts[1] == 1 < counts[0]
 
