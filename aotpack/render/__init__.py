@@ -15,7 +15,7 @@ def render(
     scheduled: Scheduled, targets: tuple[Target, ...], decisions: Decisions = FIRST_FORMS
 ) -> Rendered:
     """Render the variants that some target can pick, in the forms that are decided for."""
-    kernels, plans, judge = render_kernels(scheduled, targets, decisions)
+    kernels, plans, selector = render_kernels(scheduled, targets, decisions)
     return Rendered(
         scheduled.signature,
         scheduled.weights,
@@ -24,7 +24,7 @@ def render(
         render_wrapper(scheduled.signature, plans),
         max(peak_bytes(plan.schedule, plan.steps) for plan in plans),
         host_file(f"{scheduled.signature.name} {scheduled.signature.version}", kernels),
-        tuple(sorted(judge.opened)),
-        tuple(sorted(judge.settled)),
-        tuple(sorted(judge.sources.calls.values(), key=lambda call: call.name)),
+        tuple(sorted(selector.opened)),
+        tuple(sorted(selector.settled)),
+        tuple(sorted(selector.sources.calls.values(), key=lambda call: call.name)),
     )

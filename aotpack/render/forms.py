@@ -16,7 +16,7 @@ Form: TypeAlias = Callable[[Variant, Sources], tuple[Launched | Called, ...]]
 
 
 @dataclass(slots=True)
-class Judge:
+class FormSelector:
     """Makes choices, and remembers the keys of those left open and of those settled."""
 
     sources: Sources

@@ -37,7 +37,7 @@ from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.environment import render_template
 from aotpack.render.foreign import foreign_choice, refuse_foreign
-from aotpack.render.forms import Form, Judge
+from aotpack.render.forms import Form, FormSelector
 from aotpack.render.horizontal import horizontal_launch
 from aotpack.render.last_block import last_block_launch
 from aotpack.render.sources import (
@@ -69,21 +69,21 @@ Context: TypeAlias = (
 
 def render_kernels(
     scheduled: Scheduled, targets: tuple[Target, ...], decisions: Decisions
-) -> tuple[tuple[KernelSource, ...], tuple[Plan, ...], Judge]:
+) -> tuple[tuple[KernelSource, ...], tuple[Plan, ...], FormSelector]:
     """All sources, a plan for each schedule that some of the targets take, and who made choices.
 
     Each launch of a plan has its choices for the targets of the plan.
     """
     refuse_foreign(scheduled.schedule, targets)
-    judge = Judge(Sources(), decisions)
+    selector = FormSelector(Sources(), decisions)
     plans = []
     for schedule, arches in _for_architectures(scheduled):
         own = tuple(target for target in targets if scheduled.on(target.arch) is schedule)
         if own or (schedule is scheduled.schedule and not targets):
-            judge.sources.within = arches
-            steps = _steps(schedule, own, judge, is_part=False)
+            selector.sources.within = arches
+            steps = _steps(schedule, own, selector, is_part=False)
             plans.append(Plan(schedule, steps, own))
-    return tuple(judge.sources.known.values()), tuple(plans), judge
+    return tuple(selector.sources.known.values()), tuple(plans), selector
 
 
 def _for_architectures(scheduled: Scheduled) -> Iterator[tuple[Schedule, Ranges]]:
@@ -99,16 +99,16 @@ def _for_architectures(scheduled: Scheduled) -> Iterator[tuple[Schedule, Ranges]
 
 
 def _steps(
-    schedule: Schedule, targets: tuple[Target, ...], judge: Judge, *, is_part: bool
+    schedule: Schedule, targets: tuple[Target, ...], selector: FormSelector, *, is_part: bool
 ) -> tuple[Step, ...]:
     """The launches; what is inside a branch or loop has the form that is thought best."""
     forms = 1 if is_part else None
     return tuple(
-        _alternatives(schedule, together, targets, judge, forms)
+        _alternatives(schedule, together, targets, selector, forms)
         if together[0].control is None
         else Nested(
             together[0],
-            tuple(_steps(part, targets, judge, is_part=True) for part in together[0].parts),
+            tuple(_steps(part, targets, selector, is_part=True) for part in together[0].parts),
         )
         for together in launches(schedule.kernels)
     )
@@ -118,7 +118,7 @@ def _alternatives(
     schedule: Schedule,
     kernels: tuple[Kernel, ...],
     targets: tuple[Target, ...],
-    judge: Judge,
+    selector: FormSelector,
     most: int | None,
 ) -> Alternatives:
     """One kernel's variants; or several kernels as one, and on a processor one by one.
@@ -131,17 +131,17 @@ def _alternatives(
             choice
             for variant in kernel.variants
             if (meant := _meant(variant, targets))
-            for choice in judge.choices(variant, _forms(schedule, kernel, variant)[:most], meant)
+            for choice in selector.choices(variant, _forms(schedule, kernel, variant)[:most], meant)
         )
 
     if kernels[0].foreign is not None:
-        return Alternatives(kernels, (foreign_choice(schedule, kernels[0], judge.sources),))
+        return Alternatives(kernels, (foreign_choice(schedule, kernels[0], selector.sources),))
     if len(kernels) == 1:
         return Alternatives(kernels, suited(kernels[0], targets))
     hosts = [target for target in targets if target.arch == 0]
     gpus = [target for target in targets if target.arch > 0]
     hosted = tuple(choice for kernel in kernels for choice in suited(kernel, hosts))
-    together = _together(schedule, kernels, gpus, judge, most) if gpus else ()
+    together = _together(schedule, kernels, gpus, selector, most) if gpus else ()
     return Alternatives(kernels, tuple(together), hosted)
 
 
@@ -149,7 +149,7 @@ def _together(
     schedule: Schedule,
     kernels: tuple[Kernel, ...],
     gpus: list[Target],
-    judge: Judge,
+    selector: FormSelector,
     most: int | None,
 ) -> Iterator[Choice]:
     """What a GPU may take for kernels of one launch; all variants are the first kernel's."""
@@ -158,7 +158,7 @@ def _together(
             schedule, kernels, variants
         )
         if meant := _meant(variants[0], gpus):
-            yield from judge.choices(variants[0], forms[:most], meant)
+            yield from selector.choices(variants[0], forms[:most], meant)
 
 
 def _horizontal_forms(
