@@ -20,7 +20,7 @@ from aotpack.ir.graph import TensorSpec as TensorSpec
 from aotpack.ir.graph import arg_text, node_lines
 from aotpack.ir.graph import every_node as every_node
 from aotpack.ir.graph import refs_in as refs_in
-from aotpack.ir.kernels.kernel import OwnSchedule
+from aotpack.ir.kernels.kernel import ArchSchedule
 from aotpack.ir.kernels.tiles import MAX_ARCH
 from aotpack.ir.kernels.traffic import NO_WORK, Work
 from aotpack.ir.symbolic.integers import Var
@@ -182,20 +182,20 @@ class Scheduled:
     weights: tuple[Weight, ...]
     golden: Golden
     schedule: "Schedule"
-    own: tuple[OwnSchedule, ...] = ()
+    per_arch: tuple[ArchSchedule, ...] = ()
 
     @property
     def schedules(self) -> tuple["Schedule", ...]:
         """All of them."""
-        return (*(one.schedule for one in self.own), self.schedule)
+        return (*(one.schedule for one in self.per_arch), self.schedule)
 
     def on(self, arch: int) -> "Schedule":
         """The schedule for an architecture."""
-        own = (one.schedule for one in self.own if one.takes(arch))
+        own = (one.schedule for one in self.per_arch if one.takes(arch))
         return next(own, self.schedule)
 
     def as_text(self) -> str:
-        others = "# on all others\n" if self.own else ""
+        others = "# on all others\n" if self.per_arch else ""
         return "".join(map(str, (*self.own, others, self.schedule)))
 
     def why_text(self) -> str:

@@ -90,7 +90,7 @@ def _for_architectures(scheduled: Scheduled) -> Iterator[tuple[Schedule, Ranges]
     """The schedules with the architectures that each is for; the one for all others comes last."""
     start = 0
     others: Ranges = ()
-    for own in scheduled.own:
+    for own in scheduled.per_arch:
         yield own.schedule, ((own.arch_low, own.arch_high),)
         others += ((start, own.arch_low - 1),)
         start = own.arch_high + 1

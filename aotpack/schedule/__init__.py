@@ -6,7 +6,7 @@ The passes run in the order of ``_prepared`` and ``_planned``; each is a file of
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from aotpack.ir.kernels.kernel import Kernel, OwnSchedule, Schedule
+from aotpack.ir.kernels.kernel import ArchSchedule, Kernel, Schedule
 from aotpack.ir.kernels.tiles import MAX_ARCH
 from aotpack.ir.program import Branch, Loop, Operation, Program
 from aotpack.schedule.fusion.concat_in_place import concat_in_place
@@ -66,7 +66,7 @@ def schedule(
     rules = Rules(deterministic, partition)
     program, parts = _prepared(lowered.program, rules)
     result = _planned(program, parts, rules)
-    own = _own_schedules(program, parts, rules, targets) if partition is None else ()
+    own = _arch_schedules(program, parts, rules, targets) if partition is None else ()
     if own and targets and all(any(one.takes(t.arch) for one in own) for t in targets):
         *others, last = own  # nobody takes the general one
         own, result = tuple(others), last.schedule
@@ -85,20 +85,20 @@ class Rules:
     partition: Partition | None
 
 
-def _own_schedules(
+def _arch_schedules(
     program: Program, parts: _Parts, rules: Rules, targets: tuple[Target, ...]
-) -> tuple[OwnSchedule, ...]:
+) -> tuple[ArchSchedule, ...]:
     """Schedules for architectures that hold rows which are split on others."""
     arches = [target.arch for target in targets]
     ranges = [(a, b) for a, b in RESIDENT if not arches or any(a <= n <= b for n in arches)]
     held = resident_rows(program, tuple(low for low, _ in ranges))
-    found: list[OwnSchedule] = []
+    found: list[ArchSchedule] = []
     before: frozenset[str] = frozenset()
     for (low, high), whole in zip(ranges, held, strict=True):
         if whole and whole == before:
             found[-1] = replace(found[-1], arch_high=high)
         elif whole:
-            found.append(OwnSchedule(low, high, _planned(program, parts, rules, whole)))
+            found.append(ArchSchedule(low, high, _planned(program, parts, rules, whole)))
         before = whole
     return tuple(found)
 

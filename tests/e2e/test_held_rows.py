@@ -53,7 +53,7 @@ def test_each_target_agrees(
 ) -> None:
     x = numbers(rows, columns, dtype)
     compiled = compile_all(Rows(function), (x,), targets=EACH)
-    assert compiled.scheduled.own
+    assert compiled.scheduled.per_arch
     assert {name: model.target for name, model in compiled.models.items()} == {
         str(target): str(target) for target in EACH
     }

@@ -149,7 +149,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnSchedule:
+class ArchSchedule:
     """What runs on architectures from ``arch_low`` to ``arch_high`` instead."""
 
     arch_low: int

@@ -124,7 +124,7 @@ def test_what_is_only_reduced_is_split_on_all() -> None:
             return x.sum(1)
 
     product = scheduled(Total(), torch.zeros(9, VOCABULARY))
-    assert not product.own and len(product.schedule.kernels) == 2
+    assert not product.per_arch and len(product.schedule.kernels) == 2
 
 
 def test_a_partition_is_asked_about_one_schedule() -> None:
@@ -142,7 +142,7 @@ def test_a_partition_is_asked_about_one_schedule() -> None:
 def test_a_part_of_a_branch_has_one_schedule() -> None:
     product = scheduled(Chosen(), torch.zeros(9, VOCABULARY))
     (branch,) = (k for k in product.schedule.kernels if k.control is not None)
-    assert not product.own and len(branch.parts[0].kernels) > 1
+    assert not product.per_arch and len(branch.parts[0].kernels) > 1
 
 
 class Both(nn.Module):
