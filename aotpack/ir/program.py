@@ -129,13 +129,13 @@ Operation = Union[Computation, Foreign, Branch, Loop]
 class Buffer:
     """A tensor in memory, addressed by logical index; strides come with the schedule.
 
-    What makes an ``alone`` one shares its kernel with nothing, and is stored.
+    What makes an ``unfusable`` one shares its kernel with nothing, and is stored.
     """
 
     name: str
     dtype: DType
     shape: tuple[Int, ...]
-    alone: bool = False
+    unfusable: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"

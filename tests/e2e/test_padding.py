@@ -85,7 +85,7 @@ def padded_in(schedule: Schedule) -> list[str]:
 @pytest.mark.row("S:D5")
 def test_a_pointwise_kernel_of_its_own_goes_line_by_line() -> None:
     def apart(program: Program) -> Program:
-        changed = {"mul": replace(program.buffers["mul"], alone=True)}
+        changed = {"mul": replace(program.buffers["mul"], unfusable=True)}
         return replace(program, buffers={**program.buffers, **changed})
 
     torch.manual_seed(0)

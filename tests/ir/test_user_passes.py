@@ -36,7 +36,7 @@ def all_alone(program: Program) -> Program:
     """Every operation is a kernel."""
     made = {name for operation in program.operations for name in targets(operation)}
     buffers = {
-        name: replace(buffer, alone=name in made) for name, buffer in program.buffers.items()
+        name: replace(buffer, unfusable=name in made) for name, buffer in program.buffers.items()
     }
     return replace(program, buffers=buffers)
 

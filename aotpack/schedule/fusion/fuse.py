@@ -94,7 +94,7 @@ def _joined(
 ) -> Group | Refusal:
     """The group with the operation, which saves so many bytes, or what speaks against it."""
     group = groups.members[position]
-    if any(program.buffers[name].alone for name in (*targets(operation), *group.written)):
+    if any(program.buffers[name].unfusable for name in (*targets(operation), *group.written)):
         return Refusal.ALONE
     if len(group.members) >= MAX_MEMBERS:
         return Refusal.FULL

@@ -88,7 +88,7 @@ def _overwrites(second: Kernel, launch: list[Kernel], program: Program) -> bool:
     if any(not set(second.reads).isdisjoint(other.stored) for other in others):
         return True
     homes = {update.value: update.name for update in program.updates}
-    alone = any(program.buffers[name].alone for name in (*first.stored, *second.stored))
+    alone = any(program.buffers[name].unfusable for name in (*first.stored, *second.stored))
     inside = {*sources(second.reads, program)} - {*second.reads}  # parts of a tensor that is read
     joined = not inside.isdisjoint(first.stored)
     return (

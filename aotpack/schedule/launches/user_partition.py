@@ -47,7 +47,7 @@ def can_share(kernel: Kernel, program: Program) -> bool:
     """True for a loop kernel of one tile, without a loop, whose number of points is known."""
     if kernel.scatter is not None or kernel.is_opaque:
         return False
-    if any(program.buffers[name].alone for name in kernel.stored):
+    if any(program.buffers[name].unfusable for name in kernel.stored):
         return False
     variants = gpu_variants(kernel)
     tile = variants[0].tile

@@ -79,7 +79,7 @@ def _linears(program: Program) -> Iterator[Linear]:
             continue
         readers = users.get(operation.target, [])
         alone = any(
-            program.buffers[name].alone for o in (operation, *readers) for name in targets(o)
+            program.buffers[name].unfusable for o in (operation, *readers) for name in targets(o)
         )
         if len(readers) == 1 and isinstance(readers[0], Pointwise) and not alone:
             linear = _linear(operation, readers[0], program)

@@ -72,7 +72,7 @@ def _is_inlinable(
     """Not results, bases, partial writes, and what templates or several readers would recompute."""
     if operation.target in stored or operation.index != own_index(operation.axes):
         return False
-    if program.buffers[operation.target].alone:
+    if program.buffers[operation.target].unfusable:
         return False
     if is_view(operation.value):
         return True

@@ -63,7 +63,7 @@ class _Selection:
         count = ceil_div(self.row.size, self.length) if self.runs else Int.of(1)
         of_last = minimum(self.row.size - (count - 1) * self.length, self.few)
         size = (count - 1) * self.few + of_last
-        names = self.parts.declared(count * self.few, alone=bounds(size)[1] > left)
+        names = self.parts.declared(count * self.few, unfusable=bounds(size)[1] > left)
         axes = self.parts.axes(*self.runs, slot)
         to = self.parts.index(self.number * self.few + Int.of(slot))
         for name, value in zip(names, (self.row.element(at), self.row.position(at)), strict=True):

@@ -32,15 +32,15 @@ class Parts:
     buffers: dict[str, Buffer]
     operations: list[Operation] = field(default_factory=list)
 
-    def declared(self, length: Int, *, alone: bool = False) -> tuple[str, str]:
+    def declared(self, length: Int, *, unfusable: bool = False) -> tuple[str, str]:
         """New buffers for elements and positions, rows of some length."""
         values, positions = (
-            self.declare(f"{target}_run", self.buffers[target].dtype, length, alone=alone)
+            self.declare(f"{target}_run", self.buffers[target].dtype, length, unfusable=unfusable)
             for target in self.sort.targets
         )
         return values, positions
 
-    def declare(self, stem: str, dtype: DType, length: Int, *, alone: bool = False) -> str:
+    def declare(self, stem: str, dtype: DType, length: Int, *, unfusable: bool = False) -> str:
         """A new buffer with rows of some length."""
         name = free_name(stem, self.buffers)
         self.buffers[name] = Buffer(name, dtype, self.shape(length), alone)

@@ -17,7 +17,7 @@ def alone() -> Program:
     w = Writer()
     t = w.pointwise("t", [8], lambda i: apply("exp", load(w.input("x", 8), i)))
     y = w.pointwise("y", [8], lambda i: apply("exp", load(t, i)))
-    w.buffers["y"] = replace(y, alone=True)
+    w.buffers["y"] = replace(y, unfusable=True)
     return w.program(t, w.pointwise("z", [8], lambda i: apply("exp", load(y, i))))
 
 

@@ -98,7 +98,7 @@ def too_long() -> Program:
 
 def alone() -> Program:
     w = sums()
-    w.buffers["y"] = replace(w.buffers["y"], alone=True)
+    w.buffers["y"] = replace(w.buffers["y"], unfusable=True)
     return w.program(w.buffers["y"])
 
 

@@ -113,7 +113,7 @@ def test_what_is_left_of_long_rows_is_selected_again() -> None:
     expanded = expand_sorts(program)
     rows = [b for n, b in expanded.buffers.items() if n.startswith("v_run")]
     assert [int(b.shape[1]) for b in rows[:2]] == [10_000, 2_000]
-    assert [b.alone for b in rows[:2]] == [True, False]
+    assert [b.unfusable for b in rows[:2]] == [True, False]
     assert int(expanded.buffers["v"].shape[1]) == 2_000
     check(program, expanded, drawn(10 * LONGEST_RUN))
 

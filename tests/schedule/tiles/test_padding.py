@@ -120,7 +120,7 @@ def test_a_pointwise_kernel_between_padded_rows_goes_line_by_line() -> None:
     u = w.pointwise(
         "u", (B, ODD), lambda i, j: apply("mul", load(t, i, j), load(v, i, j)), dtype=BF16
     )
-    w.buffers["u"] = replace(u, alone=True)
+    w.buffers["u"] = replace(u, unfusable=True)
     made = schedule_of(w.program(sums(w, u)))
     verify_schedule(made)
     assert steps(made) == {name: ["4160", "1"] for name in "tvu"}
@@ -134,7 +134,7 @@ def test_pointwise_kernels_alone_gain_nothing_from_rows_with_room() -> None:
     w = Writer((B, C))
     x = w.input("x", B, ODD, dtype=BF16)
     t = w.pointwise("t", (B, ODD), lambda i, j: apply("exp", load(x, i, j)), dtype=BF16)
-    w.buffers["t"] = replace(t, alone=True)
+    w.buffers["t"] = replace(t, unfusable=True)
     y = w.pointwise("y", (B, ODD), lambda i, j: apply("neg", load(t, i, j)), dtype=BF16)
     made = schedule_of(w.program(y))
     assert len(made.kernels) == 2 and steps(made) == {}
