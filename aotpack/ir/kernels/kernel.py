@@ -40,7 +40,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class NotFused:
     """Why the operation that makes a buffer is not in the kernel of another."""
 
     buffer: str
@@ -72,7 +72,7 @@ class Kernel:
     variants: tuple[Variant, ...] = ()
     shares_launch: bool = False
     unfused: tuple[Kernel, ...] = ()
-    apart: tuple[Apart, ...] = ()
+    not_fused: tuple[NotFused, ...] = ()
     exchange: tuple[Buffer, ...] = ()
     runs_in_last_block: bool = False
     counters: tuple[Buffer, ...] = ()
@@ -245,7 +245,7 @@ def why_text(schedule: Schedule) -> str:
     lines = [
         f"{each.buffer} is not in the kernel of {each.other}: {each.reason}"
         for kernel in schedule.kernels
-        for each in kernel.apart
+        for each in kernel.not_fused
     ]
     return "\n".join([*lines, ""])
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from aotpack.ir.kernels.kernel import Apart, Kernel
+from aotpack.ir.kernels.kernel import Kernel, NotFused
 from aotpack.ir.program import Operation, Program, reads, sources, targets, wholes
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import product
@@ -32,7 +32,7 @@ class Groups:
         self.members: list[Group] = []
         self.lent = lent(program)
         self.writer: dict[str, int] = {}
-        self.apart: dict[int, list[Apart]] = {}
+        self.not_fused: dict[int, list[NotFused]] = {}
         self._touching: dict[str, dict[int, None]] = {}
 
     def put(self, position: int, group: Group) -> None:
@@ -55,19 +55,19 @@ def fuse(program: Program) -> tuple[Kernel, ...]:
     """One kernel for each group of operations, in the order their first members appear."""
     groups = Groups(program)
     for operation in program.operations:
-        position, group, apart = _best_group(operation, groups, program)
+        position, group, not_fused = _best_group(operation, groups, program)
         groups.put(position, group)
-        groups.apart.setdefault(position, []).extend(apart)
+        groups.not_fused.setdefault(position, []).extend(not_fused)
     readers = Counter(name for group in groups.members for name in group.read)
     return tuple(
-        replace(_kernel(group, program, readers), apart=tuple(groups.apart[position]))
+        replace(_kernel(group, program, readers), not_fused=tuple(groups.not_fused[position]))
         for position, group in enumerate(groups.members)
     )
 
 
 def _best_group(
     operation: Operation, groups: Groups, program: Program
-) -> tuple[int, Group, list[Apart]]:
+) -> tuple[int, Group, list[NotFused]]:
     """The group that saves most memory traffic by taking ``operation``, and what it becomes.
 
     A group scores with the typical bytes of the buffers that both touch. With it come the others
@@ -76,7 +76,7 @@ def _best_group(
     common = groups.shared(reads(operation)).items()
     scores = {p: sum(_bytes(name, program) for name in names) for p, names in common}
     best: tuple[int, Group] | None = None
-    apart: list[Apart] = []
+    not_fused: list[NotFused] = []
     for position in sorted(scores, key=lambda p: (-scores[p], -p)):
         found: Group | Refusal = Refusal.EMPTY if scores[position] == 0 else Refusal.CHOICE
         if found is Refusal.CHOICE and best is None:
@@ -85,7 +85,7 @@ def _best_group(
             best = position, found
         else:
             names = targets(operation)[0], groups.members[position].written[0]
-            apart.append(Apart(*names, found.value))
+            not_fused.append(NotFused(*names, found.value))
     return *(best or (len(groups.members), start(operation, program))), apart[:MOST_REASONS]
 
 

@@ -125,7 +125,7 @@ CASES = [
 def test_each_refusal_has_one_reason(
     make: Callable[[], Program], pair: tuple[str, str], reason: Refusal
 ) -> None:
-    found = [each for kernel in fuse(make()) for each in kernel.apart]
+    found = [each for kernel in fuse(make()) for each in kernel.not_fused]
     pairs = [(each.buffer, each.other) for each in found]
     assert len(set(pairs)) == len(pairs)
     said = [each.reason for each in found if (each.buffer, each.other) == pair]
@@ -166,4 +166,4 @@ def test_reasons_are_kept_for_the_nearest_kernels() -> None:
     x = w.input("x", 8, 8)
     many = [w.matmul(f"y{n}", 8, 8, 8, x, x) for n in range(20)]
     kernels = fuse(w.program(*many))
-    assert max(len(kernel.apart) for kernel in kernels) == MOST_REASONS
+    assert max(len(kernel.not_fused) for kernel in kernels) == MOST_REASONS
