@@ -176,7 +176,7 @@ class Lowered:
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """``schedule`` is for all architectures but those that have ``own`` ones, in order."""
+    """``schedule`` is for all architectures but those of ``per_arch``, in order."""
 
     signature: Signature
     weights: tuple[Weight, ...]
@@ -191,12 +191,12 @@ class Scheduled:
 
     def on(self, arch: int) -> "Schedule":
         """The schedule for an architecture."""
-        own = (one.schedule for one in self.per_arch if one.takes(arch))
-        return next(own, self.schedule)
+        special = (one.schedule for one in self.per_arch if one.takes(arch))
+        return next(special, self.schedule)
 
     def as_text(self) -> str:
         others = "# on all others\n" if self.per_arch else ""
-        return "".join(map(str, (*self.own, others, self.schedule)))
+        return "".join(map(str, (*self.per_arch, others, self.schedule)))
 
     def why_text(self) -> str:
         """Why operations did not share a kernel."""

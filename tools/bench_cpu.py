@@ -71,7 +71,7 @@ def chain(kind: str) -> Case:
     import torch
     from torch import nn
 
-    class LookBack(nn.Module):
+    class Chain(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.norm = nn.LayerNorm(1024)

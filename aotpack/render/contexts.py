@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class TileAxis:
     """One axis of a tile: how long it is in all, its block, and whether accesses need a mask."""
 
     extent: str
@@ -40,19 +40,19 @@ class LoopContext:
     functions: tuple[str, ...]  # source of the combine functions the kernel calls
     parameters: tuple[str, ...]
     index_type: str  # "" or ".to(tl.int64)"
-    z: Side | None
-    y: Side | None
-    x: Side  # a block of 0: one row a program
-    r: Side | None
+    z: TileAxis | None
+    y: TileAxis | None
+    x: TileAxis  # a block of 0: one row a program
+    r: TileAxis | None
     is_flat: bool  # the tile has one dimension
     persistent: bool
     lines: tuple[str, ...]
     program: str
     is_launched: bool  # else a kernel calls it for some of its programs
     band: int = 1  # lines of tiles that programs go through together
-    share: ClusterReduction | None = None
+    cluster: ClusterReduction | None = None
     in_turn: bool = False  # among the lines is a loop over rows
-    chain: Chain | None = None
+    look_back: LookBack | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +130,10 @@ class AttentionContext:
     index_type: str
     heads: str  # batch times heads
     batch: tuple[tuple[str, str], ...]
-    i: Side
-    j: Side
-    d: Side
-    e: Side
+    i: TileAxis
+    j: TileAxis
+    d: TileAxis
+    e: TileAxis
     causal: bool
     natural: bool  # logits in natural units, for masks and biases; else scaled to powers of two
     scale: str

@@ -44,8 +44,8 @@ from aotpack.render.sources import (
     Alternatives,
     Choice,
     Launched,
+    LaunchPlan,
     Nested,
-    Plan,
     Ranges,
     Sources,
     Step,
@@ -69,7 +69,7 @@ Context: TypeAlias = (
 
 def render_kernels(
     scheduled: Scheduled, targets: tuple[Target, ...], decisions: Decisions
-) -> tuple[tuple[KernelSource, ...], tuple[Plan, ...], FormSelector]:
+) -> tuple[tuple[KernelSource, ...], tuple[LaunchPlan, ...], FormSelector]:
     """All sources, a plan for each schedule that some of the targets take, and who made choices.
 
     Each launch of a plan has its choices for the targets of the plan.
@@ -82,7 +82,7 @@ def render_kernels(
         if own or (schedule is scheduled.schedule and not targets):
             selector.sources.within = arches
             steps = _steps(schedule, own, selector, is_part=False)
-            plans.append(Plan(schedule, steps, own))
+            plans.append(LaunchPlan(schedule, steps, own))
     return tuple(selector.sources.known.values()), tuple(plans), selector
 
 

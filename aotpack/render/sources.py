@@ -85,7 +85,7 @@ Step: TypeAlias = "Alternatives | Nested"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LaunchPlan:
     """A schedule with a step for each of its launches, and the targets it is for."""
 
     schedule: Schedule

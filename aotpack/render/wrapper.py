@@ -15,7 +15,7 @@ from aotpack.render.contexts import (
     WrapperContext,
 )
 from aotpack.render.environment import render_template
-from aotpack.render.sources import Alternatives, Called, Choice, Launched, Nested, Plan, Step
+from aotpack.render.sources import Alternatives, Called, Choice, Launched, LaunchPlan, Nested, Step
 from aotpack.stages import Signature
 from aotpack.target import Target
 
@@ -23,7 +23,7 @@ ALIGNMENT = 256  # bytes, of every intermediate
 CONTROL = ("Branch", "Loop", "Part")  # what a wrapper imports for control flow
 
 
-def render_wrapper(signature: Signature, plans: tuple[Plan, ...]) -> str:
+def render_wrapper(signature: Signature, plans: tuple[LaunchPlan, ...]) -> str:
     """The text of ``wrapper.py``."""
     choices = [choice for plan in plans for choice in _choices(plan.steps)]
     is_nested = any(isinstance(step, Nested) for plan in plans for step in plan.steps)
@@ -44,7 +44,7 @@ def render_wrapper(signature: Signature, plans: tuple[Plan, ...]) -> str:
     return render_template("wrapper.py.jinja", context)
 
 
-def _plan(plan: Plan, signature: Signature, *, is_last: bool) -> PlanContext:
+def _plan(plan: LaunchPlan, signature: Signature, *, is_last: bool) -> PlanContext:
     """A plan with the condition under which it is the one to take."""
     arches = _tuple(sorted(target.arch for target in plan.targets))
     names = _tensor_names(signature, plan.schedule)

@@ -50,15 +50,15 @@ class NotFused:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One launch. ``axes`` are (x,) or (x, r) for loops, the template_op's own axes for templates.
+    """One launch. ``axes`` are (x,) or (x, r) for loops, else the template operation's own.
 
     ``stored`` are the buffers written to memory; other targets of members stay in registers.
-    A kernel that ``joins`` runs on GPUs in the launch of the kernel before it, at the same time.
+    A kernel that ``shares_launch`` runs on GPUs beside the kernel before it, in the same launch.
     ``unfused`` kernels, one after the other, do the same: another form of the launch.
-    ``apart`` says why its operations are in no kernel that was there before them.
-    One that ``runs_in_last_block`` the kernel before it joins it too: each of its programs is run by the
-    last of those that make what it reads, which arrive at one of the ``counters``.
-    In ``exchange`` the programs of a chain leave each other the states of their blocks.
+    ``not_fused`` says why its operations are in no kernel that was there before them.
+    One that ``runs_in_last_block`` shares that launch too: each of its programs is run by the last
+    of those of the kernel before it that make what it reads; these count at ``counters``.
+    In ``exchange`` the programs of a look-back scan leave each other the states of their blocks.
     ``counters`` are zero when a launch begins, and when it has ended.
     A branch or loop is a kernel of its own, without axes or variants: in its place run the
     schedules of its ``parts``, as often as its condition says.
@@ -189,11 +189,11 @@ def block_count(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> Int:
     return rows
 
 
-LOOK_BACK_GROUP = 256  # programs of a chain that look at each other's blocks
+LOOK_BACK_GROUP = 256  # programs that look at each other's blocks
 
 
 def look_back_slots(kernel: Kernel, tile: ReductionTile) -> Int:
-    """For each row: a place for each block of a chain, and one for each group of blocks."""
+    """For each row: a slot for each block, and one for each group of blocks."""
     blocks = ceil_div(kernel.axes[1].extent, tile.r)
     return blocks + ceil_div(blocks, LOOK_BACK_GROUP)
 

@@ -1,6 +1,6 @@
-"""Strides with gaps: rows that begin at whole cache lines, and the room behind each of them.
+"""Strides with gaps: rows that begin at whole cache lines, and the gap behind each of them.
 
-    t: [8, 50257] with the strides (50304, 1)        row of 50257 elements in a room of 50304
+    t: [8, 50257] with the strides (50304, 1)        row of 50257 elements, pitch of 50304
 
 What lies in a gap is nobody's: whole vectors may be read and written over it.
 """
@@ -17,7 +17,7 @@ LINE_BYTES = 128  # of a cache line
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """``length`` elements side by side, the next ones ``room`` elements after their first."""
+    """``length`` elements side by side, the next ones ``pitch`` elements after their first."""
 
     length: int
     pitch: int
@@ -38,16 +38,16 @@ class Row:
 
 
 def row_of(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> Row | None:
-    """The rows of a buffer that have room behind them; None where elements lie without gaps."""
+    """The rows of a buffer that have a gap behind them; None where elements lie without gaps."""
     if len(shape) < 2 or is_dense(shape, strides):
         return None
     dims = list(zip(strides, shape, strict=True))
     length = next((n.constant for step, n in dims if step.constant == 1 != n.constant), None)
     outer = [step for step, _ in dims if step.constant != 1]
-    room = min((step.constant for step in outer if step.constant is not None), default=0)
-    if length is None or room <= length:
+    pitch = min((step.constant for step in outer if step.constant is not None), default=0)
+    if length is None or pitch <= length:
         return None
-    return Row(length, pitch) if all(known_multiple(step, room) for step in outer) else None
+    return Row(length, pitch) if all(known_multiple(step, pitch) for step in outer) else None
 
 
 def storage_elements(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> Int:

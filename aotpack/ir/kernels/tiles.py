@@ -47,7 +47,7 @@ class ReductionTile:
     are worked on at once, programs go from row to row, the blocks that follow are read meanwhile,
     and what all rows have in common stays in shared memory too; ``kept`` tensors of that, in
     registers.
-    In a ``chain`` each block is a program of its own, which waits for those before it.
+    With ``look_back`` each block is a program, which waits for the blocks before it.
     """
 
     x: int
@@ -117,8 +117,8 @@ WARP = 32  # threads
 class Variant:
     """A tile, for targets with ``arch_low <= arch <= arch_high``, while ``measure <= at_most``.
 
-    Arch 0 is the processor's; GPUs have their compute capability. ``divisibility`` are sizes with what
-    they must be multiples of for this variant; its kernel is compiled to rely on that.
+    Arch 0 is the processor's; GPUs have their compute capability. ``divisibility`` holds sizes
+    with the numbers that divide them; the variant's kernel is compiled to rely on that.
 
     Variants of a kernel are tried in order for the arch at hand; the last for each arch has
     ``at_most`` None, divisibility nothing and takes everything, so a choice always exists.

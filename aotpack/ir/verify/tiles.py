@@ -72,7 +72,7 @@ def check_look_back(schedule: Schedule) -> None:
 
 
 def check_last_block(schedule: Schedule) -> None:
-    """What runs_in_last_block a kernel reads what its own group makes, has its tiles and enough counters."""
+    """A kernel in last blocks reads what its own group makes, and has its tiles and counters."""
     for first, *others in launches(schedule.kernels):
         if not any(kernel.runs_in_last_block for kernel in others):
             continue

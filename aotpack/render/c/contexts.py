@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class AxisLoop:
     """A loop over an axis, in rows of ``width`` when one is given, with lines for each level.
 
     ``setup`` stands before all loops, ``outer_lines`` in the loop around, ``row_lines`` in that
@@ -43,21 +43,21 @@ class MatmulContext:
     v_extent: str
     s_extent: str
     k_extent: str
-    pack: Walk
+    pack: AxisLoop
     pack_depth_inner: bool
-    rows: Walk
-    direct: Walk
+    rows: AxisLoop
+    direct: AxisLoop
     in_pairs: bool
     panel_is_inner: bool
-    store: Walk
+    store: AxisLoop
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Rows of a factor: how they are copied, and where they lie if that is as good."""
 
-    copied: Walk
-    direct: Walk  # lines, the first element as ``value`` ("" if there is none), ``width`` apart
+    copied: AxisLoop
+    direct: AxisLoop  # lines, the first element as ``value`` ("" if there is none), ``width`` apart
     kind: str  # the type they have where they are multiplied: "float32" or "bfloat16"
 
 
@@ -75,7 +75,7 @@ class FewContext:
     k_extent: str
     few: Rows
     many: Rows
-    store: Walk
+    store: AxisLoop
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class AttentionContext:
     j_extent: str
     d_extent: str
     e_extent: str
-    query: Walk
+    query: AxisLoop
     key: Rows
     value: Rows
     shared_heads: str

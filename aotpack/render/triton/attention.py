@@ -9,7 +9,7 @@ from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Value
-from aotpack.render.contexts import AttentionContext, KeyBlock, Side
+from aotpack.render.contexts import AttentionContext, KeyBlock, TileAxis
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import batch_names, batch_numbers, render_epilogue
 from aotpack.render.emit.frame import Frame
@@ -67,8 +67,8 @@ def attention_context(
     )
 
 
-def _side(axis: Axis, block: int) -> Side:
-    return Side(str(axis.extent), block, not known_multiple(axis.extent, block))
+def _side(axis: Axis, block: int) -> TileAxis:
+    return TileAxis(str(axis.extent), block, not known_multiple(axis.extent, block))
 
 
 def _kinds_of_blocks(o: Attention, tile: AttentionTile) -> tuple[bool, ...]:

@@ -50,12 +50,12 @@ def clear(ready, places):
 }
 
 
-def look_back_of(kernel: Kernel, tile: ReductionTile, builder: KernelBuilder) -> Chain | None:
+def look_back_of(kernel: Kernel, tile: ReductionTile, builder: KernelBuilder) -> LookBack | None:
     """How blocks are given out; None where programs do not wait for each other."""
     if not tile.look_back:
         return None
     turn = builder.arguments.pointer(kernel.counters[0].name)
-    return Chain(turn, str(kernel.axes[0].extent), LOOK_BACK_GROUP)
+    return LookBack(turn, str(kernel.axes[0].extent), LOOK_BACK_GROUP)
 
 
 def look_back_scan(builder: KernelBuilder, member: Member) -> list[str]:

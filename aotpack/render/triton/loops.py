@@ -16,7 +16,7 @@ from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import loads, reads, targets
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis
-from aotpack.render.contexts import LoopContext, Side
+from aotpack.render.contexts import LoopContext, TileAxis
 from aotpack.render.emit.emitter import PACKED_BITS
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
@@ -83,7 +83,7 @@ def loop_frame(kernel: Kernel, tile: LoopTile) -> Frame:
     return Frame({axis: axis.name for axis in kernel.axes}, masks, blocks)
 
 
-def _sides(kernel: Kernel, tile: LoopTile) -> dict[Axis, Side]:
+def _sides(kernel: Kernel, tile: LoopTile) -> dict[Axis, TileAxis]:
     """The kernel's axes in the tile; a block of 0 means one point for the whole program."""
     if isinstance(tile, Tile2D):
         blocks = (tile.z, tile.y, tile.x)[-len(kernel.axes) :]
@@ -98,8 +98,8 @@ def _sides(kernel: Kernel, tile: LoopTile) -> dict[Axis, Side]:
     return {x: _side(x, tile.x if tile.x > 1 else 0), r: row}
 
 
-def _side(axis: Axis, block: int) -> Side:
-    return Side(str(axis.extent), block, bool(block) and not known_multiple(axis.extent, block))
+def _side(axis: Axis, block: int) -> TileAxis:
+    return TileAxis(str(axis.extent), block, bool(block) and not known_multiple(axis.extent, block))
 
 
 def loop_context(
@@ -309,7 +309,7 @@ def _context(kernel: Kernel, tile: LoopTile, builder: KernelBuilder, program: st
     sides = {axis.name: side for axis, side in _sides(kernel, tile).items()}
     for axis in kernel.axes:
         builder.arguments.use_sizes(axis.extent)
-    chain = look_back_of(kernel, tile, builder) if isinstance(tile, ReductionTile) else None
+    look_back = look_back_of(kernel, tile, builder) if isinstance(tile, ReductionTile) else None
     return LoopContext(
         name=kernel.name,
         comments=builder.comments,
@@ -326,7 +326,7 @@ def _context(kernel: Kernel, tile: LoopTile, builder: KernelBuilder, program: st
         program=program,
         band=tile.band if isinstance(tile, Tile2D) else 1,
         is_launched=program == PROGRAM_ID,
-        share=cluster_reduction_of(kernel, tile) if isinstance(tile, ReductionTile) else None,
+        cluster=cluster_reduction_of(kernel, tile) if isinstance(tile, ReductionTile) else None,
         in_turn=builder.ring is not None,
-        chain=chain,
+        look_back=look_back,
     )

@@ -5,8 +5,8 @@ order in which rows and their blocks come; each is copied to the slot of the one
 length of the ring, as soon as that was written out. Copies run while the program computes. A thread
 reads what it copied itself, so that waiting for a copy is not waiting for other threads: no
 barrier. It reads a vector before it begins the copy to that place: that this is also the order in
-which they happen is how the hardware works, not what PTX divisibility. What all rows have in common is
-copied once, and stays. Slots begin where cache lines do: copies to other places in a line were seen
+which they happen is how the hardware works; PTX does not promise it. What all rows share is copied
+once, and stays. Slots begin where cache lines do: copies to other places in a line were seen
 to read from L2 twice.
 
     slots = open_slots(threads)      a thread's vector of the first slot

@@ -86,7 +86,7 @@ def _best_group(
         else:
             names = targets(operation)[0], groups.members[position].written[0]
             not_fused.append(NotFused(*names, found.value))
-    return *(best or (len(groups.members), start(operation, program))), apart[:MOST_REASONS]
+    return *(best or (len(groups.members), start(operation, program))), not_fused[:MOST_REASONS]
 
 
 def _joined(

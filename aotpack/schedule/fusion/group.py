@@ -1,9 +1,9 @@
 """A kernel in the making: its axes, its members and the rules by which an operation may join.
 
 Loop kernels have axes (x,) or (x, r): all outer points flattened, and the reduced or scanned ones.
-Template kernels have the axes of their template_op, and pointwise members over its output. An operation
-joins when its axes can be written in the kernel's axes such that whatever it reads from members
-lies in the registers of the same program: read and written index are the same expression.
+Template kernels have the axes of their template operation, and pointwise members over its output.
+An operation joins when its axes can be written in the axes of the kernel such that whatever it
+reads from members lies in registers of the same program: read and written index are one expression.
 """
 
 from collections.abc import Mapping

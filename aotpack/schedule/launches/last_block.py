@@ -82,7 +82,7 @@ def _row_tiles(kernel: Kernel) -> list[ReductionTile]:
 def _overwrites(second: Kernel, launch: list[Kernel], program: Program) -> bool:
     """True when a kernel needs all of a launch to be done, or must be alone.
 
-    It would write where programs of the launch still read, or read what another one runs_in_last_block.
+    It would write where programs of the launch still read, or read what another one writes there.
     """
     first, *others = launch
     if any(not set(second.reads).isdisjoint(other.stored) for other in others):

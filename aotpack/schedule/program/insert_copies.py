@@ -2,8 +2,8 @@
 
     y = x; y[i] = v    ->    c = x; y = c; y[i] = v        (c and y lie in one place)
 
-``insert_copies`` puts in the copies, before anything else is scheduled; with them every base has its
-operation for its only reader. ``homes`` says which buffers lie in a result from the start: those
+The copies come before anything else is scheduled; then every base has its operation for its only
+reader. ``homes`` says which buffers lie in a result from the start: those
 that are turned into it. An input or a weight is overwritten where forward updates it.
 """
 

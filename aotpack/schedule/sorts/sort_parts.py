@@ -43,7 +43,7 @@ class Parts:
     def declare(self, stem: str, dtype: DType, length: Int, *, unfusable: bool = False) -> str:
         """A new buffer with rows of some length."""
         name = free_name(stem, self.buffers)
-        self.buffers[name] = Buffer(name, dtype, self.shape(length), alone)
+        self.buffers[name] = Buffer(name, dtype, self.shape(length), unfusable)
         return name
 
     def key(self, element: Value, *, descending: bool = False) -> Key:

@@ -11,7 +11,7 @@ from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int, product, total
 from aotpack.ir.values import Apply, Load, Value, walk
 from aotpack.render.c.dialect import C
-from aotpack.render.c.loops.nest import Nest
+from aotpack.render.c.loops.nest import LoopNest
 from aotpack.render.c.regions import STREAMED, Loop, Store, c_lines, open_loop
 from aotpack.render.c.texts import C_STORED
 from aotpack.render.emit.kernel_builder import KernelBuilder
@@ -44,7 +44,7 @@ class HostCode:
     entry: tuple[str, ...]
 
 
-def pointwise_code(nest: Nest, builder: KernelBuilder) -> HostCode:
+def pointwise_code(nest: LoopNest, builder: KernelBuilder) -> HostCode:
     """Every point of ``x``, in runs of its last digit. Items are blocks of points."""
     digit = nest.x[-1]
     points = builder.emitter.index(builder.kernel.axes[0].extent)
@@ -87,7 +87,7 @@ def decode(
         below.append(extent)
 
 
-def stores(members: Sequence[Member], nest: Nest, builder: KernelBuilder) -> list[Store]:
+def stores(members: Sequence[Member], nest: LoopNest, builder: KernelBuilder) -> list[Store]:
     """Stores of what the members make. All values come first: a store may overwrite an operand."""
     emitter = builder.emitter
     pending: list[tuple[str, str, Member]] = []
@@ -112,7 +112,9 @@ def _store(name: str, value: str, offset: Int, builder: KernelBuilder) -> Store:
     return Store(address, C.stored(value, dtype), C_STORED[dtype])
 
 
-def loop_stores(loop: Loop, members: Sequence[Member], nest: Nest, builder: KernelBuilder) -> None:
+def loop_stores(
+    loop: Loop, members: Sequence[Member], nest: LoopNest, builder: KernelBuilder
+) -> None:
     """End a loop over the last axis by stores; past the caches, if that is worth it."""
     loop.stores += stores(members, nest, builder)
     touched = _touched_bytes(nest.kernel, builder)
@@ -142,7 +144,7 @@ def _touched_bytes(kernel: Kernel, builder: KernelBuilder) -> Int:
     return total(product(buffer.shape) * buffer.dtype.itemsize for buffer in buffers)
 
 
-def _are_neighbours(members: Sequence[Member], nest: Nest, builder: KernelBuilder) -> bool:
+def _are_neighbours(members: Sequence[Member], nest: LoopNest, builder: KernelBuilder) -> bool:
     """True when steps of the last axis store side by side."""
     offsets = [
         builder.offset_of(name, written_index(member))
@@ -170,7 +172,7 @@ def member_values(member: Member, builder: KernelBuilder) -> tuple[Value, ...]:
     return tuple(builder.bound(member, value) for value in operation.args)
 
 
-def cost(nest: Nest, builder: KernelBuilder) -> int:
+def cost(nest: LoopNest, builder: KernelBuilder) -> int:
     """Cheap operations for each point of the innermost loop, about."""
     roots = [value for member in nest.kernel.members for value in member_values(member, builder)]
     return 1 + sum(weight(value) for value in walk(roots))

@@ -20,7 +20,7 @@ LEAST_LOOP = 8  # iterations of the innermost loop over points
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class LoopNest:
     """A kernel over digits: ``x`` and ``r`` are the loops, outermost first; ``r`` may be none.
 
     ``flat`` gives the kernel's own axes in the digits.
@@ -37,7 +37,7 @@ class Nest:
         return (*self.x, *self.r)
 
 
-def nest(schedule: Schedule, kernel: Kernel) -> Nest:
+def nest(schedule: Schedule, kernel: Kernel) -> LoopNest:
     """Split the axes of a loop kernel and bind its members to the digits."""
     used = list(_indices(schedule, kernel))
     least = LEAST_LOOP if len(kernel.axes) == 1 else 0
@@ -49,7 +49,7 @@ def nest(schedule: Schedule, kernel: Kernel) -> Nest:
         for m in kernel.members
     )
     inner = parts[1] if len(parts) == 2 else ()
-    return Nest(replace(kernel, members=members), parts[0], inner, tuple(flat))
+    return LoopNest(replace(kernel, members=members), parts[0], inner, tuple(flat))
 
 
 def _split(axis: Axis, used: list[Int], least: int) -> tuple[Axis, ...]:

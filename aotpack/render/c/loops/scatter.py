@@ -16,7 +16,7 @@ from aotpack.ir.ops.conditions import within
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
 from aotpack.render.c.loops.loops import SHARE, HostCode, HostFunction, cost, decode, parallel
-from aotpack.render.c.loops.nest import Nest
+from aotpack.render.c.loops.nest import LoopNest
 from aotpack.render.c.loops.reductions import fill
 from aotpack.render.c.monoids import C_MONOIDS
 from aotpack.render.c.regions import c_lines, open_loop
@@ -36,15 +36,15 @@ class _Split:
     items_first: bool
 
 
-def scatter_nest(kernel: Kernel, operation: Scatter) -> Nest:
+def scatter_nest(kernel: Kernel, operation: Scatter) -> LoopNest:
     """The kernel over the scatter's own axes, under names that no other name of a kernel is."""
     axes = tuple(Axis(f"x{number}", a.extent) for number, a in enumerate(operation.axes))
     binding = tuple((old, Int.of(new)) for old, new in zip(operation.axes, axes, strict=True))
     member = Member(operation, binding, outer=False)
-    return Nest(replace(kernel, members=(member,)), axes, (), ())
+    return LoopNest(replace(kernel, members=(member,)), axes, (), ())
 
 
-def scatter_code(nest: Nest, builder: KernelBuilder, operation: Scatter) -> HostCode:
+def scatter_code(nest: LoopNest, builder: KernelBuilder, operation: Scatter) -> HostCode:
     """A function over the points of the shared axes."""
     (member,) = nest.kernel.members
     split = _split(nest.x, written_index(member))

@@ -31,7 +31,7 @@ class Walk:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WalkPlan:
     """The walks in order, and the members that are stored once for each row, after them."""
 
     walks: tuple[Walk, ...]
@@ -40,7 +40,7 @@ class Plan:
 
 def plan_walks(
     kernel: Kernel, builder: KernelBuilder, inner: frozenset[Axis], innermost: Axis
-) -> Plan:
+) -> WalkPlan:
     """Place every member, then find what is better kept than computed again.
 
     A walk is loops over ``inner``; ``innermost`` is the axis of the loop inside all others.
@@ -65,7 +65,7 @@ def plan_walks(
         _at(walks, last).stored += [member for _, member in stored]
     walks = [part for walk in walks for part in _apart(walk, kernel, inner)]
     _keep(walks, builder, inner, innermost)
-    return Plan(tuple(walks), tuple(outer))
+    return WalkPlan(tuple(walks), tuple(outer))
 
 
 def _place(member: Member, number: int, walks: list[Walk]) -> int:

@@ -22,9 +22,9 @@ from aotpack.render.c.loops.loops import (
     parallel,
     stores,
 )
-from aotpack.render.c.loops.nest import Nest
+from aotpack.render.c.loops.nest import LoopNest
 from aotpack.render.c.loops.reductions import Accumulator, fill, lane_count, two_pass
-from aotpack.render.c.loops.walk_plan import Plan, Walk, plan_walks
+from aotpack.render.c.loops.walk_plan import Walk, WalkPlan, plan_walks
 from aotpack.render.c.regions import Loop, c_lines, open_loop
 from aotpack.render.c.texts import C_TYPES
 from aotpack.render.c.window import Window, limit_texts, window
@@ -37,7 +37,7 @@ COLUMNS = 64  # rows side by side
 class Walker:
     """Renders one reduction kernel. ``is_columns``: along "x"."""
 
-    def __init__(self, nest: Nest, builder: KernelBuilder, *, is_columns: bool) -> None:
+    def __init__(self, nest: LoopNest, builder: KernelBuilder, *, is_columns: bool) -> None:
         self.nest, self.builder, self.is_columns = nest, builder, is_columns
         self.middles: dict[str, str] = {}
         self.buffers: list[tuple[str, DType]] = []
@@ -46,7 +46,7 @@ class Walker:
         self.length = builder.emitter.index(builder.kernel.axes[1].extent)
         self.item = self._open_items()
         innermost = nest.x[-1] if is_columns else nest.r[-1]
-        self.plan: Plan = plan_walks(nest.kernel, builder, frozenset(nest.r), innermost)
+        self.plan: WalkPlan = plan_walks(nest.kernel, builder, frozenset(nest.r), innermost)
 
     def code(self) -> HostCode:
         """The function over items, and the entry."""
@@ -396,6 +396,6 @@ def accumulator_kind(member: Member) -> str:
     return operation.kind
 
 
-def walked_code(nest: Nest, builder: KernelBuilder, *, is_columns: bool) -> HostCode:
+def walked_code(nest: LoopNest, builder: KernelBuilder, *, is_columns: bool) -> HostCode:
     """A reduction kernel."""
     return Walker(nest, builder, is_columns=is_columns).code()

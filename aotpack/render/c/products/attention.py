@@ -10,13 +10,13 @@ from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.render.c.contexts import AttentionContext, Rows, Slot
 from aotpack.render.c.dialect import C, c_literal
 from aotpack.render.c.products.levels import (
-    Nest,
+    LevelRegions,
     batch_lines,
     extent_text,
     setup_lines,
     tile_builder,
 )
-from aotpack.render.c.products.operand_roles import Side
+from aotpack.render.c.products.operand_roles import Operand
 from aotpack.render.c.products.slots import IN_PLACE, copied_rows, rows_of, store_members
 from aotpack.render.c.products.split import Split, indices, split
 from aotpack.render.emit.epilogue import batch_names
@@ -32,10 +32,10 @@ def attention_source(schedule: Schedule, kernel: Kernel) -> tuple[AttentionConte
     names = batch_names(heads) | {o.i: "i", o.e: "e"}
     builder = tile_builder(schedule, kernel, Split(o.e, None, o.e, None), names)
     store = _store(builder, o)
-    query = copied_rows(builder, heads, Side(o.query, o.i, o.d), o.operand)
+    query = copied_rows(builder, heads, Operand(o.query, o.i, o.d), o.operand)
     key, value = (
-        _read(builder, o, Side(o.key, o.j, o.d)),
-        _read(builder, o, Side(o.value, o.j, o.e)),
+        _read(builder, o, Operand(o.key, o.j, o.d)),
+        _read(builder, o, Operand(o.value, o.j, o.e)),
     )
     logits = _logits(builder, o)
     batch = batch_lines(builder, heads)
@@ -76,18 +76,18 @@ def _exponential(distance: str, factor: str) -> str:
     return f"aot_exp_float32({_times(f'({distance})', factor)})"
 
 
-def _nest(builder: KernelBuilder, o: Attention, axes: tuple[Axis, Axis]) -> Nest:
+def _nest(builder: KernelBuilder, o: Attention, axes: tuple[Axis, Axis]) -> LevelRegions:
     letters = {o.i: "i", o.j: "j", o.d: "d", o.e: "e"}
     names = batch_names((o.batch, o.head)) | {axis: letters[axis] for axis in axes}
-    return Nest(builder, Frame(names, {}, ()), ((o.batch, o.head), axes[:1], axes[1:]))
+    return LevelRegions(builder, Frame(names, {}, ()), ((o.batch, o.head), axes[:1], axes[1:]))
 
 
-def _slot(nest: Nest, value: str) -> Slot:
+def _slot(nest: LevelRegions, value: str) -> Slot:
     setup = (*nest.lines(0), *nest.lines(1))
     return Slot(setup, nest.lines(2), nest.lines(3), value)
 
 
-def _read(builder: KernelBuilder, o: Attention, side: Side) -> Rows:
+def _read(builder: KernelBuilder, o: Attention, side: Operand) -> Rows:
     """How keys or values are read."""
     return rows_of(builder, (o.batch, o.head), side, o.operand, IN_PLACE)
 

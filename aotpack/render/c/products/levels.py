@@ -9,7 +9,7 @@ from aotpack.ir.program import targets
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Const, Guarded, Load, Value
-from aotpack.render.c.contexts import Walk
+from aotpack.render.c.contexts import AxisLoop
 from aotpack.render.c.dialect import C
 from aotpack.render.c.parameters import parameter_lines
 from aotpack.render.c.products.split import Split
@@ -20,7 +20,7 @@ from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 
 
-class Nest:
+class LevelRegions:
     """Regions inside each other, for the loops of a template."""
 
     def __init__(
@@ -68,10 +68,12 @@ def tile_builder(
     return TileBuilder(schedule, replace(kernel, members=members), Frame(names, {}, ()), own)
 
 
-def walk_of(nest: Nest, builder: KernelBuilder, axis: str, parts: Split, value: str) -> Walk:
+def walk_of(
+    nest: LevelRegions, builder: KernelBuilder, axis: str, parts: Split, value: str
+) -> AxisLoop:
     """Levels 0 batch, 1 outer axis, 2 row, 3 column, as the template prints them."""
     names = nest.emitter.frame.names
-    return Walk(
+    return AxisLoop(
         axis=axis,
         row=names[parts.row] if parts.row is not None else "",
         column=names[parts.column],

@@ -14,10 +14,10 @@ from aotpack.ir.operations import Matmul
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Load
-from aotpack.render.c.contexts import MatmulContext, Walk
+from aotpack.render.c.contexts import AxisLoop, MatmulContext
 from aotpack.render.c.dialect import C
 from aotpack.render.c.products.levels import (
-    Nest,
+    LevelRegions,
     batch_lines,
     extent_text,
     factor_text,
@@ -26,7 +26,7 @@ from aotpack.render.c.products.levels import (
     walk_of,
 )
 from aotpack.render.c.products.operand_roles import (
-    Side,
+    Operand,
     choose_sides,
     count_along,
     epilogue_indices,
@@ -88,8 +88,8 @@ def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Ke
 
 
 def _pack(
-    builder: KernelBuilder, template_op: Matmul, side: Side, strides: Strides
-) -> tuple[Walk, bool]:
+    builder: KernelBuilder, template_op: Matmul, side: Operand, strides: Strides
+) -> tuple[AxisLoop, bool]:
     """How the packed factor is read, and whether along the depth first."""
     parts = split(side.axis, indices((side.value,)))
     names = axis_names(template_op, {template_op.k: "k"}, parts, "v")
@@ -103,7 +103,7 @@ def _pack(
         if depth_inner
         else axis_levels(template_op.batch, template_op.k, parts)
     )
-    nest = Nest(builder, Frame(names, {}, ()), levels)
+    nest = LevelRegions(builder, Frame(names, {}, ()), levels)
     found = None if depth_inner else window(value, parts.column)
     if found is None or not found.moves:
         text = factor_text(nest.emitter, value, template_op.operand)

@@ -17,7 +17,7 @@ SCATTERED = 6  # the cost of copying an element that has no neighbour in memory
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class Operand:
     """A factor of a product, the axis that counts its rows, and the one that they run along."""
 
     value: Value
@@ -26,32 +26,32 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class OperandRoles:
     """The factor that is packed, the one read in rows, and which axis stores run along."""
 
-    packed: Side
-    rows: Side
+    packed: Operand
+    rows: Operand
     panel_is_inner: bool
 
 
-def sides(template_op: Matmul) -> tuple[Side, Side]:
+def sides(template_op: Matmul) -> tuple[Operand, Operand]:
     """The left and the right factor."""
-    return Side(template_op.lhs, template_op.m, template_op.k), Side(
+    return Operand(template_op.lhs, template_op.m, template_op.k), Operand(
         template_op.rhs, template_op.n, template_op.k
     )
 
 
-def choose_sides(schedule: Schedule, kernel: Kernel, template_op: Matmul) -> Plan:
+def choose_sides(schedule: Schedule, kernel: Kernel, template_op: Matmul) -> OperandRoles:
     """The cheaper of the two plans, counted in vector operations at typical sizes."""
     left, right = sides(template_op)
     plans = [
-        Plan(packed, rows, _runs_along(kernel, schedule.strides, packed.axis, rows.axis))
+        OperandRoles(packed, rows, _runs_along(kernel, schedule.strides, packed.axis, rows.axis))
         for packed, rows in ((left, right), (right, left))
     ]
     return min(plans, key=lambda plan: _cost(plan, template_op, schedule))
 
 
-def _cost(plan: Plan, template_op: Matmul, schedule: Schedule) -> int:
+def _cost(plan: OperandRoles, template_op: Matmul, schedule: Schedule) -> int:
     v, s = (typical(side.axis.extent) for side in (plan.packed, plan.rows))
     k = typical(template_op.k.extent)
     multiply = _padded(v, PANEL) * _padded(s, HEIGHT) * k // PANEL
@@ -61,7 +61,7 @@ def _cost(plan: Plan, template_op: Matmul, schedule: Schedule) -> int:
     return multiply + pack + rows + turn
 
 
-def _pack_cost(side: Side, template_op: Matmul, strides: Strides) -> int:
+def _pack_cost(side: Operand, template_op: Matmul, strides: Strides) -> int:
     """What an element costs to pack: moves along memory are cheap, gathers are not."""
     parts = split(side.axis, indices((side.value,)))
     value = Rewriter(parts.parts)(side.value)
@@ -69,7 +69,7 @@ def _pack_cost(side: Side, template_op: Matmul, strides: Strides) -> int:
     return min(_copy_cost(value, axis, strides) for axis in axes)
 
 
-def _rows_cost(side: Side, template_op: Matmul, schedule: Schedule) -> int:
+def _rows_cost(side: Operand, template_op: Matmul, schedule: Schedule) -> int:
     """What an element costs to copy into rows, or to read where it lies."""
     is_read_in_place = template_op.operand in (DType.FLOAT32, DType.BFLOAT16)
     if is_read_in_place and row_stride(side, schedule, template_op.operand, template_op.operand):
@@ -111,7 +111,7 @@ def epilogue_indices(kernel: Kernel, strides: Strides) -> list[Int]:
     ]
 
 
-def row_stride(side: Side, schedule: Schedule, operand: DType, stored: DType) -> Int | None:
+def row_stride(side: Operand, schedule: Schedule, operand: DType, stored: DType) -> Int | None:
     """The distance of rows that can be multiplied where they lie, if they are stored as that type.
 
     Their elements are 1 apart along the depth, and multiplied as they are.

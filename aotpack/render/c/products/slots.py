@@ -8,10 +8,10 @@ from aotpack.ir.operations import Matmul, Pointwise
 from aotpack.ir.program import targets
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Load
-from aotpack.render.c.contexts import Rows, Walk
+from aotpack.render.c.contexts import AxisLoop, Rows
 from aotpack.render.c.dialect import C
-from aotpack.render.c.products.levels import Nest, factor_text, walk_of
-from aotpack.render.c.products.operand_roles import Side, row_stride
+from aotpack.render.c.products.levels import LevelRegions, factor_text, walk_of
+from aotpack.render.c.products.operand_roles import Operand, row_stride
 from aotpack.render.c.products.split import Split
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import batch_names
@@ -41,10 +41,12 @@ def stored(
     outer: Axis,
     columns: Split,
     names: Mapping[Axis, str],
-) -> Walk:
+) -> AxisLoop:
     """What members make of a sum, and its stores."""
     builder.results[template_op.target] = "sum"
-    nest = Nest(builder, Frame(names, {}, ()), axis_levels(template_op.batch, outer, columns))
+    nest = LevelRegions(
+        builder, Frame(names, {}, ()), axis_levels(template_op.batch, outer, columns)
+    )
     store_members(builder, nest.emitter, "sum")
     return walk_of(
         nest, builder, "v" if names[columns.column].startswith("v") else "s", columns, ""
@@ -69,7 +71,7 @@ def store_members(builder: KernelBuilder, emitter: Emitter, result: str) -> None
 def rows_of(
     builder: KernelBuilder,
     batch: tuple[Axis, ...],
-    side: Side,
+    side: Operand,
     operand: DType,
     kinds: tuple[DType, ...],
 ) -> Rows:
@@ -81,30 +83,30 @@ def rows_of(
 
 
 def copied_rows(
-    builder: KernelBuilder, batch: tuple[Axis, ...], side: Side, operand: DType
-) -> Walk:
+    builder: KernelBuilder, batch: tuple[Axis, ...], side: Operand, operand: DType
+) -> AxisLoop:
     """How rows are copied that cannot be multiplied where they lie."""
     names = batch_names(batch) | {side.axis: "s", side.depth: "k"}
     parts = Split(side.depth, None, side.depth, None)
-    nest = Nest(builder, Frame(names, {}, ()), axis_levels(batch, side.axis, parts))
+    nest = LevelRegions(builder, Frame(names, {}, ()), axis_levels(batch, side.axis, parts))
     return walk_of(nest, builder, "k", parts, factor_text(nest.emitter, side.value, operand))
 
 
 def direct_rows(
-    builder: KernelBuilder, batch: tuple[Axis, ...], side: Side, operand: DType, stored: DType
-) -> Walk:
+    builder: KernelBuilder, batch: tuple[Axis, ...], side: Operand, operand: DType, stored: DType
+) -> AxisLoop:
     """The first element of rows that can, if they are stored so; ``width`` is their distance.
 
     There is no value if they cannot.
     """
     step = row_stride(side, builder.schedule, operand, stored)
     names = batch_names(batch) | {side.axis: "s", side.depth: "k_first"}
-    nest = Nest(builder, Frame(names, {}, ()), (batch, (side.axis, side.depth), (), ()))
+    nest = LevelRegions(builder, Frame(names, {}, ()), (batch, (side.axis, side.depth), (), ()))
     if step is None:
-        return Walk("", "", "", "", (), (), (), (), "")
+        return AxisLoop("", "", "", "", (), (), (), (), "")
     assert isinstance(side.value, Load)
     offset = nest.emitter.index(builder.offset(side.value))
     stride = nest.emitter.index(step)
     address = C.address(builder.arguments.pointer(side.value.buffer), offset)
     lines = tuple(line for level in range(5) for line in nest.lines(level))
-    return Walk("", "", "", stride, (), (), (), lines, address)
+    return AxisLoop("", "", "", stride, (), (), (), lines, address)
