@@ -10,13 +10,13 @@ import torch
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
+from aotpack.ir.kernels.access import digits
 from aotpack.ir.kernels.tiles import HostTile, ReductionTile
 from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.verify.program import verify
-from aotpack.schedule.fusion.group import digits
 from aotpack.schedule.program.split_reduction import split_reductions
 from aotpack.trace import trace
 from tests.e2e.models import Function

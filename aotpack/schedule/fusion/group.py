@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aotpack.ir.foreign import Foreign
-from aotpack.ir.kernels.access import flatten_index, points, written_index
+from aotpack.ir.kernels.access import digits, flatten_index, linear, points, written_index
 from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan, Scatter
 from aotpack.ir.program import Branch, Loop, Operation, Program, loads, reads, targets
@@ -74,24 +74,6 @@ def join(group: Group, operation: Operation, program: Program) -> Group | Refusa
     if isinstance(operation, (Reduction, Scan)):
         return _join_reduction(group, operation, program)
     return _join_pointwise(group, operation, program)
-
-
-def linear(axes: tuple[Axis, ...], values: Binding) -> Int:
-    """The row-major position of a point of ``axes``."""
-    return flatten_index(tuple(values[a] for a in axes), tuple(a.extent for a in axes))
-
-
-def digits(axes: tuple[Axis, ...], position: Int) -> dict[Axis, Int]:
-    """Inverse of ``linear`` for a position within the extents; zeros if there is none."""
-    if any(axis.extent.constant == 0 for axis in axes):
-        return dict.fromkeys(axes, Int.of(0))
-    found: dict[Axis, Int] = {}
-    below = Int.of(1)
-    for number, axis in reversed(list(enumerate(axes))):
-        above = position // below
-        found[axis] = above if number == 0 else above % axis.extent
-        below = below * axis.extent
-    return {axis: found[axis] for axis in axes}
 
 
 def _template_axes(operation: Matmul | Attention) -> tuple[Axis, ...]:

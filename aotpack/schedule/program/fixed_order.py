@@ -15,7 +15,7 @@ combined exactly in any order, and stay atomic; so does what cannot meet.
 from dataclasses import dataclass, field, replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import axes_in, flatten_index, points
+from aotpack.ir.kernels.access import axes_in, digits, flatten_index, points
 from aotpack.ir.names import free_name
 from aotpack.ir.operations import Pointwise, Scatter, Sort
 from aotpack.ir.ops.conditions import inside, within
@@ -26,7 +26,6 @@ from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.ir.symbolic.facts import bounds, known_le
 from aotpack.ir.symbolic.integers import Axis, Int, Var, minimum, product
 from aotpack.ir.values import Apply, Guarded, Load, Value
-from aotpack.schedule.fusion.group import digits
 
 COMBINE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 

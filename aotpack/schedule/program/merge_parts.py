@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import reduce
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import points
+from aotpack.ir.kernels.access import digits, points
 from aotpack.ir.names import free_name
 from aotpack.ir.operations import Pointwise, Reduction
 from aotpack.ir.ops.extremes import NEIGHBOURS
@@ -19,7 +19,6 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Axis, Indirect, Int
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
-from aotpack.schedule.fusion.group import digits
 
 Merge = Callable[[Reduction, Reduction, dict[str, Buffer]], list[Operation]]
 NEEDS_EQUAL_PARTS = frozenset(("welford",))  # no element adds nothing to a mean

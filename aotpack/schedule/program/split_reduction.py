@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import isqrt
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import contiguous, dot, local_slope, points
+from aotpack.ir.kernels.access import contiguous, digits, dot, local_slope, points
 from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import Buffer, Operation, Program, loads, targets
@@ -21,7 +21,6 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import bounds, typical
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Axis, Int, ceil_div
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Value
-from aotpack.schedule.fusion.group import digits
 from aotpack.schedule.program.merge_parts import (
     MERGES,
     NEEDS_EQUAL_PARTS,

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aotpack.ir.kernels.access import digits, linear
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Axis, Int, Var, product
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue
 from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
-from aotpack.schedule.fusion.group import Group, digits, join, linear, start
+from aotpack.schedule.fusion.group import Group, join, start
 from aotpack.schedule.fusion.refusal import Refusal
 from tests.schedule.programs import BOOL, F32, I64, Writer, apply, load, schedule_of
 

@@ -79,9 +79,8 @@ class Walker:
         return f"{outer}{self._blocks()}"
 
     def _blocks(self) -> str:
-        return (
-            f"(({self.builder.emitter.index(self.nest.x[-1].extent)} + {COLUMNS - 1}) / {COLUMNS})"
-        )
+        extent = self.builder.emitter.index(self.nest.x[-1].extent)
+        return f"(({extent} + {COLUMNS - 1}) / {COLUMNS})"
 
     def _open_items(self) -> Region:
         """The loop over rows, or over blocks of rows."""

@@ -33,10 +33,8 @@ def attention_source(schedule: Schedule, kernel: Kernel) -> tuple[AttentionConte
     builder = tile_builder(schedule, kernel, Split(o.e, None, o.e, None), names)
     store = _store(builder, o)
     query = copied_rows(builder, heads, Operand(o.query, o.i, o.d), o.operand)
-    key, value = (
-        _read(builder, o, Operand(o.key, o.j, o.d)),
-        _read(builder, o, Operand(o.value, o.j, o.e)),
-    )
+    key = _read(builder, o, Operand(o.key, o.j, o.d))
+    value = _read(builder, o, Operand(o.value, o.j, o.e))
     logits = _logits(builder, o)
     batch = batch_lines(builder, heads)
     # Distances from the maximum are scaled rather than logits: they are small, or do not matter.
