@@ -1,4 +1,4 @@
-"""Python's search path, for as long as code of the user's or of a wheel is imported."""
+"""Python's search path while code of the user or of a wheel is imported."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How long work is shown: a bar on a terminal, plain lines elsewhere, nothing when quiet."""
+"""Progress of long work: a bar on a terminal, plain lines elsewhere."""
 
 import sys
 from types import TracebackType

@@ -1,4 +1,4 @@
-"""The stage products: what exactly passes from one verb to the next.
+"""The stage products: the six frozen values that pass from one verb to the next.
 
 A build is a ladder of six frozen values, Traced -> Lowered -> Scheduled -> Rendered ->
 Precompiled -> Emitted. Each prints as text (``as_text``) and none imports the stage that made it.

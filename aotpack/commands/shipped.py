@@ -1,4 +1,4 @@
-"""The code that a wheel ships: its own runtime is imported and tried, not this project's."""
+"""The runtime that a wheel ships is imported and tried, not this project's."""
 
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""A wheel on disk: is it one of ours, is it whole, what does its manifest say."""
+"""A wheel on disk: checks that it is ours and whole, and reads its manifest."""
 
 import base64
 import csv

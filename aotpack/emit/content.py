@@ -1,4 +1,4 @@
-"""A file of the package: its path, its size, its hash, and its bytes in pieces.
+"""A file of the package: its path, size, hash, and its bytes in pieces.
 
 Weights may be large; they are never joined, only walked.
 """

@@ -1,4 +1,4 @@
-"""Operator calls one after the other: each goes to the lowering of its operator."""
+"""Lowers operator calls in order, each by the lowering of its operator."""
 
 from collections.abc import Iterable
 

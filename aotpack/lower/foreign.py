@@ -1,4 +1,4 @@
-"""Calls of code that is not ours: the user's own Triton kernels, and operators that torch runs."""
+"""Calls of foreign code: the user's own Triton kernels, and operators that torch runs."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Fixed, Foreign, Passed, TorchOperator, TritonKernel

@@ -1,4 +1,4 @@
-"""torch's type promotion, for operators whose result does not show the type they compute in."""
+"""torch's type promotion, for operators whose result type is not the type they compute in."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

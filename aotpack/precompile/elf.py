@@ -1,4 +1,4 @@
-"""What a cubin's own headers say: registers and local memory of a kernel. Reads ELF64 alone."""
+"""Registers and local memory of a kernel, read from a cubin's ELF64 headers."""
 
 import struct
 from collections.abc import Iterator

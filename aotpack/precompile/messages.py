@@ -1,4 +1,4 @@
-"""What parent and compiling process say to each other: one JSON line each way."""
+"""The protocol between parent and compiling process: one JSON line each way."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Integer operations on two 16-bit halves of a register, taken apart before they are assembled.
+"""Works around a bug of ptxas: integer operations on packed 16-bit halves are split.
 
     add.s16x2 %r3, %r1, %r2   ->   add.s16 of the lower halves, add.s16 of the upper halves
 

@@ -1,4 +1,4 @@
-"""Compiling processes. Each is its own session, so that an interrupt ends it with its assembler.
+"""Compiling processes, each in a session so that an interrupt also ends its assembler.
 
 Not multiprocessing: a spawned worker would run the user's main script again.
 """

@@ -1,4 +1,4 @@
-"""One compilation as a value: a kernel's text with all that its binary depends on."""
+"""One compilation as a value: a kernel's text with everything its binary depends on."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ class Request:
     """Compile the function ``name`` of ``text`` for the compute capability ``arch``.
 
     ``types`` are the parameters in Triton's spelling ("*bf16", "i32") with their names;
-    ``multiples`` the divisibility about them: (position, what its value is a multiple of).
+    ``multiples`` their divisibility: (position, a number that divides the value).
     A launch makes a cluster of ``cluster_size`` of each program, and gives it ``ring_bytes`` of
     shared memory behind Triton's own; the code depends on neither.
     Code that ``starts_early`` waits for the launches before its own.

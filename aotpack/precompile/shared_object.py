@@ -1,4 +1,4 @@
-"""What a shared object needs of the system it runs on: libraries, and versions of their symbols."""
+"""What a shared object requires at run time: libraries, and versions of their symbols."""
 
 import re
 import struct

@@ -1,4 +1,4 @@
-"""Kernels that spill registers are compiled again, with more warps to share the registers of.
+"""Compiles kernels that spill registers again with more warps.
 
 The candidates of a kernel for a target are its own number of warps, twice, four times it and so on:
 the same text, grid and answers. The first that stays below the limit is taken, and if none does,

@@ -1,4 +1,4 @@
-"""The user's own Triton kernels before they are compiled: which arguments they change, and runs.
+"""The user's own Triton kernels: which arguments they write, and their run on example inputs.
 
 Both without a GPU: torch asks Triton for the target at hand to see what a kernel changes, and is
 told of one; launches go through Triton's interpreter.

@@ -1,4 +1,4 @@
-"""From a call's args and kwargs to the flat list of tensors, as the model was traced."""
+"""Flattens a call's args and kwargs into the list of tensors that the traced model takes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""``python -m PACKAGE info|verify|bench|tune``: what the package is, is it right, how fast."""
+"""The command ``python -m PACKAGE info|verify|bench|tune``."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""``load``: from a package's folder to a Model on a device."""
+"""``load``: a package's folder becomes a Model on a device."""
 
 import itertools
 import sys

@@ -1,4 +1,4 @@
-"""manifest.json as typed values: the signature, the weights, the kernels and their binaries."""
+"""manifest.json as typed values: signature, weights, kernels and their binaries."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""A loaded model: a callable with the traced module's arguments and results.
+"""A loaded model: a callable with the arguments and results of the traced module.
 
 A call reads addresses off its arguments, checks them, stores them into a prepared plan and issues
 the launches; it allocates only outputs, and waits only for numpy arrays.

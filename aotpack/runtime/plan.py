@@ -1,4 +1,4 @@
-"""What a package's wrapper hands over: the launches and the memory of one set of sizes."""
+"""A plan: the launches and the memory for one set of sizes, as the package's wrapper returns it."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias

@@ -1,4 +1,4 @@
-"""From a plan's names to cells: everything a call needs that its sizes decide, done once.
+"""Prepares a plan for one set of sizes: names become addresses, so that a call only issues.
 
 All pointers and integers of a plan live in one array of 64-bit cells. A kernel's parameters point
 to cells, so a call stores each input and output once, however many launches use it.

@@ -1,4 +1,4 @@
-"""The package's own test: golden data, the accuracy law, the zero-compile proof.
+"""The package's self-test: golden data, the accuracy law, the proof that nothing is compiled.
 
 The accuracy law: against the float64 reference an output may be off by 1.5 times eager's own error
 plus one unit of the output type at the reference's scale. Integers and bools must be equal; where

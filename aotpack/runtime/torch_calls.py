@@ -1,4 +1,4 @@
-"""Operators that torch runs between launches: the one place where the runtime imports torch.
+"""Operators that torch runs between launches; the only module of the runtime that imports torch.
 
 Only packages whose manifest names such calls get here (``aotpack build --fallback torch``).
 """

@@ -1,4 +1,4 @@
-"""Nested arguments and results: what the manifest says of their structure, and walking by it.
+"""Pytrees of arguments and results: flattens and rebuilds them as the manifest describes.
 
 Leaves are numbered in the order of appearance, which is the order of the signature's tensors.
 """

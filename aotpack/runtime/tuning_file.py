@@ -1,4 +1,4 @@
-"""tuning.json: what was measured, by device, target, and the key of a launch with several forms.
+"""tuning.json: measured times by device, target, and the key of a launch with several forms.
 
 A key says what the best form depends on: the first form's kernel with the hash of its text, how
 many programs it runs, and the range of sizes. Files merge: for one key the later times replace.

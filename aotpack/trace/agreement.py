@@ -1,4 +1,4 @@
-"""Do registered lowerings say what their operators compute? Asked before they replace them.
+"""Compares registered lowerings with the operators they replace, before they are used.
 
 Once with symbolic sizes: results have the operator's types and shapes for all admitted sizes. Once
 with the example inputs: values agree to half of the digits of their type, which tells a wrong

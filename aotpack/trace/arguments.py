@@ -1,4 +1,4 @@
-"""What calls take and give, in our own terms: names of tensors, sizes, constants, specs."""
+"""Arguments and results of operator calls, free of torch: tensor names, sizes, constants, specs."""
 
 from collections.abc import Mapping
 from typing import Any

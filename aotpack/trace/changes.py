@@ -1,4 +1,4 @@
-"""What forward changes in place: buffers, parameters and inputs, each with its new value."""
+"""Mutations of buffers, parameters and inputs in forward, each with its new value."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What some operators mean for the float64 reference, where torch's own call would not do.
+"""Reference implementations of operators whose own call would not do in float64.
 
 Some take no float64. Others leave open which of equal elements they give: a package takes the first
 of a stable order, and the last of the most frequent.

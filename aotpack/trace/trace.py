@@ -1,4 +1,4 @@
-"""The door of the stage: module and example inputs in, ``Traced`` out.
+"""The entry of the stage: module and example inputs in, ``Traced`` out.
 
 The user's module is never changed: a copy that shares its weights is put into eval mode, exported
 and run. Sizes are at least 1; a size without an upper bound ends at ``LARGEST_SIZE``.

@@ -26,7 +26,7 @@ class Several(nn.Module):
 
 
 class Sums(nn.Module):
-    """A sum whose last program runs_in_last_block it."""
+    """A sum that its last program finishes."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.sum(-1)

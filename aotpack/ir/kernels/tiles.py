@@ -121,7 +121,7 @@ class Variant:
     with the numbers that divide them; the variant's kernel is compiled to rely on that.
 
     Variants of a kernel are tried in order for the arch at hand; the last for each arch has
-    ``at_most`` None, divisibility nothing and takes everything, so a choice always exists.
+    ``at_most`` None, no divisibility, and takes everything, so a choice always exists.
     ``others`` are what else a launch could take there, best guess first: what tuning times.
     """
 

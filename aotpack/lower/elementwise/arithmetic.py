@@ -1,4 +1,4 @@
-"""Elementwise formulas of several operands, and repairs of special values."""
+"""Elementwise formulas of several operands, with torch's results for special values."""
 
 import math
 

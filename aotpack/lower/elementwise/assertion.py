@@ -1,4 +1,4 @@
-"""The word of an assertion: 0 until its condition does not hold, 1 from then on."""
+"""An assertion's flag: 0 until its condition fails, 1 from then on."""
 
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index

@@ -1,4 +1,4 @@
-"""Elementwise choices between values: where, masks, clamping, triangles."""
+"""Elementwise choices between values: where, masked_fill, clamp, triu, tril."""
 
 from collections.abc import Callable
 

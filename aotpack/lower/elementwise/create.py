@@ -1,4 +1,4 @@
-"""Tensors made from nothing: constants, ranges, the identity matrix."""
+"""Factories: constants, ranges, the identity matrix."""
 
 from collections.abc import Callable
 

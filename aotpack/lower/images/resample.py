@@ -1,4 +1,4 @@
-"""Reads between elements: linear and cubic resizing, and sampling at the points of a grid.
+"""interpolate (linear, cubic) and grid_sample: reads between elements.
 
 The position along a dimension is a float; its taps are whole positions with weights. Positions
 are computed in the operand's compute type, as eager does.

@@ -1,4 +1,4 @@
-"""Rows of a table collected in bags: embedding_bag; and rows kept short: embedding_renorm.
+"""embedding_bag, and embedding_renorm.
 
 Bags of one size are a reduction. Others begin where offsets say, which are data: each place in the
 list of rows finds its bag by counting the offsets up to it, and its row is scattered there.

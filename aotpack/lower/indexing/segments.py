@@ -1,4 +1,4 @@
-"""Parts of a dimension reduced by themselves: segment_reduce.
+"""segment_reduce: reductions of parts of a dimension.
 
 The parts lie one after the other; where they end is data. Each place finds its part by halving the
 list of ends, and is scattered there.

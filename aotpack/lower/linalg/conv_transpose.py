@@ -1,4 +1,4 @@
-"""Transposed convolutions as convolutions of stride 1: one for each phase of the stride.
+"""Transposed convolutions: one convolution of stride 1 for each phase of the stride (polyphase).
 
 Along a dimension a position of the result takes ``x[i] * w[o]`` where ``position + padding =
 i * stride + o * dilation``. Offsets a multiple of ``period = stride / gcd(stride, dilation)`` apart

@@ -1,4 +1,4 @@
-"""Rows times a matrix of their group: what mixtures of experts compute (grouped GEMM).
+"""Grouped matrix products (mixtures of experts): batched products over blocks of sorted rows.
 
     out[s] = x[s] @ w[g]    for ends[g - 1] <= s < ends[g]
 

@@ -1,4 +1,4 @@
-"""Windows of an image as columns and back, and pooled values put back where they were."""
+"""im2col, col2im and max_unpool: patches of an image as columns, and back."""
 
 from aotpack.ir.kernels.access import flatten_index
 from aotpack.ir.ops.conditions import inside

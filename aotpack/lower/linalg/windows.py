@@ -1,4 +1,4 @@
-"""What convolutions have in common: steps along dimensions, groups, and how results are stored."""
+"""Sliding windows: the steps, groups and results that convolutions and pooling share."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

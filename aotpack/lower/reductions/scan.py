@@ -1,4 +1,4 @@
-"""Running reductions along one dimension."""
+"""cumsum, cumprod, cummax, logcumsumexp: running reductions along one dimension."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.values import Value

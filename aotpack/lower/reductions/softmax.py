@@ -1,4 +1,4 @@
-"""softmax and its kin: a maximum, a sum of exponentials, and the elementwise rest."""
+"""softmax and its kin: a maximum, a sum of exponentials, then elementwise arithmetic."""
 
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index

@@ -1,4 +1,4 @@
-"""Variances and norms: a reduction, and what is done to its result."""
+"""Variances and norms: one reduction, then arithmetic on its result."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Results put together from several tensors, or from one with a rim: cat, stack, pad, diff."""
+"""cat, stack, pad and diff: results put together from several tensors or from one with a border."""
 
 from collections.abc import Callable
 

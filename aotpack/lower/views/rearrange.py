@@ -1,4 +1,4 @@
-"""Results whose elements lie in the source at an address that takes arithmetic."""
+"""diagonal, unfold, flip, roll, repeat, pixel_shuffle: index maps with arithmetic."""
 
 from aotpack.ir.kernels.access import flatten_index
 from aotpack.ir.symbolic.integers import Int, product

@@ -1,4 +1,4 @@
-"""Block types for Triton's interpreter, which makes, checks and compares them at every step.
+"""Faster block types for Triton's interpreter, which makes and compares them at every step.
 
 Interpreted programs have few types and many steps: most of the interpreter's time would go there.
 Each type is made once here, and tensors share what follows from theirs.

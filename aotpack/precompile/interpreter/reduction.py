@@ -1,4 +1,4 @@
-"""Reductions and scans for Triton's interpreter, whole blocks at a time (its own go by element)."""
+"""Reductions and scans for Triton's interpreter, on whole blocks instead of elements."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The array returned to callers whose framework has no allocator here; it frees itself."""
+"""The array returned to callers whose framework cannot allocate here; it frees its own memory."""
 
 import math
 import weakref

@@ -1,4 +1,4 @@
-"""DLPack through its C struct: reading another framework's array, and lending ours."""
+"""DLPack through its C struct: reads another framework's array, and exports ours."""
 
 import ctypes
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""The caller's arrays: one class for each framework reads addresses and makes outputs.
+"""The caller's arrays: one class for each framework reads addresses and allocates outputs.
 
 torch and cupy are found in ``sys.modules`` and never imported: a caller who has their arrays has
 imported them. A call with the same facts as an earlier one needs no second check.

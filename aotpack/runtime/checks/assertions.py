@@ -1,4 +1,4 @@
-"""The words that assertions leave, and the error that says so.
+"""Assertions on data: the memory that failed conditions are written to, and the error they raise.
 
 Each assertion has an int32 word, which a kernel sets to 1 when the condition does not hold. Words
 lie in memory that host and device share, so a look at them waits for nothing and asks the device

@@ -1,4 +1,4 @@
-"""Watches for what a package divisibility not to do: start programs, write files, use sockets."""
+"""Watches that a call starts no program, writes no file and opens no socket."""
 
 import os
 import sys

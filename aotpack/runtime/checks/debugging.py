@@ -1,4 +1,4 @@
-"""Calls that are watched launch by launch: which one fails, which one is the first to write a NaN.
+"""Debugging modes: names the launch that fails, and the first launch that writes a NaN.
 
 A watched plan runs its launches one at a time, each followed by a host call that waits for it. To
 look for NaN, intermediates and results are zeroed before the first launch that writes into them:

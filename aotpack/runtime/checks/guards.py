@@ -1,4 +1,4 @@
-"""Checks a call against the signature before anything is launched, and finds the sizes.
+"""Guards: checks a call against the signature before any launch, and solves for the sizes.
 
 A violation names the argument, the dimension, what came and what is allowed.
 """

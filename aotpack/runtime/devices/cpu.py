@@ -1,4 +1,4 @@
-"""The port to this machine's processors: kernels in one shared object, a team of threads.
+"""The port to processors: kernels in one shared object, run by a team of threads.
 
 The team's threads are Python's, so they need nothing of the C library, and a fork can be seen.
 Everything is done on return: streams and events order nothing.

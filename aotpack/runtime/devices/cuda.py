@@ -1,4 +1,4 @@
-"""The port to an NVIDIA GPU, over cuda.bindings; launches are issued by ``cuda_executor.py``."""
+"""The port to an NVIDIA GPU over cuda.bindings: memory, copies, streams, modules."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Driver results in plain English."""
+"""CUDA driver results in plain English."""
 
 from typing import Any
 

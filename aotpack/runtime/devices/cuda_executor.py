@@ -1,4 +1,4 @@
-"""How the steps of a plan are issued on a GPU: first as launches, as a graph when they come again.
+"""Chooses how a plan runs on a GPU: as stream launches first, as a CUDA graph when sizes repeat.
 
 A graph costs as much to build as some hundred launches, so sizes that are seen once never pay for
 one; and it is built when the launches have been issued, while the GPU works on them.

@@ -1,4 +1,4 @@
-"""Issues the steps of a plan as one CUDA graph, built node by node with the plan's dependences.
+"""Runs the steps of a plan as one CUDA graph, built node by node from their dependences.
 
 A node's parameters are copied when they are set. So a call first sets those of the nodes that use
 an address which is not that of the call before, in the executable graph alone; work in flight

@@ -1,4 +1,4 @@
-"""Times work on a GPU: captured once into a graph, so that the host's time does not count."""
+"""Times work on a GPU, captured into a graph so that host time does not count."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The port between the runtime and a machine: memory, copies, ordering, kernels.
+"""The port between the runtime and a machine: memory, copies, streams, kernels.
 
 Addresses, streams and events are plain integers; stream 0 is the default stream. ``cuda.py`` is the
 port to an NVIDIA GPU. Another object with these methods may be given to ``load(device=...)``.

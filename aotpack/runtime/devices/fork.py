@@ -1,4 +1,4 @@
-"""A forked child has the memory of its parent's threads but not the threads: what to put right."""
+"""Repairs state in a forked child, which has the memory of its parent but not its threads."""
 
 import os
 import weakref

@@ -1,4 +1,4 @@
-"""How long issued work takes on a device, by its own clock, and what the device is called."""
+"""Times issued work by the device's own clock, and names the device."""
 
 import platform
 import time

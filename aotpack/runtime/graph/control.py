@@ -1,4 +1,4 @@
-"""Branches and loops at run time: the host decides what is issued next.
+"""Branches and loops at run time: the host reads the predicate and issues the steps inside.
 
 Where a tensor decides, the host waits for it: one synchronisation for each branch, and one for each
 turn of a loop that asks. A counted loop waits for nothing. All devices share this code.

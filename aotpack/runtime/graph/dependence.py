@@ -1,4 +1,4 @@
-"""Which steps of a plan must follow which: reads and writes of the same memory, in plan order.
+"""Dependences between the steps of a plan: reads and writes of the same memory, in plan order.
 
 Tensors are known by their cells. Intermediates that follow each other in the same bytes of the
 arena are one memory: a step that writes there waits for whoever used what lay there before.

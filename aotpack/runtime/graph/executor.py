@@ -1,4 +1,4 @@
-"""One function of the stream for all steps of a plan: runs of launches, and host calls between."""
+"""Joins runs of launches and host calls into one function of the stream."""
 
 import ctypes
 from collections.abc import Sequence

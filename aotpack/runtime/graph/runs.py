@@ -1,4 +1,4 @@
-"""A plan cut into runs: those that a graph can hold, and those that it cannot.
+"""Cuts a plan into runs: steps that a CUDA graph can hold, between host calls that it cannot.
 
 What cannot be in a graph: a step that is no kernel (``HostCall``).
 """

@@ -1,4 +1,4 @@
-"""Device memory that outlives a call: an arena for intermediates, and a bounded pool of arenas.
+"""Device memory that outlives a call: arenas for intermediates, and a bounded pool of arenas.
 
 One arena serves one call in flight. It grows when larger sizes come and is never allocated in a
 call of sizes it has seen.

@@ -1,4 +1,4 @@
-"""Where the memory of a plan lies: each part's intermediates packed, inner parts among them."""
+"""Where the memory of a plan lies: the intermediates of each part, inner parts among them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Offsets for buffers with lifetimes: buffers that live at the same time never share memory."""
+"""Offsets for buffers with lifetimes: buffers that live at the same time never overlap."""
 
 from bisect import insort
 from collections.abc import Callable, Sequence

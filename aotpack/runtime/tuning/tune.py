@@ -1,4 +1,4 @@
-"""Times the forms a package holds of each launch, on the device that will serve; compiles nothing.
+"""Times the forms of each launch on the device that will serve; compiles nothing.
 
 A plan is walked launch by launch on the golden inputs, so that every kernel is timed on what it
 will really read (positions among it); for other sizes the golden inputs are repeated or cut. Each

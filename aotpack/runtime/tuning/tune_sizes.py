@@ -1,4 +1,4 @@
-"""At which sizes kernels are timed: the example's, the largest that take little time, and others.
+"""Chooses the sizes at which kernels are timed.
 
 How long a call takes is reckoned from the bytes and products of its launches.
 """

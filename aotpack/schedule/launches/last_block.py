@@ -36,7 +36,7 @@ def complete(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...
 
 
 def _in_last_block(launch: list[Kernel], second: Kernel, program: Program) -> Kernel | None:
-    """A kernel as one that runs_in_last_block a launch; None where it cannot."""
+    """A kernel that runs in the last blocks of a launch; None where it cannot."""
     first, *others = launch
     walks, closes = _row_tiles(first), _row_tiles(second)
     if not walks or not closes or is_small(first, program) or _overwrites(second, launch, program):

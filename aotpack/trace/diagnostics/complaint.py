@@ -1,4 +1,4 @@
-"""torch's complaint about a model, condensed: what is wrong, at which line, what to do."""
+"""An error of torch.export, condensed: the cause, the user's line, the remedy."""
 
 import re
 import traceback

@@ -1,4 +1,4 @@
-"""Conditions that a model puts on dynamic sizes or on data: which, at what lines, what may be done.
+"""Conditions that a model puts on dynamic sizes or on data, with the lines that cause them.
 
 torch's complaint about sizes comes at the end of an export and names no line, that about data names
 symbols. But each condition is logged where it arises and each symbol where a tensor is read, so the

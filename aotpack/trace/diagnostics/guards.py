@@ -1,4 +1,4 @@
-"""Conditions on sizes that torch.export recorded beside the ranges, tried on admitted sizes.
+"""Guards on sizes that torch.export recorded beside the ranges, tried on admitted sizes.
 
 The packaged model guards ranges and equalities alone. Automatic dims (Dim.AUTO, Dim.DYNAMIC) may
 carry more, such as "a multiple of 4"; a condition that some admitted size breaks is refused here.

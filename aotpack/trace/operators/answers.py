@@ -1,4 +1,4 @@
-"""torch's functions that ask their data whether they may run, written without the question.
+"""Functions of torch whose checks would branch on data, written without the branch.
 
 An exported program cannot branch on data. What is asked is a check of arguments (are variances
 negative, is a quantile within [0, 1]), which a package leaves out. ``torch._assert`` of a tensor

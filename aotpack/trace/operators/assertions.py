@@ -1,4 +1,4 @@
-"""Assertions on data in forward: conditions that a run leaves word of.
+"""Assertions on data in forward become conditions that a run records.
 
 An assertion on a tensor, or on a number read from one, becomes a word of the model: an int32 that
 is 0 until the condition does not hold, and stays 1 from then on. To every later stage it is a

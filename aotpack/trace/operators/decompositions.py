@@ -1,4 +1,4 @@
-"""What becomes of each operator when a program is taken apart: torch's decomposition, or itself.
+"""Which operators are decomposed, and into what; lowering takes the others whole.
 
 ``ExportedProgram.run_decompositions`` finds this out anew for each program, and tells all of
 torch's composite operators one by one, which takes longer than a small program itself. Most of

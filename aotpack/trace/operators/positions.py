@@ -1,4 +1,4 @@
-"""Positions that are data, and those that eager accepts: for builds that check them."""
+"""Index arguments that are data, and the range that eager accepts: for ``--check-indices``."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

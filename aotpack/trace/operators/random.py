@@ -1,4 +1,4 @@
-"""Models that draw random numbers: every draw becomes a function of an input called ``seed``.
+"""Random operators become functions of an input ``seed``: a counter-based generator (Philox).
 
 Such a model is exported with a keyword more, an int64 tensor without dimensions. Equal seeds give
 equal numbers; they are not torch's own, but of the same distributions. The n-th draw of a call

@@ -1,4 +1,4 @@
-"""Lowerings that users give to operators of their own: functions of tensors, in torch's operators.
+"""Lowerings that users register for their own operators, written in torch's operators.
 
 While a program is taken apart, a call of a registered operator runs its function in place of the
 operator, so what comes out is in terms that lowering knows; functions may call each other's

@@ -1,4 +1,4 @@
-"""What a model says of streams and events (torch.cuda.stream, wait_stream, record_stream).
+"""Streams and events in forward (torch.cuda.stream, wait_stream) are left out.
 
 It orders work that reads what other work writes, and computes nothing. A package orders its
 launches by exactly that, whatever stream they run on, so it is left out. Export does not see most
