@@ -26,10 +26,8 @@ from aotpack.runtime.plan import Buffer
 
 ROOT = Path(__file__).parents[1]
 TESTS = (
-    "tests/ir/test_c_texts.py",
-    "tests/render/test_c_templates.py",
-    "tests/render/test_c_attention.py",
-    "tests/e2e/test_grouped.py",
+    "tests/render/c",
+    "tests/e2e/test_grouped_mm.py",
     "tests/e2e/test_oracles.py",
     "tests/e2e/test_regressions.py",
     "tests/e2e/test_fuzz.py",
