@@ -1,11 +1,12 @@
 """Every example of the guide and of the README runs."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from .blocks import Block, blocks, unused_files
-from .examples import run_page
+from .examples import commands, run_page
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
@@ -23,6 +24,13 @@ def test_few_examples_are_exempt_and_all_files_are_used(page: Path) -> None:
     exempt = [block for block in blocks(text) if block.words]
     assert len(exempt) == EXEMPT.get(page.name, 0)
     assert unused_files(text) == []
+
+
+def test_the_readme_begins_with_two_commands() -> None:
+    (block,) = (block for block in blocks(PAGES[0].read_text()) if block.words)
+    programs = [program for program, *_ in commands(block.text)]
+    assert programs == ["tools/quickstart", ".ci/run"]
+    assert all(os.access(ROOT / program, os.X_OK) for program in programs)
 
 
 FENCE = "```"
