@@ -1,0 +1,1 @@
+"""The documents: their examples run, and what they list is what there is."""
