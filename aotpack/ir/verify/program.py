@@ -35,6 +35,7 @@ from aotpack.ir.program import (
 )
 from aotpack.ir.symbolic.facts import known_equal, known_le, known_lt
 from aotpack.ir.symbolic.integers import Axis, Int, Var, product, total
+from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Guarded, IndexValue, Load, Value, children, walk
 from aotpack.ir.verify.control import check_conditions, check_parts
 from aotpack.ir.verify.invalid import InvalidProgram
@@ -110,9 +111,9 @@ def check_packed(program: Program) -> None:
 
 def check_joined(program: Program) -> None:
     """Parts are written for their whole alone, which nothing else writes, by as many points."""
-    writers = {name: o for o in program.operations for name in targets(o)}
-    taken = {name for operation in program.operations for name in reads(operation)}
-    taken |= {*program.inputs, *program.weights, *program.results}
+    uses = operation_uses(program.operations)
+    writers = uses.producers
+    taken = {*uses.readers, *program.inputs, *program.weights, *program.results}
     if len(wholes(program)) < sum(len(joined.parts) for joined in program.concats):
         raise InvalidProgram(program, None, "a buffer is two parts")
     for joined in program.concats:

@@ -7,6 +7,8 @@ each element for one product alone. A factor is loaded once for each tile along 
 that side is short: then the product is bound by memory, where nothing is lost by computing.
 """
 
+from collections.abc import Sequence
+
 from aotpack.ir.kernels.access import points
 from aotpack.ir.operations import Matmul, Pointwise
 from aotpack.ir.program import Operation, Program
@@ -23,7 +25,7 @@ LONGEST_OTHER_SIDE = 256  # of the product: a few tiles
 MOST_READ = 1.1  # bytes for each byte that need not be written
 
 
-def is_prologue(operation: Pointwise, readers: list[Operation], program: Program) -> bool:
+def is_prologue(operation: Pointwise, readers: Sequence[Operation], program: Program) -> bool:
     """True for what is computed where its only reader, a product, loads it."""
     if len(readers) != 1 or not isinstance(readers[0], Matmul):
         return False
