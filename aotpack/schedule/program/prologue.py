@@ -11,15 +11,13 @@ from collections.abc import Sequence
 
 from aotpack.ir.kernels.access import points
 from aotpack.ir.operations import Matmul, Pointwise
+from aotpack.ir.ops.opinfo import Cost
+from aotpack.ir.ops.optable import OPS
 from aotpack.ir.program import Operation, Program
 from aotpack.ir.symbolic.facts import known_equal, typical
 from aotpack.ir.values import Apply, Const, IndexValue, Load, Value, walk
 from aotpack.schedule.layout import typical_bytes
 
-CHEAP = frozenset(
-    "add sub mul neg abs cast where eq ne lt le gt ge logical_and logical_or logical_not "
-    "logical_xor minimum maximum relu bitwise_and bitwise_or bitwise_xor bitwise_not square".split()
-)
 MOST_OPS = 8
 LONGEST_OTHER_SIDE = 256  # of the product: a few tiles
 MOST_READ = 1.1  # bytes for each byte that need not be written
@@ -54,7 +52,8 @@ def _is_cheap(operation: Pointwise) -> bool:
     inner = walk((operation.value,))
     applied = [value for value in inner if isinstance(value, Apply)]
     plain = all(isinstance(value, (Apply, Load, Const, IndexValue)) for value in inner)
-    return plain and len(applied) <= MOST_OPS and all(value.op in CHEAP for value in applied)
+    cheap = all(OPS[value.op].cost is Cost.ONE for value in applied)
+    return plain and len(applied) <= MOST_OPS and cheap
 
 
 def _is_small(operation: Pointwise, program: Program) -> bool:

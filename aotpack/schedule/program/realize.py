@@ -10,6 +10,8 @@ from dataclasses import replace
 
 from aotpack.ir.kernels.access import points
 from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan
+from aotpack.ir.ops.opinfo import Cost
+from aotpack.ir.ops.optable import OPS
 from aotpack.ir.origin import Origin
 from aotpack.ir.program import Operation, Program, loads, read_whole
 from aotpack.ir.rewrite import Rewriter, map_values
@@ -18,7 +20,7 @@ from aotpack.ir.symbolic.integers import Axis, Indirect, Int
 from aotpack.ir.uses import Uses, operation_uses
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value, walk
 from aotpack.schedule.program.dead_code import with_operations
-from aotpack.schedule.program.prologue import CHEAP, is_prologue
+from aotpack.schedule.program.prologue import is_prologue
 
 MAX_READS = 4  # a value with more loads is stored when several operations read it
 MAX_OPS = 8  # likewise for arithmetic: recomputing is cheaper than a round trip below this
@@ -79,7 +81,8 @@ def _is_inlinable(
         return False
     if len(readers) == 1 and not _repeats(operation, readers[0]):
         return True
-    expensive = any(isinstance(value, Apply) and value.op not in CHEAP for value in arithmetic)
+    costs = (OPS[value.op].cost for value in arithmetic if isinstance(value, Apply))
+    expensive = any(cost > Cost.ONE for cost in costs)
     small = len(reads) <= MAX_READS and len(arithmetic) <= MAX_OPS
     shared_gather = gathers and len(readers) > 1
     return small and not shared_gather and not (expensive and reads)
