@@ -173,7 +173,7 @@ class ConcatBuffer:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Operations in execution order. Each buffer has one writer, but inputs and joined ones."""
+    """Operations in execution order. Each buffer has one writer, but inputs and concat buffers."""
 
     sizes: tuple[Var, ...]
     buffers: dict[str, Buffer]  # insertion order is definition order
@@ -195,14 +195,14 @@ class Program:
 
 
 def sources(names: Iterable[str], program: Program) -> tuple[str, ...]:
-    """What must be written before these are read: for a joined buffer, its parts."""
-    parts = {joined.name: joined.parts for joined in program.concats}
+    """What must be written before these are read: for a concat buffer, its parts."""
+    parts = {concat.name: concat.parts for concat in program.concats}
     return tuple(source for name in names for source in parts.get(name, (name,)))
 
 
 def wholes(program: Program) -> dict[str, str]:
-    """The joined buffer that each part lies in."""
-    return {part: joined.name for joined in program.concats for part in joined.parts}
+    """The concat buffer that each part lies in."""
+    return {part: concat.name for concat in program.concats for part in concat.parts}
 
 
 def captured(operation: Branch | Loop) -> tuple[str, ...]:
@@ -366,9 +366,9 @@ def _operation(program: Program, operation: Operation) -> list[str]:
 def ending_lines(program: Program) -> list[str]:
     """New values and results; a part of an operation returns nothing."""
     updates = [f"update {update.name} = {update.value}" for update in program.updates]
-    joined = [f"join {each.name} = {' | '.join(each.parts)}" for each in program.concats]
+    concats = [f"concat {each.name} = {' | '.join(each.parts)}" for each in program.concats]
     returned = [f"return {', '.join(program.outputs)}"] if program.outputs else []
-    return [*joined, *updates, *returned]
+    return [*concats, *updates, *returned]
 
 
 def _declared(buffers: Mapping[str, Buffer], name: str) -> str:

@@ -6,8 +6,9 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.names import safe_size_name
 from aotpack.ir.operations import Pointwise
 from aotpack.ir.origin import Origin
-from aotpack.ir.program import Buffer, Operation, Program, Update, reads, targets
+from aotpack.ir.program import Buffer, Operation, Program, Update, targets
 from aotpack.ir.symbolic.integers import Axis, Int, Var
+from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Load
 from aotpack.stages import Graph, GraphNode, Ref, TensorSpec, every_node
 
@@ -156,9 +157,9 @@ class Builder:
         operations, known = tuple(self._operations), self._sizes
         self._operations, self._sizes = around
         changed = [self._names[ref] for ref in changes]
-        made = [name for operation in operations for name in targets(operation)]
-        read = [name for operation in operations for name in reads(operation)]
-        inputs = tuple(name for name in dict.fromkeys((*read, *changed)) if name not in made)
+        uses = operation_uses(operations)
+        made, touched = uses.producers, dict.fromkeys((*uses.readers, *changed))
+        inputs = tuple(name for name in touched if name not in made)
         return Program(
             known,
             {name: self._buffers[name] for name in (*inputs, *made)},

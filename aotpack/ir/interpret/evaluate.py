@@ -93,7 +93,7 @@ class _Machine:
         self.precision = precision
         self.memory: dict[str, Array] = {}
         self.wholes = wholes(program)
-        self.written: dict[str, Array] = {}  # which elements of joined buffers
+        self.written: dict[str, Array] = {}  # which elements of concat buffers
 
     def numpy_type(self, dtype: DType) -> np.dtype[np.generic]:
         if self.precision is Precision.WIDE and dtype.is_float:

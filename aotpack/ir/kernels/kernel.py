@@ -23,8 +23,11 @@ from aotpack.ir.program import (
     index_tuple,
     operation_text,
     overwritten,
+    reads,
+    targets,
 )
 from aotpack.ir.symbolic.integers import Axis, Int, ceil_div
+from aotpack.ir.uses import Uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,16 @@ def launches(kernels: tuple[Kernel, ...]) -> tuple[tuple[Kernel, ...], ...]:
         else:
             found.append((kernel,))
     return tuple(found)
+
+
+def kernel_uses(kernels: tuple[Kernel, ...]) -> Uses[int]:
+    """The kernels that store and read each buffer, by their position."""
+    return Uses.of((position, one.stored, one.reads) for position, one in enumerate(kernels))
+
+
+def member_uses(kernel: Kernel) -> Uses[Member]:
+    """The members that write and read each buffer, in memory or in registers."""
+    return Uses.of((one, targets(one.operation), reads(one.operation)) for one in kernel.members)
 
 
 def gpu_variants(kernel: Kernel) -> tuple[Variant, ...]:

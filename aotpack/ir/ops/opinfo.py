@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Literal
 
 import numpy as np
@@ -23,6 +24,14 @@ CODES = {DType.FLOAT32: DType.UINT8, DType.UINT8: DType.FLOAT32}
 """Numbers and the codes of 8-bit floats."""
 
 
+class Cost(IntEnum):
+    """The instructions of an operator for each element, about."""
+
+    ONE = 1
+    FEW = 2
+    MANY = 3
+
+
 @dataclass(frozen=True, slots=True)
 class OpInfo:
     """An elementwise operator.
@@ -34,6 +43,8 @@ class OpInfo:
     within ``FAST_ULP`` of that type's last place. bfloat16 takes float16's where it has no own.
     ``ulp`` bounds the error of ``texts`` in the last place of the result, or of the operand where
     that is larger (``of_operand``: the operand times a share that is rounded near 1).
+    A small change of an operand of an operator that ``is_discontinuous`` can change the result by a
+    whole step.
     """
 
     name: str
@@ -45,6 +56,8 @@ class OpInfo:
     fast_texts: Mapping[DType, str] = field(default_factory=dict)
     commutative: bool = False
     of_operand: bool = False
+    cost: Cost = Cost.MANY
+    is_discontinuous: bool = False
 
     def result_type(self, operand: DType, given: DType) -> DType:
         """The type that comes of operands of a type; ``given`` is what a node says."""

@@ -6,12 +6,13 @@ have ``{0}``, ``{1}``, ``{2}`` for operands (names of temporaries; literals too,
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.ops import float8, reference
 from aotpack.ir.ops.fast_texts import FAST_ERF, FAST_GELU, FAST_GELU_TANH, FAST_TANH
-from aotpack.ir.ops.opinfo import TWINS, OpInfo
+from aotpack.ir.ops.opinfo import TWINS, Cost, OpInfo
 from aotpack.ir.ops.philox import philox
 from aotpack.ir.ops.reference import Reference
 
@@ -346,8 +347,28 @@ def _random() -> list[OpInfo]:
     return [OpInfo("philox", 2, "same", {"int64": text}, philox)]
 
 
+_COST = {
+    **dict.fromkeys(
+        "add sub mul neg abs square cast where eq ne lt le gt ge minimum maximum relu logical_and "
+        "logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not".split(),
+        Cost.ONE,
+    ),
+    **dict.fromkeys(
+        "isnan floor ceil trunc round sign signbit shift_left shift_right".split(), Cost.FEW
+    ),
+}
+_DISCONTINUOUS = frozenset(
+    "floor ceil trunc round floordiv truncdiv remainder fmod sign signbit eq ne lt le gt ge bits "
+    "half_bits".split()
+)
+
+
 OPS: dict[str, OpInfo] = {
-    info.name: info
+    info.name: replace(
+        info,
+        cost=_COST.get(info.name, Cost.MANY),
+        is_discontinuous=info.name in _DISCONTINUOUS,
+    )
     for group in (
         _arithmetic(),
         _transcendental(),

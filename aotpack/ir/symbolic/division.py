@@ -1,6 +1,7 @@
 """Canonical floor division and modulo, and their inverse, joining digits back."""
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache
 
 from aotpack.ir.symbolic.facts import bounds, known_le, known_lt
@@ -10,8 +11,8 @@ from aotpack.ir.symbolic.integers import (
     Monomial,
     Quotient,
     Remainder,
-    _from_terms,
     content,
+    from_terms,
 )
 
 
@@ -39,7 +40,7 @@ def remainder(num: Int, den: Int) -> Int:
     return Int.of(Remainder(rest, den))
 
 
-def rejoin(terms: dict[Monomial, int]) -> Int | None:
+def rejoin(terms: Mapping[Monomial, int]) -> Int | None:
     """Undo a digit split: ``c*d*(e//d) + c*(e%d) -> c*e``; also inside an outer modulo.
 
     ``c*d*((e//d)%m) + c*(e%d) -> c*(e%(d*m))``. Returns None when no pair is found.
@@ -58,7 +59,7 @@ def rejoin(terms: dict[Monomial, int]) -> Int | None:
 
 
 def _join_pair(
-    terms: dict[Monomial, int], low: Monomial, digit: Remainder, scale: Int
+    terms: Mapping[Monomial, int], low: Monomial, digit: Remainder, scale: Int
 ) -> Int | None:
     above = digit.num // digit.den
     for candidate in {atom: None for m in terms for atom in m}:
@@ -72,13 +73,13 @@ def _join_pair(
         if all(terms.get(m) == c for m, c in high.terms):
             taken = {m for m, _ in high.terms} | {low}
             kept = [(m, c) for m, c in terms.items() if m not in taken]
-            return _from_terms([*kept, *(scale * whole).terms])
+            return from_terms([*kept, *(scale * whole).terms])
     if above.atom is None and above.terms and not digit.num.constant:
         high = scale * digit.den * above
         if all(terms.get(m) == c for m, c in high.terms):
             taken = {m for m, _ in high.terms} | {low}
             kept = [(m, c) for m, c in terms.items() if m not in taken]
-            return _from_terms([*kept, *(scale * digit.num).terms])
+            return from_terms([*kept, *(scale * digit.num).terms])
     return None
 
 
@@ -109,7 +110,7 @@ def _split(num: Int, den: Int) -> tuple[Int, Int]:
             whole.append((left, c // coefficient))
         if c % coefficient:
             rest.append((m, c % coefficient))
-    return _from_terms(whole), _from_terms(rest)
+    return from_terms(whole), from_terms(rest)
 
 
 def _split_by_sum(num: Int, den: Int) -> tuple[Int, Int]:

@@ -70,6 +70,17 @@ def known_one(value: Number) -> bool:
     return known_equal(value, 1)
 
 
+def extremum(name: str, a: Int, b: Int) -> Int:
+    """``min(a, b)`` or ``max(a, b)``, decided by the ranges where they decide."""
+    if known_le(a, b):
+        return a if name == "min" else b
+    if known_le(b, a):
+        return b if name == "min" else a
+    if b.text < a.text:
+        a, b = b, a
+    return Int.of(Extremum(name, a, b))
+
+
 def typical(value: Number) -> int:
     """A size to reckon with in cost models: the middle of each variable's range."""
     expression = Int.of(value)

@@ -4,6 +4,7 @@ An ``Int`` is built canonical, so equal expressions are mostly one object and in
 they are made. All facts live in the variables: the ``known_*`` functions of
 ``ir/symbolic/facts.py`` are the only ones that answer questions about sizes.
 Atoms may be non-linear: floor division, modulo, minimum, maximum, and values read from memory.
+``Rules`` simplifies those; the package ``aotpack.ir.symbolic`` installs it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Union
+from typing import Any, ClassVar, Union
 
 from aotpack.ir.interning import Interned
 
@@ -105,6 +106,19 @@ Atom = Union[Var, Axis, Quotient, Remainder, Extremum, Indirect]
 Monomial = tuple[Atom, ...]  # sorted by printed text, repeated for powers
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How non-linear operations simplify, by facts about the operands.
+
+    Facts are computed with simplified expressions, so the rules are defined in modules above this.
+    """
+
+    quotient: Callable[[Int, Int], Int]
+    remainder: Callable[[Int, Int], Int]
+    extremum: Callable[[str, Int, Int], Int]
+    rejoin: Callable[[Mapping[Monomial, int]], Int | None]
+
+
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Int(metaclass=Interned):
     """A polynomial: sorted ``(monomial, coefficient)`` pairs without zero coefficients.
@@ -112,6 +126,7 @@ class Int(metaclass=Interned):
     Build with ``Int.of`` and operators; equal polynomials are the same object.
     """
 
+    rules: ClassVar[Rules]
     terms: tuple[tuple[Monomial, int], ...]
     text: str = field(init=False)
 
@@ -172,17 +187,13 @@ class Int(metaclass=Interned):
     __rmul__ = __mul__
 
     def __floordiv__(self, other: Number) -> Int:
-        from aotpack.ir.symbolic.division import quotient
-
-        return quotient(self, Int.of(other))
+        return Int.rules.quotient(self, Int.of(other))
 
     def __rfloordiv__(self, other: Number) -> Int:
         return Int.of(other) // self
 
     def __mod__(self, other: Number) -> Int:
-        from aotpack.ir.symbolic.division import remainder
-
-        return remainder(self, Int.of(other))
+        return Int.rules.remainder(self, Int.of(other))
 
     def __rmod__(self, other: Number) -> Int:
         return Int.of(other) % self
@@ -212,7 +223,7 @@ class Int(metaclass=Interned):
                 changed |= new.atom is not atom
                 product *= new
             total += product.terms
-        return _from_terms(total) if changed else self
+        return from_terms(total) if changed else self
 
     def substitute(self, replacements: Mapping[Any, Number]) -> Int:
         """Replace variables, axes or indirect values by expressions."""
@@ -238,18 +249,18 @@ class Int(metaclass=Interned):
 # Integers are interned, so that what was computed of two of them is found again by identity.
 @lru_cache(maxsize=REMEMBERED)
 def _sum(a: Int, b: Int) -> Int:
-    return _from_terms([*a.terms, *b.terms])
+    return from_terms([*a.terms, *b.terms])
 
 
 @lru_cache(maxsize=REMEMBERED)
 def _product(a: Int, b: Int) -> Int:
     terms = [(_sorted(ma + mb), ca * cb) for ma, ca in a.terms for mb, cb in b.terms]
-    return _from_terms(terms)
+    return from_terms(terms)
 
 
 def total(values: Iterable[Number]) -> Int:
     """The sum."""
-    return _from_terms([term for value in values for term in Int.of(value).terms])
+    return from_terms([term for value in values for term in Int.of(value).terms])
 
 
 def product(values: Iterable[Number]) -> Int:
@@ -267,40 +278,26 @@ def ceil_div(a: Number, b: Number) -> Int:
 
 def minimum(a: Number, b: Number) -> Int:
     """The smaller one, decided by the ranges where they decide."""
-    return _extremum("min", Int.of(a), Int.of(b))
+    return Int.rules.extremum("min", Int.of(a), Int.of(b))
 
 
 def maximum(a: Number, b: Number) -> Int:
     """The larger one, decided by the ranges where they decide."""
-    return _extremum("max", Int.of(a), Int.of(b))
-
-
-def _extremum(name: str, a: Int, b: Int) -> Int:
-    from aotpack.ir.symbolic.facts import known_le
-
-    if known_le(a, b):
-        return a if name == "min" else b
-    if known_le(b, a):
-        return b if name == "min" else a
-    if b.text < a.text:
-        a, b = b, a
-    return Int.of(Extremum(name, a, b))
+    return Int.rules.extremum("max", Int.of(a), Int.of(b))
 
 
 def _sorted(atoms: Monomial) -> Monomial:
     return tuple(sorted(atoms, key=str)) if len(atoms) > 1 else atoms
 
 
-def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Int:
+def from_terms(terms: Iterable[tuple[Monomial, int]]) -> Int:
     """Collect equal monomials, drop zeros, join ``d*(e//d) + e%d`` back to ``e``, sort."""
-    from aotpack.ir.symbolic.division import rejoin
-
     collected: dict[Monomial, int] = {}
     for monomial, coefficient in terms:
         collected[monomial] = collected.get(monomial, 0) + coefficient
     collected = {monomial: c for monomial, c in collected.items() if c}
     if any(isinstance(atom, Remainder) for monomial in collected for atom in monomial):
-        joined = rejoin(collected)
+        joined = Int.rules.rejoin(collected)
         if joined is not None:
             return joined
     return Int(tuple(sorted(collected.items(), key=_term_order)))
@@ -350,7 +347,8 @@ def _rebuild(atom: Atom, change: Callable[[Atom], Int | None]) -> Int:
         return num // den if isinstance(atom, Quotient) else num % den
     if isinstance(atom, Extremum):
         a, b = atom.a.map_leaves(change), atom.b.map_leaves(change)
-        return Int.of(atom) if a is atom.a and b is atom.b else _extremum(atom.name, a, b)
+        unchanged = a is atom.a and b is atom.b
+        return Int.of(atom) if unchanged else Int.rules.extremum(atom.name, a, b)
     new = change(atom)
     return Int.of(atom) if new is None else new
 

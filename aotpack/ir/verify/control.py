@@ -5,7 +5,7 @@ from aotpack.ir.program import Branch, Loop, Program
 from aotpack.ir.verify.invalid import InvalidProgram
 
 
-def check_parts(program: Program) -> None:
+def check_part_programs(program: Program) -> None:
     """A part knows what is around it, and changes targets of its operation alone."""
     for position, operation in enumerate(program.operations):
         if not isinstance(operation, (Branch, Loop)):

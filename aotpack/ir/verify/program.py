@@ -35,8 +35,9 @@ from aotpack.ir.program import (
 )
 from aotpack.ir.symbolic.facts import known_equal, known_le, known_lt
 from aotpack.ir.symbolic.integers import Axis, Int, Var, product, total
+from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Guarded, IndexValue, Load, Value, children, walk
-from aotpack.ir.verify.control import check_conditions, check_parts
+from aotpack.ir.verify.control import check_conditions, check_part_programs
 from aotpack.ir.verify.invalid import InvalidProgram
 
 
@@ -77,7 +78,7 @@ def check_single_writer(program: Program) -> None:
             if name in written:
                 raise InvalidProgram(program, position, f"{name} already has its value")
             written.add(name)
-    written |= {joined.name for joined in program.concats}
+    written |= {concat.name for concat in program.concats}
     for name in program.buffers:
         if name not in written:
             raise InvalidProgram(program, None, f"nothing writes {name}")
@@ -108,26 +109,27 @@ def check_packed(program: Program) -> None:
             raise InvalidProgram(program, None, f"{whole} is not {', '.join(map(str, parts))}")
 
 
-def check_joined(program: Program) -> None:
+def check_concats(program: Program) -> None:
     """Parts are written for their whole alone, which nothing else writes, by as many points."""
-    writers = {name: o for o in program.operations for name in targets(o)}
-    taken = {name for operation in program.operations for name in reads(operation)}
-    taken |= {*program.inputs, *program.weights, *program.results}
-    if len(wholes(program)) < sum(len(joined.parts) for joined in program.concats):
+    uses = operation_uses(program.operations)
+    writers = uses.producers
+    taken = {*uses.readers, *program.inputs, *program.weights, *program.results}
+    if len(wholes(program)) < sum(len(concat.parts) for concat in program.concats):
         raise InvalidProgram(program, None, "a buffer is two parts")
-    for joined in program.concats:
-        whole = program.buffers[joined.name]
-        if joined.name in writers or joined.name in {*program.inputs, *program.weights}:
-            raise InvalidProgram(program, None, f"{whole} is joined of {joined.parts}, and written")
+    for concat in program.concats:
+        whole = program.buffers[concat.name]
+        if concat.name in writers or concat.name in {*program.inputs, *program.weights}:
+            message = f"{whole} is a concat of {concat.parts}, and written"
+            raise InvalidProgram(program, None, message)
         points: list[Int] = []
-        for name in joined.parts:
+        for name in concat.parts:
             part, writer = program.buffers[name], writers.get(name)
             same = (part.dtype, part.shape) == (whole.dtype, whole.shape)
             if not same or name in taken or not isinstance(writer, Pointwise):
                 raise InvalidProgram(program, None, f"{part} is no part of {whole}")
             points.append(product(axis.extent for axis in writer.axes))
         if not known_equal(total(points), product(whole.shape)):
-            raise InvalidProgram(program, None, f"{joined.parts} do not fill {whole}")
+            raise InvalidProgram(program, None, f"{concat.parts} do not fill {whole}")
 
 
 def check_updates(program: Program) -> None:
@@ -303,7 +305,7 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
     check_single_writer,
     check_defined_before_use,
     check_packed,
-    check_joined,
+    check_concats,
     check_updates,
     check_axis_names,
     check_axes_used,
@@ -317,7 +319,7 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
     check_scatters,
     check_foreign,
     check_stored_types,
-    check_parts,
+    check_part_programs,
     check_conditions,
 )
 

@@ -33,10 +33,10 @@ from aotpack.ir.verify.tiles import (
     InvalidSchedule,
     check_candidates,
     check_cluster_reductions,
-    check_joined,
     check_last_block,
     check_look_back,
     check_row_pipelines,
+    check_shared_launches,
     check_variants,
 )
 
@@ -256,8 +256,8 @@ def check_bases(schedule: Schedule) -> None:
             raise InvalidSchedule(schedule, None, message)
 
 
-def check_parts(schedule: Schedule) -> None:
-    """The parts of a joined buffer lie where it does, laid out alike, and live within its life."""
+def check_concat_places(schedule: Schedule) -> None:
+    """The parts of a concat buffer lie where it does, laid out alike, and live within its life."""
     lives = {life.buffer: life for life in schedule.lifetimes}
     for part, whole in wholes(schedule.program).items():
         life = lives[part]
@@ -269,7 +269,7 @@ def check_parts(schedule: Schedule) -> None:
             raise InvalidSchedule(schedule, None, f"{part} is not laid out as {whole} is")
 
 
-def check_updates(schedule: Schedule) -> None:
+def check_update_order(schedule: Schedule) -> None:
     """Once a tensor is overwritten by its new value, nobody reads the old one."""
     together = enumerate(launches(schedule.kernels))
     steps = [(step, kernel) for step, kernels in together for kernel in kernels]
@@ -286,7 +286,7 @@ def check_updates(schedule: Schedule) -> None:
 
 CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_kernel_order,
-    check_joined,
+    check_shared_launches,
     check_stored_once,
     check_operations,
     check_binding_axes,
@@ -296,8 +296,8 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
     check_lifetimes,
     check_shared_storage,
     check_bases,
-    check_parts,
-    check_updates,
+    check_concat_places,
+    check_update_order,
     check_variants,
     check_candidates,
     check_row_pipelines,

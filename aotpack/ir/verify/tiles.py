@@ -26,7 +26,7 @@ class InvalidSchedule(Exception):
         super().__init__(f"{place}{message}\n\n{schedule}")
 
 
-def check_joined(schedule: Schedule) -> None:
+def check_shared_launches(schedule: Schedule) -> None:
     """Kernels of one launch have one GPU tile each, as many warps, and numbers of programs."""
     for together in launches(schedule.kernels):
         if len(together) == 1 or together[1].runs_in_last_block:

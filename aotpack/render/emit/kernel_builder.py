@@ -11,6 +11,7 @@ from aotpack.ir.kernels.kernel import Kernel, Member, Schedule
 from aotpack.ir.kernels.rows import Row, row_of, storage_elements
 from aotpack.ir.operations import Pointwise, Reduction, Scan
 from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.ops.optable import OPS
 from aotpack.ir.program import Operation, targets, values
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import bounds
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from aotpack.render.triton.row_pipeline import Ring
 
 MAX_COMMENTS = 6
-JUMPS = frozenset(
-    "floor ceil trunc round floordiv truncdiv remainder fmod sign signbit eq ne lt le gt ge bits"
-    " half_bits".split()
-)
 
 
 class KernelBuilder:
@@ -174,7 +171,7 @@ class KernelBuilder:
 def _jumps(value: Apply) -> bool:
     """True when a small change of an operand can make a large one of the result."""
     is_whole = value.op == "cast" and not value.dtype.is_float
-    return (value.op in JUMPS or is_whole) and value.args[0].dtype.is_float
+    return (OPS[value.op].is_discontinuous or is_whole) and value.args[0].dtype.is_float
 
 
 def _gives_positions(operation: Operation) -> bool:

@@ -3,9 +3,11 @@
 One loop would hold the accumulators and the loads of all at once, and read no element less.
 """
 
-from aotpack.ir.kernels.kernel import Kernel, Member
+from collections.abc import Mapping
+
+from aotpack.ir.kernels.kernel import Kernel, Member, member_uses
 from aotpack.ir.operations import Reduction
-from aotpack.ir.program import loads, targets
+from aotpack.ir.program import loads
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.integers import Axis
 
@@ -14,9 +16,10 @@ def fission_groups(
     walk: list[Member], kernel: Kernel, inner: frozenset[Axis]
 ) -> list[list[Member]]:
     """The members in groups, in order; what reads nothing along the row stays in the first."""
+    producers = member_uses(kernel).producers
     groups: list[tuple[set[str], list[Member]]] = []
     for member in walk:
-        read = _streams(member, kernel, inner)
+        read = _streams(member, producers, inner)
         meeting = [group for group in groups if not read or not group[0] or group[0] & read]
         names = read.union(*(names for names, _ in meeting))
         together = [m for _, members in meeting for m in members]
@@ -26,9 +29,8 @@ def fission_groups(
     return [[m for m in walk if m in members] for _, members in groups]
 
 
-def _streams(member: Member, kernel: Kernel, inner: frozenset[Axis]) -> set[str]:
+def _streams(member: Member, producers: Mapping[str, Member], inner: frozenset[Axis]) -> set[str]:
     """The buffers read along the row, by a member and by what is computed again for it."""
-    makers = {name: m for m in kernel.members for name in targets(m.operation)}
     found: set[str] = set()
     seen: set[str] = set()
     pending = [member]
@@ -36,11 +38,11 @@ def _streams(member: Member, kernel: Kernel, inner: frozenset[Axis]) -> set[str]
         here = pending.pop()
         moved = Rewriter(dict(here.binding))
         for load in loads(here.operation):
-            maker = makers.get(load.buffer)
-            if maker is not None and not isinstance(maker.operation, Reduction):
-                pending += [maker] if load.buffer not in seen else []
+            producer = producers.get(load.buffer)
+            if producer is not None and not isinstance(producer.operation, Reduction):
+                pending += [producer] if load.buffer not in seen else []
                 seen.add(load.buffer)
-            elif maker is None and any(
+            elif producer is None and any(
                 inner.intersection(moved.index(part).leaves()) for part in load.index
             ):
                 found.add(load.buffer)

@@ -5,6 +5,7 @@ each reading the row again; what a later loop needs from a pointwise member or a
 in it.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from aotpack.ir.kernels.access import written_index
@@ -13,9 +14,10 @@ from aotpack.ir.kernels.row_reads import row_reads
 from aotpack.ir.kernels.tiles import PointwiseTile, ReductionTile, Tile2D, cluster_size
 from aotpack.ir.operations import Pointwise, Reduction, Scan, Scatter
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.program import loads, reads, targets
+from aotpack.ir.program import Operation, loads, reads, targets
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis
+from aotpack.ir.uses import operation_uses
 from aotpack.render.contexts import LoopContext, TileAxis
 from aotpack.render.emit.emitter import PACKED_BITS
 from aotpack.render.emit.frame import Frame
@@ -179,7 +181,8 @@ def _emit_looped(kernel: Kernel, tile: ReductionTile, builder: KernelBuilder) ->
     for number in range(max(level.values()) + 1):
         here = [m for m in kernel.members if level[targets(m.operation)[0]] == number]
         walks.append([m for m in here if not m.outer and _works(m, kernel)])
-    walked = [_buffers(walk, kernel) for walk in walks]
+    producers = operation_uses(member.operation for member in kernel.members).producers
+    walked = [_buffers(walk, producers) for walk in walks]
     in_order = any(isinstance(member.operation, Scan) for member in kernel.members)
     once = len(list(filter(None, walks))) < 2
     held: dict[object, str] | None = None if in_order or once or builder.ring is not None else {}
@@ -215,18 +218,17 @@ def _works(member: Member, kernel: Kernel) -> bool:
     return isinstance(member.operation, Reduction) or bool(stored)
 
 
-def _buffers(walk: list[Member], kernel: Kernel) -> set[str]:
+def _buffers(walk: list[Member], producers: Mapping[str, Operation]) -> set[str]:
     """What a walk reads from memory, itself and to compute pointwise members and scans again."""
-    makers = {name: m.operation for m in kernel.members for name in targets(m.operation)}
     found: set[str] = set()
     pending = [name for member in walk for name in reads(member.operation)]
     while pending:
         name = pending.pop()
-        maker = makers.get(name)
-        if maker is None:
+        producer = producers.get(name)
+        if producer is None:
             found.add(name)
-        elif not isinstance(maker, Reduction):
-            pending += reads(maker)
+        elif not isinstance(producer, Reduction):
+            pending += reads(producer)
     return found
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from aotpack.ir.kernels.access import axes_in, points
-from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.kernel import Kernel, kernel_uses
 from aotpack.ir.operations import Pointwise
 from aotpack.ir.ops.conditions import inside
 from aotpack.ir.ops.fold import fold, integer_of
@@ -43,14 +43,14 @@ def concat_in_place(
     program: Program, kernels: tuple[Kernel, ...]
 ) -> tuple[Program, tuple[Kernel, ...]]:
     """The program without the copies that its kernels spare, and its kernels; or the same."""
-    makers = {name: kernel for kernel in kernels for name in kernel.stored}
+    producers = {n: kernels[position] for n, position in kernel_uses(kernels).producers.items()}
     kept = {update.value for update in program.updates}
     kept |= {base for o in program.operations for _, base in overwritten(o)}
     found: dict[str, list[Pointwise]] = {}
     for kernel in kernels:
         for operation in _candidates(kernel):
             if operation.target not in kept:
-                parts = _parts(operation, kernel, makers, program)
+                parts = _parts(operation, kernel, producers, program)
                 found |= {operation.target: parts} if parts else {}
     if not found:
         return program, kernels
@@ -74,7 +74,7 @@ def _candidates(kernel: Kernel) -> Iterator[Pointwise]:
 
 
 def _parts(
-    operation: Pointwise, kernel: Kernel, makers: Mapping[str, Kernel], program: Program
+    operation: Pointwise, kernel: Kernel, producers: Mapping[str, Kernel], program: Program
 ) -> list[Pointwise]:
     """The writers of the pieces, if that spares more than it costs; else none."""
     found = _pieces(operation)
@@ -84,7 +84,7 @@ def _parts(
     alone = [
         _part(operation, axis, [piece], number, program) for number, piece in enumerate(pieces)
     ]
-    spared = [_spared_bytes(part, operation, makers, program) for part in alone]
+    spared = [_spared_bytes(part, operation, producers, program) for part in alone]
     made: list[Pointwise] = []
     copies = 0
     for is_copy, numbers in groupby(range(len(pieces)), lambda number: spared[number] == 0):
@@ -101,7 +101,7 @@ def _parts(
 
 
 def _spared_bytes(
-    part: Pointwise, whole: Pointwise, makers: Mapping[str, Kernel], program: Program
+    part: Pointwise, whole: Pointwise, producers: Mapping[str, Kernel], program: Program
 ) -> int:
     """Typical bytes that are not read again where a kernel takes a part in; 0 where none does."""
     buffer = program.buffers[whole.target]
@@ -109,7 +109,7 @@ def _spared_bytes(
         return 0
     buffers = program.buffers | {part.target: replace(buffer, name=part.target)}
     wider = replace(program, buffers=buffers)
-    for kernel in (makers[name] for name in reads(part) if name in makers):
+    for kernel in (producers[name] for name in reads(part) if name in producers):
         if isinstance(join(_group(kernel), part, wider), Group):
             return max(1, typical(points(part.axes)) * buffer.dtype.itemsize)
     return 0

@@ -8,14 +8,13 @@ Greedy, in program order: each operation joins the kernel with which it shares m
 rule of ``schedule/fusion/group.py`` binds its axes to the kernel's and no cycle arises.
 """
 
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 
 from aotpack.ir.kernels.kernel import Kernel, NotFused
 from aotpack.ir.program import Operation, Program, reads, sources, targets, wholes
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import product
+from aotpack.ir.uses import Uses
 from aotpack.schedule.fusion.group import Group, join, start
 from aotpack.schedule.fusion.naming import kernel_name
 from aotpack.schedule.fusion.pressure import holds_too_much, lent
@@ -58,11 +57,10 @@ def fuse(program: Program) -> tuple[Kernel, ...]:
         position, group, not_fused = _best_group(operation, groups, program)
         groups.put(position, group)
         groups.not_fused.setdefault(position, []).extend(not_fused)
-    readers = Counter(name for group in groups.members for name in group.read)
-    return tuple(
-        replace(_kernel(group, program, readers), not_fused=tuple(groups.not_fused[position]))
-        for position, group in enumerate(groups.members)
-    )
+    positions = range(len(groups.members))
+    members = zip(positions, groups.members, strict=True)
+    uses = Uses.of((position, group.written, group.read) for position, group in members)
+    return tuple(_kernel(position, groups, program, uses) for position in positions)
 
 
 def _best_group(
@@ -128,8 +126,9 @@ def _closes_cycle(operation: Operation, position: int, groups: Groups, program: 
     return False
 
 
-def _kernel(group: Group, program: Program, readers: Counter[str]) -> Kernel:
+def _kernel(position: int, groups: Groups, program: Program, uses: Uses[int]) -> Kernel:
     """Close a group: name it and find which of its results anyone outside reads."""
+    group = groups.members[position]
     results = {*program.results, *wholes(program)}
     if group.is_closed:
         results.update(group.written)  # all of them are written, read or not
@@ -137,6 +136,7 @@ def _kernel(group: Group, program: Program, readers: Counter[str]) -> Kernel:
         name
         for member in group.members
         for name in targets(member.operation)
-        if name in results or readers[name] > (name in group.read)
+        if name in results or uses.has_other_readers(name, position)
     )
-    return Kernel(kernel_name(group.members), group.axes, group.members, stored, group.read)
+    name, not_fused = kernel_name(group.members), tuple(groups.not_fused[position])
+    return Kernel(name, group.axes, group.members, stored, group.read, not_fused=not_fused)

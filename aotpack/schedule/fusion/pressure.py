@@ -6,7 +6,8 @@ a = f(x, c); b = g(y, c), with x and y made for this alone: apart, y may lie whe
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from aotpack.ir.program import Program, reads
+from aotpack.ir.program import Program
+from aotpack.ir.uses import operation_uses
 from aotpack.schedule.layout import typical_bytes
 
 MOST_HELD = 32  # bytes for each one that fusing saves
@@ -14,12 +15,11 @@ MOST_HELD = 32  # bytes for each one that fusing saves
 
 def lent(program: Program) -> dict[str, int]:
     """Typical bytes of the intermediates that one operation reads: it leaves their memory."""
-    readers = Counter(name for operation in program.operations for name in reads(operation))
     given = {*program.inputs, *program.weights, *program.results}
     return {
         name: typical_bytes(program.buffers[name])
-        for name, count in readers.items()
-        if count == 1 and name not in given
+        for name, readers in operation_uses(program.operations).readers.items()
+        if len(readers) == 1 and name not in given
     }
 
 

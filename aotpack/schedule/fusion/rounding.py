@@ -7,11 +7,11 @@ for a y stored in 16 bits. Else the maximum were of other numbers than those it 
 what should cancel would leave the rounding. A result that no other kernel reads is not rounded.
 """
 
-from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.kernel import Kernel, kernel_uses
 from aotpack.ir.program import Operation, Program, targets
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.values import Apply, Load, Value
@@ -22,21 +22,21 @@ def match_rounding(
 ) -> tuple[Program, tuple[Kernel, ...]]:
     """The program and its kernels with such uses rounded; the same objects if there is none."""
     changed: dict[tuple[str, ...], Operation] = {}
-    readers = Counter(name for kernel in kernels for name in set(kernel.reads))
-    made = tuple(_agreeing(program, kernel, readers, changed) for kernel in kernels)
+    uses = kernel_uses(kernels)
+    made = []
+    for position, kernel in enumerate(kernels):
+        elsewhere = [name for name in kernel.stored if uses.has_other_readers(name, position)]
+        made.append(_agreeing(kernel, _types_of_16_bits(program, elsewhere), changed))
     if not changed:
         return program, kernels
     operations = tuple(changed.get(targets(o), o) for o in program.operations)
-    return replace(program, operations=operations), made
+    return replace(program, operations=operations), tuple(made)
 
 
 def _agreeing(
-    program: Program,
-    kernel: Kernel,
-    readers: Counter[str],
-    changed: dict[tuple[str, ...], Operation],
+    kernel: Kernel, shared: Mapping[str, DType], changed: dict[tuple[str, ...], Operation]
 ) -> Kernel:
-    shared = _shared(program, kernel, readers)
+    """The kernel with its uses of ``shared`` results rounded; adds to ``changed`` by targets."""
     if not shared:
         return kernel
 
@@ -54,9 +54,7 @@ def _agreeing(
     return replace(kernel, members=tuple(members))
 
 
-def _shared(program: Program, kernel: Kernel, readers: Counter[str]) -> dict[str, DType]:
-    """The 16-bit results of a kernel that others read; ``readers`` counts the kernels that do."""
-    own = frozenset(kernel.reads)
-    elsewhere = [name for name in kernel.stored if readers[name] > (name in own)]
-    types = {name: program.buffers[name].dtype for name in elsewhere}
+def _types_of_16_bits(program: Program, names: Iterable[str]) -> dict[str, DType]:
+    """The types of those buffers that are stored with fewer bits than they are computed with."""
+    types = {name: program.buffers[name].dtype for name in names}
     return {name: dtype for name, dtype in types.items() if dtype.compute is not dtype}

@@ -1,17 +1,15 @@
 """Launch order: dependences first, otherwise as the user wrote it."""
 
-from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.kernel import Kernel, kernel_uses
 from aotpack.ir.program import Program, Update, sources, targets
+from aotpack.ir.uses import Uses
 
 
 def order(kernels: tuple[Kernel, ...], program: Program) -> tuple[Kernel, ...]:
     """A topological order, stable with respect to the first operation of each kernel."""
     waiting = dependences(kernels, program)
-    position_of = {
-        name: position
-        for position, operation in enumerate(program.operations)
-        for name in targets(operation)
-    }
+    positions = enumerate(program.operations)
+    position_of = {name: position for position, one in positions for name in targets(one)}
     rank = [
         max(position_of[name] for member in kernel.members for name in targets(member.operation))
         for kernel in kernels
@@ -25,22 +23,22 @@ def order(kernels: tuple[Kernel, ...], program: Program) -> tuple[Kernel, ...]:
 
 def dependences(kernels: tuple[Kernel, ...], program: Program) -> list[set[int]]:
     """The kernels, by number, that each must wait for."""
-    writer = {name: position for position, kernel in enumerate(kernels) for name in kernel.stored}
+    uses = kernel_uses(kernels)
+    producers = uses.producers
     waiting = [
-        {writer[name] for name in sources(kernel.reads, program) if name in writer}
+        {producers[name] for name in sources(kernel.reads, program) if name in producers}
         for kernel in kernels
     ]
     for update in program.updates:
-        _let_old_value_be_read(update, writer[update.value], kernels, waiting)
+        _let_old_value_be_read(update, uses, waiting)
     return waiting
 
 
-def _let_old_value_be_read(
-    update: Update, overwriting: int, kernels: tuple[Kernel, ...], waiting: list[set[int]]
-) -> None:
+def _let_old_value_be_read(update: Update, uses: Uses[int], waiting: list[set[int]]) -> None:
     """What reads a tensor before its update goes first, unless it needs the new value too."""
-    for position, kernel in enumerate(kernels):
-        if update.name in kernel.reads and not _needs(position, overwriting, waiting):
+    overwriting = uses.producers[update.value]
+    for position in uses.readers.get(update.name, ()):
+        if not _needs(position, overwriting, waiting):
             waiting[overwriting].add(position)
 
 

@@ -1,5 +1,6 @@
 """Drop operations whose results nobody reads, and the buffers, inputs' excepted, nobody uses."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from aotpack.ir.program import Operation, Program, reads, targets
@@ -15,7 +16,13 @@ def remove_dead_code(program: Program) -> Program:
             needed.update(reads(operation))
     if len(kept) == len(program.operations):
         return program
-    written = {name for operation in kept for name in targets(operation)}
-    alive = written | set(program.inputs) | set(program.weights)
+    return with_operations(program, kept[::-1])
+
+
+def with_operations(program: Program, operations: Iterable[Operation]) -> Program:
+    """The program of some operations, without the buffers that they leave unwritten."""
+    operations = tuple(operations)
+    written = {name for operation in operations for name in targets(operation)}
+    alive = written.union(program.inputs, program.weights)
     buffers = {name: buffer for name, buffer in program.buffers.items() if name in alive}
-    return replace(program, operations=tuple(reversed(kept)), buffers=buffers)
+    return replace(program, operations=operations, buffers=buffers)

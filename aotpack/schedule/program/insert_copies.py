@@ -7,7 +7,6 @@ reader. ``homes`` says which buffers lie in a result from the start: those
 that are turned into it. An input or a weight is overwritten where forward updates it.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -23,17 +22,16 @@ from aotpack.ir.program import (
     loads,
     overwritten,
     read_whole,
-    reads,
 )
 from aotpack.ir.symbolic.integers import Axis, Int, Var
+from aotpack.ir.uses import Uses, operation_uses
 from aotpack.ir.values import Load
 
 
 def insert_copies(program: Program) -> Program:
     """Copy each base that is still needed as it was; the same object if there is none."""
-    uses = Counter(name for operation in program.operations for name in reads(operation))
-    makers = {target: o for o in program.operations for target, _ in overwritten(o)}
-    in_place = {u.name for u in program.updates if _turns_into(u, program, makers, uses)}
+    uses = operation_uses(program.operations)
+    in_place = {u.name for u in program.updates if _turns_into(u, program, uses)}
     kept = {*program.inputs, *program.weights, *program.results} - in_place
     buffers = dict(program.buffers)
     operations: list[Operation] = []
@@ -48,8 +46,8 @@ def insert_copies(program: Program) -> Program:
         operations.append(_with_bases(operation, copies))
     updates: list[Update] = []
     for update in program.updates:
-        if update.name not in in_place and update.value in makers:
-            origin = makers[update.value].origin
+        if update.name not in in_place and _base(update.value, uses) is not None:
+            origin = uses.producers[update.value].origin
             copy = copied(update.value, f"{update.value}_new", origin, buffers, program.sizes)
             operations.append(copy)
             update = replace(update, value=copy.target)
@@ -59,27 +57,28 @@ def insert_copies(program: Program) -> Program:
     return replace(program, operations=tuple(operations), buffers=buffers, updates=tuple(updates))
 
 
-def _turns_into(
-    update: Update, program: Program, makers: Mapping[str, Operation], uses: Mapping[str, int]
-) -> bool:
+def _turns_into(update: Update, program: Program, uses: Uses[Operation]) -> bool:
     """True when nothing but overwriting leads from a tensor to its new value, each in place."""
     kept = {*program.inputs, *program.weights, *program.results} - {update.name}
     name = update.value
-    while name in makers:
-        base = dict(overwritten(makers[name]))[name]
-        if not _may_overwrite(makers[name], base, uses, kept):
+    while (base := _base(name, uses)) is not None:
+        if not _may_overwrite(uses.producers[name], base, uses, kept):
             return False
         name = base
     return name == update.name and name != update.value
 
 
-def _may_overwrite(
-    operation: Operation, base: str, uses: Mapping[str, int], kept: set[str]
-) -> bool:
+def _base(name: str, uses: Uses[Operation]) -> str | None:
+    """The buffer that another one is, with changes; None for one that is written anew."""
+    producer = uses.producers.get(name)
+    return None if producer is None else dict(overwritten(producer)).get(name)
+
+
+def _may_overwrite(operation: Operation, base: str, uses: Uses[Operation], kept: set[str]) -> bool:
     """True for a base of one target that nothing else reads, this operation included."""
     is_read = any(load.buffer == base for load in loads(operation))
     is_alone = read_whole(operation).count(base) == 1
-    return not is_read and is_alone and uses[base] == 1 and base not in kept
+    return not is_read and is_alone and len(uses.readers[base]) == 1 and base not in kept
 
 
 def _with_bases(operation: Operation, copies: Mapping[str, str]) -> Operation:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 
 from aotpack.ir.names import free_name
 from aotpack.ir.operations import Matmul, Pointwise
-from aotpack.ir.program import Buffer, Operation, PackedWeight, Program, loads, read_whole, targets
+from aotpack.ir.program import Buffer, Operation, PackedWeight, Program, targets
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Axis, Int, total
+from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Apply, Load, Value
 from aotpack.stages import Weight
 
@@ -70,14 +71,11 @@ def _families(program: Program) -> Iterator[list[Linear]]:
 
 
 def _linears(program: Program) -> Iterator[Linear]:
-    users: dict[str, list[Operation]] = {}
-    for operation in program.operations:
-        for name in (*read_whole(operation), *(load.buffer for load in loads(operation))):
-            users.setdefault(name, []).append(operation)
+    uses = operation_uses(program.operations)
     for operation in program.operations:
         if not isinstance(operation, Matmul) or operation.target in program.results:
             continue
-        readers = users.get(operation.target, [])
+        readers = uses.readers.get(operation.target, ())
         alone = any(
             program.buffers[name].unfusable for o in (operation, *readers) for name in targets(o)
         )

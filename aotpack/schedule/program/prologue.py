@@ -7,23 +7,23 @@ each element for one product alone. A factor is loaded once for each tile along 
 that side is short: then the product is bound by memory, where nothing is lost by computing.
 """
 
+from collections.abc import Sequence
+
 from aotpack.ir.kernels.access import points
 from aotpack.ir.operations import Matmul, Pointwise
+from aotpack.ir.ops.opinfo import Cost
+from aotpack.ir.ops.optable import OPS
 from aotpack.ir.program import Operation, Program
 from aotpack.ir.symbolic.facts import known_equal, typical
 from aotpack.ir.values import Apply, Const, IndexValue, Load, Value, walk
 from aotpack.schedule.layout import typical_bytes
 
-CHEAP = frozenset(
-    "add sub mul neg abs cast where eq ne lt le gt ge logical_and logical_or logical_not "
-    "logical_xor minimum maximum relu bitwise_and bitwise_or bitwise_xor bitwise_not square".split()
-)
 MOST_OPS = 8
 LONGEST_OTHER_SIDE = 256  # of the product: a few tiles
 MOST_READ = 1.1  # bytes for each byte that need not be written
 
 
-def is_prologue(operation: Pointwise, readers: list[Operation], program: Program) -> bool:
+def is_prologue(operation: Pointwise, readers: Sequence[Operation], program: Program) -> bool:
     """True for what is computed where its only reader, a product, loads it."""
     if len(readers) != 1 or not isinstance(readers[0], Matmul):
         return False
@@ -52,7 +52,8 @@ def _is_cheap(operation: Pointwise) -> bool:
     inner = walk((operation.value,))
     applied = [value for value in inner if isinstance(value, Apply)]
     plain = all(isinstance(value, (Apply, Load, Const, IndexValue)) for value in inner)
-    return plain and len(applied) <= MOST_OPS and all(value.op in CHEAP for value in applied)
+    cheap = all(OPS[value.op].cost is Cost.ONE for value in applied)
+    return plain and len(applied) <= MOST_OPS and cheap
 
 
 def _is_small(operation: Pointwise, program: Program) -> bool:

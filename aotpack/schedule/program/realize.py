@@ -5,17 +5,22 @@
 One pass in program order: when an operation is reached, all it reads is final.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from aotpack.ir.kernels.access import points
 from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan
+from aotpack.ir.ops.opinfo import Cost
+from aotpack.ir.ops.optable import OPS
 from aotpack.ir.origin import Origin
-from aotpack.ir.program import Operation, Program, loads, read_whole, targets
+from aotpack.ir.program import Operation, Program, loads, read_whole
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
+from aotpack.ir.uses import Uses, operation_uses
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value, walk
-from aotpack.schedule.program.prologue import CHEAP, is_prologue
+from aotpack.schedule.program.dead_code import with_operations
+from aotpack.schedule.program.prologue import is_prologue
 
 MAX_READS = 4  # a value with more loads is stored when several operations read it
 MAX_OPS = 8  # likewise for arithmetic: recomputing is cheaper than a round trip below this
@@ -25,29 +30,18 @@ IDENTITIES = {"sum": 0, "any": False, "all": True}
 
 def realize(program: Program) -> Program:
     """Inline what is cheaper to recompute than to store. What is read as a whole is stored."""
-    users = _users(program)
+    uses = operation_uses(program.operations)
     stored = {*program.results, *(name for o in program.operations for name in read_whole(o))}
     inlined: dict[str, Pointwise] = {}
     operations: list[Operation] = []
     for operation in program.operations:
         operation = _inline_reads(operation, inlined)
         operation = _simplify(operation)
-        if isinstance(operation, Pointwise) and _is_inlinable(operation, program, users, stored):
+        if isinstance(operation, Pointwise) and _is_inlinable(operation, program, uses, stored):
             inlined[operation.target] = operation
         else:
             operations.append(operation)
-    names = {name for operation in operations for name in targets(operation)}
-    names |= {*program.inputs, *program.weights}
-    buffers = {name: buffer for name, buffer in program.buffers.items() if name in names}
-    return replace(program, operations=tuple(operations), buffers=buffers)
-
-
-def _users(program: Program) -> dict[str, list[Operation]]:
-    users: dict[str, list[Operation]] = {name: [] for name in program.buffers}
-    for operation in program.operations:
-        for name in dict.fromkeys(load.buffer for load in loads(operation)):
-            users[name].append(operation)
-    return users
+    return with_operations(program, operations)
 
 
 def _inline_reads(operation: Operation, inlined: dict[str, Pointwise]) -> Operation:
@@ -67,7 +61,7 @@ def _inline_reads(operation: Operation, inlined: dict[str, Pointwise]) -> Operat
 
 
 def _is_inlinable(
-    operation: Pointwise, program: Program, users: dict[str, list[Operation]], stored: set[str]
+    operation: Pointwise, program: Program, uses: Uses[Operation], stored: set[str]
 ) -> bool:
     """Not results, bases, partial writes, and what templates or several readers would recompute."""
     if operation.target in stored or operation.index != own_index(operation.axes):
@@ -76,7 +70,7 @@ def _is_inlinable(
         return False
     if is_view(operation.value):
         return True
-    readers = users[operation.target]
+    readers = uses.readers.get(operation.target, ())
     if any(_is_operand(operation.target, reader) for reader in readers):
         return is_prologue(operation, readers, program)
     inner = walk((operation.value,))
@@ -87,7 +81,8 @@ def _is_inlinable(
         return False
     if len(readers) == 1 and not _repeats(operation, readers[0]):
         return True
-    expensive = any(isinstance(value, Apply) and value.op not in CHEAP for value in arithmetic)
+    costs = (OPS[value.op].cost for value in arithmetic if isinstance(value, Apply))
+    expensive = any(cost > Cost.ONE for cost in costs)
     small = len(reads) <= MAX_READS and len(arithmetic) <= MAX_OPS
     shared_gather = gathers and len(readers) > 1
     return small and not shared_gather and not (expensive and reads)
@@ -117,7 +112,7 @@ def _is_operand(buffer: str, reader: Operation) -> bool:
     return any(isinstance(v, Load) and v.buffer == buffer for v in walk(slots))
 
 
-def _is_epilogue(operation: Pointwise, readers: list[Operation], program: Program) -> bool:
+def _is_epilogue(operation: Pointwise, readers: Sequence[Operation], program: Program) -> bool:
     """True when the operation finishes a template's result: free, if that kernel stores it.
 
     With one pointwise reader of the same size the reader is the better place to end the epilogue.

@@ -18,11 +18,11 @@ from aotpack.ir.symbolic.integers import Int
 SHORTEST_ROW = 32  # elements: the second half reads one for each of them
 
 
-def row_length(operation: Reduction, makers: Mapping[str, Operation]) -> int | None:
+def row_length(operation: Reduction, producers: Mapping[str, Operation]) -> int | None:
     """The length of the rows behind what is reduced to one number, if they all agree."""
     if not all(known_one(axis.extent) for axis in operation.axes):
         return None
-    loops = _loops(operation, makers)
+    loops = _loops(operation, producers)
     if not loops:
         return None
     rows, length = loops[0]
@@ -37,21 +37,21 @@ def row_length(operation: Reduction, makers: Mapping[str, Operation]) -> int | N
     return length.constant if is_whole and any(known_equal(n, rows) for n in outer) else None
 
 
-def _loops(operation: Reduction, makers: Mapping[str, Operation]) -> list[tuple[Int, Int]]:
+def _loops(operation: Reduction, producers: Mapping[str, Operation]) -> list[tuple[Int, Int]]:
     """The (rows, length) of the first reductions behind an operation's reads."""
     found: list[tuple[Int, Int]] = []
     seen: set[str] = set()
     pending = [*reads(operation)]
     while pending:
         name = pending.pop()
-        maker = makers.get(name)
-        if name in seen or maker is None:
+        producer = producers.get(name)
+        if name in seen or producer is None:
             continue
         seen.add(name)
-        if isinstance(maker, Reduction):
-            found.append((points(maker.axes), points(maker.inner)))
-        elif isinstance(maker, Pointwise):
-            pending += reads(maker)
+        if isinstance(producer, Reduction):
+            found.append((points(producer.axes), points(producer.inner)))
+        elif isinstance(producer, Pointwise):
+            pending += reads(producer)
         else:
             return []
     return found

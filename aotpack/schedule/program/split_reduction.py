@@ -16,10 +16,11 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import contiguous, digits, dot, local_slope, points
 from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.program import Buffer, Operation, Program, loads, targets
+from aotpack.ir.program import Buffer, Operation, Program, loads
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import bounds, typical
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Axis, Int, ceil_div
+from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Value
 from aotpack.schedule.program.merge_parts import (
     MERGES,
@@ -46,14 +47,14 @@ ALIGNED = 8  # elements: parts of rows begin where whole vectors do
 
 def rows_to_split(program: Program) -> frozenset[str]:
     """The first targets of reductions whose rows are split for being few."""
-    makers = {name: operation for operation in program.operations for name in targets(operation)}
+    producers = operation_uses(program.operations).producers
     return frozenset(
         operation.targets[0]
         for operation in program.operations
         if isinstance(operation, Reduction)
-        and row_length(operation, makers) is None
+        and row_length(operation, producers) is None
         and not _walks_down_columns(operation, program)
-        and _step(operation, program, makers) is not None
+        and _step(operation, program, producers) is not None
     )
 
 
@@ -61,27 +62,26 @@ def split_reductions(program: Program, held: frozenset[str] = frozenset()) -> Pr
     """Split what is worth it, but for those to the targets ``held``; the same object if none is."""
     buffers = dict(program.buffers)
     operations: list[Operation] = []
-    makers: dict[str, Operation] = {}
+    producers = operation_uses(program.operations).producers
     for operation in program.operations:
         step = None
         if isinstance(operation, Reduction) and operation.targets[0] not in held:
-            step = _step(operation, program, makers)
+            step = _step(operation, program, producers)
         if step is not None and isinstance(operation, Reduction):
             down = _walks_down_columns(operation, program)
             operations += _split(operation, step, buffers, down=down)
         else:
             operations.append(operation)
-        makers |= dict.fromkeys(targets(operation), operation)
     if len(operations) == len(program.operations):
         return program
     return replace(program, operations=tuple(operations), buffers=buffers)
 
 
-def _step(operation: Reduction, program: Program, makers: Mapping[str, Operation]) -> int | None:
+def _step(operation: Reduction, program: Program, producers: Mapping[str, Operation]) -> int | None:
     """The length of a part, None to leave the reduction whole."""
     if operation.kind not in MERGES:
         return None
-    row = row_length(operation, makers)
+    row = row_length(operation, producers)
     if row is not None:
         return row
     length = points(operation.inner).constant

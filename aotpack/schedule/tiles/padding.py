@@ -88,7 +88,7 @@ def _with(
     changed: Mapping[str, tuple[Int, ...]],
     whole: Mapping[str, str],
 ) -> dict[str, tuple[Int, ...]]:
-    """The strides with some changed, for the parts of a joined buffer too."""
+    """The strides with some changed, for the parts of a concat buffer too."""
     parts = {part: changed[name] for part, name in whole.items() if name in changed}
     return {**strides, **changed, **parts}
 

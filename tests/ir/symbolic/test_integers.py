@@ -1,5 +1,8 @@
 """Integer expressions are canonical and always mean what was written."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -144,3 +147,13 @@ def test_variables_with_other_ranges_are_other_variables() -> None:
     assert Var("s", 1, 5) is S
     assert Int.of(Var("s", 1, 6)) is not s
     assert Axis("i", Int.of(3)) is not ROW
+
+
+def test_importing_the_expressions_alone_brings_their_rules() -> None:
+    script = (
+        "from aotpack.ir.symbolic.integers import Axis, Int, minimum\n"
+        "i = Int.of(Axis('i', Int.of(12)))\n"
+        "print(i // 12, i % 12, minimum(i, 12), (i + 5) // 4 * 4 + (i + 5) % 4)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("0 i i i + 5\n", "")

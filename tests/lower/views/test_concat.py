@@ -1,4 +1,4 @@
-"""ConcatBuffer, padded and differenced tensors."""
+"""Concatenated, padded and differenced tensors."""
 
 import pytest
 

@@ -90,7 +90,7 @@ def test_kernels_write_their_pieces(case: Case) -> None:
     x = torch.randn(case.shape)
     compiled = compile_all(case.make(), (x,))
     made = compiled.scheduled.schedule
-    assert sum(len(joined.parts) for joined in made.program.concats) == case.pieces, made
+    assert sum(len(concat.parts) for concat in made.program.concats) == case.pieces, made
     assert len(made.kernels) == case.kernels, made
     verify(replayed(made))
     agree(compiled, (x,))
@@ -166,7 +166,8 @@ def joined_value(a: Buffer, b: Buffer, i: Int, j: Int) -> Value:
 def test_the_rewrite_keeps_the_meaning() -> None:
     program = two_parts()
     changed, kernels = concat_in_place(program, fuse(program))
-    assert [joined.parts for joined in changed.concats] == [("z.0", "z.1")]
+    assert [concat.parts for concat in changed.concats] == [("z.0", "z.1")]
+    assert "concat z = z.0 | z.1\n" in str(changed)
     assert len(kernels) == 2
     verify(changed)
     assert_same(program, changed)
@@ -181,7 +182,7 @@ def test_the_rewrite_keeps_the_meaning() -> None:
         (("z.0", "a"), "is no part of"),
     ],
 )
-def test_what_is_no_joined_buffer_is_refused(parts: tuple[str, ...], words: str) -> None:
+def test_what_is_no_concat_buffer_is_refused(parts: tuple[str, ...], words: str) -> None:
     program = two_parts()
     changed, _ = concat_in_place(program, fuse(program))
     with pytest.raises(InvalidProgram, match=words):

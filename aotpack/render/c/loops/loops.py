@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from aotpack.ir.kernels.access import slope, written_index
 from aotpack.ir.kernels.kernel import Kernel, Member
 from aotpack.ir.operations import Pointwise, Reduction, Scan, Scatter
+from aotpack.ir.ops.opinfo import Cost
+from aotpack.ir.ops.optable import OPS
 from aotpack.ir.program import targets
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int, product, total
@@ -17,12 +19,6 @@ from aotpack.render.c.texts import C_STORED
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 
-CHEAP = frozenset(
-    "add sub mul neg abs cast where eq ne lt le gt ge logical_and logical_or logical_xor"
-    " logical_not minimum maximum relu square bitwise_and bitwise_or bitwise_xor bitwise_not"
-    " isnan floor ceil"
-    " trunc round sign signbit shift_left shift_right".split()
-)
 EXPENSIVE = 8  # in cheap operations
 LEAST_STREAMED = 4 << 20  # bytes that a kernel touches; fewer fit any machine's caches
 SHARE = 65536  # cheap operations that are worth waking a thread for
@@ -180,6 +176,6 @@ def cost(nest: LoopNest, builder: KernelBuilder) -> int:
 
 def weight(value: Value) -> int:
     """What computing one value costs, its operands aside."""
-    if isinstance(value, Apply) and value.op not in CHEAP:
+    if isinstance(value, Apply) and OPS[value.op].cost > Cost.FEW:
         return EXPENSIVE
     return 1 if isinstance(value, (Apply, Load)) else 0
