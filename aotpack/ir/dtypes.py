@@ -1,4 +1,4 @@
-"""Element types: sizes, promotion facts and their names in torch, Triton, numpy and safetensors."""
+"""Element types: sizes, promotion facts and their names in torch, numpy and safetensors."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,8 +10,6 @@ from aotpack.errors import UsageError
 class _Facts:
     bits: int
     kind: str  # "float", "int", "uint", "bool"
-    triton: str  # the type of values in registers
-    pointer: str  # the type behind a pointer argument, in Triton's signature spelling
     numpy: str | None  # None: numpy has no such type, the bytes travel as unsigned integers
     safetensors: str
     dlpack: tuple[int, int]  # (type code, bits)
@@ -77,20 +75,20 @@ class DType(Enum):
 
 
 _FACTS = {
-    DType.BOOL: _Facts(8, "bool", "tl.int1", "*i1", "bool", "BOOL", (6, 8)),
-    DType.UINT8: _Facts(8, "uint", "tl.uint8", "*u8", "uint8", "U8", (1, 8)),
-    DType.INT8: _Facts(8, "int", "tl.int8", "*i8", "int8", "I8", (0, 8)),
-    DType.INT16: _Facts(16, "int", "tl.int16", "*i16", "int16", "I16", (0, 16)),
-    DType.INT32: _Facts(32, "int", "tl.int32", "*i32", "int32", "I32", (0, 32)),
-    DType.INT64: _Facts(64, "int", "tl.int64", "*i64", "int64", "I64", (0, 64)),
-    DType.FLOAT16: _Facts(16, "float", "tl.float16", "*fp16", "float16", "F16", (2, 16)),
-    DType.BFLOAT16: _Facts(16, "float", "tl.bfloat16", "*bf16", None, "BF16", (4, 16)),
-    DType.FLOAT8_E4M3FN: _Facts(8, "float", "tl.uint8", "*u8", None, "F8_E4M3", (10, 8)),
-    DType.FLOAT8_E5M2: _Facts(8, "float", "tl.uint8", "*u8", None, "F8_E5M2", (12, 8)),
-    DType.FLOAT8_E4M3FNUZ: _Facts(8, "float", "tl.uint8", "*u8", None, "F8_E4M3FNUZ", (11, 8)),
-    DType.FLOAT8_E5M2FNUZ: _Facts(8, "float", "tl.uint8", "*u8", None, "F8_E5M2FNUZ", (13, 8)),
-    DType.FLOAT32: _Facts(32, "float", "tl.float32", "*fp32", "float32", "F32", (2, 32)),
-    DType.FLOAT64: _Facts(64, "float", "tl.float64", "*fp64", "float64", "F64", (2, 64)),
+    DType.BOOL: _Facts(8, "bool", "bool", "BOOL", (6, 8)),
+    DType.UINT8: _Facts(8, "uint", "uint8", "U8", (1, 8)),
+    DType.INT8: _Facts(8, "int", "int8", "I8", (0, 8)),
+    DType.INT16: _Facts(16, "int", "int16", "I16", (0, 16)),
+    DType.INT32: _Facts(32, "int", "int32", "I32", (0, 32)),
+    DType.INT64: _Facts(64, "int", "int64", "I64", (0, 64)),
+    DType.FLOAT16: _Facts(16, "float", "float16", "F16", (2, 16)),
+    DType.BFLOAT16: _Facts(16, "float", None, "BF16", (4, 16)),
+    DType.FLOAT8_E4M3FN: _Facts(8, "float", None, "F8_E4M3", (10, 8)),
+    DType.FLOAT8_E5M2: _Facts(8, "float", None, "F8_E5M2", (12, 8)),
+    DType.FLOAT8_E4M3FNUZ: _Facts(8, "float", None, "F8_E4M3FNUZ", (11, 8)),
+    DType.FLOAT8_E5M2FNUZ: _Facts(8, "float", None, "F8_E5M2FNUZ", (13, 8)),
+    DType.FLOAT32: _Facts(32, "float", "float32", "F32", (2, 32)),
+    DType.FLOAT64: _Facts(64, "float", "float64", "F64", (2, 64)),
 }
 
 CAST_TYPES = tuple(dtype for dtype in DType if dtype.is_float and not dtype.is_float8)

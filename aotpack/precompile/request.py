@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from aotpack.early_start import FIRST_ARCH, without_early_start
+from aotpack.precompile.signature import parameter_type
 from aotpack.stages import KernelSource
 from aotpack.target import Target
 
@@ -44,7 +45,8 @@ class Request:
             name=kernel.name,
             arch=target.arch,
             types=tuple(
-                (a.name, _triton_type(a.dtype.facts.pointer, a.is_pointer)) for a in kernel.args
+                (arg.name, parameter_type(arg.dtype, is_pointer=arg.is_pointer))
+                for arg in kernel.args
             ),
             multiples=tuple((i, arg.multiple) for i, arg in args if arg.multiple > 1),
             num_warps=kernel.num_warps,
@@ -78,7 +80,3 @@ class Request:
         """The cache key: a digest of this request, of the compilers' versions and of our way."""
         versions = json.dumps({**compilers, "way": WAY}, sort_keys=True)
         return hashlib.sha256(f"{versions}\n{self.as_text()}".encode()).hexdigest()
-
-
-def _triton_type(pointer: str, is_pointer: bool) -> str:
-    return pointer if is_pointer else pointer.removeprefix("*")

@@ -28,7 +28,7 @@ from aotpack.runtime.plan import Buffer, Launch, Plan
 from aotpack.schedule import schedule
 from aotpack.stages import Ref, Rendered, TensorSpec
 from tests.e2e.models import Function
-from tests.ir import triton_forms as forms
+from tests.ir import samples
 from tests.lower.oracle import node
 from tests.lower.oracle import traced as graph_of
 from tests.render.emit.test_emitter import Bench
@@ -154,7 +154,7 @@ def test_rows_of_every_kind_and_length(
         monkeypatch.setattr("aotpack.schedule.tiles.choose.MAX_PERSISTENT", 0)
     for length in LENGTHS:
         program = rows(kind, 3, length, dtype, columns=form == "columns")
-        x = np.resize(forms.elements(dtype)[:3], (3, length))
+        x = np.resize(samples.elements(dtype)[:3], (3, length))
         x = np.nan_to_num(x, posinf=3, neginf=-3) if kind == "welford" else x  # see below
         given = {"x": np.ascontiguousarray(x.T if form == "columns" else x)}
         wanted = evaluate(program, given, {}, {})

@@ -7,8 +7,9 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.values import Guarded
-from aotpack.render.c.texts import C_TEXTS
+from aotpack.render.c.operators import C_TEXTS
 from aotpack.render.triton.dialect import TRITON
+from aotpack.render.triton.operators import TRITON_TEXTS, triton_text
 from tests.ir.programs import F32, apply, buffer, load, number, over, program
 from tests.ir.programs import J as EIGHT
 from tests.lower.oracle import Case, case, ints
@@ -40,7 +41,7 @@ TABLE = {
 @pytest.mark.parametrize("row", TABLE)
 def test_every_operator_of_a_row_has_both_texts(row: str) -> None:
     for name in TABLE[row].split():
-        assert name in OPS and name in C_TEXTS, name
+        assert name in OPS and name in C_TEXTS and name in TRITON_TEXTS, name
 
 
 def unary(mark: pytest.MarkDecorator, names: str, *inputs: torch.Tensor) -> list[object]:
@@ -153,7 +154,7 @@ def test_a_negative_zero_beside_a_condition_stays_negative() -> None:
 @pytest.mark.parametrize("op", ["floordiv", "truncdiv", "remainder", "fmod"])
 def test_division_by_zero_decides_nothing_else(op: str) -> None:
     """Elsewhere in the kernel the divisor may be zero: its text never divides by zero."""
-    text = OPS[op].triton(("x", "y"), DType.INT32, DType.INT32)
+    text = triton_text(op, ("x", "y"), DType.INT32, DType.INT32)
     assert "// y" not in text and "% y" not in text and "(y | (y == 0))" in text
     assert (
         apply(op, load("n", EIGHT, dtype=DType.INT32), number(3, DType.INT32)).dtype is DType.INT32

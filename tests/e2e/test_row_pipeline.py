@@ -20,8 +20,8 @@ from aotpack.target import Target
 
 from .law import Tolerance, accuracy_complaint
 from .oracle import Compiled, agree, compile_all, tensors
-from .test_long_rows import BF16, Rows, numbers
 from .test_cluster_reduction import lowered
+from .test_long_rows import BF16, Rows, numbers
 
 H100 = (Target("cuda", 90),)
 F16, F32 = torch.float16, torch.float32

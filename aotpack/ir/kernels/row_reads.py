@@ -63,13 +63,13 @@ def row_reads(kernel: Kernel, strides: Strides, buffers: Mapping[str, Buffer]) -
     """What a kernel over rows reads along them; None if rows cannot be taken in turn.
 
     Scans, positions, conditions and addresses that data decide are left to other kernels. So are
-    results wider than what is read: Triton would give them another layout, through shared memory.
+    results wider than what is read: they would have another layout, reached through shared memory.
     """
     operations = [member.operation for member in kernel.members]
     computed = walk(value for operation in operations for value in values(operation))
     if (
         any(isinstance(operation, Scan) for operation in operations)
-        or any(MONOIDS[reduction.kind].across_triton for reduction in kernel.reductions)
+        or any(MONOIDS[reduction.kind].finds_first for reduction in kernel.reductions)
         or any(isinstance(value, Guarded) for value in computed)
     ):
         return None

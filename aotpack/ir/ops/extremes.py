@@ -1,23 +1,17 @@
-"""The reductions that find positions: NaN before all numbers, of equals the first or the latest.
-
-What a loop, a block and the lanes of a thread do with them is cheaper than combining pairs: values
-are reduced first, and positions only where the extreme was found.
-"""
+"""The reductions that find positions: NaN before all numbers, of equals the first or the latest."""
 
 from dataclasses import replace
 
 import numpy as np
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.ops.monoid import LAST_INDEX, Monoid, States, function, source
+from aotpack.ir.ops.monoid import LAST_INDEX, Monoid, States
 
 NEIGHBOURS = 8  # of "near_max": as many 16-bit elements as the widest load has
 
 
 def indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Monoid:
     """The extreme element's position: NaN before numbers; of equals the first, or the latest."""
-    sign = ">" if largest else "<"
-    extremum = "max" if largest else "min"
 
     def combine(a: States, b: States) -> States:
         a_nan, b_nan = a[0] != a[0], b[0] != b[0]
@@ -34,99 +28,21 @@ def indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Mono
         lift=lambda element, index: (element, index),
         combine=combine,
         finalise=lambda states: states if with_value else states[1:],
-        lift_triton=("{0}", "{index}"),
-        combine_triton=_combination(name, sign, ">") if latest else _later(name, sign),
-        finalise_triton=("{0}", "{1}") if with_value else ("{1}",),
-        group_triton="" if latest else _first_extreme(name, extremum),
-        across_uses=(extremum,),
-        across_triton="" if latest else _across(name, extremum),
-    )
-
-
-def _combination(name: str, sign: str, tie: str) -> str:
-    return source(
-        name,
-        "a0, a1, b0, b1",
-        "equal = (a0 == b0) | ((a0 != a0) & (b0 != b0))",
-        f"beyond = (a0 {sign} b0) | ((a0 != a0) & (b0 == b0))",
-        f"take = beyond | (equal & (a1 {tie} b1))",
-        "return tl.where(take, a0, b0), tl.where(take, a1, b1)",
-    )
-
-
-def _across(name: str, extremum: str) -> str:
-    """NaN is the extreme wherever it is, and equal to no element: so NaNs count as found."""
-    return function(
-        f"across_{name}",
-        "a0, a1, axis: tl.constexpr",
-        f"extreme = tl.reduce(a0, axis, combine_{extremum})",
-        "whole = extreme if axis == 0 else tl.expand_dims(extreme, axis)",
-        "found = (a0 == whole) | (a0 != a0)",
-        "last: tl.constexpr = 2**31 - 1 if a1.dtype == tl.int32 else 2**63 - 1",
-        "return extreme, tl.min(tl.where(found, a1, last), axis)",
-    )
-
-
-def _first_extreme(name: str, extremum: str) -> str:
-    """As ``_across``, for the steps and neighbours of each lane."""
-    return function(
-        f"group_{name}",
-        "elements, start",
-        "steps: tl.constexpr = elements.shape[0]",
-        "size: tl.constexpr = elements.shape[2]",
-        "step: tl.constexpr = elements.shape[1] * size",
-        f"extreme = tl.reduce(tl.reduce(elements, 2, combine_{extremum}), 0, combine_{extremum})",
-        "found = (elements == extreme[None, :, None]) | (elements != elements)",
-        "place = tl.arange(0, steps)[:, None, None] * step + tl.arange(0, size)[None, None, :]",
-        "place = tl.where(found, place, steps * step)",
-        "return extreme, start + tl.min(tl.min(place, 2), 0)",
-    )
-
-
-def _first_near(name: str, extremum: str) -> str:
-    """As ``_first_extreme``, but for the first of the neighbours instead of the one among them."""
-    return function(
-        f"group_{name}",
-        "elements, start",
-        "steps: tl.constexpr = elements.shape[0]",
-        "step: tl.constexpr = elements.shape[1] * elements.shape[2]",
-        f"near = tl.reduce(elements, 2, combine_{extremum})",
-        f"extreme = tl.reduce(near, 0, combine_{extremum})",
-        "found = (near == extreme[None, :]) | (near != near)",
-        "place = tl.where(found, tl.arange(0, steps)[:, None] * step, steps * step)",
-        "return extreme, start + tl.min(place, 0)",
-    )
-
-
-def _later(name: str, sign: str) -> str:
-    """Of equals what came before stays, and so does NaN."""
-    return source(
-        name,
-        "a0, a1, b0, b1",
-        f"take = (a0 == a0) & ((b0 {sign} a0) | (b0 != b0))",
-        "return tl.where(take, b0, a0), tl.where(take, b1, a1)",
+        finds_first=not latest,
     )
 
 
 def near(extremum: str) -> Monoid:
     """The extreme, and the first of the aligned neighbours among which it is: less to compare."""
-    name = f"near_{extremum}"
-    first = indexed(name, largest=extremum == "max", latest=False, with_value=True)
     return replace(
-        first,
+        indexed(f"near_{extremum}", largest=extremum == "max", latest=False, with_value=True),
         finalise=lambda states: (states[0], states[1] - states[1] % NEIGHBOURS),
-        finalise_triton=("{0}", f"({{1}} // {NEIGHBOURS} * {NEIGHBOURS})"),
-        group_triton=_first_near(name, extremum),
-        most_neighbours=NEIGHBOURS,
     )
 
 
 def placed(extremum: str) -> Monoid:
     """The position given with the extreme, the least of those given with equals."""
-    name, is_max = f"placed_{extremum}", extremum == "max"
     return replace(
-        indexed(name, largest=is_max, latest=False, with_value=False),
+        indexed(f"placed_{extremum}", largest=extremum == "max", latest=False, with_value=False),
         inputs=2,
-        combine_triton=_combination(name, ">" if is_max else "<", "<"),
-        group_triton="",
     )

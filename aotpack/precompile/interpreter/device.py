@@ -28,6 +28,7 @@ from aotpack.precompile.interpreter.libdevice import HostLibdevice
 from aotpack.precompile.interpreter.reduction import associative_scan, reduce
 from aotpack.precompile.interpreter.ring_memory import RingMemory
 from aotpack.precompile.kernel_module import load_module
+from aotpack.precompile.signature import POINTERS
 from aotpack.runtime.devices.device import Step
 from aotpack.runtime.errors import DeviceError
 from aotpack.runtime.manifest import Binary, Kernel
@@ -186,7 +187,7 @@ def _latest_first(steps: Sequence[Step]) -> list[Step]:
 
 def pointer_type(dtype: str) -> Any:
     """Triton's pointer to elements of a type."""
-    return tl.str_to_ty(DType(dtype).facts.pointer, None)
+    return tl.str_to_ty(POINTERS[DType(dtype)], None)
 
 
 def scalar_type(dtype: str) -> Any:

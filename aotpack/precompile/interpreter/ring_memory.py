@@ -17,9 +17,10 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import VECTOR_BYTES
 from aotpack.precompile.interpreter.bfloat16 import widen
 from aotpack.precompile.interpreter.libdevice import Block, make_tensor
+from aotpack.precompile.signature import POINTERS
 
 _KINDS = {
-    str(dtype): tl.str_to_ty(dtype.facts.pointer, None).element_ty
+    str(dtype): tl.str_to_ty(POINTERS[dtype], None).element_ty
     for dtype in DType
     if dtype.facts.bits in (16, 32)
 }

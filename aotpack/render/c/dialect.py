@@ -1,13 +1,11 @@
 """C's side of the emitter: scalars with types, in loops that the compiler turns into vectors."""
 
-import math
 from collections.abc import Sequence
-
-import numpy as np
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.values import Const
-from aotpack.render.c.texts import C_TYPES, c_cast, c_text
+from aotpack.render.c.operators import c_text
+from aotpack.render.c.types import C_TYPES, c_cast, c_literal
 
 
 class CDialect:
@@ -88,37 +86,6 @@ class CDialect:
     def broadcast(self, text: str, shape: str) -> str:
         """Scalars have no shape."""
         return text
-
-
-def c_literal(value: bool | int | float, dtype: DType) -> str:
-    """A number as C text of the type ``dtype``."""
-    if dtype is DType.BOOL:
-        return "true" if value else "false"
-    if dtype.is_float:
-        return _float(float(value), dtype)
-    if dtype is not DType.INT64:
-        return _signed(f"{int(value)}", value)
-    if int(value) == -(2**63):
-        return "INT64_MIN"
-    sign = "-" if value < 0 else ""
-    return _signed(f"{sign}INT64_C({abs(int(value))})", value)
-
-
-def _float(value: float, dtype: DType) -> str:
-    if math.isnan(value):
-        return "NAN"
-    suffix = "f" if dtype is DType.FLOAT32 else ""
-    with np.errstate(over="ignore"):
-        rounded = np.float32(value) if suffix else np.float64(value)
-    if math.isinf(float(rounded)):
-        return "INFINITY" if value > 0 else "(-INFINITY)"
-    text = str(rounded)
-    text = text if any(mark in text for mark in ".e") else f"{text}.0"
-    return _signed(f"{text}{suffix}", math.copysign(1, value))
-
-
-def _signed(text: str, value: float) -> str:
-    return f"({text})" if value < 0 else text
 
 
 C = CDialect()

@@ -1,7 +1,7 @@
 """Kernel parameters in C: pointers and sizes, taken from the cells of a call."""
 
 from aotpack.render.c.dialect import C
-from aotpack.render.c.texts import C_STORED
+from aotpack.render.c.types import C_STORED
 from aotpack.render.emit.arguments import Arguments
 
 

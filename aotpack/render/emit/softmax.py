@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from aotpack.ir.ops.monoids import LOG2_E
 from aotpack.ir.values import Apply, Load, Value, walk
+from aotpack.render.emit.texts import LOG2_E
 
 if TYPE_CHECKING:
     from aotpack.render.emit.emitter import Emitter

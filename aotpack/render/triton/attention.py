@@ -1,6 +1,5 @@
 """Flash attention forward: operand tiles, mask and bias through load slots, then the epilogue."""
 
-import math
 from dataclasses import replace
 
 from aotpack.ir.kernels.kernel import Kernel, Schedule
@@ -15,9 +14,10 @@ from aotpack.render.emit.epilogue import batch_names, batch_numbers, render_epil
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
+from aotpack.render.emit.texts import LOG2_E
 from aotpack.render.triton.matmul import precision
+from aotpack.render.triton.types import TRITON_TYPES
 
-LOG2_E = math.log2(math.e)
 SMALLEST_DOT = 16  # elements along any side of a product
 
 
@@ -57,8 +57,8 @@ def attention_context(
         natural=o.mask is not None or o.bias is not None or o.scale <= 0,
         scale=repr(o.scale),
         scale_log2=repr(o.scale * LOG2_E),
-        operand=o.operand.facts.triton,
-        accumulator=o.operand.accumulator.facts.triton,
+        operand=TRITON_TYPES[o.operand],
+        accumulator=TRITON_TYPES[o.operand.accumulator],
         precision=precision(o.operand, tile.precision),
         setup=slots.setup,
         query=query,

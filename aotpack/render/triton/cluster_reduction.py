@@ -23,6 +23,7 @@ from aotpack.ir.operations import Reduction
 from aotpack.ir.symbolic.integers import Int
 from aotpack.render.contexts import ClusterReduction
 from aotpack.render.emit.kernel_builder import KernelBuilder
+from aotpack.render.triton.types import TRITON_TYPES
 
 REGISTERS = {32: "r", 64: "l"}  # of inline assembly, by the bits of a word
 OPEN_ROOM = '''@triton.jit
@@ -182,6 +183,6 @@ def _state(word: str, dtype: DType) -> str:
     if dtype is DType.BOOL:
         return f"{word} != 0"
     if not dtype.is_float:
-        return word if dtype.facts.bits == word_bits(dtype) else f"{word}.to({dtype.facts.triton})"
+        return word if dtype.facts.bits == word_bits(dtype) else f"{word}.to({TRITON_TYPES[dtype]})"
     wide = f"{word}.to(tl.float{word_bits(dtype)}, bitcast=True)"
-    return wide if dtype.facts.bits >= 32 else f"{wide}.to({dtype.facts.triton})"
+    return wide if dtype.facts.bits >= 32 else f"{wide}.to({TRITON_TYPES[dtype]})"

@@ -1,11 +1,11 @@
 """Triton's side of the emitter: tiles, masked loads and stores."""
 
-import math
 from collections.abc import Sequence
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.ops.optable import OPS
 from aotpack.ir.values import Const
+from aotpack.render.triton.operators import triton_text
+from aotpack.render.triton.types import TRITON_TYPES, triton_literal
 
 _SHIFTS = {"shift_left": "<<", "shift_right": ">>"}
 
@@ -18,33 +18,30 @@ class TritonDialect:
         value = constant.value
         if constant.dtype is DType.BOOL:
             return "True" if value else "False"
-        if isinstance(value, float) and not math.isfinite(value):
-            text = f'float("{value}")'
-        else:
-            text = repr(value)
+        text = triton_literal(value)
         if constant.dtype in (DType.FLOAT32, DType.INT32):
             return text
-        return f"tl.full([], {text}, {constant.dtype.facts.triton})"
+        return f"tl.full([], {text}, {TRITON_TYPES[constant.dtype]})"
 
     def apply(
         self, op: str, args: Sequence[str], operand: DType, result: DType, ends_in: DType | None
     ) -> str:
-        """The text of the op table; a shift by a number that is in range asks for none."""
+        """The text of the table; a shift by a number that is in range asks for none."""
         if op in _SHIFTS and args[1].isdecimal() and int(args[1]) < operand.facts.bits:
             return f"{args[0]} {_SHIFTS[op]} {args[1]}"
-        return OPS[op].triton(args, operand, result, ends_in=ends_in)
+        return triton_text(op, args, operand, result, ends_in)
 
     def cast(self, text: str, source: DType, target: DType) -> str:
         """``text.to(...)``."""
-        return f"{text}.to({target.facts.triton})"
+        return f"{text}.to({TRITON_TYPES[target]})"
 
     def index_value(self, text: str, dtype: DType) -> str:
         """``tl.cast``, which takes plain numbers too."""
-        return f"tl.cast({text}, {dtype.facts.triton})"
+        return f"tl.cast({text}, {TRITON_TYPES[dtype]})"
 
     def fill(self, shape: str, text: str, dtype: DType) -> str:
         """``tl.full``."""
-        return f"tl.full({shape}, {text}, {dtype.facts.triton})"
+        return f"tl.full({shape}, {text}, {TRITON_TYPES[dtype]})"
 
     def declare(self, name: str, text: str, dtype: DType | None) -> str:
         """An assignment."""

@@ -12,11 +12,11 @@ that run. The last to end clears all counters: the next launch finds them as thi
 from aotpack.ir.kernels.kernel import LOOK_BACK_GROUP, Kernel, Member
 from aotpack.ir.kernels.tiles import ReductionTile
 from aotpack.ir.operations import Scan
-from aotpack.ir.ops.monoid import Monoid
-from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.render.contexts import LookBack
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import INDENT
+from aotpack.render.triton.monoid import TritonMonoid
+from aotpack.render.triton.monoids import TRITON_MONOIDS
 from aotpack.render.triton.reductions import along, block_states, named, reduced, tile_shape
 
 FENCE = "fence()"  # Triton's interpreter, whose programs run in turn, needs none
@@ -62,7 +62,7 @@ def look_back_scan(builder: KernelBuilder, member: Member) -> list[str]:
     """The lines that scan a program's block behind all before it; the names of the results."""
     operation, region = member.operation, builder.emitter.region
     assert isinstance(operation, Scan)
-    monoid, kernel = MONOIDS[operation.kind], builder.kernel
+    monoid, kernel = TRITON_MONOIDS[operation.kind], builder.kernel
     ready, rooms = _told(kernel, operation)
     ready = builder.arguments.pointer(ready)
     pointers = [builder.arguments.pointer(room) for room in rooms]
@@ -72,7 +72,7 @@ def look_back_scan(builder: KernelBuilder, member: Member) -> list[str]:
     _tell(builder, ready, pointers, totals, "row + part", "part < parts")
     scanned = along(builder, monoid, "tl.associative_scan", states, 0)
     region.append(f"wait({ready} + row + before, is_before)")
-    fills = monoid.identity_triton(operation.args[0].dtype)
+    fills = monoid.identity(operation.args[0].dtype)
     told = [
         named(
             builder,
@@ -86,7 +86,7 @@ def look_back_scan(builder: KernelBuilder, member: Member) -> list[str]:
     _tell(builder, ready, pointers, after, "row + parts + group + 1", "is_last")
     spread = [f"tl.broadcast_to({name}, {tile_shape(builder)})" for name in earlier]
     names = _combined(builder, monoid, spread, scanned)
-    return [named(builder, text.format(*names)) for text in monoid.finalise_triton]
+    return [named(builder, text.format(*names)) for text in monoid.finalise]
 
 
 def end_look_back(builder: KernelBuilder) -> None:
@@ -105,7 +105,7 @@ def end_look_back(builder: KernelBuilder) -> None:
 def _told(kernel: Kernel, operation: Scan) -> tuple[str, list[str]]:
     """What says who is ready, and where the states of a scan are left."""
     scans = [m.operation for m in kernel.members if isinstance(m.operation, Scan)]
-    counts = [len(MONOIDS[scan.kind].states) for scan in scans]
+    counts = [len(TRITON_MONOIDS[scan.kind].lift) for scan in scans]
     number = scans.index(operation)
     first = sum(counts[:number])
     rooms = kernel.exchange[first : first + counts[number]]
@@ -126,7 +126,9 @@ def _tell(
     region.append(f"tell({ready} + {place}, {mask})")
 
 
-def _combined(builder: KernelBuilder, monoid: Monoid, a: list[str], b: list[str]) -> list[str]:
+def _combined(
+    builder: KernelBuilder, monoid: TritonMonoid, a: list[str], b: list[str]
+) -> list[str]:
     names = [builder.fresh("t") for _ in a]
     call = f"{monoid.combine_name}({', '.join([*a, *b])})"
     builder.emitter.region.append(f"{', '.join(names)} = {call}")

@@ -13,6 +13,7 @@ from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.triton.descriptors import described_factor
+from aotpack.render.triton.types import TRITON_TYPES
 
 ROWS_TOGETHER = 8  # rows of tiles that go through the columns side by side, to read them from L2
 
@@ -59,7 +60,7 @@ def matmul_context(
         batch_count="".join(f" * ({axis.extent})" for axis in template_op.batch),
         lhs=lhs,
         rhs=rhs,
-        accumulator=template_op.operand.accumulator.facts.triton,
+        accumulator=TRITON_TYPES[template_op.operand.accumulator],
         precision=precision(template_op.operand, tile.precision),
         epilogue=epilogue,
     )

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.kernels.tiles import WARP, ReductionTile
 from aotpack.ir.operations import Reduction, Scan
-from aotpack.ir.ops.monoid import Monoid
-from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.symbolic.facts import bounds, known_equal, known_multiple
 from aotpack.ir.symbolic.integers import Int
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.triton.cluster_reduction import part_length
+from aotpack.render.triton.monoid import TritonMonoid
+from aotpack.render.triton.monoids import TRITON_MONOIDS
 from aotpack.render.triton.reductions import (
     along,
     block_states,
@@ -31,6 +31,7 @@ from aotpack.render.triton.reductions import (
     spanning,
     tile_shape,
 )
+from aotpack.render.triton.types import TRITON_TYPES
 
 MOST_STEPS = 4  # of a thread in a block: where it met an extreme among more of them spilled
 
@@ -145,8 +146,8 @@ class ReductionLoop:
         operation = member.operation
         assert isinstance(operation, Reduction)
         self.pending[operation.targets[0]] = member
-        builder, monoid = self.builder, MONOIDS[operation.kind]
-        if monoid.needs_order:
+        builder, monoid = self.builder, TRITON_MONOIDS[operation.kind]
+        if monoid.meaning.needs_order:
             self._accumulate_first(member, monoid)
             return
         mask = builder.emitter.frame.masks.get(builder.kernel.axes[1])
@@ -161,10 +162,10 @@ class ReductionLoop:
         for name, new in zip(names, combined, strict=True):
             self.region.append(f"{name} = " + (f"tl.where({mask}, {new}, {name})" if mask else new))
 
-    def _in_groups(self, monoid: Monoid) -> bool:
-        return self.tile.group > 1 and bool(monoid.group_triton) and not last_axis(self.builder)
+    def _in_groups(self, monoid: TritonMonoid) -> bool:
+        return self.tile.group > 1 and bool(monoid.group) and not last_axis(self.builder)
 
-    def _grouped(self, member: Member, monoid: Monoid) -> list[str]:
+    def _grouped(self, member: Member, monoid: TritonMonoid) -> list[str]:
         """The states of groups of neighbours in a whole block."""
         operation, builder = member.operation, self.builder
         assert isinstance(operation, Reduction)
@@ -177,27 +178,27 @@ class ReductionLoop:
         if self.end is None:
             return states
         inside = named(builder, f"{self.start} + tl.arange(0, {count})*{size} < {self.end}")
-        fills = monoid.identity_triton(operation.args[0].dtype)
+        fills = monoid.identity(operation.args[0].dtype)
         pairs = zip(states, fills, strict=True)
         return [named(builder, f"tl.where({inside}, {name}, {fill})") for name, fill in pairs]
 
-    def _call_group(self, monoid: Monoid, operands: str) -> list[str]:
+    def _call_group(self, monoid: TritonMonoid, operands: str) -> list[str]:
         """The states that a monoid's function for groups gives."""
-        builder, names = self.builder, [self.builder.fresh("t") for _ in monoid.states]
-        for used in monoid.across_uses:
-            builder.functions[MONOIDS[used].combine_name] = MONOIDS[used].combine_triton
-        builder.functions[monoid.group_name] = monoid.group_triton
+        builder, names = self.builder, [self.builder.fresh("t") for _ in monoid.meaning.states]
+        for used in monoid.uses:
+            builder.functions[TRITON_MONOIDS[used].combine_name] = TRITON_MONOIDS[used].combine
+        builder.functions[monoid.group_name] = monoid.group
         self.region.append(f"{', '.join(names)} = {monoid.group_name}({operands})")
         return names
 
-    def _rest(self, member: Member, monoid: Monoid) -> list[str]:
+    def _rest(self, member: Member, monoid: TritonMonoid) -> list[str]:
         """The states of groups in the last block, which may reach over the end."""
         builder, shape = self.builder, f"[{self.tile.r // self.tile.group}, {self.tile.group}]"
         states = block_states(builder, member, monoid)
         rows = [named(builder, f"tl.reshape({state}, {shape})") for state in states]
         return along(builder, monoid, "tl.reduce", rows, 1)
 
-    def _accumulate_first(self, member: Member, monoid: Monoid) -> None:
+    def _accumulate_first(self, member: Member, monoid: TritonMonoid) -> None:
         """Blocks come in order: an extreme that is there already is the first.
 
         A lane keeps the start of the block where it met its extreme, and how far behind its own
@@ -211,27 +212,27 @@ class ReductionLoop:
         if self._in_groups(monoid):
             shape = list(self._lanes(monoid))
             states = self._call_group(monoid, f"tl.reshape({element}, {shape}), {self.start}")
-        builder.functions[monoid.combine_name] = monoid.combine_triton
+        builder.functions[monoid.combine_name] = monoid.combine
         call = f"{monoid.combine_name}({', '.join([*names, *states])})"
         self.region.append(f"{', '.join(names)} = {call}")
 
-    def _start_first(self, member: Member, monoid: Monoid) -> list[str]:
+    def _start_first(self, member: Member, monoid: TritonMonoid) -> list[str]:
         """The accumulators of ``_accumulate_first``: at first, that of a lane's first element."""
         operation, builder = member.operation, self.builder
         assert isinstance(operation, Reduction)
         key, dtype = operation.targets[0], operation.args[0].dtype
         if key not in self.names:
-            self.names[key] = value, place = [builder.fresh("acc") for _ in monoid.states]
+            self.names[key] = value, place = [builder.fresh("acc") for _ in monoid.meaning.states]
             _, lanes, _ = self._lanes(monoid)
             shape = f"[{lanes}]" if self._in_groups(monoid) else tile_shape(builder)
-            low, kind = monoid.identity_triton(dtype)[0], dtype.facts.triton
+            low, kind = monoid.identity(dtype)[0], TRITON_TYPES[dtype]
             builder.body.append(f"{value} = tl.full({shape}, {low}, {kind})")
             first = self._in_row("0")
-            kind = place_type(builder, member, monoid).facts.triton
+            kind = TRITON_TYPES[place_type(builder, member, monoid)]
             builder.body.append(f"{place} = tl.full({shape}, {first}, {kind})")
         return self.names[key]
 
-    def _finish_first(self, member: Member, monoid: Monoid) -> list[str]:
+    def _finish_first(self, member: Member, monoid: TritonMonoid) -> list[str]:
         """The states of ``_accumulate_first``; lanes beyond a short row's end have no element."""
         operation, builder = member.operation, self.builder
         assert isinstance(operation, Reduction)
@@ -246,7 +247,7 @@ class ReductionLoop:
             place = named(builder, f"tl.where({inside}, {place}, {last})")
         return [value, place]
 
-    def _lanes(self, monoid: Monoid) -> tuple[int, int, int]:
+    def _lanes(self, monoid: TritonMonoid) -> tuple[int, int, int]:
         """How a block is a tile of steps, the groups of each step, and neighbours in a group."""
         tile = self.tile
         size = min(tile.group, monoid.most_neighbours or tile.group)
@@ -262,7 +263,8 @@ class ReductionLoop:
         """Scan this block; the state of all blocks before it is carried over."""
         operation = member.operation
         assert isinstance(operation, Scan)
-        builder, monoid, axis = self.builder, MONOIDS[operation.kind], last_axis(self.builder)
+        builder, monoid = self.builder, TRITON_MONOIDS[operation.kind]
+        axis = last_axis(builder)
         states = block_states(builder, member, monoid)
         row = builder.emitter.frame.shape(frozenset(builder.kernel.axes[:1])) if axis else "[]"
         carried = self._start(member, "carry", row)
@@ -272,7 +274,7 @@ class ReductionLoop:
         totals = reduced(builder, monoid, states)
         call = f"{monoid.combine_name}({', '.join([*carried, *totals])})"
         self.region.append(f"{', '.join(carried)} = {call}")
-        return [named(builder, text.format(*names)) for text in monoid.finalise_triton]
+        return [named(builder, text.format(*names)) for text in monoid.finalise]
 
     def _start(self, member: Member, prefix: str, shape: str) -> list[str]:
         """The names of a member's states; before the first loop they are the identity."""
@@ -280,15 +282,16 @@ class ReductionLoop:
         assert isinstance(operation, (Reduction, Scan))
         key = operation.targets[0]
         if key not in self.names:
-            monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
-            self.names[key] = [builder.fresh(prefix) for _ in monoid.states]
-            kinds = zip(monoid.identity_triton(dtype), monoid.state_dtypes(dtype), strict=True)
-            for name, (identity, kind) in zip(self.names[key], kinds, strict=True):
-                builder.body.append(f"{name} = tl.full({shape}, {identity}, {kind.facts.triton})")
+            monoid, dtype = TRITON_MONOIDS[operation.kind], operation.args[0].dtype
+            self.names[key] = [builder.fresh(prefix) for _ in monoid.meaning.states]
+            kinds = monoid.meaning.state_dtypes(dtype)
+            starts = zip(self.names[key], monoid.identity(dtype), kinds, strict=True)
+            for name, identity, kind in starts:
+                builder.body.append(f"{name} = tl.full({shape}, {identity}, {TRITON_TYPES[kind]})")
         return self.names[key]
 
-    def _combine(self, monoid: Monoid, a: list[str], b: list[str]) -> list[str]:
-        self.builder.functions[monoid.combine_name] = monoid.combine_triton
+    def _combine(self, monoid: TritonMonoid, a: list[str], b: list[str]) -> list[str]:
+        self.builder.functions[monoid.combine_name] = monoid.combine
         names = [self.builder.fresh("t") for _ in a]
         self.region.append(f"{', '.join(names)} = {monoid.combine_name}({', '.join([*a, *b])})")
         return names
@@ -298,9 +301,9 @@ class ReductionLoop:
         done = []
         for key, member in self.pending.items():
             assert isinstance(member.operation, Reduction)
-            monoid = MONOIDS[member.operation.kind]
+            monoid = TRITON_MONOIDS[member.operation.kind]
             states = self.names[key]
-            if monoid.needs_order:
+            if monoid.meaning.needs_order:
                 states = self._finish_first(member, monoid)
             done.append((member, finish(self.builder, member.operation, states)))
         return done

@@ -3,12 +3,14 @@
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.operations import Reduction, Scan
-from aotpack.ir.ops.monoid import LAST_INDEX, Monoid
-from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.ops.monoid import LAST_INDEX
 from aotpack.ir.symbolic.integers import Int
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.softmax import Held, exponential
 from aotpack.render.triton.cluster_reduction import exchange, part_length
+from aotpack.render.triton.monoid import TritonMonoid
+from aotpack.render.triton.monoids import TRITON_MONOIDS
+from aotpack.render.triton.types import TRITON_TYPES
 
 EXPONENTIAL_SUMS = ("softmax", "logsumexp")
 
@@ -21,14 +23,14 @@ def block_reduction(builder: KernelBuilder, member: Member) -> list[str]:
         return merged(builder, operation, _two_pass_welford(builder, member, operation))
     if operation.kind in EXPONENTIAL_SUMS and builder.cluster_size > 1:
         return merged(builder, operation, _two_pass_exponentials(builder, member, operation))
-    return finish(builder, operation, block_states(builder, member, MONOIDS[operation.kind]))
+    return finish(builder, operation, block_states(builder, member, TRITON_MONOIDS[operation.kind]))
 
 
 def block_scan(builder: KernelBuilder, member: Member) -> list[str]:
     """Scan a block that holds whole rows; masked lanes come last and change nothing before them."""
     operation = member.operation
     assert isinstance(operation, Scan)
-    monoid = MONOIDS[operation.kind]
+    monoid = TRITON_MONOIDS[operation.kind]
     names = along(
         builder,
         monoid,
@@ -36,20 +38,20 @@ def block_scan(builder: KernelBuilder, member: Member) -> list[str]:
         block_states(builder, member, monoid),
         last_axis(builder),
     )
-    return [named(builder, text.format(*names)) for text in monoid.finalise_triton]
+    return [named(builder, text.format(*names)) for text in monoid.finalise]
 
 
-def _lifted(builder: KernelBuilder, member: Member, monoid: Monoid) -> list[tuple[str, str]]:
+def _lifted(builder: KernelBuilder, member: Member, monoid: TritonMonoid) -> list[tuple[str, str]]:
     """(state, identity) of each element, as names that span the tile."""
     element, dtype = spanning(builder, member), reduced_type(member)
     place = place_type(builder, member, monoid)
     index = (
-        f"({_position(builder, member)} + tl.zeros({tile_shape(builder)}, {place.facts.triton}))"
+        f"({_position(builder, member)} + tl.zeros({tile_shape(builder)}, {TRITON_TYPES[place]}))"
     )
-    kind = dtype.facts.triton
-    texts = [text.format(element, index=index, type=kind) for text in monoid.lift_triton]
-    fills = monoid.identity_triton(dtype)
-    if monoid.across_triton:
+    kind = TRITON_TYPES[dtype]
+    texts = [text.format(element, index=index, type=kind) for text in monoid.lift]
+    fills = monoid.identity(dtype)
+    if monoid.across:
         fills = (fills[0], str(last_place(place)))
     return list(zip([named(builder, text) for text in texts], fills, strict=True))
 
@@ -62,12 +64,12 @@ def _position(builder: KernelBuilder, member: Member) -> str:
     return builder.emitter.index(Int.of(builder.kernel.axes[1]))
 
 
-def place_type(builder: KernelBuilder, member: Member, monoid: Monoid) -> DType:
+def place_type(builder: KernelBuilder, member: Member, monoid: TritonMonoid) -> DType:
     """The type of positions among the states: 32 bits where they are enough and quicker."""
     assert isinstance(member.operation, (Reduction, Scan))
     for given in member.operation.args[1:]:
         return given.dtype
-    return DType.INT32 if monoid.across_triton and not builder.wide else DType.INT64
+    return DType.INT32 if monoid.across and not builder.wide else DType.INT64
 
 
 def last_place(dtype: DType) -> int:
@@ -83,62 +85,62 @@ def _masked(builder: KernelBuilder, text: str, identity: str) -> str:
 
 def finish(builder: KernelBuilder, operation: Reduction, states: list[str]) -> list[str]:
     """Reduce states across the tile, and across programs that share a row, and finalise."""
-    monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
+    monoid, dtype = TRITON_MONOIDS[operation.kind], operation.args[0].dtype
     length = part_length(builder.kernel.axes[1].extent, builder.cluster_size)
     return merged(builder, operation, _across(builder, monoid, dtype, states, length))
 
 
 def merged(builder: KernelBuilder, operation: Reduction, rows: list[str]) -> list[str]:
     """Reduce states of rows across programs that share them, and finalise."""
-    monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
+    monoid, dtype = TRITON_MONOIDS[operation.kind], operation.args[0].dtype
     if builder.cluster_size > 1:
         states = exchange(builder, operation, rows)
         rows = _across(builder, monoid, dtype, states, builder.kernel.axes[1].extent)
         builder.forget()
-    return [named(builder, text.format(*rows)) for text in monoid.finalise_triton]
+    return [named(builder, text.format(*rows)) for text in monoid.finalise]
 
 
 def _across(
-    builder: KernelBuilder, monoid: Monoid, dtype: DType, states: list[str], length: Int
+    builder: KernelBuilder, monoid: TritonMonoid, dtype: DType, states: list[str], length: Int
 ) -> list[str]:
     """Reduce states of ``length`` elements across the tile; results keep the row dimension."""
     keep = "[:, None]" if len(builder.emitter.frame.blocks) == 2 else ""
-    block = monoid.block_triton.get(dtype.facts.kind)
+    block = monoid.block.get(dtype.facts.kind)
     if block is not None:
         text = block.format(states[0], axis=last_axis(builder))
         if dtype.is_integer and dtype.facts.bits < 32:
-            text += f".to({dtype.facts.triton})"  # Triton reduces narrow integers in 32 bits
+            text += f".to({TRITON_TYPES[dtype]})"  # Triton reduces narrow integers in 32 bits
         return [named(builder, text + keep)]
-    for used in monoid.across_uses:
-        builder.functions[MONOIDS[used].combine_name] = MONOIDS[used].combine_triton
-    if monoid.merge_triton:
-        builder.functions[monoid.merge_name] = monoid.merge_triton
+    for used in monoid.uses:
+        builder.functions[TRITON_MONOIDS[used].combine_name] = TRITON_MONOIDS[used].combine
+    if monoid.merge:
+        builder.functions[monoid.merge_name] = monoid.merge
         names = [builder.fresh("t") for _ in states]
         operands = ", ".join(
             [*states, _count(builder, length, dtype), str(last_axis(builder) or 0)]
         )
         builder.emitter.region.append(f"{', '.join(names)} = {monoid.merge_name}({operands})")
         return [named(builder, f"{name}{keep}") for name in names]
-    if not monoid.across_triton:
+    if not monoid.across:
         return reduced(builder, monoid, states)
-    builder.functions[monoid.across_name] = monoid.across_triton
+    builder.functions[monoid.across_name] = monoid.across
     value, place = builder.fresh("t"), builder.fresh("t")
     call = f"{monoid.across_name}({', '.join(states)}, {last_axis(builder)})"
     builder.emitter.region.append(f"{value}, {place} = {call}")
     return [named(builder, f"{value}{keep}"), named(builder, f"{place}{keep}.to(tl.int64)")]
 
 
-def reduced(builder: KernelBuilder, monoid: Monoid, states: list[str]) -> list[str]:
+def reduced(builder: KernelBuilder, monoid: TritonMonoid, states: list[str]) -> list[str]:
     """The states of whole rows, with the row dimension kept."""
     names = along(builder, monoid, "tl.reduce", states, last_axis(builder))
     return [named(builder, f"{name}[:, None]") for name in names] if last_axis(builder) else names
 
 
 def along(
-    builder: KernelBuilder, monoid: Monoid, function: str, states: list[str], axis: int | None
+    builder: KernelBuilder, monoid: TritonMonoid, function: str, states: list[str], axis: int | None
 ) -> list[str]:
     """Reduce or scan states along a dimension."""
-    builder.functions[monoid.combine_name] = monoid.combine_triton
+    builder.functions[monoid.combine_name] = monoid.combine
     names = [builder.fresh("t") for _ in states]
     operand = f"({', '.join(states)})" if len(states) > 1 else states[0]
     call = f"{function}({operand}, {axis}, {monoid.combine_name})"
@@ -147,7 +149,7 @@ def along(
 
 
 def block_states(
-    builder: KernelBuilder, member: Member, monoid: Monoid, *, masked: bool = True
+    builder: KernelBuilder, member: Member, monoid: TritonMonoid, *, masked: bool = True
 ) -> list[str]:
     """The states of a block's elements; past the end of the row, if ``masked``, the identity."""
     states = _lifted(builder, member, monoid)
@@ -158,8 +160,8 @@ def _two_pass_exponentials(
     builder: KernelBuilder, member: Member, operation: Reduction
 ) -> list[str]:
     """The maximum, then distances from it: merging pairs would take exponentials of its own."""
-    monoid, dtype = MONOIDS[operation.kind], operation.args[0].dtype
-    builder.functions["combine_max"] = MONOIDS["max"].combine_triton
+    monoid, dtype = TRITON_MONOIDS[operation.kind], operation.args[0].dtype
+    builder.functions["combine_max"] = TRITON_MONOIDS["max"].combine
     top = named(builder, f"tl.reduce({masked_element(builder, member, monoid)}, 0, combine_max)")
     base = named(builder, f'tl.where(tl.abs({top}) == float("inf"), 0.0, {top})')
     builder.forget()
@@ -177,7 +179,7 @@ def _two_pass_exponentials(
 def _two_pass_welford(builder: KernelBuilder, member: Member, operation: Reduction) -> list[str]:
     """Mean, then squares of differences: two sums, fewer registers than merging triples."""
     r = builder.kernel.axes[1]
-    kind = reduced_type(member).facts.triton
+    kind = TRITON_TYPES[reduced_type(member)]
     keep = "[:, None]" if len(builder.emitter.frame.blocks) == 2 else ""
     count = _count(builder, part_length(r.extent, builder.cluster_size), reduced_type(member))
     element = spanning(builder, member)
@@ -196,14 +198,12 @@ def _count(builder: KernelBuilder, length: Int, dtype: DType) -> str:
     """So many elements as a divisor: where there are none, 1."""
     if length.constant is not None:
         return f"{max(1, int(length))}.0"
-    return f"tl.maximum({builder.emitter.index(length)}, 1).to({dtype.facts.triton})"
+    return f"tl.maximum({builder.emitter.index(length)}, 1).to({TRITON_TYPES[dtype]})"
 
 
-def masked_element(builder: KernelBuilder, member: Member, monoid: Monoid) -> str:
+def masked_element(builder: KernelBuilder, member: Member, monoid: TritonMonoid) -> str:
     """What is reduced, and past the end of the row the value of no element."""
-    return _masked(
-        builder, spanning(builder, member), monoid.identity_triton(reduced_type(member))[0]
-    )
+    return _masked(builder, spanning(builder, member), monoid.identity(reduced_type(member))[0])
 
 
 def reduced_type(member: Member) -> DType:
@@ -224,7 +224,7 @@ def spanning(builder: KernelBuilder, member: Member) -> str:
     dtype = reduced_type(member)
     if dtype is DType.BOOL:
         return named(builder, f"tl.zeros({tile_shape(builder)}, tl.int1) | {text}")
-    return named(builder, f"tl.zeros({tile_shape(builder)}, {dtype.facts.triton}) + {text}")
+    return named(builder, f"tl.zeros({tile_shape(builder)}, {TRITON_TYPES[dtype]}) + {text}")
 
 
 def tile_shape(builder: KernelBuilder) -> str:

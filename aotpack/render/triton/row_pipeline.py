@@ -26,6 +26,7 @@ from aotpack.ir.kernels.tiles import WARP, ReductionTile
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
+from aotpack.render.triton.types import TRITON_TYPES
 from aotpack.stages import RING_START
 
 OPEN_SLOTS = '''@triton.jit
@@ -185,7 +186,7 @@ class Ring:
         """The function that reads elements of a type."""
         vector = self.reads.vector
         return HELD.format(
-            name=dtype, kind=dtype.facts.triton, vector=vector, operands=",".join("r" * vector)
+            name=dtype, kind=TRITON_TYPES[dtype], vector=vector, operands=",".join("r" * vector)
         )
 
     def leave_block(self, region: Region) -> None:

@@ -9,8 +9,9 @@ from aotpack.ir.kernels.access import written_index
 from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.operations import Scatter
 from aotpack.ir.ops.conditions import within
-from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.render.emit.kernel_builder import KernelBuilder
+from aotpack.render.triton.monoids import TRITON_MONOIDS
+from aotpack.render.triton.types import TRITON_TYPES
 
 _ATOMIC = """@triton.jit
 def scatter_{kind}(pointer, offset, value, mask):
@@ -53,10 +54,11 @@ def _define(builder: KernelBuilder, kind: str, dtype: DType) -> None:
     if function is not None:
         builder.functions[name] = _ATOMIC.format(kind=kind, function=function)
         return
-    monoid = MONOIDS[kind]
-    builder.functions[monoid.combine_name] = monoid.combine_triton
-    facts = dtype.facts
-    builder.functions[name] = _SWAP.format(kind=kind, bits=facts.bits, type=facts.triton)
+    monoid = TRITON_MONOIDS[kind]
+    builder.functions[monoid.combine_name] = monoid.combine
+    builder.functions[name] = _SWAP.format(
+        kind=kind, bits=dtype.facts.bits, type=TRITON_TYPES[dtype]
+    )
 
 
 def _instruction(kind: str, dtype: DType) -> str | None:

@@ -12,7 +12,7 @@ from aotpack.ir.ops.optable import OPS
 from aotpack.ir.ops.reference import Array
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Value
-from tests.ir import triton_forms as forms
+from tests.ir import samples
 from tests.ir.programs import (
     BOOL,
     F32,
@@ -132,7 +132,7 @@ def test_rule_that_would_change_a_bit_does_not_apply(value: Value) -> None:
 def test_constants_fold_to_what_the_evaluator_computes(info: object) -> None:
     info = OPS[info.name]  # type: ignore[attr-defined]
     for dtype in filter(info.accepts, (F32, F64, I32, DType.UINT8, BOOL)):
-        edges = [Const(x.item(), dtype) for x in forms.edge_values(dtype)[::4]]
+        edges = [Const(x.item(), dtype) for x in samples.edge_values(dtype)[::4]]
         result = info.result_type(dtype, F32)
         count = 2 if info.name == "where" else info.arity
         for args in itertools.product(edges[:5], repeat=count):
@@ -142,7 +142,7 @@ def test_constants_fold_to_what_the_evaluator_computes(info: object) -> None:
                 want = computed(Apply(info.name, args, result))[0]
                 assert same_bits(np.array(folded.value, want.dtype), want)
             else:
-                assert info.name in forms.INTEGER_DIVISIONS
+                assert info.name in samples.INTEGER_DIVISIONS
 
 
 ROW = Axis("row", Int.of(S))

@@ -1,47 +1,12 @@
-"""The reductions: numpy parts against plain numpy, Triton texts against the numpy parts."""
-
-from collections.abc import Mapping
+"""The reductions: their parts against plain numpy."""
 
 import numpy as np
 import pytest
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.ops.monoid import Monoid, States, literal
+from aotpack.ir.ops.monoid import Monoid
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.ops.reference import Array
-from tests.ir import triton_forms as forms
-
-REDUCTIONS = forms.reductions()
-
-
-def reduced(monoid: Monoid, tile: Array) -> States:
-    """The monoid over the last dimension, one element after the other."""
-    positions = np.broadcast_to(np.arange(tile.shape[-1]), tile.shape)
-    lifted = monoid.lift(tile, positions)
-    states = tuple(part[..., 0] for part in lifted)
-    for column in range(1, tile.shape[-1]):
-        states = monoid.combine(states, tuple(part[..., column] for part in lifted))
-    return monoid.finalise(states)
-
-
-@pytest.mark.row("S:B4", "C:G5", "C:G6", "C:G8", "C:G14", "C:inv18")
-@pytest.mark.parametrize(
-    ("monoid", "dtype", "block"),
-    REDUCTIONS,
-    ids=[forms.reduction_name(monoid, dtype, block=block) for monoid, dtype, block in REDUCTIONS],
-)
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_triton_text_gives_what_numpy_gives(
-    monoid: Monoid,
-    dtype: DType,
-    block: bool,
-    interpreted: Mapping[str, Array],
-) -> None:
-    want = reduced(monoid, forms.elements(dtype)[:, : forms.COLUMNS - 5])
-    name = forms.reduction_name(monoid, dtype, block=block)
-    for number, expected in enumerate(want):
-        found = interpreted[f"{name}_{number}"]
-        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-5)
+from tests.ir.samples import COMPUTE, elements, reduced
 
 
 @pytest.mark.row("S:B4", "C:G11")
@@ -85,23 +50,14 @@ def test_ties_take_the_first_index_and_running_extremes_the_latest() -> None:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("monoid", MONOIDS.values(), ids=lambda monoid: monoid.name)
 def test_identity_changes_nothing(monoid: Monoid) -> None:
-    for dtype in filter(monoid.accepts, forms.COMPUTE):
-        tile = forms.elements(dtype)[0]
+    for dtype in filter(monoid.accepts, COMPUTE):
+        tile = elements(dtype)[0]
         states = monoid.lift(tile, np.arange(tile.size))
         numbers = zip(monoid.identities(dtype), states, strict=True)
         neutral = tuple(np.full(part.shape, number, part.dtype) for number, part in numbers)
         for pair in ((states, neutral), (neutral, states)):
             for found, part in zip(monoid.combine(*pair), states, strict=True):
                 np.testing.assert_array_equal(found, part)
-
-
-def test_literals_are_triton_text() -> None:
-    assert [literal(x) for x in (float("-inf"), 0.5, 3, False)] == [
-        'float("-inf")',
-        "0.5",
-        "3",
-        "False",
-    ]
 
 
 def test_types_a_monoid_does_not_take() -> None:

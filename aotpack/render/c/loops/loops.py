@@ -15,7 +15,7 @@ from aotpack.ir.values import Apply, Load, Value, walk
 from aotpack.render.c.dialect import C
 from aotpack.render.c.loops.nest import LoopNest
 from aotpack.render.c.regions import STREAMED, Loop, Store, c_lines, open_loop
-from aotpack.render.c.texts import C_STORED
+from aotpack.render.c.types import C_STORED
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.render.c.dialect import c_literal
 from aotpack.render.c.monoids import C_MONOIDS, TwoPass
 from aotpack.render.c.regions import SIMD
-from aotpack.render.c.texts import C_TYPES
+from aotpack.render.c.types import C_TYPES, c_literal
 
 LANES, WIDE_LANES = 32, 16  # of states up to 32 bits, and of wider ones
 

@@ -20,7 +20,7 @@ from aotpack.render.c.loops.nest import LoopNest
 from aotpack.render.c.loops.reductions import fill
 from aotpack.render.c.monoids import C_MONOIDS
 from aotpack.render.c.regions import c_lines, open_loop
-from aotpack.render.c.texts import C_TYPES
+from aotpack.render.c.types import C_TYPES
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 

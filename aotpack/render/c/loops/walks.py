@@ -26,7 +26,7 @@ from aotpack.render.c.loops.nest import LoopNest
 from aotpack.render.c.loops.reductions import Accumulator, fill, lane_count, two_pass
 from aotpack.render.c.loops.walk_plan import Walk, WalkPlan, plan_walks
 from aotpack.render.c.regions import Loop, c_lines, open_loop
-from aotpack.render.c.texts import C_TYPES
+from aotpack.render.c.types import C_TYPES
 from aotpack.render.c.window import Window, limit_texts, window
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Computed, Region

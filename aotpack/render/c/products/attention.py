@@ -8,7 +8,7 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.render.c.contexts import AttentionContext, Rows, Slot
-from aotpack.render.c.dialect import C, c_literal
+from aotpack.render.c.dialect import C
 from aotpack.render.c.products.levels import (
     LevelRegions,
     batch_lines,
@@ -19,6 +19,7 @@ from aotpack.render.c.products.levels import (
 from aotpack.render.c.products.operand_roles import Operand
 from aotpack.render.c.products.slots import IN_PLACE, copied_rows, rows_of, store_members
 from aotpack.render.c.products.split import Split, indices, split
+from aotpack.render.c.types import c_literal
 from aotpack.render.emit.epilogue import batch_names
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder

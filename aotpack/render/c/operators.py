@@ -1,4 +1,4 @@
-"""The elementwise operators in C: a text for each type or kind of type, like those of the op table.
+"""The elementwise operators in C: a text for each type or kind of type.
 
 Texts have ``{0}``, ``{1}``, ``{2}`` for operands (names or literals), ``{type}`` for the C type of
 the operands, ``{unsigned}`` for its unsigned twin, ``{dtype}`` for its name in the functions of
@@ -6,69 +6,26 @@ the operands, ``{unsigned}`` for its unsigned twin, ``{dtype}`` for its name in 
 is undefined.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.ops.float8 import FORMATS
-
-_NUMBERS = ("float", "int", "uint")
-_INTEGERS = ("int", "uint")
-_ALL = ("float", "int", "uint", "bool")
-
-C_TYPES: Mapping[DType, str] = {
-    DType.BOOL: "bool",
-    DType.UINT8: "uint8_t",
-    DType.INT8: "int8_t",
-    DType.INT16: "int16_t",
-    DType.INT32: "int32_t",
-    DType.INT64: "int64_t",
-    DType.FLOAT32: "float",
-    DType.FLOAT64: "double",
-}
-"""The types of values."""
-
-C_STORED: Mapping[DType, str] = {
-    **C_TYPES,
-    DType.BOOL: "uint8_t",
-    DType.FLOAT16: "uint16_t",
-    DType.BFLOAT16: "uint16_t",
-}
-"""The types of elements in memory; 16-bit floats are their bits."""
+from aotpack.render.c.types import C_TYPES, c_cast
+from aotpack.render.emit.texts import ALL, INTEGERS, NUMBERS, Texts, on, text_for
 
 
 def c_text(op: str, operands: Sequence[str], operand: DType, result: DType) -> str:
     """C text of an operator on operands of type ``operand`` (where: its arms)."""
     if op == "cast":
         return c_cast(operands[0], operand, result)
-    text = C_TEXTS[op].get(str(operand)) or C_TEXTS[op].get(operand.facts.kind)
-    if text is None:
-        raise TypeError(f"operator {op} has no C form for {operand}")
     name = C_TYPES[operand]
-    return text.format(
+    return text_for(C_TEXTS, op, operand).format(
         *operands,
         type=name,
         unsigned=name if name.startswith("u") else f"u{name}",
         dtype=str(operand),
         bits=operand.facts.bits,
     )
-
-
-def c_cast(text: str, source: DType | None, target: DType) -> str:
-    """A value of one type in another; ``source`` None is an index. Floats cut, integers wrap."""
-    if target in (DType.FLOAT16, DType.BFLOAT16):
-        return f"aot_round_{target}({text})"
-    if source in (DType.FLOAT16, DType.BFLOAT16):
-        return f"aot_float_of_{source}({text})"
-    if target is DType.BOOL:
-        return f"{text} != 0"
-    if source is not None and source.is_float and target.is_integer:
-        width = 32 if target.facts.bits < 32 else target.facts.bits
-        text = f"aot_int{width}_of_{source}({text})"
-    return f"({C_TYPES[target]}){text}"
-
-
-def _on(kinds: Sequence[str], text: str) -> dict[str, str]:
-    return dict.fromkeys(kinds, text)
 
 
 def _library(name: str) -> dict[str, str]:
@@ -85,48 +42,48 @@ _OUTSIDE = "(({1} < 0) | ({1} >= {bits}))"
 _SHIFTED = "({unsigned}){0} << ({1} & ({bits} - 1))"
 
 _ARITHMETIC = {
-    "add": {"float": "{0} + {1}", **_on(_INTEGERS, "aot_add_{dtype}({0}, {1})")},
-    "sub": {"float": "{0} - {1}", **_on(_INTEGERS, "aot_sub_{dtype}({0}, {1})")},
-    "mul": {"float": "{0} * {1}", **_on(_INTEGERS, "aot_mul_{dtype}({0}, {1})")},
-    "square": {"float": "{0} * {0}", **_on(_INTEGERS, "aot_mul_{dtype}({0}, {0})")},
-    "neg": {"float": "-{0}", **_on(_INTEGERS, "aot_sub_{dtype}(0, {0})")},
+    "add": {"float": "{0} + {1}", **on(INTEGERS, "aot_add_{dtype}({0}, {1})")},
+    "sub": {"float": "{0} - {1}", **on(INTEGERS, "aot_sub_{dtype}({0}, {1})")},
+    "mul": {"float": "{0} * {1}", **on(INTEGERS, "aot_mul_{dtype}({0}, {1})")},
+    "square": {"float": "{0} * {0}", **on(INTEGERS, "aot_mul_{dtype}({0}, {0})")},
+    "neg": {"float": "-{0}", **on(INTEGERS, "aot_sub_{dtype}(0, {0})")},
     "abs": {
         "float32": "fabsf({0})",
         "float64": "fabs({0})",
         "int": "{0} < 0 ? aot_sub_{dtype}(0, {0}) : {0}",
         "uint": "{0}",
     },
-    "div": _on(("float",), "{0} / {1}"),
-    "reciprocal": _on(("float",), "({type})1 / {0}"),
-    "floordiv": _on(_NUMBERS, "aot_floordiv_{dtype}({0}, {1})"),
+    "div": on(("float",), "{0} / {1}"),
+    "reciprocal": on(("float",), "({type})1 / {0}"),
+    "floordiv": on(NUMBERS, "aot_floordiv_{dtype}({0}, {1})"),
     "truncdiv": {
         "float32": "truncf({0} / {1})",
         "float64": "trunc({0} / {1})",
-        **_on(_INTEGERS, "aot_truncdiv_{dtype}({0}, {1})"),
+        **on(INTEGERS, "aot_truncdiv_{dtype}({0}, {1})"),
     },
-    "remainder": _on(_NUMBERS, "aot_remainder_{dtype}({0}, {1})"),
+    "remainder": on(NUMBERS, "aot_remainder_{dtype}({0}, {1})"),
     "fmod": {
         "float32": "fmodf({0}, {1})",
         "float64": "fmod({0}, {1})",
-        **_on(_INTEGERS, "aot_fmod_{dtype}({0}, {1})"),
+        **on(INTEGERS, "aot_fmod_{dtype}({0}, {1})"),
     },
 }
 
 _SELECTIONS = {
     "minimum": {
         "float": "({0} < {1}) | ({0} != {0}) ? {0} : {1}",
-        **_on(_INTEGERS, "{0} < {1} ? {0} : {1}"),
+        **on(INTEGERS, "{0} < {1} ? {0} : {1}"),
         "bool": "{0} & {1}",
     },
     "maximum": {
         "float": "({0} > {1}) | ({0} != {0}) ? {0} : {1}",
-        **_on(_INTEGERS, "{0} > {1} ? {0} : {1}"),
+        **on(INTEGERS, "{0} > {1} ? {0} : {1}"),
         "bool": "{0} | {1}",
     },
-    "relu": {**_on(("float", "int"), "{0} < 0 ? 0 : {0}"), "uint": "{0}"},
-    "where": _on(_ALL, "{0} ? {1} : {2}"),
-    "sign": _on(_NUMBERS, "({type})({0} > 0) - ({type})({0} < 0)"),
-    "cast": _on(_ALL, "({type}){0}"),
+    "relu": {**on(("float", "int"), "{0} < 0 ? 0 : {0}"), "uint": "{0}"},
+    "where": on(ALL, "{0} ? {1} : {2}"),
+    "sign": on(NUMBERS, "({type})({0} > 0) - ({type})({0} < 0)"),
+    "cast": on(ALL, "({type}){0}"),
 }
 
 _TRANSCENDENTAL = {
@@ -150,7 +107,7 @@ _TRANSCENDENTAL = {
 }
 
 _ROUNDING = {
-    name: {**_library(function), **_on(_INTEGERS, "{0}")}
+    name: {**_library(function), **on(INTEGERS, "{0}")}
     for name, function in {
         "floor": "floor",
         "ceil": "ceil",
@@ -166,7 +123,7 @@ _TO_16_BITS = {
 
 _PREDICATES = {
     **{
-        name: _on(_ALL, f"{{0}} {sign} {{1}}")
+        name: on(ALL, f"{{0}} {sign} {{1}}")
         for name, sign in {
             "eq": "==",
             "ne": "!=",
@@ -178,28 +135,28 @@ _PREDICATES = {
     },
     **{
         f"logical_{name}": {
-            **_on(_NUMBERS, f"({{0}} != 0) {sign} ({{1}} != 0)"),
+            **on(NUMBERS, f"({{0}} != 0) {sign} ({{1}} != 0)"),
             "bool": f"{{0}} {sign} {{1}}",
         }
         for name, sign in {"and": "&", "or": "|", "xor": "^"}.items()
     },
-    "logical_not": _on(_ALL, "{0} == 0"),
+    "logical_not": on(ALL, "{0} == 0"),
     "isnan": {"float": "{0} != {0}"},
     "isinf": {"float32": "fabsf({0}) == INFINITY", "float64": "fabs({0}) == INFINITY"},
     "signbit": {
         "float32": "aot_bits_float32({0}) < 0",
         "float64": "aot_bits_float64({0}) < 0",
-        **_on(_INTEGERS, "{0} < 0"),
+        **on(INTEGERS, "{0} < 0"),
     },
 }
 
 _BITWISE = {
     **{
-        f"bitwise_{name}": _on(("int", "uint", "bool"), f"{{0}} {sign} {{1}}")
+        f"bitwise_{name}": on((*INTEGERS, "bool"), f"{{0}} {sign} {{1}}")
         for name, sign in {"and": "&", "or": "|", "xor": "^"}.items()
     },
-    "bitwise_not": {**_on(_INTEGERS, "~{0}"), "bool": "{0} == 0"},
-    "shift_left": _on(_INTEGERS, f"{_OUTSIDE} ? 0 : ({{type}})({_SHIFTED})"),
+    "bitwise_not": {**on(INTEGERS, "~{0}"), "bool": "{0} == 0"},
+    "shift_left": on(INTEGERS, f"{_OUTSIDE} ? 0 : ({{type}})({_SHIFTED})"),
     "shift_right": {
         "int": f"{{0}} >> ({_OUTSIDE} ? {{bits}} - 1 : {{1}})",
         "uint": f"{_OUTSIDE} ? 0 : {{0}} >> ({{1}} & ({{bits}} - 1))",
@@ -225,7 +182,7 @@ _CODES = {
     )
 }
 
-C_TEXTS: Mapping[str, Mapping[str, str]] = {
+C_TEXTS: Texts = {
     **_ARITHMETIC,
     **_SELECTIONS,
     **_TRANSCENDENTAL,

@@ -1,6 +1,8 @@
 """One C function for each operator on each operand type, and for each reduction; compiled once."""
 
 import ctypes
+import itertools
+import platform
 import subprocess
 from pathlib import Path
 
@@ -13,27 +15,25 @@ from aotpack.ir.ops.reference import Array
 from aotpack.precompile.host import find_compiler, host_flags
 from aotpack.render.c.kernels import HostFileContext
 from aotpack.render.c.loops.reductions import Accumulator
-from aotpack.render.c.texts import C_STORED, C_TYPES, c_text
+from aotpack.render.c.operators import c_text
+from aotpack.render.c.types import C_STORED, C_TYPES
 from aotpack.render.environment import render_template
-from tests.ir import triton_forms as forms
+from tests.ir.samples import BLOCK, COMPUTE, operands
+from tests.render.operator_forms import Form, all_forms
 
 LANES = (1, 16)
+X86 = {"x86-64": "-O1", "x86-64-v3": "-O3"}  # element by element, and in vectors
+EFFORTS = X86 if platform.machine() == "x86_64" else {"armv8-a": "-O3"}
 
 
-def is_supported(form: forms.Form) -> bool:
-    """The C table has no graded forms."""
-    return form.ends_in is None
-
-
-def function_name(form: forms.Form) -> str:
+def function_name(form: Form) -> str:
     return f"form_{form.info.name}_{form.operand}_{form.result}"
 
 
-def function_text(form: forms.Form) -> str:
+def function_text(form: Form) -> str:
     """A loop over arrays of operands."""
     kind, stored = C_TYPES[form.operand], C_STORED[form.operand]
-    names = ("c", "x", "y") if form.info.name == "where" else ("x", "y")
-    text = c_text(form.info.name, names[: form.info.arity], form.operand, form.result)
+    text = c_text(form.info.name, form.names, form.operand, form.result)
     return "\n".join(
         [
             f"AOT_EXPORT void {function_name(form)}(const {stored} *xs, const {stored} *ys,",
@@ -83,13 +83,9 @@ def reduction_text(monoid: Monoid, dtype: DType, lanes: int) -> str:
 
 
 def reductions() -> list[tuple[Monoid, DType, int]]:
-    pairs = dict.fromkeys((monoid.name, dtype) for monoid, dtype, _ in forms.reductions())
-    return [(MONOIDS[name], dtype, lanes) for name, dtype in pairs for lanes in LANES]
-
-
-def all_forms() -> list[forms.Form]:
-    found = [form for operand in forms.COMPUTE for form in forms.forms(operand)]
-    return [form for form in found if is_supported(form)]
+    """Every (monoid, type, number of lanes)."""
+    every = itertools.product(MONOIDS.values(), COMPUTE, LANES)
+    return [(monoid, dtype, lanes) for monoid, dtype, lanes in every if monoid.accepts(dtype)]
 
 
 def compile_all(folder: Path, arch: str, effort: str) -> None:
@@ -120,10 +116,10 @@ def _compile(folder: Path, texts: tuple[str, ...], arch: str, effort: str) -> No
     subprocess.run([*command, "-o", "forms.so", "-lm"], cwd=folder, check=True)
 
 
-def computed(library: ctypes.CDLL, form: forms.Form) -> Array:
+def computed(library: ctypes.CDLL, form: Form) -> Array:
     """The results of a form on its operands."""
-    x, y, c = forms.operands(form.operand)
-    out = np.zeros(forms.BLOCK, form.result.facts.numpy)
+    x, y, c = operands(form.operand)
+    out = np.zeros(BLOCK, form.result.facts.numpy)
     function = getattr(library, function_name(form))
     arrays = [np.ascontiguousarray(array) for array in (x, y, c)]
     function(*(ctypes.c_void_p(a.ctypes.data) for a in (*arrays, out)), ctypes.c_int64(len(x)))

@@ -1,13 +1,13 @@
 """Generate one Triton kernel for each operand type that computes every operator of the table.
 
 Run as a program, it executes them, interpreted on the host or on a GPU, and saves the results:
-``python triton_forms.py out.npz cpu|cuda``. Rows of ``out`` are operators, in the table's order.
+``python forms.py out.npz cpu|cuda``. Rows of ``out`` are operators, in the table's order.
 """
 
 import itertools
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,54 +18,32 @@ from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.ops.opinfo import OpInfo
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.ops.reference import Array
+from aotpack.render.triton.fast_operators import FAST_TEXTS
+from aotpack.render.triton.monoids import TRITON_MONOIDS
+from aotpack.render.triton.operators import triton_text
+from aotpack.render.triton.types import TRITON_TYPES
+from tests.ir.samples import BLOCK, COLUMNS, COMPUTE, ROWS, elements, operands
+from tests.render import operator_forms
+from tests.render.operator_forms import Form
 
 HEAD = (
     "import triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n\n\n"
 )
-COMPUTE = tuple(dtype for dtype in DType if dtype.compute is dtype)
-BLOCK = 1024
-ROWS, COLUMNS = 4, 64
-INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
-CASTS = {
-    "float": (DType.FLOAT32, DType.FLOAT64, DType.INT32, DType.INT64, DType.UINT8, DType.BOOL),
-    "int": COMPUTE,
-    "uint": COMPUTE,
-    "bool": COMPUTE,
-}
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """One operator on one type, with its result type."""
-
-    info: OpInfo
-    operand: DType
-    result: DType
-    ends_in: DType | None = None
-
-    @property
-    def text(self) -> str:
-        names = ("c", "x", "y") if self.info.name == "where" else ("x", "y")
-        names = names[: self.info.arity]
-        return self.info.triton(names, self.operand, self.result, ends_in=self.ends_in)
-
-    def __str__(self) -> str:
-        return f"{self.info.name}({self.operand}) -> {self.ends_in or self.result}"
+def text_of(form: Form) -> str:
+    """The Triton text of a form."""
+    return triton_text(form.info.name, form.names, form.operand, form.result, form.ends_in)
 
 
 def forms(operand: DType) -> list[Form]:
-    """Every operator that accepts the type; of casts, one for each type to cast to."""
+    """The forms of a type, each before its cheaper ones."""
     found: list[Form] = []
-    for info in OPS.values():
-        if not info.accepts(operand):
-            continue
-        if info.name == "cast":
-            found += [Form(info, operand, dtype) for dtype in CASTS[operand.facts.kind]]
-            continue
-        result = info.result_type(operand, operand)
-        found.append(Form(info, operand, result))
+    for form in operator_forms.forms(operand):
+        found.append(form)
         if operand is DType.FLOAT32:
-            found += [Form(info, operand, result, ends_in) for ends_in in info.fast_texts]
+            fast = FAST_TEXTS.get(form.info.name, {})
+            found += [replace(form, ends_in=ends_in) for ends_in in fast]
     return found
 
 
@@ -99,10 +77,10 @@ def kernel_text(operand: DType) -> str:
         lines += ["    x = x.to(tl.int1)", "    y = y.to(tl.int1)"]
     for row, form in enumerate(forms(operand)):
         target = stored(form.result, operand)
-        kept = f"v{row}.to({target.facts.triton})"
+        kept = f"v{row}.to({TRITON_TYPES[target]})"
         if target is not wide(operand):
             kept += ".to(tl.int64, bitcast=True)"
-        lines.append(f"    v{row} = {form.text}")
+        lines.append(f"    v{row} = {text_of(form)}")
         lines.append(f"    tl.store(out_ptr + {row * BLOCK} + i, {kept})")
     return "\n".join(lines) + "\n"
 
@@ -113,7 +91,7 @@ def reduction_name(monoid: Monoid, dtype: DType, *, block: bool) -> str:
 
 def reduction_text(monoid: Monoid, dtype: DType, *, block: bool) -> str:
     """Rows of a tile reduced: in one step, or column halves in pairs first, as a loop does."""
-    name = reduction_name(monoid, dtype, block=block)
+    name, texts = reduction_name(monoid, dtype, block=block), TRITON_MONOIDS[monoid.name]
     count = len(monoid.states)
     lines = [
         "@triton.jit",
@@ -130,22 +108,22 @@ def reduction_text(monoid: Monoid, dtype: DType, *, block: bool) -> str:
         ]
         if dtype is DType.BOOL:
             lines.append(f"    x{part} = x{part}.to(tl.int1)")
-        identities = monoid.identity_triton(dtype)
-        for n, (text, own) in enumerate(zip(monoid.lift_triton, identities, strict=True)):
-            lifted = text.format(f"x{part}", index=f"index{part}", type=dtype.facts.triton)
+        identities = texts.identity(dtype)
+        for n, (text, own) in enumerate(zip(texts.lift, identities, strict=True)):
+            lifted = text.format(f"x{part}", index=f"index{part}", type=TRITON_TYPES[dtype])
             lines.append(f"    {part}{n} = tl.where(j{part} < {COLUMNS - 5}, {lifted}, {own})")
     pairs = ", ".join(f"{part}{n}" for part in "ab" for n in range(count))
     states = ", ".join(f"s{n}" for n in range(count))
-    lines.append(f"    {states} = {monoid.combine_name}({pairs})")
-    kind = monoid.block_triton.get(dtype.facts.kind)
+    lines.append(f"    {states} = {texts.combine_name}({pairs})")
+    kind = texts.block.get(dtype.facts.kind)
     if block and kind:
         lines.append(f"    s0 = {kind.format('s0', axis=1)}")
-    elif monoid.across_triton:
-        lines.append(f"    {states} = {monoid.across_name}({states}, 1)")
+    elif texts.across:
+        lines.append(f"    {states} = {texts.across_name}({states}, 1)")
     else:
         given = "s0" if count == 1 else f"({states})"
-        lines.append(f"    {states} = tl.reduce({given}, 1, {monoid.combine_name})")
-    for n, text in enumerate(monoid.finalise_triton):
+        lines.append(f"    {states} = tl.reduce({given}, 1, {texts.combine_name})")
+    for n, text in enumerate(texts.finalise):
         result = text.format(*(f"s{m}" for m in range(count)))
         lines.append(f"    tl.store(out{n}_ptr + tl.arange(0, {ROWS}), {result})")
     return "\n".join(lines) + "\n"
@@ -157,67 +135,18 @@ def reductions() -> list[tuple[Monoid, DType, bool]]:
         (monoid, dtype, block)
         for monoid, dtype in itertools.product(MONOIDS.values(), COMPUTE)
         if monoid.accepts(dtype)
-        for block in ((False, True) if dtype.facts.kind in monoid.block_triton else (False,))
+        for block in (
+            (False, True) if dtype.facts.kind in TRITON_MONOIDS[monoid.name].block else (False,)
+        )
     ]
 
 
 def module_text() -> str:
     parts = [kernel_text(operand) for operand in COMPUTE]
-    parts += [monoid.combine_triton for monoid in MONOIDS.values()]
-    parts += [monoid.across_triton for monoid in MONOIDS.values() if monoid.across_triton]
+    parts += [texts.combine for texts in TRITON_MONOIDS.values()]
+    parts += [texts.across for texts in TRITON_MONOIDS.values() if texts.across]
     parts += [reduction_text(monoid, dtype, block=block) for monoid, dtype, block in reductions()]
     return HEAD + "\n\n".join(parts)
-
-
-def edge_values(dtype: DType) -> Array:
-    """Numbers at which operators differ: signed zeros, ends of the range, ties, denormals, NaN."""
-    if dtype is DType.BOOL:
-        return np.array([False, True])
-    if dtype.is_integer:
-        limits = np.iinfo(dtype.facts.numpy or "")
-        small = [n for n in (-9, -7, -2, -1, 0, 1, 2, 3, 7, 31, 64) if n >= limits.min]
-        ends = [limits.min, limits.min + 1, limits.max - 1, limits.max]
-        return np.array(small + ends, dtype.facts.numpy)
-    info = np.finfo(dtype.facts.numpy or "")
-    positive = [0.0, 0.5, 1.0, 1.5, 2.5, 3.0, 0.1, 0.7, 1e-3, 7.3, 33.0, 88.0, 1e6, 8388609.0]
-    positive += [float(info.tiny), float(info.tiny) / 8, float(info.max), np.inf]
-    return np.array([sign * n for n in positive for sign in (1, -1)] + [np.nan], dtype.facts.numpy)
-
-
-def operands(dtype: DType) -> tuple[Array, Array, Array]:
-    """Pairs of edge values, then random ones, and a condition: ``BLOCK`` of each."""
-    edges = edge_values(dtype)
-    pairs = list(itertools.product(edges, edges))[:BLOCK]
-    random = np.random.default_rng(0)
-    rest = BLOCK - len(pairs)
-    x = np.concatenate([np.array([a for a, _ in pairs]), _random(random, dtype, rest)])
-    y = np.concatenate([np.array([b for _, b in pairs]), _random(random, dtype, rest)])
-    numpy_type = np.dtype(dtype.facts.numpy)
-    return x.astype(numpy_type), y.astype(numpy_type), np.arange(BLOCK) % 3 == 0
-
-
-def _random(random: np.random.Generator, dtype: DType, count: int) -> Array:
-    if dtype is DType.BOOL:
-        return random.integers(0, 2, count).astype(bool)
-    if dtype.is_integer:
-        return random.integers(1, 100, count)
-    return random.normal(0, 3, count)
-
-
-def elements(dtype: DType) -> Array:
-    """A tile to reduce: ordinary numbers with ties, then rows with infinities and NaN."""
-    random = np.random.default_rng(1)
-    if dtype is DType.BOOL:
-        tile = random.integers(0, 30, (ROWS, COLUMNS)) == 0
-        tile[1] = True
-        return tile
-    if dtype.is_integer:
-        return random.integers(0, 5, (ROWS, COLUMNS)).astype(dtype.facts.numpy)
-    tile = np.round(random.normal(0, 2, (ROWS, COLUMNS)), 1).astype(dtype.facts.numpy)
-    tile[1, 3], tile[1, 40] = np.inf, -np.inf
-    tile[2, 9] = tile[2, 41] = np.nan
-    tile[3] = -np.inf
-    return tile
 
 
 def complete_the_interpreter() -> None:

@@ -13,8 +13,8 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.ops.reference import Array
 from aotpack.precompile.host import find_compiler, host_flags
-from aotpack.render.c.texts import c_text
-from tests.ir import c_forms
+from aotpack.render.c.operators import c_text
+from tests.render.c import forms
 
 ARCHES = ("x86-64", "x86-64-v3") if platform.machine() == "x86_64" else ("armv8-a",)
 BOUNDS = {
@@ -63,8 +63,8 @@ def library(
 ) -> ctypes.CDLL:
     texts = tuple(map(loop_text, LOOPS))
     arch: str = request.param
-    folder = once(f"c-functions-{arch}", lambda folder: c_forms.library(folder, texts, arch))
-    return c_forms.loaded(folder)
+    folder = once(f"c-functions-{arch}", lambda folder: forms.library(folder, texts, arch))
+    return forms.loaded(folder)
 
 
 def numbers_of_every_size() -> Array:
@@ -128,7 +128,7 @@ def test_comparison_notices_two_units_and_a_sign() -> None:
 @pytest.mark.skipif("clang" in find_compiler(None).version, reason="GCC's report")
 def test_loops_with_functions_become_vectors(tmp_path: Path) -> None:
     texts = tuple(map(loop_text, LOOPS))
-    (tmp_path / "forms.c").write_text(c_forms.file_text(texts))
+    (tmp_path / "forms.c").write_text(forms.file_text(texts))
     command = [*find_compiler(None).command, *host_flags(ARCHES[-1]), "-fopt-info-vec-optimized"]
     command += ["forms.c", "-o", "forms.so", "-lm"]
     report = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)

@@ -9,6 +9,7 @@ import torch
 from aotpack.ir.dtypes import DType
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.ops.reference import Array
+from aotpack.render.triton.operators import triton_text
 
 
 class _Language:
@@ -23,7 +24,7 @@ def every_number(dtype: torch.dtype) -> torch.Tensor:
 
 
 def computed(op: str, x: Array, ends_in: DType) -> Array:
-    text = OPS[op].triton(("x",), DType.FLOAT32, DType.FLOAT32, ends_in=ends_in)
+    text = triton_text(op, ("x",), DType.FLOAT32, DType.FLOAT32, ends_in)
     with np.errstate(all="ignore"):
         return np.asarray(eval(text, {"tl": _Language, "x": x.astype(np.float32)}))
 
