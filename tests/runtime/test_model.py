@@ -62,13 +62,6 @@ def test_larger_sizes_grow_the_arena_and_smaller_still_work(model: Model) -> Non
         np.testing.assert_array_equal(model(x, x), x * 4)
 
 
-@pytest.mark.row("S:A14", "S:H3", "C:inv27")
-def test_size_zero_launches_nothing(model: Model, device: FakeDevice) -> None:
-    empty = np.ones((2, 0), np.float32)
-    assert model(empty, empty).shape == (2, 0)
-    assert device.launches == []
-
-
 def test_out_of_memory_leaves_the_model_usable(package: Path) -> None:
     device = FakeDevice(capacity=2200)
     with load(package, device) as model:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotpack.runtime import PackageError, load
+from aotpack.runtime import Model, PackageError, load
 
 from .fake_device import FakeDevice
 from .packages import WRAPPER, write_demo
@@ -28,3 +28,10 @@ def test_wrong_plans(tmp_path: Path, old: str, new: str, message: str) -> None:
     folder = write_demo(tmp_path / "demo", wrapper=WRAPPER.replace(old, new))
     with load(folder, FakeDevice()) as model, pytest.raises(PackageError, match=message):
         model(X, X)
+
+
+@pytest.mark.row("S:A14", "S:H3", "C:inv27")
+def test_size_zero_launches_nothing(model: Model, device: FakeDevice) -> None:
+    empty = np.ones((2, 0), np.float32)
+    assert model(empty, empty).shape == (2, 0)
+    assert device.launches == []
