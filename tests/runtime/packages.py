@@ -9,6 +9,7 @@ import numpy as np
 from aotpack.emit import write_package
 from aotpack.ir.dtypes import DType
 from aotpack.ir.symbolic.integers import Int, Var
+from aotpack.runtime import Model
 from aotpack.stages import (
     Binary,
     Golden,
@@ -146,3 +147,10 @@ def write_demo(folder: Path, weights: str = "embed", **changes: Any) -> Path:
     """Write the demo package and return its folder."""
     write_package(demo(**changes), folder, weights)
     return folder
+
+
+def call_diamond(model: Model, rows: int = 2, value: float = 1.0) -> None:
+    """A call of ``DIAMOND`` with arguments of its own, whose answer is checked."""
+    x = np.arange(32 * rows, dtype=np.float32).reshape(rows, 32) + np.float32(value)
+    y = x * 2
+    np.testing.assert_array_equal(model(x, y), 5 * (x + y) + y)

@@ -1,12 +1,20 @@
+"""From a folder to a model: what is read and refused, and the device where none is named."""
+
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from aotpack.runtime import AotpackError, DeviceError, PackageError, load
+from aotpack.runtime import AotpackError, DeviceError, PackageError, load, loading
+from aotpack.runtime.devices.cuda import CudaDevice
+from aotpack.runtime.devices.device import Device
+from aotpack.runtime.manifest import read_manifest
 
 from .fake_device import FakeDevice
 from .packages import write_demo
+
+NO_GPU = "loading a model: this machine has no NVIDIA driver"
 
 
 def test_attributes(package: Path, device: FakeDevice) -> None:
@@ -35,27 +43,6 @@ def test_a_missing_file_is_named(package: Path, device: FakeDevice, file: str) -
         load(package, device)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('"schema": 1', '"schema": 9', "schema 9; this runtime reads schema 1"),
-        ('"schema": 1', '"schema": ', "is not JSON"),
-        ('"peak_bytes"', '"peak"', "lacks or misstates 'peak_bytes'"),
-        ('"symbol": "add"', '"symbols": "add"', "misstates"),
-        ('"b",\n', '"__import__(0)",\n', "the call of __import__ is not accepted"),
-        ('"kind": "leaf"', '"kind": "heap"', "structure kind 'heap' is not known"),
-    ],
-)
-def test_damaged_manifests(
-    package: Path, device: FakeDevice, old: str, new: str, message: str
-) -> None:
-    text = (package / "manifest.json").read_text()
-    assert old in text
-    (package / "manifest.json").write_text(text.replace(old, new))
-    with pytest.raises(PackageError, match=message):
-        load(package, device)
-
-
 def test_a_gpu_without_a_binary(tmp_path: Path) -> None:
     folder = write_demo(tmp_path / "demo", target="other")
     with pytest.raises(DeviceError, match="the package has binaries for"):
@@ -72,3 +59,53 @@ def test_a_failed_load_gives_its_memory_back(package: Path) -> None:
     with pytest.raises(DeviceError, match="no memory left"):
         load(package, device)
     assert device.is_closed and device.blocks == {}
+
+
+def chosen(
+    package: Path, targets: tuple[str, ...], gpu: str | None, monkeypatch: pytest.MonkeyPatch
+) -> Device:
+    """The choice for a package with these targets, on a machine with a GPU of this kind."""
+
+    def opened(index: int) -> FakeDevice:
+        if gpu is None:
+            raise DeviceError(NO_GPU)
+        return FakeDevice(targets=(gpu,))
+
+    monkeypatch.setattr(loading, "CudaDevice", opened)
+    return loading.choose_device(replace(read_manifest(package), targets=targets), None)
+
+
+@pytest.mark.parametrize(
+    ("targets", "gpu", "name"),
+    [
+        (("sm_90", "cpu"), "sm_90", "fake:0"),
+        (("sm_90", "cpu"), "sm_80", "cpu"),
+        (("sm_90", "cpu"), None, "cpu"),
+        (("cpu",), "sm_90", "cpu"),
+        (("sm_90",), "sm_90", "fake:0"),
+    ],
+)
+def test_the_gpu_if_there_is_code_for_it_else_the_processors(
+    package: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    targets: tuple[str, ...],
+    gpu: str | None,
+    name: str,
+) -> None:
+    assert chosen(package, targets, gpu, monkeypatch).name == name
+
+
+def test_without_code_for_what_there_is_the_error_says_what_is_missing(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DeviceError, match=f"{NO_GPU}.*build with --target cpu too"):
+        chosen(package, ("sm_90",), None, monkeypatch)
+    device = chosen(package, ("sm_90",), "sm_80", monkeypatch)
+    with pytest.raises(DeviceError, match=r"the package has binaries for .'sm_90',"):
+        device.select(("sm_90",))
+
+
+def test_a_package_without_code_for_processors_is_refused_there(package: Path) -> None:
+    with pytest.raises(DeviceError, match="loading on cpu: the package has binaries for fake"):
+        load(package, "cpu")
+    assert loading.CudaDevice is CudaDevice

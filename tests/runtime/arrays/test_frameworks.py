@@ -91,14 +91,6 @@ def test_cupy_arrays_come_back_on_cupy_s_stream(
     np.testing.assert_array_equal(result.numpy(), X * 4)
 
 
-def test_torch_layouts_without_memory_are_refused(package: Path) -> None:
-    with (
-        load(package, FakeDevice((1, 0))) as model,
-        pytest.raises(ArgumentError, match="layout torch.sparse_coo.*accepted: dense"),
-    ):
-        model(torch.ones(2, 3).to_sparse(), torch.ones(2, 3))
-
-
 def test_the_strongest_framework_of_a_call_returns(package: Path) -> None:
     with load(package, FakeDevice((1, 0))) as model:
         assert isinstance(model(X, torch.from_numpy(X)), torch.Tensor)

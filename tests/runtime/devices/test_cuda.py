@@ -7,7 +7,6 @@ import pytest
 from aotpack.runtime import DeviceError, load
 from aotpack.runtime.devices import cuda
 from aotpack.runtime.devices.cuda import CudaDevice
-from aotpack.runtime.devices.cuda_errors import failure, result
 
 
 class _Driver(ModuleType):
@@ -99,10 +98,3 @@ def _gpu(capability: tuple[int, int]) -> CudaDevice:
     device.name = "cuda:0"
     device._major, device._minor = capability
     return device
-
-
-def test_results_in_english() -> None:
-    assert result("counting", (0, 3)) == 3 and result("freeing", (0,)) is None
-    with pytest.raises(DeviceError, match=r"allocating: the GPU has no memory left.*result 2\)"):
-        result("allocating", (2, None))
-    assert "the driver reports a failure (CUDA result 12345)" in str(failure("x", 12345))

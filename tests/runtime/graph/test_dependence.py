@@ -1,21 +1,15 @@
 """Dependences of steps, and plans cut into runs."""
 
-import ctypes
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotpack.runtime.devices.device import HostCall, Step
 from aotpack.runtime.graph.dependence import Access, dependences
-from aotpack.runtime.graph.executor import executor
-from aotpack.runtime.graph.runs import partitions
 from aotpack.runtime.memory.packing import pack
 from aotpack.runtime.plan import Buffer
-from tests.runtime.fake_device import FakeDevice
 
 A, B, C, D, Z = 1, 2, 3, 4, 5
 cells = st.lists(st.sampled_from((A, B, C, D)), max_size=2, unique=True).map(tuple)
@@ -84,74 +78,3 @@ def test_memory_taken_bit_by_bit_is_waited_for_until_all_of_it_is_taken() -> Non
         Access((), (D,)),
     ]
     assert dependences(plan, places) == ((), (0,), (1,), (1,), (2, 3))
-
-
-def _runs(order: Sequence[int], fits: Sequence[bool]) -> int:
-    return sum(1 for _ in itertools.groupby(order, key=fits.__getitem__))
-
-
-@st.composite
-def dags(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], list[bool]]:
-    count = draw(st.integers(0, 6))
-    after = [
-        tuple(sorted(draw(st.sets(st.integers(0, step - 1), max_size=2))) if step else ())
-        for step in range(count)
-    ]
-    return after, [draw(st.booleans()) for _ in range(count)]
-
-
-@pytest.mark.row("S:P5", "S:P6", "S:P8", "S:inv41")
-@given(dags())
-def test_partitions_are_complete_ordered_and_as_few_as_can_be(
-    plan: tuple[list[tuple[int, ...]], list[bool]],
-) -> None:
-    after, fits = plan
-    found = partitions(after, fits)
-    order = [step for _, run in found for step in run]
-    place = {step: number for number, step in enumerate(order)}
-    assert sorted(order) == list(range(len(after)))
-    assert all(place[one] < place[step] for step in order for one in after[step])
-    assert all(fits[step] is verdict for verdict, run in found for step in run)
-    possible = (
-        candidate
-        for candidate in itertools.permutations(range(len(after)))
-        if all(candidate.index(o) < candidate.index(s) for s in candidate for o in after[s])
-    )
-    assert len(found) == min(_runs(candidate, fits) for candidate in possible)
-
-
-def test_a_plan_of_launches_alone_keeps_its_order() -> None:
-    assert partitions([(), (), (0,), (1, 2)], [True] * 4) == ((True, (0, 1, 2, 3)),)
-    assert partitions([], []) == ()
-
-
-class _Recorder(FakeDevice):
-    """Notes the runs it is asked to issue; a step is its name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.runs: list[list[tuple[str, tuple[int, ...]]]] = []
-
-    def executor(self, steps: Sequence[Step], cells: Any, *, graphs: bool) -> Callable[[int], None]:
-        self.runs.append([(step.name, step.after) for step in steps])
-        return lambda stream: self.launches.extend(step.name for step in steps)
-
-
-def _step(name: str, *after: int) -> Step:
-    return Step(None, name, (1, 1, 1), (), 0, after)
-
-
-@pytest.mark.row("S:P5", "S:P6")
-def test_host_calls_part_a_plan_into_runs_that_the_device_issues() -> None:
-    device = _Recorder()
-    call = HostCall(lambda stream: device.launches.append(f"call on {stream}"), (0,))
-    steps = [_step("a"), call, _step("b", 1), _step("c"), _step("d", 0, 3)]
-    executor(device, steps, (ctypes.c_uint64 * 1)(), graphs=True)(5)
-    assert device.runs == [[("a", ()), ("c", ()), ("d", (0, 1))], [("b", ())]]
-    assert device.launches == ["a", "c", "d", "call on 5", "b"]
-
-
-def test_a_plan_without_steps_does_nothing() -> None:
-    device = _Recorder()
-    executor(device, [], (ctypes.c_uint64 * 1)(), graphs=True)(0)
-    assert device.runs == [[]] and device.launches == []

@@ -120,3 +120,17 @@ def test_the_plan_unused_for_longest_goes() -> None:
     assert arena.plan((0,)) == "plan"
     arena.keep((PLANS_KEPT,), "plan")
     assert arena.plan((0,)) == "plan" and arena.plan((1,)) is None
+
+
+def test_what_grows_is_zeroed_and_drops_plans() -> None:
+    device = FakeDevice()
+    arena: Arena[str] = Arena(device)
+    first = arena.counters(256, 0)
+    device.blocks[first][:] = 255
+    arena.keep((1,), "plan")
+    assert arena.counters(128, 0) == first and arena.plan((1,)) == "plan"
+    grown = arena.counters(512, 0)
+    assert first not in device.blocks and arena.plan((1,)) is None
+    assert not device.blocks[grown][:512].any()
+    arena.free()
+    assert not device.blocks

@@ -1,4 +1,4 @@
-"""Counters of launches: zero when they are made, nobody else's memory, one set for each launch."""
+"""Where memory lies: counters of launches are zero, nobody else's, one set for each launch."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -8,12 +8,10 @@ import pytest
 
 from aotpack.runtime import load
 from aotpack.runtime.errors import PackageError
-from aotpack.runtime.memory.arena import Arena
 from aotpack.runtime.memory.layout import memory_layout
 from aotpack.runtime.plan import Counters, Loop, Part, Plan
-
-from .fake_device import FakeDevice
-from .packages import write_demo
+from tests.runtime.fake_device import FakeDevice
+from tests.runtime.packages import write_demo
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 WRAPPER = '''\
@@ -47,20 +45,6 @@ def test_counters_are_zero_whatever_lies_elsewhere(tmp_path: Path) -> None:
             for _ in range(2):
                 np.testing.assert_array_equal(model(x, x * 2), x * 3)
                 model.scribble()
-
-
-def test_what_grows_is_zeroed_and_drops_plans() -> None:
-    device = FakeDevice()
-    arena: Arena[str] = Arena(device)
-    first = arena.counters(256, 0)
-    device.blocks[first][:] = 255
-    arena.keep((1,), "plan")
-    assert arena.counters(128, 0) == first and arena.plan((1,)) == "plan"
-    grown = arena.counters(512, 0)
-    assert first not in device.blocks and arena.plan((1,)) is None
-    assert not device.blocks[grown][:512].any()
-    arena.free()
-    assert not device.blocks
 
 
 @pytest.mark.row("C:G19")

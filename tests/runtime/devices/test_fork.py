@@ -1,0 +1,36 @@
+"""Objects are told of forks in the child, as long as they live."""
+
+import subprocess
+import sys
+
+PROGRAM = """
+import gc, os
+from aotpack.runtime.devices.fork import tell_of_forks
+
+class One:
+    def __init__(self, name):
+        self.name = name
+    def forked(self):
+        print(self.name, "in the child" if os.getpid() != parent else "in the parent", flush=True)
+
+parent = os.getpid()
+kept, dropped = One("kept"), One("dropped")
+for one in (kept, dropped):
+    tell_of_forks(one)
+del dropped, one
+gc.collect()
+child = os.fork()
+if not child:
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def told() -> list[str]:
+    """What a process that forks once prints."""
+    command = [sys.executable, "-c", PROGRAM]
+    return subprocess.run(command, check=True, text=True, capture_output=True).stdout.splitlines()
+
+
+def test_the_child_alone_is_told_of_what_lives() -> None:
+    assert told() == ["kept in the child"]

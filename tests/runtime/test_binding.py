@@ -1,0 +1,57 @@
+"""Calls by position and by name, and argument lists that do not fit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aotpack.runtime import ArgumentError, Model, load
+from aotpack.stages import Tree
+
+from .fake_device import FakeDevice
+from .packages import LEAF, write_demo
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def test_arguments_by_name(model: Model) -> None:
+    np.testing.assert_array_equal(model(y=X, x=X), X * 4)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((X,), {}, "argument 'y' is missing; accepted: x, y"),
+        ((X, X, X), {}, "got 3 positional arguments"),
+        ((X, X), {"mask": X}, "argument 'mask' is unknown"),
+        ((X, X), {"y": X}, "argument 'y' is unknown or given twice"),
+        ((X,), {"z": X}, "argument 'y' is missing, argument 'z' is unknown or given twice; accept"),
+    ],
+)
+def test_wrong_argument_lists(model: Model, args: tuple, kwargs: dict, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        model(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "words"),
+    [
+        (
+            (),
+            ("x", "y"),
+            "accepted: no positional argument; by keyword alone: x, y.",
+        ),
+        (("x",), ("y",), "2 positional arguments; accepted: x; by keyword alone: y."),
+    ],
+)
+def test_keywords_of_the_example_are_keywords(
+    tmp_path: Path, device: FakeDevice, args: tuple[str, ...], kwargs: tuple[str, ...], words: str
+) -> None:
+    trees = {
+        "args": Tree("tuple", (LEAF,) * len(args)),
+        "kwargs": Tree("dict", (LEAF,) * len(kwargs), kwargs),
+    }
+    with load(write_demo(tmp_path / "demo", **trees), device) as model:
+        np.testing.assert_array_equal(model(*[X] * len(args), **dict.fromkeys(kwargs, X)), X * 4)
+        with pytest.raises(ArgumentError, match=words):
+            model(X, X)

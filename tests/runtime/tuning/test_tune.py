@@ -1,0 +1,67 @@
+"""Every form of a package is timed on the processors of this machine."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aotpack.runtime.devices.timing import hardware
+from aotpack.runtime.tuning.tune import tune
+from aotpack.runtime.tuning_file import read_tuning
+from aotpack.stages import Decisions
+from aotpack.target import CPU
+from aotpack.tune.decisions import quickest
+from tests.tune.packages import PackedWeight, opened, packed
+
+
+@pytest.mark.row("C:K1", "S:N7")
+def test_every_form_of_every_choice_is_timed(package: PackedWeight) -> None:
+    lines: list[str] = []
+    ((place, choices),) = tune(package.folder, "cpu", report=lines.append).items()
+    with opened(package) as model:
+        assert place == (hardware(model.device), "cpu")
+        assert tuple(choices) == model.manifest.choices
+    assert len(lines) == len(choices) == 4
+    for key, (times,) in choices.items():
+        assert times.sizes == {"b": 5 if "while b <= 16" in key else 64}
+        assert len(times.microseconds) == 2 and min(times.microseconds.values()) > 0
+        assert key.split(" x ")[0] in times.microseconds
+
+
+@pytest.mark.row("S:N3")
+def test_a_form_that_spills_is_taken_only_where_all_do(tmp_path: Path) -> None:
+    package = packed("products", CPU, tmp_path, Decisions(2))
+    key = package.product.rendered.choices[0]
+    fused = key.split(" x ")[0]
+
+    def timed(spilling: list[str]) -> tuple[set[str], str]:
+        """The forms that have times, and the one that is taken."""
+        file = package.folder / "manifest.json"
+        manifest = json.loads(file.read_text())
+        for name in spilling:
+            manifest["kernels"][name]["binaries"]["cpu"]["spills"] = 256
+        file.write_text(json.dumps(manifest))
+        found = tune(package.folder, "cpu")
+        (choices,) = found.values()
+        return set(choices[key][0].microseconds), quickest(found)["cpu", key]
+
+    names, taken = timed([fused])
+    assert names == {taken} != {fused}
+    names, _ = timed([kernel.name for kernel in package.product.rendered.kernels])
+    assert names == {taken, fused}
+
+
+def test_the_package_tunes_itself_without_compilers(package: PackedWeight, tmp_path: Path) -> None:
+    file = tmp_path / "own.json"
+    program = (
+        "import runpy, sys\n"
+        "for name in ('torch', 'triton', 'aotpack', 'cuda', 'jinja2'): sys.modules[name] = None\n"
+        f"sys.argv = ['products', 'tune', '-o', {str(file)!r}]\n"
+        "runpy.run_module('products', run_name='__main__')"
+    )
+    command = [sys.executable, "-B", "-c", program]
+    subprocess.run(command, check=True, cwd=package.folder.parent, env={}, capture_output=True)
+    ((_, choices),) = read_tuning(file).items()
+    assert len(choices) == 4
