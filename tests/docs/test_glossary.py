@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SEARCHED = ("aotpack", "tools", "tests", "templates", "docs", "examples")
+SEARCHED = ("aotpack", "tools", "tests", "templates", "docs", "examples", "README.md")
 GLOSSARY = "docs/glossary.md"
 HEADING = "## Former names"
 GENERATED = ("docs/capabilities.md", "docs/op_coverage.md")  # the sources of these are searched
@@ -67,7 +67,7 @@ FORMER = {
     "agree_on_rounding": word("agree_on_rounding") + "|" + module("schedule|fusion", "agree"),
     "groups_without_common_reads": word("groups_without_common_reads"),
     "open_apart": word("open_apart") + "|" + module("render|emit", "apart"),
-    "anchor": r"\.anchor\b|\bdef anchor\b|\banchor\.\w|\banchor = ",
+    "anchor": r"\.anchor\b|\bdef anchor\b",
     "Between": r"\bclass Between\b|\bBetween\(|: Between\b",
     "Judge": word("Judge"),
     "OwnSchedule": word("OwnSchedule", "_own_schedules") + r"|\b(?:scheduled|product)\.own\b",
