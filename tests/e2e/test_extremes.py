@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from aotpack.schedule.launches import horizontal as combo
+from aotpack.schedule.launches import horizontal
 from aotpack.schedule.program import split_reduction
 from aotpack.schedule.tiles import choose as tile
 
@@ -109,7 +109,7 @@ def test_parts_of_rows(dtype: torch.dtype, length: int, monkeypatch: pytest.Monk
     monkeypatch.setattr(split_reduction, "WORTH_A_LAUNCH", 2**14)
     monkeypatch.setattr(split_reduction, "SHORTEST_ROW_PART", 2**10)
     monkeypatch.setattr(split_reduction, "LONGEST_ROW", 2**10)
-    monkeypatch.setattr(combo, "MOST_POINTS", 0)
+    monkeypatch.setattr(horizontal, "MOST_POINTS", 0)
     monkeypatch.setattr(tile, "MAX_READ_ONCE", 2**9)
     x = torch.zeros(4, length).to(dtype)
     x[0, [length - 1, 5000, 4999]] = 7

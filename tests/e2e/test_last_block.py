@@ -9,7 +9,7 @@ import torch
 from torch.export import Dim
 
 from aotpack.pipeline import Instrumentation, Source, to_rendered
-from aotpack.schedule.launches import horizontal as combo
+from aotpack.schedule.launches import horizontal
 from aotpack.schedule.program import split_reduction
 from aotpack.target import INTERPRETER, parse_targets
 
@@ -26,7 +26,7 @@ def _small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_reduction, "WORTH_A_LAUNCH", 2 * LONG)
     monkeypatch.setattr(split_reduction, "SHORTEST_ROW_PART", LONG // 8)
     monkeypatch.setattr(split_reduction, "LONGEST_ROW", LONG // 8)
-    monkeypatch.setattr(combo, "MOST_POINTS", 0)
+    monkeypatch.setattr(horizontal, "MOST_POINTS", 0)
 
 
 def once(x: torch.Tensor) -> Any:

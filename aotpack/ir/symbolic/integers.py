@@ -88,7 +88,7 @@ class Extremum(metaclass=Interned):
 class Indirect(metaclass=Interned):
     """An integer that a value of the loop body yields (a loaded index), in [0, extent).
 
-    ``value`` is an ``ir.nodes.Value``; negative indices are wrapped before they come here.
+    ``value`` is an ``ir.values.Value``; negative indices are wrapped before they come here.
     """
 
     value: Any
