@@ -200,7 +200,7 @@ def sources(names: Iterable[str], program: Program) -> tuple[str, ...]:
     return tuple(source for name in names for source in parts.get(name, (name,)))
 
 
-def wholes(program: Program) -> dict[str, str]:
+def concats_by_part(program: Program) -> dict[str, str]:
     """The concat buffer that each part lies in."""
     return {part: concat.name for concat in program.concats for part in concat.parts}
 

@@ -25,12 +25,12 @@ from aotpack.ir.program import (
     Operation,
     Program,
     all_axes,
+    concats_by_part,
     overwritten,
     reads,
     sources,
     targets,
     values,
-    wholes,
     written,
 )
 from aotpack.ir.symbolic.facts import known_equal, known_le, known_lt
@@ -114,7 +114,7 @@ def check_concats(program: Program) -> None:
     uses = operation_uses(program.operations)
     writers = uses.producers
     taken = {*uses.readers, *program.inputs, *program.weights, *program.results}
-    if len(wholes(program)) < sum(len(concat.parts) for concat in program.concats):
+    if len(concats_by_part(program)) < sum(len(concat.parts) for concat in program.concats):
         raise InvalidProgram(program, None, "a buffer is two parts")
     for concat in program.concats:
         whole = program.buffers[concat.name]

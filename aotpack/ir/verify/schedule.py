@@ -17,13 +17,13 @@ from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.reference import Array
 from aotpack.ir.program import (
     all_axes,
+    concats_by_part,
     loads,
     overwritten,
     read_whole,
     reads,
     sources,
     targets,
-    wholes,
 )
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_equal
@@ -209,7 +209,7 @@ def check_lifetimes(schedule: Schedule) -> None:
 def check_shared_storage(schedule: Schedule) -> None:
     """Buffers in one storage live one after the other, or one overwrites the other in place."""
     by_storage: dict[str, list[Lifetime]] = {}
-    parts = wholes(schedule.program)
+    parts = concats_by_part(schedule.program)
     for life in sorted(schedule.lifetimes, key=lambda life: life.first):
         if life.buffer in parts:
             continue
@@ -250,8 +250,9 @@ def check_bases(schedule: Schedule) -> None:
             is_alike = schedule.strides[target] == schedule.strides[base]
             if base not in homes or homes[base] != homes[target] or not is_alike:
                 raise InvalidSchedule(schedule, kernel, f"{target} does not lie where {base} does")
+    bases.update(concats_by_part(schedule.program))
     for life in schedule.lifetimes:
-        if not schedule.is_own(life) and life.buffer not in {*bases, *wholes(schedule.program)}:
+        if not schedule.is_own(life) and life.buffer not in bases:
             message = f"{life.buffer} lies in {life.storage}, which nothing turns it into"
             raise InvalidSchedule(schedule, None, message)
 
@@ -259,7 +260,7 @@ def check_bases(schedule: Schedule) -> None:
 def check_concat_places(schedule: Schedule) -> None:
     """The parts of a concat buffer lie where it does, laid out alike, and live within its life."""
     lives = {life.buffer: life for life in schedule.lifetimes}
-    for part, whole in wholes(schedule.program).items():
+    for part, whole in concats_by_part(schedule.program).items():
         life = lives[part]
         around = lives.get(whole, Lifetime(whole, whole, life.first, life.last))
         inside = around.first <= life.first and life.last <= around.last

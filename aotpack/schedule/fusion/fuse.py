@@ -11,7 +11,7 @@ rule of ``schedule/fusion/group.py`` binds its axes to the kernel's and no cycle
 from collections.abc import Iterable
 
 from aotpack.ir.kernels.kernel import Kernel, NotFused
-from aotpack.ir.program import Operation, Program, reads, sources, targets, wholes
+from aotpack.ir.program import Operation, Program, concats_by_part, reads, sources, targets
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import product
 from aotpack.ir.uses import Uses
@@ -129,7 +129,7 @@ def _closes_cycle(operation: Operation, position: int, groups: Groups, program: 
 def _kernel(position: int, groups: Groups, program: Program, uses: Uses[int]) -> Kernel:
     """Close a group: name it and find which of its results anyone outside reads."""
     group = groups.members[position]
-    results = {*program.results, *wholes(program)}
+    results = {*program.results, *concats_by_part(program)}
     if group.is_closed:
         results.update(group.written)  # all of them are written, read or not
     stored = tuple(

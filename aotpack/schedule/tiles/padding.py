@@ -18,7 +18,7 @@ from aotpack.ir.kernels.access import Strides, accesses, fill_order
 from aotpack.ir.kernels.kernel import Kernel, in_lines
 from aotpack.ir.kernels.rows import LINE_BYTES, row_of
 from aotpack.ir.kernels.tiles import Tile2D
-from aotpack.ir.program import Buffer, Program, wholes
+from aotpack.ir.program import Buffer, Program, concats_by_part
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Int
 from aotpack.schedule.layout import contiguous_by_contract, typical_bytes
@@ -60,7 +60,7 @@ def pad_strides(
 
     From all that could be padded those go back, in order, without which as many bytes are wide.
     """
-    whole, fixed = wholes(program), contiguous_by_contract(program)
+    whole, fixed = concats_by_part(program), contiguous_by_contract(program)
     could: dict[str, tuple[Int, ...]] = {}
     for name, buffer in program.buffers.items():
         if name not in fixed and name not in whole:
