@@ -26,9 +26,9 @@ from aotpack.ir.program import (
     Program,
     all_axes,
     concats_by_part,
+    expand_concats,
     overwritten,
     reads,
-    sources,
     targets,
     values,
     written,
@@ -88,7 +88,7 @@ def check_defined_before_use(program: Program) -> None:
     """An operation reads only what stands before it."""
     defined = {*program.inputs, *program.weights}
     for position, operation in enumerate(program.operations):
-        for name in sources(reads(operation), program):
+        for name in expand_concats(reads(operation), program):
             if name not in defined:
                 message = f"{name} is read before it is written"
                 raise InvalidProgram(program, position, message)

@@ -18,11 +18,11 @@ from aotpack.ir.ops.reference import Array
 from aotpack.ir.program import (
     all_axes,
     concats_by_part,
+    expand_concats,
     loads,
     overwritten,
     read_whole,
     reads,
-    sources,
     targets,
 )
 from aotpack.ir.rewrite import Rewriter
@@ -64,7 +64,7 @@ def check_kernel_order(schedule: Schedule) -> None:
             if kernel.runs_in_last_block:
                 known.update(together[0].stored)
             for name in _read_from_memory(kernel):
-                if not {*known, *made}.issuperset(sources((name,), schedule.program)):
+                if not {*known, *made}.issuperset(expand_concats((name,), schedule.program)):
                     message = f"{name} is read before it is stored"
                     raise InvalidSchedule(schedule, kernel, message)
                 if name not in kernel.reads:
@@ -75,7 +75,7 @@ def check_kernel_order(schedule: Schedule) -> None:
 def check_stored_once(schedule: Schedule) -> None:
     """Each result is stored by exactly one kernel, any other buffer by at most one."""
     stored = [name for kernel in schedule.kernels for name in kernel.stored]
-    for name in {*stored, *sources(schedule.program.results, schedule.program)}:
+    for name in {*stored, *expand_concats(schedule.program.results, schedule.program)}:
         times = stored.count(name)
         if times != 1:
             raise InvalidSchedule(schedule, None, f"{name} is stored by {times} kernels")
