@@ -220,7 +220,7 @@ def targets(operation: Operation) -> tuple[str, ...]:
     return (operation.target,)
 
 
-def written(operation: Operation) -> tuple[Int, ...]:
+def store_index(operation: Operation) -> tuple[Int, ...]:
     """The index at which an operation writes its targets, in its axes."""
     if isinstance(operation, (Pointwise, Scatter)):
         return operation.index
@@ -244,7 +244,7 @@ def values(operation: Operation) -> tuple[Value, ...]:
     """The expressions an operation computes with."""
     match operation:
         case Pointwise() | Sort():
-            return (operation.value, *indirect_values(written(operation)))
+            return (operation.value, *indirect_values(store_index(operation)))
         case Reduction() | Scan():
             return operation.args
         case Scatter():

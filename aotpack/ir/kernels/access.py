@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Kernel, Member
-from aotpack.ir.program import loads, targets, written
+from aotpack.ir.program import loads, store_index, targets
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.integers import (
     REMEMBERED,
@@ -129,7 +129,7 @@ def accesses(kernel: Kernel) -> Iterator[Access]:
 def written_index(member: Member) -> tuple[Int, ...]:
     """The index a member writes at, in kernel axes."""
     rewrite = Rewriter(dict(member.binding))
-    return tuple(rewrite.index(part) for part in written(member.operation))
+    return tuple(rewrite.index(part) for part in store_index(member.operation))
 
 
 @lru_cache(maxsize=REMEMBERED)

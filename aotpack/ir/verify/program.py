@@ -29,9 +29,9 @@ from aotpack.ir.program import (
     expand_concats,
     overwritten,
     reads,
+    store_index,
     targets,
     values,
-    written,
 )
 from aotpack.ir.symbolic.facts import known_equal, known_le, known_lt
 from aotpack.ir.symbolic.integers import Axis, Int, Var, product, total
@@ -386,7 +386,7 @@ def _accesses(
         return
     if not (unguarded and isinstance(operation, Scatter)):
         for name in targets(operation):
-            yield name, written(operation)
+            yield name, store_index(operation)
 
 
 def _all_values(program: Program) -> Iterator[tuple[int, Value]]:
