@@ -274,10 +274,10 @@ def read_whole(operation: Operation) -> tuple[str, ...]:
     if isinstance(operation, (Branch, Loop)):
         return captured(operation)
     calls = operation.operands if isinstance(operation, Foreign) else ()
-    return (*(base for _, base in overwritten(operation)), *calls)
+    return (*(base for _, base in in_place_pairs(operation)), *calls)
 
 
-def overwritten(operation: Operation) -> tuple[tuple[str, str], ...]:
+def in_place_pairs(operation: Operation) -> tuple[tuple[str, str], ...]:
     """(target, base) for each target that is its base with changes, and may lie in its memory."""
     if isinstance(operation, Scatter):
         return ((operation.target, operation.base),)
@@ -308,7 +308,7 @@ def operation_text(operation: Operation) -> str:
 
 def _foreign(operation: Foreign) -> str:
     """The copies a call begins with, then the call."""
-    lines = [f"{target} = {base}" for target, base in overwritten(operation)]
+    lines = [f"{target} = {base}" for target, base in in_place_pairs(operation)]
     passed = zip(operation.kernel.passed, operation.arguments, strict=False)  # illegal ones print
     arguments = dict(operation.kernel.parameters) | dict(passed)
     shown = ", ".join(f"{name}={argument}" for name, argument in arguments.items())

@@ -20,9 +20,9 @@ from aotpack.ir.program import (
     Program,
     control_text,
     ending_lines,
+    in_place_pairs,
     index_tuple,
     operation_text,
-    overwritten,
     reads,
     targets,
 )
@@ -119,7 +119,7 @@ class Kernel:
     @property
     def bases(self) -> dict[str, str]:
         """The buffers in whose memory results lie, because they are overwritten, by result."""
-        return dict(overwritten(self.members[0].operation))
+        return dict(in_place_pairs(self.members[0].operation))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from aotpack.ir.program import (
     all_axes,
     concats_by_part,
     expand_concats,
-    overwritten,
+    in_place_pairs,
     reads,
     store_index,
     targets,
@@ -280,7 +280,7 @@ def check_foreign(program: Program) -> None:
         if len(operation.arguments) != count or not names >= {*operation.targets}:
             message = f"{operation.kernel.function} takes {count} arguments, its targets among them"
             raise InvalidProgram(program, position, message)
-        for pair in overwritten(operation):
+        for pair in in_place_pairs(operation):
             target, base = (program.buffers[name] for name in pair)
             if (target.dtype, target.shape) != (base.dtype, base.shape):
                 raise InvalidProgram(program, position, f"{target} is no version of {base}")

@@ -19,8 +19,8 @@ from aotpack.ir.program import (
     all_axes,
     concats_by_part,
     expand_concats,
+    in_place_pairs,
     loads,
-    overwritten,
     read_whole,
     reads,
     targets,
@@ -239,7 +239,7 @@ def check_bases(schedule: Schedule) -> None:
     bases: set[str] = set()
     for kernel, member in _members(schedule):
         operation = member.operation
-        for target, base in overwritten(operation):
+        for target, base in in_place_pairs(operation):
             bases.add(base)
             readers = [k for k in schedule.kernels if base in k.reads]
             is_read = any(load.buffer == base for load in loads(operation))
