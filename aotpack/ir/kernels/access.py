@@ -59,13 +59,13 @@ def points(axes: Iterable[Axis]) -> Int:
     return product(axis.extent for axis in axes)
 
 
-def linear(axes: tuple[Axis, ...], values: Mapping[Axis, Int]) -> Int:
+def linearize(axes: tuple[Axis, ...], values: Mapping[Axis, Int]) -> Int:
     """The row-major position of a point of ``axes``."""
     return flatten_index(tuple(values[a] for a in axes), tuple(a.extent for a in axes))
 
 
 def digits(axes: tuple[Axis, ...], position: Int) -> dict[Axis, Int]:
-    """Inverse of ``linear`` for a position within the extents; zeros if there is none."""
+    """Inverse of ``linearize`` for a position within the extents; zeros if there is none."""
     if any(axis.extent.constant == 0 for axis in axes):
         return dict.fromkeys(axes, Int.of(0))
     found: dict[Axis, Int] = {}

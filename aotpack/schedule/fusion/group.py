@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aotpack.ir.foreign import Foreign
-from aotpack.ir.kernels.access import digits, flatten_index, linear, points, written_index
+from aotpack.ir.kernels.access import digits, flatten_index, linearize, points, written_index
 from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan, Scatter
 from aotpack.ir.program import Branch, Loop, Operation, Program, loads, reads, targets
@@ -183,7 +183,7 @@ def _position_read(
 
 def linear_of_kernel(axes: tuple[Axis, ...]) -> Int:
     """The row-major position of a point of a kernel's axes."""
-    return linear(axes, {axis: Int.of(axis) for axis in axes})
+    return linearize(axes, {axis: Int.of(axis) for axis in axes})
 
 
 def _join_pointwise(group: Group, operation: Operation, program: Program) -> Group | Refusal:

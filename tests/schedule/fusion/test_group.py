@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotpack.ir.kernels.access import digits, linear
+from aotpack.ir.kernels.access import digits, linearize
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Axis, Int, Var, product
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue
@@ -27,14 +27,14 @@ def test_digits_are_the_inverse_of_linear(sizes: list[int], data: st.DataObject)
     position = data.draw(st.integers(0, math.prod(sizes) - 1))
     point = dict(digits(axes, Int.of(position)))
     assert all(0 <= int(value) < int(axis.extent) for axis, value in point.items())
-    assert int(linear(axes, point)) == position
+    assert int(linearize(axes, point)) == position
 
 
 @pytest.mark.row("C:A4", "C:A6", "C:A10", "C:inv2")
 def test_linear_of_digits_is_the_position_itself() -> None:
     axes = (Axis("i", Int.of(B)), Axis("j", Int.of(6)), Axis("k", Int.of(4)))
     x = Int.of(Axis("x", product(axis.extent for axis in axes)))
-    assert linear(axes, digits(axes, x)) is x
+    assert linearize(axes, digits(axes, x)) is x
 
 
 @pytest.mark.row("S:A14")
