@@ -64,7 +64,7 @@ def linearize(axes: tuple[Axis, ...], values: Mapping[Axis, Int]) -> Int:
     return flatten_index(tuple(values[a] for a in axes), tuple(a.extent for a in axes))
 
 
-def digits(axes: tuple[Axis, ...], position: Int) -> dict[Axis, Int]:
+def delinearize(axes: tuple[Axis, ...], position: Int) -> dict[Axis, Int]:
     """Inverse of ``linearize`` for a position within the extents; zeros if there is none."""
     if any(axis.extent.constant == 0 for axis in axes):
         return dict.fromkeys(axes, Int.of(0))

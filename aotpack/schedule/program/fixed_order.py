@@ -15,7 +15,7 @@ combined exactly in any order, and stay atomic; so does what cannot meet.
 from dataclasses import dataclass, field, replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import axes_in, digits, flatten_index, points
+from aotpack.ir.kernels.access import axes_in, delinearize, flatten_index, points
 from aotpack.ir.names import free_name
 from aotpack.ir.operations import Pointwise, Scatter, Sort
 from aotpack.ir.ops.conditions import inside, within
@@ -108,7 +108,7 @@ class _Ordered:
         key: Value = whole(flatten_index(places, shape))
         for condition in within(places, shape):
             key = int64("where", condition, key, whole(product(shape)))
-        key = Rewriter(digits(self.meeting, Int.of(self.point)))(key)
+        key = Rewriter(delinearize(self.meeting, Int.of(self.point)))(key)
         axes = (*self.rows, self.point)
         unsorted = self._pointwise("keys", axes, key, DType.INT64)
         keys, order = (self._declare(role, axes, DType.INT64) for role in ("sorted", "order"))
@@ -120,7 +120,7 @@ class _Ordered:
     def _values(self, order: str) -> str:
         """The values in the order of their keys."""
         at = as_index(self._load(order, (*self.rows, self.point)), self.count)
-        value = Rewriter(digits(self.meeting, at))(self.scatter.value)
+        value = Rewriter(delinearize(self.meeting, at))(self.scatter.value)
         return self._pointwise("value", (*self.lanes, self.point), value)
 
     def _combined(self, values: str, keys: str) -> str:
