@@ -7,7 +7,7 @@ from aotpack.ir.symbolic.integers import Int, Number
 from aotpack.ir.values import Apply, Value
 
 
-def inside(index: Int, low: Number, high: Number) -> list[Value]:
+def range_checks(index: Int, low: Number, high: Number) -> list[Value]:
     """The conditions for ``low <= index < high`` that are not known to hold."""
     conditions = []
     if not known_le(low, index):
@@ -20,7 +20,7 @@ def inside(index: Int, low: Number, high: Number) -> list[Value]:
 def within(index: tuple[Int, ...], shape: tuple[Int, ...]) -> list[Value]:
     """The conditions for an index to lie in a buffer that are not known to hold."""
     pairs = zip(index, shape, strict=True)
-    return [condition for part, size in pairs for condition in inside(part, 0, size)]
+    return [condition for part, size in pairs for condition in range_checks(part, 0, size)]
 
 
 def _compared(op: str, a: Number, b: Number) -> Value:

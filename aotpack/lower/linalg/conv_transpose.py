@@ -19,7 +19,7 @@ from math import gcd
 
 from aotpack.ir.kernels.access import flatten_index
 from aotpack.ir.operations import Pointwise
-from aotpack.ir.ops.conditions import inside, within
+from aotpack.ir.ops.conditions import range_checks, within
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Int, product
 from aotpack.ir.values import Value
@@ -96,7 +96,7 @@ class Side:
         digit = reach % self.stride // self.common
         phase = digit * pow(self.gap, -1, self.period) % self.period
         row = reach // self.stride - phase * self.dilation // self.stride - self.low
-        conditions = inside(row, 0, self.rows)
+        conditions = range_checks(row, 0, self.rows)
         if self.common > 1:
             conditions.append(apply("eq", position(reach % self.common), 0))
         return row, phase, conditions

@@ -15,7 +15,7 @@ from itertools import groupby
 from aotpack.ir.kernels.access import axes_in, points
 from aotpack.ir.kernels.kernel import Kernel, kernel_uses
 from aotpack.ir.operations import Pointwise
-from aotpack.ir.ops.conditions import inside
+from aotpack.ir.ops.conditions import range_checks
 from aotpack.ir.ops.fold import fold, integer_of
 from aotpack.ir.program import (
     Buffer,
@@ -169,7 +169,7 @@ def _part(
     rewrite = Rewriter(moved)
     value = rewrite(pieces[-1].value)
     for piece in reversed(pieces[:-1]):
-        for condition in inside(moved[axis], low, piece.high):
+        for condition in range_checks(moved[axis], low, piece.high):
             value = fold(Guarded(condition, rewrite(piece.value), value, value.dtype))
     axes = tuple(mine if a is axis else a for a in whole.axes if not (single and a is axis))
     index = tuple(part.substitute(moved) for part in whole.index)

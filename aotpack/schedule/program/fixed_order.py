@@ -18,7 +18,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import axes_in, delinearize, flatten_index, points
 from aotpack.ir.names import free_name
 from aotpack.ir.operations import Pointwise, Scatter, Sort
-from aotpack.ir.ops.conditions import inside, within
+from aotpack.ir.ops.conditions import range_checks, within
 from aotpack.ir.ops.fold import fold, whole
 from aotpack.ir.ordering import int64, place_in, search, truth
 from aotpack.ir.program import Buffer, Operation, Program
@@ -160,7 +160,7 @@ class _Ordered:
         found = truth("eq", self._load(keys, (*rows, at)), key)
         conditions = [truth("ge", place, whole(0)), truth("lt", place, whole(self.count))]
         for dim, axis in self.own.items():
-            conditions += inside(index[dim], 0, axis.extent)
+            conditions += range_checks(index[dim], 0, axis.extent)
         for condition in conditions:
             found = truth("logical_and", found, condition)
         base = self._load(self.scatter.base, axes)
