@@ -17,7 +17,7 @@ def range_checks(index: Int, low: Number, high: Number) -> list[Value]:
     return conditions
 
 
-def within(index: tuple[Int, ...], shape: tuple[Int, ...]) -> list[Value]:
+def bounds_checks(index: tuple[Int, ...], shape: tuple[Int, ...]) -> list[Value]:
     """The conditions for an index to lie in a buffer that are not known to hold."""
     pairs = zip(index, shape, strict=True)
     return [condition for part, size in pairs for condition in range_checks(part, 0, size)]

@@ -18,7 +18,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import axes_in, delinearize, flatten_index, points
 from aotpack.ir.names import free_name
 from aotpack.ir.operations import Pointwise, Scatter, Sort
-from aotpack.ir.ops.conditions import range_checks, within
+from aotpack.ir.ops.conditions import bounds_checks, range_checks
 from aotpack.ir.ops.fold import fold, whole
 from aotpack.ir.ordering import int64, place_in, search, truth
 from aotpack.ir.program import Buffer, Operation, Program
@@ -106,7 +106,7 @@ class _Ordered:
         """The buffers of the keys in order and of their points; what is outside comes last."""
         shape = self._keyed(self.shape)
         key: Value = whole(flatten_index(places, shape))
-        for condition in within(places, shape):
+        for condition in bounds_checks(places, shape):
             key = int64("where", condition, key, whole(product(shape)))
         key = Rewriter(delinearize(self.meeting, Int.of(self.point)))(key)
         axes = (*self.rows, self.point)
