@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.ops.fold import fold, whole
+from aotpack.ir.ops.fold import fold, integer_value
 from aotpack.ir.ops.opinfo import TWINS
 from aotpack.ir.ops.reference import Array
 from aotpack.ir.rewrite import as_index
@@ -77,13 +77,13 @@ def search(low: Value, high: Value, longest: int, is_counted: Callable[[Value], 
     it ends behind the last of them. ``is_counted`` may be asked about ``high``, without effect.
     """
     for _ in range(longest.bit_length()):
-        middle = int64("shift_right", int64("add", low, high), whole(1))
+        middle = int64("shift_right", int64("add", low, high), integer_value(1))
         is_open = truth("lt", low, high)
         counted = is_counted(middle)
         after, before = truth("logical_and", is_open, counted), truth("logical_not", counted)
         before = truth("logical_and", is_open, before)
         low, high = (
-            int64("where", after, int64("add", middle, whole(1)), low),
+            int64("where", after, int64("add", middle, integer_value(1)), low),
             int64("where", before, middle, high),
         )
     return low
@@ -113,7 +113,7 @@ def integer_type(size: Int) -> DType:
 
 def place_in(place: Value, size: Int) -> Int:
     """A place that is not negative as an index of ``size`` elements; the last when beyond."""
-    last = whole(size - 1, place.dtype)
+    last = integer_value(size - 1, place.dtype)
     return as_index(fold(Apply("minimum", (place, last), place.dtype)), size)
 
 

@@ -1,7 +1,7 @@
 """Conditions on indices, as values: those of them that the ranges do not decide."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.ops.fold import fold, whole
+from aotpack.ir.ops.fold import fold, integer_value
 from aotpack.ir.symbolic.facts import known_le, known_lt
 from aotpack.ir.symbolic.integers import Int, Number
 from aotpack.ir.values import Apply, Value
@@ -24,4 +24,4 @@ def bounds_checks(index: tuple[Int, ...], shape: tuple[Int, ...]) -> list[Value]
 
 
 def _compared(op: str, a: Number, b: Number) -> Value:
-    return fold(Apply(op, (whole(a), whole(b)), DType.BOOL))
+    return fold(Apply(op, (integer_value(a), integer_value(b)), DType.BOOL))

@@ -18,7 +18,7 @@ Source: radix select, as in Alabi et al., Fast k-selection algorithms for graphi
 from functools import partial
 
 from aotpack.ir.operations import Scan
-from aotpack.ir.ops.fold import fold, whole
+from aotpack.ir.ops.fold import fold, integer_value
 from aotpack.ir.ordering import Key, count_first, integer_type, place_in, truth
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Int, ceil_div, minimum
@@ -58,7 +58,7 @@ class _Selection:
         place = self._place(self._selected_so_far(j), slot)
         dtype = integer_type(self.row.size)
         place = fold(Apply("cast", (place,), dtype))
-        place = fold(Apply("add", (place, whole(self.start, dtype)), dtype))
+        place = fold(Apply("add", (place, integer_value(self.start, dtype)), dtype))
         at = place_in(place, self.row.size)
         count = ceil_div(self.row.size, self.length) if self.runs else Int.of(1)
         of_last = minimum(self.row.size - (count - 1) * self.length, self.few)
@@ -89,7 +89,8 @@ class _Selection:
     def _key(self, at: Int) -> Key:
         """The key at a place of the row; past its end, the least."""
         key = self.parts.key(self.row.element(at), descending=not self.parts.sort.descending)
-        least, is_inside = key.integer(key.least), truth("lt", whole(at), whole(self.row.size))
+        least = key.integer(key.least)
+        is_inside = truth("lt", integer_value(at), integer_value(self.row.size))
         value = fold(Guarded(is_inside, key.value, least, least.dtype))
         return Key(value, key.least, key.bits)
 
@@ -125,7 +126,7 @@ class _Selection:
             index = tuple(there if axis is slot else Int.of(axis) for axis in axes)
             return truth("le", Load(so_far, index, COUNT), IndexValue(Int.of(slot), COUNT))
 
-        return count_first(whole(self.length, COUNT), LONGEST_RUN, is_before)
+        return count_first(integer_value(self.length, COUNT), LONGEST_RUN, is_before)
 
     def _axes(self, j: Axis) -> tuple[Axis, ...]:
         return self.parts.axes(*self.runs, j)
