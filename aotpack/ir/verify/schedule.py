@@ -12,7 +12,7 @@ import numpy as np
 from aotpack.ir.foreign import Foreign
 from aotpack.ir.kernels.access import accesses, contiguous, written_index
 from aotpack.ir.kernels.kernel import Kernel, Lifetime, Member, Schedule, launches
-from aotpack.ir.kernels.rows import fits, storage_bytes
+from aotpack.ir.kernels.rows import has_legal_strides, storage_bytes
 from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.reference import Array
 from aotpack.ir.program import (
@@ -179,7 +179,7 @@ def check_strides(schedule: Schedule) -> None:
             fixed |= {*reads(operation), *operation.targets}
     for name, buffer in program.buffers.items():
         strides = schedule.strides.get(name)
-        if strides is None or not fits(buffer, strides):
+        if strides is None or not has_legal_strides(buffer, strides):
             shown = "none" if strides is None else _list(strides)
             raise InvalidSchedule(schedule, None, f"{buffer} has the strides {shown}")
         if name in fixed and strides != contiguous(buffer.shape):
