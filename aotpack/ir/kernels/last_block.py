@@ -35,7 +35,7 @@ def is_made_in_groups(first: Kernel, second: Kernel, program: Program, block: in
     )
 
 
-def parts_of(first: Kernel, second: Kernel) -> Int:
+def arrival_count(first: Kernel, second: Kernel) -> Int:
     """How many programs of ``first`` make what a program of ``second`` reads."""
     return first.axes[0].extent // second.axes[0].extent
 
