@@ -211,7 +211,7 @@ def look_back_slots(kernel: Kernel, tile: ReductionTile) -> Int:
     return blocks + ceil_div(blocks, LOOK_BACK_GROUP)
 
 
-def in_lines(kernel: Kernel, width: Int, height: Int | None = None) -> Kernel:
+def unflattened(kernel: Kernel, width: Int, height: Int | None = None) -> Kernel:
     """A pointwise kernel over (y, x): line and place in the line, instead of the flat position.
 
     With ``height`` over (z, y, x): plane, line in the plane, place in the line.
