@@ -12,7 +12,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.operations import Pointwise, Sort
 from aotpack.ir.ops.fold import integer_value
-from aotpack.ir.ordering import key_of, positions_in_order, search, truth
+from aotpack.ir.ordering import bool_op, key_of, positions_in_order, search
 from aotpack.ir.program import Buffer, Program, operation_text
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
@@ -77,7 +77,7 @@ def test_comparison_is_that_of_the_order(descending: bool) -> None:
     shape = (Int.of(8), Int.of(8))
     a, b = Axis("a", Int.of(8)), Axis("b", Int.of(8))
     keys = (key_of(Load("x", (Int.of(n),), F32), F32, descending=descending) for n in (a, b))
-    value = truth("lt", *(key.value for key in keys))
+    value = bool_op("lt", *(key.value for key in keys))
     out = Pointwise("out", (a, b), value, (Int.of(a), Int.of(b)))
     buffers = {
         "x": Buffer("x", F32, (Int.of(8),)),

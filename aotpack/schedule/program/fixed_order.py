@@ -20,7 +20,7 @@ from aotpack.ir.names import free_name
 from aotpack.ir.operations import Pointwise, Scatter, Sort
 from aotpack.ir.ops.conditions import bounds_checks, range_checks
 from aotpack.ir.ops.fold import fold, integer_value
-from aotpack.ir.ordering import int64, place_in, search, truth
+from aotpack.ir.ordering import bool_op, int64, place_in, search
 from aotpack.ir.program import Buffer, Operation, Program
 from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.ir.symbolic.facts import bounds, known_le
@@ -130,9 +130,9 @@ class _Ordered:
         while step < min(bounds(self.count)[1], 2**31):
             there = Int.of(self.point) + step
             mine, theirs = self._load(values, lanes), self._load(values, (*self.lanes, there))
-            same = truth("eq", self._load(keys, (*self.rows, there)), self._load(keys, rows))
+            same = bool_op("eq", self._load(keys, (*self.rows, there)), self._load(keys, rows))
             more = Apply("where", (same, self._combine(mine, theirs), mine), mine.dtype)
-            inside_row = truth("lt", integer_value(there), integer_value(self.count))
+            inside_row = bool_op("lt", integer_value(there), integer_value(self.count))
             value = fold(Guarded(inside_row, more, mine, mine.dtype))
             values = self._pointwise("value", lanes, value)
             step *= 2
@@ -157,13 +157,13 @@ class _Ordered:
             self._pointwise("place", over, self._place(keys, key, rows), DType.INT64), over
         )
         at = place_in(int64("maximum", place, integer_value(0)), self.count)
-        found = truth("eq", self._load(keys, (*rows, at)), key)
+        found = bool_op("eq", self._load(keys, (*rows, at)), key)
         first, end = integer_value(0), integer_value(self.count)
-        conditions = [truth("ge", place, first), truth("lt", place, end)]
+        conditions = [bool_op("ge", place, first), bool_op("lt", place, end)]
         for dim, axis in self.own.items():
             conditions += range_checks(index[dim], 0, axis.extent)
         for condition in conditions:
-            found = truth("logical_and", found, condition)
+            found = bool_op("logical_and", found, condition)
         base = self._load(self.scatter.base, axes)
         mine = self._load(values, (*(at_lane[axis] for axis in self.lanes), at))
         new = mine if self.scatter.kind == "set" else self._combine(base, mine)
@@ -178,7 +178,7 @@ class _Ordered:
 
         def is_before(place: Value) -> Value:
             there = self._load(keys, (*rows, place_in(place, self.count)))
-            return truth("le" if is_set else "lt", there, key)
+            return bool_op("le" if is_set else "lt", there, key)
 
         place = search(integer_value(0), integer_value(self.count), longest, is_before)
         return int64("sub", place, integer_value(1)) if is_set else place

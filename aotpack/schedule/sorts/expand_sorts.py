@@ -24,7 +24,7 @@ from dataclasses import replace
 from aotpack.ir.dtypes import DType
 from aotpack.ir.operations import Sort
 from aotpack.ir.ops.fold import fold, integer_value
-from aotpack.ir.ordering import count_first, integer_type, place_in, truth
+from aotpack.ir.ordering import bool_op, count_first, integer_type, place_in
 from aotpack.ir.program import Buffer, Operation, Program, loads, read_whole
 from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.ir.symbolic.facts import bounds
@@ -165,12 +165,13 @@ class _Sorting:
         here, there = start + Int.of(i), start + Int.of(j)
         axes = self.parts.axes(*runs, i)
         mine, theirs = (inside(at, size, keys(at)) for at in (here, there))
-        stands_before = truth("lt", *(IndexValue(Int.of(axis), COUNT) for axis in (j, i)))
-        equal = truth("logical_and", truth("eq", theirs, mine), stands_before)
-        wins = truth("logical_or", truth(self.before, theirs, mine), equal)
-        wins = truth("logical_and", truth("lt", integer_value(there), integer_value(size)), wins)
+        stands_before = bool_op("lt", *(IndexValue(Int.of(axis), COUNT) for axis in (j, i)))
+        equal = bool_op("logical_and", bool_op("eq", theirs, mine), stands_before)
+        wins = bool_op("logical_or", bool_op(self.before, theirs, mine), equal)
+        is_inside = bool_op("lt", integer_value(there), integer_value(size))
+        wins = bool_op("logical_and", is_inside, wins)
         found = self.parts.count("rank", axes, j, wins)
-        beyond = truth("ge", integer_value(here), integer_value(size))
+        beyond = bool_op("ge", integer_value(here), integer_value(size))
         own = IndexValue(Int.of(i), COUNT)
         to = start + as_index(fold(Apply("where", (beyond, own, found), COUNT)), width)
         for name, value in zip(names, what, strict=True):
@@ -215,13 +216,14 @@ class _Sorting:
         """How many of the run beside its own come before a key; equal ones of the left do."""
         run = at // span
         start = (run + 1 - run % 2 * 2) * span
-        dtype, is_right = self._places, truth("eq", integer_value(run % 2), integer_value(1))
+        dtype, is_right = self._places, bool_op("eq", integer_value(run % 2), integer_value(1))
 
         def comes_before(place: Value) -> Value:
             there = fold(Apply("add", (place, integer_value(start, dtype)), dtype))
             other = self.parts.load(keys, place_in(there, size))
-            either = is_right, truth(self.equal_too, other, mine), truth(self.before, other, mine)
-            return fold(Apply("where", either, DType.BOOL))
+            not_after = bool_op(self.equal_too, other, mine)
+            before = bool_op(self.before, other, mine)
+            return fold(Apply("where", (is_right, not_after, before), DType.BOOL))
 
         length = integer_value(maximum(minimum(size - start, span), 0), dtype)
         return count_first(length, span, comes_before)

@@ -19,7 +19,7 @@ from functools import partial
 
 from aotpack.ir.operations import Scan
 from aotpack.ir.ops.fold import fold, integer_value
-from aotpack.ir.ordering import Key, count_first, integer_type, place_in, truth
+from aotpack.ir.ordering import Key, bool_op, count_first, integer_type, place_in
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Int, ceil_div, minimum
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
@@ -75,7 +75,7 @@ class _Selection:
         """A buffer: how many of the selected lie up to and with a place of a run."""
         key = self._key(self.start + Int.of(j))
         bound = self._bound(key, j)
-        above, equal = (truth(op, key.value, bound) for op in ("gt", "eq"))
+        above, equal = (bool_op(op, key.value, bound) for op in ("gt", "eq"))
         left = _int32("sub", _number(self.few), self._count("above", j, above))
         one = _int32("where", above, _number(1), _int32("where", equal, _number(_HIGH), _number(0)))
         so_far = self._so_far(j, one)
@@ -90,7 +90,7 @@ class _Selection:
         """The key at a place of the row; past its end, the least."""
         key = self.parts.key(self.row.element(at), descending=not self.parts.sort.descending)
         least = key.integer(key.least)
-        is_inside = truth("lt", integer_value(at), integer_value(self.row.size))
+        is_inside = bool_op("lt", integer_value(at), integer_value(self.row.size))
         value = fold(Guarded(is_inside, key.value, least, least.dtype))
         return Key(value, key.least, key.bits)
 
@@ -101,8 +101,8 @@ class _Selection:
             highest = bit == key.bits - 1
             step = key.integer(key.least + 2**bit if highest else 2**bit)  # the sum fits its type
             higher = step if highest else fold(Apply("add", (bound, step), step.dtype))
-            reached = truth(
-                "ge", self._count("reached", j, truth("ge", key.value, higher)), _number(self.few)
+            reached = bool_op(
+                "ge", self._count("reached", j, bool_op("ge", key.value, higher)), _number(self.few)
             )
             bound = fold(Apply("where", (reached, higher, bound), step.dtype))
         return bound
@@ -124,7 +124,7 @@ class _Selection:
             axes = self.parts.axes(*self.runs, slot)
             there = place_in(place, self.length)
             index = tuple(there if axis is slot else Int.of(axis) for axis in axes)
-            return truth("le", Load(so_far, index, COUNT), IndexValue(Int.of(slot), COUNT))
+            return bool_op("le", Load(so_far, index, COUNT), IndexValue(Int.of(slot), COUNT))
 
         return count_first(integer_value(self.length, COUNT), LONGEST_RUN, is_before)
 
