@@ -77,14 +77,14 @@ def search(low: Value, high: Value, longest: int, is_counted: Callable[[Value], 
     it ends behind the last of them. ``is_counted`` may be asked about ``high``, without effect.
     """
     for _ in range(longest.bit_length()):
-        middle = int64("shift_right", int64("add", low, high), integer_value(1))
+        middle = int64_op("shift_right", int64_op("add", low, high), integer_value(1))
         is_open = bool_op("lt", low, high)
         counted = is_counted(middle)
         after, before = bool_op("logical_and", is_open, counted), bool_op("logical_not", counted)
         before = bool_op("logical_and", is_open, before)
         low, high = (
-            int64("where", after, int64("add", middle, integer_value(1)), low),
-            int64("where", before, middle, high),
+            int64_op("where", after, int64_op("add", middle, integer_value(1)), low),
+            int64_op("where", before, middle, high),
         )
     return low
 
@@ -117,7 +117,7 @@ def place_in(place: Value, size: Int) -> Int:
     return as_index(fold(Apply("minimum", (place, last), place.dtype)), size)
 
 
-def int64(op: str, *args: Value) -> Value:
+def int64_op(op: str, *args: Value) -> Value:
     """An operator that gives an int64."""
     return fold(Apply(op, args, DType.INT64))
 

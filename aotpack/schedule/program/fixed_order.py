@@ -20,7 +20,7 @@ from aotpack.ir.names import free_name
 from aotpack.ir.operations import Pointwise, Scatter, Sort
 from aotpack.ir.ops.conditions import bounds_checks, range_checks
 from aotpack.ir.ops.fold import fold, integer_value
-from aotpack.ir.ordering import bool_op, int64, place_in, search
+from aotpack.ir.ordering import bool_op, int64_op, place_in, search
 from aotpack.ir.program import Buffer, Operation, Program
 from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.ir.symbolic.facts import bounds, known_le
@@ -107,7 +107,7 @@ class _Ordered:
         shape = self._keyed(self.shape)
         key: Value = integer_value(flatten_index(places, shape))
         for condition in bounds_checks(places, shape):
-            key = int64("where", condition, key, integer_value(product(shape)))
+            key = int64_op("where", condition, key, integer_value(product(shape)))
         key = Rewriter(delinearize(self.meeting, Int.of(self.point)))(key)
         axes = (*self.rows, self.point)
         unsorted = self._pointwise("keys", axes, key, DType.INT64)
@@ -156,7 +156,7 @@ class _Ordered:
         place = self._load(
             self._pointwise("place", over, self._place(keys, key, rows), DType.INT64), over
         )
-        at = place_in(int64("maximum", place, integer_value(0)), self.count)
+        at = place_in(int64_op("maximum", place, integer_value(0)), self.count)
         found = bool_op("eq", self._load(keys, (*rows, at)), key)
         first, end = integer_value(0), integer_value(self.count)
         conditions = [bool_op("ge", place, first), bool_op("lt", place, end)]
@@ -181,7 +181,7 @@ class _Ordered:
             return bool_op("le" if is_set else "lt", there, key)
 
         place = search(integer_value(0), integer_value(self.count), longest, is_before)
-        return int64("sub", place, integer_value(1)) if is_set else place
+        return int64_op("sub", place, integer_value(1)) if is_set else place
 
     def _keyed(self, per_dimension: tuple[Int, ...]) -> tuple[Int, ...]:
         return tuple(per_dimension[dim] for dim in self.keyed)
