@@ -111,7 +111,7 @@ def integer_type(size: Int) -> DType:
     return DType.INT32 if bounds(size)[1] < 2**29 else DType.INT64
 
 
-def place_in(place: Value, size: Int) -> Int:
+def clamped_index(place: Value, size: Int) -> Int:
     """A place that is not negative as an index of ``size`` elements; the last when beyond."""
     last = integer_value(size - 1, place.dtype)
     return as_index(fold(Apply("minimum", (place, last), place.dtype)), size)

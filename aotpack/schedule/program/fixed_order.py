@@ -20,7 +20,7 @@ from aotpack.ir.names import free_name
 from aotpack.ir.operations import Pointwise, Scatter, Sort
 from aotpack.ir.ops.conditions import bounds_checks, range_checks
 from aotpack.ir.ops.fold import fold, integer_value
-from aotpack.ir.ordering import bool_op, int64_op, place_in, search
+from aotpack.ir.ordering import bool_op, clamped_index, int64_op, search
 from aotpack.ir.program import Buffer, Operation, Program
 from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.ir.symbolic.facts import bounds, known_le
@@ -156,7 +156,7 @@ class _Ordered:
         place = self._load(
             self._pointwise("place", over, self._place(keys, key, rows), DType.INT64), over
         )
-        at = place_in(int64_op("maximum", place, integer_value(0)), self.count)
+        at = clamped_index(int64_op("maximum", place, integer_value(0)), self.count)
         found = bool_op("eq", self._load(keys, (*rows, at)), key)
         first, end = integer_value(0), integer_value(self.count)
         conditions = [bool_op("ge", place, first), bool_op("lt", place, end)]
@@ -177,7 +177,7 @@ class _Ordered:
         is_set, longest = self.scatter.kind == "set", int(min(bounds(self.count)[1], 2**31))
 
         def is_before(place: Value) -> Value:
-            there = self._load(keys, (*rows, place_in(place, self.count)))
+            there = self._load(keys, (*rows, clamped_index(place, self.count)))
             return bool_op("le" if is_set else "lt", there, key)
 
         place = search(integer_value(0), integer_value(self.count), longest, is_before)

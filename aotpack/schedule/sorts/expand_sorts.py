@@ -24,7 +24,7 @@ from dataclasses import replace
 from aotpack.ir.dtypes import DType
 from aotpack.ir.operations import Sort
 from aotpack.ir.ops.fold import fold, integer_value
-from aotpack.ir.ordering import bool_op, count_first, integer_type, place_in
+from aotpack.ir.ordering import bool_op, clamped_index, count_first, integer_type
 from aotpack.ir.program import Buffer, Operation, Program, loads, read_whole
 from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.ir.symbolic.facts import bounds
@@ -220,7 +220,7 @@ class _Sorting:
 
         def comes_before(place: Value) -> Value:
             there = fold(Apply("add", (place, integer_value(start, dtype)), dtype))
-            other = self.parts.load(keys, place_in(there, size))
+            other = self.parts.load(keys, clamped_index(there, size))
             not_after = bool_op(self.equal_too, other, mine)
             before = bool_op(self.before, other, mine)
             return fold(Apply("where", (is_right, not_after, before), DType.BOOL))

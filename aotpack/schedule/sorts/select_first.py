@@ -19,7 +19,7 @@ from functools import partial
 
 from aotpack.ir.operations import Scan
 from aotpack.ir.ops.fold import fold, integer_value
-from aotpack.ir.ordering import Key, bool_op, count_first, integer_type, place_in
+from aotpack.ir.ordering import Key, bool_op, clamped_index, count_first, integer_type
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Int, ceil_div, minimum
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
@@ -59,7 +59,7 @@ class _Selection:
         dtype = integer_type(self.row.size)
         place = fold(Apply("cast", (place,), dtype))
         place = fold(Apply("add", (place, integer_value(self.start, dtype)), dtype))
-        at = place_in(place, self.row.size)
+        at = clamped_index(place, self.row.size)
         count = ceil_div(self.row.size, self.length) if self.runs else Int.of(1)
         of_last = minimum(self.row.size - (count - 1) * self.length, self.few)
         size = (count - 1) * self.few + of_last
@@ -122,7 +122,7 @@ class _Selection:
 
         def is_before(place: Value) -> Value:
             axes = self.parts.axes(*self.runs, slot)
-            there = place_in(place, self.length)
+            there = clamped_index(place, self.length)
             index = tuple(there if axis is slot else Int.of(axis) for axis in axes)
             return bool_op("le", Load(so_far, index, COUNT), IndexValue(Int.of(slot), COUNT))
 
