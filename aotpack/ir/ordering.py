@@ -112,7 +112,7 @@ def integer_type(size: Int) -> DType:
 
 
 def clamped_index(place: Value, size: Int) -> Int:
-    """A place that is not negative as an index of ``size`` elements; the last when beyond."""
+    """A number that is not negative as an index of ``size`` elements; the last when beyond."""
     last = integer_value(size - 1, place.dtype)
     return as_index(fold(Apply("minimum", (place, last), place.dtype)), size)
 

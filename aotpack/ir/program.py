@@ -195,7 +195,7 @@ class Program:
 
 
 def expand_concats(names: Iterable[str], program: Program) -> tuple[str, ...]:
-    """What must be written before these are read: for a concat buffer, its parts."""
+    """The buffers that must be written before these are read: of a concat buffer, its parts."""
     parts = {concat.name: concat.parts for concat in program.concats}
     return tuple(source for name in names for source in parts.get(name, (name,)))
 

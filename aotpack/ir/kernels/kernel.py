@@ -212,9 +212,9 @@ def look_back_slots(kernel: Kernel, tile: ReductionTile) -> Int:
 
 
 def unflattened(kernel: Kernel, width: Int, height: Int | None = None) -> Kernel:
-    """A pointwise kernel over (y, x): line and place in the line, instead of the flat position.
+    """A pointwise kernel over (y, x), line and position in the line, instead of one flat axis.
 
-    With ``height`` over (z, y, x): plane, line in the plane, place in the line.
+    With ``height`` over (z, y, x): plane, line in the plane, position in the line.
     """
     (flat,) = kernel.axes
     lines, x = flat.extent // width, Axis("x", width)
