@@ -1,1 +1,9 @@
-"""The loop IR: integers (sizes and indices), types, the op table, nodes, what reads them."""
+"""The loop IR: a program is a list of loop nests over buffers. Modules in reading order:
+
+``dtypes``, ``symbolic`` (sizes and indices), ``values`` (expressions), ``operations`` (loop nests),
+``foreign`` (calls of other kernels), ``program`` (the grammar, with branches and loops), ``uses``
+(producers and readers of buffers), ``ops`` (operators and reductions), ``rewrite``, ``verify``,
+``interpret``, ``kernels`` (what scheduling adds: kernels, tiles, accesses). ``graph`` is the input
+of lowering. ``interning``, ``names``, ``origin``, ``ordering`` (sorting and searching) and
+``user_passes`` serve the others.
+"""

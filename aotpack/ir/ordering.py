@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.ops.fold import fold, whole
+from aotpack.ir.ops.fold import fold, integer_value
 from aotpack.ir.ops.opinfo import TWINS
 from aotpack.ir.ops.reference import Array
 from aotpack.ir.rewrite import as_index
@@ -58,11 +58,11 @@ def _key_of_float(x: Value, stored: DType) -> Key:
         return fold(Apply(op, args, dtype))
 
     zero = Const(0.0, x.dtype)
-    bits = integer("bits", fold(Apply("where", (truth("eq", x, zero), zero, x), x.dtype)))
+    bits = integer("bits", fold(Apply("where", (bool_op("eq", x, zero), zero, x), x.dtype)))
     turned = integer("bitwise_and", integer("shift_right", bits, sign), rest)
     number = integer("bitwise_xor", bits, turned)
     # Not selected: GCC 12 would compare on both ways, and make no vectors of that.
-    is_nan = integer("neg", integer("cast", truth("isnan", x)))
+    is_nan = integer("neg", integer("cast", bool_op("isnan", x)))
     key = integer(
         "bitwise_xor", number, integer("bitwise_and", integer("bitwise_xor", number, rest), is_nan)
     )
@@ -77,14 +77,14 @@ def search(low: Value, high: Value, longest: int, is_counted: Callable[[Value], 
     it ends behind the last of them. ``is_counted`` may be asked about ``high``, without effect.
     """
     for _ in range(longest.bit_length()):
-        middle = int64("shift_right", int64("add", low, high), whole(1))
-        is_open = truth("lt", low, high)
+        middle = int64_op("shift_right", int64_op("add", low, high), integer_value(1))
+        is_open = bool_op("lt", low, high)
         counted = is_counted(middle)
-        after, before = truth("logical_and", is_open, counted), truth("logical_not", counted)
-        before = truth("logical_and", is_open, before)
+        after, before = bool_op("logical_and", is_open, counted), bool_op("logical_not", counted)
+        before = bool_op("logical_and", is_open, before)
         low, high = (
-            int64("where", after, int64("add", middle, whole(1)), low),
-            int64("where", before, middle, high),
+            int64_op("where", after, int64_op("add", middle, integer_value(1)), low),
+            int64_op("where", before, middle, high),
         )
     return low
 
@@ -101,7 +101,7 @@ def count_first(end: Value, longest: int, is_counted: Callable[[Value], Value]) 
     for bit in reversed(range(longest.bit_length())):
         more = fold(Apply("add", (count, Const(2**bit, dtype)), dtype))
         is_counted_too = is_counted(fold(Apply("sub", (more, one), dtype)))
-        goes_on = truth("logical_and", truth("le", more, end), is_counted_too)
+        goes_on = bool_op("logical_and", bool_op("le", more, end), is_counted_too)
         count = fold(Apply("where", (goes_on, more, count), dtype))
     return count
 
@@ -111,18 +111,18 @@ def integer_type(size: Int) -> DType:
     return DType.INT32 if bounds(size)[1] < 2**29 else DType.INT64
 
 
-def place_in(place: Value, size: Int) -> Int:
-    """A place that is not negative as an index of ``size`` elements; the last when beyond."""
-    last = whole(size - 1, place.dtype)
+def clamped_index(place: Value, size: Int) -> Int:
+    """A number that is not negative as an index of ``size`` elements; the last when beyond."""
+    last = integer_value(size - 1, place.dtype)
     return as_index(fold(Apply("minimum", (place, last), place.dtype)), size)
 
 
-def int64(op: str, *args: Value) -> Value:
+def int64_op(op: str, *args: Value) -> Value:
     """An operator that gives an int64."""
     return fold(Apply(op, args, DType.INT64))
 
 
-def truth(op: str, *args: Value) -> Value:
+def bool_op(op: str, *args: Value) -> Value:
     """An operator that gives a bool."""
     return fold(Apply(op, args, DType.BOOL))
 

@@ -194,13 +194,13 @@ class Program:
         return program_text(self)
 
 
-def sources(names: Iterable[str], program: Program) -> tuple[str, ...]:
-    """What must be written before these are read: for a concat buffer, its parts."""
+def expand_concats(names: Iterable[str], program: Program) -> tuple[str, ...]:
+    """The buffers that must be written before these are read: of a concat buffer, its parts."""
     parts = {concat.name: concat.parts for concat in program.concats}
     return tuple(source for name in names for source in parts.get(name, (name,)))
 
 
-def wholes(program: Program) -> dict[str, str]:
+def concats_by_part(program: Program) -> dict[str, str]:
     """The concat buffer that each part lies in."""
     return {part: concat.name for concat in program.concats for part in concat.parts}
 
@@ -220,7 +220,7 @@ def targets(operation: Operation) -> tuple[str, ...]:
     return (operation.target,)
 
 
-def written(operation: Operation) -> tuple[Int, ...]:
+def store_index(operation: Operation) -> tuple[Int, ...]:
     """The index at which an operation writes its targets, in its axes."""
     if isinstance(operation, (Pointwise, Scatter)):
         return operation.index
@@ -244,7 +244,7 @@ def values(operation: Operation) -> tuple[Value, ...]:
     """The expressions an operation computes with."""
     match operation:
         case Pointwise() | Sort():
-            return (operation.value, *indirect_values(written(operation)))
+            return (operation.value, *indirect_values(store_index(operation)))
         case Reduction() | Scan():
             return operation.args
         case Scatter():
@@ -274,10 +274,10 @@ def read_whole(operation: Operation) -> tuple[str, ...]:
     if isinstance(operation, (Branch, Loop)):
         return captured(operation)
     calls = operation.operands if isinstance(operation, Foreign) else ()
-    return (*(base for _, base in overwritten(operation)), *calls)
+    return (*(base for _, base in in_place_pairs(operation)), *calls)
 
 
-def overwritten(operation: Operation) -> tuple[tuple[str, str], ...]:
+def in_place_pairs(operation: Operation) -> tuple[tuple[str, str], ...]:
     """(target, base) for each target that is its base with changes, and may lie in its memory."""
     if isinstance(operation, Scatter):
         return ((operation.target, operation.base),)
@@ -308,7 +308,7 @@ def operation_text(operation: Operation) -> str:
 
 def _foreign(operation: Foreign) -> str:
     """The copies a call begins with, then the call."""
-    lines = [f"{target} = {base}" for target, base in overwritten(operation)]
+    lines = [f"{target} = {base}" for target, base in in_place_pairs(operation)]
     passed = zip(operation.kernel.passed, operation.arguments, strict=False)  # illegal ones print
     arguments = dict(operation.kernel.parameters) | dict(passed)
     shown = ", ".join(f"{name}={argument}" for name, argument in arguments.items())

@@ -10,8 +10,8 @@ from aotpack.ir.kernels.kernel import (
     Schedule,
     block_count,
     gpu_variants,
-    in_lines,
     launches,
+    unflattened,
 )
 from aotpack.ir.kernels.tiles import (
     MAX_ARCH,
@@ -268,7 +268,7 @@ def _context(schedule: Schedule, kernel: Kernel, tile: Tile) -> tuple[str, Conte
             builder,
         )
     if isinstance(tile, Tile2D):
-        kernel = in_lines(kernel, tile.width, tile.height)
+        kernel = unflattened(kernel, tile.width, tile.height)
     builder = loop_builder(schedule, kernel, tile)
     return "kernel_loop.py.jinja", loop_context(schedule, kernel, tile, builder), builder
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Kernel, Schedule, block_count
-from aotpack.ir.kernels.last_block import parts_of
+from aotpack.ir.kernels.last_block import arrival_count
 from aotpack.ir.kernels.tiles import ReductionTile, Variant
 from aotpack.ir.kernels.traffic import NO_WORK, work_of
 from aotpack.ir.symbolic.integers import Int
@@ -55,12 +55,12 @@ def last_block_launch(
         builder.emitter.awaited = () if kernel is first else first.stored
         members.append(member_function(loop_context(schedule, kernel, tile, builder, PROGRAM)))
         shops.append(builder)
-    for number in (parts_of(first, second), second.axes[0].extent):
+    for number in (arrival_count(first, second), second.axes[0].extent):
         shops[0].arguments.use_sizes(number)
     counter = {second.counters[0].name: COUNTER}
     passed = launch_parameters(shops, dict(own.divisibility), counter)
     calls = member_calls(shops, members, passed)
-    lines = _lines(calls, _groups(second, tiles[1].x), parts_of(first, second))
+    lines = _lines(calls, _groups(second, tiles[1].x), arrival_count(first, second))
     context = horizontal_context(shops, members, passed, lines)
     programs = block_count(first, tiles[0])
     name = sources.add(

@@ -14,7 +14,7 @@ from aotpack.ir.kernels.access import Access, accesses, contiguous, digit_count,
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.rows import buffer_bytes
 from aotpack.ir.operations import Scatter
-from aotpack.ir.program import Branch, Buffer, Loop, Program, read_whole, targets, wholes
+from aotpack.ir.program import Branch, Buffer, Loop, Program, concats_by_part, read_whole, targets
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import Int
 
@@ -25,7 +25,7 @@ def choose_strides(program: Program, kernels: tuple[Kernel, ...]) -> dict[str, t
     """Strides in elements for every buffer that is in memory."""
     fixed = contiguous_by_contract(program)
     uses: dict[str, list[Access]] = {}
-    whole = wholes(program)
+    whole = concats_by_part(program)
     for kernel in kernels:
         for access in accesses(kernel):
             name = whole.get(access.buffer, access.buffer)

@@ -10,7 +10,7 @@ import torch
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
-from aotpack.ir.kernels.access import digits
+from aotpack.ir.kernels.access import delinearize
 from aotpack.ir.kernels.tiles import HostTile, ReductionTile
 from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.monoids import MONOIDS
@@ -30,7 +30,7 @@ BOOLS = torch.tensor([[True], [False]])
 @pytest.mark.row("S:A7")
 def test_an_axis_of_one_element_has_the_index_zero() -> None:
     axes = tuple(Axis(name, Int.of(size)) for name, size in (("i", 4), ("one", 1), ("j", 3)))
-    found = digits(axes, Int.of(Axis("x", Int.of(12))))
+    found = delinearize(axes, Int.of(Axis("x", Int.of(12))))
     assert str(found[axes[1]]) == "0"
     assert [str(found[axes[0]]), str(found[axes[2]])] == ["(x//3)", "(x%3)"]
 

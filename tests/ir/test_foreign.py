@@ -7,7 +7,7 @@ import pytest
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Foreign, TritonKernel
 from aotpack.ir.origin import Origin
-from aotpack.ir.program import Buffer, Operation, Program, overwritten, reads, targets
+from aotpack.ir.program import Buffer, Operation, Program, in_place_pairs, reads, targets
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.verify.program import InvalidProgram, verify
 
@@ -25,8 +25,8 @@ def program(call: Operation) -> Program:
 
 
 def test_what_a_call_touches() -> None:
-    assert (targets(CALL), reads(CALL), overwritten(CALL)) == (("y",), ("b", "x"), (("y", "b"),))
-    assert overwritten(replace(CALL, bases=(None,))) == ()
+    assert (targets(CALL), reads(CALL), in_place_pairs(CALL)) == (("y",), ("b", "x"), (("y", "b"),))
+    assert in_place_pairs(replace(CALL, bases=(None,))) == ()
 
 
 @pytest.mark.row("S:A2")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.operations import Pointwise, Sort
-from aotpack.ir.ops.fold import whole
-from aotpack.ir.ordering import key_of, positions_in_order, search, truth
+from aotpack.ir.ops.fold import integer_value
+from aotpack.ir.ordering import bool_op, key_of, positions_in_order, search
 from aotpack.ir.program import Buffer, Program, operation_text
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
@@ -77,7 +77,7 @@ def test_comparison_is_that_of_the_order(descending: bool) -> None:
     shape = (Int.of(8), Int.of(8))
     a, b = Axis("a", Int.of(8)), Axis("b", Int.of(8))
     keys = (key_of(Load("x", (Int.of(n),), F32), F32, descending=descending) for n in (a, b))
-    value = truth("lt", *(key.value for key in keys))
+    value = bool_op("lt", *(key.value for key in keys))
     out = Pointwise("out", (a, b), value, (Int.of(a), Int.of(b)))
     buffers = {
         "x": Buffer("x", F32, (Int.of(8),)),
@@ -119,7 +119,7 @@ def test_illegal_sorts_are_refused(sort: Sort, complaint: str) -> None:
 
 def _searched(levels: int) -> Value:
     """A search in a row, in whose result a search goes on, and so forth."""
-    found: Value = whole(0)
+    found: Value = integer_value(0)
     for _ in range(levels):
 
         def is_counted(place: Value) -> Value:
@@ -129,7 +129,7 @@ def _searched(levels: int) -> Value:
                 DType.BOOL,
             )
 
-        found = search(found, whole(8), 8, is_counted)
+        found = search(found, integer_value(8), 8, is_counted)
     return found
 
 
@@ -142,5 +142,5 @@ def test_nested_searches_keep_short_distinct_texts() -> None:
 
 
 def test_constants_are_searched_at_once() -> None:
-    places = [search(whole(0), whole(n), 5, lambda _: Const(True, DType.BOOL)) for n in range(5)]
-    assert places == [whole(n) for n in range(5)]
+    ends = [integer_value(n) for n in range(5)]
+    assert [search(ends[0], end, 5, lambda _: Const(True, DType.BOOL)) for end in ends] == ends

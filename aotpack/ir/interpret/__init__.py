@@ -1,1 +1,4 @@
-"""Executable semantics of the loop IR in numpy: the oracle that tests compare with."""
+"""Executable semantics of the loop IR in numpy: the oracle that tests compare with.
+
+``evaluate`` runs a program, ``control`` its branches and loops.
+"""

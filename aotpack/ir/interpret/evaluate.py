@@ -21,7 +21,7 @@ from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.ops.reference import Array, cast, round_bfloat16
 from aotpack.ir.ordering import positions_in_order
-from aotpack.ir.program import Branch, Loop, Operation, Program, targets, wholes
+from aotpack.ir.program import Branch, Loop, Operation, Program, concats_by_part, targets
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 
@@ -92,7 +92,7 @@ class _Machine:
         self.sizes = sizes
         self.precision = precision
         self.memory: dict[str, Array] = {}
-        self.wholes = wholes(program)
+        self.wholes = concats_by_part(program)
         self.written: dict[str, Array] = {}  # which elements of concat buffers
 
     def numpy_type(self, dtype: DType) -> np.dtype[np.generic]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Kernel, Member
-from aotpack.ir.program import loads, targets, written
+from aotpack.ir.program import loads, store_index, targets
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.integers import (
     REMEMBERED,
@@ -59,13 +59,13 @@ def points(axes: Iterable[Axis]) -> Int:
     return product(axis.extent for axis in axes)
 
 
-def linear(axes: tuple[Axis, ...], values: Mapping[Axis, Int]) -> Int:
+def linearize(axes: tuple[Axis, ...], values: Mapping[Axis, Int]) -> Int:
     """The row-major position of a point of ``axes``."""
     return flatten_index(tuple(values[a] for a in axes), tuple(a.extent for a in axes))
 
 
-def digits(axes: tuple[Axis, ...], position: Int) -> dict[Axis, Int]:
-    """Inverse of ``linear`` for a position within the extents; zeros if there is none."""
+def delinearize(axes: tuple[Axis, ...], position: Int) -> dict[Axis, Int]:
+    """Inverse of ``linearize`` for a position within the extents; zeros if there is none."""
     if any(axis.extent.constant == 0 for axis in axes):
         return dict.fromkeys(axes, Int.of(0))
     found: dict[Axis, Int] = {}
@@ -129,7 +129,7 @@ def accesses(kernel: Kernel) -> Iterator[Access]:
 def written_index(member: Member) -> tuple[Int, ...]:
     """The index a member writes at, in kernel axes."""
     rewrite = Rewriter(dict(member.binding))
-    return tuple(rewrite.index(part) for part in written(member.operation))
+    return tuple(rewrite.index(part) for part in store_index(member.operation))
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -1,6 +1,6 @@
-"""The room in a program's shared memory for what the others of its cluster tell it.
+"""The mailbox of a program: shared memory in which its cluster's other programs leave states.
 
-For each reduction a slot: a counter of the bytes that have come in (an mbarrier), then for each
+For each reduction a slot: a counter of the bytes that have arrived (an mbarrier), then for each
 state a word of each program.
 """
 
@@ -16,7 +16,7 @@ COUNTER_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class MailboxSlot:
-    """Where a reduction's states come in: the counter, a place for each state, bytes in all."""
+    """Where a reduction's states arrive: offsets of the counter and of each state, and the end."""
 
     ready: int
     places: tuple[int, ...]
@@ -24,12 +24,12 @@ class MailboxSlot:
 
     @property
     def bytes(self) -> int:
-        """What comes in, from all programs."""
+        """The bytes that arrive, from all programs."""
         return self.end - self.ready - COUNTER_BYTES
 
 
 def word_bits(dtype: DType) -> int:
-    """The size of the words by which states of a type are told."""
+    """The size of the words in which states of a type are sent."""
     return max(32, dtype.facts.bits)
 
 
@@ -39,7 +39,7 @@ def state_dtypes(operation: Reduction) -> tuple[DType, ...]:
 
 
 def mailbox_slots(kernel: Kernel, programs: int) -> dict[str, MailboxSlot]:
-    """The parts of a room, by the first target of each reduction."""
+    """The slots of a mailbox, by the first target of each reduction."""
     found: dict[str, MailboxSlot] = {}
     end = 0
     for operation in kernel.reductions:
@@ -55,6 +55,6 @@ def mailbox_slots(kernel: Kernel, programs: int) -> dict[str, MailboxSlot]:
 
 
 def mailbox_bytes(kernel: Kernel, programs: int) -> int:
-    """The bytes of a room that serves one row."""
+    """The bytes of a mailbox that serves one row."""
     end = max(slot.end for slot in mailbox_slots(kernel, programs).values())
     return -(-end // COUNTER_BYTES) * COUNTER_BYTES

@@ -20,9 +20,9 @@ from aotpack.ir.program import (
     Program,
     control_text,
     ending_lines,
+    in_place_pairs,
     index_tuple,
     operation_text,
-    overwritten,
     reads,
     targets,
 )
@@ -119,7 +119,7 @@ class Kernel:
     @property
     def bases(self) -> dict[str, str]:
         """The buffers in whose memory results lie, because they are overwritten, by result."""
-        return dict(overwritten(self.members[0].operation))
+        return dict(in_place_pairs(self.members[0].operation))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +211,10 @@ def look_back_slots(kernel: Kernel, tile: ReductionTile) -> Int:
     return blocks + ceil_div(blocks, LOOK_BACK_GROUP)
 
 
-def in_lines(kernel: Kernel, width: Int, height: Int | None = None) -> Kernel:
-    """A pointwise kernel over (y, x): line and place in the line, instead of the flat position.
+def unflattened(kernel: Kernel, width: Int, height: Int | None = None) -> Kernel:
+    """A pointwise kernel over (y, x), line and position in the line, instead of one flat axis.
 
-    With ``height`` over (z, y, x): plane, line in the plane, place in the line.
+    With ``height`` over (z, y, x): plane, line in the plane, position in the line.
     """
     (flat,) = kernel.axes
     lines, x = flat.extent // width, Axis("x", width)

@@ -35,8 +35,8 @@ def is_made_in_groups(first: Kernel, second: Kernel, program: Program, block: in
     )
 
 
-def parts_of(first: Kernel, second: Kernel) -> Int:
-    """How many programs of ``first`` make what a program of ``second`` reads."""
+def arrival_count(first: Kernel, second: Kernel) -> Int:
+    """How many programs of ``first`` must arrive before one program of ``second`` can run."""
     return first.axes[0].extent // second.axes[0].extent
 
 

@@ -68,7 +68,7 @@ def buffer_bytes(buffer: Buffer) -> Int:
     return product(buffer.shape) * buffer.dtype.itemsize
 
 
-def fits(buffer: Buffer, strides: tuple[Int, ...]) -> bool:
+def has_legal_strides(buffer: Buffer, strides: tuple[Int, ...]) -> bool:
     """True when each dimension steps over all within it, and over less than a cache line more."""
     if is_dense(buffer.shape, strides):
         return True

@@ -1,13 +1,13 @@
 """Conditions on indices, as values: those of them that the ranges do not decide."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.ops.fold import fold, whole
+from aotpack.ir.ops.fold import fold, integer_value
 from aotpack.ir.symbolic.facts import known_le, known_lt
 from aotpack.ir.symbolic.integers import Int, Number
 from aotpack.ir.values import Apply, Value
 
 
-def inside(index: Int, low: Number, high: Number) -> list[Value]:
+def range_checks(index: Int, low: Number, high: Number) -> list[Value]:
     """The conditions for ``low <= index < high`` that are not known to hold."""
     conditions = []
     if not known_le(low, index):
@@ -17,11 +17,11 @@ def inside(index: Int, low: Number, high: Number) -> list[Value]:
     return conditions
 
 
-def within(index: tuple[Int, ...], shape: tuple[Int, ...]) -> list[Value]:
+def bounds_checks(index: tuple[Int, ...], shape: tuple[Int, ...]) -> list[Value]:
     """The conditions for an index to lie in a buffer that are not known to hold."""
     pairs = zip(index, shape, strict=True)
-    return [condition for part, size in pairs for condition in inside(part, 0, size)]
+    return [condition for part, size in pairs for condition in range_checks(part, 0, size)]
 
 
 def _compared(op: str, a: Number, b: Number) -> Value:
-    return fold(Apply(op, (whole(a), whole(b)), DType.BOOL))
+    return fold(Apply(op, (integer_value(a), integer_value(b)), DType.BOOL))

@@ -70,7 +70,7 @@ _INDEX_OPS: Mapping[str, Callable[..., Int]] = {
 }
 
 
-def whole(number: Number, dtype: DType = DType.INT64) -> Value:
+def integer_value(number: Number, dtype: DType = DType.INT64) -> Value:
     """An integer as a value of an integer type."""
     index = Int.of(number)
     if index.constant is not None:

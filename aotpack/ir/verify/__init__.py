@@ -1,1 +1,6 @@
-"""What makes programs and schedules legal: one ``check_<property>`` for each invariant."""
+"""What makes programs and schedules legal: one ``check_<property>`` for each invariant.
+
+In reading order: ``invalid`` (the error), ``program`` (its ``verify`` runs all checks of a program)
+with ``control`` (branches and loops), ``schedule`` (its ``verify_schedule`` runs all checks of a
+schedule) with ``tiles``. Neither trusts the passes that made its input.
+"""

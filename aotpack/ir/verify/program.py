@@ -25,13 +25,13 @@ from aotpack.ir.program import (
     Operation,
     Program,
     all_axes,
-    overwritten,
+    concats_by_part,
+    expand_concats,
+    in_place_pairs,
     reads,
-    sources,
+    store_index,
     targets,
     values,
-    wholes,
-    written,
 )
 from aotpack.ir.symbolic.facts import known_equal, known_le, known_lt
 from aotpack.ir.symbolic.integers import Axis, Int, Var, product, total
@@ -88,7 +88,7 @@ def check_defined_before_use(program: Program) -> None:
     """An operation reads only what stands before it."""
     defined = {*program.inputs, *program.weights}
     for position, operation in enumerate(program.operations):
-        for name in sources(reads(operation), program):
+        for name in expand_concats(reads(operation), program):
             if name not in defined:
                 message = f"{name} is read before it is written"
                 raise InvalidProgram(program, position, message)
@@ -114,7 +114,7 @@ def check_concats(program: Program) -> None:
     uses = operation_uses(program.operations)
     writers = uses.producers
     taken = {*uses.readers, *program.inputs, *program.weights, *program.results}
-    if len(wholes(program)) < sum(len(concat.parts) for concat in program.concats):
+    if len(concats_by_part(program)) < sum(len(concat.parts) for concat in program.concats):
         raise InvalidProgram(program, None, "a buffer is two parts")
     for concat in program.concats:
         whole = program.buffers[concat.name]
@@ -280,7 +280,7 @@ def check_foreign(program: Program) -> None:
         if len(operation.arguments) != count or not names >= {*operation.targets}:
             message = f"{operation.kernel.function} takes {count} arguments, its targets among them"
             raise InvalidProgram(program, position, message)
-        for pair in overwritten(operation):
+        for pair in in_place_pairs(operation):
             target, base = (program.buffers[name] for name in pair)
             if (target.dtype, target.shape) != (base.dtype, base.shape):
                 raise InvalidProgram(program, position, f"{target} is no version of {base}")
@@ -386,7 +386,7 @@ def _accesses(
         return
     if not (unguarded and isinstance(operation, Scatter)):
         for name in targets(operation):
-            yield name, written(operation)
+            yield name, store_index(operation)
 
 
 def _all_values(program: Program) -> Iterator[tuple[int, Value]]:

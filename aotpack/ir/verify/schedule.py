@@ -12,18 +12,18 @@ import numpy as np
 from aotpack.ir.foreign import Foreign
 from aotpack.ir.kernels.access import accesses, contiguous, written_index
 from aotpack.ir.kernels.kernel import Kernel, Lifetime, Member, Schedule, launches
-from aotpack.ir.kernels.rows import fits, storage_bytes
+from aotpack.ir.kernels.rows import has_legal_strides, storage_bytes
 from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.reference import Array
 from aotpack.ir.program import (
     all_axes,
+    concats_by_part,
+    expand_concats,
+    in_place_pairs,
     loads,
-    overwritten,
     read_whole,
     reads,
-    sources,
     targets,
-    wholes,
 )
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_equal
@@ -64,7 +64,7 @@ def check_kernel_order(schedule: Schedule) -> None:
             if kernel.runs_in_last_block:
                 known.update(together[0].stored)
             for name in _read_from_memory(kernel):
-                if not {*known, *made}.issuperset(sources((name,), schedule.program)):
+                if not {*known, *made}.issuperset(expand_concats((name,), schedule.program)):
                     message = f"{name} is read before it is stored"
                     raise InvalidSchedule(schedule, kernel, message)
                 if name not in kernel.reads:
@@ -75,7 +75,7 @@ def check_kernel_order(schedule: Schedule) -> None:
 def check_stored_once(schedule: Schedule) -> None:
     """Each result is stored by exactly one kernel, any other buffer by at most one."""
     stored = [name for kernel in schedule.kernels for name in kernel.stored]
-    for name in {*stored, *sources(schedule.program.results, schedule.program)}:
+    for name in {*stored, *expand_concats(schedule.program.results, schedule.program)}:
         times = stored.count(name)
         if times != 1:
             raise InvalidSchedule(schedule, None, f"{name} is stored by {times} kernels")
@@ -179,7 +179,7 @@ def check_strides(schedule: Schedule) -> None:
             fixed |= {*reads(operation), *operation.targets}
     for name, buffer in program.buffers.items():
         strides = schedule.strides.get(name)
-        if strides is None or not fits(buffer, strides):
+        if strides is None or not has_legal_strides(buffer, strides):
             shown = "none" if strides is None else _list(strides)
             raise InvalidSchedule(schedule, None, f"{buffer} has the strides {shown}")
         if name in fixed and strides != contiguous(buffer.shape):
@@ -209,7 +209,7 @@ def check_lifetimes(schedule: Schedule) -> None:
 def check_shared_storage(schedule: Schedule) -> None:
     """Buffers in one storage live one after the other, or one overwrites the other in place."""
     by_storage: dict[str, list[Lifetime]] = {}
-    parts = wholes(schedule.program)
+    parts = concats_by_part(schedule.program)
     for life in sorted(schedule.lifetimes, key=lambda life: life.first):
         if life.buffer in parts:
             continue
@@ -239,7 +239,7 @@ def check_bases(schedule: Schedule) -> None:
     bases: set[str] = set()
     for kernel, member in _members(schedule):
         operation = member.operation
-        for target, base in overwritten(operation):
+        for target, base in in_place_pairs(operation):
             bases.add(base)
             readers = [k for k in schedule.kernels if base in k.reads]
             is_read = any(load.buffer == base for load in loads(operation))
@@ -250,8 +250,9 @@ def check_bases(schedule: Schedule) -> None:
             is_alike = schedule.strides[target] == schedule.strides[base]
             if base not in homes or homes[base] != homes[target] or not is_alike:
                 raise InvalidSchedule(schedule, kernel, f"{target} does not lie where {base} does")
+    bases.update(concats_by_part(schedule.program))
     for life in schedule.lifetimes:
-        if not schedule.is_own(life) and life.buffer not in {*bases, *wholes(schedule.program)}:
+        if not schedule.is_own(life) and life.buffer not in bases:
             message = f"{life.buffer} lies in {life.storage}, which nothing turns it into"
             raise InvalidSchedule(schedule, None, message)
 
@@ -259,7 +260,7 @@ def check_bases(schedule: Schedule) -> None:
 def check_concat_places(schedule: Schedule) -> None:
     """The parts of a concat buffer lie where it does, laid out alike, and live within its life."""
     lives = {life.buffer: life for life in schedule.lifetimes}
-    for part, whole in wholes(schedule.program).items():
+    for part, whole in concats_by_part(schedule.program).items():
         life = lives[part]
         around = lives.get(whole, Lifetime(whole, whole, life.first, life.last))
         inside = around.first <= life.first and life.last <= around.last

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import flatten_index
-from aotpack.ir.ops.conditions import inside
+from aotpack.ir.ops.conditions import range_checks
 from aotpack.ir.rewrite import as_index
 from aotpack.ir.symbolic.integers import Int, ceil_div, maximum, minimum, product
 from aotpack.ir.values import Value
@@ -86,7 +86,7 @@ def _element(
 ) -> Value:
     conditions: list[Value] = []
     for found, size in zip(places, plane, strict=True):
-        conditions += inside(found, 0, size)
+        conditions += range_checks(found, 0, size)
     value = c.load(self, (*lead, *places))
     return guarded(conditions, value, constant(otherwise, value.dtype))
 

@@ -1,7 +1,7 @@
 """Values counted in bins: equal ones, or between given edges."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.ordering import place_in, search
+from aotpack.ir.ordering import clamped_index, search
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.values import Value
@@ -104,7 +104,7 @@ def _count_between(c: Context, self: Ref, weight: Ref | None, *, density: bool) 
         x = c.load(self, point)
 
         def is_counted(entry: Value) -> Value:
-            return apply("le", c.load(edges, (place_in(entry, bins + 1),)), x)
+            return apply("le", c.load(edges, (clamped_index(entry, bins + 1),)), x)
 
         longest = int(min(bounds(bins + 1)[1], 2**31))
         behind = search(position(0), position(bins + 1), longest, is_counted)

@@ -1,7 +1,7 @@
 """Places of values in sorted rows, and membership: searchsorted, bucketize, isin."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.ordering import place_in, search
+from aotpack.ir.ordering import clamped_index, search
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import product
 from aotpack.ir.values import Value
@@ -34,7 +34,7 @@ def searchsorted(
         wanted = c.operand(self, index, common)
 
         def is_counted(place: Value) -> Value:
-            at = place_in(place, shape[-1])
+            at = clamped_index(place, shape[-1])
             if sorter is not None:
                 at = index_from(c.load(sorter, (*row, at)), shape[-1])
             element = cast(c.load(sorted_sequence, (*row, at)), common)

@@ -7,7 +7,7 @@ list of ends, and is scattered there.
 from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.ordering import place_in, search
+from aotpack.ir.ordering import clamped_index, search
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int, maximum
 from aotpack.ir.values import Value
@@ -44,7 +44,7 @@ class _Parts:
         size = self.count + 1
 
         def is_before(entry: Value) -> Value:
-            edge = self.edge(lead, place_in(entry, size))
+            edge = self.edge(lead, clamped_index(entry, size))
             return apply("le", edge, position(place))
 
         longest = int(min(bounds(size)[1], 2**31))

@@ -19,7 +19,7 @@ from math import gcd
 
 from aotpack.ir.kernels.access import flatten_index
 from aotpack.ir.operations import Pointwise
-from aotpack.ir.ops.conditions import inside, within
+from aotpack.ir.ops.conditions import bounds_checks, range_checks
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Int, product
 from aotpack.ir.values import Value
@@ -96,7 +96,7 @@ class Side:
         digit = reach % self.stride // self.common
         phase = digit * pow(self.gap, -1, self.period) % self.period
         row = reach // self.stride - phase * self.dilation // self.stride - self.low
-        conditions = inside(row, 0, self.rows)
+        conditions = range_checks(row, 0, self.rows)
         if self.common > 1:
             conditions.append(apply("eq", position(reach % self.common), 0))
         return row, phase, conditions
@@ -151,7 +151,7 @@ def phased_convolution(
         for own, form, total in parts:
             digits = tuple(phase - part.first for part, phase in zip(own, phases, strict=True))
             column = flatten_index((channel, *digits), form.columns)
-            conditions = [*chain(*reached), *within(digits, form.columns[1:])]
+            conditions = [*chain(*reached), *bounds_checks(digits, form.columns[1:])]
             value = guarded(conditions, c.load(total, (*group, column, row)), value)
         return value
 
@@ -195,7 +195,7 @@ def _product(
         row = unflatten_index(n, form.rows)
         found = tuple(map(Side.source, sides, row[-dims:], terms))
         element = c.load(input, (*row[:-dims], form.source(group, channel), *found))
-        return guarded(within(found, sizes), element, constant(0, operand))
+        return guarded(bounds_checks(found, sizes), element, constant(0, operand))
 
     emit_product(c, total, operand, product(form.window), left, right)
     return total

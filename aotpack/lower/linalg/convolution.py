@@ -7,7 +7,7 @@ no use to tensor cores. Transposed ones are products by phases.
 """
 
 from aotpack.ir.kernels.access import flatten_index
-from aotpack.ir.ops.conditions import inside
+from aotpack.ir.ops.conditions import range_checks
 from aotpack.ir.symbolic.integers import Int, product
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, is_empty
@@ -167,10 +167,10 @@ def _input_position(
     reach = offset * geometry.dilation[dim]
     if not geometry.transposed:
         found = out * stride - padding + reach
-        return found, inside(found, 0, size)
+        return found, range_checks(found, 0, size)
     shifted = out + padding - reach
     found = shifted // stride
-    conditions = inside(found, 0, size)
+    conditions = range_checks(found, 0, size)
     if stride > 1:
         conditions.append(apply("eq", position(shifted % stride), 0))
     return found, conditions

@@ -12,7 +12,7 @@ Source: block-sparse products of experts, as in Gale et al., MegaBlocks (2022).
 from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.ordering import place_in
+from aotpack.ir.ordering import clamped_index
 from aotpack.ir.rewrite import as_index
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import Int, minimum
@@ -159,4 +159,4 @@ def _start(c: Context, ends: Ref, group: Int) -> Value:
 
 def _inside(place: Value, size: Int) -> Int:
     """A place as an index: the nearest one, whatever ``offs`` says."""
-    return place_in(apply("maximum", place, 0), size)
+    return clamped_index(apply("maximum", place, 0), size)

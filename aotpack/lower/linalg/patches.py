@@ -1,7 +1,7 @@
 """im2col, col2im and max_unpool: patches of an image as columns, and back."""
 
 from aotpack.ir.kernels.access import flatten_index
-from aotpack.ir.ops.conditions import inside
+from aotpack.ir.ops.conditions import range_checks
 from aotpack.ir.symbolic.integers import Int, product
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Shape
@@ -31,7 +31,7 @@ def im2col(
         conditions = [
             condition
             for place, size in zip(places, plane, strict=True)
-            for condition in inside(place, 0, size)
+            for condition in range_checks(place, 0, size)
         ]
         element = c.load(self, (*index[:-2], channel, *places))
         return guarded(conditions, element, constant(0, element.dtype))
@@ -63,7 +63,7 @@ def col2im(
         for pixel, offset, count, step, gap, pad in parts:
             reach = pixel + pad - offset * gap
             window.append(reach // step)
-            conditions += inside(reach // step, 0, count)
+            conditions += range_checks(reach // step, 0, count)
             if step > 1:
                 conditions.append(apply("eq", position(reach % step), 0))
         row = flatten_index((outer[-3], *inner), (c.shape(c.result())[-3], *kernel))

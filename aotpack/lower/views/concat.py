@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.ops.conditions import inside
+from aotpack.ir.ops.conditions import range_checks
 from aotpack.ir.symbolic.facts import known_one
 from aotpack.ir.symbolic.integers import Int, maximum, minimum, total
 from aotpack.ir.values import Value
@@ -38,7 +38,7 @@ def _write_concats(c: Context, target: Ref, parts: list[Ref], dim: int) -> None:
         result: Value = constant(0, dtype) if single is None else read(single)
         for k in reversed(range(len(parts))):
             if k != single and sizes[k].constant != 0:
-                conditions = inside(index[dim], begins[k], begins[k] + sizes[k])
+                conditions = range_checks(index[dim], begins[k], begins[k] + sizes[k])
                 result = guarded(conditions, read(k), result)
         return result
 
@@ -55,7 +55,7 @@ def stack(c: Context, tensors: tuple[Ref, ...], dim: int = 0) -> None:
         parts = [cast(c.load(tensor, without(index, along)), dtype) for tensor in tensors]
         result = parts[-1]
         for k in reversed(range(len(parts) - 1)):
-            result = guarded(inside(index[along], k, k + 1), parts[k], result)
+            result = guarded(range_checks(index[along], k, k + 1), parts[k], result)
         return result
 
     c.pointwise(c.result(), value)
@@ -71,7 +71,7 @@ def constant_pad_nd(c: Context, self: Ref, pad: tuple[Scalar, ...], value: Scala
         moved = tuple(i - low for i, low in zip(index, before, strict=True))
         conditions = []
         for i, size in zip(moved, c.shape(self), strict=True):
-            conditions += inside(i, 0, size)
+            conditions += range_checks(i, 0, size)
         return guarded(conditions, c.load(self, moved), constant(value, dtype))
 
     c.pointwise(c.result(), padded)
@@ -156,7 +156,7 @@ def slice_scatter(
 
     def value(index: Index) -> Value:
         steps = index[along] - begin
-        conditions = inside(steps, 0, count * step)
+        conditions = range_checks(steps, 0, count * step)
         if step > 1:
             conditions.append(apply("eq", position(steps % step), 0))
         replaced_value = c.load(src, replaced(index, along, steps // step))
@@ -175,7 +175,7 @@ def select_scatter(c: Context, self: Ref, src: Ref, dim: int, index: Scalar) -> 
 
     def value(place: Index) -> Value:
         part = c.load(src, without(place, along))
-        return guarded(inside(place[along], entry, entry + 1), part, c.load(self, place))
+        return guarded(range_checks(place[along], entry, entry + 1), part, c.load(self, place))
 
     c.pointwise(c.result(), value)
 

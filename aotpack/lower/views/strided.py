@@ -4,7 +4,7 @@ Tracing lets as_strided pass only where the tensor lies row-major in memory, fro
 """
 
 from aotpack.ir.kernels.access import flatten_index
-from aotpack.ir.ops.conditions import inside
+from aotpack.ir.ops.conditions import range_checks
 from aotpack.ir.symbolic.facts import known_lt
 from aotpack.ir.symbolic.integers import Int, product
 from aotpack.ir.values import Value
@@ -47,12 +47,12 @@ def as_strided_scatter(
 
     def value(index: Index) -> Value:
         left = flatten_index(index, c.shape(self)) - Int.of(storage_offset or 0)
-        conditions = inside(left, 0, product(c.shape(self)))
+        conditions = range_checks(left, 0, product(c.shape(self)))
         entries: dict[int, Int] = {}
         for dim, step, extent in sides:
             entries[dim], left = left // step, left % step
-            conditions += inside(entries[dim], 0, extent)
-        conditions += inside(left, 0, 1)
+            conditions += range_checks(entries[dim], 0, extent)
+        conditions += range_checks(left, 0, 1)
         place = tuple(entries.get(dim, Int.of(0)) for dim in range(c.rank(src)))
         return guarded(conditions, c.load(src, place), c.load(self, index))
 

@@ -8,7 +8,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import written_index
 from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.operations import Scatter
-from aotpack.ir.ops.conditions import within
+from aotpack.ir.ops.conditions import bounds_checks
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.triton.monoids import TRITON_MONOIDS
 from aotpack.render.triton.types import TRITON_TYPES
@@ -37,7 +37,7 @@ def scatter_line(builder: KernelBuilder, member: Member, operation: Scatter) -> 
     emitter, buffer = builder.emitter, builder.schedule.program.buffers[operation.target]
     index = written_index(member)
     value = emitter.value(builder.bound(member, operation.value))
-    conditions = [emitter.value(condition) for condition in within(index, buffer.shape)]
+    conditions = [emitter.value(condition) for condition in bounds_checks(index, buffer.shape)]
     offset, axes = builder.offset_of(buffer.name, index), frozenset(builder.kernel.axes)
     if operation.kind == "set":
         return emitter.store(buffer.name, offset, value, axes, conditions)

@@ -15,9 +15,17 @@ from itertools import groupby
 from aotpack.ir.kernels.access import axes_in, points
 from aotpack.ir.kernels.kernel import Kernel, kernel_uses
 from aotpack.ir.operations import Pointwise
-from aotpack.ir.ops.conditions import inside
+from aotpack.ir.ops.conditions import range_checks
 from aotpack.ir.ops.fold import fold, integer_of
-from aotpack.ir.program import Buffer, ConcatBuffer, Operation, Program, overwritten, reads, targets
+from aotpack.ir.program import (
+    Buffer,
+    ConcatBuffer,
+    Operation,
+    Program,
+    in_place_pairs,
+    reads,
+    targets,
+)
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_equal, known_le, typical
 from aotpack.ir.symbolic.integers import Axis, Int
@@ -45,7 +53,7 @@ def concat_in_place(
     """The program without the copies that its kernels spare, and its kernels; or the same."""
     producers = {n: kernels[position] for n, position in kernel_uses(kernels).producers.items()}
     kept = {update.value for update in program.updates}
-    kept |= {base for o in program.operations for _, base in overwritten(o)}
+    kept |= {base for o in program.operations for _, base in in_place_pairs(o)}
     found: dict[str, list[Pointwise]] = {}
     for kernel in kernels:
         for operation in _candidates(kernel):
@@ -161,7 +169,7 @@ def _part(
     rewrite = Rewriter(moved)
     value = rewrite(pieces[-1].value)
     for piece in reversed(pieces[:-1]):
-        for condition in inside(moved[axis], low, piece.high):
+        for condition in range_checks(moved[axis], low, piece.high):
             value = fold(Guarded(condition, rewrite(piece.value), value, value.dtype))
     axes = tuple(mine if a is axis else a for a in whole.axes if not (single and a is axis))
     index = tuple(part.substitute(moved) for part in whole.index)

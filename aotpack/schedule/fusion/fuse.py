@@ -11,7 +11,7 @@ rule of ``schedule/fusion/group.py`` binds its axes to the kernel's and no cycle
 from collections.abc import Iterable
 
 from aotpack.ir.kernels.kernel import Kernel, NotFused
-from aotpack.ir.program import Operation, Program, reads, sources, targets, wholes
+from aotpack.ir.program import Operation, Program, concats_by_part, expand_concats, reads, targets
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import product
 from aotpack.ir.uses import Uses
@@ -113,7 +113,7 @@ def _closes_cycle(operation: Operation, position: int, groups: Groups, program: 
     """True when something ``operation`` needs from elsewhere depends on the group it would join."""
     target = groups.members[position]
     needed = [name for name in reads(operation) if name not in target.written]
-    pending = [*sources(needed, program)]
+    pending = [*expand_concats(needed, program)]
     seen: set[int] = set()
     while pending:
         writer = groups.writer.get(pending.pop())
@@ -122,14 +122,14 @@ def _closes_cycle(operation: Operation, position: int, groups: Groups, program: 
         if writer == position:
             return True
         seen.add(writer)
-        pending += sources(groups.members[writer].read, program)
+        pending += expand_concats(groups.members[writer].read, program)
     return False
 
 
 def _kernel(position: int, groups: Groups, program: Program, uses: Uses[int]) -> Kernel:
     """Close a group: name it and find which of its results anyone outside reads."""
     group = groups.members[position]
-    results = {*program.results, *wholes(program)}
+    results = {*program.results, *concats_by_part(program)}
     if group.is_closed:
         results.update(group.written)  # all of them are written, read or not
     stored = tuple(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aotpack.ir.foreign import Foreign
-from aotpack.ir.kernels.access import digits, flatten_index, linear, points, written_index
+from aotpack.ir.kernels.access import delinearize, flatten_index, linearize, points, written_index
 from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan, Scatter
 from aotpack.ir.program import Branch, Loop, Operation, Program, loads, reads, targets
@@ -103,9 +103,9 @@ def _loop_axes(operation: Operation) -> tuple[Axis, ...]:
 
 def _decode(operation: Operation, axes: tuple[Axis, ...]) -> dict[Axis, Int]:
     outer, inner = _split(operation)
-    binding = digits(outer, Int.of(axes[0]))
+    binding = delinearize(outer, Int.of(axes[0]))
     if inner:
-        binding |= digits(inner, Int.of(axes[1]))
+        binding |= delinearize(inner, Int.of(axes[1]))
     return binding
 
 
@@ -183,7 +183,7 @@ def _position_read(
 
 def linear_of_kernel(axes: tuple[Axis, ...]) -> Int:
     """The row-major position of a point of a kernel's axes."""
-    return linear(axes, {axis: Int.of(axis) for axis in axes})
+    return linearize(axes, {axis: Int.of(axis) for axis in axes})
 
 
 def _join_pointwise(group: Group, operation: Operation, program: Program) -> Group | Refusal:
@@ -226,7 +226,7 @@ def _bind(
             solved = _solve(operation, load, written_index(member), shape, axes)
             if solved is not None:
                 return solved
-    return digits(operation.axes, linear_of_kernel(axes))
+    return delinearize(operation.axes, linear_of_kernel(axes))
 
 
 def _solve(
@@ -251,13 +251,13 @@ def _solve(
             return None
         if not known_equal(points(radix), size):
             return None
-        binding |= digits(radix, position)
+        binding |= delinearize(radix, position)
     rest = tuple(a for a in operation.axes if a not in binding)
     used = {leaf for position in written for leaf in position.leaves()}
     free = tuple(axis for axis in axes if axis not in used)
     if not known_equal(points(rest), points(free)):
         return None
-    binding |= digits(rest, linear_of_kernel(free))
+    binding |= delinearize(rest, linear_of_kernel(free))
     return {axis: binding[axis] for axis in operation.axes}
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from aotpack.ir.kernels.access import points
 from aotpack.ir.kernels.kernel import Kernel, gpu_variants
-from aotpack.ir.program import Program, sources
+from aotpack.ir.program import Program, expand_concats
 from aotpack.schedule.launches.user_partition import (
     MOST_BUFFERS,
     Groups,
@@ -50,7 +50,7 @@ def group_small_kernels(kernels: tuple[Kernel, ...], program: Program) -> Groups
     made: dict[str, int] = {}
     last_read: dict[str, int] = {}
     for kernel in kernels:
-        before = [made[name] for name in sources(kernel.reads, program) if name in made]
+        before = [made[name] for name in expand_concats(kernel.reads, program) if name in made]
         old = overwritten_by(kernel, program)
         before += [last_read[name] for name in old if name in last_read]
         earliest = 1 + max(before, default=-1)

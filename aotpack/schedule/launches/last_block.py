@@ -14,7 +14,7 @@ from aotpack.ir.kernels.kernel import Kernel, block_count, gpu_variants
 from aotpack.ir.kernels.last_block import is_made_in_groups
 from aotpack.ir.kernels.tiles import WARP, ReductionTile
 from aotpack.ir.names import free_name
-from aotpack.ir.program import Buffer, Program, sources
+from aotpack.ir.program import Buffer, Program, expand_concats
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int
 from aotpack.schedule.launches.horizontal import is_small
@@ -89,8 +89,8 @@ def _overwrites(second: Kernel, launch: list[Kernel], program: Program) -> bool:
         return True
     homes = {update.value: update.name for update in program.updates}
     alone = any(program.buffers[name].unfusable for name in (*first.stored, *second.stored))
-    inside = {*sources(second.reads, program)} - {*second.reads}  # parts of a tensor that is read
-    joined = not inside.isdisjoint(first.stored)
+    parts = {*expand_concats(second.reads, program)} - {*second.reads}
+    joined = not parts.isdisjoint(first.stored)
     return (
         alone
         or joined

@@ -1,7 +1,7 @@
 """Launch order: dependences first, otherwise as the user wrote it."""
 
 from aotpack.ir.kernels.kernel import Kernel, kernel_uses
-from aotpack.ir.program import Program, Update, sources, targets
+from aotpack.ir.program import Program, Update, expand_concats, targets
 from aotpack.ir.uses import Uses
 
 
@@ -26,7 +26,7 @@ def dependences(kernels: tuple[Kernel, ...], program: Program) -> list[set[int]]
     uses = kernel_uses(kernels)
     producers = uses.producers
     waiting = [
-        {producers[name] for name in sources(kernel.reads, program) if name in producers}
+        {producers[name] for name in expand_concats(kernel.reads, program) if name in producers}
         for kernel in kernels
     ]
     for update in program.updates:

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from aotpack.ir.kernels.access import Strides
 from aotpack.ir.kernels.kernel import Kernel
-from aotpack.ir.program import Program, wholes
+from aotpack.ir.program import Program, concats_by_part
 from aotpack.schedule.launches.order import dependences
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.memory.lifetimes import plan_memory
@@ -61,7 +61,7 @@ class _Flow:
 
 
 def _flow(program: Program, kernels: tuple[Kernel, ...]) -> _Flow:
-    whole, results = wholes(program), {*program.results}
+    whole, results = concats_by_part(program), {*program.results}
     sizes: dict[str, int] = {}
     allocates = []
     for kernel in kernels:

@@ -14,7 +14,7 @@ from aotpack.errors import UsageError, calling_user
 from aotpack.ir.kernels.access import points
 from aotpack.ir.kernels.kernel import Kernel, gpu_variants
 from aotpack.ir.kernels.tiles import PointwiseTile, ReductionTile
-from aotpack.ir.program import Program, sources
+from aotpack.ir.program import Program, expand_concats
 
 Groups: TypeAlias = tuple[tuple[Kernel, ...], ...]
 Partition: TypeAlias = Callable[[tuple[Kernel, ...], Program], Iterable[Iterable[Kernel]]]
@@ -96,7 +96,7 @@ def _fault_of_order(groups: Groups, program: Program) -> str:
     stored_in = {name: n for n, group in enumerate(groups) for k in group for name in k.stored}
     for number, group in enumerate(groups):
         for kernel in group:
-            for name in sources(kernel.reads, program):
+            for name in expand_concats(kernel.reads, program):
                 if name not in kernel.stored and stored_in.get(name, -1) >= number:
                     return f"{_named(kernel)} reads {name}, which no group before its own stores"
             for name in overwritten_by(kernel, program):

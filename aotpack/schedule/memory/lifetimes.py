@@ -2,7 +2,7 @@
 
 Offsets are not chosen here: the runtime packs the lifetimes once per concrete set of sizes.
 Results have no lifetime: an output is the caller's, a new value lies in what it updates. What a
-scatter or a foreign kernel changes lies where its base does (``bases.py``).
+scatter or a foreign kernel changes lies where its base does (``insert_copies.py``).
 """
 
 from aotpack.ir.kernels.access import Strides, accesses
@@ -10,7 +10,7 @@ from aotpack.ir.kernels.kernel import Kernel, Lifetime, launches
 from aotpack.ir.kernels.rows import storage_bytes
 from aotpack.ir.kernels.tiles import HostTile, MatmulTile, PointwiseTile, ReductionTile, Tile2D
 from aotpack.ir.operations import Pointwise, Reduction
-from aotpack.ir.program import Program, reads, targets, values, wholes
+from aotpack.ir.program import Program, concats_by_part, reads, targets, values
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.values import Guarded, Load, walk
 from aotpack.schedule.program.insert_copies import homes
@@ -24,7 +24,7 @@ def plan_memory(
     last = {name: step for step, together in steps for k in together for name in k.reads}
     storage: dict[str, str] = {}
     in_results = homes(program)
-    whole = wholes(program)
+    whole = concats_by_part(program)
     lifetimes: list[Lifetime] = []
     for step, together in steps:
         taken: set[str] = set()

@@ -15,12 +15,12 @@ combined exactly in any order, and stay atomic; so does what cannot meet.
 from dataclasses import dataclass, field, replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import axes_in, digits, flatten_index, points
+from aotpack.ir.kernels.access import axes_in, delinearize, flatten_index, points
 from aotpack.ir.names import free_name
 from aotpack.ir.operations import Pointwise, Scatter, Sort
-from aotpack.ir.ops.conditions import inside, within
-from aotpack.ir.ops.fold import fold, whole
-from aotpack.ir.ordering import int64, place_in, search, truth
+from aotpack.ir.ops.conditions import bounds_checks, range_checks
+from aotpack.ir.ops.fold import fold, integer_value
+from aotpack.ir.ordering import bool_op, clamped_index, int64_op, search
 from aotpack.ir.program import Buffer, Operation, Program
 from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.ir.symbolic.facts import bounds, known_le
@@ -105,10 +105,10 @@ class _Ordered:
     def _sorted(self, places: tuple[Int, ...]) -> tuple[str, str]:
         """The buffers of the keys in order and of their points; what is outside comes last."""
         shape = self._keyed(self.shape)
-        key: Value = whole(flatten_index(places, shape))
-        for condition in within(places, shape):
-            key = int64("where", condition, key, whole(product(shape)))
-        key = Rewriter(digits(self.meeting, Int.of(self.point)))(key)
+        key: Value = integer_value(flatten_index(places, shape))
+        for condition in bounds_checks(places, shape):
+            key = int64_op("where", condition, key, integer_value(product(shape)))
+        key = Rewriter(delinearize(self.meeting, Int.of(self.point)))(key)
         axes = (*self.rows, self.point)
         unsorted = self._pointwise("keys", axes, key, DType.INT64)
         keys, order = (self._declare(role, axes, DType.INT64) for role in ("sorted", "order"))
@@ -120,7 +120,7 @@ class _Ordered:
     def _values(self, order: str) -> str:
         """The values in the order of their keys."""
         at = as_index(self._load(order, (*self.rows, self.point)), self.count)
-        value = Rewriter(digits(self.meeting, at))(self.scatter.value)
+        value = Rewriter(delinearize(self.meeting, at))(self.scatter.value)
         return self._pointwise("value", (*self.lanes, self.point), value)
 
     def _combined(self, values: str, keys: str) -> str:
@@ -130,9 +130,9 @@ class _Ordered:
         while step < min(bounds(self.count)[1], 2**31):
             there = Int.of(self.point) + step
             mine, theirs = self._load(values, lanes), self._load(values, (*self.lanes, there))
-            same = truth("eq", self._load(keys, (*self.rows, there)), self._load(keys, rows))
+            same = bool_op("eq", self._load(keys, (*self.rows, there)), self._load(keys, rows))
             more = Apply("where", (same, self._combine(mine, theirs), mine), mine.dtype)
-            inside_row = truth("lt", whole(there), whole(self.count))
+            inside_row = bool_op("lt", integer_value(there), integer_value(self.count))
             value = fold(Guarded(inside_row, more, mine, mine.dtype))
             values = self._pointwise("value", lanes, value)
             step *= 2
@@ -148,7 +148,7 @@ class _Ordered:
         at_lane = {  # beyond an axis that is shorter than the target nothing was taken in
             axis: minimum(index[dim], axis.extent - 1) for dim, axis in self.own.items()
         }
-        key = whole(flatten_index(self._keyed(index), self._keyed(self.shape)))
+        key = integer_value(flatten_index(self._keyed(index), self._keyed(self.shape)))
         rows = tuple(at_lane[axis] for axis in self.rows)
         over = tuple(
             axis for dim, axis in enumerate(axes) if dim in self.keyed or self.own[dim] in self.rows
@@ -156,13 +156,14 @@ class _Ordered:
         place = self._load(
             self._pointwise("place", over, self._place(keys, key, rows), DType.INT64), over
         )
-        at = place_in(int64("maximum", place, whole(0)), self.count)
-        found = truth("eq", self._load(keys, (*rows, at)), key)
-        conditions = [truth("ge", place, whole(0)), truth("lt", place, whole(self.count))]
+        at = clamped_index(int64_op("maximum", place, integer_value(0)), self.count)
+        found = bool_op("eq", self._load(keys, (*rows, at)), key)
+        first, end = integer_value(0), integer_value(self.count)
+        conditions = [bool_op("ge", place, first), bool_op("lt", place, end)]
         for dim, axis in self.own.items():
-            conditions += inside(index[dim], 0, axis.extent)
+            conditions += range_checks(index[dim], 0, axis.extent)
         for condition in conditions:
-            found = truth("logical_and", found, condition)
+            found = bool_op("logical_and", found, condition)
         base = self._load(self.scatter.base, axes)
         mine = self._load(values, (*(at_lane[axis] for axis in self.lanes), at))
         new = mine if self.scatter.kind == "set" else self._combine(base, mine)
@@ -176,11 +177,11 @@ class _Ordered:
         is_set, longest = self.scatter.kind == "set", int(min(bounds(self.count)[1], 2**31))
 
         def is_before(place: Value) -> Value:
-            there = self._load(keys, (*rows, place_in(place, self.count)))
-            return truth("le" if is_set else "lt", there, key)
+            there = self._load(keys, (*rows, clamped_index(place, self.count)))
+            return bool_op("le" if is_set else "lt", there, key)
 
-        place = search(whole(0), whole(self.count), longest, is_before)
-        return int64("sub", place, whole(1)) if is_set else place
+        place = search(integer_value(0), integer_value(self.count), longest, is_before)
+        return int64_op("sub", place, integer_value(1)) if is_set else place
 
     def _keyed(self, per_dimension: tuple[Int, ...]) -> tuple[Int, ...]:
         return tuple(per_dimension[dim] for dim in self.keyed)

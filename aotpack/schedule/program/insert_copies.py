@@ -19,8 +19,8 @@ from aotpack.ir.program import (
     Operation,
     Program,
     Update,
+    in_place_pairs,
     loads,
-    overwritten,
     read_whole,
 )
 from aotpack.ir.symbolic.integers import Axis, Int, Var
@@ -37,7 +37,7 @@ def insert_copies(program: Program) -> Program:
     operations: list[Operation] = []
     for operation in program.operations:
         copies: dict[str, str] = {}
-        for target, base in overwritten(operation):
+        for target, base in in_place_pairs(operation):
             if not _may_overwrite(operation, base, uses, kept):
                 origin = operation.origin
                 copy = copied(base, f"{target}_base", origin, buffers, program.sizes)
@@ -71,7 +71,7 @@ def _turns_into(update: Update, program: Program, uses: Uses[Operation]) -> bool
 def _base(name: str, uses: Uses[Operation]) -> str | None:
     """The buffer that another one is, with changes; None for one that is written anew."""
     producer = uses.producers.get(name)
-    return None if producer is None else dict(overwritten(producer)).get(name)
+    return None if producer is None else dict(in_place_pairs(producer)).get(name)
 
 
 def _may_overwrite(operation: Operation, base: str, uses: Uses[Operation], kept: set[str]) -> bool:
@@ -113,7 +113,7 @@ def homes(program: Program) -> dict[str, str]:
     final |= {update.value: update.name for update in program.updates}
     found: dict[str, str] = {}
     for operation in reversed(program.operations):
-        for target, base in overwritten(operation):
+        for target, base in in_place_pairs(operation):
             home = final.get(target) or found.get(target)
             if home is not None:
                 found[base] = home

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import reduce
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import digits, points
+from aotpack.ir.kernels.access import delinearize, points
 from aotpack.ir.names import free_name
 from aotpack.ir.operations import Pointwise, Reduction
 from aotpack.ir.ops.extremes import NEIGHBOURS
@@ -145,7 +145,7 @@ def near_position(
 
 def _within_row(whole: Reduction, position: Int, length: int) -> Value:
     """What is reduced at a flat position; past the end of the row, what is never an extreme."""
-    element = Rewriter(digits(whole.inner, position))(whole.args[0])
+    element = Rewriter(delinearize(whole.inner, position))(whole.args[0])
     if length % NEIGHBOURS == 0:
         return element
     nothing = Const(MONOIDS[whole.kind].identities(element.dtype)[0], element.dtype)

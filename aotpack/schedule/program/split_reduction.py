@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import isqrt
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import contiguous, digits, dot, local_slope, points
+from aotpack.ir.kernels.access import contiguous, delinearize, dot, local_slope, points
 from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import Buffer, Operation, Program, loads
@@ -177,7 +177,7 @@ def _split(
 
 def _args_at(operation: Reduction, position: Int) -> tuple[Value, ...]:
     """What is reduced at a flat position of the inner axes."""
-    return tuple(map(Rewriter(digits(operation.inner, position)), operation.args))
+    return tuple(map(Rewriter(delinearize(operation.inner, position)), operation.args))
 
 
 def _with_rest(operation: Reduction, second: Operation, length: int, parts: int) -> Reduction:

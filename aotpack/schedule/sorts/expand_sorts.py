@@ -23,8 +23,8 @@ from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.operations import Sort
-from aotpack.ir.ops.fold import fold, whole
-from aotpack.ir.ordering import count_first, integer_type, place_in, truth
+from aotpack.ir.ops.fold import fold, integer_value
+from aotpack.ir.ordering import bool_op, clamped_index, count_first, integer_type
 from aotpack.ir.program import Buffer, Operation, Program, loads, read_whole
 from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.ir.symbolic.facts import bounds
@@ -85,7 +85,7 @@ class _Sorting:
 
     def expand(self) -> list[Operation]:
         """The operations, in order."""
-        row, longest = Row(self.size, self.element, whole), LONGEST_COUNTED
+        row, longest = Row(self.size, self.element, integer_value), LONGEST_COUNTED
         if self.few is not None and self._selects(row, self.few):
             row, longest = self._selected(row, self.few), LONGEST_COUNTED_LEFT
         if bounds(row.size)[1] <= longest:
@@ -165,12 +165,13 @@ class _Sorting:
         here, there = start + Int.of(i), start + Int.of(j)
         axes = self.parts.axes(*runs, i)
         mine, theirs = (inside(at, size, keys(at)) for at in (here, there))
-        stands_before = truth("lt", *(IndexValue(Int.of(axis), COUNT) for axis in (j, i)))
-        equal = truth("logical_and", truth("eq", theirs, mine), stands_before)
-        wins = truth("logical_or", truth(self.before, theirs, mine), equal)
-        wins = truth("logical_and", truth("lt", whole(there), whole(size)), wins)
+        stands_before = bool_op("lt", *(IndexValue(Int.of(axis), COUNT) for axis in (j, i)))
+        equal = bool_op("logical_and", bool_op("eq", theirs, mine), stands_before)
+        wins = bool_op("logical_or", bool_op(self.before, theirs, mine), equal)
+        is_inside = bool_op("lt", integer_value(there), integer_value(size))
+        wins = bool_op("logical_and", is_inside, wins)
         found = self.parts.count("rank", axes, j, wins)
-        beyond = truth("ge", whole(here), whole(size))
+        beyond = bool_op("ge", integer_value(here), integer_value(size))
         own = IndexValue(Int.of(i), COUNT)
         to = start + as_index(fold(Apply("where", (beyond, own, found), COUNT)), width)
         for name, value in zip(names, what, strict=True):
@@ -215,15 +216,16 @@ class _Sorting:
         """How many of the run beside its own come before a key; equal ones of the left do."""
         run = at // span
         start = (run + 1 - run % 2 * 2) * span
-        dtype, is_right = self._places, truth("eq", whole(run % 2), whole(1))
+        dtype, is_right = self._places, bool_op("eq", integer_value(run % 2), integer_value(1))
 
         def comes_before(place: Value) -> Value:
-            there = fold(Apply("add", (place, whole(start, dtype)), dtype))
-            other = self.parts.load(keys, place_in(there, size))
-            either = is_right, truth(self.equal_too, other, mine), truth(self.before, other, mine)
-            return fold(Apply("where", either, DType.BOOL))
+            there = fold(Apply("add", (place, integer_value(start, dtype)), dtype))
+            other = self.parts.load(keys, clamped_index(there, size))
+            not_after = bool_op(self.equal_too, other, mine)
+            before = bool_op(self.before, other, mine)
+            return fold(Apply("where", (is_right, not_after, before), DType.BOOL))
 
-        length = whole(maximum(minimum(size - start, span), 0), dtype)
+        length = integer_value(maximum(minimum(size - start, span), 0), dtype)
         return count_first(length, span, comes_before)
 
     def _place(self, position: Value) -> Value:

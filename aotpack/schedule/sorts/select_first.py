@@ -18,8 +18,8 @@ Source: radix select, as in Alabi et al., Fast k-selection algorithms for graphi
 from functools import partial
 
 from aotpack.ir.operations import Scan
-from aotpack.ir.ops.fold import fold, whole
-from aotpack.ir.ordering import Key, count_first, integer_type, place_in, truth
+from aotpack.ir.ops.fold import fold, integer_value
+from aotpack.ir.ordering import Key, bool_op, clamped_index, count_first, integer_type
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Int, ceil_div, minimum
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
@@ -58,8 +58,8 @@ class _Selection:
         place = self._place(self._selected_so_far(j), slot)
         dtype = integer_type(self.row.size)
         place = fold(Apply("cast", (place,), dtype))
-        place = fold(Apply("add", (place, whole(self.start, dtype)), dtype))
-        at = place_in(place, self.row.size)
+        place = fold(Apply("add", (place, integer_value(self.start, dtype)), dtype))
+        at = clamped_index(place, self.row.size)
         count = ceil_div(self.row.size, self.length) if self.runs else Int.of(1)
         of_last = minimum(self.row.size - (count - 1) * self.length, self.few)
         size = (count - 1) * self.few + of_last
@@ -75,7 +75,7 @@ class _Selection:
         """A buffer: how many of the selected lie up to and with a place of a run."""
         key = self._key(self.start + Int.of(j))
         bound = self._bound(key, j)
-        above, equal = (truth(op, key.value, bound) for op in ("gt", "eq"))
+        above, equal = (bool_op(op, key.value, bound) for op in ("gt", "eq"))
         left = _int32("sub", _number(self.few), self._count("above", j, above))
         one = _int32("where", above, _number(1), _int32("where", equal, _number(_HIGH), _number(0)))
         so_far = self._so_far(j, one)
@@ -89,7 +89,8 @@ class _Selection:
     def _key(self, at: Int) -> Key:
         """The key at a place of the row; past its end, the least."""
         key = self.parts.key(self.row.element(at), descending=not self.parts.sort.descending)
-        least, is_inside = key.integer(key.least), truth("lt", whole(at), whole(self.row.size))
+        least = key.integer(key.least)
+        is_inside = bool_op("lt", integer_value(at), integer_value(self.row.size))
         value = fold(Guarded(is_inside, key.value, least, least.dtype))
         return Key(value, key.least, key.bits)
 
@@ -100,8 +101,8 @@ class _Selection:
             highest = bit == key.bits - 1
             step = key.integer(key.least + 2**bit if highest else 2**bit)  # the sum fits its type
             higher = step if highest else fold(Apply("add", (bound, step), step.dtype))
-            reached = truth(
-                "ge", self._count("reached", j, truth("ge", key.value, higher)), _number(self.few)
+            reached = bool_op(
+                "ge", self._count("reached", j, bool_op("ge", key.value, higher)), _number(self.few)
             )
             bound = fold(Apply("where", (reached, higher, bound), step.dtype))
         return bound
@@ -121,11 +122,11 @@ class _Selection:
 
         def is_before(place: Value) -> Value:
             axes = self.parts.axes(*self.runs, slot)
-            there = place_in(place, self.length)
+            there = clamped_index(place, self.length)
             index = tuple(there if axis is slot else Int.of(axis) for axis in axes)
-            return truth("le", Load(so_far, index, COUNT), IndexValue(Int.of(slot), COUNT))
+            return bool_op("le", Load(so_far, index, COUNT), IndexValue(Int.of(slot), COUNT))
 
-        return count_first(whole(self.length, COUNT), LONGEST_RUN, is_before)
+        return count_first(integer_value(self.length, COUNT), LONGEST_RUN, is_before)
 
     def _axes(self, j: Axis) -> tuple[Axis, ...]:
         return self.parts.axes(*self.runs, j)

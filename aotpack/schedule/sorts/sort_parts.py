@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from aotpack.ir.dtypes import DType
 from aotpack.ir.names import free_name
 from aotpack.ir.operations import Pointwise, Reduction, Sort
-from aotpack.ir.ops.fold import fold, whole
-from aotpack.ir.ordering import Key, key_of, truth
+from aotpack.ir.ops.fold import fold, integer_value
+from aotpack.ir.ordering import Key, bool_op, key_of
 from aotpack.ir.program import Buffer, Operation
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Apply, Const, Guarded, Load, Value
@@ -107,4 +107,5 @@ def inside(place: Int, size: Int, value: Value) -> Value:
     """The value where the place is in a row of that size, else zero."""
     zero = Const(False, DType.BOOL) if value.dtype is DType.BOOL else Const(0, value.dtype)
     zero = Const(0.0, value.dtype) if value.dtype.is_float else zero
-    return fold(Guarded(truth("lt", whole(place), whole(size)), value, zero, value.dtype))
+    is_inside = bool_op("lt", integer_value(place), integer_value(size))
+    return fold(Guarded(is_inside, value, zero, value.dtype))

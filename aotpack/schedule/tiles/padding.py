@@ -15,10 +15,10 @@ by narrow accesses.
 from collections.abc import Iterable, Mapping
 
 from aotpack.ir.kernels.access import Strides, accesses, fill_order
-from aotpack.ir.kernels.kernel import Kernel, in_lines
+from aotpack.ir.kernels.kernel import Kernel, unflattened
 from aotpack.ir.kernels.rows import LINE_BYTES, row_of
 from aotpack.ir.kernels.tiles import Tile2D
-from aotpack.ir.program import Buffer, Program, wholes
+from aotpack.ir.program import Buffer, Program, concats_by_part
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Int
 from aotpack.schedule.layout import contiguous_by_contract, typical_bytes
@@ -60,7 +60,7 @@ def pad_strides(
 
     From all that could be padded those go back, in order, without which as many bytes are wide.
     """
-    whole, fixed = wholes(program), contiguous_by_contract(program)
+    whole, fixed = concats_by_part(program), contiguous_by_contract(program)
     could: dict[str, tuple[Int, ...]] = {}
     for name, buffer in program.buffers.items():
         if name not in fixed and name not in whole:
@@ -124,7 +124,7 @@ def line_tile(kernel: Kernel, program: Program, strides: Strides) -> Tile2D | No
     best = (_narrow(kernel, program, strides)[0], 0)
     for length in dict.fromkeys(row.length for row in rows if row is not None):
         if known_multiple(kernel.axes[0].extent, length):
-            narrow, _ = _narrow(in_lines(kernel, Int.of(length)), program, strides)
+            narrow, _ = _narrow(unflattened(kernel, Int.of(length)), program, strides)
             best = min(best, (narrow, length), key=lambda one: one[0])
     return Tile2D(Int.of(best[1]), 1, LINE, num_warps=4) if best[1] else None
 

@@ -13,7 +13,7 @@ them go together (on an H200, 128256 columns: 121 to 106 us).
 from collections.abc import Iterable
 
 from aotpack.ir.kernels.access import Access, Strides, accesses, local_slope
-from aotpack.ir.kernels.kernel import Kernel, in_lines
+from aotpack.ir.kernels.kernel import Kernel, unflattened
 from aotpack.ir.kernels.tiles import WARP, Tile2D
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.division import exact_quotient
@@ -35,15 +35,15 @@ def tile_2d(kernel: Kernel, program: Program, strides: Strides) -> Tile2D | None
     """
     (flat,) = kernel.axes
     width = _best(
-        (_gained_bytes(in_lines(kernel, width), program, strides), width)
+        (_gained_bytes(unflattened(kernel, width), program, strides), width)
         for width in _widths(list(accesses(kernel)), flat, strides)
     )
     if width is None:
         return None
-    lines = in_lines(kernel, width)
+    lines = unflattened(kernel, width)
     y = lines.axes[0]
     height = _best(
-        (_gained_bytes(in_lines(kernel, width, height), program, strides), height)
+        (_gained_bytes(unflattened(kernel, width, height), program, strides), height)
         for height in _widths(list(accesses(lines)), y, strides)
     )
     if height is None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import contiguous
-from aotpack.ir.kernels.rows import Row, fits, row_of, storage_elements
+from aotpack.ir.kernels.rows import Row, has_legal_strides, row_of, storage_elements
 from aotpack.ir.program import Buffer
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Var
 from aotpack.ir.values import Load
@@ -27,7 +27,7 @@ def test_a_row_with_room_and_what_all_take() -> None:
     shape, strides = ints(B, 3, 1030), ints(3168, 1056, 1)
     assert row_of(shape, strides) == Row(1030, 1056)
     assert storage_elements(shape, strides) == 3168 * Int.of(B)
-    assert fits(Buffer("t", DType.FLOAT32, shape), strides)
+    assert has_legal_strides(Buffer("t", DType.FLOAT32, shape), strides)
 
 
 @pytest.mark.row("S:D5", "S:D10")
@@ -47,9 +47,9 @@ def test_dimensions_that_are_alike_at_small_sizes_keep_their_order(swapped: bool
     if swapped:
         strides = (4160 * s, Int.of(4160), Int.of(1))
     assert storage_elements(shape, strides) == 4160 * b * s
-    assert fits(Buffer("t", DType.BFLOAT16, shape), strides)
+    assert has_legal_strides(Buffer("t", DType.BFLOAT16, shape), strides)
     too_small = tuple(4097 * inner if stride == 4160 * inner else stride for stride in strides)
-    assert not fits(Buffer("t", DType.BFLOAT16, shape), too_small)
+    assert not has_legal_strides(Buffer("t", DType.BFLOAT16, shape), too_small)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_dimensions_that_are_alike_at_small_sizes_keep_their_order(swapped: bool
 )
 def test_gaps_are_shorter_than_a_line(step: int, expected: bool) -> None:
     buffer = Buffer("t", DType.FLOAT32, ints(4, 1030))
-    assert fits(buffer, ints(step, 1)) == expected
+    assert has_legal_strides(buffer, ints(step, 1)) == expected
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
@@ -67,7 +67,7 @@ def test_what_fits_keeps_elements_apart_and_inside(sizes: list[int], data: st.Da
     for dim in data.draw(st.permutations(range(len(sizes)))):
         strides[dim] = step = step + data.draw(st.integers(0, 15)) * (step > 1)
         step = step * sizes[dim]
-    assert fits(buffer, ints(*strides))
+    assert has_legal_strides(buffer, ints(*strides))
     row = row_of(buffer.shape, ints(*strides))
     assert row is None or row.length < row.pitch
     points = itertools.product(*map(range, sizes))

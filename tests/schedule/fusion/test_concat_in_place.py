@@ -14,7 +14,7 @@ from torch import nn
 from torch.export import Dim
 
 from aotpack.ir.kernels.access import accesses
-from aotpack.ir.ops.conditions import inside
+from aotpack.ir.ops.conditions import range_checks
 from aotpack.ir.program import Buffer, ConcatBuffer, Program
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.values import Const, Guarded, Value
@@ -158,7 +158,7 @@ def two_parts() -> Program:
 
 
 def joined_value(a: Buffer, b: Buffer, i: Int, j: Int) -> Value:
-    (first,), (second,) = inside(i, 0, 16), inside(i, 16, 32)
+    (first,), (second,) = range_checks(i, 0, 16), range_checks(i, 16, 32)
     rest = Guarded(second, load(b, i - 16, j), Const(0.0, F32), F32)
     return Guarded(first, load(a, i, j), rest, F32)
 

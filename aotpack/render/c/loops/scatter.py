@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from aotpack.ir.kernels.access import points, slope, written_index
 from aotpack.ir.kernels.kernel import Kernel, Member
 from aotpack.ir.operations import Scatter
-from aotpack.ir.ops.conditions import within
+from aotpack.ir.ops.conditions import bounds_checks
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
 from aotpack.render.c.loops.loops import SHARE, HostCode, HostFunction, cost, decode, parallel
@@ -135,7 +135,7 @@ def _emit(region: Region, member: Member, builder: KernelBuilder, operation: Sca
     emitter.region = region
     index = written_index(member)
     value = emitter.value(builder.bound(member, operation.value))
-    conditions = [emitter.value(condition) for condition in within(index, buffer.shape)]
+    conditions = [emitter.value(condition) for condition in bounds_checks(index, buffer.shape)]
     offset = builder.offset_of(buffer.name, index)
     if operation.kind == "set":
         line = emitter.store(buffer.name, offset, value, frozenset(), conditions)
