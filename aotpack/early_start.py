@@ -8,15 +8,18 @@ all before it are: work keeps its order, and a part of what a launch costs is pa
 programs of the one before it are still at work. Programs that start earlier would share the
 multiprocessors of those that compute, unevenly. Where programs are many and short, the two cost
 each of them more than a launch saves: 65536 programs of a gelu took 82 us, and 67 without. GPUs
-older than 9.0, and the interpreter, know neither.
+older than 9.0, and the interpreter, know neither (docs/benchmarks.md, "Launches that start early",
+2026-11-22).
 
 Source: CUDA C++ Programming Guide, programmatic dependent launch and synchronization.
 """
 
 import re
 
-FIRST_ARCH = 90
-MOST_PROGRAMS = 1024
+from aotpack.devices import H200, first_with_early_start, rounded_down
+
+FIRST_ARCH = first_with_early_start()
+MOST_PROGRAMS = rounded_down(8 * H200.multiprocessors)  # some eight for each, measured there
 _LINES = re.compile(r"^ +gdc_(?:launch_dependents|wait)\(\)\n", re.MULTILINE)
 _IMPORT = re.compile(r"^from triton\.language\.extra\.cuda import gdc_.*\n", re.MULTILINE)
 

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
+from aotpack.devices import H200, Gpu
 from aotpack.emit import emit, write_package
 from aotpack.emit.names import import_name, normal_version
 from aotpack.errors import UsageError
@@ -93,7 +94,8 @@ class Source:
     ``check_indices`` asserts that positions read from data are in range.
     ``deterministic`` fixes the order of float sums at some cost (``schedule``). ``passes`` change
     the lowered program, ``partition`` says which kernels share a launch. ``fallback`` "torch"
-    leaves operators without a lowering to torch, "error" refuses them.
+    leaves operators without a lowering to torch, "error" refuses them. ``gpu`` is the device whose
+    thresholds schedules have (``devices.py``).
     """
 
     module: nn.Module | ExportedProgram
@@ -109,6 +111,7 @@ class Source:
     partition: Partition | None = None
     fallback: str = "error"
     check_indices: bool = False
+    gpu: Gpu = H200
 
     def __post_init__(self) -> None:
         if self.fallback not in FALLBACKS:
@@ -159,6 +162,7 @@ def to_rendered(
             partition=source.partition,
             in_parts=decisions.looks_beyond_the_first,
             targets=targets,
+            gpu=source.gpu,
         ),
     )
     return between("rendered", lambda: render(scheduled, targets, decisions))

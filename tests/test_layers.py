@@ -15,7 +15,7 @@ ALLOWED = {
     "target": {"errors"},
     "knobs": {"errors"},
     "devices": set(),
-    "early_start": set(),
+    "early_start": {"devices"},  # on which devices it pays
     "importable": set(),
     "progress": set(),
     "": {"errors", "target", "pipeline"},

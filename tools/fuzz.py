@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import math
 import random
 import re
 import sys
@@ -27,6 +26,7 @@ from torch import nn
 from torch.export import Dim
 
 import aotpack.schedule
+from aotpack.devices import H200, Gpu
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.kernels.access import Strides
 from aotpack.ir.kernels.kernel import Kernel
@@ -41,11 +41,9 @@ from aotpack.ir.kernels.tiles import (
 )
 from aotpack.ir.operations import Scan
 from aotpack.ir.program import Program
-from aotpack.ir.symbolic.facts import typical
+from aotpack.ir.symbolic.facts import bounds, typical
 from aotpack.ir.symbolic.integers import product
 from aotpack.schedule.fusion import concat_in_place as join
-from aotpack.schedule.program import online_softmax, split_reduction
-from aotpack.schedule.sorts import select_first
 from aotpack.schedule.tiles import tile_2d as plane
 from aotpack.schedule.tiles.choose import choose_tiles
 from aotpack.target import CPU, INTERPRETER, Target, parse_targets
@@ -60,33 +58,31 @@ STEPS = 256  # about the most that all of them do in a loop
 NARROWS = re.compile(r"float\(|half\(|bfloat16|float16|float32")
 # The package's own attribute of that name is the function.
 EXPAND_SORTS = importlib.import_module("aotpack.schedule.sorts.expand_sorts")
+# Few elements are a long row there, and launches cost nothing, so that many are made.
+SMALL = replace(H200, name="small", registers=12, launch=0.0)
 SMALL_NUMBERS = (
-    (split_reduction, "WORTH_A_LAUNCH", 4),
-    (split_reduction, "LONGEST_ROW", 3),
-    (split_reduction, "SHORTEST_ROW_PART", 2),
-    (split_reduction, "SHORTEST_COLUMN_PART", 2),
-    (online_softmax, "LONGEST_ROW", 3),
     (plane, "SHORTEST_SIDE", 2),
     (join, "SHORTEST_RUN", 1),
-    (join, "LAUNCH_BYTES", 0),
     (EXPAND_SORTS, "LONGEST_COUNTED", 3),
     (EXPAND_SORTS, "LONGEST_COUNTED_LEFT", 4),
     (EXPAND_SORTS, "SHORTEST_SELECTED", 2),
     (EXPAND_SORTS, "MOST_SELECTED", 2),
     (EXPAND_SORTS, "RUN", 2),
-    (select_first, "LONGEST_RUN", 8),
 )
 
 
 @contextmanager
 def odd_schedules(seed: int) -> Iterator[None]:
-    """Choices that are right for any model, with small numbers: loops turn and parts are many."""
+    """Choices that are right for any model, with small numbers: loops turn and sorts merge.
+
+    On the GPU ``SMALL`` rows have parts too.
+    """
 
     def choose(
-        program: Program, kernels: tuple[Kernel, ...], strides: Strides
+        program: Program, kernels: tuple[Kernel, ...], strides: Strides, gpu: Gpu
     ) -> tuple[Kernel, ...]:
         rng = random.Random(seed)
-        chosen = choose_tiles(program, kernels, strides)
+        chosen = choose_tiles(program, kernels, strides, gpu)
         return tuple(replace(kernel, variants=_odd_on_gpus(kernel, rng)) for kernel in chosen)
 
     with ExitStack() as stack:
@@ -114,14 +110,15 @@ def _odd(kernel: Kernel, rng: random.Random) -> Variant:
         case ReductionTile():
             looped = not any(isinstance(member.operation, Scan) for member in kernel.members)
             looped = looped and rng.random() < 0.7
-            r = rng.choice((2, 4, 16)) if looped else tile.r
-            if tile.persistent or looped:
-                x, group = rng.choice(((1, 1), (1, 2), (2, 1), (8, 1)))
-                rows, *along = (int(typical(axis.extent)) for axis in kernel.axes)
-                x = _enough(x, rows, PROGRAMS)
-                r = _enough(r, math.prod(along), STEPS // -(-rows // x)) if looped else r
-                group = group if x == 1 else 1
-                tile = replace(tile, x=x, r=r, persistent=not looped, group=group)
+            r = rng.choice((2, 4, 16)) if looped else 1
+            x, group = rng.choice(((1, 1), (1, 2), (2, 1), (8, 1)))
+            rows, along = (int(typical(axis.extent)) for axis in kernel.axes)
+            x, group = _enough(x, rows, PROGRAMS), group if x == 1 else 1
+            if looped:
+                r = _enough(r, along, STEPS // -(-rows // x))
+            else:
+                r = _enough(r, int(bounds(kernel.axes[1].extent)[1]), 1)
+            tile = ReductionTile(x, r, persistent=not looped, num_warps=4, group=group)
         case MatmulTile():
             tile = replace(tile, m=rng.choice((16, 32)), n=rng.choice((16, 32)), k=16)
         case AttentionTile():
@@ -136,7 +133,7 @@ def _enough(block: int, points: int, most: int) -> int:
     return block
 
 
-def check(model: Model, targets: tuple[Target, ...] = (INTERPRETER,)) -> None:
+def check(model: Model, targets: tuple[Target, ...] = (INTERPRETER,), gpu: Gpu = H200) -> None:
     """Raise what is wrong: WrongAnswer, a crash, or what aotpack refuses with."""
     given = [x for x in model.inputs if not x.is_weight]
     example = {name: example for name, (example, _) in DYNAMIC.items()}
@@ -144,7 +141,7 @@ def check(model: Model, targets: tuple[Target, ...] = (INTERPRETER,)) -> None:
     if not _eager_runs(Shell(model).double(), tuple(wide)):
         return  # types that differ in float64 alone: there is nothing to compare with
     args, shapes = _args(given, example), _dynamic_shapes(given)
-    compiled = compile_all(Shell(model), args, None, shapes, targets)
+    compiled = compile_all(Shell(model), args, None, shapes, targets, gpu)
     slack = _slack(model)
     agree(compiled, args, tolerance=slack)
     for number in range(len(DYNAMIC["b"][1]) if model.is_dynamic else 0):
@@ -182,10 +179,12 @@ def _dynamic_shapes(given: Sequence[Input]) -> dict[str, Any] | None:
     return shapes if any(shapes.values()) else None
 
 
-def verdict(model: Model, targets: tuple[Target, ...] = (INTERPRETER,)) -> tuple[str, str]:
+def verdict(
+    model: Model, targets: tuple[Target, ...] = (INTERPRETER,), gpu: Gpu = H200
+) -> tuple[str, str]:
     """("ok" | "refused" | "wrong" | "crash", the words)."""
     try:
-        check(model, targets)
+        check(model, targets, gpu)
     except (TraceError, UnsupportedError) as error:
         return "refused", str(error).replace("\n", " ")[:160]
     except AssertionError as error:
@@ -196,11 +195,13 @@ def verdict(model: Model, targets: tuple[Target, ...] = (INTERPRETER,)) -> tuple
     return "ok", ""
 
 
-def shrink(model: Model, kind: str, targets: tuple[Target, ...] = (INTERPRETER,)) -> Model:
+def shrink(
+    model: Model, kind: str, targets: tuple[Target, ...] = (INTERPRETER,), gpu: Gpu = H200
+) -> Model:
     """The model with as few lines as still fail in the same way."""
     for line in reversed(model.lines):
         smaller = _without(model, line.name)
-        if smaller.lines and verdict(smaller, targets)[0] == kind:
+        if smaller.lines and verdict(smaller, targets, gpu)[0] == kind:
             model = smaller
     return model
 
@@ -218,15 +219,15 @@ def _without(model: Model, name: str) -> Model:
 
 
 def _examined(
-    model: Model, targets: tuple[Target, ...], *, shrinking: bool
+    model: Model, targets: tuple[Target, ...], gpu: Gpu, *, shrinking: bool
 ) -> tuple[str, str, Model]:
     """The verdict, and the smallest model found that gets the same."""
     if not model.lines:
         return "empty", "", model
-    kind, words = verdict(model, targets)
+    kind, words = verdict(model, targets, gpu)
     if kind in ("wrong", "crash") and shrinking:
-        model = shrink(model, kind, targets)
-        words = verdict(model, targets)[1] or f"once only: {words}"
+        model = shrink(model, kind, targets, gpu)
+        words = verdict(model, targets, gpu)[1] or f"once only: {words}"
     return kind, words, model
 
 
@@ -247,9 +248,9 @@ def main(arguments: Sequence[str]) -> int:
         if time.perf_counter() - start > options.seconds:
             break
         model = make(seed)
-        setting = odd_schedules(seed) if options.odd else nullcontext()
-        with setting:
-            kind, words, small = _examined(model, targets, shrinking=not options.no_shrink)
+        shrinking, gpu = not options.no_shrink, SMALL if options.odd else H200
+        with odd_schedules(seed) if options.odd else nullcontext():
+            kind, words, small = _examined(model, targets, gpu, shrinking=shrinking)
         counts[kind] += 1
         if kind == "refused":
             refusals[words] += 1

@@ -6,6 +6,7 @@ The passes run in the order of ``_prepared`` and ``_planned``; each is a file of
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from aotpack.devices import H200, Gpu
 from aotpack.ir.kernels.kernel import ArchSchedule, Kernel, Schedule
 from aotpack.ir.kernels.tiles import MAX_ARCH
 from aotpack.ir.program import Branch, Loop, Operation, Program
@@ -55,6 +56,7 @@ def schedule(
     partition: Partition | None = None,
     in_parts: bool = False,
     targets: tuple[Target, ...] = (),
+    gpu: Gpu = H200,
 ) -> Scheduled:
     """Decide everything about kernels but their text, for these targets; without any, for all.
 
@@ -62,8 +64,9 @@ def schedule(
     it has in any other batch. ``partition`` says which kernels share a launch; then
     all architectures have the same kernels, so that it is asked about no others.
     ``in_parts`` adds another form of launches, for tuning to time (``unfused``).
+    The thresholds are those of ``gpu``, on all architectures but those that have their own.
     """
-    rules = Rules(deterministic, partition)
+    rules = Rules(deterministic, partition, gpu)
     program, parts = _prepared(lowered.program, rules)
     result = _planned(program, parts, rules)
     own = _arch_schedules(program, parts, rules, targets) if partition is None else ()
@@ -71,8 +74,8 @@ def schedule(
         *others, last = own  # nobody takes the general one
         own, result = tuple(others), last.schedule
     if in_parts:
-        result = with_unfused(result)
-        own = tuple(replace(one, schedule=with_unfused(one.schedule)) for one in own)
+        result = with_unfused(result, gpu)
+        own = tuple(replace(one, schedule=with_unfused(one.schedule, gpu)) for one in own)
     weights = in_memory_order(lowered.weights, program.packed)
     return Scheduled(lowered.signature, weights, lowered.golden, result, own)
 
@@ -83,6 +86,7 @@ class Rules:
 
     deterministic: bool
     partition: Partition | None
+    gpu: Gpu
 
 
 def _arch_schedules(
@@ -91,7 +95,7 @@ def _arch_schedules(
     """Schedules for architectures that hold rows which are split on others."""
     arches = [target.arch for target in targets]
     ranges = [(a, b) for a, b in RESIDENT if not arches or any(a <= n <= b for n in arches)]
-    held = resident_rows(program, tuple(low for low, _ in ranges))
+    held = resident_rows(program, tuple(low for low, _ in ranges), rules.gpu)
     found: list[ArchSchedule] = []
     before: frozenset[str] = frozenset()
     for (low, high), whole in zip(ranges, held, strict=True):
@@ -114,27 +118,28 @@ def _prepared(program: Program, rules: Rules) -> tuple[Program, _Parts]:
     program = realize(program)
     program = recognise_gelu(program)
     program = recognise_causal_masks(program)
-    program = merge_softmax_sums(program)
-    return expand_sorts(program), parts
+    program = merge_softmax_sums(program, rules.gpu)
+    return expand_sorts(program, rules.gpu), parts
 
 
 def _planned(
     program: Program, parts: _Parts, rules: Rules, held: frozenset[str] = frozenset()
 ) -> Schedule:
     """The other passes; the rows of reductions to the targets ``held`` are not split."""
-    program = split_reductions(program, held)
+    program = split_reductions(program, rules.gpu, held)
     program = remove_dead_code(program)
-    program, kernels = concat_in_place(program, fuse(program))
+    program, kernels = concat_in_place(program, fuse(program), rules.gpu)
     program, kernels = match_rounding(program, order(kernels, program))
     kernels = _with_parts(kernels, parts)
     strides = pad_strides(program, kernels, choose_strides(program, kernels))
-    kernels = choose_tiles(program, kernels, strides)
+    kernels = choose_tiles(program, kernels, strides, rules.gpu)
     kernels = one_tile_for_all_sizes(kernels) if rules.deterministic else kernels
     kernels = least_peak(program, kernels, strides)
-    program, kernels, strides = place_updates(program, kernels, strides)
+    program, kernels, strides = place_updates(program, kernels, strides, rules.gpu)
     if rules.partition is None:
-        kernels = complete(program, kernels)
-    kernels = declare_exchanges(program, combine(kernels, program, rules.partition))
+        kernels = complete(program, kernels, rules.gpu)
+    kernels = combine(kernels, program, rules.gpu, rules.partition)
+    kernels = declare_exchanges(program, kernels)
     lifetimes = plan_memory(program, kernels, strides)
     return Schedule(program, kernels, strides, lifetimes)
 

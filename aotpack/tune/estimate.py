@@ -1,20 +1,20 @@
 """The time a launch should take: its bytes over the bandwidth, or its products, and a fixed part.
 
 It is what a kernel is measured against, not what tiles are chosen by: all forms of a launch do the
-same work. Checked against an H200 by ``tools/check_cost_model.py``.
+same work. Checked against an H200 by ``tools/check_cost_model.py`` (2026-11-21, docs/benchmarks.md,
+"Tuning on an H200").
 """
 
-from aotpack.devices import Gpu
+from aotpack.devices import COPY_SHARE, Gpu
 
-BANDWIDTH_SHARE = 0.9  # of the vendor's figure that a copy reaches
-ARITHMETIC_SHARE = 0.75  # likewise, a large product
+ARITHMETIC_SHARE = 0.75  # of the vendor's figure that a large product reaches
 FIXED_MICROSECONDS = 1.5  # a launch in a graph, and the first and last access to memory
 PRODUCT_MICROSECONDS = 2.5  # more: the first tiles of factors, and the sums in order
 
 
 def estimate(moved: int, flops: int, gpu: Gpu) -> float:
     """Microseconds for bytes of memory and operations of products."""
-    memory = moved / (gpu.bandwidth * BANDWIDTH_SHARE)
+    memory = moved / (gpu.bandwidth * COPY_SHARE)
     products = flops / (gpu.arithmetic * ARITHMETIC_SHARE)
     fixed = FIXED_MICROSECONDS + (PRODUCT_MICROSECONDS if flops else 0)
     return fixed + 1e6 * max(memory, products)

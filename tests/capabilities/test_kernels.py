@@ -1,12 +1,14 @@
 """Rendered kernels in memory with guards around it: sizes beside the block, every kind of row."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from aotpack.devices import H200, Gpu
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.operations import Reduction, Scan
@@ -47,12 +49,12 @@ def plan_of(product: Rendered, *sizes: int) -> Plan:
     return plan
 
 
-def run(program: Program, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def run(program: Program, given: dict[str, np.ndarray], gpu: Gpu = H200) -> dict[str, np.ndarray]:
     """The outputs of the rendered Triton kernels, each buffer between guards of NaN.
 
     Outputs and intermediates begin as NaN (integers as their largest number).
     """
-    product = rendered_program(program)
+    product = rendered_program(program, gpu=gpu)
     plan = plan_of(product)
     shapes = {spec.name: spec for spec in product.signature.outputs}
     memory = {name: guarded(array) for name, array in given.items()}
@@ -146,19 +148,16 @@ LENGTHS = (1, 2, 31, 33, 256, 1025)
 @pytest.mark.parametrize("form", ["registers", "loop", "columns"])
 @pytest.mark.parametrize(("kind", "dtype"), list(kinds()), ids=str)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_rows_of_every_kind_and_length(
-    kind: str, dtype: DType, form: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_every_kind_and_length(kind: str, dtype: DType, form: str) -> None:
     """In registers, in loops and down columns; what lies beside a row never counts."""
-    if form == "loop":
-        monkeypatch.setattr("aotpack.schedule.tiles.choose.MAX_PERSISTENT", 0)
+    gpu = replace(H200, registers=0) if form == "loop" else H200
     for length in LENGTHS:
         program = rows(kind, 3, length, dtype, columns=form == "columns")
         x = np.resize(samples.elements(dtype)[:3], (3, length))
         x = np.nan_to_num(x, posinf=3, neginf=-3) if kind == "welford" else x  # see below
         given = {"x": np.ascontiguousarray(x.T if form == "columns" else x)}
         wanted = evaluate(program, given, {}, {})
-        found = run(program, given)
+        found = run(program, given, gpu)
         for name in program.outputs:
             np.testing.assert_allclose(found[name], wanted[name], rtol=2e-5, atol=1e-5)
 
@@ -176,22 +175,23 @@ def test_the_mean_of_a_row_with_an_infinity_is_eagers() -> None:
 @pytest.mark.parametrize("looped", [False, True])
 @pytest.mark.parametrize("kind", ["sum", "prod", "logsumexp", "cummax", "cummin"])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_scans_carry_over_blocks(kind: str, looped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if looped:
-        monkeypatch.setattr("aotpack.schedule.tiles.choose.MAX_PERSISTENT", 0)
-        monkeypatch.setattr("aotpack.schedule.tiles.choose.MOST_LOOK_BACK_ROWS", 0)
+def test_scans_carry_over_blocks(kind: str, looped: bool) -> None:
+    count = 3  # rows, of which a GPU of one multiprocessor gives each a program that walks
+    gpu = replace(H200, registers=0, multiprocessors=1) if looped else H200
     for length in (1, 33, 5000):
         w = Writer()
-        x = w.input("x", 2, length)
-        axes = (Axis("i0", Int.of(2)), Axis("i1", Int.of(length)))
+        x = w.input("x", count, length)
+        axes = (Axis("i0", Int.of(count)), Axis("i1", Int.of(length)))
         monoid = MONOIDS[kind]
         types = monoid.result_dtypes(F32)
-        results = [w.buffer(f"y{n}", [2, length], d) for n, d in enumerate(types)]
+        results = [w.buffer(f"y{n}", [count, length], d) for n, d in enumerate(types)]
         names = tuple(result.name for result in results)
         w.operations.append(Scan(names, axes, axes[1], kind, (load(x, *axes),)))
         program = w.program(*results)
-        values = np.random.default_rng(length).uniform(0.99, 1.01, (2, length)).astype(np.float32)
-        wanted, found = evaluate(program, {"x": values}, {}, {}), run(program, {"x": values})
+        values = (
+            np.random.default_rng(length).uniform(0.99, 1.01, (count, length)).astype(np.float32)
+        )
+        wanted, found = evaluate(program, {"x": values}, {}, {}), run(program, {"x": values}, gpu)
         for name in names:
             np.testing.assert_allclose(found[name], wanted[name], rtol=2e-4)
 

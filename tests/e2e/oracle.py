@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from aotpack import pipeline
+from aotpack import devices, pipeline
 from aotpack.emit import write_package
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
@@ -79,11 +79,12 @@ def compile_all(
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
     targets: tuple[Target, ...] = TARGETS,
+    gpu: devices.Gpu = devices.H200,
 ) -> Compiled:
     """What ``pipeline.compile`` does for each target, with the products kept."""
     keep = Keep()
     module = module.eval()
-    source = Source(module, args, kwargs, dynamic_shapes)
+    source = Source(module, args, kwargs, dynamic_shapes, gpu=gpu)
     targets = () if ALONE else targets
     built = dict.fromkeys((*targets, native_target()) if ON_A_GPU else targets)
     precompiled = pipeline.to_precompiled(source, tuple(built), keep)

@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch.export import Dim
 
-from aotpack.schedule.launches import horizontal
-from aotpack.schedule.program import split_reduction
-from aotpack.schedule.tiles import choose as tile
+from aotpack.devices import H200
 
 from .oracle import agree, compile_all
 from .test_long_rows import Rows, numbers
@@ -105,12 +104,8 @@ def test_what_is_read_again(function: Callable[..., Any], columns: int) -> None:
 @pytest.mark.row("S:inv27", "C:G19")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.int64])
 @pytest.mark.parametrize("length", [2**13, 2**13 + 8])
-def test_parts_of_rows(dtype: torch.dtype, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split_reduction, "WORTH_A_LAUNCH", 2**14)
-    monkeypatch.setattr(split_reduction, "SHORTEST_ROW_PART", 2**10)
-    monkeypatch.setattr(split_reduction, "LONGEST_ROW", 2**10)
-    monkeypatch.setattr(horizontal, "MOST_POINTS", 0)
-    monkeypatch.setattr(tile, "MAX_READ_ONCE", 2**9)
+def test_parts_of_rows(dtype: torch.dtype, length: int) -> None:
+    small = replace(H200, multiprocessors=8, registers=2**12, launch=0.0)
     x = torch.zeros(4, length).to(dtype)
     x[0, [length - 1, 5000, 4999]] = 7
     x[1, [length - 1, 8, 7]] = -7
@@ -118,6 +113,6 @@ def test_parts_of_rows(dtype: torch.dtype, length: int, monkeypatch: pytest.Monk
         x[2, [length - 1, 1025, 6000]] = math.nan
         x[3] = -math.inf
         x[3, 2100] = -0.0
-    compiled = compile_all(Rows(lambda x: (x.argmax(1), x.argmin(1))), (x,))
+    compiled = compile_all(Rows(lambda x: (x.argmax(1), x.argmin(1))), (x,), gpu=small)
     assert any(kernel.runs_in_last_block for kernel in compiled.scheduled.schedule.kernels)
     agree(compiled, (x,))

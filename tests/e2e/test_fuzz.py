@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import aotpack.schedule
+from aotpack.devices import H200
 from aotpack.ir.operations import Pointwise
 from aotpack.ir.program import Program
 from aotpack.stages import Lowered, Scheduled
@@ -31,8 +32,9 @@ def test_random_models(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AOTPACK_CFLAGS", f"-O1 {shipped() if first % 4 else BASE_ONLY}")
     for seed in range(first, first + 6):
         model, target = make(seed), CPU if seed % 4 == 2 else INTERPRETER
+        gpu = fuzz.SMALL if seed % 2 else H200
         with fuzz.odd_schedules(seed) if seed % 2 else nullcontext():
-            kind, words = fuzz.verdict(model, (target,))
+            kind, words = fuzz.verdict(model, (target,), gpu)
         assert kind in ("ok", "refused"), f"seed {seed}: {words}\n{model.source}"
 
 
@@ -120,7 +122,7 @@ def test_found_on_processors(name: str) -> None:
 @pytest.mark.parametrize("name", FOUND)
 def test_found_before(name: str, odd: bool) -> None:
     with fuzz.odd_schedules(1) if odd else nullcontext():
-        fuzz.check(FOUND[name])
+        fuzz.check(FOUND[name], gpu=fuzz.SMALL if odd else H200)
 
 
 def test_models_are_a_function_of_the_seed() -> None:

@@ -1,6 +1,7 @@
 """Kernels that the last programs to arrive complete, beside the oracles and in any order."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,8 @@ import pytest
 import torch
 from torch.export import Dim
 
+from aotpack.devices import H200
 from aotpack.pipeline import Instrumentation, Source, to_rendered
-from aotpack.schedule.launches import horizontal
-from aotpack.schedule.program import split_reduction
 from aotpack.target import INTERPRETER, parse_targets
 
 from .oracle import agree, compile_all
@@ -18,15 +18,8 @@ from .test_long_rows import Rows, numbers, spoiled
 
 LONG = 2**13
 REPEATS = 3  # counters are as they were
-
-
-@pytest.fixture(autouse=True)
-def _small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of a few thousand elements are worth splitting."""
-    monkeypatch.setattr(split_reduction, "WORTH_A_LAUNCH", 2 * LONG)
-    monkeypatch.setattr(split_reduction, "SHORTEST_ROW_PART", LONG // 8)
-    monkeypatch.setattr(split_reduction, "LONGEST_ROW", LONG // 8)
-    monkeypatch.setattr(horizontal, "MOST_POINTS", 0)
+# Rows of a few thousand elements are worth splitting, and no kernel is small.
+SMALL = replace(H200, multiprocessors=8, registers=LONG // 2, launch=0.0)
 
 
 def once(x: torch.Tensor) -> Any:
@@ -53,7 +46,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
 def test_the_last_programs_complete_a_launch(case: str) -> None:
     function, shape = CASES[case]
     x = spoiled(numbers(*shape)) if case == "rows" else numbers(*shape)
-    compiled = compile_all(Rows(function), (x,))
+    compiled = compile_all(Rows(function), (x,), gpu=SMALL)
     completing = [k for k in compiled.scheduled.schedule.kernels if k.runs_in_last_block]
     assert completing and len(completing[0].counters) == 1
     for _ in range(REPEATS):
@@ -61,8 +54,8 @@ def test_the_last_programs_complete_a_launch(case: str) -> None:
 
 
 def test_a_dynamic_number_of_rows() -> None:
-    shapes = {"x": {0: Dim("b", min=1, max=64)}}
-    compiled = compile_all(Rows(once), (numbers(2, LONG),), None, shapes)
+    shapes = {"x": {0: Dim("b", min=1, max=SMALL.multiprocessors - 1)}}
+    compiled = compile_all(Rows(once), (numbers(2, LONG),), None, shapes, gpu=SMALL)
     assert any(kernel.runs_in_last_block for kernel in compiled.scheduled.schedule.kernels)
     for count in (1, 5, 2):
         x = numbers(count, LONG)
@@ -74,7 +67,8 @@ def test_a_dynamic_number_of_rows() -> None:
 def test_who_arrives_last_decides_no_bit(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     function, shape = CASES[case]
     x, walk, luck = numbers(*shape), np.ndindex, np.random.default_rng(0)
-    model = compile_all(Rows(function), (x,), targets=(INTERPRETER,)).models["interpreter"]
+    compiled = compile_all(Rows(function), (x,), targets=(INTERPRETER,), gpu=SMALL)
+    model = compiled.models["interpreter"]
     expected = model(x)
 
     def shuffled(*grid: int) -> Iterator[Any]:
@@ -88,11 +82,8 @@ def test_who_arrives_last_decides_no_bit(case: str, monkeypatch: pytest.MonkeyPa
             assert torch.equal(a, b)
 
 
-def test_what_a_completing_kernel_reads_is_overwritten_after_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_completing_kernel_reads_is_overwritten_after_it() -> None:
     """An update that is small joins no launch before the one whose end reads the old value."""
-    monkeypatch.undo()
 
     class Counted(torch.nn.Module):
         def __init__(self) -> None:
@@ -109,10 +100,7 @@ def test_what_a_completing_kernel_reads_is_overwritten_after_it(
     assert any("sum_completed" in kernel.name for kernel in rendered.kernels)
 
 
-def test_a_size_has_another_name_than_the_tensors_of_a_launch(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.undo()
+def test_a_size_has_another_name_than_the_tensors_of_a_launch() -> None:
     source = Source(
         Rows(lambda x: x.sum(1)), (torch.zeros(4, 2**20),), None, ({0: Dim("p0", min=1, max=64)},)
     )

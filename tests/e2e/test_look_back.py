@@ -1,16 +1,17 @@
 """Scans of few long rows, by programs that wait for those before them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch.export import Dim
 
+from aotpack.devices import H200
 from aotpack.ir.kernels.kernel import LOOK_BACK_GROUP, gpu_variants
 from aotpack.ir.kernels.tiles import ReductionTile
 from aotpack.pipeline import Instrumentation, Source, to_rendered
-from aotpack.schedule.tiles import choose as tile
 from aotpack.stages import Decisions
 from aotpack.target import parse_targets
 
@@ -21,15 +22,7 @@ BLOCK = 32
 LONG = BLOCK * (LOOK_BACK_GROUP + 3) + 5  # two groups, and a block that reaches over the end
 SHORT = BLOCK * 7 + 5
 REPEATS = 2  # counters are as they were
-
-
-@pytest.fixture(autouse=True)
-def _small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of a few thousand elements are long."""
-    monkeypatch.setattr(tile, "LOOK_BACK_BLOCK", BLOCK)
-    monkeypatch.setattr(tile, "LOOK_BACK_WARPS", 1)
-    monkeypatch.setattr(tile, "MAX_PERSISTENT", 4 * BLOCK)
-    monkeypatch.setattr(tile, "MAX_READ_ONCE", 4 * BLOCK)
+SMALL = replace(H200, registers=8 * BLOCK)  # on which rows of a few hundred elements are long
 
 
 def is_chained(compiled: Any) -> bool:
@@ -53,7 +46,7 @@ def test_chains_agree(case: str) -> None:
     x = numbers(1, LONG) if case == "sum" else numbers(2, SHORT)
     if case == "extremes":
         x = spoiled(numbers(5, SHORT))[:3]
-    compiled = compile_all(Rows(CASES[case]), (x,))
+    compiled = compile_all(Rows(CASES[case]), (x,), gpu=SMALL)
     assert is_chained(compiled)
     for _ in range(REPEATS):
         agree(compiled, (x,))
@@ -61,7 +54,7 @@ def test_chains_agree(case: str) -> None:
 
 def test_chains_of_any_length() -> None:
     shapes = {"x": {0: Dim("b", min=1, max=4), 1: Dim("n", min=1, max=SHORT)}}
-    compiled = compile_all(Rows(CASES["two"]), (numbers(2, SHORT),), None, shapes)
+    compiled = compile_all(Rows(CASES["two"]), (numbers(2, SHORT),), None, shapes, gpu=SMALL)
     assert is_chained(compiled)
     for count, length in ((1, 1), (3, BLOCK), (2, BLOCK + 1), (1, SHORT - 1)):
         x = numbers(count, length).round()
@@ -70,19 +63,18 @@ def test_chains_of_any_length() -> None:
 
 @pytest.mark.row("C:G20")
 def test_many_rows_and_reductions_walk() -> None:
-    many = compile_all(Rows(CASES["sum"]), (numbers(tile.MOST_LOOK_BACK_ROWS + 1, 5 * BLOCK),))
+    rows = 2 * SMALL.multiprocessors + 1
+    many = compile_all(Rows(CASES["sum"]), (numbers(rows, 5 * BLOCK),), gpu=SMALL)
     assert not is_chained(many)
     share = lambda x: x.cumsum(1) / x.sum(1, keepdim=True)  # noqa: E731
     x = numbers(2, 5 * BLOCK)
-    reduced = compile_all(Rows(share), (x,))
+    reduced = compile_all(Rows(share), (x,), gpu=SMALL)
     assert not is_chained(reduced)
     agree(reduced, (x,))
 
 
 @pytest.mark.row("S:N3")
-def test_scans_that_wait_have_no_other_forms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-
+def test_scans_that_wait_have_no_other_forms() -> None:
     def function(x: torch.Tensor) -> Any:
         sums = x.cumsum(1)
         return sums, sums.relu()

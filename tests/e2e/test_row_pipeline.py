@@ -1,10 +1,11 @@
 """Rows that programs take in turn, through a ring of blocks in shared memory.
 
-What is chosen for long rows is made to be chosen for short ones, on a GPU with little to spare.
+What is chosen for long rows is chosen for short ones on a GPU with little to spare.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch.export import Dim
 
-import aotpack
+from aotpack.devices import H200, Gpu
+from aotpack.emit import write_package
 from aotpack.ir.kernels.tiles import ReductionTile
-from aotpack.schedule.tiles import choose as tile
-from aotpack.schedule.tiles import row_pipeline as in_turn
-from aotpack.target import Target
+from aotpack.pipeline import Instrumentation, Source, to_precompiled
+from aotpack.runtime import load
+from aotpack.target import Target, native_target
 
 from .law import Tolerance, accuracy_complaint
 from .oracle import Compiled, agree, compile_all, tensors
@@ -27,8 +29,6 @@ H100 = (Target("cuda", 90),)
 F16, F32 = torch.float16, torch.float32
 ROWS = 7
 MANY = 203
-PART = 8 * 1024  # bytes: a part is two blocks or four
-CLUSTERS = {2: 1, 4: 1}
 FEW_BYTES = 36 * 1024  # of shared memory, for one program with its weights in registers
 
 
@@ -79,7 +79,14 @@ class Case:
     vectors: int = 0  # tensors of a row's length that all rows have in common
     streams: int = 1
     kept: int = 0
-    shared: int = in_turn.GPU.shared
+    shared: int = H200.shared
+
+    @property
+    def gpu(self) -> Gpu:
+        """One with a multiprocessor that holds no row in registers, and little of one in L2."""
+        clusters = ((self.cluster_size, 1),)
+        small = replace(H200, multiprocessors=1, registers=1024, l2=0, shared=self.shared)
+        return replace(small, clusters=clusters)
 
 
 CASES = [
@@ -94,19 +101,9 @@ CASES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def short_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for limit in ("SHORTEST", "SHORTEST_WITH_EXPONENTIALS", "SHORTEST_WITH_COMMON"):
-        monkeypatch.setattr(in_turn, limit, 0)
-    monkeypatch.setattr(in_turn, "PART", PART)
-    monkeypatch.setattr(in_turn, "CLUSTERS", CLUSTERS)
-    monkeypatch.setattr(tile, "MAX_PERSISTENT", 256)
-    monkeypatch.setattr(tile, "cluster_rows", lambda *_: 0)
-    yield
-
-
 def compiled(case: Case, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Compiled:
-    return compile_all(Tensors(case.function), args, None, dynamic_shapes, targets=H100)
+    module = Tensors(case.function)
+    return compile_all(module, args, None, dynamic_shapes, targets=H100, gpu=case.gpu)
 
 
 def inputs(case: Case, rows: int) -> tuple[torch.Tensor, ...]:
@@ -120,8 +117,7 @@ def inputs(case: Case, rows: int) -> tuple[torch.Tensor, ...]:
 
 @pytest.mark.row("C:B16", "C:B18", "C:G18")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.function.__name__}-{case.columns}")
-def test_rows_taken_in_turn_agree(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_turn, "GPU", replace(in_turn.GPU, shared=case.shared))
+def test_rows_taken_in_turn_agree(case: Case) -> None:
     args = inputs(case, ROWS)
     if case.function is walks:
         lowered(args[0])
@@ -173,11 +169,13 @@ def test_rows_that_are_overwritten_agree() -> None:
 @pytest.mark.gpu
 @pytest.mark.row("C:B16", "C:inv23")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.function.__name__}-{case.columns}")
-def test_rows_taken_in_turn_on_a_gpu(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_turn, "GPU", replace(in_turn.GPU, shared=case.shared))
+def test_rows_taken_in_turn_on_a_gpu(case: Case, tmp_path: Path) -> None:
     args = inputs(case, MANY)
     module = Tensors(case.function)
-    model = aotpack.compile(module, args, target="native")
+    source = Source(module, args, gpu=case.gpu)
+    made = to_precompiled(source, (native_target(),), Instrumentation())
+    write_package(made, tmp_path)
+    model = load(tmp_path, 0)
     given = [x.cuda() for x in args]
     exact = module(*(x.double() if x.is_floating_point() else x for x in given))
     for _ in range(3):  # launches, a recording, a graph

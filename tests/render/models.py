@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from aotpack.devices import H200, Gpu
 from aotpack.ir.program import Program
 from aotpack.render import render
 from aotpack.schedule import schedule
@@ -99,9 +100,11 @@ def rendered(
     return render(scheduled(module, *args, dynamic_shapes=dynamic_shapes), targets)
 
 
-def rendered_program(program: Program, targets: tuple[Target, ...] = H100) -> Rendered:
+def rendered_program(
+    program: Program, targets: tuple[Target, ...] = H100, gpu: Gpu = H200
+) -> Rendered:
     """All kernels of a program made by hand."""
-    return render(schedule(lowered(program)), targets)
+    return render(schedule(lowered(program), gpu=gpu), targets)
 
 
 def kernel_text(product: Rendered) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from aotpack.devices import H200, Gpu
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.kernels.access import written_index
@@ -182,9 +183,9 @@ def lowered(program: Program) -> Lowered:
     return Lowered(signature, (), Golden((), (), ()), program)
 
 
-def schedule_of(program: Program, arch: int = 80) -> Schedule:
+def schedule_of(program: Program, arch: int = 80, gpu: Gpu = H200) -> Schedule:
     """The schedule of a program for an architecture."""
-    return schedule(lowered(program)).on(arch)
+    return schedule(lowered(program), gpu=gpu).on(arch)
 
 
 def scheduled(
@@ -194,12 +195,13 @@ def scheduled(
     kwargs: Mapping[str, Any] | None = None,
     in_parts: bool = False,
     targets: tuple[Target, ...] = (),
+    gpu: Gpu = H200,
 ) -> Scheduled:
     """The schedule of a model."""
     traced = trace(
         module.eval(), args, kwargs, dynamic_shapes=dynamic_shapes, name="test", version="1"
     )
-    return schedule(lower(traced), in_parts=in_parts, targets=targets)
+    return schedule(lower(traced), in_parts=in_parts, targets=targets, gpu=gpu)
 
 
 def names(schedule: Schedule) -> list[str]:

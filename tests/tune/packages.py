@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from aotpack.devices import H200, Gpu
 from aotpack.emit import write_package
 from aotpack.pipeline import Instrumentation, Source, to_precompiled
 from aotpack.precompile.interpreter.device import InterpreterDevice
@@ -87,11 +88,13 @@ class PackedWeight:
         return "cpu" if self.product.targets[0].backend == "cpu" else InterpreterDevice()
 
 
-def packed(name: str, target: Target, folder: Path, decisions: Decisions) -> PackedWeight:
+def packed(
+    name: str, target: Target, folder: Path, decisions: Decisions, gpu: Gpu = H200
+) -> PackedWeight:
     """A case as a package."""
     torch.manual_seed(0)
     module, args, dynamic = CASES[name]
-    source = Source(module.eval(), args, None, dynamic, name)
+    source = Source(module.eval(), args, None, dynamic, name, gpu=gpu)
     product = to_precompiled(source, (target,), Instrumentation(), decisions=decisions)
     write_package(product, folder / name)
     return PackedWeight(folder / name, product)

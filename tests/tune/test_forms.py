@@ -2,17 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from aotpack.devices import H200
 from aotpack.render import render
 from aotpack.runtime.plan import Buffer, Form, Launch, flat
 from aotpack.runtime.selftest import check_golden
 from aotpack.runtime.tuning_file import form_name
-from aotpack.schedule.launches import unfused
 from aotpack.stages import Decisions, Rendered
 from aotpack.target import CPU, INTERPRETER, Target
 from aotpack.tune import read_decisions, unused
@@ -170,11 +171,8 @@ def test_a_launch_is_completed_by_its_own_programs_unless_two_were_quicker() -> 
 
 @pytest.mark.row("S:N3", "C:L5")
 @pytest.mark.parametrize("target", [INTERPRETER, CPU], ids=str)
-def test_a_fused_kernel_is_right_in_parts(
-    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(unfused, "LEAST_BYTES", 0)
-    package = packed("parted", target, tmp_path, Decisions(3))
+def test_a_fused_kernel_is_right_in_parts(target: Target, tmp_path: Path) -> None:
+    package = packed("parted", target, tmp_path, Decisions(3), replace(H200, launch=0.0))
     with closing(opened(package)) as model:
         parted = [some for some in forms_of(model).values() if len(list(flat(some[-1]))) > 1]
         tuning = preferring(model, 2)

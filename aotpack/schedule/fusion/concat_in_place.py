@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from aotpack.devices import Gpu
 from aotpack.ir.kernels.access import axes_in, points
 from aotpack.ir.kernels.kernel import Kernel, kernel_uses
 from aotpack.ir.operations import Pointwise
@@ -34,7 +35,6 @@ from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.fusion.group import Group, join
 from aotpack.schedule.program.realize import own_index
 
-LAUNCH_BYTES = 4 * 2**20  # what moves in the time of a launch
 SHORTEST_RUN = 32  # bytes side by side; below, stores share the sectors of memory
 
 
@@ -48,7 +48,7 @@ class Piece:
 
 
 def concat_in_place(
-    program: Program, kernels: tuple[Kernel, ...]
+    program: Program, kernels: tuple[Kernel, ...], gpu: Gpu
 ) -> tuple[Program, tuple[Kernel, ...]]:
     """The program without the copies that its kernels spare, and its kernels; or the same."""
     producers = {n: kernels[position] for n, position in kernel_uses(kernels).producers.items()}
@@ -58,7 +58,7 @@ def concat_in_place(
     for kernel in kernels:
         for operation in _candidates(kernel):
             if operation.target not in kept:
-                parts = _parts(operation, kernel, producers, program)
+                parts = _parts(operation, kernel, producers, program, gpu)
                 found |= {operation.target: parts} if parts else {}
     if not found:
         return program, kernels
@@ -82,7 +82,11 @@ def _candidates(kernel: Kernel) -> Iterator[Pointwise]:
 
 
 def _parts(
-    operation: Pointwise, kernel: Kernel, producers: Mapping[str, Kernel], program: Program
+    operation: Pointwise,
+    kernel: Kernel,
+    producers: Mapping[str, Kernel],
+    program: Program,
+    gpu: Gpu,
 ) -> list[Pointwise]:
     """The writers of the pieces, if that spares more than it costs; else none."""
     found = _pieces(operation)
@@ -105,7 +109,7 @@ def _parts(
             else [alone[number] for number in run]
         )
     launches = copies - (len(kernel.members) == 1)
-    return made if any(spared) and sum(spared) >= launches * LAUNCH_BYTES else []
+    return made if any(spared) and sum(spared) >= launches * gpu.launch_bytes else []
 
 
 def _spared_bytes(

@@ -8,6 +8,7 @@ own tiles and becomes a function; programs of the launch are numbered through.
 
 from dataclasses import replace
 
+from aotpack.devices import H200, Gpu
 from aotpack.ir.kernels.access import points
 from aotpack.ir.kernels.kernel import Kernel, gpu_variants
 from aotpack.ir.program import Program, expand_concats
@@ -21,27 +22,26 @@ from aotpack.schedule.launches.user_partition import (
     touched,
 )
 
-MOST_POINTS = 264 * 1024  # of a member: about what an H200 computes at once
 MOST_MEMBERS = 64
 NUM_WARPS = 4  # of every member
 
 
 def combine(
-    kernels: tuple[Kernel, ...], program: Program, partition: Partition | None = None
+    kernels: tuple[Kernel, ...], program: Program, gpu: Gpu, partition: Partition | None = None
 ) -> tuple[Kernel, ...]:
     """The kernels with those that share a launch behind each other; ``partition`` says which do.
 
     Without one, small ones do.
     """
     groups = (
-        group_small_kernels(kernels, program)
+        group_small_kernels(kernels, program, gpu)
         if partition is None
         else partitioned(partition, kernels, program)
     )
     return tuple(kernel for group in groups for kernel in _together(group))
 
 
-def group_small_kernels(kernels: tuple[Kernel, ...], program: Program) -> Groups:
+def group_small_kernels(kernels: tuple[Kernel, ...], program: Program, gpu: Gpu = H200) -> Groups:
     """Each small kernel in the first launch that has room for it; order is kept otherwise.
 
     What overwrites an updated tensor stays in a later launch than what reads its old value.
@@ -57,9 +57,10 @@ def group_small_kernels(kernels: tuple[Kernel, ...], program: Program) -> Groups
         slot = len(slots)
         if kernel.runs_in_last_block:
             slot -= 1  # that of the kernel before it
-        elif is_small(kernel, program):
+        elif is_small(kernel, program, gpu):
             open_slots = range(earliest, len(slots))
-            slot = next((n for n in open_slots if _has_room(slots[n], kernel, program)), slot)
+            fitting = (n for n in open_slots if _has_room(slots[n], kernel, program, gpu))
+            slot = next(fitting, slot)
         if slot == len(slots):
             slots.append(())
         slots[slot] += (kernel,)
@@ -69,16 +70,19 @@ def group_small_kernels(kernels: tuple[Kernel, ...], program: Program) -> Groups
     return tuple(slots)
 
 
-def _has_room(slot: tuple[Kernel, ...], kernel: Kernel, program: Program) -> bool:
-    if not is_small(slot[0], program) or len(slot) >= MOST_MEMBERS:
+def _has_room(slot: tuple[Kernel, ...], kernel: Kernel, program: Program, gpu: Gpu) -> bool:
+    if not is_small(slot[0], program, gpu) or len(slot) >= MOST_MEMBERS:
         return False
     return len(touched((*slot, kernel))) <= MOST_BUFFERS
 
 
-def is_small(kernel: Kernel, program: Program) -> bool:
-    """True for a kernel that is over before a launch has begun to pay for itself."""
+def is_small(kernel: Kernel, program: Program, gpu: Gpu) -> bool:
+    """True for a kernel of no more points than the GPU computes at once.
+
+    It is over before a launch has begun to pay for itself.
+    """
     count = points(kernel.axes).constant
-    return can_share(kernel, program) and count is not None and count <= MOST_POINTS
+    return can_share(kernel, program) and count is not None and count <= gpu.threads_at_once
 
 
 def _together(group: tuple[Kernel, ...]) -> tuple[Kernel, ...]:

@@ -9,6 +9,7 @@ operations, so who arrives last decides no bit. What says that programs meet is 
 
 from dataclasses import replace
 
+from aotpack.devices import Gpu
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Kernel, block_count, gpu_variants
 from aotpack.ir.kernels.last_block import is_made_in_groups
@@ -23,11 +24,11 @@ LONGEST = 4096  # elements of a row, or of a block of rows, that one program rea
 ELEMENTS = 64  # of a tile in each thread
 
 
-def complete(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+def complete(program: Program, kernels: tuple[Kernel, ...], gpu: Gpu) -> tuple[Kernel, ...]:
     """The kernels, those marked that can complete the one before them, alone or with others."""
     launches: list[list[Kernel]] = []
     for kernel in kernels:
-        completing = _in_last_block(launches[-1], kernel, program) if launches else None
+        completing = _in_last_block(launches[-1], kernel, program, gpu) if launches else None
         if completing is None:
             launches.append([kernel])
         else:
@@ -35,11 +36,15 @@ def complete(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...
     return tuple(kernel for launch in launches for kernel in launch)
 
 
-def _in_last_block(launch: list[Kernel], second: Kernel, program: Program) -> Kernel | None:
+def _in_last_block(
+    launch: list[Kernel], second: Kernel, program: Program, gpu: Gpu
+) -> Kernel | None:
     """A kernel that runs in the last blocks of a launch; None where it cannot."""
     first, *others = launch
     walks, closes = _row_tiles(first), _row_tiles(second)
-    if not walks or not closes or is_small(first, program) or _overwrites(second, launch, program):
+    if not walks or not closes or is_small(first, program, gpu):
+        return None
+    if _overwrites(second, launch, program):
         return None
     blocks = {tile.x for tile in walks}
     if len(blocks) > 1 or any(

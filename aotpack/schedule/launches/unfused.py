@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
+from aotpack.devices import Gpu
 from aotpack.ir.kernels.access import Strides
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.kernels.tiles import ReductionTile, Tile
@@ -24,14 +25,13 @@ from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.memory.lifetimes import may_overwrite
 from aotpack.schedule.tiles.choose import choose_tiles
 
-LEAST_BYTES = 1 << 20  # that each part of a loop kernel moves; a launch takes longer than fewer
 MOST_MORE = 0.6  # of a kernel's bytes that its parts move in addition: a softmax's row twice
 MOST_TRIED = 4  # cuts of a kernel
 
 Operations = tuple[Operation, ...]
 
 
-def with_unfused(schedule: Schedule) -> Schedule:
+def with_unfused(schedule: Schedule, gpu: Gpu) -> Schedule:
     """Kernels with their parts where these are another form of the launch.
 
     What is inside a branch or loop is left as it is: a package holds one form of that.
@@ -40,29 +40,30 @@ def with_unfused(schedule: Schedule) -> Schedule:
     homes = {life.buffer: life.storage for life in schedule.lifetimes}
     homes |= {update.value: update.name for update in program.updates}
     kernels = tuple(
-        replace(kernel, unfused=_unfused(kernel, program, strides, homes))
+        replace(kernel, unfused=_unfused(kernel, program, strides, homes, gpu))
         for kernel in schedule.kernels
     )
     return replace(schedule, kernels=kernels)
 
 
 def _unfused(
-    kernel: Kernel, program: Program, strides: Strides, homes: dict[str, str]
+    kernel: Kernel, program: Program, strides: Strides, homes: dict[str, str], gpu: Gpu
 ) -> tuple[Kernel, ...]:
     """The launches of the first cut whose parts are one launch each and spoil nothing."""
-    for first, rest in islice(_cuts(kernel, program), MOST_TRIED):
+    for first, rest in islice(_cuts(kernel, program, gpu), MOST_TRIED):
         passed = {name for operation in rest for name in reads(operation)}
-        before = _launch(first, passed, kernel, program, strides)
-        behind = _launch(rest, set(), kernel, program, strides)
+        before = _launch(first, passed, kernel, program, strides, gpu)
+        behind = _launch(rest, set(), kernel, program, strides, gpu)
         if before and behind and spoils_nothing((before, behind), strides, homes):
             return before, behind
     return ()
 
 
-def _cuts(kernel: Kernel, program: Program) -> Iterable[tuple[Operations, Operations]]:
+def _cuts(kernel: Kernel, program: Program, gpu: Gpu) -> Iterable[tuple[Operations, Operations]]:
     """The ways to part a kernel that may be worth a measurement, the best guess first.
 
     What is pointwise behind all reductions goes line by line no more, so it comes before others.
+    Each part moves a quarter of what could be moved in the time of a launch, or more.
     """
     if kernel.is_opaque or len(kernel.members) == 1:
         return ()
@@ -78,7 +79,7 @@ def _cuts(kernel: Kernel, program: Program) -> Iterable[tuple[Operations, Operat
         passed = {name for operation in rest for name in reads(operation)}
         parts = [_moved_bytes(first, passed, kernel, program)]
         parts.append(_moved_bytes(rest, set(), kernel, program))
-        if min(parts) >= LEAST_BYTES and sum(parts) <= (1 + MOST_MORE) * moved:
+        if min(parts) >= gpu.launch_bytes // 4 and sum(parts) <= (1 + MOST_MORE) * moved:
             cuts.append((_has_walk(rest), sum(parts), (first, rest)))
     return [cut for *_, cut in sorted(cuts, key=lambda one: one[:2])]
 
@@ -118,7 +119,12 @@ def _moved_bytes(operations: Operations, passed: set[str], kernel: Kernel, progr
 
 
 def _launch(
-    operations: Operations, passed: set[str], kernel: Kernel, program: Program, strides: Strides
+    operations: Operations,
+    passed: set[str],
+    kernel: Kernel,
+    program: Program,
+    strides: Strides,
+    gpu: Gpu,
 ) -> Kernel | None:
     """The one kernel of some operations of another; None where it would take more.
 
@@ -134,7 +140,7 @@ def _launch(
         name, read = kernel_name((first,)), tuple(dict.fromkeys(reads(kernel.template_op)))
         return replace(kernel, name=name, members=(first,), stored=stored, reads=read)
     part = replace(program, operations=operations, outputs=stored, updates=())
-    found = choose_tiles(program, fuse(part), strides)
+    found = choose_tiles(program, fuse(part), strides, gpu)
     if len(found) != 1 or any(_meets(variant.tile) for variant in found[0].variants):
         return None
     return found[0]

@@ -9,6 +9,7 @@ Any other new value has memory of its own, and a copy at the end.
 
 from dataclasses import replace
 
+from aotpack.devices import Gpu
 from aotpack.ir.kernels.access import Strides, contiguous
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.operations import Pointwise
@@ -24,14 +25,14 @@ from aotpack.schedule.tiles.choose import choose_tiles
 
 
 def place_updates(
-    program: Program, kernels: tuple[Kernel, ...], strides: dict[str, tuple[Int, ...]]
+    program: Program, kernels: tuple[Kernel, ...], strides: dict[str, tuple[Int, ...]], gpu: Gpu
 ) -> tuple[Program, tuple[Kernel, ...], dict[str, tuple[Int, ...]]]:
     """The same with a copy for each new value that cannot be written where it belongs."""
     for update in program.updates:
         if not _is_in_place(update, kernels, strides):
             program, copy = _with_copy(program, update)
             strides = strides | {copy.target: contiguous(program.buffers[copy.target].shape)}
-            kernels = (*kernels, *choose_tiles(program, (_kernel(copy, program),), strides))
+            kernels += choose_tiles(program, (_kernel(copy, program),), strides, gpu)
     return program, kernels, strides
 
 

@@ -8,6 +8,7 @@ Rows that fit in registers stay as they are: there the second walk costs nothing
 
 from dataclasses import replace
 
+from aotpack.devices import Gpu
 from aotpack.ir.kernels.access import points
 from aotpack.ir.operations import Reduction
 from aotpack.ir.program import Operation, Program
@@ -16,15 +17,15 @@ from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Apply, Load, Value
 
-LONGEST_ROW = 16384  # elements that a block keeps in registers
 
-
-def merge_softmax_sums(program: Program) -> Program:
+def merge_softmax_sums(program: Program, gpu: Gpu) -> Program:
     """Join such pairs; the same object if there is none."""
     tops = {
         operation.targets[0]: operation
         for operation in program.operations
-        if isinstance(operation, Reduction) and operation.kind == "max" and _is_long(operation)
+        if isinstance(operation, Reduction)
+        and operation.kind == "max"
+        and bounds(points(operation.inner))[1] > gpu.longest_row
     }
     joined: dict[str, Reduction] = {}
     kept: list[Operation] = []
@@ -44,10 +45,6 @@ def merge_softmax_sums(program: Program) -> Program:
         for operation in kept
     )
     return replace(program, operations=operations)
-
-
-def _is_long(operation: Reduction) -> bool:
-    return bounds(points(operation.inner))[1] > LONGEST_ROW
 
 
 def _top_of(operation: Operation, tops: dict[str, Reduction]) -> Reduction | None:

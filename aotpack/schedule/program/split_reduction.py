@@ -9,11 +9,14 @@ missing. How parts of a kind merge is in ``merge_parts.py``.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isqrt
 
+from aotpack.devices import Gpu, rounded_down
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import contiguous, delinearize, dot, local_slope, points
+from aotpack.ir.kernels.rows import LINE_BYTES
+from aotpack.ir.kernels.tiles import WARP
 from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import Buffer, Operation, Program, loads
@@ -32,20 +35,59 @@ from aotpack.schedule.program.merge_parts import (
 )
 from aotpack.schedule.program.row_aligned_split import row_length
 
-ENOUGH_ROWS = 132  # one for each multiprocessor of an H200 reads at full speed
-ROW_PROGRAMS = 2112  # sixteen for each multiprocessor of an H200, of four warps
-MOST_PARTS = 528  # of a row, which one program merges while nothing else is left to do
-COLUMN_PROGRAMS = 1056  # eight: those that run at once
-CACHE_LINE = 128  # bytes: neighbouring columns of a program that walks down them
 MOST_TOGETHER = 64  # columns
-WORTH_A_LAUNCH = 2**20  # elements; the second kernel costs about what reading these does
-LONGEST_ALONE = 2**15  # elements of a row; longer ones take one program longer than a launch
-LONGEST_ROW = 16384  # up to here a row stays in registers and is not split
-SHORTEST_ROW_PART, SHORTEST_COLUMN_PART = 4096, 128
 ALIGNED = 8  # elements: parts of rows begin where whole vectors do
 
 
-def rows_to_split(program: Program) -> frozenset[str]:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a GPU gains by a split, and in how many parts (docs/benchmarks.md, "Few long rows")."""
+
+    gpu: Gpu
+
+    @property
+    def row_programs(self) -> int:
+        """As many of four warps as run at once: [4,2^22] took 19.5 us by a quarter, 19.0 by all."""
+        return self.gpu.threads_at_once // (4 * WARP)
+
+    @property
+    def column_programs(self) -> int:
+        """Those that run at once, with the registers that sums of columns take."""
+        return 8 * self.gpu.multiprocessors
+
+    @property
+    def most_parts(self) -> int:
+        """Of a row: one program merges them while nothing else is left to do.
+
+        [1,2^26] took 69.0 us in 2048 parts, 66.6 in 528 (fp32, H200, 2026-11-21).
+        """
+        return 4 * self.gpu.multiprocessors
+
+    @property
+    def worth_a_launch(self) -> int:
+        """Elements, of 4 bytes, that are read in the time of the second kernel's launch."""
+        return self.gpu.launch_bytes // 4
+
+    @property
+    def longest_alone(self) -> int:
+        """Elements of a row; one program takes longer than a launch to read longer ones.
+
+        Of 32768 elements two to eight sums are quicker whole, of 65536 in parts (H200, 2026-11-22).
+        """
+        return rounded_down(self.gpu.read_rate * self.gpu.launch / 2)
+
+    @property
+    def shortest_row_part(self) -> int:
+        """Elements: a quarter of what a program could keep in registers."""
+        return max(2, self.gpu.longest_row // 4)
+
+    @property
+    def shortest_column_part(self) -> int:
+        """Rows of a program's 32 columns, which have as many elements together."""
+        return max(2, self.shortest_row_part // 32)
+
+
+def rows_to_split(program: Program, gpu: Gpu) -> frozenset[str]:
     """The first targets of reductions whose rows are split for being few."""
     producers = operation_uses(program.operations).producers
     return frozenset(
@@ -54,11 +96,11 @@ def rows_to_split(program: Program) -> frozenset[str]:
         if isinstance(operation, Reduction)
         and row_length(operation, producers) is None
         and not _walks_down_columns(operation, program)
-        and _step(operation, program, producers) is not None
+        and _step(operation, program, producers, Limits(gpu)) is not None
     )
 
 
-def split_reductions(program: Program, held: frozenset[str] = frozenset()) -> Program:
+def split_reductions(program: Program, gpu: Gpu, held: frozenset[str] = frozenset()) -> Program:
     """Split what is worth it, but for those to the targets ``held``; the same object if none is."""
     buffers = dict(program.buffers)
     operations: list[Operation] = []
@@ -66,7 +108,7 @@ def split_reductions(program: Program, held: frozenset[str] = frozenset()) -> Pr
     for operation in program.operations:
         step = None
         if isinstance(operation, Reduction) and operation.targets[0] not in held:
-            step = _step(operation, program, producers)
+            step = _step(operation, program, producers, Limits(gpu))
         if step is not None and isinstance(operation, Reduction):
             down = _walks_down_columns(operation, program)
             operations += _split(operation, step, buffers, down=down)
@@ -77,7 +119,9 @@ def split_reductions(program: Program, held: frozenset[str] = frozenset()) -> Pr
     return replace(program, operations=tuple(operations), buffers=buffers)
 
 
-def _step(operation: Reduction, program: Program, producers: Mapping[str, Operation]) -> int | None:
+def _step(
+    operation: Reduction, program: Program, producers: Mapping[str, Operation], limits: Limits
+) -> int | None:
     """The length of a part, None to leave the reduction whole."""
     if operation.kind not in MERGES:
         return None
@@ -88,18 +132,20 @@ def _step(operation: Reduction, program: Program, producers: Mapping[str, Operat
     if length is None:
         return None
     results = typical(points(operation.axes))
-    if length * results < WORTH_A_LAUNCH and length <= LONGEST_ALONE:
+    if length * results < limits.worth_a_launch and length <= limits.longest_alone:
         return None
     down = _walks_down_columns(operation, program)
     if down:
         width = max(program.buffers[load.buffer].dtype.itemsize for load in loads(operation))
-        programs, shortest = -(-results // columns_together(width)), SHORTEST_COLUMN_PART
-    elif results >= ENOUGH_ROWS:
-        return None
+        programs, shortest = -(-results // columns_together(width)), limits.shortest_column_part
+    elif results >= limits.gpu.multiprocessors:
+        return None  # one row for each reads at full speed
     else:
-        programs, shortest = results, max(SHORTEST_ROW_PART, LONGEST_ROW if results > 1 else 0)
+        whole = limits.gpu.longest_row if results > 1 else 0  # stays in registers instead
+        programs, shortest = results, max(limits.shortest_row_part, whole)
     together = max(1, programs)
-    most = COLUMN_PROGRAMS // together if down else min(ROW_PROGRAMS // together, MOST_PARTS)
+    for_rows = min(limits.row_programs // together, limits.most_parts)
+    most = limits.column_programs // together if down else for_rows
     wanted = min(most, length // shortest)
     if wanted <= 1:
         return None
@@ -118,7 +164,7 @@ def columns_together(width: int) -> int:
 
     Whole cache lines, and no more: with two float32 lines sums took 2 to 4 % longer (measured).
     """
-    return min(MOST_TOGETHER, CACHE_LINE // width)
+    return min(MOST_TOGETHER, LINE_BYTES // width)
 
 
 def _walks_down_columns(operation: Reduction, program: Program) -> bool:

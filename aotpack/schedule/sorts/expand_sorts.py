@@ -21,6 +21,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 
+from aotpack.devices import Gpu
 from aotpack.ir.dtypes import DType
 from aotpack.ir.operations import Sort
 from aotpack.ir.ops.fold import fold, integer_value
@@ -43,7 +44,7 @@ SHORTEST_SELECTED = 64  # of a shorter row as many comparisons take less than se
 RUN = 64
 
 
-def expand_sorts(program: Program) -> Program:
+def expand_sorts(program: Program, gpu: Gpu) -> Program:
     """Replace every sort; the same object if there is none."""
     if not any(isinstance(operation, Sort) for operation in program.operations):
         return program
@@ -51,7 +52,7 @@ def expand_sorts(program: Program) -> Program:
     operations: list[Operation] = []
     for operation in program.operations:
         if isinstance(operation, Sort):
-            operations += _Sorting(operation, _kept(operation, program), buffers).expand()
+            operations += _Sorting(operation, _kept(operation, program), buffers, gpu).expand()
         else:
             operations.append(operation)
     return replace(program, operations=tuple(operations), buffers=buffers)
@@ -76,10 +77,10 @@ def _kept(sort: Sort, program: Program) -> Int:
 class _Sorting:
     """One sort being expanded into ``operations``; new buffers are declared in ``buffers``."""
 
-    def __init__(self, sort: Sort, kept: Int, buffers: dict[str, Buffer]) -> None:
+    def __init__(self, sort: Sort, kept: Int, buffers: dict[str, Buffer], gpu: Gpu) -> None:
         self.parts = Parts(sort, buffers)
         self.sort, self.few, self.size = sort, kept.constant, sort.along.extent
-        self.element = self._source()
+        self.element, self.gpu = self._source(), gpu
         # Whether a key comes before another, and whether it does or is equal.
         self.before, self.equal_too = ("gt", "ge") if sort.descending else ("lt", "le")
 
@@ -103,9 +104,9 @@ class _Sorting:
     def _selected(self, row: Row, few: int) -> Row:
         """The first few of each run, and the first few of those, while that halves them."""
         left = max(LONGEST_COUNTED_LEFT, 2 * few)
-        row = first_of_runs(self.parts, row, few, left)
+        row = first_of_runs(self.parts, row, few, left, self.gpu)
         while bounds(row.size)[1] > left:
-            row = first_of_runs(self.parts, row, few, left)
+            row = first_of_runs(self.parts, row, few, left, self.gpu)
         return row
 
     def _sorted_runs(self, row: Row) -> tuple[str, str]:

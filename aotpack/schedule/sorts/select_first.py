@@ -17,6 +17,7 @@ Source: radix select, as in Alabi et al., Fast k-selection algorithms for graphi
 
 from functools import partial
 
+from aotpack.devices import Gpu
 from aotpack.ir.operations import Scan
 from aotpack.ir.ops.fold import fold, integer_value
 from aotpack.ir.ordering import Key, bool_op, clamped_index, count_first, integer_type
@@ -25,30 +26,36 @@ from aotpack.ir.symbolic.integers import Axis, Int, ceil_div, minimum
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.schedule.sorts.sort_parts import COUNT, Parts, Row
 
-LONGEST_RUN = 8192  # elements: they fit the registers of a program
 _SHIFT = 16  # two counts of a run in one number: those above the bound, and those at it
 _HIGH = 1 << _SHIFT
 
 
-def first_of_runs(parts: Parts, row: Row, few: int, left: int) -> Row:
+def first_of_runs(parts: Parts, row: Row, few: int, left: int, gpu: Gpu) -> Row:
     """A row of the first ``few`` elements of each run: all runs but the last have so many.
 
     Equal elements stand as they stood, so a sort of what is left is a sort of the row. One of more
     than ``left`` is selected from again: it is read for each bit, so it is not searched for then.
     """
-    if bounds(row.size)[1] <= LONGEST_RUN:
-        return _Selection(parts, row, few, row.size, ()).selected(left)
-    run = parts.axis("run", ceil_div(row.size, LONGEST_RUN))
-    return _Selection(parts, row, few, Int.of(LONGEST_RUN), (run,)).selected(left)
+    longest = longest_run(few, gpu)
+    if bounds(row.size)[1] <= longest:
+        return _Selection(parts, row, few, row.size, longest, ()).selected(left)
+    run = parts.axis("run", ceil_div(row.size, longest))
+    return _Selection(parts, row, few, Int.of(longest), longest, (run,)).selected(left)
+
+
+def longest_run(few: int, gpu: Gpu) -> int:
+    """Elements that fit the registers of a program, and of which ``few`` are a small part."""
+    return max(gpu.longest_row // 2, 4 * few)
 
 
 class _Selection:
-    """The first few of each run of so many elements; without an axis of runs, there is one."""
+    """The first few of each run of ``length``, ``longest`` at most; without an axis, of one run."""
 
     def __init__(
-        self, parts: Parts, row: Row, few: int, length: Int, runs: tuple[Axis, ...]
+        self, parts: Parts, row: Row, few: int, length: Int, longest: int, runs: tuple[Axis, ...]
     ) -> None:
         self.parts, self.row, self.few, self.length, self.runs = parts, row, few, length, runs
+        self.longest = longest
         self.number = Int.of(runs[0]) if runs else Int.of(0)
         self.start = self.number * length
 
@@ -126,7 +133,7 @@ class _Selection:
             index = tuple(there if axis is slot else Int.of(axis) for axis in axes)
             return bool_op("le", Load(so_far, index, COUNT), IndexValue(Int.of(slot), COUNT))
 
-        return count_first(integer_value(self.length, COUNT), LONGEST_RUN, is_before)
+        return count_first(integer_value(self.length, COUNT), self.longest, is_before)
 
     def _axes(self, j: Axis) -> tuple[Axis, ...]:
         return self.parts.axes(*self.runs, j)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from aotpack.devices import GPUS
+from aotpack.devices import GPUS, Gpu, rounded_down
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.tiles import MAX_ARCH, AttentionTile, Variant
 from aotpack.ir.operations import Attention
@@ -10,8 +10,8 @@ from aotpack.ir.symbolic.facts import bounds, typical
 
 NARROW_HEAD = 32
 WIDE_HEAD = 64  # elements; beyond, registers are the limit
-MANY_QUERIES = 64 * 1024  # over all heads; then larger tiles keep all multiprocessors busy
 SMALLEST_SIDE = 16
+LARGE = AttentionTile(128, 64, 8, 3)
 OTHERS_HALF = (
     *((64, 64, 4, 3), (128, 64, 8, 3), (64, 32, 4, 3), (64, 128, 4, 2), (128, 128, 8, 2)),
     *((32, 64, 4, 3), (64, 64, 4, 2), (64, 64, 8, 3)),
@@ -20,16 +20,17 @@ OTHERS_SINGLE = ((32, 32, 4, 2), (16, 64, 4, 2), (16, 32, 4, 2), (32, 32, 4, 1))
 """Queries, keys, warps and stages of tiles that are timed beside the measured ones."""
 
 
-def attention_variants(template_op: Attention) -> tuple[Variant, ...]:
+def attention_variants(template_op: Attention, gpu: Gpu) -> tuple[Variant, ...]:
     """Measured tiles, made smaller where a long head exceeds an architecture's shared memory."""
-    return tuple(_with_others(variant, template_op) for variant in _measured(template_op))
+    return tuple(_with_others(one, template_op, gpu) for one in _measured(template_op, gpu))
 
 
-def _with_others(variant: Variant, template_op: Attention) -> Variant:
+def _with_others(variant: Variant, template_op: Attention, gpu: Gpu) -> Variant:
     """The variant with other tiles, all made to fit its architectures."""
     tile = variant.tile
     assert isinstance(tile, AttentionTile)
-    available = min(gpu.shared for arch, gpu in GPUS.items() if variant.takes(arch))
+    devices = GPUS | {gpu.arch: gpu}
+    available = min(one.shared for arch, one in devices.items() if variant.takes(arch))
     others = OTHERS_SINGLE if template_op.operand is DType.FLOAT32 else OTHERS_HALF
     tiles = [tile, *(AttentionTile(*other, tile.precision) for other in others)]
     first, *rest = dict.fromkeys(_fitted(one, available, template_op) for one in tiles)
@@ -64,8 +65,12 @@ def _shared_bytes(tile: AttentionTile, template_op: Attention) -> int:
     return elements * template_op.operand.itemsize
 
 
-def _measured(template_op: Attention) -> tuple[Variant, ...]:
-    """Tiles that do not spill."""
+def _measured(template_op: Attention, gpu: Gpu) -> tuple[Variant, ...]:
+    """Tiles that do not spill.
+
+    Larger ones where each multiprocessor has some four of them, over all heads.
+    """
+    many = rounded_down(4 * gpu.multiprocessors * LARGE.i)
     head = max(bounds(template_op.d.extent)[1], bounds(template_op.e.extent)[1])
     wide = head > WIDE_HEAD
     length = template_op.i.extent
@@ -80,14 +85,9 @@ def _measured(template_op: Attention) -> tuple[Variant, ...]:
     mma = AttentionTile(128, 32, 8, 3) if wide else AttentionTile(64, 32, 4, 3)
     hopper = [Variant(AttentionTile(64, 64, 4, 3), 90, 109, length, None)]
     queries = template_op.batch.extent * template_op.head.extent * length
-    if (
-        not wide
-        and not template_op.causal
-        and bounds(queries)[1] > MANY_QUERIES
-        and typical(length) >= 128
-    ):
-        hopper.insert(0, Variant(AttentionTile(64, 64, 4, 3), 90, 109, queries, MANY_QUERIES))
-        hopper[-1] = Variant(AttentionTile(128, 64, 8, 3), 90, 109, queries, None)
+    if not wide and not template_op.causal and bounds(queries)[1] > many and typical(length) >= 128:
+        hopper.insert(0, Variant(AttentionTile(64, 64, 4, 3), 90, 109, queries, many))
+        hopper[-1] = Variant(LARGE, 90, 109, queries, None)
     return (
         Variant(mma, 0, 89, length, None),
         *hopper,

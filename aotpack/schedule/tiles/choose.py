@@ -7,6 +7,7 @@ matmul and attention tiles come from ``matmul_tiles.py`` and ``attention_tiles.p
 from collections.abc import Iterator
 from dataclasses import replace
 
+from aotpack.devices import Gpu, first_with_clusters, of_l2, rounded_down
 from aotpack.ir.kernels.access import VECTOR_BYTES, Strides, accesses, local_slope
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.row_reads import row_reads
@@ -25,36 +26,23 @@ from aotpack.schedule.tiles.host import host_variants, is_window
 from aotpack.schedule.tiles.matmul import matmul_variants
 from aotpack.schedule.tiles.padding import line_tile
 from aotpack.schedule.tiles.row_pipeline import (
-    FEW_ROWS,
     ROW_PIPELINE,
     cluster_rows,
+    few_rows,
     tile_row_pipeline,
 )
 from aotpack.schedule.tiles.row_tiles import row_tiles
 from aotpack.schedule.tiles.tile_2d import tile_2d
 
 ANY_ARCH = (1, MAX_ARCH)
-MAX_PERSISTENT = 16384  # elements of a row held in registers
-MAX_READ_ONCE = 4096  # likewise, where nothing but its reduction needs it
-MANY_ROWS = 4096  # from here on short rows share programs
-SHARES_L2 = 128 * 1024  # bytes of a row, of which L2 holds two for each multiprocessor
 HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
 MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
-FIRST_WITH_CLUSTERS = 90  # from this architecture on, programs of a row can wait for each other
-LONGEST_PART = 16384  # elements of a row that a program holds in registers
 CLUSTER_SIZE = 8  # programs that share a row: the largest cluster every such GPU takes
 LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
-LOOK_BACK_BLOCK, LOOK_BACK_WARPS = 8192, 8  # of a scan's row
-MOST_LOOK_BACK_ROWS = 264  # rows, beyond which each has a program that walks
-LONGEST_COLUMN = 1024  # elements of a column that is kept in registers to be read again
-LONGEST_COLUMN_ONCE = 256  # likewise, where nothing but its reduction needs it
-MANY_PROGRAMS = 264  # two for each multiprocessor
-FEW_LONG = 528  # rows read once in loops, of which four run at once on each multiprocessor
-SMALL_GRID = 264 * 1024  # below, smaller blocks fill more multiprocessors
 
 
 def choose_tiles(
-    program: Program, kernels: tuple[Kernel, ...], strides: Strides
+    program: Program, kernels: tuple[Kernel, ...], strides: Strides, gpu: Gpu
 ) -> tuple[Kernel, ...]:
     """The kernels with their variants; a foreign kernel comes with its own tiles."""
     return tuple(
@@ -72,7 +60,7 @@ def choose_tiles(
                 *(
                     with_others(replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low)))
                     for variant in with_divisibility(
-                        _variants(kernel, program, strides), kernel, program, strides
+                        _variants(kernel, program, strides, gpu), kernel, program, strides
                     )
                 ),
             ),
@@ -104,53 +92,65 @@ def _is_either(kernel: Kernel) -> bool:
     return not known_one(kernel.axes[0].extent)
 
 
-def _variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
+def _variants(kernel: Kernel, program: Program, strides: Strides, gpu: Gpu) -> tuple[Variant, ...]:
     template_op = kernel.template_op
     if isinstance(template_op, Matmul):
-        return matmul_variants(template_op, program, strides)
+        return matmul_variants(template_op, program, strides, gpu)
     if isinstance(template_op, Attention):
-        return attention_variants(template_op)
+        return attention_variants(template_op, gpu)
     if kernel.scatter is not None:
-        return _pointwise_variants(kernel.axes[0].extent)
+        return _pointwise_variants(kernel.axes[0].extent, gpu)
     if len(kernel.axes) == 2:
-        return _reduction_variants(kernel, program, strides)
-    plane = tile_2d(kernel, program, strides) or line_tile(kernel, program, strides)
+        return _reduction_variants(kernel, program, strides, gpu)
+    plane = tile_2d(kernel, program, strides, gpu) or line_tile(kernel, program, strides)
     if plane is not None:
         return (Variant(plane, *ANY_ARCH, Int.of(1), None),)
-    return _pointwise_variants(kernel.axes[0].extent)
+    return _pointwise_variants(kernel.axes[0].extent, gpu)
 
 
-def _pointwise_variants(numel: Int) -> tuple[Variant, ...]:
-    small = Variant(PointwiseTile(256, 4), *ANY_ARCH, numel, SMALL_GRID)
+def _pointwise_variants(numel: Int, gpu: Gpu) -> tuple[Variant, ...]:
+    """Smaller blocks, which fill more multiprocessors, while there is a thread for each point."""
+    limit = gpu.threads_at_once
+    small = Variant(PointwiseTile(256, 4), *ANY_ARCH, numel, limit)
     large = Variant(PointwiseTile(1024, 4), *ANY_ARCH, numel, None)
     low, high = bounds(numel)
-    if high <= SMALL_GRID:
+    if high <= limit:
         return (replace(small, at_most=None),)
-    return (large,) if low > SMALL_GRID else (small, large)
+    return (large,) if low > limit else (small, large)
 
 
-def _reduction_variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
+def _reduction_variants(
+    kernel: Kernel, program: Program, strides: Strides, gpu: Gpu
+) -> tuple[Variant, ...]:
+    """Rows, or 16 columns, in registers while they fit there; to be read once, a quarter of that.
+
+    Longer ones are walked along, or down.
+    """
     x, r = kernel.axes
     longest = bounds(r.extent)[1]
     once = not reads_again(kernel) and not _has_scan(kernel)
-    persistent = longest <= (MAX_READ_ONCE if once else MAX_PERSISTENT)
+    fits = gpu.longest_row // 4 if once else gpu.longest_row
     if _walks_along(kernel, program, strides) is x:
-        if longest > (LONGEST_COLUMN_ONCE if once else LONGEST_COLUMN):
+        if longest > fits // 16:
             columns = _power_of_two(typical(x.extent))
             tile = _column_tile(columns, _width(kernel, program), _states(kernel))
         else:
-            tile = _held_columns(kernel, program, _power_of_two(int(longest)))
-    elif persistent:
-        return _row_variants(kernel, program, strides, _power_of_two(int(longest)))
+            tile = _held_columns(kernel, program, _power_of_two(int(longest)), gpu)
+    elif longest <= fits:
+        return _row_variants(kernel, program, strides, _power_of_two(int(longest)), gpu)
     elif _has_scan(kernel):
-        return _long_scan_variants(kernel)
+        return _long_scan_variants(kernel, gpu)
     else:
-        return _long_row_variants(kernel, program, strides)
+        return _long_row_variants(kernel, program, strides, gpu)
     return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
 
 
-def _long_scan_variants(kernel: Kernel) -> tuple[Variant, ...]:
-    """Where rows are few, a program for each block, in a chain; else one for each row."""
+def _long_scan_variants(kernel: Kernel, gpu: Gpu) -> tuple[Variant, ...]:
+    """Where rows are few, a program for each block, in a chain; else one for each row.
+
+    Blocks are half of a row in registers: [4,2^22] fp32 took 49.8 us with 8192 elements, 48.5 with
+    4096 and 66.0 with 16384, but [1,2^26] 192.6 with 8192, 255.7 with 4096 (H200, 2026-11-21).
+    """
     rows = kernel.axes[0].extent
     walk = Variant(
         ReductionTile(1, 4096, persistent=False, num_warps=8), *ANY_ARCH, Int.of(1), None
@@ -158,39 +158,41 @@ def _long_scan_variants(kernel: Kernel) -> tuple[Variant, ...]:
     if any(m.outer or isinstance(m.operation, Reduction) for m in kernel.members):
         return (walk,)
     low, high = bounds(rows)
-    tile = ReductionTile(
-        1, LOOK_BACK_BLOCK, persistent=True, num_warps=LOOK_BACK_WARPS, look_back=True
-    )
-    chain = Variant(tile, *ANY_ARCH, rows, MOST_LOOK_BACK_ROWS)
-    if low > MOST_LOOK_BACK_ROWS:
+    block, most_rows = max(1, gpu.longest_row // 2), 2 * gpu.multiprocessors
+    tile = ReductionTile(1, block, persistent=True, num_warps=max(1, block // 1024), look_back=True)
+    chain = Variant(tile, *ANY_ARCH, rows, most_rows)
+    if low > most_rows:
         return (walk,)
-    return (replace(chain, at_most=None),) if high <= MOST_LOOK_BACK_ROWS else (chain, walk)
+    return (replace(chain, at_most=None),) if high <= most_rows else (chain, walk)
 
 
 def _row_variants(
-    kernel: Kernel, program: Program, strides: Strides, r: int
+    kernel: Kernel, program: Program, strides: Strides, r: int, gpu: Gpu
 ) -> tuple[Variant, ...]:
-    """Rows in registers; many of them have a tile of their own."""
+    """Rows in registers; where a multiprocessor has 32 or more, several share a program."""
     rows = kernel.axes[0].extent
-    few, many = row_tiles(kernel, program, strides, r)
+    few, many = row_tiles(kernel, program, strides, r, gpu)
+    least = rounded_down(32 * gpu.multiprocessors)
     low, high = bounds(rows)
     small, large = (Variant(tile, *ANY_ARCH, rows, None) for tile in (few, many))
-    if few == many or high < MANY_ROWS:
+    if few == many or high < least:
         return (small,)
-    return (large,) if low >= MANY_ROWS else (replace(small, at_most=MANY_ROWS - 1), large)
+    return (large,) if low >= least else (replace(small, at_most=least - 1), large)
 
 
-def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tuple[Variant, ...]:
+def _long_row_variants(
+    kernel: Kernel, program: Program, strides: Strides, gpu: Gpu
+) -> tuple[Variant, ...]:
     """One program a row; where the GPU can, several for rows that are few, or too long for L2."""
     along = _read_along(kernel, strides)
     width = max((program.buffers[name].dtype.itemsize for name in along), default=4)
-    tile = _long_row_tile(kernel, width, len(along))
+    tile = _long_row_tile(kernel, width, len(along), gpu)
     rows, row = kernel.axes
     fewest, most = bounds(rows.extent)
     again = reads_again(kernel)
     can_share = again and known_multiple(row.extent, CLUSTER_SIZE * tile.group)
-    too_long = typical(row.extent) * width > LARGEST_IN_L2
-    shared = _shared_tile(kernel, width)
+    too_long = typical(row.extent) * width > of_l2(LARGEST_IN_L2, gpu)
+    shared = _shared_tile(kernel, width, gpu)
 
     def variants(low: int, high: int, limit: int, many: ReductionTile) -> Iterator[Variant]:
         """Up to ``limit`` rows are shared; for any other number there is ``many``."""
@@ -201,22 +203,22 @@ def _long_row_variants(kernel: Kernel, program: Program, strides: Strides) -> tu
             yield Variant(many, low, high, Int.of(1), None)
 
     in_row = row_reads(kernel, strides, program.buffers) if again else None
-    turn = tile_row_pipeline(kernel, in_row)
+    turn = tile_row_pipeline(kernel, in_row, gpu)
     many = _walking_tile(kernel, width) if can_share and too_long else tile
-    limit = cluster_rows(kernel, in_row, shared, turn)
+    limit = cluster_rows(kernel, in_row, shared, turn, gpu)
     if turn is None and many == tile and not (can_share and fewest <= limit):
         return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
     return (
-        Variant(tile, ANY_ARCH[0], FIRST_WITH_CLUSTERS - 1, Int.of(1), None),
+        Variant(tile, ANY_ARCH[0], first_with_clusters() - 1, Int.of(1), None),
         *variants(*ROW_PIPELINE, limit, turn or many),
-        *variants(ROW_PIPELINE[1] + 1, ANY_ARCH[1], FEW_ROWS, many),
+        *variants(ROW_PIPELINE[1] + 1, ANY_ARCH[1], few_rows(gpu), many),
     )
 
 
-def _shared_tile(kernel: Kernel, width: int) -> ReductionTile:
+def _shared_tile(kernel: Kernel, width: int, gpu: Gpu) -> ReductionTile:
     """Few rows are shared: parts in registers, if these hold them."""
     part = bounds(kernel.axes[1].extent)[1] // CLUSTER_SIZE
-    if part > LONGEST_PART:
+    if part > gpu.longest_row:
         return _walking_tile(kernel, width)
     block = _power_of_two(int(part))
     warps = min(16, max(1, block // 512))
@@ -245,19 +247,21 @@ def _read_along(kernel: Kernel, strides: Strides) -> set[str]:
     }
 
 
-def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
+def _long_row_tile(kernel: Kernel, width: int, tensors: int, gpu: Gpu) -> ReductionTile:
     """Blocks of a row that is not kept in registers (measured on an H200).
 
-    Read once: many small programs with several loads under way, larger ones where they are few
-    ([1,2^26]: a sum in 33.7 us of 35.7, an argmax in 34.7 of 36.8). Read again: few rows at a time,
-    so that they are still in L2 then; longer rows take larger blocks, whose registers leave room
-    for one program on a multiprocessor. ``tensors`` of ``width`` bytes an element are read.
+    Read once: many small programs with several loads under way, larger ones where all rows run at
+    once ([1,2^26]: a sum in 33.7 us of 35.7, an argmax in 34.7 of 36.8). Read again: few rows at a
+    time, so that they are still in L2 then; rows of which it holds no more than two for each
+    multiprocessor take larger blocks, whose registers leave room for one program there.
+    ``tensors`` of ``width`` bytes an element are read.
     """
     r = kernel.axes[1]
     group = max(1, VECTOR_BYTES // width)
     many = _states(kernel) > MOST_STATES
     if not reads_again(kernel):
-        unroll, warps = 1 if many else 4, 8 if typical(kernel.axes[0].extent) <= FEW_LONG else 4
+        is_few = typical(kernel.axes[0].extent) <= 4 * gpu.multiprocessors
+        unroll, warps = 1 if many else 4, 8 if is_few else 4
         block = 2 * group * WARP * warps
         if not _keeps_places(kernel):  # whose comparisons take registers
             block = max(2048, block)
@@ -265,7 +269,7 @@ def _long_row_tile(kernel: Kernel, width: int, tensors: int) -> ReductionTile:
             1, block, persistent=False, num_warps=warps, unroll=unroll, group=group
         )
     elements = group
-    if typical(r.extent) * width > SHARES_L2:
+    if typical(r.extent) * width > rounded_down(gpu.l2 / (2 * gpu.multiprocessors)):
         elements = max(group, _power_of_two(HELD_ELEMENTS // max(1, tensors) + 1) // 2)
     warps = 16 if many else 32
     return ReductionTile(1, WARP * warps * elements, persistent=False, num_warps=warps, group=group)
@@ -307,16 +311,18 @@ def _column_tile(columns: int, width: int, states: int) -> ReductionTile:
     return ReductionTile(x, 2048 // x, persistent=False, num_warps=4, unroll=unroll)
 
 
-def _held_columns(kernel: Kernel, program: Program, r: int) -> ReductionTile:
+def _held_columns(kernel: Kernel, program: Program, r: int, gpu: Gpu) -> ReductionTile:
     """Columns in registers (measured), best where they are read again.
 
     A warp reads 64 or 128 bytes of neighbouring columns at a time, and a thread holds 128 bytes of
-    what was read: enough loads are under way. With few columns a program takes fewer of them.
+    what was read: enough loads are under way. With few columns a program takes fewer of them, so
+    that there are two for each multiprocessor.
     """
     x, width = kernel.axes[0], _width(kernel, program)
-    size, widest = (8192 if r <= 256 else 16384), (64 if width < 4 else 32)
+    size = gpu.longest_row // 2 if r <= gpu.longest_row // 64 else gpu.longest_row
+    widest = 64 if width < 4 else 32
     together = max(min(widest, max(16, size // r)), 1024 // r)
-    while together > 8 and typical(x.extent) < MANY_PROGRAMS * together:
+    while together > 8 and typical(x.extent) < 2 * gpu.multiprocessors * together:
         together //= 2
     warps = together * r // (2048 if width < 4 else 1024)
     return ReductionTile(together, r, persistent=True, num_warps=min(8, max(1, warps)))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil, log2
 
-from aotpack.devices import GPUS, Gpu
+from aotpack.devices import A100, B200, H200, RTX_PRO_6000, Gpu
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import Strides, dot, points
 from aotpack.ir.kernels.blocks import described_block
@@ -22,7 +22,7 @@ from aotpack.ir.symbolic.facts import bounds, typical
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Load
 
-BYTES_PER_MICROSECOND = 4.3e6
+BYTES_PER_MICROSECOND = 4.3e6  # of the fit; a GPU that stands for another has its own
 ROW_STEPS = (8, 16, 32, 64, 96, 128, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192, 32768)
 
 
@@ -47,6 +47,13 @@ class Family:
     half: tuple[Cost, ...]
     single: tuple[Cost, ...]
     more: tuple[MatmulTile, ...]  # candidates for 16-bit factors that the model was not fitted to
+    rate: float = BYTES_PER_MICROSECOND
+
+    def run_by(self, gpu: Gpu) -> "Family":
+        """The family on another GPU, if that is one of its architectures."""
+        if not self.arch_low <= gpu.arch <= self.arch_high:
+            return self
+        return replace(self, gpu=gpu, rate=self.rate * (gpu.bandwidth / self.gpu.bandwidth))
 
 
 _WGMMA = (
@@ -68,10 +75,7 @@ _MMA = (
     Cost(MatmulTile(64, 128, 64, 4, 3), 1.5, 0.85, 1.6, 0.25),
     Cost(MatmulTile(128, 128, 32, 8, 4), 2.5, 0.5, 2.2, 0.30),
 )
-_ALL = GPUS[90].multiprocessors  # a program for each, which goes through several tiles
-DESCRIBED = Cost(
-    MatmulTile(128, 256, 64, 8, 3, descriptors=True, most_programs=_ALL), 4.0, 0.58, 2.4, 0.30
-)
+DESCRIBED = Cost(MatmulTile(128, 256, 64, 8, 3, descriptors=True), 4.0, 0.58, 2.4, 0.30)
 # float32 factors go through tensor cores as three bfloat16 parts each. Tensor cores cut sums off
 # where others round, so each step of k shrinks what it adds: by 0.3 to 0.45 of the last place for
 # two additions of 16 products (simulated). Two tf32 parts (tf32x3) take as long and shrink by 0.7
@@ -104,23 +108,25 @@ _MORE_WGMMA = (
 )
 _MORE_DESCRIBED = (
     DESCRIBED.tile,
-    MatmulTile(128, 128, 64, 8, 4, descriptors=True, most_programs=_ALL),
+    MatmulTile(128, 128, 64, 8, 4, descriptors=True),
 )
 LONG_SUM = 2048  # products: from here on descriptors gain more than they cost
 FAMILIES = (
-    Family(0, 89, GPUS[80], _MMA, _SINGLE_MMA, _MORE_MMA),
-    Family(90, 99, GPUS[90], (*_WGMMA, DESCRIBED), _SINGLE_WGMMA, (*_MORE_WGMMA, *_MORE_DESCRIBED)),
-    Family(100, 109, GPUS[100], _WGMMA, _SINGLE_WGMMA, _MORE_WGMMA),
-    Family(110, MAX_ARCH, GPUS[120], _MMA, _SINGLE_MMA, _MORE_MMA),
+    Family(0, 89, A100, _MMA, _SINGLE_MMA, _MORE_MMA),
+    Family(90, 99, H200, (*_WGMMA, DESCRIBED), _SINGLE_WGMMA, (*_MORE_WGMMA, *_MORE_DESCRIBED)),
+    Family(100, 109, B200, _WGMMA, _SINGLE_WGMMA, _MORE_WGMMA),
+    Family(110, MAX_ARCH, RTX_PRO_6000, _MMA, _SINGLE_MMA, _MORE_MMA),
 )
 
 
-def matmul_variants(template_op: Matmul, program: Program, strides: Strides) -> tuple[Variant, ...]:
+def matmul_variants(
+    template_op: Matmul, program: Program, strides: Strides, gpu: Gpu
+) -> tuple[Variant, ...]:
     """For each family of architectures, the cheapest tile for each range of row counts."""
     return tuple(
         variant
         for family in FAMILIES
-        for variant in _family_variants(template_op, family, program, strides)
+        for variant in _family_variants(template_op, family.run_by(gpu), program, strides)
     )
 
 
@@ -131,10 +137,11 @@ def _family_variants(
     is_single = template_op.operand is DType.FLOAT32
     table = family.single if is_single else family.half
     table = tuple(cost for cost in table if _is_possible(cost.tile, template_op, program, strides))
-    if typical(template_op.k.extent) < LONG_SUM:
+    if typical(template_op.k.extent) < LONG_SUM or not family.gpu.has_descriptors:
         table = tuple(cost for cost in table if not cost.tile.descriptors)
     known = () if is_single else family.more
     more = [tile for tile in known if _is_possible(tile, template_op, program, strides)]
+    more = [tile for tile in more if family.gpu.has_descriptors or not tile.descriptors]
     rows = template_op.m.extent
     low, high = bounds(rows)
     steps = [step for step in ROW_STEPS if low <= step < high]
@@ -183,7 +190,7 @@ def _cheapest_first(
     ]
     first = ranked[0]
     alike = sorted(more, key=lambda t: abs(log2(t.m / first.m)) + abs(log2(t.n / first.n)))
-    return list(dict.fromkeys(_fitted(tile, template_op) for tile in (*ranked, *alike)))
+    return list(dict.fromkeys(_fitted(t, template_op, family.gpu) for t in (*ranked, *alike)))
 
 
 def _microseconds(cost: Cost, template_op: Matmul, family: Family, rows: int) -> float:
@@ -193,11 +200,15 @@ def _microseconds(cost: Cost, template_op: Matmul, family: Family, rows: int) ->
     steps = ceil(k / tile.k)
     moved = template_op.operand.itemsize * batch * (n * k + rows * n + rows * k)
     waves = ceil(tiles / family.gpu.multiprocessors)
-    memory = cost.traffic * moved / BYTES_PER_MICROSECOND
+    memory = cost.traffic * moved / family.rate
     return cost.fixed + waves * (steps * cost.step + cost.wave) + memory
 
 
-def _fitted(tile: MatmulTile, template_op: Matmul) -> MatmulTile:
-    """A step no longer than a short k needs."""
+def _fitted(tile: MatmulTile, template_op: Matmul, gpu: Gpu) -> MatmulTile:
+    """A step no longer than a short k needs.
+
+    Those with descriptors make them once: a program for each multiprocessor goes through all tiles.
+    """
     shortest = max(16, 1 << max(0, typical(template_op.k.extent) - 1).bit_length())
-    return replace(tile, k=min(tile.k, shortest))
+    programs = gpu.multiprocessors if tile.descriptors else 0
+    return replace(tile, k=min(tile.k, shortest), most_programs=programs)

@@ -8,12 +8,12 @@ memory once, and reads never stop. What all rows need, such as weights, stays th
 where each row would read it from L2 again; there is then room for few programs, whose rings go on
 into the next row, so that enough is on its way while they wait for each other.
 
-Measured on an H200 (``docs/benchmarks.md``).
+Measured on an H200 (``docs/benchmarks.md``, 2026-11-22); other GPUs take lengths in proportion.
 """
 
 from collections.abc import Iterator
 
-from aotpack.devices import GPUS
+from aotpack.devices import RESERVED_SHARED, Gpu, of_l2, rounded_down
 from aotpack.ir.kernels.access import axes_in
 from aotpack.ir.kernels.cluster_mailbox import mailbox_bytes
 from aotpack.ir.kernels.kernel import Kernel
@@ -25,26 +25,33 @@ from aotpack.ir.values import Apply, Load, walk
 from aotpack.stages import RING_START
 
 ROW_PIPELINE = (90, 99)  # architectures on which it was measured
-GPU = GPUS[90]
-BLOCK_SHARED = 1024  # bytes that a block takes beside what it asks for
 SHORTEST = 130_000  # bytes of a row; shorter ones are found in L2 when they are read again
 SHORTEST_WITH_EXPONENTIALS = 120_000  # likewise, where that is not all that takes time
 SHORTEST_WITH_COMMON = 60_000
-LONG_WITH_COMMON = 2**18  # from here on not even few rows are in registers with their weights
-FEW_ROWS = 32  # up to here most multiprocessors would wait for those that have a row
-MOST_SHARED = 64  # likewise, where rows have nothing in common
-PART = 32 * 1024  # bytes of a stream that a program has of a row, if clusters are large enough
-CLUSTERS = {2: 66, 4: 30, 8: 15}  # that run at once, one program a multiprocessor
 MOST_KEPT = 64  # registers of a thread
 
 
-def tile_row_pipeline(kernel: Kernel, reads: RowReads | None) -> ReductionTile | None:
+def few_rows(gpu: Gpu) -> int:
+    """Up to here most multiprocessors would wait for those that have a row."""
+    return rounded_down(gpu.multiprocessors / 4)
+
+
+def most_shared(gpu: Gpu) -> int:
+    """Likewise, where rows have nothing in common."""
+    return rounded_down(gpu.multiprocessors / 2)
+
+
+def tile_row_pipeline(kernel: Kernel, reads: RowReads | None, gpu: Gpu) -> ReductionTile | None:
     """The tile of a kernel whose long rows are taken in turn; None if they are not."""
     row = kernel.axes[1].extent.constant
-    if row is None or reads is None or row * reads.width < _shortest(kernel, reads):
+    if row is None or reads is None or not gpu.clusters:
         return None
-    fitting = [n for n in CLUSTERS if row * reads.width <= n * PART]
-    cluster = min(fitting, default=max(CLUSTERS))
+    if row * reads.width < of_l2(_shortest(kernel, reads), gpu):
+        return None
+    clusters = dict(gpu.clusters)
+    part = rounded_down(gpu.shared / 4)  # so much of a stream leaves room for four programs
+    fitting = [n for n in clusters if row * reads.width <= n * part]
+    cluster = min(fitting, default=max(clusters))
     if row % (cluster * reads.vector):
         return None
     warps = 8 if fitting else 16
@@ -52,7 +59,7 @@ def tile_row_pipeline(kernel: Kernel, reads: RowReads | None) -> ReductionTile |
     blocks = -(-row // (cluster * block))
     rooms = 2 * mailbox_bytes(kernel, cluster)  # one serves a row, the other the next
     for together, kept, least, most in _divisions(reads, blocks):
-        left = _own_bytes(together) - rooms - reads.common_bytes(kept, block, blocks)
+        left = _own_bytes(together, gpu) - rooms - reads.common_bytes(kept, block, blocks)
         ring = min(most, left // reads.slot_bytes(block))
         if ring >= least:
             return ReductionTile(
@@ -62,7 +69,7 @@ def tile_row_pipeline(kernel: Kernel, reads: RowReads | None) -> ReductionTile |
                 num_warps=warps,
                 group=reads.vector,
                 cluster_size=cluster,
-                resident=CLUSTERS[cluster] * together,
+                resident=clusters[cluster] * together,
                 ring=ring,
                 kept=kept,
             )
@@ -70,20 +77,25 @@ def tile_row_pipeline(kernel: Kernel, reads: RowReads | None) -> ReductionTile |
 
 
 def cluster_rows(
-    kernel: Kernel, reads: RowReads | None, shared: ReductionTile, turn: ReductionTile | None
+    kernel: Kernel,
+    reads: RowReads | None,
+    shared: ReductionTile,
+    turn: ReductionTile | None,
+    gpu: Gpu,
 ) -> int:
     """Up to how many rows ``shared`` is better than ``turn``, or than a program a row (measured).
 
-    Parts in registers are, where weights take no room there, or the row is short.
+    Parts in registers are, where weights take no room there, or the row is shorter than what all
+    registers of a multiprocessor hold.
     """
     row = kernel.axes[1].extent.constant
     if turn is None or reads is None or row is None:
-        return FEW_ROWS if reads is None or reads.common else MOST_SHARED
+        return few_rows(gpu) if reads is None or reads.common else most_shared(gpu)
     if not shared.persistent:
         return 0
     if reads.common:
-        return FEW_ROWS if row * reads.width < LONG_WITH_COMMON else 0
-    return MOST_SHARED
+        return few_rows(gpu) if row * reads.width < 4 * gpu.registers else 0
+    return most_shared(gpu)
 
 
 def _shortest(kernel: Kernel, reads: RowReads) -> int:
@@ -126,6 +138,6 @@ def _divisions(reads: RowReads, blocks: int) -> Iterator[tuple[int, int, int, in
     yield 1, 0, blocks, most
 
 
-def _own_bytes(together: int) -> int:
+def _own_bytes(together: int, gpu: Gpu) -> int:
     """The shared memory for one of so many programs of a multiprocessor, but for Triton's own."""
-    return (GPU.shared + BLOCK_SHARED) // together - BLOCK_SHARED - RING_START
+    return (gpu.shared + RESERVED_SHARED) // together - RESERVED_SHARED - RING_START

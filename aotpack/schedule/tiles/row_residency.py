@@ -4,14 +4,15 @@
     held:   programs have a row in shared memory or in registers: one launch, which reads x once
 
 Split rows keep all multiprocessors at work; a row that is held has eight of them at most. Which is
-quicker is estimated (measured on an H200 with 1 to 131 rows of 32000 to 1048576 elements,
-``docs/benchmarks.md``).
+quicker is estimated (fitted to an H200 with 1 to 131 rows of 32000 to 1048576 elements, 2026-11-22,
+``docs/benchmarks.md``, "Few long rows, held or split").
 """
 
 from dataclasses import replace
 from itertools import compress
 from operator import not_
 
+from aotpack.devices import Gpu
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.tiles import ReductionTile, Variant
 from aotpack.ir.operations import Pointwise, Reduction, Scan
@@ -21,29 +22,31 @@ from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.layout import choose_strides, typical_bytes
 from aotpack.schedule.program.split_reduction import rows_to_split, split_reductions
 from aotpack.schedule.tiles.choose import choose_tiles, reads_again
-from aotpack.schedule.tiles.row_pipeline import CLUSTERS, takes_exponentials
+from aotpack.schedule.tiles.row_pipeline import takes_exponentials
 
-HELD_LAUNCH = 2.0  # us
-SPLIT_LAUNCHES = 5.8  # us, of both
-READ_RATE, WRITE_RATE = 87_000, 29_000  # bytes that a multiprocessor reads, or writes, in a us
+HELD_LAUNCH = 2.0  # in launches of a graph
+SPLIT_LAUNCHES = 5.8  # of both
 WALKING = 1.3  # how much longer a program takes that reads its row again
-COMMON_RATE = 4_200_000  # that all read and write
+COMMON_SHARE = 0.875  # of the vendor's bandwidth, at which all read and write
 
 
-def resident_rows(program: Program, arches: tuple[int, ...]) -> tuple[frozenset[str], ...]:
+def resident_rows(
+    program: Program, arches: tuple[int, ...], gpu: Gpu
+) -> tuple[frozenset[str], ...]:
     """For each architecture the first targets of reductions whose rows are not to be split."""
     held: dict[int, set[str]] = {arch: set() for arch in arches}
-    long = rows_to_split(program) if arches else frozenset()
+    long = rows_to_split(program, gpu) if arches else frozenset()
     if long:
-        whole = _around(split_reductions(program, long), long)
+        whole = _around(split_reductions(program, gpu, long), long)
         kernels = fuse(whole)
         strides = choose_strides(whole, kernels)
         for kernel in kernels:
             found = long & {one.targets[0] for one in kernel.reductions}
             if found and reads_again(kernel):
-                (tiled,) = choose_tiles(whole, (kernel,), strides)
+                (tiled,) = choose_tiles(whole, (kernel,), strides, gpu)
                 for arch in arches:
-                    held[arch] |= found if _is_quicker_resident(tiled, whole, arch) else set()
+                    is_quicker = _is_quicker_resident(tiled, whole, arch, gpu)
+                    held[arch] |= found if is_quicker else set()
     return tuple(frozenset(held[arch]) for arch in arches)
 
 
@@ -69,7 +72,7 @@ def _around(program: Program, long: frozenset[str]) -> Program:
     return replace(program, operations=near, outputs=stored, updates=())
 
 
-def _is_quicker_resident(kernel: Kernel, program: Program, arch: int) -> bool:
+def _is_quicker_resident(kernel: Kernel, program: Program, arch: int, gpu: Gpu) -> bool:
     """True when one launch for whole rows is estimated to take less than two for parts."""
     rows = max(1, typical(kernel.axes[0].extent))
     tile = next(v.tile for v in kernel.variants if _takes(v, arch, rows))
@@ -79,16 +82,20 @@ def _is_quicker_resident(kernel: Kernel, program: Program, arch: int) -> bool:
         sum(typical_bytes(program.buffers[name]) for name in names)
         for names in (kernel.reads, kernel.stored)
     )
-    split = SPLIT_LAUNCHES + (2 * read + written) / COMMON_RATE
+    rate = gpu.bandwidth / 1e6 * COMMON_SHARE
+    split = SPLIT_LAUNCHES * gpu.launch + (2 * read + written) / rate
     walks = not tile.ring and not tile.persistent
     if walks and tile.cluster_size > 1 and takes_exponentials(kernel):
         return False  # each of them twice
     read *= 2 if walks else 1
     programs = rows * tile.cluster_size
-    at_once = min(rows, CLUSTERS[tile.cluster_size]) * tile.cluster_size if tile.ring else programs
-    alone = (read / READ_RATE + written / WRITE_RATE) / programs * (WALKING if walks else 1)
-    together = (read + written) / programs * at_once / COMMON_RATE
-    return HELD_LAUNCH + -(-programs // at_once) * max(alone, together) < split
+    clusters = min(rows, dict(gpu.clusters)[tile.cluster_size]) if tile.ring else rows
+    at_once = clusters * tile.cluster_size
+    alone = (read / gpu.read_rate + written / gpu.write_rate) / programs
+    alone *= WALKING if walks else 1
+    together = (read + written) / programs * at_once / rate
+    turns = -(-programs // at_once)
+    return HELD_LAUNCH * gpu.launch + turns * max(alone, together) < split
 
 
 def _takes(variant: Variant, arch: int, rows: int) -> bool:

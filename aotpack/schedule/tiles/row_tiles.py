@@ -10,6 +10,7 @@ that some read while others compute, but a GPU begins only so many in the time t
 from collections.abc import Iterable
 from math import log2
 
+from aotpack.devices import H200, Gpu
 from aotpack.ir.kernels.access import VECTOR_BYTES, Access, Strides, accesses
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.tiles import WARP, ReductionTile
@@ -18,26 +19,29 @@ from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import typical
 
 BYTES_OF_THREAD = 32  # read of a row, or of a plane's tile
-FEW_ROWS = 132  # up to here they all run at once, and a row takes as long as its threads need
 SMALLEST = 1024  # elements of a program, where rows are many
-LEAST_TRAFFIC = 3072  # bytes of a program: 1600 begin in a microsecond, and memory moves 4 MB
+LEAST_TRAFFIC = 3072  # bytes of a program: 1600 begin in a microsecond, and an H200 moves 4 MB
 MOST_WARPS = 16
 LONGEST_OF_MOST = 4096  # elements; of programs of so many warps with longer rows too few fit
 
 
 def row_tiles(
-    kernel: Kernel, program: Program, strides: Strides, r: int
+    kernel: Kernel, program: Program, strides: Strides, r: int, gpu: Gpu
 ) -> tuple[ReductionTile, ReductionTile]:
-    """Tiles for few and for many rows of at most ``r`` elements, a power of two."""
+    """Tiles for few and for many rows of at most ``r`` elements, a power of two.
+
+    Where there is a multiprocessor for each row, a row takes as long as its threads need.
+    """
     row = kernel.axes[1].extent.constant or r
     along = _along(kernel, strides)
     read = _widths((a for a in along if not a.is_store), program) or [4]
     moved = row * (sum(read) + sum(_widths((a for a in along if a.is_store), program)))
     alone, together = max(1, SMALLEST // 2 // r), max(1, SMALLEST // r)
-    while together * moved < LEAST_TRAFFIC and together * r < 2 * SMALLEST:
+    least = LEAST_TRAFFIC * (gpu.bandwidth / H200.bandwidth)
+    while together * moved < least and together * r < 2 * SMALLEST:
         together *= 2
     few, many = (_warps(kernel, rows, r, read) for rows in (alone, together))
-    if typical(kernel.axes[0].extent) <= FEW_ROWS:
+    if typical(kernel.axes[0].extent) <= gpu.multiprocessors:
         few = min(MOST_WARPS, max(1, r // 256))
     return (
         ReductionTile(alone, r, persistent=True, num_warps=few),

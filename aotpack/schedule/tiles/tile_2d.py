@@ -6,12 +6,13 @@
 One-dimensional blocks would read a cache line of b for every element.
 
 Where lines of b do not begin at whole cache lines, neighbouring tiles share some of these. Programs
-go along lines of the result; when those are so long that a line of tiles fills L2, several of
-them go together (on an H200, 128256 columns: 121 to 106 us).
+go along lines of the result; when those are so long that a line of tiles fills half of L2, several
+of them go together (on an H200, 128256 columns: 121 to 106 us, 2026-11-22).
 """
 
 from collections.abc import Iterable
 
+from aotpack.devices import Gpu
 from aotpack.ir.kernels.access import Access, Strides, accesses, local_slope
 from aotpack.ir.kernels.kernel import Kernel, unflattened
 from aotpack.ir.kernels.tiles import WARP, Tile2D
@@ -24,11 +25,10 @@ from aotpack.schedule.tiles.row_tiles import BYTES_OF_THREAD, MOST_WARPS
 
 SHORTEST_SIDE = 16  # points; a side shorter than this is not worth a dimension of the tile
 SIDE = 64  # points, of a tile
-HALF_L2 = 25 * 10**6  # bytes, of an H200
 BAND = 16  # lines of tiles
 
 
-def tile_2d(kernel: Kernel, program: Program, strides: Strides) -> Tile2D | None:
+def tile_2d(kernel: Kernel, program: Program, strides: Strides, gpu: Gpu) -> Tile2D | None:
     """Lines that make most jumping accesses contiguous; None if there are none.
 
     What then still jumps along both sides, and large tensors do, gets a third side.
@@ -47,16 +47,17 @@ def tile_2d(kernel: Kernel, program: Program, strides: Strides) -> Tile2D | None
         for height in _widths(list(accesses(lines)), y, strides)
     )
     if height is None:
-        return _flat_tile(lines, program, strides)
+        return _flat_tile(lines, program, strides, gpu)
     return Tile2D(width, 16, 16, num_warps=8, height=height, z=16)
 
 
-def _flat_tile(lines: Kernel, program: Program, strides: Strides) -> Tile2D:
-    """Square tiles, in bands of lines where a line of tiles fills L2."""
+def _flat_tile(lines: Kernel, program: Program, strides: Strides, gpu: Gpu) -> Tile2D:
+    """Square tiles, in bands of lines where a line of tiles fills half of L2."""
     width = lines.axes[1].extent
     touched = [a for a, at in _places(lines, strides) if set(lines.axes) <= set(at.leaves())]
     widths = [(program.buffers[a.buffer].dtype.itemsize, a.is_store) for a in touched]
-    band = BAND if typical(width) * SIDE * sum(size for size, _ in widths) > HALF_L2 else 1
+    line_bytes = typical(width) * SIDE * sum(size for size, _ in widths)
+    band = BAND if line_bytes > gpu.l2 // 2 else 1
     read = SIDE * SIDE * sum(size for size, is_store in widths if not is_store)
     warps = max(1, read // (BYTES_OF_THREAD * WARP))
     return Tile2D(width, SIDE, SIDE, min(MOST_WARPS, 1 << warps.bit_length() - 1), band=band)

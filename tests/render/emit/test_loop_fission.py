@@ -8,7 +8,6 @@ import torch
 
 from aotpack.ir.program import targets
 from aotpack.render.emit.loop_fission import fission_groups
-from aotpack.schedule.program import split_reduction
 from tests.e2e.models import Function
 from tests.e2e.oracle import agree, compile_all
 from tests.schedule.programs import Writer, apply, load, schedule_of
@@ -27,10 +26,7 @@ ROW = 20_000  # elements: too many for registers
         (lambda x, z, c: ((x * c).sum(1), z * (c + 1)), 2),
     ],
 )
-def test_loops_of_one_level(
-    function: Callable[..., Any], loops: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(split_reduction, "WORTH_A_LAUNCH", 10 * ROW)
+def test_loops_of_one_level(function: Callable[..., Any], loops: int) -> None:
     torch.manual_seed(0)
     args = (torch.rand(2, ROW), torch.rand(2, ROW), torch.rand(2, 1))
     compiled = compile_all(Function(function, 3), args)

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 
+from aotpack.devices import H200
 from aotpack.ir.kernels.access import accesses
 from aotpack.ir.ops.conditions import range_checks
 from aotpack.ir.program import Buffer, ConcatBuffer, Program
@@ -20,7 +21,6 @@ from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.values import Const, Guarded, Value
 from aotpack.ir.verify.program import InvalidProgram, verify
 from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
-from aotpack.schedule.fusion import concat_in_place as join
 from aotpack.schedule.fusion.concat_in_place import concat_in_place
 from aotpack.schedule.fusion.fuse import fuse
 from tests.e2e.models import Function
@@ -141,10 +141,11 @@ def test_pieces_whose_order_depends_on_a_size_are_no_pieces() -> None:
 
 
 @pytest.mark.row("S:H5")
-def test_a_launch_more_must_be_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("launch", [0.0, H200.launch])
+def test_a_launch_more_must_be_worth_it(launch: float) -> None:
     model = linears(lambda x, a, b: F.pad(a, (8, 8)))
-    monkeypatch.setattr(join, "LAUNCH_BYTES", 1)
-    assert scheduled(model, torch.zeros(6, 16)).schedule.program.concats
+    made = scheduled(model, torch.zeros(6, 16), gpu=replace(H200, launch=launch))
+    assert bool(made.schedule.program.concats) is (launch == 0)
 
 
 def two_parts() -> Program:
@@ -165,13 +166,13 @@ def joined_value(a: Buffer, b: Buffer, i: Int, j: Int) -> Value:
 
 def test_the_rewrite_keeps_the_meaning() -> None:
     program = two_parts()
-    changed, kernels = concat_in_place(program, fuse(program))
+    changed, kernels = concat_in_place(program, fuse(program), H200)
     assert [concat.parts for concat in changed.concats] == [("z.0", "z.1")]
     assert "concat z = z.0 | z.1\n" in str(changed)
     assert len(kernels) == 2
     verify(changed)
     assert_same(program, changed)
-    assert concat_in_place(changed, kernels)[0] is changed
+    assert concat_in_place(changed, kernels, H200)[0] is changed
 
 
 @pytest.mark.parametrize(
@@ -184,7 +185,7 @@ def test_the_rewrite_keeps_the_meaning() -> None:
 )
 def test_what_is_no_concat_buffer_is_refused(parts: tuple[str, ...], words: str) -> None:
     program = two_parts()
-    changed, _ = concat_in_place(program, fuse(program))
+    changed, _ = concat_in_place(program, fuse(program), H200)
     with pytest.raises(InvalidProgram, match=words):
         verify(replace(changed, concats=(ConcatBuffer("z", parts),)))
 

@@ -4,16 +4,18 @@ from dataclasses import replace
 
 import pytest
 
+from aotpack.devices import H200
 from aotpack.ir.kernels.kernel import Kernel, Schedule, gpu_variants
 from aotpack.ir.kernels.tiles import ReductionTile, Variant
 from aotpack.ir.operations import Scan
 from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
-from aotpack.schedule.tiles.choose import CLUSTER_SIZE, LOOK_BACK_BLOCK
-from aotpack.schedule.tiles.row_pipeline import CLUSTERS, FEW_ROWS, MOST_SHARED
+from aotpack.schedule.tiles.choose import CLUSTER_SIZE
+from aotpack.schedule.tiles.row_pipeline import few_rows, most_shared
 from tests.schedule.programs import Size, Writer, apply, load, schedule_of
 
 LONG = 65_536
+CLUSTERS = dict(H200.clusters)
 
 
 def shares(count: Size, length: Size, arch: int = 90) -> Schedule:
@@ -64,7 +66,7 @@ def test_rows_too_long_for_the_cache_are_shared_however_many() -> None:
 def test_a_dynamic_number_of_rows_decides_when_called() -> None:
     (kernel,) = shares(Var("b", 1, 4096), 16_448).kernels
     limits = [v.at_most for v in gpu_variants(kernel) if v.arch_low >= 90]
-    assert limits == [MOST_SHARED, None, FEW_ROWS, None]
+    assert limits == [most_shared(H200), None, few_rows(H200), None]
     assert cluster_sizes(kernel, 90) == cluster_sizes(kernel, 120) == [CLUSTER_SIZE, 1]
 
 
@@ -182,7 +184,7 @@ def test_long_scans_of_few_rows_are_chains(count: Size) -> None:
     (kernel,) = schedule.kernels
     chains = [v.tile.look_back for v in gpu_variants(kernel) if isinstance(v.tile, ReductionTile)]
     assert chains == ([True, False] if isinstance(count, Var) else [True])
-    blocks = LONG // LOOK_BACK_BLOCK
+    blocks = LONG // (H200.longest_row // 2)
     rooms = [buffer.shape for buffer in (*kernel.exchange, *kernel.counters[1:])]
     assert rooms == [(Int.of(count), Int.of(blocks + 1))] * 2
     verify_schedule(schedule)

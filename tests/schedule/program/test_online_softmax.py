@@ -1,15 +1,16 @@
 """Maximum and sum of exponentials of a long row in one walk."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from aotpack.devices import H200
 from aotpack.ir.operations import Reduction
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.values import Value
-from aotpack.schedule.program import online_softmax
-from aotpack.schedule.program.online_softmax import LONGEST_ROW, merge_softmax_sums
+from aotpack.schedule.program.online_softmax import merge_softmax_sums
 from tests.schedule.programs import Writer, apply, assert_same, load
 
 
@@ -41,31 +42,31 @@ def kinds(program: Program) -> list[str]:
 
 @pytest.mark.row("S:B16", "C:G21")
 def test_joins_the_pair_of_a_long_row() -> None:
-    merged = merge_softmax_sums(pair(LONGEST_ROW + 1))
+    merged = merge_softmax_sums(pair(H200.longest_row + 1), H200)
     assert kinds(merged) == ["softmax"]
     assert merged.operations[0].targets == ("top", "total")  # type: ignore[union-attr]
 
 
 @pytest.mark.row("S:B16", "C:G21")
-def test_the_meaning_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(online_softmax, "LONGEST_ROW", 4)
+def test_the_meaning_stays() -> None:
     program = pair(9)
-    assert kinds(merge_softmax_sums(program)) == ["softmax"]
-    assert_same(program, merge_softmax_sums(program))
+    merged = merge_softmax_sums(program, replace(H200, registers=32))
+    assert kinds(merged) == ["softmax"]
+    assert_same(program, merged)
 
 
 @pytest.mark.row("S:B16")
 @pytest.mark.parametrize(
     "program",
     [
-        pair(LONGEST_ROW),
-        pair(LONGEST_ROW + 1, kind="min"),
-        pair(LONGEST_ROW + 1, shift=1),
-        pair(LONGEST_ROW + 1, lambda x, top: apply("sub", x, top)),
-        pair(LONGEST_ROW + 1, lambda x, top: distances(apply("neg", x), top)),
-        pair(LONGEST_ROW + 1, lambda x, top: distances(top, x)),
+        pair(H200.longest_row),
+        pair(H200.longest_row + 1, kind="min"),
+        pair(H200.longest_row + 1, shift=1),
+        pair(H200.longest_row + 1, lambda x, top: apply("sub", x, top)),
+        pair(H200.longest_row + 1, lambda x, top: distances(apply("neg", x), top)),
+        pair(H200.longest_row + 1, lambda x, top: distances(top, x)),
     ],
     ids=["short", "minimum", "other_row", "no_exponential", "other_element", "reversed"],
 )
 def test_leaves_others_alone(program: Program) -> None:
-    assert merge_softmax_sums(program) is program
+    assert merge_softmax_sums(program, H200) is program

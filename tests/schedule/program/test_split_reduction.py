@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from aotpack.devices import H200
 from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.names import safe_size_name
 from aotpack.ir.operations import Reduction
@@ -30,7 +31,7 @@ def whole(kind: str, count: int, length: int, *, columns: bool = False) -> Progr
 
 def halves(program: Program, x: Array) -> tuple[Array, Array]:
     """What the whole reduction gives, and what it gives split."""
-    split = split_reductions(program)
+    split = split_reductions(program, H200)
     verify(split)
     assert sum(isinstance(o, Reduction) for o in split.operations) >= 2
     first, second = (evaluate(p, {"x": x}, {}, {})[p.outputs[0]] for p in (program, split))
@@ -59,16 +60,16 @@ def test_halves_agree_with_the_whole(kind: str, columns: bool, length: int) -> N
 )
 def test_what_is_between_halves_has_a_name_of_its_own(kind: str, taken: str) -> None:
     program = whole(kind, 4, UNEVEN)
-    assert taken in split_reductions(program).buffers
+    assert taken in split_reductions(program, H200).buffers
     buffers = {**program.buffers, taken: replace(program.buffers["x"], name=taken)}
     clashing = replace(program, inputs=(*program.inputs, taken), buffers=buffers)
-    split = split_reductions(clashing)
+    split = split_reductions(clashing, H200)
     verify(split)
     assert split.buffers[taken] is buffers[taken] and f"{taken}_1" in split.buffers
 
 
 def test_the_axes_of_halves_are_named_like_no_size() -> None:
-    first, second = split_reductions(whole("sum", 4, LONG)).operations
+    first, second = split_reductions(whole("sum", 4, LONG), H200).operations
     names = {axis.name for one in (first, second) for axis in all_axes(one)}
     assert {"part", "step"} <= names
     assert [name for name in ("part", "step") if safe_size_name(name) == name] == []
@@ -85,7 +86,7 @@ def test_halves_of_a_prime_length_agree() -> None:
 @pytest.mark.parametrize(("length", "merged"), [(65536, 32), (65537, 33), (87_381, 53)])
 def test_columns_are_split_so_that_little_is_left(length: int, merged: int) -> None:
     """About 33 parts of 1024 columns; what is merged at the end are parts and rows left over."""
-    split = split_reductions(whole("sum", 1024, length, columns=True))
+    split = split_reductions(whole("sum", 1024, length, columns=True), H200)
     *_, last = (o for o in split.operations if isinstance(o, Reduction))
     assert last.inner[0].extent.constant == merged
 
@@ -118,7 +119,8 @@ def test_exponential_sums_shrink_to_the_common_maximum(length: int) -> None:
     given[2, 70_000] = math.nan
     given[3, 70_000] = math.inf
     with np.errstate(all="ignore"):
-        found = [evaluate(p, {"x": given}, {}, {}) for p in (program, split_reductions(program))]
+        split = split_reductions(program, H200)
+        found = [evaluate(p, {"x": given}, {}, {}) for p in (program, split)]
     for name in ("top", "sum"):
         np.testing.assert_allclose(*(values[name] for values in found), rtol=1e-5)
 
@@ -139,4 +141,4 @@ def test_left_whole(kind: str, count: int, length: int) -> None:
     program = w.program(
         *w.reductions(names, [count], [length], lambda i, r: load(x, i, r), kind=kind)
     )
-    assert split_reductions(program) is program
+    assert split_reductions(program, H200) is program

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aotpack.devices import H200
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.operations import Pointwise, Reduction, Sort
@@ -19,9 +20,10 @@ from aotpack.schedule.sorts.expand_sorts import (
     SHORTEST_SELECTED,
     expand_sorts,
 )
-from aotpack.schedule.sorts.select_first import LONGEST_RUN
+from aotpack.schedule.sorts.select_first import longest_run
 
 F32, I64 = DType.FLOAT32, DType.INT64
+LONGEST_RUN = longest_run(1, H200)
 N = Var("n", 1, 700)
 
 
@@ -72,7 +74,7 @@ LENGTHS = [2, 3, RUN, LONGEST_COUNTED, LONGEST_COUNTED + 1, 9 * RUN, 9 * RUN + 1
 @pytest.mark.parametrize("length", LENGTHS)
 def test_agrees_with_the_sort(length: int, descending: bool) -> None:
     program = sorting(length, descending=descending)
-    expanded = expand_sorts(program)
+    expanded = expand_sorts(program, H200)
     verify(expanded)
     assert not any(isinstance(operation, Sort) for operation in expanded.operations)
     check(program, expanded, drawn(length))
@@ -86,7 +88,7 @@ SELECTED_LENGTHS = [SHORTEST_SELECTED + 1, 129, 1031, LONGEST_RUN, LONGEST_RUN +
 @pytest.mark.parametrize("kept", [1, 8, 32])
 def test_few_are_selected_bit_by_bit(kept: int, length: int, descending: bool) -> None:
     program = sorting(length, descending=descending, kept=kept)
-    expanded = expand_sorts(program)
+    expanded = expand_sorts(program, H200)
     verify(expanded)
     assert int(expanded.buffers["v"].shape[1]) <= LONGEST_COUNTED
     check(program, expanded, drawn(length))
@@ -95,7 +97,7 @@ def test_few_are_selected_bit_by_bit(kept: int, length: int, descending: bool) -
 @pytest.mark.parametrize("extra", [1, 40, LONGEST_RUN - 1])
 def test_the_last_run_may_have_fewer_than_are_kept(extra: int) -> None:
     program = sorting(3 * LONGEST_RUN + extra, descending=True, kept=200)
-    check(program, expand_sorts(program), drawn(3 * LONGEST_RUN + extra))
+    check(program, expand_sorts(program, H200), drawn(3 * LONGEST_RUN + extra))
 
 
 def test_rows_of_the_least_and_the_greatest_numbers_are_selected() -> None:
@@ -105,12 +107,12 @@ def test_rows_of_the_least_and_the_greatest_numbers_are_selected() -> None:
     for end in ends:
         x = np.full((2, LONGEST_RUN + 100), end, np.float32)
         x[1, ::7] = 1.0
-        check(program, expand_sorts(program), x)
+        check(program, expand_sorts(program, H200), x)
 
 
 def test_what_is_left_of_long_rows_is_selected_again() -> None:
     program = sorting(10 * LONGEST_RUN, kept=1000)
-    expanded = expand_sorts(program)
+    expanded = expand_sorts(program, H200)
     rows = [b for n, b in expanded.buffers.items() if n.startswith("v_run")]
     assert [int(b.shape[1]) for b in rows[:2]] == [10_000, 2_000]
     assert [b.unfusable for b in rows[:2]] == [True, False]
@@ -120,7 +122,7 @@ def test_what_is_left_of_long_rows_is_selected_again() -> None:
 
 @pytest.mark.parametrize(("length", "kept"), [(SHORTEST_SELECTED, 3), (200, 100), (1031, 516)])
 def test_what_takes_less_is_not_selected(length: int, kept: int) -> None:
-    expanded = expand_sorts(sorting(length, kept=kept))
+    expanded = expand_sorts(sorting(length, kept=kept), H200)
     assert not any("reached" in name for name in expanded.buffers)
 
 
@@ -131,9 +133,9 @@ def test_few_of_every_admitted_length_are_selected(length: int, seed: int) -> No
 
 
 SELECTING = sorting(Var("m", 9, 2500), kept=8)
-SELECTED = expand_sorts(SELECTING)
+SELECTED = expand_sorts(SELECTING, H200)
 DYNAMIC = sorting(N)
-EXPANDED = expand_sorts(DYNAMIC)
+EXPANDED = expand_sorts(DYNAMIC, H200)
 
 
 @settings(max_examples=15, deadline=None)
@@ -144,7 +146,7 @@ def test_every_admitted_length_is_sorted(length: int, seed: int) -> None:
 
 def test_a_computed_value_is_stored_first() -> None:
     program = sorting(7, square=True)
-    expanded = expand_sorts(program)
+    expanded = expand_sorts(program, H200)
     verify(expanded)
     first, second = expanded.operations[:2]
     assert isinstance(first, Pointwise) and isinstance(second, Reduction)
@@ -152,11 +154,11 @@ def test_a_computed_value_is_stored_first() -> None:
 
 
 def test_a_program_without_sorts_is_kept() -> None:
-    program = expand_sorts(sorting(4))
-    assert expand_sorts(program) is program
+    program = expand_sorts(sorting(4), H200)
+    assert expand_sorts(program, H200) is program
 
 
 def test_order_of_equal_elements_is_kept() -> None:
     x = np.zeros((2, 1300), np.float32)
-    found = evaluate(expand_sorts(sorting(1300)), {"x": x}, {}, {})["p"]
+    found = evaluate(expand_sorts(sorting(1300), H200), {"x": x}, {}, {})["p"]
     np.testing.assert_array_equal(found, torch.arange(1300).expand(2, -1).numpy())

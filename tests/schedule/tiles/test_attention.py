@@ -2,6 +2,7 @@
 
 import pytest
 
+from aotpack.devices import H200
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.tiles import AttentionTile
 from aotpack.ir.operations import Attention
@@ -25,7 +26,7 @@ def attention(head: int, operand: DType) -> Attention:
 @pytest.mark.parametrize("operand", [F32, BF16], ids=str)
 @pytest.mark.parametrize("head", [16, 40, 64, 128, 256, 512])
 def test_every_architecture_has_a_tile_that_fits(head: int, operand: DType) -> None:
-    variants = attention_variants(attention(head, operand))
+    variants = attention_variants(attention(head, operand), H200)
     width = 1 << (head - 1).bit_length()
     for arch in ARCHES:
         suited = [v for v in variants if v.takes(arch)]
@@ -40,7 +41,7 @@ def test_every_architecture_has_a_tile_that_fits(head: int, operand: DType) -> N
 def test_long_heads_take_less_at_a_time() -> None:
     def keys(head: int) -> int:
         (tile, *_) = (
-            v.tile for v in attention_variants(attention(head, F32)) if v.arch_high >= 110
+            v.tile for v in attention_variants(attention(head, F32), H200) if v.arch_high >= 110
         )
         assert isinstance(tile, AttentionTile)
         return tile.i * tile.j * tile.num_stages

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from aotpack.devices import H200
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.tiles import (
     AttentionTile,
@@ -15,15 +16,12 @@ from aotpack.ir.kernels.tiles import (
 )
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Var
-from aotpack.schedule.tiles.choose import (
-    LONGEST_COLUMN,
-    MAX_PERSISTENT,
-    MAX_READ_ONCE,
-    MOST_LOOK_BACK_ROWS,
-)
 from tests.schedule.programs import BF16, F32, Size, Writer, apply, load, schedule_of, scheduled
 
 B = Var("b", 1, 64)
+MAX_PERSISTENT = H200.longest_row
+MAX_READ_ONCE, LONGEST_COLUMN = MAX_PERSISTENT // 4, MAX_PERSISTENT // 16
+MOST_LOOK_BACK_ROWS = 2 * H200.multiprocessors
 
 
 def rows(count: Size, length: Size) -> Program:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aotpack.devices import GPUS
+from aotpack.devices import GPUS, H200
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.tiles import MatmulTile, Variant
 from aotpack.ir.operations import Matmul
@@ -24,7 +24,7 @@ def product(
     factors = load(x, rows, depth), load(weight, columns, depth)
     template_op = Matmul("y", (), rows, columns, depth, *factors, operand)
     strides = {"x": (Int.of(k), Int.of(1)), "w": (Int.of(k), Int.of(1))}
-    return matmul_variants(template_op, w.program(), strides)
+    return matmul_variants(template_op, w.program(), strides, H200)
 
 
 def chosen(variants: tuple[Variant, ...], arch: int, rows: int) -> MatmulTile:

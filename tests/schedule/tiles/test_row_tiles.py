@@ -2,14 +2,14 @@
 
 import pytest
 
+from aotpack.devices import H200
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.tiles import ReductionTile
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Var
-from aotpack.schedule.tiles.row_tiles import FEW_ROWS
 from tests.schedule.programs import BF16, F32, Size, Writer, apply, load, schedule_of
 
-MANY = 100_000
+FEW_ROWS, MANY = H200.multiprocessors, 100_000
 
 
 def row_kernel(rows: Size, length: Size, dtypes: tuple[DType, ...], *sizes: Var) -> Program:
