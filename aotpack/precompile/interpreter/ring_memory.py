@@ -1,4 +1,6 @@
-"""Copies to shared memory, for Triton's interpreter: what ``render/triton/loops/row_pipeline.py`` calls.
+"""Copies to shared memory, for Triton's interpreter: what kernels with a ring call.
+
+See ``render/triton/loops/row_pipeline.py``.
 
 Stricter than the hardware: whoever reads a vector whose copy was not awaited gets an error, and a
 vector that was never copied is made of ones, which no result may depend on.

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from tests.render.models import Softmax, rendered
+from tests.render.triton.loops.rows import IN_LOOPS, IN_PIPELINE, LENGTH, shares_on, text
 from tests.schedule.programs import BF16
-
-from .rows import IN_LOOPS, IN_PIPELINE, LENGTH, shares_on, text
 
 PART = LENGTH // 2 * 4  # bytes of a program's part of a row
 

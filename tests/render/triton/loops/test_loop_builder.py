@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 from aotpack.ir.symbolic.integers import Int
-from aotpack.render.triton.loop_builder import WholeRow
+from aotpack.render.triton.loops.loop_builder import WholeRow
+from tests.render.triton.loops.rows import IN_REGISTERS, LENGTH, shares_on
 from tests.schedule.programs import BF16, F32
-
-from .rows import IN_REGISTERS, LENGTH, shares_on
 
 PART = replace(IN_REGISTERS, r=512, cluster_size=2)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.kernels.tiles import ReductionTile
-from aotpack.render.triton.loops import LoopKernel, loop_kernel
+from aotpack.render.triton.loops.loops import LoopKernel, loop_kernel
 from tests.schedule.programs import F32, Writer, apply, load, schedule_of
 
 ROWS, LENGTH = 6, 1024

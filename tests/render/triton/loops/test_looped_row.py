@@ -1,6 +1,6 @@
 """Rows in loops: one for each level of reductions, in an order that caches gain by."""
 
-from .rows import IN_LOOPS, shares_on, text
+from tests.render.triton.loops.rows import IN_LOOPS, shares_on, text
 
 
 def test_a_row_is_walked_once_for_each_level() -> None:

@@ -2,13 +2,12 @@
 
 import pytest
 
-from aotpack.ir.kernels.kernel import in_lines
+from aotpack.ir.kernels.kernel import unflattened
 from aotpack.ir.kernels.tiles import PointwiseTile, Tile2D
 from aotpack.ir.symbolic.integers import Int
-from aotpack.render.triton.loops import LoopKernel, loop_kernel
+from aotpack.render.triton.loops.loops import LoopKernel, loop_kernel
+from tests.render.triton.loops.rows import text
 from tests.schedule.programs import Writer, apply, load, schedule_of
-
-from .rows import text
 
 ROWS, LENGTH = 32, 2048
 
@@ -21,7 +20,7 @@ def scaled(tile: PointwiseTile | Tile2D) -> LoopKernel:
     schedule = schedule_of(w.program(z))
     (kernel,) = schedule.kernels
     if isinstance(tile, Tile2D):
-        kernel = in_lines(kernel, tile.width, tile.height)
+        kernel = unflattened(kernel, tile.width, tile.height)
     return loop_kernel(schedule, kernel, tile)
 
 

@@ -5,14 +5,21 @@ from dataclasses import replace
 import pytest
 
 from aotpack.ir.kernels.tiles import ReductionTile
-from aotpack.render.triton.look_back import LookBack
-from aotpack.render.triton.looped_row import LoopedRow
-from aotpack.render.triton.loops import walk_of
-from aotpack.render.triton.persistent_row import PersistentRow
-from aotpack.render.triton.row_pipeline import RowPipeline
-from aotpack.render.triton.walk import Walk, tile_axis
-
-from .rows import IN_LOOPS, IN_PIPELINE, IN_REGISTERS, LENGTH, shares, shares_on, text
+from aotpack.render.triton.loops.look_back import LookBack
+from aotpack.render.triton.loops.looped_row import LoopedRow
+from aotpack.render.triton.loops.loops import walk_of
+from aotpack.render.triton.loops.persistent_row import PersistentRow
+from aotpack.render.triton.loops.row_pipeline import RowPipeline
+from aotpack.render.triton.loops.walk import Walk, tile_axis
+from tests.render.triton.loops.rows import (
+    IN_LOOPS,
+    IN_PIPELINE,
+    IN_REGISTERS,
+    LENGTH,
+    shares,
+    shares_on,
+    text,
+)
 
 
 @pytest.mark.parametrize(

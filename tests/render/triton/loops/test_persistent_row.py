@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from aotpack.ir.dtypes import DType
+from tests.render.triton.loops.rows import IN_REGISTERS, shares_on, text
 from tests.schedule.programs import BF16, F32
-
-from .rows import IN_REGISTERS, shares_on, text
 
 PART = replace(IN_REGISTERS, r=512, cluster_size=2)
 

@@ -5,11 +5,18 @@ from dataclasses import replace
 import pytest
 
 from aotpack.ir.kernels.tiles import ReductionTile
-from aotpack.render.triton.cluster_reduction import ClusterReduction
-from aotpack.render.triton.loops import loop_kernel
+from aotpack.render.triton.loops.cluster_reduction import ClusterReduction
+from aotpack.render.triton.loops.loops import loop_kernel
+from tests.render.triton.loops.rows import (
+    IN_LOOPS,
+    IN_REGISTERS,
+    LENGTH,
+    ROWS,
+    shares,
+    shares_on,
+    text,
+)
 from tests.schedule.programs import Writer, load, schedule_of
-
-from .rows import IN_LOOPS, IN_REGISTERS, LENGTH, ROWS, shares, shares_on, text
 
 PART = replace(IN_REGISTERS, r=512, cluster_size=2)
 

@@ -8,10 +8,9 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.tiles import ReductionTile
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.values import Value
-from aotpack.render.triton.loops import loop_kernel
+from aotpack.render.triton.loops.loops import loop_kernel
+from tests.render.triton.loops.rows import IN_LOOPS, IN_REGISTERS, LENGTH, ROWS, text
 from tests.schedule.programs import BF16, F16, F32, Writer, apply, load, schedule_of
-
-from .rows import IN_LOOPS, IN_REGISTERS, LENGTH, ROWS, text
 
 PART = replace(IN_REGISTERS, r=512, cluster_size=2)
 
