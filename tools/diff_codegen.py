@@ -1,20 +1,32 @@
-"""What a change does to generated code: kernels and wrappers of the examples, in two commits.
+"""What a change does to generated code, over the corpus of ``tools/codegen_corpus.py``.
 
-    python tools/diff_codegen.py [OLD [NEW]]        OLD: HEAD; NEW: the working tree
+    python tools/diff_codegen.py [OLD [NEW]] [--ignore-names] [--renamed OLD=NEW] [--renamed FILE]
 
-Prints a unified diff; exits with 0 when it is empty.
+A side is a commit, or a folder that ``tools/codegen_corpus.py`` made; OLD is HEAD unless given, NEW
+the working tree. Prints a unified diff; exits with 0 when it is empty. A model that one side lacks
+is named, and is no difference.
+
+With ``--ignore-names`` comments are dropped and digests in names are numbered as they appear, so
+that headers and names alone may differ; each ``--renamed`` then gives a text of OLD its text in
+NEW (or a file has a pair in each line). A text that is part of a longer word is not found.
 """
 
+import argparse
 import contextlib
 import difflib
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+CORPUS = ROOT / "tools" / "codegen_corpus.py"
+_COMMENT = re.compile(r"^ *(?:#(?: .*)?|//.*)\n|  (?:#|//) .*$", re.MULTILINE)
+_PAIR = re.compile(r"(\S|\S.*?\S)=(\S|\S.*\S)")  # the sign between them has no spaces around it
+_DIGEST = re.compile(r"_([0-9a-f]{8})(?![0-9a-zA-Z])")
 
 
 @contextlib.contextmanager
@@ -24,11 +36,16 @@ def checkout(commit: str) -> Iterator[Path]:
         tree = Path(place, "tree")
         git("worktree", "add", "--quiet", "--detach", str(tree), commit)
         try:
-            if not (tree / "aotpack" / "templates").exists():
-                (tree / "aotpack" / "templates").symlink_to(tree / "templates")
+            link_templates(tree)
             yield tree
         finally:
             git("worktree", "remove", "--force", str(tree))
+
+
+def link_templates(tree: Path) -> None:
+    """Put templates where the package has them, as an installation would."""
+    if not (tree / "aotpack" / "templates").exists():
+        (tree / "aotpack" / "templates").symlink_to(tree / "templates")
 
 
 def git(*words: str) -> None:
@@ -36,35 +53,103 @@ def git(*words: str) -> None:
     subprocess.run(["git", *words], cwd=ROOT, check=True)
 
 
-def generated(tree: Path) -> dict[str, list[str]]:
-    """Example -> the lines of everything rendered for it, by the code of ``tree``."""
-    return {file.name: render(tree, file) for file in sorted((tree / "examples").glob("*.py"))}
+@contextlib.contextmanager
+def corpus_of(side: str | None, jobs: int) -> Iterator[Path]:
+    """The folder of a side: itself, or made from a commit, or from the working tree for None."""
+    if side is not None and Path(side).is_dir():
+        yield Path(side)
+        return
+    with contextlib.ExitStack() as stack:
+        tree = ROOT if side is None else stack.enter_context(checkout(side))
+        out = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        make_corpus(tree, out, jobs)
+        yield out
 
 
-def render(tree: Path, example: Path) -> list[str]:
-    """``aotpack show --stage rendered`` of an example; its complaint where there is no product."""
-    command = [sys.executable, "-m", "aotpack", "show", str(example), "--stage", "rendered"]
+def make_corpus(tree: Path, out: Path, jobs: int) -> None:
+    """Render the corpus with the code of ``tree``, in as many processes."""
     environment = os.environ | {"PYTHONPATH": str(tree)}
-    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
-    text = done.stdout if done.returncode == 0 else done.stderr
-    return text.splitlines(keepends=True)
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(CORPUS), str(tree), str(out), f"{part}/{jobs}"],
+            cwd=tree,
+            env=environment,
+            stderr=subprocess.DEVNULL,
+        )
+        for part in range(1, jobs + 1)
+    ]
+    codes = [process.wait() for process in processes]
+    if any(codes):
+        raise SystemExit(f"rendering the corpus with {tree} failed: run {CORPUS.name} to see why")
+
+
+def normal(text: str, renamed: Mapping[str, str] = {}) -> str:
+    """The text without comments, with digests numbered, and with texts renamed."""
+    text = _COMMENT.sub("", text)
+    if renamed:
+        longest_first = sorted(renamed, key=len, reverse=True)
+        anyone = "|".join(map(_whole, longest_first))
+        text = re.sub(anyone, lambda found: renamed[found[0]], text)
+    numbers: dict[str, int] = {}
+    return _DIGEST.sub(lambda found: f"_#{numbers.setdefault(found[1], len(numbers))}", text)
+
+
+def _whole(text: str) -> str:
+    """The pattern of a text that is no part of longer words."""
+    before, after = (r"(?<!\w)", r"(?!\w)")
+    starts, ends = re.match(r"\w", text), re.search(r"\w$", text)
+    return f"{before if starts else ''}{re.escape(text)}{after if ends else ''}"
+
+
+def pairs(given: Iterable[str]) -> dict[str, str]:
+    """What ``--renamed`` says: pairs, and files of pairs."""
+    found = {}
+    for one in given:
+        lines = Path(one).read_text().splitlines() if Path(one).is_file() else [one]
+        for line in filter(None, lines):
+            pair = _PAIR.fullmatch(line)
+            if pair is None:
+                raise SystemExit(f"--renamed: {line!r} is no OLD=NEW, and no file")
+            found[pair[1]] = pair[2]
+    return found
+
+
+def differences(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
+    """The lines of a unified diff of the models that both sides have."""
+    for name in sorted(old.keys() & new.keys()):
+        sides = (text.splitlines(keepends=True) for text in (old[name], new[name]))
+        yield from difflib.unified_diff(*sides, f"old/{name}", f"new/{name}")
+
+
+def texts(folder: Path) -> dict[str, str]:
+    """Model -> what is rendered for it."""
+    return {path.stem: path.read_text() for path in sorted(folder.glob("*.txt"))}
 
 
 def main() -> int:
     """Print the differences."""
-    commits = sys.argv[1:] or ["HEAD"]
-    with contextlib.ExitStack() as stack:
-        trees = [stack.enter_context(checkout(commit)) for commit in commits[:2]]
-        old, new = (generated(tree) for tree in [*trees, ROOT][:2])
-    differs = False
-    for name in sorted({*old, *new}):
-        lines = difflib.unified_diff(
-            old.get(name, []), new.get(name, []), f"{commits[0]}/{name}", f"new/{name}"
-        )
-        for line in lines:
-            differs = True
-            sys.stdout.write(line)
-    return 1 if differs else 0
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("old", nargs="?", default="HEAD")
+    parser.add_argument("new", nargs="?")
+    parser.add_argument("--ignore-names", action="store_true")
+    parser.add_argument("--renamed", action="append", default=[], metavar="OLD=NEW")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that render a side")
+    options = parser.parse_args()
+    renamed = pairs(options.renamed)
+    with corpus_of(options.old, options.jobs) as old_folder:
+        old = texts(old_folder)
+    with corpus_of(options.new, options.jobs) as new_folder:
+        new = texts(new_folder)
+    if not old.keys() & new.keys():
+        raise SystemExit("the sides have no model in common")
+    for name in sorted(old.keys() ^ new.keys()):
+        print(f"only one side has {name}", file=sys.stderr)
+    if options.ignore_names or renamed:
+        old = {name: normal(text, renamed) for name, text in old.items()}
+        new = {name: normal(text) for name, text in new.items()}
+    found = list(differences(old, new))
+    sys.stdout.writelines(found)
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

@@ -9,14 +9,14 @@ import re
 from collections.abc import Container
 
 _KERNEL_NAMES = (
-    "before clear fence first_line group groups is_before is_last lane lines parts place row tell"
-    " turn wait"
+    "before clear fence first_line group groups is_before is_last lane lines parts place publish"
+    " row turn wait"
     " acc arch base batch_head batch_number d_column d_row e first first_i first_m h i i_tiles j"
     " j_clear j_column j_end j_start k k_column k_row k_start key libdevice line logits m m_start"
     " m_tiles math n n_start n_tiles new_top number numpy part pick plan probability program query"
     " r r_start rest rows shrink tile tl top triton value weight x x_tiles y y_tiles z"
-    " again all_open at await_copies copy_vector end_copies expect later open_room open_slots"
-    " r_block room side slot slots together"
+    " async_commit_group async_copy async_wait_group at cluster_wait clusters mailbox"
+    " mbarrier_expect mbarrier_wait next_row opaque open_mailbox open_ring r_block ring slot stage"
     " step"
     " Branch Buffer Call Counters Launch Loop Part Plan"
 )
@@ -25,7 +25,7 @@ _RESERVED = frozenset(
 )
 _PATTERN = re.compile(
     r"(acc|b|carry|g|h|i|kept|p|r|t|x)\d+|.*_(ptr|mask)"
-    r"|(across|combine|group|held|merge|received|send)_.*"
+    r"|(across|combine|group|load_shared|merge|receive|scatter|send)_.*"
 )
 
 

@@ -1,7 +1,8 @@
 """How Triton lays out what threads copy to shared memory and read there: to each its own column.
 
-A kernel with a ring (``render/triton/row_pipeline.py``) rests on that: where another thread read
-what one copied, nobody would wait for the copy. It is Triton's default, checked in each kernel.
+A kernel with a ring (``render/triton/loops/row_pipeline.py``) rests on that: where another thread
+read what one copied, nobody would wait for the copy. It is Triton's default, checked in each
+kernel.
 """
 
 import re

@@ -15,7 +15,7 @@ class TileAxis:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterReduction:
+class ClusterContext:
     """A row in parts of ``length`` (text), one for each program of the cluster."""
 
     cluster_size: int
@@ -23,12 +23,65 @@ class ClusterReduction:
 
 
 @dataclass(frozen=True, slots=True)
-class LookBack:
+class LookBackContext:
     """Blocks of ``rows`` (text) rows in turn, counted at ``turn``; ``group`` look at each other."""
 
     turn: str
     rows: str
     group: int
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxContext:
+    """A program's mailbox in a cluster: its bytes, and the places of its counters (mbarriers)."""
+
+    bytes: int
+    counters: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WordContext:
+    """A word that goes to all ``programs`` of a cluster; ``register`` as in inline assembly."""
+
+    bits: int
+    bytes: int
+    register: str
+    programs: int
+
+
+@dataclass(frozen=True, slots=True)
+class RingContext:
+    """A ring in shared memory behind ``start`` bytes of Triton's, in cache lines of ``line``."""
+
+    start: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class VectorContext:
+    """A thread's ``vector`` elements in shared memory; ``operands`` as in inline assembly."""
+
+    dtype: str
+    type: str  # in Triton
+    vector: int
+    operands: str
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicContext:
+    """A scatter by an atomic instruction of Triton."""
+
+    kind: str
+    instruction: str
+
+
+@dataclass(frozen=True, slots=True)
+class SwapContext:
+    """A scatter by compare and swap of words of so many bits."""
+
+    kind: str
+    bits: int
+    type: str  # of the elements, in Triton
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +103,9 @@ class LoopContext:
     program: str
     is_launched: bool  # else a kernel calls it for some of its programs
     band: int = 1  # lines of tiles that programs go through together
-    cluster: ClusterReduction | None = None
+    cluster: ClusterContext | None = None
     in_turn: bool = False  # among the lines is a loop over rows
-    look_back: LookBack | None = None
+    look_back: LookBackContext | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +113,7 @@ class HorizontalContext:
     """Several loop kernels as functions, and the lines by which a program finds its own."""
 
     name: str
+    comments: tuple[str, ...]
     functions: tuple[str, ...]
     members: tuple[LoopContext, ...]
     parameters: tuple[str, ...]

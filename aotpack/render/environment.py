@@ -18,5 +18,14 @@ def environment() -> Environment:
 
 
 def render_template(name: str, context: object) -> str:
-    """The text of a template for its context, which the template knows as ``c``."""
-    return environment().get_template(name).render(c=context)
+    """The text of a template for its context, which the template knows as ``c``.
+
+    Headers print the name, as ``template``: that of the outermost, where one includes another.
+    """
+    return environment().get_template(name).render(c=context, template=name)
+
+
+def render_function(template: str, name: str, *context: object) -> str:
+    """The text of a device function: a macro of a template, for its context where it has one."""
+    macro = getattr(environment().get_template(template).module, name)
+    return f"# template: {template}\n{macro(*context)}"

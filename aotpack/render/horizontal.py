@@ -20,10 +20,11 @@ from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import INDENT
 from aotpack.render.environment import render_template
 from aotpack.render.sources import Launched, Sources, digest, without_comments
-from aotpack.render.triton.loops import loop_builder, loop_context
+from aotpack.render.triton.loops.loops import loop_kernel
 from aotpack.stages import KernelArg
 
 PROGRAM = "program"  # the parameter of member functions
+MAX_COMMENTS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def horizontal_launch(
     schedule: Schedule, kernels: tuple[Kernel, ...], own: Variant, sources: Sources
 ) -> Launched:
     """One source for all kernels of a launch, for an architecture's own part of their variant."""
-    shops: list[KernelBuilder] = []
+    builders: list[KernelBuilder] = []
     members: list[LoopContext] = []
     starts: list[int] = []
     programs = 0
@@ -46,14 +47,14 @@ def horizontal_launch(
         (variant,) = gpu_variants(kernel)
         tile = variant.tile
         assert isinstance(tile, (PointwiseTile, ReductionTile))
-        builder = loop_builder(schedule, kernel, tile, PROGRAM)
-        members.append(member_function(loop_context(schedule, kernel, tile, builder, PROGRAM)))
-        shops.append(builder)
+        made = loop_kernel(schedule, kernel, tile, PROGRAM)
+        members.append(member_function(made.context))
+        builders.append(made.builder)
         starts.append(programs)
         programs += int(block_count(kernel, tile))
-    passed = launch_parameters(shops)
-    calls = map(_Call, member_calls(shops, members, passed), starts)
-    context = horizontal_context(shops, members, passed, _search(list(calls), ""))
+    passed = launch_parameters(builders)
+    calls = map(_Call, member_calls(builders, members, passed), starts)
+    context = horizontal_context(builders, members, passed, _search(list(calls), ""))
     name = sources.add(
         _name(kernels),
         lambda name: render_template("kernel_horizontal.py.jinja", replace(context, name=name)),
@@ -76,7 +77,7 @@ def member_function(context: LoopContext) -> LoopContext:
 
 
 def launch_parameters(
-    shops: Sequence[KernelBuilder],
+    builders: Sequence[KernelBuilder],
     divisibility: Mapping[Var, int] = {},
     more: Mapping[str, KernelArg] = {},
 ) -> dict[str, KernelArg]:
@@ -85,7 +86,7 @@ def launch_parameters(
     What several members take is passed once, a size as wide as the widest member has it.
     """
     found: dict[str, KernelArg] = {}
-    for builder in shops:
+    for builder in builders:
         arguments = builder.arguments
         for text, arg in zip(arguments.names, arguments.parameters(divisibility), strict=True):
             known = found.get(text, replace(arg, name=f"p{len(found)}") if arg.is_pointer else arg)
@@ -99,25 +100,29 @@ def launch_parameters(
 
 
 def member_calls(
-    shops: Sequence[KernelBuilder], members: Sequence[LoopContext], passed: Mapping[str, KernelArg]
+    builders: Sequence[KernelBuilder],
+    members: Sequence[LoopContext],
+    passed: Mapping[str, KernelArg],
 ) -> list[str]:
     """A call of each member's function, but for its last argument, the program number."""
     return [
         f"{member.name}({', '.join(passed[text].name for text in builder.arguments.names)}"
-        for builder, member in zip(shops, members, strict=True)
+        for builder, member in zip(builders, members, strict=True)
     ]
 
 
 def horizontal_context(
-    shops: Sequence[KernelBuilder],
+    builders: Sequence[KernelBuilder],
     members: Sequence[LoopContext],
     passed: Mapping[str, KernelArg],
     lines: Sequence[str],
 ) -> HorizontalContext:
     """What the template gets: each function and member once, and the lines that call them."""
-    functions = {name: text for builder in shops for name, text in builder.functions.items()}
+    functions = {name: text for builder in builders for name, text in builder.functions.items()}
+    comments = dict.fromkeys(line for builder in builders for line in builder.comments)
     return HorizontalContext(
         name="",
+        comments=tuple(comments)[:MAX_COMMENTS],
         functions=tuple(functions.values()),
         members=tuple({member.name: member for member in members}.values()),
         parameters=tuple(arg.name for arg in passed.values()),

@@ -51,7 +51,8 @@ from aotpack.render.sources import (
     Step,
 )
 from aotpack.render.triton.attention import attention_context, attention_frame
-from aotpack.render.triton.loops import loop_builder, loop_context
+from aotpack.render.triton.dialect import TRITON
+from aotpack.render.triton.loops.loops import loop_kernel
 from aotpack.render.triton.matmul import matmul_context, output_frame
 from aotpack.stages import Decisions, KernelSource, Scheduled
 from aotpack.target import Target
@@ -234,7 +235,7 @@ def _launched(
     schedule: Schedule, kernel: Kernel, tile: Tile, own: Variant, sources: Sources
 ) -> Launched:
     """A kernel with a tile; ``own`` says for which architectures."""
-    template, context, builder = _context(schedule, kernel, tile)
+    template, context, builder, ring_bytes = _context(schedule, kernel, tile)
     programs = _programs(kernel, tile)
     name = sources.add(
         kernel.name,
@@ -245,7 +246,7 @@ def _launched(
         "c" if isinstance(tile, HostTile) else "triton",
         work_of(kernel, schedule.program),
         programs,
-        builder.ring.bytes if builder.ring is not None else 0,
+        ring_bytes,
     )
     return Launched(name, programs, builder.arguments.names)
 
@@ -254,27 +255,27 @@ def _named(context: Context, name: str) -> Context:
     return context.named(name) if isinstance(context, HostContext) else replace(context, name=name)
 
 
-def _context(schedule: Schedule, kernel: Kernel, tile: Tile) -> tuple[str, Context, KernelBuilder]:
+def _context(
+    schedule: Schedule, kernel: Kernel, tile: Tile
+) -> tuple[str, Context, KernelBuilder, int]:
+    """The template, what it prints but the name, what knows the arguments, the ring's bytes."""
     if isinstance(tile, HostTile):
-        return host_context(schedule, kernel, tile)
+        return *host_context(schedule, kernel, tile), 0
     if isinstance(tile, MatmulTile):
         builder = _builder(schedule, kernel, output_frame(kernel, tile))
-        return "kernel_matmul.py.jinja", matmul_context(schedule, kernel, tile, builder), builder
+        return "kernel_matmul.py.jinja", matmul_context(schedule, kernel, tile, builder), builder, 0
     if isinstance(tile, AttentionTile):
         builder = _builder(schedule, kernel, attention_frame(kernel, tile))
-        return (
-            "kernel_attention.py.jinja",
-            attention_context(schedule, kernel, tile, builder),
-            builder,
-        )
+        context = attention_context(schedule, kernel, tile, builder)
+        return "kernel_attention.py.jinja", context, builder, 0
     if isinstance(tile, Tile2D):
         kernel = unflattened(kernel, tile.width, tile.height)
-    builder = loop_builder(schedule, kernel, tile)
-    return "kernel_loop.py.jinja", loop_context(schedule, kernel, tile, builder), builder
+    made = loop_kernel(schedule, kernel, tile)
+    return "kernel_loop.py.jinja", made.context, made.builder, made.ring_bytes
 
 
 def _builder(schedule: Schedule, kernel: Kernel, frame: Frame) -> KernelBuilder:
-    return KernelBuilder(schedule, kernel, frame, Region(frozenset(frame.names)))
+    return KernelBuilder(schedule, kernel, frame, Region(frozenset(frame.names)), TRITON)
 
 
 def _programs(kernel: Kernel, tile: Tile) -> Int:

@@ -32,7 +32,7 @@ from aotpack.render.horizontal import (
     member_function,
 )
 from aotpack.render.sources import Launched, Sources
-from aotpack.render.triton.loops import loop_builder, loop_context
+from aotpack.render.triton.loops.loops import loop_kernel
 from aotpack.stages import KernelArg
 
 COUNTER = KernelArg(
@@ -49,19 +49,19 @@ def last_block_launch(
 ) -> Launched:
     """One source for a kernel and those that complete it."""
     first, second = kernels[:2]
-    shops, members = [], []
+    builders, members = [], []
     for kernel, tile in zip(kernels, tiles, strict=True):
-        builder = loop_builder(schedule, kernel, tile, PROGRAM)
-        builder.emitter.awaited = () if kernel is first else first.stored
-        members.append(member_function(loop_context(schedule, kernel, tile, builder, PROGRAM)))
-        shops.append(builder)
+        awaited = () if kernel is first else first.stored
+        made = loop_kernel(schedule, kernel, tile, PROGRAM, awaited)
+        members.append(member_function(made.context))
+        builders.append(made.builder)
     for number in (arrival_count(first, second), second.axes[0].extent):
-        shops[0].arguments.use_sizes(number)
+        builders[0].arguments.use_sizes(number)
     counter = {second.counters[0].name: COUNTER}
-    passed = launch_parameters(shops, dict(own.divisibility), counter)
-    calls = member_calls(shops, members, passed)
+    passed = launch_parameters(builders, dict(own.divisibility), counter)
+    calls = member_calls(builders, members, passed)
     lines = _lines(calls, _groups(second, tiles[1].x), arrival_count(first, second))
-    context = horizontal_context(shops, members, passed, lines)
+    context = horizontal_context(builders, members, passed, lines)
     programs = block_count(first, tiles[0])
     name = sources.add(
         f"{first.name}_completed",

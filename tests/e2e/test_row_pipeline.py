@@ -130,7 +130,7 @@ def test_rows_taken_in_turn_agree(case: Case) -> None:
     agree(made, args)
 
 
-@pytest.mark.parametrize("name", ["rows", "later", "together"])
+@pytest.mark.parametrize("name", ["rows", "next_row", "clusters"])
 def test_any_number_of_rows_may_be_taken_in_turn(name: str) -> None:
     """Whatever the user calls it."""
     case = CASES[0]

@@ -10,22 +10,19 @@ from aotpack.precompile.interpreter.device import HostKernel, interpretable, lau
 from aotpack.precompile.request import Request
 from aotpack.precompile.spills import settle
 from aotpack.precompile.worker import compile_request
-from aotpack.render.triton.row_pipeline import (
-    AWAIT_COPIES,
-    COPY_VECTOR,
-    END_COPIES,
-    HELD,
-    OPEN_SLOTS,
-)
+from aotpack.render.contexts import RingContext, VectorContext
+from aotpack.render.environment import render_function
+from aotpack.render.triton.loops.row_pipeline import TEMPLATE
 from aotpack.runtime.errors import DeviceError
 from tests.precompile.test_spills import form
 
 FUNCTIONS = (
-    OPEN_SLOTS.format(ring_start=1024, line=128),
-    COPY_VECTOR,
-    END_COPIES,
-    AWAIT_COPIES,
-    HELD.format(name="float32", kind="tl.float32", vector=4, operands="r,r,r,r"),
+    render_function(TEMPLATE, "open_ring", RingContext(start=1024, line=128)),
+    *(
+        render_function(TEMPLATE, f"async_{name}")
+        for name in ("copy", "commit_group", "wait_group")
+    ),
+    render_function(TEMPLATE, "load_shared", VectorContext("float32", "tl.float32", 4, "r,r,r,r")),
 )
 KERNEL = """import triton
 import triton.language as tl
@@ -34,19 +31,19 @@ import triton.language as tl
 {}
 @triton.jit
 def k(x, y):
-    slots = open_slots(64)
+    ring = open_ring(64)
     lane = tl.arange(0, 64)*4
     places = lane[None, :] + tl.arange(0, 4)[:, None]
     for number in range(2):
-        copy_vector(slots + number*1024, x + number*256 + lane, lane < 252)
-        end_copies()
+        async_copy(ring + number*1024, x + number*256 + lane, lane < 252)
+        async_commit_group()
     for number in tl.static_range(4):
-        await_copies(1)
-        block = held_float32(slots + number % 2 * 1024)
+        async_wait_group(1)
+        block = load_shared_float32(ring + number % 2 * 1024)
         tl.store(y + number*256 + places, block + tl.sum(block, None)*0, mask=places < 252)
         later = number + 2
-        copy_vector(slots + later % 2 * 1024, x + later*256 + lane, (lane < 252) & (later < 4))
-        end_copies()
+        async_copy(ring + later % 2 * 1024, x + later*256 + lane, (lane < 252) & (later < 4))
+        async_commit_group()
 """.format("\n\n".join(FUNCTIONS))
 """A copy of four blocks through two slots; the last vector of each is missing."""
 
@@ -70,7 +67,8 @@ def test_blocks_come_through_the_ring_as_they_are() -> None:
 
 @pytest.mark.row("C:B16")
 @pytest.mark.parametrize(
-    "change", [("await_copies(1)", "await_copies(2)"), ("        await_copies(1)\n", "")]
+    "change",
+    [("async_wait_group(1)", "async_wait_group(2)"), ("        async_wait_group(1)\n", "")],
 )
 def test_a_block_that_is_not_awaited_is_not_read(change: tuple[str, str]) -> None:
     with pytest.raises(DeviceError, match="reads what is still being copied"):

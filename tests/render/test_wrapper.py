@@ -77,4 +77,5 @@ def test_fixed_sizes_take_no_parameters() -> None:
 
 
 def test_the_title_names_the_model() -> None:
-    assert two_layers().wrapper.startswith('"""test 1."""')
+    _, title, *_ = two_layers().wrapper.splitlines()
+    assert title == '"""test 1."""'

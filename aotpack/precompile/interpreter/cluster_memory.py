@@ -20,7 +20,7 @@ Program = tuple[int, ...]
 
 
 class ClusterMemory:
-    """The rooms of the programs that run together: words by program, place and sender.
+    """The mailboxes of the programs that run together: words by program, place and sender.
 
     A counter's phase ends when its program has said how many bytes it expects and these have come.
     ``phases`` are how many of each a program has seen the end of; ``expected`` and ``sent`` are
@@ -31,7 +31,7 @@ class ClusterMemory:
         self.enter(())
 
     def enter(self, programs: Sequence[Program]) -> None:
-        """These programs run together from now on, with empty rooms."""
+        """These programs run together from now on, with empty mailboxes."""
         self.programs = programs
         self.words: dict[tuple[Program, int, Program], Any] = {}
         self.phases: Counter[tuple[Program, int]] = Counter()
@@ -41,15 +41,15 @@ class ClusterMemory:
     def functions(self) -> dict[str, Callable[..., Any]]:
         """What stands for a text's functions in assembly, by their names there."""
         return {
-            "open_room": lambda: 0,
-            "again": lambda elements: elements,
-            "all_open": lambda: None,
-            "expect": self._expect,
+            "open_mailbox": lambda: 0,
+            "opaque": lambda elements: elements,
+            "cluster_wait": lambda: None,
+            "mbarrier_expect": self._expect,
             "send_32": partial(self._send, 32 // 8),
             "send_64": partial(self._send, 64 // 8),
-            "wait": self._wait,
-            "received_32": lambda place: self._received(place, tl.int32),
-            "received_64": lambda place: self._received(place, tl.int64),
+            "mbarrier_wait": self._wait,
+            "receive_32": lambda place: self._received(place, tl.int32),
+            "receive_64": lambda place: self._received(place, tl.int64),
         }
 
     def _expect(self, ready: Any, count: Any) -> None:

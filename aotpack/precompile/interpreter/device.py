@@ -198,7 +198,7 @@ def scalar_type(dtype: str) -> Any:
 def interpretable(name: str, text: str) -> Callable[..., Any]:
     """The entry function of a kernel's text, rewritten for the interpreter."""
     try:
-        text = re.sub(r"^( +)(wait\((?:room|side) .*)$", r"\1yield\n\1\2", text, flags=re.MULTILINE)
+        text = re.sub(r"^( +)(mbarrier_wait\(.*\))$", r"\1yield\n\1\2", text, flags=re.MULTILINE)
         text = re.sub(r"^( +)fence\(\)$", r"\1pass", text, flags=re.MULTILINE)
         text = without_early_start(text)
         module = vars(load_module(name, text))

@@ -1,4 +1,6 @@
-"""Copies to shared memory, for Triton's interpreter: what ``render/triton/row_pipeline.py`` calls.
+"""Copies to shared memory, for Triton's interpreter: what kernels with a ring call.
+
+See ``render/triton/loops/row_pipeline.py``.
 
 Stricter than the hardware: whoever reads a vector whose copy was not awaited gets an error, and a
 vector that was never copied is made of ones, which no result may depend on.
@@ -41,11 +43,11 @@ class RingMemory:
     def functions(self) -> dict[str, Callable[..., Any]]:
         """What stands for a text's functions in assembly, by their names there."""
         return {
-            "open_slots": self._open,
-            "copy_vector": self._copy,
-            "end_copies": lambda: self.groups[at_work()].append({}),
-            "await_copies": self._await,
-            **{f"held_{dtype}": partial(self._held, kind=kind) for dtype, kind in _KINDS.items()},
+            "open_ring": self._open,
+            "async_copy": self._copy,
+            "async_commit_group": lambda: self.groups[at_work()].append({}),
+            "async_wait_group": self._await,
+            **{f"load_shared_{dtype}": partial(self._load, kind=k) for dtype, k in _KINDS.items()},
         }
 
     def _open(self, threads: int) -> Any:
@@ -69,7 +71,7 @@ class RingMemory:
             self.vectors[at_work()].update(group)
         self.groups[at_work()] = [*ended[there:], begun]
 
-    def _held(self, place: Any, *, kind: Any) -> Any:
+    def _load(self, place: Any, *, kind: Any) -> Any:
         coming = {where for group in self.groups[at_work()] for where in group}
         places = [int(where) for where in place.handle.data]
         if coming.intersection(places):

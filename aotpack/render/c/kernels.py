@@ -94,7 +94,7 @@ def loop_context(kernel: Kernel, builder: KernelBuilder, code: HostCode) -> Host
     assert builder.root.parent is not None
     return HostContext(
         name=kernel.name,
-        comments=tuple(comment.rstrip("\\ ") for comment in builder.comments),
+        comments=builder.comments,
         parameters=(
             *parameter_lines(builder.arguments, kernel.stored),
             *c_lines(builder.root.parent),

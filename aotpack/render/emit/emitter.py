@@ -7,10 +7,10 @@ arithmetic, masks and common subexpressions are settled here; templates only pla
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.row_reads import Read
 from aotpack.ir.kernels.rows import Row
 from aotpack.ir.symbolic.facts import known_nonnegative
 from aotpack.ir.symbolic.integers import (
@@ -28,20 +28,36 @@ from aotpack.render.emit.arguments import Arguments
 from aotpack.render.emit.dialect import Dialect
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.regions import Computed, Region
-from aotpack.render.emit.softmax import Softmax
+from aotpack.render.emit.scope import Scoped
 
 PACKED_BITS = 16  # of elements, of which a register holds two
+Shortcut: TypeAlias = "Callable[[Emitter, Apply, bool], str | None]"
+"""A cheaper text of an operation, if it has one; the flag says that 16 bits are kept of it."""
 
 
-class Emitter:
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a kernel's values are written with, all the way through.
+
+    ``awaited`` buffers are written by other programs of the launch. With ``unpack`` elements of 16
+    bits are held as they are in memory, and widened at each use: the text of such a use.
+    """
+
+    awaited: Collection[str] = ()
+    unpack: Callable[[str], str] | None = None
+    shortcut: Shortcut | None = None
+
+
+PLAIN = Options()
+
+
+class Emitter(Scoped):
     """Writes the lines that compute values in a frame, into regions.
 
     ``offset`` gives the element offset of a load, ``row`` the rows of a buffer that have room
     behind them; ``resolve`` the value or the name that stands for
     a load of something the kernel itself made, None for memory. ``ends_in`` is the 16-bit type all
     results are rounded to, if any: then the op table's cheaper forms do, but for ``exact`` values.
-    ``keep`` says of buffers in what order caches may evict what is read or written.
-    ``packed`` kernels hold 16-bit elements as they are in memory, and widen them at each use.
     """
 
     def __init__(
@@ -57,9 +73,9 @@ class Emitter:
         *,
         ends_in: DType | None,
         exact: Collection[Value] = (),
+        options: Options = PLAIN,
     ) -> None:
-        self.frame = frame
-        self.region = region
+        super().__init__(region, frame)
         self.arguments = arguments
         self._offset = offset
         self._row = row
@@ -70,12 +86,7 @@ class Emitter:
         self.dialect = dialect
         self._ends_in = ends_in
         self._exact = exact
-        self.keep: Mapping[str, str] = {}
-        self.awaited: Collection[str] = ()  # what other programs of the launch have written
-        self.held: Mapping[Read, tuple[str, DType]] = {}  # what is read from shared memory
-        self.made_for: frozenset[Axis] = frozenset()  # members have other results for each
-        self.softmax = Softmax()
-        self.packed = False
+        self._options = options
         self._needs: dict[Value, frozenset[Axis]] = {}
 
     @property
@@ -102,7 +113,9 @@ class Emitter:
 
     def _home(self, value: Value, needs: frozenset[Axis]) -> Region:
         """Where a value's line goes: as far out as it can, but what widens packed elements."""
-        return self.region.home(needs) if not self.packed or self._stays(value) else self.region
+        if self._options.unpack is None or self._stays(value):
+            return self.region.home(needs)
+        return self.region
 
     def _stays(self, value: Value) -> bool:
         """True for what a program holds of a row in the form that it computes with."""
@@ -112,12 +125,15 @@ class Emitter:
 
     def _is_packed(self, load: Load) -> bool:
         stored = self.arguments.dtype(load.buffer)
-        return self.packed and stored is not load.dtype and stored.facts.bits == PACKED_BITS
+        is_short = stored is not load.dtype and stored.facts.bits == PACKED_BITS
+        return self._options.unpack is not None and is_short
 
     def forget(self, inner: Axis) -> None:
         """Compute what depends on an axis anew from here on: what is packed takes less room."""
+        if self._options.unpack is None:
+            return
         for key in [key for key in self.region.names if isinstance(key, Computed)]:
-            if self.packed and inner in self.needs(key.value) and not self._stays(key.value):
+            if inner in self.needs(key.value) and not self._stays(key.value):
                 del self.region.names[key]
 
     def _compute(self, value: Value) -> str:
@@ -127,19 +143,22 @@ class Emitter:
             case Load():
                 return self._load(value)
             case Apply():
-                is_exact = value in self._exact
-                is_short = self.ends_short and not is_exact
-                share = None if is_exact else self.softmax.step(self, value, is_short=is_short)
-                if share is not None:
-                    return share
-                args = tuple(self.value(arg) for arg in value.args)
-                operand = value.args[-1].dtype
-                ends_in = None if is_exact else self._ends_in
-                return self.dialect.apply(value.op, args, operand, value.dtype, ends_in)
+                return self._apply(value)
             case Guarded():
                 return self._guarded(value)
             case Const():
                 return self.dialect.literal(value)
+
+    def _apply(self, value: Apply) -> str:
+        is_exact, shortcut = value in self._exact, self._options.shortcut
+        short = None
+        if shortcut is not None and not is_exact:
+            short = shortcut(self, value, self.ends_short)
+        if short is not None:
+            return short
+        args = tuple(self.value(arg) for arg in value.args)
+        ends_in = None if is_exact else self._ends_in
+        return self.dialect.apply(value.op, args, value.args[-1].dtype, value.dtype, ends_in)
 
     def made(self, value: Value) -> Value:
         """What stands for a load of something that the kernel computes itself."""
@@ -160,12 +179,14 @@ class Emitter:
         if resolved is not None:
             return self.value(resolved)
         stored = self.arguments.dtype(load.buffer)
-        held = self.held.get((load.buffer, self._offset(load))) if self.held else None
+        shared = self.scope.held
+        held = shared.get((load.buffer, self._offset(load))) if shared else None
         if held is not None:
             text, dtype = held
             return text if dtype is load.dtype else self.dialect.cast(text, dtype, load.dtype)
-        if self._is_packed(load):
-            return self.dialect.cast(f"again({self._packed(load)})", stored, load.dtype)
+        unpack = self._options.unpack
+        if unpack is not None and self._is_packed(load):
+            return self.dialect.cast(unpack(self._packed(load)), stored, load.dtype)
         raw = self._raw_load(load)
         return raw if stored is load.dtype else self.dialect.cast(raw, stored, load.dtype)
 
@@ -188,7 +209,8 @@ class Emitter:
         conditions = [*masks, *self._guards]
         if conditions:
             address = self._broadcast(address, needs, needs | self._guard_needs)
-        keep = "past" if load.buffer in self.awaited else self.keep.get(load.buffer, "")
+        is_awaited = load.buffer in self._options.awaited
+        keep = "past" if is_awaited else self.scope.cache.get(load.buffer, "")
         raw = self.dialect.load(address, conditions, self.arguments.dtype(load.buffer), keep)
         if gap is None or gap is not inner:
             return raw
@@ -196,10 +218,8 @@ class Emitter:
 
     def address(self, buffer: str, offset: Int, names: Mapping[Axis, str]) -> str:
         """The place of elements whose axes have other names, and no quotients."""
-        frame, self.frame = self.frame, replace(self.frame, names=names)
-        place = self.dialect.address(self.arguments.pointer(buffer), self.index(offset))
-        self.frame = frame
-        return place
+        with self.at(self.region, frame=replace(self.frame, names=names)):
+            return self.dialect.address(self.arguments.pointer(buffer), self.index(offset))
 
     def operand(self, value: Value, dtype: DType, inner: Axis) -> str:
         """A tile for a matrix product: rounded to ``dtype``, zero past the end of ``inner``."""
@@ -301,7 +321,7 @@ class Emitter:
                 resolved = self._resolve(value)
                 if resolved is not None and not isinstance(resolved, str):
                     return self.needs(resolved)
-                made_for = self.made_for if resolved is not None else frozenset()
+                made_for = self.scope.made_for if resolved is not None else frozenset()
                 return made_for.union(*map(self.index_needs, value.index))
             case Apply():
                 return frozenset().union(*map(self.needs, value.args))
@@ -361,7 +381,7 @@ class Emitter:
         if gap is not None:
             value = self._cleared(value, self.frame.masks[gap])
         conditions = [*masks, *conditions]
-        keep, dtype = self.keep.get(buffer, ""), self.arguments.dtype(buffer)
+        keep, dtype = self.scope.cache.get(buffer, ""), self.arguments.dtype(buffer)
         return self.dialect.store(address, value, conditions, dtype, keep)
 
     def _cleared(self, value: str, inside: str) -> str:

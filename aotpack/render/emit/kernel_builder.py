@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import dot, points, written_index
@@ -19,13 +18,9 @@ from aotpack.ir.symbolic.integers import LARGEST_SIZE, Extremum, Int, Quotient, 
 from aotpack.ir.values import Apply, IndexValue, Load, Value, children, walk
 from aotpack.render.emit.arguments import Arguments
 from aotpack.render.emit.dialect import Dialect
-from aotpack.render.emit.emitter import Emitter
+from aotpack.render.emit.emitter import PLAIN, Emitter, Options
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.regions import Region
-from aotpack.render.triton.dialect import TRITON
-
-if TYPE_CHECKING:
-    from aotpack.render.triton.row_pipeline import Ring
 
 MAX_COMMENTS = 6
 
@@ -39,21 +34,18 @@ class KernelBuilder:
         kernel: Kernel,
         frame: Frame,
         root: Region,
-        dialect: Dialect = TRITON,
+        dialect: Dialect,
+        options: Options = PLAIN,
     ) -> None:
         self.schedule = schedule
         self.dialect = dialect
         self.kernel = kernel
         self.root = root
-        self.body = root  # where rows are worked on
+        self._options = options
         self._count = 0
         self.wide = needs_64_bits(schedule, kernel)
         self.results: dict[str, str] = {}
         self.functions: dict[str, str] = {}
-        self.cluster_size = 1  # programs that share a row
-        self.has_met = False  # they know that the others have begun
-        self.ring: Ring | None = None  # with which programs go from row to row
-        self.looks_back = False  # its programs wait for those before them
         self.arguments = Arguments(
             schedule.program,
             kernel.stored,
@@ -75,7 +67,14 @@ class KernelBuilder:
     def emitter_in(self, frame: Frame, region: Region) -> Emitter:
         """An emitter for another tile of the same kernel."""
         ports = (self.arguments, self.offset, self.row, self.resolve, self.fresh, self.dialect)
-        return Emitter(frame, region, *ports, ends_in=self._ends_in(), exact=self._exact)
+        return Emitter(
+            frame,
+            region,
+            *ports,
+            ends_in=self._ends_in(),
+            exact=self._exact,
+            options=self._options,
+        )
 
     def _ends_in(self) -> DType | None:
         """The finest 16-bit type that results are rounded to; None if some keep more."""
@@ -109,11 +108,6 @@ class KernelBuilder:
         for member in self.kernel.members:
             yield from (self.bound(member, value) for value in values(member.operation))
 
-    def forget(self) -> None:
-        """A new pass over what a program holds of a row begins."""
-        if len(self.kernel.axes) > 1:
-            self.emitter.forget(self.kernel.axes[1])
-
     def fresh(self, prefix: str) -> str:
         """A name no line of this kernel has yet."""
         self._count += 1
@@ -126,11 +120,11 @@ class KernelBuilder:
 
     @property
     def comments(self) -> tuple[str, ...]:
-        """The user's source lines behind the kernel."""
+        """The user's source lines behind the kernel; none goes on in the next line of C."""
         lines = dict.fromkeys(
             source for member in self.kernel.members for source in member.operation.origin.sources
         )
-        return tuple(lines)[:MAX_COMMENTS]
+        return tuple(line.rstrip("\\ ") for line in lines)[:MAX_COMMENTS]
 
     def bound(self, member: Member, value: Value) -> Value:
         """A member's value in kernel axes; what members made is read where it is written.

@@ -86,7 +86,7 @@ class _Slots:
     """Emits the operands' tiles; what does not depend on the keys goes before the loops."""
 
     def __init__(self, builder: KernelBuilder, o: Attention, tile: AttentionTile) -> None:
-        self._shop, self._o, self._tile = builder, o, tile
+        self._builder, self._o, self._tile = builder, o, tile
         outer = frozenset((o.batch, o.head, o.i, o.d, o.e))
         self._before = {name: Region(outer) for name in ("query", "key", "value", "logits")}
 
@@ -100,7 +100,7 @@ class _Slots:
         """The query tile, loaded once."""
         o = self._o
         frame = _frame(o, self._tile, {o.i: "i", o.d: "d_row"})
-        emitter = self._shop.emitter_in(frame, self._before["query"])
+        emitter = self._builder.emitter_in(frame, self._before["query"])
         return emitter.operand(o.query, o.operand, o.d)
 
     def block(self, *, edge: bool) -> KeyBlock:
@@ -130,7 +130,7 @@ class _Slots:
         before = self._before[slot]
         before.close()
         loop = before.open("for", frozenset((self._o.j,)))
-        return loop, self._shop.emitter_in(frame, loop)
+        return loop, self._builder.emitter_in(frame, loop)
 
 
 def _frame(o: Attention, tile: AttentionTile, names: dict[Axis, str]) -> Frame:

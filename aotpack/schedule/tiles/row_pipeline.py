@@ -57,9 +57,9 @@ def tile_row_pipeline(kernel: Kernel, reads: RowReads | None, gpu: Gpu) -> Reduc
     warps = 8 if fitting else 16
     block = WARP * warps * reads.vector
     blocks = -(-row // (cluster * block))
-    rooms = 2 * mailbox_bytes(kernel, cluster)  # one serves a row, the other the next
+    mailboxes = 2 * mailbox_bytes(kernel, cluster)  # one serves a row, the other the next
     for together, kept, least, most in _divisions(reads, blocks):
-        left = _own_bytes(together, gpu) - rooms - reads.common_bytes(kept, block, blocks)
+        left = _own_bytes(together, gpu) - mailboxes - reads.common_bytes(kept, block, blocks)
         ring = min(most, left // reads.slot_bytes(block))
         if ring >= least:
             return ReductionTile(

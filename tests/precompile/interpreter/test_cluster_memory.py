@@ -10,25 +10,20 @@ from aotpack.precompile.interpreter.device import (
     pointer_type,
     scalar_type,
 )
-from aotpack.render.triton.cluster_reduction import (
-    ALL_OPEN,
-    COUNTER,
-    EXPECT,
-    OPEN_ROOM,
-    RECEIVED,
-    SEND,
-    WAIT,
-)
+from aotpack.render.contexts import MailboxContext, WordContext
+from aotpack.render.environment import render_function
+from aotpack.render.triton.loops.cluster_reduction import TEMPLATE
 from aotpack.runtime.errors import DeviceError
 
 TOGETHER = 4
+WORD = WordContext(bits=32, bytes=4, register="r", programs=TOGETHER)
 FUNCTIONS = (
-    OPEN_ROOM.format(bytes=48, counters=COUNTER.format(place=0)),
-    ALL_OPEN,
-    EXPECT,
-    SEND.format(bits=32, bytes=4, register="r", programs=TOGETHER),
-    WAIT,
-    RECEIVED.format(bits=32, bytes=4, register="r", programs=TOGETHER),
+    render_function(TEMPLATE, "open_mailbox", MailboxContext(48, (0,))),
+    render_function(TEMPLATE, "cluster_wait"),
+    render_function(TEMPLATE, "mbarrier_expect"),
+    render_function(TEMPLATE, "send", WORD),
+    render_function(TEMPLATE, "mbarrier_wait"),
+    render_function(TEMPLATE, "receive", WORD),
 )
 KERNEL = """import triton
 import triton.language as tl
@@ -38,17 +33,17 @@ import triton.language as tl
 @triton.jit
 def k(x, y, n):
     part = tl.program_id(0) % 4
-    room = open_room()
-    all_open()
+    mailbox = open_mailbox()
+    cluster_wait()
     for turn in tl.range(0, n):
-        side = room + turn % 2 * 24
-        expect(side + 0, 16)
-        send_32(side + 8, side + 0, tl.load(x + turn*4 + part))
-        wait(side + 0, turn // 2 % 2)
-        total = tl.sum(received_32(side + 8), 0)
+        stage = mailbox + turn % 2 * 24
+        mbarrier_expect(stage + 0, 16)
+        send_32(stage + 8, stage + 0, tl.load(x + turn*4 + part))
+        mbarrier_wait(stage + 0, turn // 2 % 2)
+        total = tl.sum(receive_32(stage + 8), 0)
         tl.store(y + turn*4 + part, total)
 """.format("\n\n".join(FUNCTIONS))
-"""Sums of four, by four programs, in turn on two sides of a room."""
+"""Sums of four, by four programs, in turn on two stages of a mailbox."""
 
 
 def sums(old: str = "", new: str = "") -> np.ndarray:
@@ -76,11 +71,15 @@ def test_programs_that_expect_what_comes_go_on() -> None:
         ("0, 16)", "0, 12)", r"\(0, 0, 0\) expects 12 bytes at 0, 16 come"),
         ("0, 16)", "0, 20)", r"\(0, 0, 0\) expects 20 bytes at 0, 16 come"),
         ("0, 16)", "0, 16 - turn // 3 * 4)", "expects 12 bytes at 24, 16 come"),
-        ("        expect(side + 0, 16)\n", "", "expects 0 bytes at 0, 16 come"),
+        ("        mbarrier_expect(stage + 0, 16)\n", "", "expects 0 bytes at 0, 16 come"),
         ("0, turn // 2 % 2", "0, turn % 2", "waits for parity 1 of the counter 24 in phase 0"),
         ("0, turn // 2 % 2", "0, 0", "waits for parity 0 of the counter 0 in phase 1"),
-        ("        wait(", "        expect(side + 0, 0)\n        wait(", "expects bytes twice"),
-        ("send_32(side + 8", "send_32(room + 8", "overwrites|reads what"),
+        (
+            "        mbarrier_wait(",
+            "        mbarrier_expect(stage + 0, 0)\n        mbarrier_wait(",
+            "expects bytes twice",
+        ),
+        ("send_32(stage + 8", "send_32(mailbox + 8", "overwrites|reads what"),
     ],
 )
 def test_a_wrong_count_or_parity_is_an_error(old: str, new: str, complaint: str) -> None:

@@ -51,8 +51,8 @@ def pointwise_code(nest: LoopNest, builder: KernelBuilder) -> HostCode:
     rest = "last" if len(nest.x) == 1 else f"aot_min({length}, start + last - run)"
     run.append(f"const int64_t stop = {rest};")
     loop = open_loop(run, frozenset((digit,)), digit.name, "stop", start="start", is_vector=True)
-    builder.emitter.region = loop
-    loop_stores(loop, nest.kernel.members, nest, builder)
+    with builder.emitter.at(loop):
+        loop_stores(loop, nest.kernel.members, nest, builder)
     run.close()
     run.append("run += stop - start;")
     end_streams(loop, builder)
@@ -121,11 +121,10 @@ def loop_stores(
     ):
         loop.streams = "streams"
         # At the function's head, where what loops have named is not declared.
-        here, builder.emitter.region = builder.emitter.region, builder.root
-        builder.root.append(
-            f"const bool streams = aot_streams(call, {builder.emitter.index(touched)});"
-        )
-        builder.emitter.region = here
+        with builder.emitter.at(builder.root):
+            builder.root.append(
+                f"const bool streams = aot_streams(call, {builder.emitter.index(touched)});"
+            )
 
 
 def end_streams(loop: Loop, builder: KernelBuilder) -> None:

@@ -131,24 +131,24 @@ def _loops(region: Region, axes: tuple[Axis, ...], builder: KernelBuilder) -> Re
 
 def _emit(region: Region, member: Member, builder: KernelBuilder, operation: Scatter) -> None:
     """The statement for one point."""
+    with builder.emitter.at(region):
+        region.append(_statement(member, builder, operation))
+
+
+def _statement(member: Member, builder: KernelBuilder, operation: Scatter) -> str:
     emitter, buffer = builder.emitter, builder.schedule.program.buffers[operation.target]
-    emitter.region = region
     index = written_index(member)
     value = emitter.value(builder.bound(member, operation.value))
     conditions = [emitter.value(condition) for condition in bounds_checks(index, buffer.shape)]
     offset = builder.offset_of(buffer.name, index)
     if operation.kind == "set":
-        line = emitter.store(buffer.name, offset, value, frozenset(), conditions)
-    else:
-        place = builder.dialect.address(
-            emitter.arguments.pointer(buffer.name), emitter.index(offset)
-        )
-        (text,) = C_MONOIDS[operation.kind].combine
-        combined = fill(text, buffer.dtype, state=str(buffer.dtype))
-        given = f"const {C_TYPES[buffer.dtype]} a0 = {place}, b0 = {value};"
-        guard = f"if ({' & '.join(conditions)}) " if conditions else ""
-        line = f"{guard}{{ {given} {place} = {combined}; }}"
-    region.append(line)
+        return emitter.store(buffer.name, offset, value, frozenset(), conditions)
+    place = builder.dialect.address(emitter.arguments.pointer(buffer.name), emitter.index(offset))
+    (text,) = C_MONOIDS[operation.kind].combine
+    combined = fill(text, buffer.dtype, state=str(buffer.dtype))
+    given = f"const {C_TYPES[buffer.dtype]} a0 = {place}, b0 = {value};"
+    guard = f"if ({' & '.join(conditions)}) " if conditions else ""
+    return f"{guard}{{ {given} {place} = {combined}; }}"
 
 
 def _extent(builder: KernelBuilder, axes: tuple[Axis, ...]) -> str:

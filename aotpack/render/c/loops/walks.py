@@ -4,6 +4,9 @@ Along "r" the lanes of an accumulator take turns over a row and are joined after
 lane is a row of its own. What a later walk needs again and is dear to compute lies in a row buffer.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.operations import Reduction, Scan
@@ -44,6 +47,7 @@ class Walker:
         self.rows: dict[Value, str] = {}
         self.streaming: Loop | None = None  # the loop of the last walk
         self.length = builder.emitter.index(builder.kernel.axes[1].extent)
+        self.outside = builder.root  # of the next loop: what its ends need is computed there
         self.item = self._open_items()
         innermost = nest.x[-1] if is_columns else nest.r[-1]
         self.plan: WalkPlan = plan_walks(nest.kernel, builder, frozenset(nest.r), innermost)
@@ -54,7 +58,6 @@ class Walker:
             self._walk(walk)
         if self.plan.outer:
             self._store_outer()
-        self.builder.emitter.region = self.builder.root
         if self.streaming is not None:
             end_streams(self.streaming, self.builder)
         setup, scratch = self._scratch()
@@ -114,18 +117,17 @@ class Walker:
             for line in accumulator.declare(lanes):
                 self.item.append(line)
         guarded = self._guarded(walk, firsts)
-        loop = self._open_loops(lanes if made else 0, found=guarded)
-        self._use_rows(walk, loop)
-        for member, accumulator in firsts:
-            element = (
-                self.builder.emitter.value(guarded.value) if guarded else self._element(member)
-            )
-            loop.items += accumulator.add(self.lane, element, self._position_of(member))
-        for member, accumulator in seconds:
-            loop.items += self._add_second(member, accumulator)
-        self._keep_rows(walk, loop)
-        self._store(walk, loop, made)
-        self._close_loops()
+        with self._loops(lanes if made else 0, found=guarded) as loop:
+            self._use_rows(walk, loop)
+            for member, accumulator in firsts:
+                element = (
+                    self.builder.emitter.value(guarded.value) if guarded else self._element(member)
+                )
+                loop.items += accumulator.add(self.lane, element, self._position_of(member))
+            for member, accumulator in seconds:
+                loop.items += self._add_second(member, accumulator)
+            self._keep_rows(walk, loop)
+            self._store(walk, loop, made)
         for member, accumulator in firsts:
             self._finish_first(member, accumulator, lanes)
         for member, accumulator in seconds:
@@ -163,37 +165,32 @@ class Walker:
             return COLUMNS
         return lane_count(accumulators, self.nest.r[-1].extent.constant)
 
-    def _open_loops(
+    @contextmanager
+    def _loops(
         self, lanes: int, *, is_vector: bool = True, found: Window | None = None
-    ) -> Loop:
-        """The loops over r (and the lanes), innermost last; the emitter writes into that."""
+    ) -> Iterator[Loop]:
+        """The loops over r (and the lanes), innermost last: what is written inside goes there."""
         emitter, r = self.builder.emitter, self.nest.r
-        region: Region = self.item
-        outer = r if self.is_columns else r[:-1]
-        for digit in outer:
-            region = open_loop(region, frozenset((digit,)), digit.name, emitter.index(digit.extent))
+        with emitter.at(self.outside):
+            ends = [(frozenset((digit,)), digit.name, emitter.index(digit.extent)) for digit in r]
+        self.outside = region = self.item
+        for end in ends if self.is_columns else ends[:-1]:
+            region = open_loop(region, *end)
         if self.is_columns:
             loop = self._open_lanes(region, found)
         else:
-            digit = r[-1]
-            loop = open_loop(
-                region,
-                frozenset((digit,)),
-                digit.name,
-                emitter.index(digit.extent),
-                is_vector=is_vector,
-                lanes=lanes,
-            )
-        emitter.region = loop
-        return loop
+            loop = open_loop(region, *ends[-1], is_vector=is_vector, lanes=lanes)
+        with emitter.at(loop):
+            yield loop
+        self.item.close()
 
     def _open_lanes(self, region: Region, found: Window | None = None) -> Loop:
         """A loop over rows side by side, or over those in a window."""
         digit, emitter = self.nest.x[-1], self.builder.emitter
         first, end = "start", "start + count"
         if found is not None:
-            emitter.region = region
-            first, end = limit_texts(emitter, found, first, end)
+            with emitter.at(region):
+                first, end = limit_texts(emitter, found, first, end)
             region.append(f"const int64_t low = {first};")
             region.append(f"const int64_t high = {end};")
             first, end = "low", "high"
@@ -202,10 +199,6 @@ class Walker:
         loop = open_loop(region, frozenset((digit,)), digit.name, end, start=first, is_vector=True)
         loop.append(f"const int64_t lane = {digit.name} - start;")
         return loop
-
-    def _close_loops(self) -> None:
-        self.item.close()
-        self.builder.emitter.region = self.item
 
     # --- reductions
 
@@ -319,16 +312,15 @@ class Walker:
         accumulator = Accumulator(operation.kind, operation.args[0].dtype, names)
         for line in accumulator.declare(1):
             self.item.append(line)
-        loop = self._open_loops(0, is_vector=False)
-        loop.items += accumulator.add("0", self._element(member), self._position())
-        results = accumulator.finalise([f"{name}[0]" for name in names])
         places = []
-        for name, text in zip(targets(operation), results, strict=True):
-            dtype = self.builder.schedule.program.buffers[name].dtype.compute
-            place = f"{self._row_buffer(dtype)}[{self._position()}]"
-            loop.append(f"{place} = {text};")
-            places.append(place)
-        self._close_loops()
+        with self._loops(0, is_vector=False) as loop:
+            loop.items += accumulator.add("0", self._element(member), self._position())
+            results = accumulator.finalise([f"{name}[0]" for name in names])
+            for name, text in zip(targets(operation), results, strict=True):
+                dtype = self.builder.schedule.program.buffers[name].dtype.compute
+                place = f"{self._row_buffer(dtype)}[{self._position()}]"
+                loop.append(f"{place} = {text};")
+                places.append(place)
         self.builder.define(member, places)
 
     # --- row buffers
@@ -372,13 +364,14 @@ class Walker:
     def _store_outer(self) -> None:
         builder = self.builder
         if not self.is_columns:
-            builder.emitter.region = self.item
-            for store in stores(self.plan.outer, self.nest, builder):
-                self.item.append(f"{store.address} = {store.value};")
+            with builder.emitter.at(self.item):
+                for store in stores(self.plan.outer, self.nest, builder):
+                    self.item.append(f"{store.address} = {store.value};")
             return
-        builder.emitter.region = loop = self._open_lanes(self.item)
-        loop.stores += stores(self.plan.outer, self.nest, builder)
-        self._close_loops()
+        loop = self._open_lanes(self.item)
+        with builder.emitter.at(loop):
+            loop.stores += stores(self.plan.outer, self.nest, builder)
+        self.item.close()
 
 
 def open_fissioned(region: Region, header: str, axes: frozenset[Axis]) -> Region:

@@ -9,109 +9,100 @@ which they happen is how the hardware works; PTX does not promise it. What all r
 once, and stays. Slots begin where cache lines do: copies to other places in a line were seen
 to read from L2 twice.
 
-    slots = open_slots(threads)      a thread's vector of the first slot
-    copy_vector(place, source, is_there)
-    end_copies()                     those begun since the last end are one group
-    await_copies(n)                  until at most the last n groups are on their way
-    held_bfloat16(place)             a block: a row for each element of a vector, a column a thread
+    ring = open_ring(threads)        a thread's vector of the first slot
+    async_copy(place, source, is_there)
+    async_commit_group()             copies begun since the last commit are one group
+    async_wait_group(n)              until at most the last n groups are on their way
+    load_shared_bfloat16(place)      a block: a row for each element of a vector, a column a thread
 
 A block has two dimensions for that reason: by default Triton gives each thread a column.
 """
 
+from dataclasses import replace
+
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import accesses
-from aotpack.ir.kernels.row_reads import Read, RowReads, in_row
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.kernels.row_reads import Read, RowReads, in_row, row_reads
 from aotpack.ir.kernels.rows import LINE_BYTES
 from aotpack.ir.kernels.tiles import WARP, ReductionTile
 from aotpack.ir.symbolic.integers import Axis
-from aotpack.render.emit.kernel_builder import KernelBuilder
+from aotpack.render.contexts import RingContext, VectorContext
 from aotpack.render.emit.regions import Region
+from aotpack.render.environment import render_function
+from aotpack.render.triton.loops.cluster_reduction import ClusterReduction
+from aotpack.render.triton.loops.loop_builder import LoopBuilder
+from aotpack.render.triton.loops.looped_row import LoopedRow
+from aotpack.render.triton.loops.reduction_loops import Blocks
 from aotpack.render.triton.types import TRITON_TYPES
 from aotpack.stages import RING_START
 
-OPEN_SLOTS = '''@triton.jit
-def open_slots(threads: tl.constexpr):
-    lane = tl.arange(0, threads)
-    return tl.inline_asm_elementwise("""{{
-        .reg .b32 start;
-        mov.u32 start, global_smem;
-        add.u32 start, start, {ring_start};
-        and.b32 start, start, -{line};
-        mad.lo.u32 $0, $1, 16, start;
-    }}""", "=r,r", [lane], tl.int32, is_pure=False, pack=1)
-'''
-COPY_VECTOR = '''@triton.jit
-def copy_vector(place, source, is_there):
-    tl.inline_asm_elementwise("""{
-        .reg .pred is_there;
-        setp.ne.b32 is_there, $3, 0;
-        @is_there cp.async.cg.shared.global [$1], [$2], 16;
-        mov.u32 $0, 0;
-    }""", "=r,r,l,r", [place, source, is_there.to(tl.int32)], tl.int32, is_pure=False, pack=1)
-'''
-END_COPIES = """@triton.jit
-def end_copies():
-    tl.inline_asm_elementwise(
-        "cp.async.commit_group; mov.u32 $0, $1;", "=r,r", [0], tl.int32, is_pure=False, pack=1
-    )
-"""
-AWAIT_COPIES = """@triton.jit
-def await_copies(groups: tl.constexpr):
-    tl.inline_asm_elementwise(
-        "cp.async.wait_group %d; mov.u32 $0, $1;" % groups,
-        "=r,r", [0], tl.int32, is_pure=False, pack=1
-    )
-"""
-HELD = """@triton.jit
-def held_{name}(place):
-    places = place[None, :] + tl.zeros([{vector}, 1], tl.int32)
-    return tl.inline_asm_elementwise(
-        "ld.shared.v4.b32 {{$0, $1, $2, $3}}, [$4];", "=r,=r,=r,=r,{operands}",
-        [places], {kind}, is_pure=False, pack={vector}
-    )
-"""
-HELD_BFLOAT16 = '''@triton.jit
-def held_bfloat16(place):  # widened: a register holds two
-    places = place[None, :] + tl.zeros([8, 1], tl.int32)
-    return tl.inline_asm_elementwise("""{
-        ld.shared.v4.b32 {$0, $2, $4, $6}, [$8];
-        and.b32 $1, $0, 0xffff0000;
-        and.b32 $3, $2, 0xffff0000;
-        and.b32 $5, $4, 0xffff0000;
-        and.b32 $7, $6, 0xffff0000;
-        shl.b32 $0, $0, 16;
-        shl.b32 $2, $2, 16;
-        shl.b32 $4, $4, 16;
-        shl.b32 $6, $6, 16;
-    }""", "=r,=r,=r,=r,=r,=r,=r,=r,r,r,r,r,r,r,r,r",
-        [places], tl.float32, is_pure=False, pack=8)
-'''
+TEMPLATE = "device_row_pipeline.py.jinja"
 
 
-class Ring:
-    """The lines by which a kernel takes rows in turn."""
+class RowPipeline(LoopedRow):
+    """Programs go from row to row; the blocks that follow are copied meanwhile."""
+
+    in_turn = True
+
+    def __init__(self, schedule: Schedule, kernel: Kernel, tile: ReductionTile) -> None:
+        self._cluster = ClusterReduction(kernel, tile.cluster_size, stages=2)
+        super().__init__(tile, self._cluster)
+        found = row_reads(kernel, schedule.strides, schedule.program.buffers)
+        assert found is not None, kernel.name
+        self._reads = found
+        self._length = int(self._cluster.length(kernel.axes[1].extent))
+        self.ring_bytes = found.bytes(tile, -(-self._length // tile.r))
+
+    def axes(self, kernel: Kernel) -> tuple[Axis, ...]:
+        """None: a row has a value in the loop over rows alone."""
+        return ()
+
+    def emit(self, builder: LoopBuilder, program: str) -> None:
+        """The loop over rows, and in it the loops over their blocks."""
+        frame = replace(builder.emitter.frame, vector=self._reads.vector)
+        with builder.emitter.at(builder.root, frame=frame):
+            ring = Ring(builder, self.tile, self._reads, self._length)
+            self.share.open(builder)
+            builder.root.append(f"row = {program} // {self.tile.cluster_size}")
+            builder.root.append(f"clusters = tl.num_programs(0) // {self.tile.cluster_size}")
+            ring.open()
+            self._cluster.meet(builder.root)
+            self._emit_rows(builder, ring)
+
+    def _emit_rows(self, builder: LoopBuilder, ring: "Ring") -> None:
+        """The loop over rows; a result of the only row has no index that says which it is of."""
+        emitter, (x, _) = builder.emitter, builder.kernel.axes
+        turns = f"tl.cdiv({emitter.index(x.extent)} - row, clusters)"
+        if builder.wide:  # a stage of the mailbox is an operand of 32 bits; so long rows are fewer
+            turns = f"tl.cast({turns}, tl.int32)"
+        rows = builder.root.open(f"for turn in range({turns}):", frozenset((x,)))
+        rows.append(f"{x.name} = (row + turn*clusters){builder.index_type}")
+        with emitter.at(rows, held=ring.held(), made_for=frozenset((x,))):
+            self.emit_loops(builder, ring)
+        builder.root.close()
+
+
+class Ring(Blocks):
+    """The lines by which blocks go through the ring: it has a slot for each that is on its way."""
+
+    in_memory = False
 
     def __init__(
-        self, builder: KernelBuilder, tile: ReductionTile, reads: RowReads, length: int
+        self, builder: LoopBuilder, tile: ReductionTile, reads: RowReads, length: int
     ) -> None:
-        self.builder, self.tile, self.reads, self.length = builder, tile, reads, length
+        super().__init__(tile)
+        self.builder, self.reads, self.length = builder, reads, length
         self.blocks = -(-length // tile.r)  # of a program's part of a row
-        builder.functions.update(
-            open_slots=OPEN_SLOTS.format(ring_start=RING_START, line=LINE_BYTES),
-            copy_vector=COPY_VECTOR,
-            end_copies=END_COPIES,
-            await_copies=AWAIT_COPIES,
-        )
-
-    @property
-    def bytes(self) -> int:
-        """The shared memory of a program."""
-        return self.reads.bytes(self.tile, self.blocks)
+        context = RingContext(RING_START, LINE_BYTES)
+        builder.functions["open_ring"] = render_function(TEMPLATE, "open_ring", context)
+        for name in ("async_copy", "async_commit_group", "async_wait_group"):
+            builder.functions[name] = render_function(TEMPLATE, name)
 
     def open(self) -> None:
         """The lines before the loop over rows: the first copies begin."""
         root, threads = self.builder.root, WARP * self.tile.num_warps
-        root.append(f"slots = open_slots({threads})")
+        root.append(f"ring = open_ring({threads})")
         root.append(f"lane = tl.arange(0, {threads})*{self.reads.vector}")
         if self._shared:
             inner = root.open(f"for r_block in range({self.blocks}):", frozenset())
@@ -121,7 +112,7 @@ class Ring:
                 self._copy(inner, place, read, "", self._inside("at"))
             root.close()
         inner = root.open(f"for number in range({self.tile.ring}):", frozenset())
-        self._copy_block(inner, "number", "", f"slots + number*{self._slot}")
+        self._copy_block(inner, "number", "", f"ring + number*{self._slot}")
         root.close()
         self._keep()
 
@@ -148,15 +139,19 @@ class Ring:
         """Where the elements of a block are in it."""
         return f"{self._neighbours} + lane[None, :]"
 
-    def enter_block(self, region: Region, *, is_first: bool) -> None:
+    def steps(self, ends: str, *, is_rest: bool) -> str:
+        """Unrolled: each block has a slot of its own."""
+        return f"tl.static_range({ends})"
+
+    def enter(self, region: Region, *, is_first: bool) -> None:
         """Name the slot of the block at hand; in the first walk, wait until it is there."""
         if is_first:
-            region.append(f"await_copies({self.tile.ring - 1} - {self._number})")
+            region.append(f"async_wait_group({self.tile.ring - 1} - {self._number})")
         if self.tile.ring == self.blocks:
             number = self._number
         else:
             number = f"(turn*{self.blocks} + {self._number}) % {self.tile.ring}"
-        region.append(f"slot = slots + {number}*{self._slot}")
+        region.append(f"slot = ring + {number}*{self._slot}")
 
     def held(self) -> dict[Read, tuple[str, DType]]:
         """The texts by which the block at hand is read, and what they give."""
@@ -168,10 +163,8 @@ class Ring:
         for read, place in zip((*self.reads.streams, *self._shared), places, strict=True):
             dtype = buffers[read[0]].dtype
             is_wide = dtype is DType.BFLOAT16
-            self.builder.functions[f"held_{dtype}"] = (
-                HELD_BFLOAT16 if is_wide else self._reader(dtype)
-            )
-            found[read] = f"held_{dtype}({place})", DType.FLOAT32 if is_wide else dtype
+            self.builder.functions[f"load_shared_{dtype}"] = self._reader(dtype)
+            found[read] = f"load_shared_{dtype}({place})", DType.FLOAT32 if is_wide else dtype
         for number, read in enumerate(self.reads.common[len(self._shared) :]):
             found[read] = f"kept{number}[{self._number}]", buffers[read[0]].dtype
         kernel, strides = self.builder.kernel, self.builder.schedule.strides
@@ -184,12 +177,14 @@ class Ring:
 
     def _reader(self, dtype: DType) -> str:
         """The function that reads elements of a type."""
+        if dtype is DType.BFLOAT16:
+            return render_function(TEMPLATE, "load_shared_bfloat16")
         vector = self.reads.vector
-        return HELD.format(
-            name=dtype, kind=TRITON_TYPES[dtype], vector=vector, operands=",".join("r" * vector)
-        )
+        operands = ",".join("r" * vector)
+        context = VectorContext(str(dtype), TRITON_TYPES[dtype], vector, operands)
+        return render_function(TEMPLATE, "load_shared", context)
 
-    def leave_block(self, region: Region) -> None:
+    def leave(self, region: Region) -> None:
         """The block was written out: copy the one that takes its slot."""
         ahead = f"({self._number} + {self.tile.ring})"
         self._copy_block(region, ahead, "turn + ", "slot")
@@ -218,7 +213,7 @@ class Ring:
     def _common_place(self, number: int, block: str) -> str:
         size = self.reads.block_bytes(self.tile.r)
         start = self.tile.ring * self._slot + number * self.blocks * size
-        return f"slots + {start} + {block}*{size}"
+        return f"ring + {start} + {block}*{size}"
 
     def _copy_block(self, region: Region, number: str, turn: str, slot: str) -> None:
         """Copy a block, if there is one; ``number`` counts from the first of the row at hand."""
@@ -226,11 +221,11 @@ class Ring:
         rows = self.builder.emitter.index(x.extent)
         region.append(f"at = {number} % {self.blocks} * {self.tile.r} + lane")
         later = f"({turn}{number} // {self.blocks})"
-        region.append(f"later = (row + {later}*together){self.builder.index_type}")
-        is_there = " & ".join(filter(None, (f"(later < {rows})", self._inside("at"))))
+        region.append(f"next_row = (row + {later}*clusters){self.builder.index_type}")
+        is_there = " & ".join(filter(None, (f"(next_row < {rows})", self._inside("at"))))
         for place, read in enumerate(self.reads.streams):
-            self._copy(region, self._stream_place(slot, place), read, "later", is_there)
-        region.append("end_copies()")
+            self._copy(region, self._stream_place(slot, place), read, "next_row", is_there)
+        region.append("async_commit_group()")
 
     def _inside(self, at: str) -> str:
         return f"({at} < {self.length})" if self.length % self.tile.r else ""
@@ -241,4 +236,4 @@ class Ring:
         x, r = builder.kernel.axes
         names: dict[Axis, str] = {x: row, r: "(first + at)"}
         source = builder.emitter.address(buffer, offset, names)
-        region.append(f"copy_vector({place}, {source}, {is_there or 'lane >= 0'})")
+        region.append(f"async_copy({place}, {source}, {is_there or 'lane >= 0'})")

@@ -5,9 +5,8 @@ from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.operations import Reduction, Scan
 from aotpack.ir.ops.monoid import LAST_INDEX
 from aotpack.ir.symbolic.integers import Int
-from aotpack.render.emit.kernel_builder import KernelBuilder
-from aotpack.render.emit.softmax import Held, exponential
-from aotpack.render.triton.cluster_reduction import exchange, part_length
+from aotpack.render.triton.loops.loop_builder import LoopBuilder
+from aotpack.render.triton.loops.softmax import Held, exponential
 from aotpack.render.triton.monoid import TritonMonoid
 from aotpack.render.triton.monoids import TRITON_MONOIDS
 from aotpack.render.triton.types import TRITON_TYPES
@@ -15,18 +14,18 @@ from aotpack.render.triton.types import TRITON_TYPES
 EXPONENTIAL_SUMS = ("softmax", "logsumexp")
 
 
-def block_reduction(builder: KernelBuilder, member: Member) -> list[str]:
+def block_reduction(builder: LoopBuilder, member: Member) -> list[str]:
     """Reduce a block that holds whole rows; the names of the results."""
     operation = member.operation
     assert isinstance(operation, Reduction)
     if operation.kind == "welford":
         return merged(builder, operation, _two_pass_welford(builder, member, operation))
-    if operation.kind in EXPONENTIAL_SUMS and builder.cluster_size > 1:
+    if operation.kind in EXPONENTIAL_SUMS and builder.share.is_part:
         return merged(builder, operation, _two_pass_exponentials(builder, member, operation))
     return finish(builder, operation, block_states(builder, member, TRITON_MONOIDS[operation.kind]))
 
 
-def block_scan(builder: KernelBuilder, member: Member) -> list[str]:
+def block_scan(builder: LoopBuilder, member: Member) -> list[str]:
     """Scan a block that holds whole rows; masked lanes come last and change nothing before them."""
     operation = member.operation
     assert isinstance(operation, Scan)
@@ -41,7 +40,7 @@ def block_scan(builder: KernelBuilder, member: Member) -> list[str]:
     return [named(builder, text.format(*names)) for text in monoid.finalise]
 
 
-def _lifted(builder: KernelBuilder, member: Member, monoid: TritonMonoid) -> list[tuple[str, str]]:
+def _lifted(builder: LoopBuilder, member: Member, monoid: TritonMonoid) -> list[tuple[str, str]]:
     """(state, identity) of each element, as names that span the tile."""
     element, dtype = spanning(builder, member), reduced_type(member)
     place = place_type(builder, member, monoid)
@@ -56,7 +55,7 @@ def _lifted(builder: KernelBuilder, member: Member, monoid: TritonMonoid) -> lis
     return list(zip([named(builder, text) for text in texts], fills, strict=True))
 
 
-def _position(builder: KernelBuilder, member: Member) -> str:
+def _position(builder: LoopBuilder, member: Member) -> str:
     """Where an element is in its row, or where its reduction is told that it is."""
     assert isinstance(member.operation, (Reduction, Scan))
     for given in member.operation.args[1:]:
@@ -64,7 +63,7 @@ def _position(builder: KernelBuilder, member: Member) -> str:
     return builder.emitter.index(Int.of(builder.kernel.axes[1]))
 
 
-def place_type(builder: KernelBuilder, member: Member, monoid: TritonMonoid) -> DType:
+def place_type(builder: LoopBuilder, member: Member, monoid: TritonMonoid) -> DType:
     """The type of positions among the states: 32 bits where they are enough and quicker."""
     assert isinstance(member.operation, (Reduction, Scan))
     for given in member.operation.args[1:]:
@@ -77,31 +76,27 @@ def last_place(dtype: DType) -> int:
     return LAST_INDEX if dtype is DType.INT64 else LAST_INDEX >> 32
 
 
-def _masked(builder: KernelBuilder, text: str, identity: str) -> str:
+def _masked(builder: LoopBuilder, text: str, identity: str) -> str:
     """Lanes past the end of the row take the identity."""
     mask = builder.emitter.frame.masks.get(builder.kernel.axes[1])
     return named(builder, f"tl.where({mask}, {text}, {identity})") if mask else text
 
 
-def finish(builder: KernelBuilder, operation: Reduction, states: list[str]) -> list[str]:
+def finish(builder: LoopBuilder, operation: Reduction, states: list[str]) -> list[str]:
     """Reduce states across the tile, and across programs that share a row, and finalise."""
     monoid, dtype = TRITON_MONOIDS[operation.kind], operation.args[0].dtype
-    length = part_length(builder.kernel.axes[1].extent, builder.cluster_size)
-    return merged(builder, operation, _across(builder, monoid, dtype, states, length))
+    rows = across(builder, monoid, dtype, states, builder.length)
+    return merged(builder, operation, rows)
 
 
-def merged(builder: KernelBuilder, operation: Reduction, rows: list[str]) -> list[str]:
+def merged(builder: LoopBuilder, operation: Reduction, rows: list[str]) -> list[str]:
     """Reduce states of rows across programs that share them, and finalise."""
-    monoid, dtype = TRITON_MONOIDS[operation.kind], operation.args[0].dtype
-    if builder.cluster_size > 1:
-        states = exchange(builder, operation, rows)
-        rows = _across(builder, monoid, dtype, states, builder.kernel.axes[1].extent)
-        builder.forget()
-    return [named(builder, text.format(*rows)) for text in monoid.finalise]
+    rows = builder.share.merged(builder, operation, rows)
+    return [named(builder, text.format(*rows)) for text in TRITON_MONOIDS[operation.kind].finalise]
 
 
-def _across(
-    builder: KernelBuilder, monoid: TritonMonoid, dtype: DType, states: list[str], length: Int
+def across(
+    builder: LoopBuilder, monoid: TritonMonoid, dtype: DType, states: list[str], length: Int
 ) -> list[str]:
     """Reduce states of ``length`` elements across the tile; results keep the row dimension."""
     keep = "[:, None]" if len(builder.emitter.frame.blocks) == 2 else ""
@@ -130,14 +125,14 @@ def _across(
     return [named(builder, f"{value}{keep}"), named(builder, f"{place}{keep}.to(tl.int64)")]
 
 
-def reduced(builder: KernelBuilder, monoid: TritonMonoid, states: list[str]) -> list[str]:
+def reduced(builder: LoopBuilder, monoid: TritonMonoid, states: list[str]) -> list[str]:
     """The states of whole rows, with the row dimension kept."""
     names = along(builder, monoid, "tl.reduce", states, last_axis(builder))
     return [named(builder, f"{name}[:, None]") for name in names] if last_axis(builder) else names
 
 
 def along(
-    builder: KernelBuilder, monoid: TritonMonoid, function: str, states: list[str], axis: int | None
+    builder: LoopBuilder, monoid: TritonMonoid, function: str, states: list[str], axis: int | None
 ) -> list[str]:
     """Reduce or scan states along a dimension."""
     builder.functions[monoid.combine_name] = monoid.combine
@@ -149,16 +144,14 @@ def along(
 
 
 def block_states(
-    builder: KernelBuilder, member: Member, monoid: TritonMonoid, *, masked: bool = True
+    builder: LoopBuilder, member: Member, monoid: TritonMonoid, *, masked: bool = True
 ) -> list[str]:
     """The states of a block's elements; past the end of the row, if ``masked``, the identity."""
     states = _lifted(builder, member, monoid)
     return [_masked(builder, text, fill) if masked else text for text, fill in states]
 
 
-def _two_pass_exponentials(
-    builder: KernelBuilder, member: Member, operation: Reduction
-) -> list[str]:
+def _two_pass_exponentials(builder: LoopBuilder, member: Member, operation: Reduction) -> list[str]:
     """The maximum, then distances from it: merging pairs would take exponentials of its own."""
     monoid, dtype = TRITON_MONOIDS[operation.kind], operation.args[0].dtype
     builder.functions["combine_max"] = TRITON_MONOIDS["max"].combine
@@ -167,7 +160,7 @@ def _two_pass_exponentials(
     builder.forget()
     below = named(builder, f"{masked_element(builder, member, monoid)} - {base}")
     bound = builder.bound(member, operation.args[0])
-    softmax, key = builder.emitter.softmax, operation.targets[0]
+    softmax, key = builder.softmax, operation.targets[0]
     is_held = softmax.wants(builder.emitter, builder.computed(), bound, key)
     is_short = dtype is not DType.FLOAT64 and (builder.emitter.ends_short or not is_held)
     share = named(builder, exponential(below, is_short=is_short))
@@ -176,12 +169,11 @@ def _two_pass_exponentials(
     return [top, named(builder, f"tl.sum({share}, 0)")]
 
 
-def _two_pass_welford(builder: KernelBuilder, member: Member, operation: Reduction) -> list[str]:
+def _two_pass_welford(builder: LoopBuilder, member: Member, operation: Reduction) -> list[str]:
     """Mean, then squares of differences: two sums, fewer registers than merging triples."""
-    r = builder.kernel.axes[1]
     kind = TRITON_TYPES[reduced_type(member)]
     keep = "[:, None]" if len(builder.emitter.frame.blocks) == 2 else ""
-    count = _count(builder, part_length(r.extent, builder.cluster_size), reduced_type(member))
+    count = _count(builder, builder.length, reduced_type(member))
     element = spanning(builder, member)
     weight = f"tl.cast({count}, {kind})"
     total = named(
@@ -194,14 +186,14 @@ def _two_pass_welford(builder: KernelBuilder, member: Member, operation: Reducti
     return [mean, named(builder, f"tl.sum({delta} * {delta}, {last_axis(builder)}){keep}"), weight]
 
 
-def _count(builder: KernelBuilder, length: Int, dtype: DType) -> str:
+def _count(builder: LoopBuilder, length: Int, dtype: DType) -> str:
     """So many elements as a divisor: where there are none, 1."""
     if length.constant is not None:
         return f"{max(1, int(length))}.0"
     return f"tl.maximum({builder.emitter.index(length)}, 1).to({TRITON_TYPES[dtype]})"
 
 
-def masked_element(builder: KernelBuilder, member: Member, monoid: TritonMonoid) -> str:
+def masked_element(builder: LoopBuilder, member: Member, monoid: TritonMonoid) -> str:
     """What is reduced, and past the end of the row the value of no element."""
     return _masked(builder, spanning(builder, member), monoid.identity(reduced_type(member))[0])
 
@@ -213,7 +205,7 @@ def reduced_type(member: Member) -> DType:
     return operation.args[0].dtype
 
 
-def spanning(builder: KernelBuilder, member: Member) -> str:
+def spanning(builder: LoopBuilder, member: Member) -> str:
     """What is reduced, stretched over the whole tile, so that each lane counts once."""
     operation = member.operation
     assert isinstance(operation, (Reduction, Scan))
@@ -227,18 +219,18 @@ def spanning(builder: KernelBuilder, member: Member) -> str:
     return named(builder, f"tl.zeros({tile_shape(builder)}, {TRITON_TYPES[dtype]}) + {text}")
 
 
-def tile_shape(builder: KernelBuilder) -> str:
+def tile_shape(builder: LoopBuilder) -> str:
     frame = builder.emitter.frame
     return frame.shape(frozenset(axis for axis, _ in frame.blocks))
 
 
-def last_axis(builder: KernelBuilder) -> int | None:
+def last_axis(builder: LoopBuilder) -> int | None:
     """The dimension that is reduced; None for both dimensions of a frame of vectors."""
     frame = builder.emitter.frame
     return None if frame.vector else len(frame.blocks) - 1
 
 
-def named(builder: KernelBuilder, text: str) -> str:
+def named(builder: LoopBuilder, text: str) -> str:
     if text.isidentifier():
         return text
     name = builder.fresh("t")

@@ -9,27 +9,13 @@ from aotpack.ir.kernels.access import written_index
 from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.operations import Scatter
 from aotpack.ir.ops.conditions import bounds_checks
+from aotpack.render.contexts import AtomicContext, SwapContext
 from aotpack.render.emit.kernel_builder import KernelBuilder
+from aotpack.render.environment import render_function
 from aotpack.render.triton.monoids import TRITON_MONOIDS
 from aotpack.render.triton.types import TRITON_TYPES
 
-_ATOMIC = """@triton.jit
-def scatter_{kind}(pointer, offset, value, mask):
-    address = pointer + tl.where(mask, offset, 0)
-    tl.{function}(address, value, mask=mask, sem="relaxed")
-"""
-_SWAP = """@triton.jit
-def scatter_{kind}(pointer, offset, value, mask):
-    cell = pointer.to(tl.pointer_type(tl.int{bits}), bitcast=True) + tl.where(mask, offset, 0)
-    seen = tl.load(cell)
-    waiting = mask
-    while tl.max(waiting.to(tl.int32)) != 0:
-        old = seen.to({type}, bitcast=True)
-        new = combine_{kind}(old, value).to({type}).to(tl.int{bits}, bitcast=True)
-        found = tl.atomic_cas(cell, seen, tl.where(waiting, new, seen), sem="relaxed")
-        waiting = waiting & (found != seen)
-        seen = found
-"""
+TEMPLATE = "device_scatter.py.jinja"
 
 
 def scatter_line(builder: KernelBuilder, member: Member, operation: Scatter) -> str:
@@ -52,13 +38,13 @@ def _define(builder: KernelBuilder, kind: str, dtype: DType) -> None:
     """Put what the statement calls into the kernel's functions."""
     name, function = f"scatter_{kind}", _instruction(kind, dtype)
     if function is not None:
-        builder.functions[name] = _ATOMIC.format(kind=kind, function=function)
+        context = AtomicContext(kind, function)
+        builder.functions[name] = render_function(TEMPLATE, "atomic", context)
         return
     monoid = TRITON_MONOIDS[kind]
     builder.functions[monoid.combine_name] = monoid.combine
-    builder.functions[name] = _SWAP.format(
-        kind=kind, bits=dtype.facts.bits, type=TRITON_TYPES[dtype]
-    )
+    swap = SwapContext(kind, dtype.facts.bits, TRITON_TYPES[dtype])
+    builder.functions[name] = render_function(TEMPLATE, "compare_and_swap", swap)
 
 
 def _instruction(kind: str, dtype: DType) -> str | None:

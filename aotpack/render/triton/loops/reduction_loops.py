@@ -5,20 +5,19 @@ last block, which later walks find in registers. Where scans need the
 order of a row, the last block is a loop of one step.
 """
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.kernels.tiles import WARP, ReductionTile
 from aotpack.ir.operations import Reduction, Scan
 from aotpack.ir.symbolic.facts import bounds, known_equal, known_multiple
-from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.render.emit.frame import Frame
-from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
-from aotpack.render.triton.cluster_reduction import part_length
-from aotpack.render.triton.monoid import TritonMonoid
-from aotpack.render.triton.monoids import TRITON_MONOIDS
-from aotpack.render.triton.reductions import (
+from aotpack.render.triton.loops.loop_builder import LoopBuilder
+from aotpack.render.triton.loops.reductions import (
     along,
     block_states,
     finish,
@@ -31,6 +30,8 @@ from aotpack.render.triton.reductions import (
     spanning,
     tile_shape,
 )
+from aotpack.render.triton.monoid import TritonMonoid
+from aotpack.render.triton.monoids import TRITON_MONOIDS
 from aotpack.render.triton.types import TRITON_TYPES
 
 MOST_STEPS = 4  # of a thread in a block: where it met an extreme among more of them spilled
@@ -57,15 +58,43 @@ def stretches(extent: Int, block: int, *, keep_last: bool) -> tuple[Stretch, ...
     return tuple(part for part in both if not known_equal(part.start, part.stop))
 
 
+class Blocks:
+    """How a loop goes over the blocks of a row: each is read from memory where it is needed."""
+
+    in_memory = True  # a later loop reads them there again
+
+    def __init__(self, tile: ReductionTile) -> None:
+        self.tile = tile
+
+    def steps(self, ends: str, *, is_rest: bool) -> str:
+        """What the loop runs over; ``ends`` are the first, the last and the step."""
+        if self.tile.unroll > 1 and not is_rest:
+            return f"tl.range({ends}, loop_unroll_factor={self.tile.unroll})"
+        return f"range({ends})"
+
+    @property
+    def elements(self) -> str:
+        """Where the elements of a block are in it."""
+        return f"tl.arange(0, {self.tile.r})"
+
+    def enter(self, region: Region, *, is_first: bool) -> None:
+        """Begin a step; ``is_first``: of the loops over a row."""
+
+    def leave(self, region: Region) -> None:
+        """End a step of the last loop over a row."""
+
+
 @dataclass(slots=True)
 class ReductionLoop:
     """Walks over the inner axis with the accumulators of reductions and the states of scans."""
 
-    builder: KernelBuilder
-    tile: ReductionTile
+    builder: LoopBuilder
+    blocks: Blocks
     held: dict[object, str] | None  # what is known of the last block; None: walk in order
     is_first: bool = False  # of the walks over a row
     is_last: bool = False
+    tile: ReductionTile = field(init=False)
+    outside: Region = field(init=False)
     frame: Frame = field(init=False)
     region: Region = field(init=False)
     names: dict[str, list[str]] = field(default_factory=dict)  # by the first target of a member
@@ -74,48 +103,58 @@ class ReductionLoop:
     end: str | None = None  # of the row, where the block may reach over it
 
     def __post_init__(self) -> None:
-        self.frame = self.builder.emitter.frame
+        emitter = self.builder.emitter
+        self.tile, self.outside, self.frame = self.blocks.tile, emitter.region, emitter.frame
 
     @property
     def length(self) -> Int:
         """What a program walks over: its row, or its part of it."""
-        return part_length(self.builder.kernel.axes[1].extent, self.builder.cluster_size)
+        return self.builder.length
 
-    def enter(self, stretch: Stretch) -> None:
-        """Open the loop over a stretch of blocks, or go to the last block."""
-        builder, r = self.builder, self.builder.kernel.axes[1]
-        masks = {axis: mask for axis, mask in self.frame.masks.items() if axis is not r}
-        start, stop = map(builder.emitter.index, (stretch.start, stretch.stop))
-        if stretch.rest and self.held is not None:
-            is_new = not self.held
-            self.region = builder.body.open(None, frozenset((r,)), self.held)
-            self._bound(start, self._reaches_over(stretch))
-            if is_new:
-                self._place("rest")
-            self.held[r] = "rest"  # from now on it is known
-            names = {**self.frame.names, r: "rest"}
-            if self._reaches_over(stretch):
-                masks = {a: "rest_mask" if a is r else m for a, m in self.frame.masks.items()}
-        else:
-            names = dict(self.frame.names)
-            ends = f"{start}, {stop}, {self.tile.r}"
-            steps = f"range({ends})"
-            if self.tile.unroll > 1 and not stretch.rest:
-                steps = f"tl.range({ends}, loop_unroll_factor={self.tile.unroll})"
-            if builder.ring is not None:
-                steps = f"tl.static_range({ends})"  # each block has a place of its own in the ring
-            self.region = builder.body.open(f"for r_start in {steps}:", frozenset((r,)))
-            self._bound("r_start", stretch.rest)
-            self._place("r")
-            if builder.ring is not None:
-                builder.ring.enter_block(self.region, is_first=self.is_first)
-            if stretch.rest:
-                masks = dict(self.frame.masks)
-        builder.emitter.region = self.region
-        builder.emitter.frame = replace(self.frame, names=names, masks=masks)
+    @contextmanager
+    def over(self, stretch: Stretch, cache: Mapping[str, str]) -> Iterator[None]:
+        """The loop over a stretch of blocks, or the last block, around what is written inside."""
+        is_held = stretch.rest and self.held is not None
+        frame = self._last_block(stretch) if is_held else self._loop(stretch)
+        cache = dict.fromkeys(cache, "first") if is_held else cache
+        with self.builder.emitter.at(self.region, frame=frame, cache=cache):
+            yield
+            if self.is_last:
+                self.blocks.leave(self.region)
+        self.outside.close()
 
-    def _reaches_over(self, stretch: Stretch) -> bool:
-        return not known_multiple(stretch.stop, self.tile.r)
+    def _last_block(self, stretch: Stretch) -> Frame:
+        """Go to the last block, of which a walk before this one may have left what it read."""
+        r, is_new = self.builder.kernel.axes[1], not self.held
+        assert self.held is not None
+        start = self.builder.emitter.index(stretch.start)
+        reaches_over = not known_multiple(stretch.stop, self.tile.r)
+        self.region = self.outside.open(None, frozenset((r,)), self.held)
+        self._bound(start, reaches_over)
+        if is_new:
+            self._place("rest")
+        self.held[r] = "rest"  # from now on it is known
+        masks = self._other_masks
+        if reaches_over:
+            masks = {a: "rest_mask" if a is r else m for a, m in self.frame.masks.items()}
+        return replace(self.frame, names={**self.frame.names, r: "rest"}, masks=masks)
+
+    def _loop(self, stretch: Stretch) -> Frame:
+        """Open the loop over a stretch."""
+        emitter, r = self.builder.emitter, self.builder.kernel.axes[1]
+        ends = f"{emitter.index(stretch.start)}, {emitter.index(stretch.stop)}, {self.tile.r}"
+        steps = self.blocks.steps(ends, is_rest=stretch.rest)
+        self.region = self.outside.open(f"for r_start in {steps}:", frozenset((r,)))
+        self._bound("r_start", stretch.rest)
+        self._place("r")
+        self.blocks.enter(self.region, is_first=self.is_first)
+        return self.frame if stretch.rest else replace(self.frame, masks=self._other_masks)
+
+    @property
+    def _other_masks(self) -> dict[Axis, str]:
+        """The masks of a block that lies in its row."""
+        r = self.builder.kernel.axes[1]
+        return {axis: mask for axis, mask in self.frame.masks.items() if axis is not r}
 
     def _bound(self, start: str, masked: bool) -> None:
         """Note where the block starts, and where the row ends in it."""
@@ -124,22 +163,11 @@ class ReductionLoop:
 
     def _place(self, name: str) -> None:
         """The lines that name the indices of a block, and its mask."""
-        builder = self.builder
-        shape = "[None, :]" if last_axis(builder) else ""
-        ring = builder.ring
-        lanes = f"tl.arange(0, {self.tile.r})" if ring is None else ring.elements
-        index = f"({self.start} + {lanes}){shape}{builder.index_type}"
+        shape = "[None, :]" if last_axis(self.builder) else ""
+        index = f"({self.start} + {self.blocks.elements}){shape}{self.builder.index_type}"
         self.region.append(f"{name} = {index}")
         if self.end is not None:
             self.region.append(f"{name}_mask = {name} < {self.end}")
-
-    def leave(self) -> None:
-        """Close it; what comes next is outside."""
-        if self.builder.ring is not None and self.is_last:
-            self.builder.ring.leave_block(self.region)
-        self.builder.body.close()
-        self.builder.emitter.region = self.builder.body
-        self.builder.emitter.frame = self.frame
 
     def accumulate(self, member: Member) -> None:
         """Combine this block into the member's accumulators, lane by lane."""
@@ -226,10 +254,10 @@ class ReductionLoop:
             _, lanes, _ = self._lanes(monoid)
             shape = f"[{lanes}]" if self._in_groups(monoid) else tile_shape(builder)
             low, kind = monoid.identity(dtype)[0], TRITON_TYPES[dtype]
-            builder.body.append(f"{value} = tl.full({shape}, {low}, {kind})")
+            self.outside.append(f"{value} = tl.full({shape}, {low}, {kind})")
             first = self._in_row("0")
             kind = TRITON_TYPES[place_type(builder, member, monoid)]
-            builder.body.append(f"{place} = tl.full({shape}, {first}, {kind})")
+            self.outside.append(f"{place} = tl.full({shape}, {first}, {kind})")
         return self.names[key]
 
     def _finish_first(self, member: Member, monoid: TritonMonoid) -> list[str]:
@@ -257,14 +285,17 @@ class ReductionLoop:
 
     def _in_row(self, start: str) -> str:
         """A position of the walk as one of the row."""
-        return f"first + {start}" if self.builder.cluster_size > 1 else start
+        return self.builder.share.in_row(start)
 
     def scan(self, member: Member) -> list[str]:
         """Scan this block; the state of all blocks before it is carried over."""
         operation = member.operation
         assert isinstance(operation, Scan)
-        builder, monoid = self.builder, TRITON_MONOIDS[operation.kind]
-        axis = last_axis(builder)
+        builder, monoid, axis = (
+            self.builder,
+            TRITON_MONOIDS[operation.kind],
+            last_axis(self.builder),
+        )
         states = block_states(builder, member, monoid)
         row = builder.emitter.frame.shape(frozenset(builder.kernel.axes[:1])) if axis else "[]"
         carried = self._start(member, "carry", row)
@@ -284,10 +315,9 @@ class ReductionLoop:
         if key not in self.names:
             monoid, dtype = TRITON_MONOIDS[operation.kind], operation.args[0].dtype
             self.names[key] = [builder.fresh(prefix) for _ in monoid.meaning.states]
-            kinds = monoid.meaning.state_dtypes(dtype)
-            starts = zip(self.names[key], monoid.identity(dtype), kinds, strict=True)
-            for name, identity, kind in starts:
-                builder.body.append(f"{name} = tl.full({shape}, {identity}, {TRITON_TYPES[kind]})")
+            kinds = zip(monoid.identity(dtype), monoid.meaning.state_dtypes(dtype), strict=True)
+            for name, (identity, kind) in zip(self.names[key], kinds, strict=True):
+                self.outside.append(f"{name} = tl.full({shape}, {identity}, {TRITON_TYPES[kind]})")
         return self.names[key]
 
     def _combine(self, monoid: TritonMonoid, a: list[str], b: list[str]) -> list[str]:

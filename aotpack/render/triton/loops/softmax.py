@@ -12,13 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from aotpack.ir.values import Apply, Load, Value, walk
+from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.texts import LOG2_E
-
-if TYPE_CHECKING:
-    from aotpack.render.emit.emitter import Emitter
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ class Softmax:
     sums: set[str] = field(default_factory=set)
     held: dict[str, Held] = field(default_factory=dict)
 
-    def step(self, emitter: Emitter, value: Apply, *, is_short: bool) -> str | None:
+    def shortcut(self, emitter: Emitter, value: Apply, is_short: bool) -> str | None:
         """The text of an exponential or a quotient in its cheaper form, if it has one.
 
         ``is_short``: it is rounded to 16 bits.

@@ -1,0 +1,1 @@
+"""Pointwise, reduction, scan and scatter kernels in Triton."""

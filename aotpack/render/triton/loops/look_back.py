@@ -1,0 +1,109 @@
+"""Scans of long rows in one pass: each program has a block, and waits for those before it.
+
+A program tells the others the states of its block, scans it, and needs the states of all before:
+those of its group of blocks, which it reduces itself, and what the last program of the group
+before has told of everything up to there (a look-back after Merrill and Garland, 2016, but in one
+order: what is combined with what does not depend on who is ready, so bits do not).
+
+Blocks are given out in the order in which programs begin, so whoever waits, waits for programs
+that run. The last to end clears all counters: the next launch finds them as this one did.
+"""
+
+from aotpack.ir.kernels.kernel import LOOK_BACK_GROUP, Kernel, Member
+from aotpack.ir.operations import Scan
+from aotpack.render.contexts import LookBackContext
+from aotpack.render.emit.regions import INDENT
+from aotpack.render.environment import render_function
+from aotpack.render.triton.loops.loop_builder import LoopBuilder
+from aotpack.render.triton.loops.reductions import along, block_states, named, reduced, tile_shape
+from aotpack.render.triton.loops.walk import RowWalk
+from aotpack.render.triton.monoid import TritonMonoid
+from aotpack.render.triton.monoids import TRITON_MONOIDS
+
+TEMPLATE = "device_look_back.py.jinja"
+# Triton's interpreter, whose programs run in turn, needs no fence.
+FUNCTIONS = ("fence", "publish", "wait", "clear")
+
+
+class LookBack(RowWalk):
+    """A block of a row a program, which waits for those before it."""
+
+    def scan(self, builder: LoopBuilder, member: Member) -> list[str]:
+        """Scan a program's block behind all before it; the names of the results."""
+        operation, region = member.operation, builder.emitter.region
+        assert isinstance(operation, Scan)
+        monoid = TRITON_MONOIDS[operation.kind]
+        ready, places = _exchange(builder.kernel, operation)
+        ready = builder.arguments.pointer(ready)
+        pointers = [builder.arguments.pointer(place) for place in places]
+        builder.functions.update({name: render_function(TEMPLATE, name) for name in FUNCTIONS})
+        states = block_states(builder, member, monoid)
+        totals = reduced(builder, monoid, states)
+        _publish(builder, ready, pointers, totals, "row + part", "part < parts")
+        scanned = along(builder, monoid, "tl.associative_scan", states, 0)
+        region.append(f"wait({ready} + row + before, is_before)")
+        fills = monoid.identity(operation.args[0].dtype)
+        told = [
+            named(
+                builder,
+                f"tl.where(is_before, tl.load({pointer} + row + before, mask=is_before, other=0,"
+                f' cache_modifier=".cg"), {fill})',
+            )
+            for pointer, fill in zip(pointers, fills, strict=True)
+        ]
+        earlier = along(builder, monoid, "tl.reduce", told, 0)
+        after = _combined(builder, monoid, earlier, totals)
+        _publish(builder, ready, pointers, after, "row + parts + group + 1", "is_last")
+        spread = [f"tl.broadcast_to({name}, {tile_shape(builder)})" for name in earlier]
+        names = _combined(builder, monoid, spread, scanned)
+        return [named(builder, text.format(*names)) for text in monoid.finalise]
+
+    def emit(self, builder: LoopBuilder, program: str) -> None:
+        """The members; then the last program to end leaves all counters zero."""
+        super().emit(builder, program)
+        kernel, region = builder.kernel, builder.emitter.region
+        turn, *others = (builder.arguments.pointer(counter.name) for counter in kernel.counters)
+        builder.arguments.use_sizes(kernel.axes[0].extent)
+        places = f"({kernel.axes[0].extent})*(parts + groups)"
+        region.append("tl.debug_barrier()")
+        region.append(f'if tl.atomic_add({turn} + 1, 1, sem="acq_rel") == tl.num_programs(0) - 1:')
+        for ready in others:
+            region.append(f"{INDENT}clear({ready}, {places})")
+        region.append(f"{INDENT}tl.store({turn} + tl.arange(0, 2), 0)")
+
+    def look_back(self, builder: LoopBuilder) -> LookBackContext:
+        """Blocks are counted in the order in which their programs begin."""
+        kernel = builder.kernel
+        turn = builder.arguments.pointer(kernel.counters[0].name)
+        return LookBackContext(turn, str(kernel.axes[0].extent), LOOK_BACK_GROUP)
+
+
+def _exchange(kernel: Kernel, operation: Scan) -> tuple[str, list[str]]:
+    """What says who is ready, and where the states of a scan are left."""
+    scans = [m.operation for m in kernel.members if isinstance(m.operation, Scan)]
+    counts = [len(TRITON_MONOIDS[scan.kind].lift) for scan in scans]
+    number = scans.index(operation)
+    first = sum(counts[:number])
+    places = kernel.exchange[first : first + counts[number]]
+    return kernel.counters[1 + number].name, [place.name for place in places]
+
+
+def _publish(
+    builder: LoopBuilder,
+    ready: str,
+    pointers: list[str],
+    states: list[str],
+    place: str,
+    mask: str,
+) -> None:
+    region = builder.emitter.region
+    for pointer, state in zip(pointers, states, strict=True):
+        region.append(f"tl.store({pointer} + {place}, {state}, mask={mask})")
+    region.append(f"publish({ready} + {place}, {mask})")
+
+
+def _combined(builder: LoopBuilder, monoid: TritonMonoid, a: list[str], b: list[str]) -> list[str]:
+    names = [builder.fresh("t") for _ in a]
+    call = f"{monoid.combine_name}({', '.join([*a, *b])})"
+    builder.emitter.region.append(f"{', '.join(names)} = {call}")
+    return names

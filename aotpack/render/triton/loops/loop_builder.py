@@ -1,0 +1,89 @@
+"""What a loop kernel in Triton is rendered with, and what its programs have of a row."""
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.operations import Reduction
+from aotpack.ir.symbolic.integers import Int
+from aotpack.render.contexts import ClusterContext
+from aotpack.render.emit.emitter import Options
+from aotpack.render.emit.frame import Frame
+from aotpack.render.emit.kernel_builder import KernelBuilder
+from aotpack.render.emit.regions import Region
+from aotpack.render.triton.dialect import TRITON
+from aotpack.render.triton.loops.softmax import Softmax
+
+
+class RowShare(Protocol):
+    """What a program has of each row that it works on."""
+
+    is_part: bool
+
+    @property
+    def context(self) -> ClusterContext | None:
+        """How the programs of a cluster divide a row, for the template; None without a cluster."""
+
+    def length(self, extent: Int) -> Int:
+        """The elements that a program has of a row of ``extent``."""
+
+    def in_row(self, position: str) -> str:
+        """The position in the row of one in the program's part."""
+
+    def open(self, builder: "LoopBuilder") -> None:
+        """Append the lines that come before all others."""
+
+    def merged(self, builder: "LoopBuilder", operation: Reduction, states: list[str]) -> list[str]:
+        """The states of whole rows, given those of the program's part."""
+
+
+class WholeRow:
+    """Programs have whole rows, and tell each other nothing."""
+
+    is_part = False
+    context = None
+
+    def length(self, extent: Int) -> Int:
+        """All elements."""
+        return extent
+
+    def in_row(self, position: str) -> str:
+        """The same."""
+        return position
+
+    def open(self, builder: "LoopBuilder") -> None:
+        """Nothing."""
+
+    def merged(self, builder: "LoopBuilder", operation: Reduction, states: list[str]) -> list[str]:
+        """The same."""
+        return states
+
+
+class LoopBuilder(KernelBuilder):
+    """Builds a kernel over rows or points. Results of its softmax have cheaper forms."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        kernel: Kernel,
+        frame: Frame,
+        root: Region,
+        share: RowShare,
+        *,
+        awaited: Collection[str] = (),
+        unpack: Callable[[str], str] | None = None,
+    ) -> None:
+        self.share = share
+        self.softmax = Softmax()
+        options = Options(awaited, unpack, self.softmax.shortcut)
+        super().__init__(schedule, kernel, frame, root, TRITON, options)
+
+    @property
+    def length(self) -> Int:
+        """The elements that a program has of a row."""
+        return self.share.length(self.kernel.axes[1].extent)
+
+    def forget(self) -> None:
+        """A new pass over what a program holds of a row begins."""
+        if len(self.kernel.axes) > 1:
+            self.emitter.forget(self.kernel.axes[1])

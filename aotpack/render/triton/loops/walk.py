@@ -1,0 +1,116 @@
+"""How the programs of a loop kernel go over its points: one strategy, chosen once from the tile.
+
+A strategy owns what it must remember and the lines it adds; ``loops.py`` asks it in the order in
+which the methods stand here.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+
+from aotpack.ir.kernels.access import written_index
+from aotpack.ir.kernels.kernel import Kernel, Member
+from aotpack.ir.kernels.tiles import ReductionTile
+from aotpack.ir.operations import Pointwise, Reduction, Scan, Scatter
+from aotpack.ir.program import targets
+from aotpack.ir.symbolic.facts import known_multiple
+from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.render.contexts import LookBackContext, TileAxis
+from aotpack.render.triton.loops.loop_builder import LoopBuilder, RowShare, WholeRow
+from aotpack.render.triton.loops.reductions import block_reduction, block_scan
+from aotpack.render.triton.loops.scatter import scatter_line
+
+
+class Walk(ABC):
+    """Straight code: each program has a block of points in registers."""
+
+    share: RowShare = WholeRow()
+    unpack: Callable[[str], str] | None = None  # of elements that are held as they are in memory
+    persistent = True  # a program has a block along the inner axis in registers
+    in_turn = False  # programs go from row to row
+    band = 1  # lines of tiles that programs go through together
+    ring_bytes = 0  # of shared memory, besides what Triton takes
+
+    @abstractmethod
+    def sides(self, kernel: Kernel) -> dict[Axis, TileAxis]:
+        """The kernel's axes in the tile; a block of 0 means one point for the whole program."""
+
+    def axes(self, kernel: Kernel) -> tuple[Axis, ...]:
+        """The axes that have a value everywhere in the kernel, not in loops alone."""
+        return kernel.axes
+
+    def emit(self, builder: LoopBuilder, program: str) -> None:
+        """The lines of all members; ``program`` is the program number."""
+        self.share.open(builder)
+        for member in builder.kernel.members:
+            self.emit_member(builder, member)
+
+    def emit_member(self, builder: LoopBuilder, member: Member) -> None:
+        """The lines of a member for the block in registers."""
+        match operation := member.operation:
+            case Reduction():
+                define_reduction(builder, member, operation, block_reduction(builder, member))
+            case Scan():
+                builder.define(member, self.scan(builder, member))
+            case Scatter():
+                builder.emitter.region.append(scatter_line(builder, member, operation))
+                return
+        store_results(builder, member)
+
+    def scan(self, builder: LoopBuilder, member: Member) -> list[str]:
+        """The results of a scan of the block."""
+        return block_scan(builder, member)
+
+    def look_back(self, builder: LoopBuilder) -> LookBackContext | None:
+        """How blocks are given out; None where programs do not wait for each other."""
+        return None
+
+
+class RowWalk(Walk):
+    """Programs have blocks of a row, or of several short ones."""
+
+    def __init__(self, tile: ReductionTile, share: RowShare) -> None:
+        self.tile, self.share = tile, share
+
+    def sides(self, kernel: Kernel) -> dict[Axis, TileAxis]:
+        """Rows, and blocks along them."""
+        x, r = kernel.axes
+        length = self.share.length(r.extent)
+        row = replace(tile_axis(r, self.tile.r), masked=self.is_masked(length))
+        return {x: tile_axis(x, self.tile.x if self.tile.x > 1 else 0), r: row}
+
+    def is_masked(self, length: Int) -> bool:
+        """True when some block reaches over the end of what a program has of a row."""
+        return not known_multiple(length, self.tile.r)
+
+
+def tile_axis(axis: Axis, block: int) -> TileAxis:
+    """An axis in blocks, with masks unless these divide it."""
+    return TileAxis(str(axis.extent), block, bool(block) and not known_multiple(axis.extent, block))
+
+
+def define_reduction(
+    builder: LoopBuilder, member: Member, operation: Reduction, names: list[str]
+) -> None:
+    """Record a reduction's results; what a softmax does with them may be cheaper."""
+    builder.define(member, names)
+    if operation.kind == "softmax":
+        top, total = operation.targets
+        builder.softmax.tops.add(top)
+        builder.softmax.sums.add(total)
+
+
+def store_results(builder: LoopBuilder, member: Member) -> None:
+    """The stores of what a member makes and others read."""
+    kernel, operation = builder.kernel, member.operation
+    outer = member.outer or isinstance(operation, Reduction)
+    axes = frozenset(kernel.axes[:1] if outer else kernel.axes)
+    for name in targets(operation):
+        if name not in kernel.stored:
+            continue
+        if isinstance(operation, Pointwise):
+            value = builder.emitter.value(builder.bound(member, operation.value))
+        else:
+            value = builder.results[name]
+        offset = builder.offset_of(name, written_index(member))
+        builder.emitter.region.append(builder.emitter.store(name, offset, value, axes))
