@@ -5,14 +5,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
-from torch.export import Dim
 
 from aotpack.ir.dtypes import DType
 from aotpack.render.sources import check_written
@@ -22,84 +20,15 @@ from tests.schedule.test_schedule import Layer
 from .models import (
     Attended,
     Collected,
-    ColumnSum,
     ConcatBuffer,
-    Embedded,
-    Gelu,
-    Normed,
     Projection,
     Softmax,
-    Total,
-    kernel_text,
     rendered,
 )
 
 BF16 = torch.bfloat16
 ROOT = Path(__file__).parents[2]
 Golden = Callable[[str], None]
-
-
-@pytest.mark.row("C:H1", "C:H17")
-def test_gelu(golden_kernel: Golden) -> None:
-    golden_kernel(kernel_text(rendered(Gelu(), torch.zeros(5, 7), torch.zeros(7, dtype=BF16))))
-
-
-@pytest.mark.row("C:G3", "C:H17")
-def test_softmax(golden_kernel: Golden) -> None:
-    golden_kernel(kernel_text(rendered(Softmax(), torch.zeros(64, 1000))))
-
-
-@pytest.mark.row("C:A12", "C:G17")
-def test_softmax_dynamic(golden_kernel: Golden) -> None:
-    axes = {0: Dim("b", min=1, max=64), 1: Dim("s", min=1, max=512)}
-    product = rendered(Softmax(), torch.zeros(4, 6), dynamic_shapes={"x": axes})
-    promised, other = product.kernels  # for multiples of a vector, and for the rest
-    assert [arg.multiple for arg in promised.args][-1] > other.args[-1].multiple
-    golden_kernel(kernel_text(replace(product, kernels=(other,))))
-
-
-@pytest.mark.row("C:G4", "C:H3")
-def test_looped_sum(golden_kernel: Golden) -> None:
-    golden_kernel(kernel_text(rendered(Total(), torch.zeros(3, 30_011))))
-
-
-@pytest.mark.row("C:C7")
-def test_column_sum(golden_kernel: Golden) -> None:
-    golden_kernel(kernel_text(rendered(ColumnSum(), torch.zeros(61, 512))))
-
-
-@pytest.mark.row("C:G10", "C:inv17")
-def test_layer_norm(golden_kernel: Golden) -> None:
-    x = torch.zeros(8, 768, dtype=BF16)
-    golden_kernel(kernel_text(rendered(Normed(768).to(BF16), x, x)))
-
-
-def test_embedding(golden_kernel: Golden) -> None:
-    golden_kernel(kernel_text(rendered(Embedded(), torch.zeros(4, 8, dtype=torch.int64))))
-
-
-def test_index_add(golden_kernel: Golden) -> None:
-    n = torch.zeros(5, dtype=torch.int64)
-    product = rendered(Collected(), torch.zeros(100, 32), n, torch.zeros(5, 32))
-    golden_kernel(kernel_text(replace(product, kernels=product.kernels[-1:])))
-
-
-@pytest.mark.row("S:H4", "S:H6")
-def test_cat(golden_kernel: Golden) -> None:
-    golden_kernel(kernel_text(rendered(ConcatBuffer(), torch.zeros(4, 3), torch.zeros(4, 5))))
-
-
-@pytest.mark.row("S:G1", "S:G2", "C:I1", "C:I4", "C:inv29")
-def test_linear_relu(golden_kernel: Golden) -> None:
-    x = torch.zeros(128, 256, dtype=BF16)
-    product = rendered(Projection(256, 512).to(BF16), x)
-    golden_kernel(kernel_text(product))
-
-
-@pytest.mark.row("S:G1")
-def test_attention(golden_kernel: Golden) -> None:
-    x = torch.zeros(1, 2, 100, 64, dtype=BF16)
-    golden_kernel(kernel_text(rendered(Attended(), x, x, x)))
 
 
 def digest_of_layers() -> str:
