@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -26,9 +25,7 @@ from .models import (
     rendered,
 )
 
-BF16 = torch.bfloat16
 ROOT = Path(__file__).parents[2]
-Golden = Callable[[str], None]
 
 
 def digest_of_layers() -> str:
