@@ -11,7 +11,7 @@ from aotpack.ir.program import Program
 from aotpack.render import render
 from aotpack.schedule import schedule
 from aotpack.stages import Rendered
-from aotpack.target import Target
+from aotpack.target import CPU, Target
 from tests.schedule.programs import lowered, scheduled
 
 H100 = (Target("cuda", 90),)
@@ -104,6 +104,16 @@ def rendered(
 def rendered_program(program: Program, targets: tuple[Target, ...] = H100) -> Rendered:
     """All kernels of a program made by hand."""
     return render(schedule(lowered(program)), targets)
+
+
+def c_kernel(program: Program) -> str:
+    """The only kernel of a program on processors, as ``kernel_text``."""
+    return kernel_text(rendered_program(program, (CPU,)))
+
+
+def triton_kernel(program: Program) -> str:
+    """The only kernel of a program on a GPU, as ``kernel_text``."""
+    return kernel_text(rendered_program(program))
 
 
 def kernel_text(product: Rendered) -> str:
