@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.c_flags import QUICK, shipped
+from tests.golden_texts import FLAG, check_golden, golden_file
 
 # Tracing makes objects by the million, in processes that hold all of torch: with Python's own
 # numbers a fifth of the run is spent in searching them for cycles.
@@ -19,6 +20,22 @@ gc.set_threshold(100_000, 20, 50)
 # torch's threads wait for more work by turning in place, for longer than a test computes: beside
 # other workers they are a fourth of the run. What is compared with it uses threads of its own.
 torch.set_num_threads(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(FLAG, action="store_true", help="rewrite the texts in tests/golden")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares a text with the test's file in ``tests/golden``, by its extension."""
+    name, file = request.node.originalname, request.path
+
+    def check(text: str, kind: str) -> None:
+        path = golden_file(Path(__file__).parent, file, name, kind)
+        check_golden(path, text, is_update=request.config.getoption(FLAG))
+
+    return check
 
 
 @pytest.fixture(scope="session")

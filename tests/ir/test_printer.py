@@ -125,11 +125,11 @@ def layer_norm() -> Program:
     )
 
 
-def test_loops(golden_ir: Callable[[str], None]) -> None:
-    golden_ir(str(layer_norm()))
+def test_loops(golden: Callable[[str, str], None]) -> None:
+    golden(str(layer_norm()), "ir")
 
 
-def test_templates(golden_ir: Callable[[str], None]) -> None:
+def test_templates(golden: Callable[[str, str], None]) -> None:
     m, n = Axis("m", Int.of(S)), Axis("n", Int.of(4))
     matmul = Matmul("y", (), m, n, J, apply("relu", load("x", m, J)), load("w", n, J), BF16)
     scan = Scan(("z",), (m, n), m, "sum", (load("y", m, n),))
@@ -140,10 +140,10 @@ def test_templates(golden_ir: Callable[[str], None]) -> None:
     replaced = Scatter("b", "y", (ROW, J), place, X, "set")
     added = Scatter("c", "b", (ROW, J), place, SUM, "sum")
     operations = (matmul, scan, total, attention, replaced, added)
-    golden_ir("\n\n".join(map(operation_text, operations)) + "\n")
+    golden("\n\n".join(map(operation_text, operations)) + "\n", "ir")
 
 
-def test_schedules(golden_ir: Callable[[str], None]) -> None:
+def test_schedules(golden: Callable[[str, str], None]) -> None:
     whole = layer_norm()
     row = Axis("x", Int.of(S))
     r = Axis("r", Int.of(8))
@@ -155,17 +155,9 @@ def test_schedules(golden_ir: Callable[[str], None]) -> None:
     variants = (Variant(PointwiseTile(4, 1), 80, 999, Int.of(S), None),)
     kernel = Kernel("norm", (row, r), members, ("norm",), ("x",), variants)
     strides = {"x": (Int.of(8), Int.of(1)), "norm": (Int.of(8), Int.of(1))}
-    golden_ir(str(Schedule(whole, (kernel,), strides, (Lifetime("mean", "mean", 0, 0),))))
+    golden(str(Schedule(whole, (kernel,), strides, (Lifetime("mean", "mean", 0, 0),))), "ir")
 
 
 def test_notes_stand_under_their_operation() -> None:
     lines = program_text(layer_norm(), {0: "look here"}).splitlines()
     assert lines[lines.index("^^^ look here") - 1].startswith("    mean[i], m2[i] = welford(")
-
-
-def test_every_golden_has_its_test() -> None:
-    from tests.ir.conftest import GOLDEN
-
-    names = {path.stem for path in GOLDEN.glob("*.ir")}
-    assert names == {name for name in globals() if name.startswith("test_")} & names
-    assert names == {"test_loops", "test_templates", "test_schedules"}

@@ -12,11 +12,13 @@ from aotpack.ir.program import Program
 from aotpack.render import render
 from aotpack.schedule import schedule
 from aotpack.stages import Rendered
-from aotpack.target import Target
+from aotpack.target import CPU, Target
 from tests.schedule.programs import lowered, scheduled
 
 H100 = (Target("cuda", 90),)
-DIGEST = re.compile(r"_[0-9a-f]{8}\b")
+DIGEST = re.compile(r"(\b\w+?)_([0-9a-f]{8})(?=\b|_)")
+COMMENT = re.compile(r"\s*(?:# |//)(?!\s*template:)")
+FUNCTION = re.DOTALL | re.MULTILINE
 
 
 class Gelu(nn.Module):
@@ -107,13 +109,51 @@ def rendered_program(
     return render(schedule(lowered(program), gpu=gpu), targets)
 
 
-def kernel_text(product: Rendered) -> str:
-    """The only text, without digests in names, and without comments: they name files of torch.
+def c_kernel(program: Program) -> str:
+    """The only kernel of a program on processors, as ``kernel_text``."""
+    return kernel_text(rendered_program(program, (CPU,)))
 
-    Twins that are promised multiples have one text.
-    """
-    texts = {DIGEST.sub("", kernel.text) for kernel in product.kernels}
+
+def triton_kernel(program: Program) -> str:
+    """The only kernel of a program on a GPU, as ``kernel_text``."""
+    return kernel_text(rendered_program(program))
+
+
+def kernel_text(product: Rendered) -> str:
+    """The only text, as ``shown``. Variants for divisible sizes may share a text."""
+    texts = {shown(kernel.text) for kernel in product.kernels}
     assert len(texts) == 1, f"kernels: {', '.join(kernel.name for kernel in product.kernels)}"
-    (text,) = texts
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith("# ")]
-    return "\n".join(lines) + "\n"
+    return texts.pop()
+
+
+def shown(text: str) -> str:
+    """A text without digests in names, and without comments, which name lines of torch.
+
+    Equal names with other digests are numbered. The comment that names the template stays.
+    """
+    digests: dict[str, list[str]] = {}
+
+    def name(found: re.Match[str]) -> str:
+        known = digests.setdefault(found[1], [])
+        if found[2] not in known:
+            known.append(found[2])
+        number = known.index(found[2])
+        return f"{found[1]}_{number + 1}" if number else found[1]
+
+    kept = (line for line in text.splitlines() if not COMMENT.match(line))
+    return "\n".join(DIGEST.sub(name, line).rstrip() for line in kept).strip("\n") + "\n"
+
+
+def functions_of(text: str, *names: str) -> str:
+    """The functions of a C kernel with these endings, under its comments."""
+    comments = [line for line in text.splitlines() if line.startswith("//")]
+    found = (re.search(rf"^AOT_INLINE void \w+_{name}\(.*?^}}$", text, FUNCTION) for name in names)
+    functions = [match[0] for match in found if match]
+    assert len(functions) == len(names), f"not all of {', '.join(names)} are in\n{text}"
+    return "\n\n".join([*comments, *functions]) + "\n"
+
+
+def entry_of(text: str) -> str:
+    """The last function of a Triton kernel, under its comments: what a launch runs."""
+    comments = [line for line in text.splitlines() if line.startswith("#")]
+    return "\n".join([*comments, "@triton.jit" + text.rpartition("@triton.jit")[2]])

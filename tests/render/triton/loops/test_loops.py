@@ -3,23 +3,12 @@
 import re
 
 import pytest
-import torch
-from torch import nn
-from torch.export import Dim
 
 from aotpack.ir.program import Program
-from aotpack.ir.symbolic.integers import Int, Var
-from aotpack.ir.values import Value
-from aotpack.precompile.request import Request
-from aotpack.precompile.worker import run_triton
-from aotpack.render.c.loops.nest import LEAST_LOOP
-from aotpack.stages import KernelSource
-from aotpack.target import CPU, Target
-from tests.render.models import First, kernel_text, rendered, rendered_program
+from tests.render.models import kernel_text, rendered_program
 from tests.schedule.programs import Writer, apply, load
 
 OPERANDS = re.compile(r"tt\.elementwise_inline_asm \"[^\"]*mbarrier.* : ([^:]*) ->")
-NUMBERED = r"\b[it]\d+\b"  # what a function names
 ROWS = 4096  # enough to fill a machine, so that no row is split
 
 
@@ -143,57 +132,3 @@ def test_columns_are_masked_unless_the_block_divides_them(count: int, masked: bo
 @pytest.mark.parametrize(("count", "masked"), [(2048, False), (2000, True)])
 def test_points_are_masked_unless_the_block_divides_them(count: int, masked: bool) -> None:
     assert ("x_mask" in points(count)) is masked
-
-
-def test_what_stands_at_the_head_of_a_function_in_c_names_nothing_of_its_loops() -> None:
-    """Whether stores go past the caches is asked there, by a count of bytes that divides sizes."""
-    sizes = ({1: Dim("n", min=4)},)
-    product = rendered(First(3), torch.randn(2, 700), targets=(CPU,), dynamic_shapes=sizes)
-    heads = [k.text.split("for (", 1)[0] for k in product.kernels if "bool streams" in k.text]
-    asked = [(head, re.findall(r"bool streams = .*", head)) for head in heads]
-    assert any(re.search(NUMBERED, line) for _, (line,) in asked)
-    for head, (line,) in asked:
-        assert set(re.findall(NUMBERED, line)) <= set(
-            re.findall(rf"const \w+ ({NUMBERED}) =", head)
-        )
-
-
-@pytest.mark.row("C:B18")
-@pytest.mark.parametrize(("most", "is_wide"), [(1000, False), (200_000, True)])
-def test_what_counts_turns_of_rows_has_32_bits(most: int, is_wide: bool) -> None:
-    (rendered,) = [k for k in in_turn(Var("b", 1, most)) if "for turn in" in k.text]
-    assert (".to(tl.int64)" in rendered.text) is is_wide
-    made = run_triton(Request.of(rendered, Target("cuda", 90))).asm
-    operands = OPERANDS.findall(made["ttir"])
-    assert len(operands) >= 4 and {kind for row in operands for kind in row.split(", ")} == {"i32"}
-    assert "mbarrier.try_wait" in made["ptx"]
-
-
-def in_turn(count: Var) -> tuple[KernelSource, ...]:
-    """Rows by a weight for each column, over their sums."""
-    w = Writer((count,))
-    x, weight = w.input("x", count, 24_640), w.input("w", 24_640)
-    sums = w.reduction("s", [count], [24_640], lambda i, r: load(x, i, r))
-
-    def value(i: Int, j: Int) -> Value:
-        return apply("mul", apply("div", load(x, i, j), load(sums, i)), load(weight, j))
-
-    return rendered_program(w.program(w.pointwise("y", [count, 24_640], value))).kernels
-
-
-def test_a_window_of_a_depthwise_convolution_in_c_has_bounds_and_no_masks() -> None:
-    """A weight, which all columns share, is read where there is a column inside."""
-    model = nn.Conv2d(6, 6, 3, padding=1, groups=6, bias=False)
-    (kernel,) = rendered(model, torch.randn(2, 6, 9, 70), targets=(CPU,)).kernels
-    head, inside = kernel.text.split("if (low < high) {")
-    loop = inside.split("for (int64_t x3 = low; x3 < high; x3++) {")
-    assert "weight_ptr[" not in head and "weight_ptr[" in loop[0]
-    assert "weight_ptr[" not in loop[1] and "input_ptr[" in loop[1] and "?" not in loop[1]
-
-
-@pytest.mark.parametrize("times", [2, 7, 8, 16])
-def test_a_short_run_of_points_in_c_is_part_of_a_longer_one(times: int) -> None:
-    """Copies of an element are no loop of their own unless they fill vectors."""
-    model = nn.Upsample(scale_factor=(1.0, float(times)))
-    (kernel,) = rendered(model, torch.randn(1, 3, 50, 60), targets=(CPU,)).kernels
-    assert (f"const int64_t start = run % ({times});" in kernel.text) is (times >= LEAST_LOOP)

@@ -1,0 +1,42 @@
+"""Tiled products in C: panels, windows of convolutions, and pairs of bfloat16."""
+
+import pytest
+import torch
+from torch import nn
+
+from aotpack.target import CPU
+from tests.render.models import functions_of, kernel_text, rendered
+
+BF16 = torch.bfloat16
+
+
+def text_of(model: nn.Module, *shape: int, dtype: torch.dtype = torch.float32) -> str:
+    product = rendered(model.to(dtype), torch.zeros(shape, dtype=dtype), targets=(CPU,))
+    return kernel_text(product)
+
+
+def convolution(padding: int) -> str:
+    return text_of(nn.Conv2d(16, 32, 3, padding=padding, bias=False), 1, 16, 20, 30)
+
+
+def test_windows_that_reach_over_an_edge_are_copied_within_bounds() -> None:
+    pack = functions_of(convolution(1), "pack")
+    assert "column_first" in pack and "aot_max(column_first," in pack
+    assert "?" not in pack.split("input_ptr[", 1)[1].split(";", 1)[0]
+
+
+def test_windows_inside_an_image_have_no_bounds() -> None:
+    assert "aot_max(column_first," not in functions_of(convolution(0), "pack")
+
+
+@pytest.mark.parametrize(("dtype", "pairs"), [(BF16, True), (torch.float32, False)])
+def test_two_factors_of_bfloat16_are_multiplied_in_pairs(dtype: torch.dtype, pairs: bool) -> None:
+    text = text_of(nn.Linear(96, 80), 64, 96, dtype=dtype)
+    assert ("linear_tile_in_pairs(" in text and "aot_has_pairs()" in text) is pairs
+    assert "linear_tile(" in text  # where a processor has none
+
+
+def test_the_weight_of_a_linear_layer_is_read_in_rows() -> None:
+    text = text_of(nn.Linear(96, 800), 64, 96)
+    assert "left = &weight_ptr[96*s + k_first];" in functions_of(text, "tile")
+    assert "input_ptr[" in functions_of(text, "pack")

@@ -1,0 +1,53 @@
+"""The file of all C kernels, and the template that each kernel is printed from."""
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from aotpack.render.c.kernels import host_file
+from aotpack.target import CPU
+from tests.render.models import H100, Gelu, Projection, Softmax, rendered
+
+
+def test_a_file_holds_every_kernel_and_its_entry_once() -> None:
+    model = nn.Sequential(Projection(16, 64), Softmax(), Projection(64, 64))
+    product = rendered(model, torch.zeros(40, 16), targets=(CPU, *H100))
+    ours = [kernel.name for kernel in product.kernels if kernel.language == "c"]
+    assert len(ours) == 3
+    file = host_file("model 1", product.kernels)
+    assert re.findall(r"^AOT_EXPORT int (\w+_[0-9a-f]{8})\(", file, re.MULTILINE) == ours
+    assert "KERNEL_" not in file and "tl.program_id" not in file
+
+
+def test_without_kernels_for_processors_there_is_no_file() -> None:
+    product = rendered(Softmax(), torch.zeros(4, 8))
+    assert host_file("model 1", product.kernels) == ""
+
+
+@pytest.mark.parametrize(
+    ("rows", "function"), [(2, "_columns("), (40, "_tile(")], ids=["few-rows", "many-rows"]
+)
+def test_the_number_of_rows_chooses_how_a_product_is_computed(rows: int, function: str) -> None:
+    (kernel,) = rendered(Projection(64, 64), torch.zeros(rows, 64), targets=(CPU,)).kernels
+    both = {"_columns(", "_tile("}
+    assert function in kernel.text and not any(one in kernel.text for one in both - {function})
+
+
+class Continued(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        # fmt: off
+        return x.exp() + \
+            1
+        # fmt: on
+
+
+def test_no_comment_goes_on_in_the_next_line() -> None:
+    """A line of a model may end in a backslash, which C would take for its own."""
+    (kernel,) = rendered(Continued(), torch.zeros(4), targets=(CPU,)).kernels
+    comments = [line for line in kernel.text.splitlines() if line.lstrip().startswith("//")]
+    assert any("x.exp()" in line for line in comments)
+    assert not [line for line in comments if line.endswith("\\")]
+    (gelu,) = rendered(Gelu(), torch.zeros(4), torch.zeros(4), targets=(CPU,)).kernels
+    assert "// " in gelu.text

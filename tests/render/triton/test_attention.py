@@ -1,0 +1,83 @@
+"""Flash attention in Triton: what edges, masks, biases and types change of a step over keys."""
+
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tests.render.models import kernel_text, rendered
+
+BF16 = torch.bfloat16
+
+
+class Attended(nn.Module):
+    def __init__(self, **options: bool) -> None:
+        super().__init__()
+        self.options = options
+
+    def forward(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *more: torch.Tensor
+    ) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, k, v, *more, **self.options)
+
+
+def text_of(
+    keys: int,
+    *more: torch.Tensor,
+    depth: int = 64,
+    dtype: torch.dtype = BF16,
+    **options: bool,
+) -> str:
+    """Two heads of 128 queries."""
+    q, k = (torch.zeros(1, 2, count, depth, dtype=dtype) for count in (128, keys))
+    return kernel_text(rendered(Attended(**options), q, k, k, *more))
+
+
+def steps(text: str) -> int:
+    """Loops over blocks of keys."""
+    return len(re.findall(r"for j_start in ", text))
+
+
+def test_blocks_that_every_query_sees_whole_are_not_masked() -> None:
+    text = text_of(128)
+    assert steps(text) == 1 and "j_mask" not in text and "tl.where(j" not in text
+
+
+@pytest.mark.parametrize(("keys", "options"), [(100, {}), (128, {"is_causal": True})])
+def test_edges_have_a_loop_of_their_own(keys: int, options: dict[str, bool]) -> None:
+    text = text_of(keys, **options)
+    assert steps(text) == 2
+    clear, edge = text.split("for j_start in ")[1:]
+    assert "logits = tl.where(" not in clear
+    hidden = re.findall(r'logits = tl.where\((.*), logits, float\("-inf"\)\)', edge)
+    assert hidden == (["j <= i"] if options else ["j_mask"])
+
+
+def test_logits_that_are_changed_are_natural_and_others_powers_of_two() -> None:
+    assert "tl.exp2(logits * 0.18033688011112042 - base)" in text_of(128)
+    bias = text_of(128, torch.zeros(1, 2, 128, 128, dtype=BF16))
+    mask = text_of(128, torch.ones(128, 128, dtype=torch.bool))
+    for text in (bias, mask):
+        assert "tl.dot(t1, t2) * 0.125" in text and "0.18033688011112042" not in text
+        assert "tl.exp2((logits - base) * 1.4426950408889634)" in text
+    assert "logits += t4" in bias and "logits +=" not in mask
+    assert 'logits = tl.where(t4, logits, float("-inf"))' in mask
+
+
+def test_a_head_that_is_no_power_of_two_is_padded() -> None:
+    text = text_of(128, depth=40)
+    assert "tl.arange(0, 64)" in text and "d_row < 40" in text
+    assert "d_row <" not in text_of(128)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "words"),
+    [(torch.float32, ', input_precision="bf16x6")'), (BF16, "probability.to(tl.bfloat16)")],
+)
+def test_probabilities_are_multiplied_in_the_type_of_the_values(
+    dtype: torch.dtype, words: str
+) -> None:
+    (line,) = [line for line in text_of(128, dtype=dtype).splitlines() if "acc = tl.dot" in line]
+    assert words in line and ("input_precision" in line) is (dtype is torch.float32)
