@@ -29,7 +29,7 @@ from aotpack.precompile import check_host, precompile
 from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.precompile.user_kernels import UserKernels
 from aotpack.progress import Quiet, Reporter
-from aotpack.render import FIRST_FORMS, render
+from aotpack.render import FIRST_FORMS, render, reserved_names
 from aotpack.runtime import Model, load
 from aotpack.schedule import Partition, schedule
 from aotpack.stages import Decisions, Emitted, Lowered, Precompiled, Rendered, Scheduled, Traced
@@ -137,6 +137,7 @@ def to_traced(source: Source, between: Instrumentation) -> Traced:
             check_indices=source.check_indices,
             whole=frozenset(LOWERINGS),
             triton=UserKernels(),
+            reserved=reserved_names(),
         ),
     )
 

@@ -19,7 +19,7 @@ from torch import nn
 from torch.export import Dim
 
 from aotpack.lower import lower
-from aotpack.render import render
+from aotpack.render import render, reserved_names
 from aotpack.schedule import schedule
 from aotpack.target import Target, parse_targets
 from aotpack.trace import trace
@@ -51,7 +51,8 @@ def measure(layers: int, hidden: int, targets: tuple[Target, ...]) -> dict[str, 
     module = Encoder(layers, hidden).to(torch.bfloat16).eval()
     shapes = {"ids": {0: Dim("b", min=1, max=64), 1: Dim("s", min=1, max=512)}}
     ids = torch.randint(0, 30000, (2, 16))
-    traced = trace(module, (ids,), dynamic_shapes=shapes, name="bert", version="1")
+    names = reserved_names()
+    traced = trace(module, (ids,), dynamic_shapes=shapes, name="bert", version="1", reserved=names)
     seconds = {}
 
     def timed(stage: str, run: Callable[[], Product]) -> Product:

@@ -14,25 +14,16 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.origin import Origin
 from aotpack.ir.symbolic.integers import Axis, Int
 
-_ENTRY = '''\
-import triton
-import triton.language as tl
-
-{source}
-
-@triton.jit
-def {name}({parameters}):
-    """What a launch passes, and what is the same for all."""
-    {function}({arguments})
-'''
+ENTRY = "aotpack_entry"
 
 
 @dataclass(frozen=True, slots=True)
 class TritonKernel:
     """A Triton kernel of the user's in one configuration.
 
-    ``source`` defines ``function`` and all it uses. ``parameters`` are the function's in order,
-    with the text of their value where it is the same for every launch, else None: what is passed.
+    ``parameters`` are those of ``function`` in order, with the text of their value where it is the
+    same for every launch, else None: what is passed. ``source`` is a complete text, whose kernel
+    ``ENTRY`` has the passed parameters alone.
     """
 
     function: str
@@ -47,15 +38,8 @@ class TritonKernel:
         return tuple(name for name, text in self.parameters if text is None)
 
     def text(self, name: str) -> str:
-        """A complete Triton text whose kernel ``name`` has the passed parameters alone."""
-        arguments = ", ".join(f"{p}={p if text is None else text}" for p, text in self.parameters)
-        return _ENTRY.format(
-            source=self.source,
-            name=name,
-            parameters=", ".join(self.passed),
-            function=self.function,
-            arguments=arguments,
-        )
+        """The text, with another name for its entry."""
+        return self.source.replace(ENTRY, name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,8 @@ class GraphNode:
     """One operator call. Sizes are Ints, dtypes are DTypes; layout, device and pin flags are gone.
 
     ``op`` is the torch name without the overload namespace object: "aten.add.Tensor". A launch of a
-    ``kernel`` of the user's, "triton.NAME", has for arguments what the kernel is passed, and for
-    results its arguments number ``changes`` as they are after the launch. Control flow, such as
+    ``kernel`` of the user's has for arguments what the kernel is passed, and for results its
+    arguments number ``changes`` as they are after the launch. Control flow, such as
     "higher_order.cond", has graphs inside; in a loop's, the node's own results are the state as it
     is at that moment.
     """

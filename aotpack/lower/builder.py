@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.names import safe_size_name
 from aotpack.ir.operations import Pointwise
 from aotpack.ir.origin import Origin
 from aotpack.ir.program import Buffer, Operation, Program, Update, targets
@@ -137,7 +136,7 @@ class Builder:
 
     def turn(self, name: str, most: int) -> Var:
         """The number of a loop's turn, 0 to ``most``: a size of its body."""
-        name = safe_size_name(self._unique(name))
+        name = self._unique(name)
         while name in {size.name for size in self._sizes}:
             name += "_"
         self._reserved.add(name)

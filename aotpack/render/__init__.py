@@ -2,11 +2,12 @@
 
 from aotpack.render.c.kernels import host_file
 from aotpack.render.kernels import render_kernels
+from aotpack.render.languages import reserved_names
 from aotpack.render.wrapper import peak_bytes, render_wrapper
 from aotpack.stages import Decisions, Rendered, Scheduled
 from aotpack.target import Target
 
-__all__ = ["render"]
+__all__ = ["render", "reserved_names"]
 
 FIRST_FORMS = Decisions()
 

@@ -1,5 +1,6 @@
 """The one Jinja environment. A template gets one frozen context; it loops, branches and prints."""
 
+from fnmatch import fnmatch
 from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -29,3 +30,11 @@ def render_function(template: str, name: str, *context: object) -> str:
     """The text of a device function: a macro of a template, for its context where it has one."""
     macro = getattr(environment().get_template(template).module, name)
     return f"# template: {template}\n{macro(*context)}"
+
+
+def template_texts(pattern: str) -> tuple[str, ...]:
+    """The templates themselves whose file names have a pattern."""
+    made = environment()
+    assert made.loader is not None
+    names = made.list_templates(filter_func=lambda name: fnmatch(name, pattern))
+    return tuple(made.loader.get_source(made, name)[0] for name in names)

@@ -14,6 +14,7 @@ from aotpack.render.contexts import (
     PlanContext,
     WrapperContext,
 )
+from aotpack.render.emit.reserved import Reserved
 from aotpack.render.environment import render_template
 from aotpack.render.sources import Alternatives, Called, Choice, Launched, LaunchPlan, Nested, Step
 from aotpack.stages import Signature
@@ -21,6 +22,9 @@ from aotpack.target import Target
 
 ALIGNMENT = 256  # bytes, of every intermediate
 CONTROL = ("Branch", "Loop", "Part")  # what a wrapper imports for control flow
+WRAPPER_NAMES = Reserved(
+    frozenset([*CONTROL, *"Buffer Call Counters Launch Plan arch pick".split()])
+)
 
 
 def render_wrapper(signature: Signature, plans: tuple[LaunchPlan, ...]) -> str:

@@ -5,7 +5,7 @@ What forward changes in place becomes an update, and so does the word of an asse
 that depend on data are refused.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -34,12 +34,13 @@ def build_graph(
     version: str,
     *,
     check_indices: bool = False,
+    reserved: Container[str] = (),
 ) -> Graph:
     """The program in our own terms; ``leaves`` are the dynamic specs of its inputs, or nothing."""
     placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     _check_objects(name, program, placeholders)
     values, weights = _values(program, placeholders), collect_weights(program)
-    sizes = find_sizes(program, values, leaves, weights.tensors)
+    sizes = find_sizes(program, values, leaves, weights.tensors, reserved)
     inputs = _inputs(values, sizes, set(weights.tensors))
     _check_guards(name, program, leaves, [inputs.get(place) for place, _ in values])
     refs = {placeholders[place]: ref for place, ref in _refs(weights, inputs).items()}
@@ -49,9 +50,8 @@ def build_graph(
     nodes = reader.read([*results, *updates.values()])
     assertions, words, told = words_of(reader.asserted, reader.unused)
     check_shapes(name, tuple(every_node(nodes)), tuple(inputs.values()))
-    outputs = tuple(map(reader.ref, results))
     changes = tuple((target, reader.ref(node)) for target, node in updates.items())
-    args, kwargs = _input_trees(program)
+    outputs, (args, kwargs) = tuple(map(reader.ref, results)), _input_trees(program)
     kept = _kept(weights, {*updates}, (*outputs, *(ref for _, ref in changes)), nodes)
     signature = Signature(
         name=name,

@@ -4,7 +4,7 @@ Ranges come from the exported program. Sizes start at 1, because export itself a
 dynamic size is 0; a size without an upper bound ends at ``LARGEST_SIZE`` (2**31 - 1).
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -120,11 +120,12 @@ def find_sizes(
     inputs: Sequence[tuple[str, Any]],
     leaves: Sequence[LeafSpec],
     weights: Collection[str],
+    reserved: Container[str] = (),
 ) -> Sizes:
     """Name every symbol that the shapes of the ``inputs`` (name, fake tensor) depend on.
 
     ``leaves`` are the dynamic specs of the inputs in order, or nothing for a saved program. No size
-    is called like an input or one of the ``weights``.
+    is called like an input or one of the ``weights``, nor as is ``reserved``.
     """
     names: dict[str, str] = {}
     for (_, value), leaf in zip(inputs, leaves, strict=bool(leaves)):
@@ -140,7 +141,7 @@ def find_sizes(
     taken = {*weights, *(name for name, _ in inputs)}
     sizes: dict[str, Var] = {}
     for symbol in dict.fromkeys(order):
-        sizes[symbol] = _variable(names[symbol], ranges[symbol], taken)
+        sizes[symbol] = _variable(names[symbol], ranges[symbol], taken, reserved)
         taken.add(sizes[symbol].name)
     return Sizes(sizes)
 
@@ -152,11 +153,10 @@ def _named_axes(spec: Any) -> list[tuple[int, str]]:
     return [(axis, dim.__name__) for axis, dim in dims]
 
 
-def _variable(name: str, bounds: Any, taken: Collection[str]) -> Var:
+def _variable(name: str, bounds: Any, taken: Collection[str], reserved: Container[str]) -> Var:
     high = int(bounds.upper) if bounds.upper.is_Integer else LARGEST_SIZE
-    return Var(
-        _unused(safe_size_name(name), taken), max(1, int(bounds.lower)), min(high, LARGEST_SIZE)
-    )
+    unused = _unused(safe_size_name(name, reserved), taken)
+    return Var(unused, max(1, int(bounds.lower)), min(high, LARGEST_SIZE))
 
 
 def _symbols(size: int | torch.SymInt) -> list[str]:

@@ -4,8 +4,8 @@ The user's module is never changed: a copy that shares its weights is put into e
 and run. Sizes are at least 1; a size without an upper bound ends at ``LARGEST_SIZE``.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Container, Mapping
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -22,6 +22,8 @@ from aotpack.trace.graph import build_graph
 from aotpack.trace.operators.random import Example, check_drawn, draws, seeded, with_example_seed
 from aotpack.trace.triton.triton_kernels import TritonPort, launches_kernels
 
+Exported: TypeAlias = tuple[ExportedProgram, nn.Module, Example, tuple[LeafSpec, ...]]
+
 
 def trace(
     module: nn.Module | ExportedProgram,
@@ -36,6 +38,7 @@ def trace(
     check_indices: bool = False,
     whole: frozenset[str] | None = None,
     triton: TritonPort | None = None,
+    reserved: Container[str] = (),
 ) -> Traced:
     """Export the module for inference and record what it should compute on the example inputs.
 
@@ -43,24 +46,23 @@ def trace(
     ``check_indices`` makes assertions of what eager asks of positions that are data.
     ``whole`` names the operators that lowering takes: all others are taken apart where torch says
     how. Without it, none is. ``triton`` is asked about models that launch kernels of their own.
+    ``reserved`` are names that no size may have.
     """
     example = _example(name, args, kwargs)
-    run: nn.Module
-    leaves: tuple[LeafSpec, ...] = ()
     if isinstance(module, ExportedProgram):
         _refuse_changes(name, dynamic_shapes, dtype, strict)
-        program, run = module, module.module()
+        made: Exported = (module, module.module(), example, ())
     else:
         _check_module(name, module)
-        run = evaluation_copy(module, dtype)
-        if dtype is not None:
-            example = cast_floats(example, dtype)
-        program, run, example, leaves = _export(run, example, dynamic_shapes, name, strict)
+        made = _export(module, example, dynamic_shapes, dtype, name, strict)
+    program, run, example, leaves = made
     eager = None if launches_kernels(program) else run
     check_lowerings(program, in_program_order(program, *example) if eager else None, name)
     program = decompose(program, name=name, whole=whole, triton=triton)
     check_drawn(program, name)
-    graph = build_graph(program, leaves, name, version, check_indices=check_indices)
+    graph = build_graph(
+        program, leaves, name, version, check_indices=check_indices, reserved=reserved
+    )
     return Traced(graph, record_golden(eager, program, *example, graph, triton))
 
 
@@ -71,9 +73,17 @@ def _example(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None)
 
 
 def _export(
-    run: nn.Module, example: Example, dynamic_shapes: Any, name: str, strict: bool
-) -> tuple[ExportedProgram, nn.Module, Example, tuple[LeafSpec, ...]]:
+    module: nn.Module,
+    example: Example,
+    dynamic_shapes: Any,
+    dtype: DType | None,
+    name: str,
+    strict: bool,
+) -> Exported:
     """The program, and what it was made of: of a model that draws, with a seed."""
+    run = evaluation_copy(module, dtype)
+    if dtype is not None:
+        example = cast_floats(example, dtype)
     shapes = specs_by_argument(run, *example, dynamic_shapes)
     program = export(run, *example, shapes, name=name, strict=strict)
     if draws(program):

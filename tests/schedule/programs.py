@@ -20,6 +20,7 @@ from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.symbolic.integers import Axis, Int, Number, Var
 from aotpack.ir.values import Apply, Const, Load, Value
 from aotpack.lower import lower
+from aotpack.render import reserved_names
 from aotpack.schedule import schedule
 from aotpack.stages import Golden, Lowered, Scheduled, Signature, TensorSpec, Tree
 from aotpack.target import Target
@@ -199,7 +200,13 @@ def scheduled(
 ) -> Scheduled:
     """The schedule of a model."""
     traced = trace(
-        module.eval(), args, kwargs, dynamic_shapes=dynamic_shapes, name="test", version="1"
+        module.eval(),
+        args,
+        kwargs,
+        dynamic_shapes=dynamic_shapes,
+        name="test",
+        version="1",
+        reserved=reserved_names(),
     )
     return schedule(lower(traced), in_parts=in_parts, targets=targets, gpu=gpu)
 

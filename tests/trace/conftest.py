@@ -1,6 +1,6 @@
 """A module out of a function, so that a test case is one line."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import pytest
@@ -22,8 +22,17 @@ def _trace_function(
     kwargs: dict[str, Any] | None = None,
     modules: dict[str, nn.Module] | None = None,
     dynamic_shapes: Any = None,
+    reserved: Container[str] = (),
 ) -> Traced:
     module = type("Model", (nn.Module,), {"forward": forward})()
     for name, child in (modules or {}).items():
         module.add_module(name, child)
-    return trace(module, args, kwargs, dynamic_shapes=dynamic_shapes, name="m", version="1")
+    return trace(
+        module,
+        args,
+        kwargs,
+        dynamic_shapes=dynamic_shapes,
+        name="m",
+        version="1",
+        reserved=reserved,
+    )

@@ -48,10 +48,13 @@ def test_ranges(trace_function, dim, low, high):
     assert (size.low, size.high) == (low, high)
 
 
-def test_keyword_as_a_name(trace_function):
+@pytest.mark.parametrize(("reserved", "name"), [(("lambda",), "lambda_"), ((), "lambda")])
+def test_a_reserved_name(trace_function, reserved, name):
     shapes = {"x": {0: Dim("lambda", max=9)}}
-    traced = trace_function(lambda self, x: x + 1, torch.randn(6), dynamic_shapes=shapes)
-    assert [size.name for size in traced.graph.signature.sizes] == ["lambda_"]
+    traced = trace_function(
+        lambda self, x: x + 1, torch.randn(6), dynamic_shapes=shapes, reserved=reserved
+    )
+    assert [size.name for size in traced.graph.signature.sizes] == [name]
 
 
 @pytest.mark.row("C:D4", "S:A13")

@@ -29,7 +29,7 @@ class CMonoid:
     """Texts for one monoid. ``lift`` uses ``{0}`` (the element) and ``{index}`` (int64).
 
     ``combine`` gives the new states from the states ``a0``... and ``b0``..., after ``locals``;
-    ``finalise`` uses ``{0}``... for the states. ``{type}`` and ``{dtype}`` are as in the op table,
+    ``finalise`` uses ``{0}``... for the states. ``{type}`` and ``{dtype}`` are as in ``operators``,
     and ``{state}`` is the name of the first state's type.
     """
 

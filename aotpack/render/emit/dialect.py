@@ -11,7 +11,7 @@ from aotpack.ir.values import Const
 
 
 class Dialect(Protocol):
-    """One language. ``triton_dialect.py`` and ``c_dialect.py`` hold the two there are."""
+    """One language; ``render/languages.py`` names those there are."""
 
     def literal(self, constant: Const) -> str:
         """A number of exactly its type."""

@@ -1,1 +1,7 @@
-"""Everything about Triton text."""
+"""Triton: kernels for GPUs and for the interpreter.
+
+What the IR means, as text: ``types``; ``operators`` with ``fast_operators`` and ``float8``;
+``monoid`` and the kinds of it in ``monoids`` and ``extremes``; ``reserved``, names.
+Kernels, in reading order: ``dialect`` (how expressions are written), ``loops`` (pointwise and
+reduction kernels, scans, scatters), ``matmul`` with ``descriptors``, ``attention``.
+"""

@@ -130,7 +130,7 @@ def read_launch(node: fx.Node) -> Launch:
     name = source.add(function)
     texts = tuple((n, _text(parameters[n], v, source)) for n, v in values.items())
     warps, stages = (int({**constants, **config}.get(o, d)) for o, d in _OPTIONS)
-    made = TritonKernel(name, source.text(), texts, warps, stages)
+    made = TritonKernel(name, source.with_entry(name, texts), texts, warps, stages)
     x, y, z = (*given["grid"][0], 1, 1)[:3]  # type: ignore[index,misc]
     return Launch(made, tuple(values[name] for name in made.passed), (x, y, z))
 

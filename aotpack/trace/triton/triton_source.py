@@ -8,12 +8,24 @@ import ast
 import builtins
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aotpack.errors import UnsupportedError
+from aotpack.ir.foreign import ENTRY
 
 HEADER = {"triton": "triton", "tl": "triton.language"}  # what a kernel's text imports anyhow
+_COMPLETE = '''\
+import triton
+import triton.language as tl
+
+{source}
+
+@triton.jit
+def {name}({parameters}):
+    """What a launch passes, and what is the same for all."""
+    {function}({arguments})
+'''
 _FLOAT = re.compile(r"^(b?)fp?(?=\d)")
 
 
@@ -43,6 +55,20 @@ class TritonSource:
             "\n".join(sorted(short))
             + "\n\n" * bool(short)
             + "\n\n".join(text for text in texts if "\n" in text)
+        )
+
+    def with_entry(self, function: str, parameters: Sequence[tuple[str, str | None]]) -> str:
+        """All definitions and a kernel that calls one of them.
+
+        Its parameters are those that have no text of a value.
+        """
+        arguments = ", ".join(f"{name}={text or name}" for name, text in parameters)
+        return _COMPLETE.format(
+            source=self.text(),
+            name=ENTRY,
+            parameters=", ".join(name for name, text in parameters if text is None),
+            function=function,
+            arguments=arguments,
         )
 
     def literal(self, value: Any) -> str | None:

@@ -1,12 +1,10 @@
-"""Reductions in C: along rows in lanes, or down neighbouring columns side by side."""
-
-import re
+"""Reductions in C: what a walk over rows computes, and what it leaves for the next."""
 
 import torch
 from torch import nn
 
 from aotpack.target import CPU
-from tests.render.models import ColumnSum, Total, kernel_text, rendered
+from tests.render.models import Total, kernel_text, rendered
 
 
 class Running(nn.Module):
@@ -25,13 +23,6 @@ def test_a_row_is_walked_in_lanes_that_are_joined_behind_it() -> None:
     assert "aot_parallel(call, 30," in text
 
 
-def test_columns_lie_side_by_side_and_need_no_joining() -> None:
-    text = text_of(ColumnSum(), 61, 500)
-    assert "const int count = (int)aot_min(64, 500 - start);" in text
-    assert "lane + 8]" not in text and re.search(r"double acc\d\[64\];", text)
-    assert "aot_parallel(call, ((500 + 63) / 64)," in text
-
-
 def test_a_scan_goes_through_a_row_in_order_and_its_results_are_copied_in_vectors() -> None:
     lines = text_of(Running(), 30, 1000).splitlines()
     loops = [n for n, line in enumerate(lines) if "int64_t r = 0; r < 1000" in line]
@@ -39,6 +30,13 @@ def test_a_scan_goes_through_a_row_in_order_and_its_results_are_copied_in_vector
     assert not scan and copy
 
 
-def test_a_row_of_one_element_needs_no_position() -> None:
-    text = text_of(Running(), 30, 1)
-    assert "row3[0] = acc1[0];" in text and "[(r)]" not in text
+class Standardised(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x.exp() - x.exp().mean(1, keepdim=True)).cos()
+
+
+def test_what_is_dear_and_needed_again_lies_in_a_row_buffer() -> None:
+    text = text_of(Standardised(), 30, 1000)
+    assert text.count("aot_exp_float32") == 2  # a vector of lanes, and the rest of a row
+    assert "float *const row" in text
+    assert "*const row" not in text_of(Total(), 30, 1000)

@@ -1,0 +1,38 @@
+"""Names that generated text has for itself: a size of the model must have another."""
+
+import builtins
+import keyword
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_GIVEN = re.compile(r"^\s*(?:for |def )?([A-Za-z_]\w*)(?: [-+*]?= | in |\()", re.MULTILINE)
+_DEFINED = re.compile(r"^def ([A-Za-z_]\w*)\(", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """Words, and patterns of names that are numbered or composed."""
+
+    words: frozenset[str] = frozenset()
+    patterns: tuple[str, ...] = ()
+
+    def __contains__(self, name: object) -> bool:
+        text = str(name)
+        return text in self.words or any(re.fullmatch(one, text) for one in self.patterns)
+
+    def __or__(self, other: "Reserved") -> "Reserved":
+        return Reserved(self.words | other.words, (*self.patterns, *other.patterns))
+
+
+PYTHON_NAMES = Reserved(frozenset([*keyword.kwlist, *keyword.softkwlist, *dir(builtins)]))
+
+
+def given_names(texts: Iterable[str]) -> Reserved:
+    """The variables and functions that Python texts, or templates of some, give or call."""
+    return Reserved(frozenset(name for text in texts for name in _GIVEN.findall(text)))
+
+
+def defined_names(texts: Iterable[str]) -> Reserved:
+    """The functions that Python texts define; inside of them nothing is known of sizes."""
+    return Reserved(frozenset(name for text in texts for name in _DEFINED.findall(text)))

@@ -1,0 +1,19 @@
+"""Names that lines of Triton kernels give, but for those of templates, which are read off them.
+
+A size is a parameter under its own name, so it must not have one of these.
+"""
+
+from aotpack.render.emit.reserved import Reserved
+
+_ANY_KERNEL = "h i_tiles key libdevice math numpy query r_start rest step tl triton value"
+_CLUSTERS = "clusters mailbox"
+_ROWS = "at next_row r_block ring slot stage"
+
+TRITON_NAMES = Reserved(
+    frozenset(f"{_ANY_KERNEL} {_CLUSTERS} {_ROWS}".split()),
+    (
+        r"(acc|b|carry|g|h|i|kept|p|r|t|x)\d+",
+        r".*_(ptr|mask)",
+        r"(across|combine|group|load_shared|merge|receive|scatter|send)_.*",
+    ),
+)
