@@ -154,6 +154,6 @@ def functions_of(text: str, *names: str) -> str:
 
 
 def entry_of(text: str) -> str:
-    """The last function of a Triton kernel, under its comments: what a launch runs."""
-    comments = [line for line in text.splitlines() if line.startswith("#")]
+    """The last function of a Triton kernel, under the templates of all: what a launch runs."""
+    comments = dict.fromkeys(line for line in text.splitlines() if line.startswith("#"))
     return "\n".join([*comments, "@triton.jit" + text.rpartition("@triton.jit")[2]])

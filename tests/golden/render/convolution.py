@@ -1,3 +1,4 @@
+# template: kernel_matmul.py.jinja
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice

@@ -1,3 +1,5 @@
+// template: kernel_attention_few.c.jinja
+
 AOT_INLINE void attention_heads(
     const aot_call *call, int64_t batch, int64_t heads, float *scratch,
     aot_dots_kernel *const *dots, aot_mix_kernel *mix) {

@@ -1,9 +1,11 @@
+# template: kernel_loop.py.jinja
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
+# template: device_scatter.py.jinja
 @triton.jit
 def scatter_sum(pointer, offset, value, mask):
     address = pointer + tl.where(mask, offset, 0)

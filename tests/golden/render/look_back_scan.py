@@ -1,9 +1,11 @@
+# template: kernel_loop.py.jinja
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
+# template: device_look_back.py.jinja
 @triton.jit
 def fence():
     tl.inline_asm_elementwise(
@@ -11,12 +13,14 @@ def fence():
     )
 
 
+# template: device_look_back.py.jinja
 @triton.jit
-def tell(ready, mask):
+def publish(ready, mask):
     tl.debug_barrier()
     tl.atomic_xchg(ready, 1, mask=mask, sem="release")
 
 
+# template: device_look_back.py.jinja
 @triton.jit
 def wait(ready, mask):
     missing = 1
@@ -27,6 +31,7 @@ def wait(ready, mask):
     tl.debug_barrier()
 
 
+# template: device_look_back.py.jinja
 @triton.jit
 def clear(ready, places):
     for start in range(0, places, 1024):
@@ -57,14 +62,14 @@ def cumsum(cumsum_ready_ptr, cumsum_state0_ptr, x_ptr, out_ptr, cumsum_turn_ptr)
     t1 = tl.load(x_ptr + r + 65536*x)
     t2 = tl.reduce(t1, 0, combine_sum)
     tl.store(cumsum_state0_ptr + row + part, t2, mask=part < parts)
-    tell(cumsum_ready_ptr + row + part, part < parts)
+    publish(cumsum_ready_ptr + row + part, part < parts)
     t3 = tl.associative_scan(t1, 0, combine_sum)
     wait(cumsum_ready_ptr + row + before, is_before)
     t4 = tl.where(is_before, tl.load(cumsum_state0_ptr + row + before, mask=is_before, other=0, cache_modifier=".cg"), 0.0)
     t5 = tl.reduce(t4, 0, combine_sum)
     t6 = combine_sum(t5, t2)
     tl.store(cumsum_state0_ptr + row + parts + group + 1, t6, mask=is_last)
-    tell(cumsum_ready_ptr + row + parts + group + 1, is_last)
+    publish(cumsum_ready_ptr + row + parts + group + 1, is_last)
     t7 = combine_sum(tl.broadcast_to(t5, [8192]), t3)
     tl.store(out_ptr + r + 65536*x, t7)
     tl.debug_barrier()

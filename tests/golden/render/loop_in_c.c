@@ -1,3 +1,4 @@
+// template: kernel_loop.c.jinja
 AOT_INLINE void to_copy_add_gelu_run(const aot_call *call, int64_t first, int64_t last, char *scratch) {
     const float *const x_ptr = (const float *)(uintptr_t)call->cells[call->slots[0]];
     const uint16_t *const y_ptr = (const uint16_t *)(uintptr_t)call->cells[call->slots[1]];

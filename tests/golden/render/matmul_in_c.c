@@ -1,3 +1,5 @@
+// template: kernel_matmul.c.jinja
+
 AOT_INLINE void linear_relu_pack(
     const aot_call *call, int64_t batch, int64_t v_first, int64_t v_end, int64_t k_first,
     int64_t k_end, float *restrict panel, const int64_t width) {

@@ -1,3 +1,5 @@
+// template: kernel_loop.c.jinja
+
 AOT_INLINE void sum_run(const aot_call *call, int64_t first, int64_t last, char *scratch) {
     const float *const x_ptr = (const float *)(uintptr_t)call->cells[call->slots[0]];
     float *const out_ptr = (float *)(uintptr_t)call->cells[call->slots[1]];

@@ -1,3 +1,4 @@
+# template: wrapper.py.jinja
 """test 1."""
 
 from ._runtime import Branch, Buffer, Launch, Loop, Part, Plan

@@ -8,7 +8,7 @@ from torch import nn
 
 from aotpack.render.c.kernels import host_file
 from aotpack.target import CPU
-from tests.render.models import H100, Gelu, Projection, Softmax, rendered
+from tests.render.models import H100, Projection, Softmax, rendered
 
 
 def test_a_file_holds_every_kernel_and_its_entry_once() -> None:
@@ -33,21 +33,3 @@ def test_the_number_of_rows_chooses_how_a_product_is_computed(rows: int, functio
     (kernel,) = rendered(Projection(64, 64), torch.zeros(rows, 64), targets=(CPU,)).kernels
     both = {"_columns(", "_tile("}
     assert function in kernel.text and not any(one in kernel.text for one in both - {function})
-
-
-class Continued(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        # fmt: off
-        return x.exp() + \
-            1
-        # fmt: on
-
-
-def test_no_comment_goes_on_in_the_next_line() -> None:
-    """A line of a model may end in a backslash, which C would take for its own."""
-    (kernel,) = rendered(Continued(), torch.zeros(4), targets=(CPU,)).kernels
-    comments = [line for line in kernel.text.splitlines() if line.lstrip().startswith("//")]
-    assert any("x.exp()" in line for line in comments)
-    assert not [line for line in comments if line.endswith("\\")]
-    (gelu,) = rendered(Gelu(), torch.zeros(4), torch.zeros(4), targets=(CPU,)).kernels
-    assert "// " in gelu.text

@@ -59,6 +59,12 @@ def test_rows_are_read_in_place_where_they_are_stored_as_multiplied(
     assert step is None or step.constant == 96
 
 
+def test_rows_that_are_rounded_before_they_are_multiplied_are_copied() -> None:
+    schedule, _, template_op = product(64, 2048)
+    left, _ = sides(template_op)
+    assert row_stride(left, schedule, BF16, F32) is None
+
+
 def test_columns_cannot_be_read_as_rows() -> None:
     schedule, _, template_op = product(64, 2048, by_rows=False)
     left, right = sides(template_op)

@@ -1,14 +1,22 @@
 """Rows in turn: copies are begun, awaited and read in the order that a ring of slots admits."""
 
+import re
 from dataclasses import replace
 
 import pytest
 import torch
 
-from tests.render.models import Softmax, rendered
+from aotpack.ir.symbolic.integers import Int, Var
+from aotpack.ir.values import Value
+from aotpack.precompile.request import Request
+from aotpack.precompile.worker import run_triton
+from aotpack.stages import KernelSource
+from aotpack.target import Target
+from tests.render.models import Softmax, rendered, rendered_program
 from tests.render.triton.loops.rows import IN_LOOPS, IN_PIPELINE, LENGTH, shares_on, text
-from tests.schedule.programs import BF16
+from tests.schedule.programs import BF16, Writer, apply, load
 
+OPERANDS = re.compile(r"tt\.elementwise_inline_asm \"[^\"]*mbarrier.* : ([^:]*) ->")
 PART = LENGTH // 2 * 4  # bytes of a program's part of a row
 
 
@@ -63,3 +71,26 @@ def test_rows_from_memory_need_no_ring() -> None:
 def test_short_rows_are_not_taken_in_turn() -> None:
     kernels = rendered(Softmax(), torch.zeros(64, 1000)).kernels
     assert [kernel.ring_bytes for kernel in kernels] == [0]
+
+
+@pytest.mark.row("C:B18")
+@pytest.mark.parametrize(("most", "is_wide"), [(1000, False), (200_000, True)])
+def test_what_counts_turns_of_rows_has_32_bits(most: int, is_wide: bool) -> None:
+    (kernel,) = [k for k in in_turn(Var("b", 1, most)) if "for turn in" in k.text]
+    assert (".to(tl.int64)" in kernel.text) is is_wide
+    made = run_triton(Request.of(kernel, Target("cuda", 90))).asm
+    operands = OPERANDS.findall(made["ttir"])
+    assert len(operands) >= 4 and {kind for row in operands for kind in row.split(", ")} == {"i32"}
+    assert "mbarrier.try_wait" in made["ptx"]
+
+
+def in_turn(count: Var) -> tuple[KernelSource, ...]:
+    """Rows by a weight for each column, over their sums."""
+    w = Writer((count,))
+    x, weight = w.input("x", count, 24_640), w.input("w", 24_640)
+    sums = w.reduction("s", [count], [24_640], lambda i, r: load(x, i, r))
+
+    def value(i: Int, j: Int) -> Value:
+        return apply("mul", apply("div", load(x, i, j), load(sums, i)), load(weight, j))
+
+    return rendered_program(w.program(w.pointwise("y", [count, 24_640], value))).kernels

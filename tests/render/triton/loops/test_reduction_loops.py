@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from aotpack.render.triton.reduction_loops import Stretch, stretches
 
 from aotpack.ir.operations import Scan
 from aotpack.ir.symbolic.integers import Axis, Int, Var
+from aotpack.render.triton.loops.reduction_loops import Stretch, stretches
 from tests.render.models import triton_kernel
 from tests.schedule.programs import Writer, load
 
