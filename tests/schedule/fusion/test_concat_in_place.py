@@ -122,7 +122,7 @@ def test_sizes_of_pieces_may_be_dynamic() -> None:
 def test_pieces_whose_order_depends_on_a_size_are_no_pieces() -> None:
     """The rows before the padded ones are none, or some, as the size says."""
 
-    class Between(nn.Module):
+    class Sliced(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.one, self.other = nn.Linear(16, 24), nn.Linear(16, 24)
@@ -133,7 +133,7 @@ def test_pieces_whose_order_depends_on_a_size_are_no_pieces() -> None:
             return torch.slice_scatter(padded, self.other(x[:2]), 0, size + 4, size + 6)
 
     x, y = torch.randn(8, 16), torch.randn(9, 16)
-    compiled = compile_all(Between(), (x, y), dynamic_shapes=({}, {0: Dim("s", min=2, max=64)}))
+    compiled = compile_all(Sliced(), (x, y), dynamic_shapes=({}, {0: Dim("s", min=2, max=64)}))
     for size in (9, 4, 2, 30):
         agree(compiled, (x, torch.randn(size, 16)))
 
