@@ -14,7 +14,8 @@ from aotpack.errors import UsageError
 class Knobs:
     """What the environment says.
 
-    ``dump``: AOTPACK_DUMP, a folder that gets every stage product as text, or None.
+    ``dump``: AOTPACK_DUMP, a folder that gets the text of each stage and pass, or None.
+    ``verifies_passes``: AOTPACK_VERIFY is "1": what each pass hands on is verified.
     ``cache``: AOTPACK_CACHE, the folder of compiled kernels; None when it is "off".
     ``jobs``: AOTPACK_JOBS, how many kernels are compiled at once.
     ``compiler``: AOTPACK_CC, the C compiler of the target cpu; None for the system's.
@@ -22,6 +23,7 @@ class Knobs:
     """
 
     dump: Path | None
+    verifies_passes: bool
     cache: Path | None
     jobs: int
     compiler: str | None
@@ -34,6 +36,7 @@ def read_knobs() -> Knobs:
     cache = os.environ.get("AOTPACK_CACHE") or platformdirs.user_cache_dir("aotpack")
     return Knobs(
         dump=Path(dump) if dump else None,
+        verifies_passes=_is_on("AOTPACK_VERIFY"),
         cache=None if cache == "off" else Path(cache),
         jobs=_positive("AOTPACK_JOBS", len(os.sched_getaffinity(0))),
         compiler=os.environ.get("AOTPACK_CC") or None,
@@ -48,3 +51,10 @@ def _positive(name: str, default: int) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise UsageError(f"{name}={text!r} is not accepted; it takes a whole number from 1")
     return int(text)
+
+
+def _is_on(name: str) -> bool:
+    text = os.environ.get(name) or "0"
+    if text not in ("0", "1"):
+        raise UsageError(f"{name}={text!r} is not accepted; it takes 0 or 1")
+    return text == "1"

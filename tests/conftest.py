@@ -72,6 +72,7 @@ def kernel_cache(run_folder: Path) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AOTPACK_CACHE", str(folder))
         patch.delenv("AOTPACK_DUMP", raising=False)
+        patch.setenv("AOTPACK_VERIFY", "1")
         patch.setenv("AOTPACK_JOBS", "1")  # a process more is started for each, beside busy workers
         patch.setenv("AOTPACK_CFLAGS", QUICK)
         yield folder

@@ -275,6 +275,28 @@ def test_show_prints_the_stage_asked_for(folder: Path, capsys: pytest.CaptureFix
     assert "triton" not in printed
 
 
+def test_show_prints_what_a_pass_hands_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(folder / "half_model.py"), "--after", "fuse"]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head == "# ======== 03_14_fuse"
+    assert [line for line in lines if line.startswith("kernel ")]
+    assert not any("tile " in line or "triton" in line for line in lines)
+    assert main(["show", str(folder / "half_model.py"), "--after", "remove_dead_code"]) == 0
+    heads = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# ====")]
+    assert heads == ["# ======== 03_01_remove_dead_code", "# ======== 03_12_remove_dead_code"]
+
+
+def test_a_pass_that_is_none_is_answered_with_those_that_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, error = failed(capsys, "show", "no_such_model.py", "--after", "fuze")
+    assert code == 2
+    assert "--after fuze: no pass has that name; accepted are remove_dead_code, " in error
+    assert ", fuse, " in error and error.count("\n") == 1
+    code, error = failed(capsys, "show", "m.py", "--after", "fuse", "--stage", "lowered")
+    assert code == 2 and "not allowed with" in error
+
+
 def test_doctor_names_versions_and_targets(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
     printed = capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +15,13 @@ from torch import nn
 import aotpack
 from aotpack.cli import main
 from aotpack.errors import AotpackError, TraceError, UsageError
-from aotpack.pipeline import STAGES, Instrumentation, Source, to_emitted, to_rendered
+from aotpack.instrumentation import STAGES, Instrumentation
+from aotpack.ir.kernels.kernel import arch_range
+from aotpack.ir.program import Program
+from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.precompile.interpreter.device import PLAN_ARCH
 from aotpack.progress import PlainLines
+from aotpack.schedule import PASSES
 from aotpack.stages import Rendered
 from aotpack.target import SUPPORTED_ARCHES, Target, parse_targets
 
@@ -144,18 +149,60 @@ def test_an_unknown_target_is_refused_before_tracing() -> None:
 
 
 def test_every_stage_is_dumped_and_timed(model: nn.Module, tmp_path: Path) -> None:
-    between = Instrumentation(dump=tmp_path / "dump")
-    to_emitted(Source(model, (X,)), (Target("cuda", 90),), tmp_path / "dist", between)
+    hook = Instrumentation(dump=tmp_path / "dump")
+    _ = Build(
+        Source(model, (X,)), BuildOptions((Target("cuda", 90),), out=tmp_path / "dist"), hook
+    ).emitted
     names = [path.name for path in sorted((tmp_path / "dump").iterdir())]
-    assert names == [f"{number:02}_{stage}.txt" for number, stage in enumerate(STAGES, 1)]
-    assert list(between.seconds) == list(STAGES)
+    passes = [f"03_{number:02}_{one.name}.txt" for number, one in enumerate(PASSES, 1)]
+    stages = [f"{number:02}_{stage}.txt" for number, stage in enumerate(STAGES, 1)]
+    assert names == sorted([*passes, "03_passes.txt", *stages])
+    assert list(hook.seconds) == list(STAGES)
     assert all(path.read_text() for path in (tmp_path / "dump").iterdir())
+
+
+def twice(program: Program) -> Program:
+    """A pass of the user."""
+    return program
+
+
+def test_passes_of_the_user_are_dumped_and_timed(model: nn.Module, tmp_path: Path) -> None:
+    hook = Instrumentation(dump=tmp_path)
+    options = BuildOptions(passes=(twice, lambda program: program))
+    _ = Build(Source(model, (X,)), options, hook).lowered
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [
+        *("01_traced.txt", "02_01_twice.txt", "02_02__lambda_.txt"),
+        *("02_lowered.txt", "02_passes.txt"),
+    ]
+    assert (tmp_path / "02_01_twice.txt").read_text() == (tmp_path / "02_lowered.txt").read_text()
+    times = (tmp_path / "02_passes.txt").read_text().splitlines()
+    assert [line.split()[-1] for line in times] == ["02_01_twice", "02_02__lambda_"]
+
+
+def test_a_pass_that_runs_for_parts_and_architectures_is_one_file(tmp_path: Path) -> None:
+    """Each of its runs with a head; a dump is not added to the one before."""
+
+    class Chosen(nn.Module):
+        def forward(self, x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+            chosen = torch.cond(flag, lambda x: x.exp(), lambda x: x + 1, (x,))
+            return chosen.softmax(1)
+
+    source = Source(Chosen(), (torch.zeros(4, 200_000), torch.tensor(True)))
+    for _ in range(2):
+        made = Build(source, BuildOptions(), Instrumentation(dump=tmp_path)).scheduled
+        assert made.per_arch
+    heads = re.findall("^# .*", (tmp_path / "03_14_fuse.txt").read_text(), re.MULTILINE)
+    assert [head.split(" of ")[0] for head in heads] == [
+        "# part 1",
+        "# part 2",
+        *(f"# on {arch_range(one.arch_low, one.arch_high)}" for one in made.per_arch),
+    ]
 
 
 def test_what_is_under_way_is_named_by_its_verb(model: nn.Module, tmp_path: Path) -> None:
     lines = io.StringIO()
-    between = Instrumentation(PlainLines(lines))
-    to_emitted(Source(model, (X,)), (Target("cuda", 90),), tmp_path, between)
+    hook = Instrumentation(PlainLines(lines))
+    _ = Build(Source(model, (X,)), BuildOptions((Target("cuda", 90),), out=tmp_path), hook).emitted
     words = [line.split()[0] for line in lines.getvalue().splitlines()]
     assert list(dict.fromkeys(words)) == [
         *("trace", "lower", "schedule", "render", "precompile", "compile", "emit")
@@ -179,8 +226,8 @@ def test_two_builds_in_two_folders_give_the_same_bytes(
 
 def test_the_look_hook_sees_products_in_order(model: nn.Module) -> None:
     seen: list[str] = []
-    between = Instrumentation(look=lambda stage, product: seen.append(stage))
-    to_rendered(Source(model, (X,)), parse_targets("sm_90"), between)
+    hook = Instrumentation(look=lambda stage, product: seen.append(stage))
+    _ = Build(Source(model, (X,)), BuildOptions(parse_targets("sm_90")), hook).rendered
     assert seen == ["traced", "lowered", "scheduled", "rendered"]
 
 
@@ -196,7 +243,7 @@ def launched(rendered: Rendered, arch: int, *sizes: int) -> set[str]:
 def for_all_targets(model: nn.Module) -> Rendered:
     shapes = {"x": {0: torch.export.Dim("batch", min=1, max=4096)}}
     source = Source(model, (X,), dynamic_shapes=shapes)
-    return to_rendered(source, parse_targets("all"), Instrumentation())
+    return Build(source, BuildOptions(parse_targets("all"))).rendered
 
 
 @pytest.mark.row("C:B14", "C:B15", "C:H14", "C:inv26")

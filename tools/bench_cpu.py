@@ -210,11 +210,11 @@ def _case(case: str) -> Case:
 def _build(case: str, folder: Path) -> None:
     """Build a case's package into a folder."""
     from aotpack.emit import write_package
-    from aotpack.pipeline import Instrumentation, Source, to_precompiled
+    from aotpack.pipeline import Build, BuildOptions, Source
     from aotpack.target import CPU
 
     module, args = _case(case)
-    write_package(to_precompiled(Source(module, args), (CPU,), Instrumentation()), folder)
+    write_package(Build(Source(module, args), BuildOptions((CPU,))).precompiled, folder)
 
 
 def _callable(mode: str, case: str, module: Any, args: tuple[Any, ...]) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ import torch
 
 from aotpack.devices import GPUS
 from aotpack.emit import write_package
-from aotpack.pipeline import Instrumentation, Source, to_precompiled
+from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.runtime import load
 from aotpack.runtime.loading import read_manifest
 from aotpack.runtime.safetensors import read_safetensors
@@ -50,9 +50,9 @@ def build(name: str, rows: int, columns: int, candidates: int, target: Target, o
     """Write a package with candidates; the seconds it took."""
     start = time.perf_counter()
     decisions = Decisions(candidates)
-    made = to_precompiled(
-        source(name, rows, columns), (target,), Instrumentation(), jobs=4, decisions=decisions
-    )
+    made = Build(
+        source(name, rows, columns), BuildOptions((target,), jobs=4, decisions=decisions)
+    ).precompiled
     write_package(made, out)
     return time.perf_counter() - start
 

@@ -62,7 +62,7 @@ def load_everything() -> None:
     database()
     source = pipeline.Source(nn.ReLU(), (torch.ones(2, 3),))
     with _quiet():
-        pipeline.to_rendered(source, (CPU, INTERPRETER), pipeline.Instrumentation())
+        _ = pipeline.Build(source, pipeline.BuildOptions((CPU, INTERPRETER))).rendered
 
 
 def _compiled(module: nn.Module, example: Any, target: str) -> Callable[..., Any]:
@@ -122,7 +122,7 @@ def _refusal(sample: Sample, target: str, tell: Callable[[Sequence[int]], None])
     source = pipeline.Source(Calls([sample]), _example([sample]))
     try:
         with _quiet():
-            pipeline.to_rendered(source, (Target.parse(target),), pipeline.Instrumentation())
+            _ = pipeline.Build(source, pipeline.BuildOptions((Target.parse(target),))).rendered
     except Exception as error:
         return _failure(sample, error)
     return None

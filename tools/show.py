@@ -1,4 +1,4 @@
-"""All rungs of a model as text files: 01_traced.txt ... 06_emitted.txt.
+"""All stages and passes of a model as text files: 01_traced.txt, 03_06_realize.txt ...
 
 python tools/show.py MODEL FOLDER [--target LIST]
 """
@@ -7,7 +7,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from aotpack.pipeline import Instrumentation, Source, to_emitted
+from aotpack.instrumentation import Instrumentation
+from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.target import parse_targets
 from aotpack.trace import load_model
 
@@ -28,9 +29,10 @@ def main() -> None:
         loaded.name,
         loaded.version,
     )
-    between = Instrumentation(dump=options.folder)
+    hook = Instrumentation(dump=options.folder)
     with tempfile.TemporaryDirectory() as out:
-        to_emitted(source, parse_targets(options.target), Path(out), between)
+        how = BuildOptions(targets=parse_targets(options.target), out=Path(out))
+        _ = Build(source, how, hook).emitted
     for file in sorted(options.folder.glob("0*.txt")):
         print(f"{file}  {file.stat().st_size:,} bytes")
 

@@ -4,7 +4,12 @@ import argparse
 from contextlib import ExitStack
 from pathlib import Path
 
-from aotpack.commands.model_options import MODEL_HELP, add_trace_options, load_source
+from aotpack.commands.model_options import (
+    MODEL_HELP,
+    add_trace_options,
+    load_source,
+    read_options,
+)
 from aotpack.emit.names import import_name
 from aotpack.errors import UsageError
 from aotpack.progress import Bar, terminal_reporter
@@ -66,29 +71,30 @@ def run(options: argparse.Namespace) -> int:
             stack.enter_context(reporter)
         reporter.begin("load the model")
         source = load_source(options, options.name, options.version)
-        from aotpack.pipeline import Instrumentation, to_emitted  # imports torch
+        from aotpack.instrumentation import Instrumentation
+        from aotpack.pipeline import Build  # imports torch
 
-        between = Instrumentation(reporter)
-        emitted = to_emitted(
-            source,
-            targets,
-            options.out,
-            between,
-            weights=options.weights,
+        how = read_options(
+            options,
+            targets=targets,
+            decisions=decisions,
             jobs=options.jobs,
             cpu_arch=options.cpu_arch,
-            decisions=decisions,
+            weights=options.weights,
+            out=options.out,
         )
-    times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in between.seconds.items())
+        hook = Instrumentation(reporter)
+        emitted = Build(source, how, hook).emitted
+    times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in hook.seconds.items())
     print(f"{emitted.wheel}  {emitted.wheel.stat().st_size:,} bytes")
     if emitted.sidecar is not None:
         print(f"{emitted.sidecar}  {emitted.sidecar.stat().st_size:,} bytes, its weights")
     print(f"for {', '.join(map(str, targets))}; {times}")
     print(_shadow_note(Path(options.model).parent, import_name(source.name)), end="")
-    for line in between.fallbacks:
+    for line in hook.fallbacks:
         print(f"through torch: {line}")
     if options.tuning is not None:
-        print(_tuning_note(options.tuning, decisions, targets, between.settled))
+        print(_tuning_note(options.tuning, decisions, targets, hook.settled))
     return 0
 
 

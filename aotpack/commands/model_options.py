@@ -1,12 +1,12 @@
 """The options that say which model is meant and how it is traced: of build, show and verify."""
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aotpack.ir.dtypes import CAST_TYPES, read_cast
 
 if TYPE_CHECKING:
-    from aotpack.pipeline import Source
+    from aotpack.pipeline import BuildOptions, Source
 
 MODEL_HELP = "model.py, model.py:attr, package.module:attr or model.pt2"
 
@@ -65,9 +65,18 @@ def load_source(
         dynamic_shapes=dynamic,
         name=name or loaded.name,
         version=version or loaded.version,
+    )
+
+
+def read_options(options: argparse.Namespace, **others: Any) -> "BuildOptions":
+    """What the command line says of the first stages, and ``others`` of those behind."""
+    from aotpack.pipeline import BuildOptions
+
+    return BuildOptions(
         dtype=read_cast(options.dtype),
         strict=options.strict,
         fallback=options.fallback,
         deterministic=options.deterministic,
         check_indices=options.check_indices,
+        **others,
     )

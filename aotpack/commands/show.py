@@ -1,9 +1,16 @@
-"""Print the stage products of a model as text; nothing is written."""
+"""Print the stage products of a model as text, or what a pass hands on; nothing is written."""
 
 import argparse
 from typing import Any
 
-from aotpack.commands.model_options import MODEL_HELP, add_trace_options, load_source
+from aotpack.commands.model_options import (
+    MODEL_HELP,
+    add_trace_options,
+    load_source,
+    read_options,
+)
+from aotpack.errors import UsageError
+from aotpack.ir.passes import PassRun
 from aotpack.target import DEFAULT_TARGETS, parse_targets
 
 SHOWN = ("traced", "lowered", "scheduled", "rendered")
@@ -12,7 +19,9 @@ SHOWN = ("traced", "lowered", "scheduled", "rendered")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``aotpack show``."""
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
-    parser.add_argument("--stage", choices=SHOWN, help="only this one (default: all)")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--stage", choices=SHOWN, help="only this one (default: all)")
+    shown.add_argument("--after", metavar="PASS", help="only the schedule after this pass of it")
     parser.add_argument(
         "--why", action="store_true", help="say why operations did not share a kernel"
     )
@@ -22,17 +31,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print each product as soon as it is made."""
-    targets = parse_targets(options.target) if options.target else DEFAULT_TARGETS
+    if options.after is not None:
+        _check_pass(options.after)
+    how = read_options(
+        options, targets=parse_targets(options.target) if options.target else DEFAULT_TARGETS
+    )
     source = load_source(options)
-    from aotpack.pipeline import Instrumentation, to_rendered  # imports torch
+    from aotpack.instrumentation import Instrumentation, pass_title
+    from aotpack.pipeline import Build  # imports torch
 
     def look(stage: str, product: Any) -> None:
-        if options.stage is None:
+        if options.stage is None and options.after is None:
             print(f"# ======== {stage}")
-        if options.stage in (None, stage):
+        if options.after is None and options.stage in (None, stage):
             print(product.as_text(), end="")
         if options.why and stage == "scheduled":
             print(product.why_text(), end="")
 
-    to_rendered(source, targets, Instrumentation(look=look))
+    def look_after(stage: str, run: PassRun) -> None:
+        if stage == "scheduled" and run.name == options.after:
+            print(f"# ======== {pass_title(stage, run)}")
+            print(run.state.as_text(), end="")
+
+    hook = Instrumentation(look=look, look_after=look_after if options.after else None)
+    made = Build(source, how, hook)
+    _ = made.rendered if options.after is None else made.scheduled
     return 0
+
+
+def _check_pass(name: str) -> None:
+    from aotpack.schedule import PASSES  # takes a while, as all of the schedule
+
+    names = list(dict.fromkeys(one.name for one in PASSES))
+    if name not in names:
+        raise UsageError(f"--after {name}: no pass has that name; accepted are {', '.join(names)}")

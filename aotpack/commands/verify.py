@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aotpack.commands.model_options import add_trace_options, load_source
+from aotpack.commands.model_options import add_trace_options, load_source, read_options
 from aotpack.commands.shipped import IMPORT, WEIGHTS, shipped_runtime
 from aotpack.commands.wheel_file import unpacked, weights_of
 from aotpack.errors import UsageError, VerifyError
@@ -80,9 +80,9 @@ def devices(name: int | str | None, package: Path) -> Iterator[tuple[str, Any]]:
 def record_eager(options: argparse.Namespace, package: Path) -> None:
     """Put what the model computes now in the place of the golden data recorded at the build."""
     from aotpack.emit.package import golden_content  # the next import takes torch's seconds
-    from aotpack.pipeline import Instrumentation, to_traced
+    from aotpack.pipeline import Build
 
-    golden = to_traced(load_source(options), Instrumentation()).golden
+    golden = Build(load_source(options), read_options(options)).traced.golden
     golden_content(golden).write(package)
     file = package / "manifest.json"
     manifest = json.loads(file.read_bytes())

@@ -1,17 +1,19 @@
 """Passes of the user: functions that take the lowered program and return another."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from aotpack.errors import UsageError, calling_user
+from aotpack.ir.passes import AfterPass, run_passes
 from aotpack.ir.program import Program
 from aotpack.ir.verify.invalid import InvalidProgram
 from aotpack.ir.verify.program import verify
 
-Pass = Callable[[Program], Program]
+UserPass = Callable[[Program], Program]
 
 
-def read_passes(passes: Iterable[Pass]) -> tuple[Pass, ...]:
+def read_passes(passes: Iterable[UserPass]) -> tuple[UserPass, ...]:
     """What a user gave as passes; UsageError for what is not several functions."""
     if callable(passes):
         raise UsageError(
@@ -28,34 +30,60 @@ def read_passes(passes: Iterable[Pass]) -> tuple[Pass, ...]:
     return found
 
 
-def apply_passes(program: Program, passes: Iterable[Pass]) -> Program:
+def apply_passes(
+    program: Program, passes: Iterable[UserPass], after: AfterPass | None = None
+) -> Program:
     """What the passes make of a program, one after the other; each result is verified.
 
     A pass may change anything but the contract: sizes, inputs, weights, what is updated, and the
     types and shapes of results. UsageError names the pass that does, that raises, or whose program
     is illegal.
     """
-    for one in passes:
-        name = _name(one)
-        with calling_user(f"pass {name}", "a function from a Program to one"):
-            changed = one(program)
+    return run_passes(map(_Checked, passes), _Lowered(program), after).program
+
+
+@dataclass(frozen=True, slots=True)
+class _Lowered:
+    """A lowered program between passes."""
+
+    program: Program
+
+    def as_text(self) -> str:
+        return str(self.program)
+
+    def verify(self) -> None:
+        verify(self.program)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A function of the user as a pass."""
+
+    function: UserPass
+
+    @property
+    def name(self) -> str:
+        return _name(self.function)
+
+    def __call__(self, state: _Lowered) -> _Lowered:
+        with calling_user(f"pass {self.name}", "a function from a Program to one"):
+            changed = self.function(state.program)
         if not isinstance(changed, Program):
             found = type(changed).__name__
-            raise UsageError(f"pass {name}: it returns a {found}; accepted is a Program")
+            raise UsageError(f"pass {self.name}: it returns a {found}; accepted is a Program")
         try:
             verify(changed)
         except InvalidProgram as error:
-            raise UsageError(f"pass {name}: its program is illegal: {error}") from error
+            raise UsageError(f"pass {self.name}: its program is illegal: {error}") from error
         for what, before, after in zip(
-            CONTRACT, _contract(program), _contract(changed), strict=True
+            CONTRACT, _contract(state.program), _contract(changed), strict=True
         ):
             if before != after:
                 raise UsageError(
-                    f"pass {name}: it changes the {what}, from {before} to {after}; "
+                    f"pass {self.name}: it changes the {what}, from {before} to {after}; "
                     "a pass keeps the sizes, inputs, weights, updates and the shapes of results"
                 )
-        program = changed
-    return program
+        return state if changed is state.program else _Lowered(changed)
 
 
 CONTRACT = ("sizes", "inputs", "weights", "updates", "results")

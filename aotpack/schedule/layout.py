@@ -22,7 +22,7 @@ MAX_RANK = 5  # beyond, only the order of the operation itself is considered
 
 
 def choose_strides(program: Program, kernels: tuple[Kernel, ...]) -> dict[str, tuple[Int, ...]]:
-    """Strides in elements for every buffer that is in memory."""
+    """Choose the order of dimensions in memory of each buffer by how its readers walk over it."""
     fixed = contiguous_by_contract(program)
     uses: dict[str, list[Access]] = {}
     whole = concats_by_part(program)

@@ -14,7 +14,7 @@ from aotpack.ir.verify.program import verify
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.runtime.memory.packing import ALIGNMENT, live_bytes, pack
 from aotpack.schedule.fusion.fuse import fuse
-from aotpack.schedule.launches.order import order
+from aotpack.schedule.launches.order import order_kernels
 from aotpack.schedule.program.dead_code import remove_dead_code
 from aotpack.schedule.program.realize import realize
 from tests.render.models import rendered_program
@@ -46,7 +46,7 @@ def test_the_graph_of_kernels_has_no_cycle(program: Program) -> None:
     kernels = fuse(program)
     assert len(kernels) <= len(program.operations)
     assert is_acyclic(kernels)
-    placed = order(kernels, program)
+    placed = order_kernels(program, kernels)
     assert sorted(kernel.stored for kernel in placed) == sorted(k.stored for k in kernels)
     known = {*program.inputs, *program.weights}
     for kernel in placed:

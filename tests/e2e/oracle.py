@@ -10,7 +10,7 @@ import copy
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,14 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from aotpack import devices, pipeline
+from aotpack import devices
 from aotpack.emit import write_package
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Var
 from aotpack.ir.verify.program import verify
-from aotpack.pipeline import Instrumentation, Source
+from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.runtime import Model, load
 from aotpack.stages import Lowered, Precompiled, Scheduled, Signature, Weight
@@ -51,17 +51,6 @@ class NearMiss(WrongAnswer):
     """By an error alone."""
 
 
-@dataclass(slots=True)
-class Keep(Instrumentation):
-    """Keeps each stage's product."""
-
-    products: dict[str, Any] = field(default_factory=dict)
-
-    def __call__(self, stage: str, make: Callable[[], Any]) -> Any:
-        product = self.products[stage] = Instrumentation.__call__(self, stage, make)
-        return product
-
-
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """A model in all its forms."""
@@ -82,21 +71,20 @@ def compile_all(
     gpu: devices.Gpu = devices.H200,
 ) -> Compiled:
     """What ``pipeline.compile`` does for each target, with the products kept."""
-    keep = Keep()
     module = module.eval()
-    source = Source(module, args, kwargs, dynamic_shapes, gpu=gpu)
+    source = Source(module, args, kwargs, dynamic_shapes)
     targets = () if ALONE else targets
     built = dict.fromkeys((*targets, native_target()) if ON_A_GPU else targets)
-    precompiled = pipeline.to_precompiled(source, tuple(built), keep)
-    for schedule in keep.products["scheduled"].schedules:
+    made = Build(source, BuildOptions(tuple(built), gpu=gpu))
+    precompiled = made.precompiled
+    for schedule in made.scheduled.schedules:
         verify(schedule.program)
     with tempfile.TemporaryDirectory() as folder:
         write_package(precompiled, Path(folder))
         models = {str(target): load(folder, _device(target, Path(folder))) for target in targets}
         if ON_A_GPU:
             models[GPU] = load(folder, 0)
-    stages = keep.products
-    return Compiled(module, stages["lowered"], stages["scheduled"], precompiled, models)
+    return Compiled(module, made.lowered, made.scheduled, precompiled, models)
 
 
 def _device(target: Target, package: Path) -> InterpreterDevice | str:

@@ -21,7 +21,7 @@ from aotpack.errors import AotpackError
 from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.program import targets
 from aotpack.lower import lower
-from aotpack.pipeline import Instrumentation, Source, to_traced
+from aotpack.pipeline import Build, Source
 from aotpack.runtime import AssertionFailed, Model
 from aotpack.schedule import schedule
 
@@ -325,7 +325,7 @@ def test_beside_state_which_words_are_no_part_of(target: str) -> None:
 @pytest.mark.parametrize("step", [positive, several, between_neighbours, of_nothing_else])
 def test_programs_keep_them_and_kernels_inherit_them(step: Step) -> None:
     """No pass drops one, none has a kernel for itself, and none is copied."""
-    lowered = lower(to_traced(Source(Asserting(step), (GOOD,)), Instrumentation()))
+    lowered = lower(Build(Source(Asserting(step), (GOOD,))).traced)
     made = schedule(lowered).schedule
     words = [one.word for one in lowered.signature.assertions]
     updated = {update.name: update.value for update in made.program.updates}
@@ -338,7 +338,7 @@ def test_programs_keep_them_and_kernels_inherit_them(step: Step) -> None:
 
 @pytest.mark.row("S:H26")
 def test_the_evaluator_writes_words_that_stay() -> None:
-    program = lower(to_traced(Source(Asserting(several), (GOOD,)), Instrumentation())).program
+    program = lower(Build(Source(Asserting(several), (GOOD,))).traced).program
     clear = {f"assertion{number}": np.int32(0) for number in range(3)}
 
     def words(x: torch.Tensor, before: dict[str, Any]) -> dict[str, Any]:
@@ -361,7 +361,7 @@ def test_without_assertions_there_are_no_words_and_no_memory_for_them() -> None:
     model = compiled(of_sizes, "cpu", {"x": {0: torch.export.Dim("rows", min=2, max=9)}})
     torch.testing.assert_close(model(GOOD), GOOD + 1)
     assert model.signature.assertions == ()
-    lowered = lower(to_traced(Source(Asserting(of_sizes), (GOOD,)), Instrumentation()))
+    lowered = lower(Build(Source(Asserting(of_sizes), (GOOD,))).traced)
     assert lowered.program.updates == () and lowered.program.inputs == ("x",)
     assert {name for o in lowered.program.operations for name in targets(o)} == {"add"}
 

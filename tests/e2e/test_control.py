@@ -18,7 +18,7 @@ from aotpack.errors import AotpackError
 from aotpack.ir.operations import Scatter
 from aotpack.ir.program import Loop
 from aotpack.lower import lower
-from aotpack.pipeline import Instrumentation, Source, to_traced
+from aotpack.pipeline import Build, Source
 from aotpack.stages import Lowered
 
 from .oracle import agree, compile_all
@@ -365,7 +365,7 @@ def test_refuses(step: Callable[..., Any], message: str) -> None:
 
 
 def to_lowered(step: Callable[..., Any], args: tuple[torch.Tensor, ...]) -> Lowered:
-    traced = to_traced(Source(Own(step).eval(), args), Instrumentation())
+    traced = Build(Source(Own(step).eval(), args)).traced
     return lower(traced)
 
 

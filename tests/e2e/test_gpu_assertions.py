@@ -11,7 +11,7 @@ from torch import nn
 import aotpack
 from aotpack import pipeline
 from aotpack.emit import write_package
-from aotpack.pipeline import Instrumentation, Source
+from aotpack.pipeline import Source
 from aotpack.runtime import AssertionFailed, Model, load
 from aotpack.target import device_arch, parse_targets
 
@@ -38,7 +38,7 @@ AS_GRAPH = 4  # calls of the same sizes; the last is a graph
 def built(module: nn.Module, folder: Path) -> Path:
     source = Source(module, (GOOD,), None, None)
     write_package(
-        pipeline.to_precompiled(source, parse_targets("native"), Instrumentation()), folder
+        pipeline.Build(source, pipeline.BuildOptions(parse_targets("native"))).precompiled, folder
     )
     return folder
 

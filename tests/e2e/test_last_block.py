@@ -10,7 +10,7 @@ import torch
 from torch.export import Dim
 
 from aotpack.devices import H200
-from aotpack.pipeline import Instrumentation, Source, to_rendered
+from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.target import INTERPRETER, parse_targets
 
 from .oracle import agree, compile_all
@@ -96,7 +96,7 @@ def test_what_a_completing_kernel_reads_is_overwritten_after_it() -> None:
             return exponential, sums
 
     source = Source(Counted(), (torch.zeros(4, 2**20), torch.zeros(16)))
-    rendered = to_rendered(source, parse_targets("sm_90"), Instrumentation())
+    rendered = Build(source, BuildOptions(parse_targets("sm_90"))).rendered
     assert any("sum_completed" in kernel.name for kernel in rendered.kernels)
 
 
@@ -104,5 +104,5 @@ def test_a_size_has_another_name_than_the_tensors_of_a_launch() -> None:
     source = Source(
         Rows(lambda x: x.sum(1)), (torch.zeros(4, 2**20),), None, ({0: Dim("p0", min=1, max=64)},)
     )
-    for kernel in to_rendered(source, parse_targets("sm_90"), Instrumentation()).kernels:
+    for kernel in Build(source, BuildOptions(parse_targets("sm_90"))).rendered.kernels:
         compile(kernel.text, kernel.name, "exec")

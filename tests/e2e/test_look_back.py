@@ -11,7 +11,7 @@ from torch.export import Dim
 from aotpack.devices import H200
 from aotpack.ir.kernels.kernel import LOOK_BACK_GROUP, gpu_variants
 from aotpack.ir.kernels.tiles import ReductionTile
-from aotpack.pipeline import Instrumentation, Source, to_rendered
+from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.stages import Decisions
 from aotpack.target import parse_targets
 
@@ -80,4 +80,5 @@ def test_scans_that_wait_have_no_other_forms() -> None:
         return sums, sums.relu()
 
     source = Source(Rows(function), (torch.zeros(16, 65_536),))
-    assert to_rendered(source, parse_targets("sm_90"), Instrumentation(), Decisions(4)).kernels
+    options = BuildOptions(parse_targets("sm_90"), decisions=Decisions(4))
+    assert Build(source, options).rendered.kernels

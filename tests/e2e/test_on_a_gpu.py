@@ -17,7 +17,7 @@ from .law import Tolerance, accuracy_complaint
 from .oracle import on_gpu, tensors
 from .test_control import CASES, KEPT, Case, Kept, Own, dynamic_of
 from .test_fallback import Mixed, compiled
-from .test_padding import BATCH, Instrumentation, rows
+from .test_padding import BATCH, OddRows, rows
 from .test_padding import CASES as PADDED
 from .user_kernels import Changing, ChangingReference, Fused, FusedReference, Sums
 
@@ -114,7 +114,7 @@ def test_torch_is_called_between_kernels() -> None:
 def test_rows_with_room(name: str) -> None:
     torch.manual_seed(0)
     length, _, body = PADDED[name]
-    module = Instrumentation(body, length).half()
+    module = OddRows(body, length).half()
     model = aotpack.compile(module, (rows(3),), dynamic_shapes=BATCH, target="native")
     module, exact = module.cuda(), copy.deepcopy(module).double().cuda()
     with torch.no_grad():

@@ -27,10 +27,10 @@ from .oracle import TARGETS, agree, compile_all
 
 N = 1027  # elements of a row: its room is 1088 in 16 bits
 BATCH = {"x": {0: torch.export.Dim("b", min=1, max=9)}}
-Body = Callable[["Instrumentation", torch.Tensor], object]
+Body = Callable[["OddRows", torch.Tensor], object]
 
 
-class Instrumentation(nn.Module):
+class OddRows(nn.Module):
     """Products make rows of an odd length, and something reads them."""
 
     def __init__(self, body: Body, length: int = N) -> None:
@@ -47,7 +47,7 @@ def rows(count: int) -> torch.Tensor:
     return torch.randn(count, 4).half()
 
 
-def joined(m: Instrumentation, x: torch.Tensor) -> torch.Tensor:
+def joined(m: OddRows, x: torch.Tensor) -> torch.Tensor:
     return torch.cat([m.into(x), m.other(x)]) @ m.out
 
 
@@ -67,7 +67,7 @@ def test_rows_with_room(name: str) -> None:
     length, expected, body = CASES[name]
     targets = TARGETS if name == "factor of a product" else (INTERPRETER,)
     compiled = compile_all(
-        Instrumentation(body, length).half(), (rows(3),), dynamic_shapes=BATCH, targets=targets
+        OddRows(body, length).half(), (rows(3),), dynamic_shapes=BATCH, targets=targets
     )
     schedule = compiled.scheduled.schedule
     assert padded_in(schedule) == expected
@@ -89,7 +89,7 @@ def test_a_pointwise_kernel_of_its_own_goes_line_by_line() -> None:
         return replace(program, buffers={**program.buffers, **changed})
 
     torch.manual_seed(0)
-    module = Instrumentation(lambda m, x: (m.into(x) * m.other(x)).softmax(-1) @ m.out).half()
+    module = OddRows(lambda m, x: (m.into(x) * m.other(x)).softmax(-1) @ m.out).half()
     x = rows(3)
     model = compile_model(module, (x,), target="interpreter", passes=[apart])
     torch.testing.assert_close(model(x), module(x), atol=1e-3, rtol=1e-3)
@@ -99,7 +99,7 @@ def test_a_pointwise_kernel_of_its_own_goes_line_by_line() -> None:
 def test_factors_end_where_rows_do(tmp_path: Path) -> None:
     """The first product's tiles do not reach the end of the room: what is there stays a NaN."""
     torch.manual_seed(0)
-    module = Instrumentation(lambda m, x: m.into(x) @ m.out).half()
+    module = OddRows(lambda m, x: m.into(x) @ m.out).half()
     compiled = compile_all(module, (rows(3),), targets=(INTERPRETER,))
     assert padded_in(compiled.scheduled.schedule) == ["linear"]
     write_package(compiled.precompiled, tmp_path)
@@ -112,7 +112,7 @@ def test_nobody_finds_a_nan_in_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the last column the product is 0, and its quotient by itself a NaN."""
     monkeypatch.setenv("AOTPACK_DEBUG", "nan")
     torch.manual_seed(0)
-    module = Instrumentation(lambda m, x: ((t := m.into(x)) / t).amax(-1)).half()
+    module = OddRows(lambda m, x: ((t := m.into(x)) / t).amax(-1)).half()
     x = rows(3)
     model = compile_model(module, (x,), target="interpreter")
     torch.testing.assert_close(model(x), torch.ones(3).half())

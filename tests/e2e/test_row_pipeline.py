@@ -16,7 +16,7 @@ from torch.export import Dim
 from aotpack.devices import H200, Gpu
 from aotpack.emit import write_package
 from aotpack.ir.kernels.tiles import ReductionTile
-from aotpack.pipeline import Instrumentation, Source, to_precompiled
+from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.runtime import load
 from aotpack.target import Target, native_target
 
@@ -172,9 +172,8 @@ def test_rows_that_are_overwritten_agree() -> None:
 def test_rows_taken_in_turn_on_a_gpu(case: Case, tmp_path: Path) -> None:
     args = inputs(case, MANY)
     module = Tensors(case.function)
-    source = Source(module, args, gpu=case.gpu)
-    made = to_precompiled(source, (native_target(),), Instrumentation())
-    write_package(made, tmp_path)
+    options = BuildOptions((native_target(),), gpu=case.gpu)
+    write_package(Build(Source(module, args), options).precompiled, tmp_path)
     model = load(tmp_path, 0)
     given = [x.cuda() for x in args]
     exact = module(*(x.double() if x.is_floating_point() else x for x in given))

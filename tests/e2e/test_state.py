@@ -14,7 +14,7 @@ from aotpack.errors import TraceError
 from aotpack.ir.program import targets
 from aotpack.ir.symbolic.integers import product
 from aotpack.lower import lower
-from aotpack.pipeline import Instrumentation, Source, to_precompiled, to_traced
+from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.runtime import load
 from aotpack.runtime.selftest import check_golden
@@ -160,7 +160,7 @@ def test_inputs_are_changed_where_they_lie(target: str) -> None:
 def test_golden_data_holds_what_the_first_call_leaves(tmp_path: Any, persistent: bool) -> None:
     module = Stateful(average, torch.ones(4), persistent)
     source = Source(module, (torch.randn(4, 4),))
-    write_package(to_precompiled(source, parse_targets("interpreter"), Instrumentation()), tmp_path)
+    write_package(Build(source, BuildOptions(parse_targets("interpreter"))).precompiled, tmp_path)
     with load(tmp_path, InterpreterDevice()) as model:
         first = check_golden(model)
         assert [check.name for check in first] == ["output0", "state"]
@@ -195,9 +195,7 @@ def test_state_may_be_written_by_its_owner() -> None:
 )
 def test_no_hidden_copies(name: str, copies: int) -> None:
     step, state = CASES[name]
-    traced = to_traced(
-        Source(Stateful(step, state.clone()), (torch.randn(4, 4),)), Instrumentation()
-    )
+    traced = Build(Source(Stateful(step, state.clone()), (torch.randn(4, 4),))).traced
     made = schedule(lower(traced)).schedule
     (update,) = made.program.updates
     kernels = [k for k in made.kernels if any(_is_copy(k, m, update.value) for m in k.members)]
@@ -206,9 +204,7 @@ def test_no_hidden_copies(name: str, copies: int) -> None:
 
 def test_only_what_is_replaced_is_written() -> None:
     step, state = CASES["write_part"]
-    traced = to_traced(
-        Source(Stateful(step, state.clone()), (torch.randn(4, 4),)), Instrumentation()
-    )
+    traced = Build(Source(Stateful(step, state.clone()), (torch.randn(4, 4),))).traced
     made = schedule(lower(traced)).schedule
     scatters = [kernel.scatter for kernel in made.kernels if kernel.scatter is not None]
     elements = [product(axis.extent for axis in s.axes).constant for s in scatters]

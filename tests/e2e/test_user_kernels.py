@@ -19,7 +19,7 @@ from aotpack.precompile.user_kernels import UserKernels
 from aotpack.target import parse_targets
 
 from .law import accuracy_complaint
-from .oracle import Keep, sizes_of, weight_arrays
+from .oracle import sizes_of, weight_arrays
 from .user_kernels import (
     Changing,
     ChangingReference,
@@ -92,11 +92,11 @@ def interpreted(call: Foreign, arrays: Mapping[str, Any], sizes: Mapping[str, in
     UserKernels().run(call.kernel, (x, y, z), arguments)
 
 
-def products(module: nn.Module, args: tuple[Any, ...], targets: str, shapes: Any = None) -> Any:
-    keep = Keep()
+def products(
+    module: nn.Module, args: tuple[Any, ...], targets: str, shapes: Any = None
+) -> pipeline.Build:
     source = pipeline.Source(module, args, dynamic_shapes=shapes)
-    pipeline.to_precompiled(source, parse_targets(targets), keep)
-    return keep.products
+    return pipeline.Build(source, pipeline.BuildOptions(parse_targets(targets)))
 
 
 @pytest.mark.row("S:H15")
@@ -107,18 +107,18 @@ def test_the_evaluator_calls_them_and_gpus_get_binaries() -> None:
     arrays = {"x": x.numpy(), "y": y.numpy()}
     reference = FusedReference()
     reference.load_state_dict(module.state_dict())
-    weights = weight_arrays(made["lowered"].weights, made["lowered"].program)
-    sizes = sizes_of(made["lowered"].signature, (x, y))
-    for program in (made["lowered"].program, made["scheduled"].schedule.program):
+    weights = weight_arrays(made.lowered.weights, made.lowered.program)
+    sizes = sizes_of(made.lowered.signature, (x, y))
+    for program in (made.lowered.program, made.scheduled.schedule.program):
         found = evaluate(program, arrays, weights, sizes, call=interpreted)
         for name, wanted in zip(program.outputs, reference(x, y), strict=True):
             torch.testing.assert_close(torch.from_numpy(found[name]), wanted)
-    built = {(b.target, b.kernel.rpartition("_")[0]): b for b in made["precompiled"].binaries}
+    built = {(b.target, b.kernel.rpartition("_")[0]): b for b in made.precompiled.binaries}
     for target in ("sm_80", "sm_90"):
         assert built[target, "scaled_add_kernel"].num_warps == 4
         assert built[target, "row_sums_kernel"].num_warps == 2  # of the first configuration
         assert built[target, "row_sums_kernel"].code.startswith(b"\x7fELF")
-    assert "row_sums_kernel[" in made["scheduled"].as_text()
+    assert "row_sums_kernel[" in made.scheduled.as_text()
 
 
 @pytest.mark.row("S:H15")

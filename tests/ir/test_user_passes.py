@@ -15,9 +15,7 @@ from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.user_passes import apply_passes
 from aotpack.ir.values import Apply, Value
-from aotpack.pipeline import Instrumentation, Source, to_rendered
-from aotpack.stages import Scheduled
-from aotpack.target import parse_targets
+from aotpack.pipeline import Build, BuildOptions, Source
 from tests.e2e.models import Function
 from tests.schedule.programs import Writer, apply, load
 
@@ -53,15 +51,8 @@ def test_what_a_pass_makes_is_built() -> None:
 
 
 def kernels(*passes: object) -> int:
-    found: list[int] = []
-
-    def look(stage: str, product: object) -> None:
-        if isinstance(product, Scheduled):
-            found.append(len(product.schedule.kernels))
-
-    source = Source(MODEL, (X,), passes=tuple(passes))  # type: ignore[arg-type]
-    to_rendered(source, parse_targets("sm_90"), Instrumentation(look=look))
-    return found[0]
+    options = BuildOptions(passes=tuple(passes))  # type: ignore[arg-type]
+    return len(Build(Source(MODEL, (X,)), options).scheduled.schedule.kernels)
 
 
 @pytest.mark.row("S:M19", "S:L18")

@@ -11,7 +11,7 @@ import pytest
 from aotpack.emit.tags import platform_tag
 from aotpack.errors import CompileError, UsageError
 from aotpack.ir.dtypes import DType
-from aotpack.pipeline import Instrumentation, Source, to_rendered
+from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.precompile import host
 from aotpack.precompile.cache import KernelCache
 from aotpack.precompile.host import (
@@ -125,7 +125,7 @@ def text_for(machine: str) -> str:
     """What a compiler for ``machine`` sees of every template, without the system's headers."""
     table = Table(CASES).eval()
     args = tuple(arg for case in CASES for arg in case.args)
-    text = to_rendered(Source(table, args), (CPU,), Instrumentation()).host_file
+    text = Build(Source(table, args), BuildOptions((CPU,))).rendered.host_file
     own = "\n".join(line for line in text.splitlines() if not line.startswith("#include"))
     macros = {"x86_64": ("-D__x86_64__",), "aarch64": ("-D__aarch64__",)}[machine]
     hidden = ["-undef", "-nostdinc", *macros]

@@ -16,7 +16,7 @@ from torch.export import Dim
 
 from aotpack import pipeline
 from aotpack.emit import write_package
-from aotpack.pipeline import Instrumentation, Source
+from aotpack.pipeline import Source
 from aotpack.runtime import Model, load
 from aotpack.runtime.devices.cpu import CpuDevice
 from aotpack.runtime.errors import AotpackError, ArgumentError
@@ -37,7 +37,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Block(WIDTH).eval(), (torch.randn(2, 3, WIDTH),), None, {"x": {0: b, 1: s}}, name="block"
     )
     folder = tmp_path_factory.mktemp("block")
-    write_package(pipeline.to_precompiled(source, (CPU,), Instrumentation()), folder)
+    write_package(pipeline.Build(source, pipeline.BuildOptions((CPU,))).precompiled, folder)
     return folder
 
 

@@ -15,6 +15,7 @@ from aotpack.ir.kernels.kernel import Kernel, Member, Schedule
 from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan, Scatter
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.origin import Origin
+from aotpack.ir.passes import verify_each
 from aotpack.ir.program import Buffer, Operation, Program, targets
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.symbolic.integers import Axis, Int, Number, Var
@@ -186,7 +187,7 @@ def lowered(program: Program) -> Lowered:
 
 def schedule_of(program: Program, arch: int = 80, gpu: Gpu = H200) -> Schedule:
     """The schedule of a program for an architecture."""
-    return schedule(lowered(program), gpu=gpu).on(arch)
+    return schedule(lowered(program), gpu=gpu, after=verify_each).on(arch)
 
 
 def scheduled(
@@ -208,7 +209,7 @@ def scheduled(
         version="1",
         reserved=reserved_names(),
     )
-    return schedule(lower(traced), in_parts=in_parts, targets=targets, gpu=gpu)
+    return schedule(lower(traced), in_parts=in_parts, targets=targets, gpu=gpu, after=verify_each)
 
 
 def names(schedule: Schedule) -> list[str]:

@@ -9,7 +9,7 @@ from torch import nn
 
 from aotpack.devices import H200, Gpu
 from aotpack.emit import write_package
-from aotpack.pipeline import Instrumentation, Source, to_precompiled
+from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.runtime import Model, load
 from aotpack.runtime.devices.timing import hardware
@@ -94,8 +94,9 @@ def packed(
     """A case as a package."""
     torch.manual_seed(0)
     module, args, dynamic = CASES[name]
-    source = Source(module.eval(), args, None, dynamic, name, gpu=gpu)
-    product = to_precompiled(source, (target,), Instrumentation(), decisions=decisions)
+    source = Source(module.eval(), args, None, dynamic, name)
+    options = BuildOptions((target,), decisions=decisions, gpu=gpu)
+    product = Build(source, options).precompiled
     write_package(product, folder / name)
     return PackedWeight(folder / name, product)
 

@@ -164,8 +164,12 @@ class ArchSchedule:
         return self.arch_low <= arch <= self.arch_high
 
     def __str__(self) -> str:
-        last = "later ones" if self.arch_high == MAX_ARCH else f"sm_{self.arch_high}"
-        return f"# on sm_{self.arch_low} to {last}\n{self.schedule}\n"
+        return f"# on {arch_range(self.arch_low, self.arch_high)}\n{self.schedule}\n"
+
+
+def arch_range(low: int, high: int) -> str:
+    """Architectures in words."""
+    return f"sm_{low} to {'later ones' if high == MAX_ARCH else f'sm_{high}'}"
 
 
 def launches(kernels: tuple[Kernel, ...]) -> tuple[tuple[Kernel, ...], ...]:
@@ -269,8 +273,8 @@ def _kernel(kernel: Kernel) -> list[str]:
     lines[0] += ", by the last programs to arrive" if kernel.runs_in_last_block else ""
     lines.append(f"{_INDENT}reads {', '.join(kernel.reads)}; stores {', '.join(kernel.stored)}")
     if kernel.control is not None:
-        text = control_text(kernel.control, map(schedule_text, kernel.parts))
-        return [*lines, indent(text, _INDENT)]
+        known = map(schedule_text, kernel.parts) if kernel.parts else map(str, kernel.control.parts)
+        return [*lines, indent(control_text(kernel.control, known), _INDENT)]
     lines += [f"{_INDENT}{_variant(variant)}" for variant in kernel.variants]
     for member in kernel.members:
         bound = ", ".join(f"{axis} = {index}" for axis, index in member.binding)

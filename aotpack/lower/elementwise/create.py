@@ -89,7 +89,7 @@ def linspace(
 ) -> None:
     """Counted from the nearer end, as torch does, so that both ends are exact.
 
-    Instrumentation integers the ends are cut first, then what lies between them, from float64.
+    Between integers the ends are cut first, then what lies between them, from float64.
     """
     result = result_dtype(c)
     common = result if result.is_float else DType.FLOAT64

@@ -31,8 +31,8 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_equal, known_le, typical
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Apply, Guarded, Value
-from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.fusion.group import Group, join
+from aotpack.schedule.fusion.trial import trial_kernels
 from aotpack.schedule.program.realize import own_index
 
 SHORTEST_RUN = 32  # bytes side by side; below, stores share the sectors of memory
@@ -47,10 +47,15 @@ class Piece:
     value: Value
 
 
-def concat_in_place(
-    program: Program, kernels: tuple[Kernel, ...], gpu: Gpu
-) -> tuple[Program, tuple[Kernel, ...]]:
-    """The program without the copies that its kernels spare, and its kernels; or the same."""
+def concat_in_place(program: Program, gpu: Gpu) -> Program:
+    """Let kernels write pieces of a concatenation where they belong, without a copy.
+
+    Tried on the kernels that the program would have as it is; the same object if no piece is worth
+    it.
+    """
+    if not any(isinstance(one, Pointwise) and _pieces(one) for one in program.operations):
+        return program
+    kernels = trial_kernels(program)
     producers = {n: kernels[position] for n, position in kernel_uses(kernels).producers.items()}
     kept = {update.value for update in program.updates}
     kept |= {base for o in program.operations for _, base in in_place_pairs(o)}
@@ -60,10 +65,7 @@ def concat_in_place(
             if operation.target not in kept:
                 parts = _parts(operation, kernel, producers, program, gpu)
                 found |= {operation.target: parts} if parts else {}
-    if not found:
-        return program, kernels
-    changed = _with_parts(program, found)
-    return changed, fuse(changed)
+    return _with_parts(program, found) if found else program
 
 
 def _candidates(kernel: Kernel) -> Iterator[Pointwise]:

@@ -51,7 +51,10 @@ class Groups:
 
 
 def fuse(program: Program) -> tuple[Kernel, ...]:
-    """One kernel for each group of operations, in the order their first members appear."""
+    """Put operations into kernels, which keep the values passed on in registers.
+
+    Kernels come in the order in which their first members appear.
+    """
     groups = Groups(program)
     for operation in program.operations:
         position, group, not_fused = _best_group(operation, groups, program)

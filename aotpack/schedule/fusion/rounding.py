@@ -20,7 +20,10 @@ from aotpack.ir.values import Apply, Load, Value
 def match_rounding(
     program: Program, kernels: tuple[Kernel, ...]
 ) -> tuple[Program, tuple[Kernel, ...]]:
-    """The program and its kernels with such uses rounded; the same objects if there is none."""
+    """Round a result where its own kernel uses it, if other kernels read it rounded from memory.
+
+    The same objects if there is no such use.
+    """
     changed: dict[tuple[str, ...], Operation] = {}
     uses = kernel_uses(kernels)
     made = []

@@ -26,13 +26,10 @@ MOST_MEMBERS = 64
 NUM_WARPS = 4  # of every member
 
 
-def combine(
+def fuse_horizontally(
     kernels: tuple[Kernel, ...], program: Program, gpu: Gpu, partition: Partition | None = None
 ) -> tuple[Kernel, ...]:
-    """The kernels with those that share a launch behind each other; ``partition`` says which do.
-
-    Without one, small ones do.
-    """
+    """Let kernels share a launch: those of a group of the user's ``partition``, else small ones."""
     groups = (
         group_small_kernels(kernels, program, gpu)
         if partition is None

@@ -24,8 +24,10 @@ LONGEST = 4096  # elements of a row, or of a block of rows, that one program rea
 ELEMENTS = 64  # of a tile in each thread
 
 
-def complete(program: Program, kernels: tuple[Kernel, ...], gpu: Gpu) -> tuple[Kernel, ...]:
-    """The kernels, those marked that can complete the one before them, alone or with others."""
+def run_in_last_block(
+    program: Program, kernels: tuple[Kernel, ...], gpu: Gpu
+) -> tuple[Kernel, ...]:
+    """Let the last programs of a kernel to arrive run the small kernel behind it."""
     launches: list[list[Kernel]] = []
     for kernel in kernels:
         completing = _in_last_block(launches[-1], kernel, program, gpu) if launches else None

@@ -5,8 +5,8 @@ from aotpack.ir.program import Program, Update, expand_concats, targets
 from aotpack.ir.uses import Uses
 
 
-def order(kernels: tuple[Kernel, ...], program: Program) -> tuple[Kernel, ...]:
-    """A topological order, stable with respect to the first operation of each kernel."""
+def order_kernels(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    """Put kernels into the order of launches: dependences first, otherwise as the user wrote it."""
     waiting = dependences(kernels, program)
     positions = enumerate(program.operations)
     position_of = {name: position for position, one in positions for name in targets(one)}

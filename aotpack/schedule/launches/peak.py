@@ -25,10 +25,10 @@ WINDOW = 64  # kernels that could come next, of which the best is taken
 Order = Sequence[int]
 
 
-def least_peak(
+def reorder_for_memory(
     program: Program, kernels: tuple[Kernel, ...], strides: Strides
 ) -> tuple[Kernel, ...]:
-    """The kernels in the order of the smallest peak; as they are unless another is well below."""
+    """Launch in another order where that lowers the peak of memory well; else the same object."""
     flow = _flow(program, kernels)
     given = range(len(kernels))
     found: tuple[int, Order] = (_estimate(flow, given), given)

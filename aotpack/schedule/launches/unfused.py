@@ -15,12 +15,12 @@ from itertools import islice
 
 from aotpack.devices import Gpu
 from aotpack.ir.kernels.access import Strides
-from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.kernels.kernel import Kernel, Lifetime
 from aotpack.ir.kernels.tiles import ReductionTile, Tile
 from aotpack.ir.operations import Pointwise, Reduction, Scan
 from aotpack.ir.program import Operation, Program, reads, targets
-from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.fusion.naming import kernel_name
+from aotpack.schedule.fusion.trial import trial_kernels
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.memory.lifetimes import may_overwrite
 from aotpack.schedule.tiles.choose import choose_tiles
@@ -31,19 +31,23 @@ MOST_TRIED = 4  # cuts of a kernel
 Operations = tuple[Operation, ...]
 
 
-def with_unfused(schedule: Schedule, gpu: Gpu) -> Schedule:
-    """Kernels with their parts where these are another form of the launch.
+def offer_unfused(
+    program: Program,
+    kernels: tuple[Kernel, ...],
+    strides: Strides,
+    lifetimes: tuple[Lifetime, ...],
+    gpu: Gpu,
+) -> tuple[Kernel, ...]:
+    """Offer launches that do the same unfused, where tuning may find them quicker.
 
     What is inside a branch or loop is left as it is: a package holds one form of that.
     """
-    program, strides = schedule.program, schedule.strides
-    homes = {life.buffer: life.storage for life in schedule.lifetimes}
+    homes = {life.buffer: life.storage for life in lifetimes}
     homes |= {update.value: update.name for update in program.updates}
-    kernels = tuple(
+    return tuple(
         replace(kernel, unfused=_unfused(kernel, program, strides, homes, gpu))
-        for kernel in schedule.kernels
+        for kernel in kernels
     )
-    return replace(schedule, kernels=kernels)
 
 
 def _unfused(
@@ -140,7 +144,7 @@ def _launch(
         name, read = kernel_name((first,)), tuple(dict.fromkeys(reads(kernel.template_op)))
         return replace(kernel, name=name, members=(first,), stored=stored, reads=read)
     part = replace(program, operations=operations, outputs=stored, updates=())
-    found = choose_tiles(program, fuse(part), strides, gpu)
+    found = choose_tiles(program, trial_kernels(part), strides, gpu)
     if len(found) != 1 or any(_meets(variant.tile) for variant in found[0].variants):
         return None
     return found[0]

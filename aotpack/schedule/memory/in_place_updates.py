@@ -27,7 +27,7 @@ from aotpack.schedule.tiles.choose import choose_tiles
 def place_updates(
     program: Program, kernels: tuple[Kernel, ...], strides: dict[str, tuple[Int, ...]], gpu: Gpu
 ) -> tuple[Program, tuple[Kernel, ...], dict[str, tuple[Int, ...]]]:
-    """The same with a copy for each new value that cannot be written where it belongs."""
+    """Write new values of inputs and weights in place; copy at the end where that is not legal."""
     for update in program.updates:
         if not _is_in_place(update, kernels, strides):
             program, copy = _with_copy(program, update)

@@ -19,7 +19,10 @@ from aotpack.schedule.program.insert_copies import homes
 def plan_memory(
     program: Program, kernels: tuple[Kernel, ...], strides: Strides
 ) -> tuple[Lifetime, ...]:
-    """A lifetime for each stored buffer that is no result, in order of writing."""
+    """Give each intermediate its lifetime, and the memory of a dead operand where it may.
+
+    Lifetimes come in the order of writing; results have none.
+    """
     steps = list(enumerate(launches(kernels)))
     last = {name: step for step, together in steps for k in together for name in k.reads}
     storage: dict[str, str] = {}

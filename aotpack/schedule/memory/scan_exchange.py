@@ -16,7 +16,7 @@ from aotpack.ir.symbolic.integers import Int
 
 
 def declare_exchanges(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
-    """The kernels with a buffer for each state of each scan whose rows are shared."""
+    """Declare the memory in which programs of a look-back scan leave each other their states."""
     return tuple(_declared(kernel, program) for kernel in kernels)
 
 

@@ -10,7 +10,10 @@ from aotpack.ir.values import Apply, Const, IndexValue, Value
 
 
 def recognise_causal_masks(program: Program) -> Program:
-    """Simplify attention masks that are known without reading memory; same object if none is."""
+    """Give attention its causal form, or none, for a mask known without reading memory.
+
+    The same object if no mask is known.
+    """
     operations = tuple(map(_simplify, program.operations))
     if all(a is b for a, b in zip(operations, program.operations, strict=True)):
         return program

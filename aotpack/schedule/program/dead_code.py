@@ -7,7 +7,7 @@ from aotpack.ir.program import Operation, Program, reads, targets
 
 
 def remove_dead_code(program: Program) -> Program:
-    """The program without operations that do not reach an output; same object if none."""
+    """Drop operations that reach no result; the same object if there is none."""
     needed = set(program.results)
     kept: list[Operation] = []
     for operation in reversed(program.operations):

@@ -31,7 +31,10 @@ COMBINE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 
 
 def fix_order(program: Program) -> Program:
-    """Replace every scatter whose result depends on an order; the same object if there is none."""
+    """Replace each scatter whose result depends on an order by a sort and sums in a fixed order.
+
+    The same object if there is none.
+    """
     buffers = dict(program.buffers)
     operations: list[Operation] = []
     for operation in program.operations:

@@ -19,7 +19,7 @@ TOLERANCE = 1e-6  # relative, of constants
 
 
 def recognise_gelu(program: Program) -> Program:
-    """The program with such products as operators; the same object if there is none."""
+    """Replace gelu spelled out by its operator; the same object if there is none."""
     rewrite = Rewriter({}, apply=_gelu)
     operations = tuple(map_values(operation, rewrite) for operation in program.operations)
     if all(a is b for a, b in zip(operations, program.operations, strict=True)):

@@ -29,7 +29,10 @@ from aotpack.ir.values import Load
 
 
 def insert_copies(program: Program) -> Program:
-    """Copy each base that is still needed as it was; the same object if there is none."""
+    """Copy what a scatter or a call overwrites, where its old value is still needed.
+
+    The same object if there is nothing to copy.
+    """
     uses = operation_uses(program.operations)
     in_place = {u.name for u in program.updates if _turns_into(u, program, uses)}
     kept = {*program.inputs, *program.weights, *program.results} - in_place

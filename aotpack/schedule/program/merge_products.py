@@ -35,7 +35,7 @@ class Linear:
 
 
 def merge_products(program: Program) -> Program:
-    """Merge what can be merged; the same object if nothing can."""
+    """Merge products of one left factor with several weights; the same object if there are none."""
     taken: set[str] = set()
     for linears in _families(program):
         parts = {name for linear in linears for name in (linear.weight, linear.bias) if name}

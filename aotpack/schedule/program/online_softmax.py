@@ -19,7 +19,10 @@ from aotpack.ir.values import Apply, Load, Value
 
 
 def merge_softmax_sums(program: Program, gpu: Gpu) -> Program:
-    """Join such pairs; the same object if there is none."""
+    """Join the maximum of a long row and the sum of exponentials below it into one reduction.
+
+    The same object if there is no such pair.
+    """
     tops = {
         operation.targets[0]: operation
         for operation in program.operations

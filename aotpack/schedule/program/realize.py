@@ -29,7 +29,10 @@ IDENTITIES = {"sum": 0, "any": False, "all": True}
 
 
 def realize(program: Program) -> Program:
-    """Inline what is cheaper to recompute than to store. What is read as a whole is stored."""
+    """Inline pointwise results that are cheaper to recompute than to store.
+
+    What is read as a whole is stored.
+    """
     uses = operation_uses(program.operations)
     stored = {*program.results, *(name for o in program.operations for name in read_whole(o))}
     inlined: dict[str, Pointwise] = {}

@@ -100,14 +100,17 @@ def rows_to_split(program: Program, gpu: Gpu) -> frozenset[str]:
     )
 
 
-def split_reductions(program: Program, gpu: Gpu, held: frozenset[str] = frozenset()) -> Program:
-    """Split what is worth it, but for those to the targets ``held``; the same object if none is."""
+def split_reductions(program: Program, gpu: Gpu, resident: frozenset[str] = frozenset()) -> Program:
+    """Split long reductions with few results in two, so that all multiprocessors work.
+
+    Not those to the targets ``resident``. The same object if none is worth it.
+    """
     buffers = dict(program.buffers)
     operations: list[Operation] = []
     producers = operation_uses(program.operations).producers
     for operation in program.operations:
         step = None
-        if isinstance(operation, Reduction) and operation.targets[0] not in held:
+        if isinstance(operation, Reduction) and operation.targets[0] not in resident:
             step = _step(operation, program, producers, Limits(gpu))
         if step is not None and isinstance(operation, Reduction):
             down = _walks_down_columns(operation, program)

@@ -45,7 +45,7 @@ RUN = 64
 
 
 def expand_sorts(program: Program, gpu: Gpu) -> Program:
-    """Replace every sort; the same object if there is none."""
+    """Replace each sort by counting and merging; the same object if there is none."""
     if not any(isinstance(operation, Sort) for operation in program.operations):
         return program
     buffers = dict(program.buffers)

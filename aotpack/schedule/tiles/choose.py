@@ -44,7 +44,7 @@ LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each mul
 def choose_tiles(
     program: Program, kernels: tuple[Kernel, ...], strides: Strides, gpu: Gpu
 ) -> tuple[Kernel, ...]:
-    """The kernels with their variants; a foreign kernel comes with its own tiles."""
+    """Choose block sizes: the variants of each kernel; a foreign kernel comes with its own."""
     return tuple(
         kernel
         if kernel.is_opaque
@@ -70,7 +70,7 @@ def choose_tiles(
 
 
 def one_tile_for_all_sizes(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
-    """For each architecture the variant that takes everything: a row is summed alike always."""
+    """Keep the variant for all sizes alone, for each architecture: each row is summed alike."""
     return tuple(
         replace(kernel, variants=tuple(v for v in kernel.variants if v.takes_everything))
         for kernel in kernels

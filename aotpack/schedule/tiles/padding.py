@@ -56,7 +56,7 @@ def _rounded(stride: Int, elements: int) -> Int:
 def pad_strides(
     program: Program, kernels: tuple[Kernel, ...], strides: Mapping[str, tuple[Int, ...]]
 ) -> dict[str, tuple[Int, ...]]:
-    """The strides, padded where fewer bytes are then moved by narrow accesses.
+    """Begin rows of intermediates at whole cache lines, where fewer bytes then move narrowly.
 
     From all that could be padded those go back, in order, without which as many bytes are wide.
     """

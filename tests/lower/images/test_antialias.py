@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.export import Dim
 
 from aotpack.errors import UnsupportedError
-from aotpack.pipeline import Instrumentation, Source, to_rendered
+from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.target import CPU
 from tests.e2e.oracle import TARGETS, agree, compile_all
 from tests.lower.oracle import Case, case, floats, ints
@@ -58,7 +58,7 @@ def test_a_dynamic_size_without_a_factor_is_refused() -> None:
     height = Dim("height", min=10, max=64)
     source = Source(Filled(), (IMAGE,), None, ({2: height},))
     with pytest.raises(UnsupportedError, match="accepted are constant sizes, or a scale factor"):
-        to_rendered(source, (CPU,), Instrumentation())
+        _ = Build(source, BuildOptions((CPU,))).rendered
 
 
 def test_bytes_are_refused() -> None:

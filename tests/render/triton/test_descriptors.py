@@ -14,7 +14,7 @@ from aotpack import pipeline
 from aotpack.emit import write_package
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.tiles import MatmulTile
-from aotpack.pipeline import Instrumentation, Source
+from aotpack.pipeline import Source
 from aotpack.precompile import precompile
 from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.render import render
@@ -53,9 +53,7 @@ def on_tile(form: Form, args: tuple[torch.Tensor, ...], tile: MatmulTile) -> Ren
         )
         return replace(kernel, variants=tuple(variants))
 
-    lowered = pipeline.lower(
-        pipeline.to_traced(Source(Call(form), args), Instrumentation(dump=None))
-    )
+    lowered = pipeline.lower(pipeline.Build(Source(Call(form), args)).traced)
     assert isinstance(lowered, Lowered)
     made = schedule(lowered)
     kernels = tuple(map(with_tile, made.schedule.kernels))

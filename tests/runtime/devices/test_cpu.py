@@ -17,7 +17,7 @@ from torch import nn
 
 from aotpack import pipeline
 from aotpack.emit import write_package
-from aotpack.pipeline import Instrumentation, Source
+from aotpack.pipeline import Source
 from aotpack.runtime import Model, load
 from aotpack.runtime.devices import cpu
 from aotpack.runtime.devices.cpu import CpuDevice, default_threads
@@ -35,7 +35,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     module = nn.Sequential(nn.LayerNorm(512), nn.Linear(512, 8), nn.Softmax(-1)).eval()
     sizes = ({0: torch.export.Dim("b", min=1, max=256)},)
     source = Source(module, (torch.randn(64, 512),), None, sizes, name="rows")
-    precompiled = pipeline.to_precompiled(source, (CPU,), Instrumentation())
+    precompiled = pipeline.Build(source, pipeline.BuildOptions((CPU,))).precompiled
     folder = tmp_path_factory.mktemp("rows")
     write_package(precompiled, folder)
     return folder
@@ -185,7 +185,7 @@ def test_large_results_that_go_past_the_caches_are_the_same(
 
     args = (torch.randn(1100, 1024), torch.randn(1050, 1023), torch.randn(3, 420_000).half())
     source = Source(Chains(), args, name="chains")
-    write_package(pipeline.to_precompiled(source, (CPU,), Instrumentation()), tmp_path)
+    write_package(pipeline.Build(source, pipeline.BuildOptions((CPU,))).precompiled, tmp_path)
     assert "aot_stream(&" in (tmp_path / "kernels/source/kernels.c").read_text()
     results = []
     for size in (0, 1 << 40):

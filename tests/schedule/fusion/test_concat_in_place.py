@@ -122,7 +122,7 @@ def test_sizes_of_pieces_may_be_dynamic() -> None:
 def test_pieces_whose_order_depends_on_a_size_are_no_pieces() -> None:
     """The rows before the padded ones are none, or some, as the size says."""
 
-    class Instrumentation(nn.Module):
+    class Sliced(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.one, self.other = nn.Linear(16, 24), nn.Linear(16, 24)
@@ -133,9 +133,7 @@ def test_pieces_whose_order_depends_on_a_size_are_no_pieces() -> None:
             return torch.slice_scatter(padded, self.other(x[:2]), 0, size + 4, size + 6)
 
     x, y = torch.randn(8, 16), torch.randn(9, 16)
-    compiled = compile_all(
-        Instrumentation(), (x, y), dynamic_shapes=({}, {0: Dim("s", min=2, max=64)})
-    )
+    compiled = compile_all(Sliced(), (x, y), dynamic_shapes=({}, {0: Dim("s", min=2, max=64)}))
     for size in (9, 4, 2, 30):
         agree(compiled, (x, torch.randn(size, 16)))
 
@@ -166,13 +164,13 @@ def joined_value(a: Buffer, b: Buffer, i: Int, j: Int) -> Value:
 
 def test_the_rewrite_keeps_the_meaning() -> None:
     program = two_parts()
-    changed, kernels = concat_in_place(program, fuse(program), H200)
+    changed = concat_in_place(program, H200)
     assert [concat.parts for concat in changed.concats] == [("z.0", "z.1")]
     assert "concat z = z.0 | z.1\n" in str(changed)
-    assert len(kernels) == 2
+    assert len(fuse(changed)) == 2
     verify(changed)
     assert_same(program, changed)
-    assert concat_in_place(changed, kernels, H200)[0] is changed
+    assert concat_in_place(changed, H200) is changed
 
 
 @pytest.mark.parametrize(
@@ -185,7 +183,7 @@ def test_the_rewrite_keeps_the_meaning() -> None:
 )
 def test_what_is_no_concat_buffer_is_refused(parts: tuple[str, ...], words: str) -> None:
     program = two_parts()
-    changed, _ = concat_in_place(program, fuse(program), H200)
+    changed = concat_in_place(program, H200)
     with pytest.raises(InvalidProgram, match=words):
         verify(replace(changed, concats=(ConcatBuffer("z", parts),)))
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.program import Buffer, Program
 from aotpack.schedule.fusion.fuse import fuse
-from aotpack.schedule.launches.order import order
+from aotpack.schedule.launches.order import order_kernels
 from tests.schedule.programs import Writer, apply, load
 
 
@@ -30,7 +30,7 @@ def test_order_is_topological(steps: list[tuple[int, int, int]]) -> None:
         left, right = known[a % len(known)], known[b % len(known)]
         known.append(_step(w, f"t{number}", left, right, kind))
     program = w.program(*known[-3:])
-    kernels = order(fuse(program), program)
+    kernels = order_kernels(program, fuse(program))
     assert_topological(kernels, program)
     assert sorted(map(id, kernels)) == sorted(set(map(id, kernels)))
 
@@ -58,5 +58,6 @@ def test_independent_kernels_keep_the_users_order() -> None:
     ]
     program = w.program(*ys)
     kernels = fuse(program)
-    assert [kernel.stored for kernel in order(kernels, program)] == [("y0",), ("y1",), ("y2",)]
-    assert order(tuple(reversed(kernels)), program) == order(kernels, program)
+    placed = order_kernels(program, kernels)
+    assert [kernel.stored for kernel in placed] == [("y0",), ("y1",), ("y2",)]
+    assert order_kernels(program, tuple(reversed(kernels))) == placed

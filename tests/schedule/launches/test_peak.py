@@ -10,7 +10,7 @@ from aotpack.ir.program import Buffer, Program
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.launches import peak
-from aotpack.schedule.launches.order import order
+from aotpack.schedule.launches.order import order_kernels
 from aotpack.schedule.launches.peak import _by_depth, _by_descent, _by_least_peak, _estimate, _flow
 from tests.e2e.oracle import agree, compile_all
 from tests.schedule.launches.test_order import _step, assert_topological
@@ -59,7 +59,7 @@ def test_candidates_are_orders(steps: list[tuple[int, int, int]]) -> None:
     for number, (a, b, kind) in enumerate(steps):
         known.append(_step(w, f"t{number}", known[a % len(known)], known[b % len(known)], kind))
     program = w.program(*known[-3:])
-    kernels = order(fuse(program), program)
+    kernels = order_kernels(program, fuse(program))
     flow = _flow(program, kernels)
     for make in (_by_least_peak, _by_depth, _by_descent):
         found = make(flow)
@@ -70,7 +70,7 @@ def test_candidates_are_orders(steps: list[tuple[int, int, int]]) -> None:
 @pytest.mark.row("S:L24")
 def test_the_estimate_counts_what_lives_at_once() -> None:
     program = products_then_sums([64, 128])
-    kernels = order(fuse(program), program)
+    kernels = order_kernels(program, fuse(program))
     flow = _flow(program, kernels)
     one, other = 64 * 64 * 4, 64 * 128 * 4
     assert _estimate(flow, [0, 1, 2, 3]) == one + other

@@ -8,19 +8,20 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from aotpack import pipeline
+import aotpack
 from aotpack.ir.operations import Scatter
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Indirect, Int
 from aotpack.ir.values import IndexValue, Load, Value
 from aotpack.ir.verify.program import verify
-from aotpack.pipeline import Instrumentation, Source
+from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.schedule.program.fixed_order import fix_order
 from aotpack.target import device_arch, parse_targets
 from tests.render.test_wrapper import plan_of
 from tests.schedule.programs import I64, Writer, load, run
 
 POINTS, ELEMENTS, COLUMNS = 37, 5, 3
+HOPPER = parse_targets("sm_90")
 
 
 def position(buffer: object, *index: Int) -> Int:
@@ -165,9 +166,7 @@ ROWS = {name: {0: Dim("n", min=2, max=16)} for name in ("x", "rows", "places")}
 @pytest.mark.parametrize("target", ["interpreter", "cpu"])
 def test_a_deterministic_model_answers_as_eager(target: str) -> None:
     module = Gather()
-    model = pipeline.compile(
-        module, call(9), dynamic_shapes=ROWS, target=target, deterministic=True
-    )
+    model = aotpack.compile(module, call(9), dynamic_shapes=ROWS, target=target, deterministic=True)
     for points in (9, 2, 16):
         for ours, theirs in zip(model(*call(points)), module(*call(points)), strict=True):
             torch.testing.assert_close(ours, theirs)
@@ -176,8 +175,8 @@ def test_a_deterministic_model_answers_as_eager(target: str) -> None:
 @pytest.mark.row("C:L7")
 def test_no_kernel_is_atomic_and_each_launch_has_one_form() -> None:
     def texts(deterministic: bool) -> tuple[str, int]:
-        source = Source(Gather(), call(9), dynamic_shapes=ROWS, deterministic=deterministic)
-        product = pipeline.to_rendered(source, parse_targets("sm_90"), Instrumentation(dump=None))
+        source = Source(Gather(), call(9), dynamic_shapes=ROWS)
+        product = Build(source, BuildOptions(HOPPER, deterministic=deterministic)).rendered
         plan = plan_of(product)
         forms = {tuple(launch.kernel for launch in plan(90, n).launches) for n in range(2, 17)}
         return "".join(kernel.text for kernel in product.kernels), len(forms)
@@ -193,8 +192,8 @@ def test_a_product_has_one_tile_for_all_batches() -> None:
     batch = {"input": {0: Dim("b", min=1, max=8192)}}
     counts = []
     for deterministic in (False, True):
-        source = Source(module, (x,), dynamic_shapes=batch, deterministic=deterministic)
-        product = pipeline.to_rendered(source, parse_targets("sm_90"), Instrumentation(dump=None))
+        source = Source(module, (x,), dynamic_shapes=batch)
+        product = Build(source, BuildOptions(HOPPER, deterministic=deterministic)).rendered
         counts.append(len(product.kernels))
     assert counts[1] == 1 < counts[0]
 
@@ -211,7 +210,7 @@ def test_two_runs_are_equal_bit_for_bit() -> None:
         torch.randint(0, 4, (points, 6), device="cuda"),
     )
     given = tuple(arg.cpu() for arg in args)
-    model = pipeline.compile(Gather(), given, target="native", deterministic=True)
+    model = aotpack.compile(Gather(), given, target="native", deterministic=True)
     first = [result.clone() for result in model(*args)]
     for _ in range(20):
         for again, once in zip(model(*args), first, strict=True):

@@ -12,7 +12,7 @@ from aotpack.ir.kernels.tiles import ReductionTile
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.values import Apply
-from aotpack.pipeline import Instrumentation, Source, to_rendered
+from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.render import render
 from aotpack.target import parse_targets
 from tests.schedule.programs import BF16, F32, Writer, apply, load, schedule_of, scheduled
@@ -134,8 +134,9 @@ def test_a_partition_is_asked_about_one_schedule() -> None:
         asked.append(len(kernels))
         return [(kernel,) for kernel in kernels]
 
-    source = Source(Softmax(), (torch.zeros(9, VOCABULARY),), partition=apart)
-    assert "if arch in" not in to_rendered(source, TARGETS, Instrumentation()).wrapper
+    source = Source(Softmax(), (torch.zeros(9, VOCABULARY),))
+    options = BuildOptions(TARGETS, partition=apart)
+    assert "if arch in" not in Build(source, options).rendered.wrapper
     assert asked == [3]
 
 

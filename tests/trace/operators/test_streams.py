@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 import aotpack
 from aotpack.errors import TraceError
-from aotpack.pipeline import Instrumentation, Source, to_traced
+from aotpack.pipeline import Build, Source
 from aotpack.trace import trace
 
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
@@ -76,4 +76,4 @@ class OnTheGpu(nn.Module):
 def test_streams_of_a_gpu_that_is_not_there(make: str) -> None:
     words = r"exporting m with(.|\n)*can be left out(.|\n)*self.make\(\)  # the line that is named"
     with pytest.raises(TraceError, match=words):
-        to_traced(Source(OnTheGpu(make), (X,), name="m"), Instrumentation())
+        _ = Build(Source(OnTheGpu(make), (X,), name="m")).traced

@@ -1,0 +1,109 @@
+"""What happens between stages and between passes: products are verified, timed, dumped, shown."""
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from aotpack.ir.passes import AfterPass, PassRun, verify_each
+from aotpack.ir.verify.program import verify
+from aotpack.ir.verify.schedule import verify_schedule
+from aotpack.knobs import read_knobs
+from aotpack.progress import Quiet, Reporter
+from aotpack.stages import Emitted, Lowered, Precompiled, Rendered, Scheduled, Traced
+
+Product = TypeVar("Product", Traced, Lowered, Scheduled, Rendered, Precompiled, Emitted)
+Args = ParamSpec("Args")
+STAGES = {  # products, and the verbs that make them
+    "traced": "trace",
+    "lowered": "lower",
+    "scheduled": "schedule",
+    "rendered": "render",
+    "precompiled": "precompile",
+    "emitted": "emit",
+}
+
+
+@dataclass(slots=True)
+class Instrumentation:
+    """The hook of a build: called to make each product, and told of each pass.
+
+    ``look`` sees each product, ``look_after`` the stage and each pass. ``dump`` is a folder for
+    all of them as text. Programs and schedules are always verified; what passes hand on where
+    ``verifies_passes`` says so, or somebody looks.
+    """
+
+    reporter: Reporter = field(default_factory=Quiet)
+    look: Callable[[str, Any], None] | None = None
+    look_after: Callable[[str, PassRun], None] | None = None
+    dump: Path | None = field(default_factory=lambda: read_knobs().dump)
+    verifies_passes: bool = field(default_factory=lambda: read_knobs().verifies_passes)
+    seconds: dict[str, float] = field(default_factory=dict)
+    pass_seconds: dict[str, list[float]] = field(default_factory=dict)  # of runs, by title
+    fallbacks: tuple[str, ...] = ()  # operators that torch will run, and why
+    settled: tuple[tuple[str, str], ...] = ()  # (target, key) of what a tuning file decided
+
+    def __call__(
+        self, stage: str, verb: Callable[Args, Product], *args: Args.args, **options: Args.kwargs
+    ) -> Product:
+        """Make a product and look at it."""
+        self.reporter.begin(STAGES[stage])
+        start = time.perf_counter()
+        product = verb(*args, **options)
+        self.seconds[stage] = time.perf_counter() - start
+        if isinstance(product, Lowered):
+            verify(product.program)
+            self.fallbacks = product.fallbacks
+        if isinstance(product, Scheduled):
+            for each in product.schedules:
+                verify_schedule(each)
+        if isinstance(product, Rendered):
+            self.settled = product.settled
+        if self.look is not None:
+            self.look(stage, product)
+        self._write(f"{_number(stage)}_{stage}", product.as_text)
+        self._write_times(stage)
+        return product
+
+    def after_passes_of(self, stage: str) -> AfterPass:
+        """What the runner of a stage's passes tells."""
+        return partial(self._after_pass, stage)
+
+    def _after_pass(self, stage: str, run: PassRun) -> None:
+        """Dump first: what is illegal can then be read."""
+        title = pass_title(stage, run)
+        times = self.pass_seconds.setdefault(title, [])
+        times.append(run.seconds)
+        self._write(title, run.state.as_text, is_first=len(times) == 1)
+        if self.verifies_passes or self.dump is not None or self.look_after is not None:
+            verify_each(run)
+        if self.look_after is not None:
+            self.look_after(stage, run)
+
+    def _write(self, title: str, as_text: Callable[[], str], *, is_first: bool = True) -> None:
+        """A file of the dump; a pass that runs again is written behind."""
+        if self.dump is not None:
+            self.dump.mkdir(parents=True, exist_ok=True)
+            with (self.dump / f"{title}.txt").open("w" if is_first else "a") as file:
+                file.write(as_text())
+
+    def _write_times(self, stage: str) -> None:
+        """The time of each pass; that of ``schedule_parts`` has in it those of the parts."""
+        number = _number(stage)
+        times = {t: s for t, s in self.pass_seconds.items() if t.startswith(f"{number}_")}
+        lines = [f"{sum(s):9.4f} s  {len(s):3} runs  {t}\n" for t, s in sorted(times.items())]
+        if lines:
+            self._write(f"{number}_passes", lambda: "".join(lines))
+
+
+def pass_title(stage: str, run: PassRun) -> str:
+    """What a pass is called in the dump: ``03_07_realize``."""
+    name = re.sub(r"[^\w.-]", "_", run.name)
+    return f"{_number(stage)}_{run.number:02}_{name}"
+
+
+def _number(stage: str) -> str:
+    return f"{list(STAGES).index(stage) + 1:02}"

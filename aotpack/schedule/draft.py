@@ -1,0 +1,199 @@
+"""A schedule in the making, and the passes that change it.
+
+A pass is a plain function of the parts of a draft that it reads. Its parameters have their names;
+the tuples in ``passes.py`` say which parts its result replaces.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from aotpack.devices import H200, Gpu
+from aotpack.ir.kernels.kernel import Kernel, Lifetime, Schedule, schedule_text
+from aotpack.ir.passes import AfterPass, run_passes
+from aotpack.ir.program import Operation, Program
+from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.verify.program import verify
+from aotpack.ir.verify.schedule import (
+    check_binding_axes,
+    check_binding_points,
+    check_kernel_order,
+    check_operations,
+    check_registers,
+    check_stored_once,
+    check_strides,
+    verify_schedule,
+)
+from aotpack.ir.verify.tiles import check_candidates, check_variants
+from aotpack.schedule.launches.user_partition import Partition
+
+FUSED = (
+    check_stored_once,
+    check_operations,
+    check_binding_axes,
+    check_binding_points,
+    check_registers,
+)
+LAID_OUT = (check_kernel_order, check_strides)
+TILED = (check_variants, check_candidates)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the caller of ``schedule`` asks for.
+
+    ``deterministic``: equal inputs give equal bits in every run, and each row of a batch the bits
+    it has in any other batch. ``partition`` says which kernels share a launch. ``in_parts`` adds
+    another form of launches, for tuning to time. Thresholds are those of ``gpu``, on all
+    architectures but those that have their own.
+    """
+
+    deterministic: bool = False
+    partition: Partition | None = None
+    in_parts: bool = False
+    gpu: Gpu = H200
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """All passes of a schedule: the same for all architectures, then those that plan for some."""
+
+    prepare: tuple[DraftPass, ...] = ()
+    plan: tuple[DraftPass, ...] = ()
+
+    def __iter__(self) -> Iterator[DraftPass]:
+        yield from self.prepare
+        yield from self.plan
+
+    def replaced(self, name: str, function: Callable[..., Any]) -> Passes:
+        """The same with another function in the place of each pass of that name."""
+        if name not in (one.name for one in self):
+            raise KeyError(name)
+        prepare, plan = (
+            tuple(replace(one, function=function) if one.name == name else one for one in some)
+            for some in (self.prepare, self.plan)
+        )
+        return Passes(prepare, plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What the passes hand on: a program, then its kernels, their strides and their memory.
+
+    ``parts`` are the schedules inside each branch and loop. The rows of reductions to the targets
+    ``resident`` are not split. ``part`` says which part of a branch or loop this is, ``arches`` for
+    which architectures, where it is not for all. ``passes`` and ``after`` are for the parts.
+    """
+
+    program: Program
+    kernels: tuple[Kernel, ...] = ()
+    strides: dict[str, tuple[Int, ...]] = field(default_factory=dict)
+    lifetimes: tuple[Lifetime, ...] = ()
+    parts: Mapping[Operation, tuple[Schedule, ...]] = field(default_factory=dict)
+    resident: frozenset[str] = frozenset()
+    options: Options = Options()
+    part: str = ""
+    arches: str = ""
+    passes: Passes = Passes()
+    after: AfterPass | None = None
+
+    @property
+    def schedule(self) -> Schedule:
+        """The draft as a schedule, complete or not."""
+        return Schedule(self.program, self.kernels, self.strides, self.lifetimes)
+
+    def as_text(self) -> str:
+        """The program until there are kernels; then the schedule as far as it is made."""
+        head = f"# {self.part}\n" if self.part else ""
+        head += f"# on {self.arches}\n" if self.arches else ""
+        return head + (schedule_text(self.schedule) if self.kernels else str(self.program))
+
+    def verify(self) -> None:
+        """Check the program, and of the schedule what has been decided."""
+        if self.lifetimes:
+            verify_schedule(self.schedule)
+            return
+        verify(self.program)
+        is_tiled = all(kernel.variants or kernel.is_opaque for kernel in self.kernels)
+        if self.kernels:
+            for check in (*FUSED, *LAID_OUT * bool(self.strides), *TILED * is_tiled):
+                check(self.schedule)
+
+    def prepared(self) -> Draft:
+        """After the passes that are the same for all architectures."""
+        return run_passes(self.passes.prepare, self, self.after)
+
+    def planned(self) -> Schedule:
+        """The schedule that the other passes make of a prepared draft."""
+        first = len(self.passes.prepare) + 1
+        return run_passes(self.passes.plan, self, self.after, first).schedule
+
+
+PARTS = {one.name for one in fields(Draft)} | {one.name for one in fields(Options)}
+
+
+@dataclass(frozen=True, slots=True)
+class DraftPass:
+    """A function as a pass: its result replaces the parts of a draft that it ``changes``.
+
+    A parameter ``draft`` takes all of it. A pass runs ``only_with`` one of the options, or
+    ``only_without`` it.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    changes: tuple[str, ...]
+    only_with: str = ""
+    only_without: str = ""
+
+    def __post_init__(self) -> None:
+        named = {*self.reads, *self.changes, self.only_with, self.only_without}
+        unknown = named - PARTS - {"draft", ""}
+        if unknown:
+            raise TypeError(f"pass {self.name}: a draft has no {', '.join(sorted(unknown))}")
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The parts of a draft that the function is given."""
+        return tuple(inspect.signature(self.function).parameters)
+
+    def __call__(self, draft: Draft) -> Draft:
+        """The draft with what the function changes; the same object if that is nothing."""
+        options = draft.options
+        if self.only_with and not getattr(options, self.only_with):
+            return draft
+        if self.only_without and getattr(options, self.only_without):
+            return draft
+        result = self.function(**{name: _part(draft, name) for name in self.reads})
+        made = (result,) if len(self.changes) == 1 else result
+        new = dict(zip(self.changes, made, strict=True))
+        if all(_is_same(getattr(draft, name), value) for name, value in new.items()):
+            return draft
+        return replace(draft, **new)
+
+
+def draft_pass(
+    function: Callable[..., Any], changes: str, *, only_with: str = "", only_without: str = ""
+) -> DraftPass:
+    """A pass; ``changes`` are names with blanks between."""
+    name = function.__name__
+    return DraftPass(name, function, tuple(changes.split()), only_with, only_without)
+
+
+def _part(draft: Draft, name: str) -> Any:
+    if name == "draft":
+        return draft
+    return getattr(draft if hasattr(draft, name) else draft.options, name)
+
+
+def _is_same(before: Any, after: Any) -> bool:
+    """True for one object, tuples of the same objects, and equal strides."""
+    if isinstance(before, dict):
+        return bool(before == after)
+    if not isinstance(before, tuple):
+        return before is after
+    return len(before) == len(after) and all(map(operator.is_, before, after))

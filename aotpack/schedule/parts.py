@@ -1,0 +1,42 @@
+"""Parts of branches and loops: programs of their own, scheduled by the same passes.
+
+A part has one schedule for all architectures, and its kernels have one form.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.program import Branch, Loop, Operation, Program, targets
+from aotpack.schedule.draft import Draft
+
+
+def schedule_parts(draft: Draft) -> tuple[Program, Mapping[Operation, tuple[Schedule, ...]]]:
+    """Schedule the parts of branches and loops, each by all passes."""
+    options = replace(draft.options, in_parts=False)
+    parts: dict[Operation, tuple[Schedule, ...]] = {}
+    operations: list[Operation] = []
+    for operation in draft.program.operations:
+        if isinstance(operation, (Branch, Loop)):
+            around = f" of {targets(operation)[0]}" + (draft.part and f", {draft.part}")
+            drafts = (
+                replace(draft, program=part, options=options, part=f"part {number}{around}")
+                for number, part in enumerate(operation.parts, 1)
+            )
+            made = tuple(part.prepared().planned() for part in drafts)
+            operation = operation.with_parts(tuple(part.program for part in made))
+            parts[operation] = made
+        operations.append(operation)
+    if not parts:
+        return draft.program, draft.parts
+    return replace(draft.program, operations=tuple(operations)), parts
+
+
+def attach_parts(
+    kernels: tuple[Kernel, ...], parts: Mapping[Operation, tuple[Schedule, ...]]
+) -> tuple[Kernel, ...]:
+    """Give each branch and loop the schedules of its parts."""
+    return tuple(
+        replace(kernel, parts=parts[kernel.control]) if kernel.control is not None else kernel
+        for kernel in kernels
+    )

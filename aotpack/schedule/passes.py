@@ -1,0 +1,69 @@
+"""The passes of a schedule, in order. ``docs/passes.md`` tells what each does, from its docstring.
+
+``PREPARE`` rewrites the program, alike for all architectures. ``PLAN`` makes kernels of it: once,
+and once more for architectures where rows stay whole that are split elsewhere. Parts of branches
+and loops go through both.
+"""
+
+from aotpack.schedule.draft import Passes, draft_pass
+from aotpack.schedule.fusion.concat_in_place import concat_in_place
+from aotpack.schedule.fusion.fuse import fuse
+from aotpack.schedule.fusion.rounding import match_rounding
+from aotpack.schedule.launches.horizontal import fuse_horizontally
+from aotpack.schedule.launches.last_block import run_in_last_block
+from aotpack.schedule.launches.order import order_kernels
+from aotpack.schedule.launches.peak import reorder_for_memory
+from aotpack.schedule.launches.unfused import offer_unfused
+from aotpack.schedule.layout import choose_strides
+from aotpack.schedule.memory.in_place_updates import place_updates
+from aotpack.schedule.memory.lifetimes import plan_memory
+from aotpack.schedule.memory.scan_exchange import declare_exchanges
+from aotpack.schedule.parts import attach_parts, schedule_parts
+from aotpack.schedule.program.causal_mask import recognise_causal_masks
+from aotpack.schedule.program.dead_code import remove_dead_code
+from aotpack.schedule.program.fixed_order import fix_order
+from aotpack.schedule.program.gelu import recognise_gelu
+from aotpack.schedule.program.insert_copies import insert_copies
+from aotpack.schedule.program.merge_products import merge_products
+from aotpack.schedule.program.online_softmax import merge_softmax_sums
+from aotpack.schedule.program.realize import realize
+from aotpack.schedule.program.split_reduction import split_reductions
+from aotpack.schedule.sorts.expand_sorts import expand_sorts
+from aotpack.schedule.tiles.choose import choose_tiles, one_tile_for_all_sizes
+from aotpack.schedule.tiles.padding import pad_strides
+
+PREPARE = (
+    draft_pass(remove_dead_code, "program"),
+    draft_pass(schedule_parts, "program parts"),
+    draft_pass(fix_order, "program", only_with="deterministic"),
+    draft_pass(insert_copies, "program"),
+    draft_pass(merge_products, "program"),
+    draft_pass(realize, "program"),
+    draft_pass(recognise_gelu, "program"),
+    draft_pass(recognise_causal_masks, "program"),
+    draft_pass(merge_softmax_sums, "program"),
+    draft_pass(expand_sorts, "program"),
+)
+
+PLAN = (
+    draft_pass(split_reductions, "program"),
+    draft_pass(remove_dead_code, "program"),  # what splitting has left
+    draft_pass(concat_in_place, "program"),
+    draft_pass(fuse, "kernels"),
+    draft_pass(order_kernels, "kernels"),
+    draft_pass(match_rounding, "program kernels"),
+    draft_pass(attach_parts, "kernels"),
+    draft_pass(choose_strides, "strides"),
+    draft_pass(pad_strides, "strides"),
+    draft_pass(choose_tiles, "kernels"),
+    draft_pass(one_tile_for_all_sizes, "kernels", only_with="deterministic"),
+    draft_pass(reorder_for_memory, "kernels"),
+    draft_pass(place_updates, "program kernels strides"),
+    draft_pass(run_in_last_block, "kernels", only_without="partition"),
+    draft_pass(fuse_horizontally, "kernels"),
+    draft_pass(declare_exchanges, "kernels"),
+    draft_pass(plan_memory, "lifetimes"),
+    draft_pass(offer_unfused, "kernels", only_with="in_parts"),
+)
+
+PASSES = Passes(PREPARE, PLAN)

@@ -1,0 +1,102 @@
+"""A wrong answer is traced to the pass that made it; right passes are not accused."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.program import Program
+from aotpack.ir.rewrite import Rewriter, map_values
+from aotpack.ir.values import Apply, Value
+from aotpack.pipeline import Build, Source
+from aotpack.schedule import PASSES
+from aotpack.schedule.fusion.fuse import fuse
+from aotpack.schedule.program.gelu import recognise_gelu
+from aotpack.schedule.program.realize import realize
+from aotpack.stages import Lowered
+from tests.e2e.models import Function
+from tools.bisect_pass import first_wrong, main
+
+X = torch.linspace(-2, 2, 24).reshape(4, 6)
+
+
+def lowered() -> Lowered:
+    """Two kernels: a sum over rows, of what is then summed over columns."""
+    return Build(
+        Source(Function(lambda x: ((x.exp() + 1).cumsum(1) * 0.5).sum(0), 1), (X,))
+    ).lowered
+
+
+def halves_doubled(program: Program) -> Program:
+    """Takes a product for a sum."""
+
+    def change(value: Apply) -> Value | None:
+        return Apply("add", value.args, value.dtype) if value.op == "mul" else None
+
+    operations = (map_values(o, Rewriter({}, apply=change)) for o in program.operations)
+    return replace(program, operations=tuple(operations))
+
+
+def wrong_realize(program: Program) -> Program:
+    return halves_doubled(realize(program))
+
+
+def wrong_gelu(program: Program) -> Program:
+    return recognise_gelu(halves_doubled(program))
+
+
+def wrong_fuse(program: Program) -> tuple[Kernel, ...]:
+    """Kernels of another program than the draft's."""
+    return fuse(halves_doubled(program))
+
+
+def backwards(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    return kernels[::-1]
+
+
+def test_right_passes_are_not_accused() -> None:
+    assert first_wrong(lowered()) == ""
+    assert first_wrong(lowered(), deterministic=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "words"),
+    [
+        ("realize", wrong_realize, "wrong after pass 6, realize: output0: largest error"),
+        ("recognise_gelu", wrong_gelu, "wrong after pass 7, recognise_gelu: output0: largest"),
+        ("fuse", wrong_fuse, "wrong after pass 14, fuse: output0: largest error"),
+        ("order_kernels", backwards, "wrong after pass 15, order_kernels: cumsum is read before"),
+    ],
+)
+def test_a_planted_fault_is_found(name: str, function: Callable[..., Any], words: str) -> None:
+    found = first_wrong(lowered(), passes=PASSES.replaced(name, function))
+    assert found.startswith(words)
+
+
+def test_a_wrong_lowering_is_no_fault_of_a_pass() -> None:
+    right = lowered()
+    wrong = replace(right, program=halves_doubled(right.program))
+    assert first_wrong(wrong).startswith("wrong after lowering: output0: largest error")
+
+
+MODEL = """
+import torch
+
+model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.GELU()).{type}()
+example_inputs = (torch.linspace(-2, 2, 24).reshape(4, 6).{type}(),)
+dynamic_shapes = {{"input": {{0: torch.export.Dim("b", min=1, max=9)}}}}
+"""
+
+
+@pytest.mark.parametrize(("type", "target"), [("float", "interpreter"), ("bfloat16", "cpu")])
+def test_one_command_asks_the_passes_and_the_target(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], type: str, target: str
+) -> None:
+    (tmp_path / "model.py").write_text(MODEL.format(type=type))
+    assert main([str(tmp_path / "model.py"), "--target", target]) == 0
+    told = capsys.readouterr().out
+    assert "output0: largest error" in told and told.endswith("all passes are right\n")
