@@ -16,19 +16,21 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from aotpack.devices import H200, Gpu
-from aotpack.emit import write_package
+from aotpack.emit import emit, write_package
+from aotpack.emit.names import import_name, normal_version
 from aotpack.errors import UsageError
 from aotpack.instrumentation import Instrumentation
 from aotpack.ir.dtypes import DType, read_cast
 from aotpack.ir.passes import AfterPass
 from aotpack.ir.user_passes import UserPass, apply_passes, read_passes
 from aotpack.lower import LOWERINGS, lower
+from aotpack.precompile import check_host, precompile
 from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.precompile.user_kernels import UserKernels
-from aotpack.render import FIRST_FORMS, reserved_names
+from aotpack.render import FIRST_FORMS, render, reserved_names
 from aotpack.runtime import Model, load
-from aotpack.schedule import Partition
-from aotpack.stages import Decisions, Lowered, Traced
+from aotpack.schedule import Partition, schedule
+from aotpack.stages import Decisions, Emitted, Lowered, Precompiled, Rendered, Scheduled, Traced
 from aotpack.target import CPU, DEFAULT_TARGETS, INTERPRETER, Target, parse_targets
 from aotpack.trace import register_lowering as register_lowering
 from aotpack.trace import trace
@@ -112,6 +114,63 @@ class Build:
             whole=frozenset(LOWERINGS),
             triton=UserKernels(),
             reserved=reserved_names(),
+        )
+
+    @cached_property
+    def lowered(self) -> Lowered:
+        """The program of loop operations, after the passes of the user."""
+        return self.hook(
+            "lowered",
+            _lower,
+            self.traced,
+            self.options,
+            self.hook.after_passes_of("lowered"),
+        )
+
+    @cached_property
+    def scheduled(self) -> Scheduled:
+        """The kernels in launch order, with their tiles and memory."""
+        return self.hook(
+            "scheduled",
+            schedule,
+            self.lowered,
+            deterministic=self.options.deterministic,
+            partition=self.options.partition,
+            in_parts=self.options.decisions.looks_beyond_the_first,
+            targets=self.options.targets,
+            gpu=self.options.gpu,
+            after=self.hook.after_passes_of("scheduled"),
+        )
+
+    @cached_property
+    def rendered(self) -> Rendered:
+        """The text of each kernel, and of the wrapper that launches them."""
+        return self.hook(
+            "rendered", render, self.scheduled, self.options.targets, self.options.decisions
+        )
+
+    @cached_property
+    def precompiled(self) -> Precompiled:
+        """The binaries for each target."""
+        return self.hook(
+            "precompiled",
+            precompile,
+            self.rendered,
+            self.options.targets,
+            jobs=self.options.jobs,
+            progress=self.hook.reporter,
+            cpu_arch=self.options.cpu_arch,
+        )
+
+    @cached_property
+    def emitted(self) -> Emitted:
+        """The wheel; what cannot be emitted or compiled here is refused before the first stage."""
+        import_name(self.source.name)
+        normal_version(self.source.version)
+        if CPU in self.options.targets:
+            check_host(self.options.cpu_arch)
+        return self.hook(
+            "emitted", emit, self.precompiled, self.options.out, weights=self.options.weights
         )
 
 
