@@ -12,7 +12,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.values import Load
-from aotpack.pipeline import Instrumentation, Source, to_traced
+from aotpack.pipeline import Build, Source
 from aotpack.render import render, reserved_names
 from aotpack.render.emit.reserved import defined_names, given_names
 from aotpack.render.emit.texts import text_for
@@ -87,7 +87,7 @@ def test_names_that_texts_have(name: str) -> None:
 def test_a_build_renames_a_size_with_a_reserved_name(name: str, kept: str) -> None:
     shapes = ({0: torch.export.Dim(name, max=9)},)
     source = Source(torch.nn.ReLU(), (torch.ones(4),), dynamic_shapes=shapes)
-    traced = to_traced(source, Instrumentation())
+    traced = Build(source).traced
     assert [size.name for size in traced.graph.signature.sizes] == [kept]
 
 
