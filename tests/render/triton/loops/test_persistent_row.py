@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.tiles import ReductionTile
 from tests.render.triton.loops.rows import IN_REGISTERS, shares_on, text
 from tests.schedule.programs import BF16, F32
 
@@ -22,8 +23,8 @@ def test_packed_elements_are_widened_at_each_use() -> None:
     assert "def opaque(x):" in made.builder.functions["opaque"]
 
 
-@pytest.mark.parametrize(("tile", "dtype"), [(PART, F32), (IN_REGISTERS, BF16)])
-def test_other_elements_are_widened_once(tile: object, dtype: DType) -> None:
-    made = shares_on(tile, dtype)  # type: ignore[arg-type]
+@pytest.mark.parametrize(("tile", "dtype", "casts"), [(PART, F32, 0), (IN_REGISTERS, BF16, 2)])
+def test_other_elements_are_widened_once(tile: ReductionTile, dtype: DType, casts: int) -> None:
+    made = shares_on(tile, dtype)
     assert "opaque" not in text(made) and "opaque" not in made.builder.functions
-    assert text(made).count("t1.to(tl.float32)") == (dtype is BF16 and 0)
+    assert text(made).count(".to(tl.float32)") == casts  # of the row and of the weight
