@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 
 from aotpack.devices import H200, Gpu
 from aotpack.emit import emit, write_package
-from aotpack.emit.names import import_name, normal_version
+from aotpack.emit.names import Identity
 from aotpack.errors import UsageError
 from aotpack.instrumentation import Instrumentation
 from aotpack.ir.dtypes import DType, read_cast
@@ -165,8 +165,7 @@ class Build:
     @cached_property
     def emitted(self) -> Emitted:
         """The wheel; what cannot be emitted or compiled here is refused before the first stage."""
-        import_name(self.source.name)
-        normal_version(self.source.version)
+        Identity.of(self.source.name, self.source.version)
         if CPU in self.options.targets:
             check_host(self.options.cpu_arch)
         return self.hook(

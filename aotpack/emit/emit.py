@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aotpack.emit.content import Content
-from aotpack.emit.names import import_name, normal_version
+from aotpack.emit.names import Identity
 from aotpack.emit.package import check_weights_mode, package_contents, weights_content
 from aotpack.emit.sbom import sbom_text
 from aotpack.emit.tags import platform_tag, requirements
@@ -27,14 +27,14 @@ def emit(
     """Write NAME-VERSION-py3-none-PLATFORM.whl into ``out``, weights beside it for "sidecar"."""
     check_weights_mode(weights)
     rendered = precompiled.rendered
-    name = import_name(rendered.signature.name)
-    version = normal_version(rendered.signature.version)
-    contents = package_contents(precompiled, weights)
+    identity = Identity.of(rendered.signature.name, rendered.signature.version)
+    name, version = identity.name, identity.version
+    contents = package_contents(precompiled, identity, weights)
     early = [content for content in contents if content.path != _EMBEDDED]
     late = [
         content.moved(f"{name}/{_EMBEDDED}") for content in contents if content.path == _EMBEDDED
     ]
-    late.append(Content.of("DIST-INFO/sboms/aotpack.cdx.json", sbom_text(precompiled)))
+    late.append(Content.of("DIST-INFO/sboms/aotpack.cdx.json", sbom_text(precompiled, identity)))
     facts = Facts(
         platform_tag(precompiled.host),
         requirements(tuple(map(str, precompiled.targets)), calls_torch=bool(rendered.calls)),

@@ -6,10 +6,10 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from aotpack.emit.names import import_name, normal_version
+from aotpack.emit.names import Identity
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Fixed, Passed
-from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import (
     Binary,
     HostBuild,
@@ -27,22 +27,22 @@ SCHEMA = 1
 
 
 def manifest_text(
-    precompiled: Precompiled, weights: str, weights_sha256: str | None, constants_sha256: str
+    precompiled: Precompiled,
+    identity: Identity,
+    weights: str,
+    weights_sha256: str | None,
+    constants_sha256: str,
 ) -> bytes:
     """The manifest as JSON with sorted keys."""
     rendered = precompiled.rendered
     signature = rendered.signature
     data = {
         "schema": SCHEMA,
-        "name": import_name(signature.name),
-        "version": normal_version(signature.version),
+        **asdict(identity),
         "aotpack": __version__,
         "compilers": dict(precompiled.compilers),
         "targets": [str(target) for target in precompiled.targets],
-        "sizes": [
-            {"name": size.name, "low": size.low, "high": size.high, "multiple": size.multiple}
-            for size in signature.sizes
-        ],
+        "sizes": [_range(size) for size in signature.sizes],
         "inputs": [_tensor(spec) for spec in signature.inputs],
         "outputs": [_tensor(spec) for spec in signature.outputs],
         "args": _tree(signature.args),
@@ -64,6 +64,10 @@ def manifest_text(
         "golden": {"eager_errors": list(rendered.golden.eager_errors)},
     }
     return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _range(size: Var) -> dict[str, Any]:
+    return {"name": size.name, "low": size.low, "high": size.high, "multiple": size.multiple}
 
 
 def binary_path(binary: Binary) -> str:

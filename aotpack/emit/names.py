@@ -3,6 +3,8 @@
 import keyword
 import re
 import sys
+from dataclasses import dataclass
+from typing import Self
 
 from packaging.version import InvalidVersion, Version
 
@@ -10,6 +12,19 @@ from aotpack.errors import UsageError
 
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _TAKEN = frozenset({"aotpack", "cuda", "numpy", "torch", "triton"})
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a package is imported by, and its version as it stands in file names."""
+
+    name: str
+    version: str
+
+    @classmethod
+    def of(cls, name: str, version: str) -> Self:
+        """That of a model as its author calls it; UsageError for what is not accepted."""
+        return cls(import_name(name), normal_version(version))
 
 
 def import_name(name: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import aotpack.runtime
 from aotpack.emit.content import Content, safetensors
 from aotpack.emit.manifest import manifest_text, source_path, stored_binaries
-from aotpack.emit.names import import_name, normal_version
+from aotpack.emit.names import Identity
 from aotpack.errors import UsageError
 from aotpack.stages import Golden, Precompiled, Rendered
 
@@ -66,25 +66,26 @@ raise SystemExit(main(__file__))
 def write_package(precompiled: Precompiled, folder: Path, weights: str = "embed") -> None:
     """Write the files of the package into ``folder``, which becomes importable by its name."""
     check_weights_mode(weights)
-    contents = package_contents(precompiled, weights)
+    signature = precompiled.rendered.signature
+    identity = Identity.of(signature.name, signature.version)
+    contents = package_contents(precompiled, identity, weights)
     for content in contents:
         content.write(folder)
 
 
-def package_contents(precompiled: Precompiled, weights: str) -> list[Content]:
+def package_contents(precompiled: Precompiled, identity: Identity, weights: str) -> list[Content]:
     """All files of the package by their path in it, sorted."""
     rendered = precompiled.rendered
-    name = import_name(rendered.signature.name)
-    version = normal_version(rendered.signature.version)
     tensors = weights_content(rendered, "weights.safetensors")
     constants = constants_content(rendered)
     has_file = weights != "none" and bool(rendered.weights)
-    manifest = manifest_text(
-        precompiled, weights, tensors.sha256.hex() if has_file else None, constants.sha256.hex()
-    )
+    weights_sha256 = tensors.sha256.hex() if has_file else None
+    manifest = manifest_text(precompiled, identity, weights, weights_sha256, constants.sha256.hex())
     contents = [
-        Content.of("__init__.py", _INIT.format(name=name, version=version).encode()),
-        Content.of("__main__.py", _MAIN.format(name=name).encode()),
+        Content.of(
+            "__init__.py", _INIT.format(name=identity.name, version=identity.version).encode()
+        ),
+        Content.of("__main__.py", _MAIN.format(name=identity.name).encode()),
         Content.of("wrapper.py", rendered.wrapper.encode()),
         Content.of("manifest.json", manifest),
         constants,

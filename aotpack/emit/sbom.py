@@ -5,15 +5,14 @@ import json
 from typing import Any
 
 from aotpack.emit.manifest import stored_binaries
-from aotpack.emit.names import import_name, normal_version
+from aotpack.emit.names import Identity
 from aotpack.stages import Precompiled
 from aotpack.version import __version__
 
 
-def sbom_text(precompiled: Precompiled) -> bytes:
+def sbom_text(precompiled: Precompiled, identity: Identity) -> bytes:
     """The document as JSON; it holds no time and no serial number, so that builds repeat."""
-    signature = precompiled.rendered.signature
-    name, version = import_name(signature.name), normal_version(signature.version)
+    name, version = identity.name, identity.version
     tools = [
         {"type": "application", "name": tool, "version": found}
         for tool, found in sorted({**precompiled.compilers, "aotpack": __version__}.items())

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from aotpack.emit.manifest import manifest_text
+from aotpack.emit.names import Identity
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.tiles import ReductionTile
 from aotpack.ir.program import Buffer, Program
@@ -213,7 +214,7 @@ def test_a_tile_too_big_for_its_warps_gets_more_of_them(
     assert warps == [2**n for n in range(len(warps))] and 2 * warps[-1] == binary.num_warps
     assert all(one.spills > SPILL_LIMIT for one in product.refused)
     assert f"refused with 1 warps: spills {product.refused[0].spills}" in product.as_text()
-    manifest = json.loads(manifest_text(product, "embed", None, ""))
+    manifest = json.loads(manifest_text(product, Identity("m", "1"), "embed", None, ""))
     (kernel,) = manifest["kernels"].values()
     assert kernel["binaries"]["sm_90"]["num_warps"] == binary.num_warps
     assert kernel["refused"]["sm_90"][0] == {"num_warps": 1, "spills": product.refused[0].spills}
