@@ -109,7 +109,7 @@ def test_longer_columns_and_those_read_once_are_looped() -> None:
 def test_a_walk_down_columns_reads_a_cache_line(dtype: DType, together: int) -> None:
     w = Writer(())
     x = w.input("x", 512, 100_000, dtype=dtype)
-    total = w.reduction("sum", [100_000], [512], lambda i, r: load(x, r, i))
+    total = w.reduction("sum", [100_000], [512], lambda i, r: load(x, r, i), dtype=dtype.compute)
     for tile in tiles(w.program(total)):
         assert isinstance(tile, ReductionTile) and tile.x == together
 

@@ -91,8 +91,10 @@ def test_rows_that_move_little_share_programs() -> None:
 def test_positions_are_sought_by_few_warps(length: int, warps: int) -> None:
     w = Writer()
     x = w.input("x", MANY, length)
-    found = w.reduction("found", [MANY], [length], lambda i, k: load(x, i, k), kind="argmax")
-    assert tile_of(w.program(found)).num_warps == warps
+    made = w.reduction(
+        "found", [MANY], [length], lambda i, k: load(x, i, k), kind="argmax", dtype=DType.INT64
+    )
+    assert tile_of(w.program(made)).num_warps == warps
 
 
 @pytest.mark.parametrize("length", [1, 3, 513, 1024, 5120, 12_000])
