@@ -6,7 +6,7 @@ import pytest
 
 from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
-from aotpack.ir.foreign import Foreign, Passed, TorchOperator, TritonKernel
+from aotpack.ir.foreign import ENTRY, Foreign, Passed, TorchOperator, TritonKernel
 from aotpack.ir.origin import Origin
 from aotpack.ir.program import Buffer, Program
 from aotpack.ir.symbolic.integers import Int, Var
@@ -17,7 +17,7 @@ from .models import H100, rendered_program
 N = Var("n", 1, 2**40)
 KERNEL = TritonKernel(
     "copy",
-    "@triton.jit\ndef copy(x, y, n, block): ...",
+    f"def {ENTRY}(x, y, n): copy(x, y, n, block=64)",
     (("x", None), ("y", None), ("n", None), ("block", "64")),
     4,
     3,
