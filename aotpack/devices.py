@@ -1,12 +1,15 @@
 """What GPUs offer: a row for each, from whose figures the thresholds of ``schedule/`` follow.
 
 Rows hold a vendor's figures of a common device of each compute capability (data sheets, CUDA C++
-Programming Guide), and what was measured there. Thresholds were measured on an H200, so that is
-the device for which schedules are made unless another is named: one row is all that needs.
+Programming Guide). Measurements are those of an H200, so schedules are made for that device unless
+another is named. A second GPU needs one row.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+HOPPER = 90  # wgmma, clusters, tensor descriptors
+BLACKWELL = 100  # data-centre GPUs
+LATER = 110  # consumer Blackwell: mma, as before Hopper
 COPY_SHARE = 0.9  # of the vendor's bandwidth that a copy reaches
 RESERVED_SHARED = 1024  # bytes of shared memory that a block takes beside what it asks for
 
@@ -116,19 +119,7 @@ B200 = Gpu(
     has_descriptors=True,
     has_early_start=True,
 )
-B300 = Gpu(
-    name="B300",
-    arch=103,
-    multiprocessors=148,
-    threads=2048,
-    shared=232_448,
-    l2=126_000_000,
-    bandwidth=8.00e12,
-    arithmetic=2250e12,
-    largest_cluster=8,
-    has_descriptors=True,
-    has_early_start=True,
-)
+B300 = replace(B200, name="B300", arch=103)
 RTX_PRO_6000 = Gpu(
     name="RTX PRO 6000",
     arch=120,
@@ -148,6 +139,11 @@ GPUS = {gpu.arch: gpu for gpu in (A100, A10, L40S, H200, B200, B300, RTX_PRO_600
 def first_with_clusters() -> int:
     """The oldest architecture on which the programs of a row can wait for each other."""
     return min(arch for arch, gpu in GPUS.items() if gpu.largest_cluster > 1)
+
+
+def portable_cluster() -> int:
+    """The largest cluster that every GPU with clusters takes."""
+    return min(gpu.largest_cluster for gpu in GPUS.values() if gpu.largest_cluster > 1)
 
 
 def first_with_early_start() -> int:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from aotpack.devices import GPUS, Gpu, rounded_down
+from aotpack.devices import GPUS, HOPPER, LATER, Gpu, rounded_down
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.tiles import MAX_ARCH, AttentionTile, Variant
 from aotpack.ir.operations import Attention
@@ -12,6 +12,7 @@ NARROW_HEAD = 32
 WIDE_HEAD = 64  # elements; beyond, registers are the limit
 SMALLEST_SIDE = 16
 LARGE = AttentionTile(128, 64, 8, 3)
+WGMMA_ARCHES = (HOPPER, LATER - 1)
 OTHERS_HALF = (
     *((64, 64, 4, 3), (128, 64, 8, 3), (64, 32, 4, 3), (64, 128, 4, 2), (128, 128, 8, 2)),
     *((32, 64, 4, 3), (64, 64, 4, 2), (64, 64, 8, 3)),
@@ -80,16 +81,20 @@ def _measured(template_op: Attention, gpu: Gpu) -> tuple[Variant, ...]:
         new = AttentionTile(i, j, 4, 2, "bf16x6")
         return tuple(
             Variant(tile, low, high, length, None)
-            for tile, low, high in ((old, 0, 89), (new, 90, 109), (old, 110, MAX_ARCH))
+            for tile, low, high in (
+                (old, 0, HOPPER - 1),
+                (new, *WGMMA_ARCHES),
+                (old, LATER, MAX_ARCH),
+            )
         )
     mma = AttentionTile(128, 32, 8, 3) if wide else AttentionTile(64, 32, 4, 3)
-    hopper = [Variant(AttentionTile(64, 64, 4, 3), 90, 109, length, None)]
+    hopper = [Variant(AttentionTile(64, 64, 4, 3), *WGMMA_ARCHES, length, None)]
     queries = template_op.batch.extent * template_op.head.extent * length
     if not wide and not template_op.causal and bounds(queries)[1] > many and typical(length) >= 128:
-        hopper.insert(0, Variant(AttentionTile(64, 64, 4, 3), 90, 109, queries, many))
-        hopper[-1] = Variant(LARGE, 90, 109, queries, None)
+        hopper.insert(0, Variant(AttentionTile(64, 64, 4, 3), *WGMMA_ARCHES, queries, many))
+        hopper[-1] = Variant(LARGE, *WGMMA_ARCHES, queries, None)
     return (
-        Variant(mma, 0, 89, length, None),
+        Variant(mma, 0, HOPPER - 1, length, None),
         *hopper,
-        Variant(mma, 110, MAX_ARCH, length, None),
+        Variant(mma, LATER, MAX_ARCH, length, None),
     )

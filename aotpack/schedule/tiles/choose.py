@@ -7,7 +7,7 @@ matmul and attention tiles come from ``matmul_tiles.py`` and ``attention_tiles.p
 from collections.abc import Iterator
 from dataclasses import replace
 
-from aotpack.devices import Gpu, first_with_clusters, of_l2, rounded_down
+from aotpack.devices import Gpu, first_with_clusters, of_l2, portable_cluster, rounded_down
 from aotpack.ir.kernels.access import VECTOR_BYTES, Strides, accesses, local_slope
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.row_reads import row_reads
@@ -37,7 +37,7 @@ from aotpack.schedule.tiles.tile_2d import tile_2d
 ANY_ARCH = (1, MAX_ARCH)
 HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
 MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
-CLUSTER_SIZE = 8  # programs that share a row: the largest cluster every such GPU takes
+CLUSTER_SIZE = portable_cluster()  # programs that share a row
 LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil, log2
 
-from aotpack.devices import A100, B200, H200, RTX_PRO_6000, Gpu
+from aotpack.devices import A100, B200, BLACKWELL, H200, HOPPER, LATER, RTX_PRO_6000, Gpu
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import Strides, dot, points
 from aotpack.ir.kernels.blocks import described_block
@@ -112,10 +112,17 @@ _MORE_DESCRIBED = (
 )
 LONG_SUM = 2048  # products: from here on descriptors gain more than they cost
 FAMILIES = (
-    Family(0, 89, A100, _MMA, _SINGLE_MMA, _MORE_MMA),
-    Family(90, 99, H200, (*_WGMMA, DESCRIBED), _SINGLE_WGMMA, (*_MORE_WGMMA, *_MORE_DESCRIBED)),
-    Family(100, 109, B200, _WGMMA, _SINGLE_WGMMA, _MORE_WGMMA),
-    Family(110, MAX_ARCH, RTX_PRO_6000, _MMA, _SINGLE_MMA, _MORE_MMA),
+    Family(0, HOPPER - 1, A100, _MMA, _SINGLE_MMA, _MORE_MMA),
+    Family(
+        HOPPER,
+        BLACKWELL - 1,
+        H200,
+        (*_WGMMA, DESCRIBED),
+        _SINGLE_WGMMA,
+        (*_MORE_WGMMA, *_MORE_DESCRIBED),
+    ),
+    Family(BLACKWELL, LATER - 1, B200, _WGMMA, _SINGLE_WGMMA, _MORE_WGMMA),
+    Family(LATER, MAX_ARCH, RTX_PRO_6000, _MMA, _SINGLE_MMA, _MORE_MMA),
 )
 
 

@@ -13,7 +13,7 @@ Measured on an H200 (``docs/benchmarks.md``, 2026-11-22); other GPUs take length
 
 from collections.abc import Iterator
 
-from aotpack.devices import RESERVED_SHARED, Gpu, of_l2, rounded_down
+from aotpack.devices import BLACKWELL, HOPPER, RESERVED_SHARED, Gpu, of_l2, rounded_down
 from aotpack.ir.kernels.access import axes_in
 from aotpack.ir.kernels.cluster_mailbox import mailbox_bytes
 from aotpack.ir.kernels.kernel import Kernel
@@ -24,7 +24,7 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.values import Apply, Load, walk
 from aotpack.stages import RING_START
 
-ROW_PIPELINE = (90, 99)  # architectures on which it was measured
+ROW_PIPELINE = (HOPPER, BLACKWELL - 1)  # architectures on which it was measured
 SHORTEST = 130_000  # bytes of a row; shorter ones are found in L2 when they are read again
 SHORTEST_WITH_EXPONENTIALS = 120_000  # likewise, where that is not all that takes time
 SHORTEST_WITH_COMMON = 60_000
