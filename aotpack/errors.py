@@ -14,6 +14,7 @@ __all__ = [
     "UsageError",
     "VerifyError",
     "calling_user",
+    "noting",
 ]
 
 
@@ -45,3 +46,13 @@ def calling_user(what: str, accepted: str) -> Iterator[None]:
         raise UsageError(
             f"{what}: {type(error).__name__}: {error}; accepted is {accepted}"
         ) from error
+
+
+@contextmanager
+def noting(place: str) -> Iterator[None]:
+    """Around a step: what is raised in it says where, and is otherwise what it was."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(place)
+        raise

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
+from aotpack.errors import noting
+
 
 class State(Protocol):
     """What passes change."""
@@ -60,11 +62,8 @@ def run_passes(
     """
     for number, one in enumerate(passes, first):
         start = time.perf_counter()
-        try:
+        with noting(f"in pass {number}, {one.name}"):
             result = one(state)
-        except Exception as error:
-            error.add_note(f"in pass {number}, {one.name}")
-            raise
         seconds = time.perf_counter() - start
         if after is not None:
             after(PassRun(number, one.name, seconds, result, result is not state))
@@ -75,8 +74,5 @@ def run_passes(
 def verify_each(run: PassRun) -> None:
     """Verify what a pass has changed. What is raised says after which pass it was found."""
     if run.is_changed:
-        try:
+        with noting(f"found after pass {run.number}, {run.name}"):
             run.state.verify()
-        except Exception as error:
-            error.add_note(f"found after pass {run.number}, {run.name}")
-            raise
