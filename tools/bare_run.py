@@ -1,10 +1,10 @@
-"""Run a wheel of examples/bert_base.py where nothing else is: the closed package, tested.
+"""Run a wheel of examples/bert_base.py with nothing else installed: a test of the closed package.
 
     python tools/bare_run.py WHEEL [--sizes 1x128,32x128,...]
 
 Installs the wheel read-only beside numpy and cuda-bindings alone, runs it there as another user
 with an empty PATH and an empty home, PTX compilation forbidden, and compares the answers with eager
-by the accuracy law. The child counts what Python's audit hooks report: processes started, files
+by the accuracy law. The child counts the reports of Python's audit hooks: processes started, files
 opened for writing, sockets.
 """
 
@@ -97,7 +97,7 @@ def bare_site(wheel: Path, folder: Path) -> Path:
 
 
 def named_weights(module: torch.nn.Module, wheel: Path) -> dict[str, torch.Tensor]:
-    """The tensors the wheel asks for, by their names in the module."""
+    """The weights of the wheel, by their names in the module."""
     package = wheel.name.split("-")[0]
     with zipfile.ZipFile(wheel) as archive:
         manifest = json.loads(archive.read(f"{package}/manifest.json"))
@@ -107,7 +107,7 @@ def named_weights(module: torch.nn.Module, wheel: Path) -> dict[str, torch.Tenso
 
 
 def run_child(site: Path, package: str, weights: Path, inputs: Path, folder: Path) -> bytes:
-    """What the bare interpreter writes to its standard output."""
+    """The bytes on standard output of the bare interpreter."""
     home = folder / "home"
     home.mkdir(mode=0o777)
     home.chmod(0o777)

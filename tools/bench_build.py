@@ -1,4 +1,4 @@
-"""How the compiler's own stages grow with the model: BERT encoders of 1 to 96 layers.
+"""The time of the compiler's stages by model size: BERT encoders of 1 to 96 layers.
 
     python tools/bench_build.py [--layers 1 2 4 ...] [--hidden 64] [--targets sm_80,sm_90]
 
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--targets", default="sm_90")
     options = parser.parse_args()
     targets = parse_targets(options.targets)
-    measure(1, options.hidden, targets)  # imports and first uses are not the model's size
+    measure(1, options.hidden, targets)  # imports and first uses do not depend on the model
     print("| layers | lower | schedule | render | total | total / (n log2(n + 1)) |")
     print("|---|---|---|---|---|---|")
     totals = []

@@ -1,13 +1,13 @@
-"""Models and chains on processors: eager, torch.compile and aotpack's wheel, side by side.
+"""Models and fused operators on processors: eager, torch.compile and aotpack's wheel compared.
 
     python tools/bench_cpu.py [bert_1x128 resnet18_1 layer_norm softmax gelu rows_1 ...]
 
-Every mode of a case runs in a process of its own, and one more builds aotpack's package: peak
-memory is what the process held at most during the first calls, less what it held before and pages
-of mapped files (weights that are read when they are first needed; the other modes hold theirs from
-the start). torch.compile needs a C++ compiler; what it does before its first result is not counted.
-Modes take turns over several rounds, so that a drift of the machine touches all alike; a figure is
-the median of all calls. Inputs are random, in float32 unless a case's name says otherwise.
+Every mode of a case runs in a separate process, and one more builds aotpack's package: peak memory
+is the most that the process used during the first calls, less its memory before and pages of mapped
+files (weights that are read when they are first needed; the other modes have theirs from the
+start). torch.compile needs a C++ compiler; its time before the first result is not counted. Modes
+alternate over several rounds, so that a drift of the machine affects all alike; a figure is the
+median of all calls. Inputs are random, in float32 unless a case's name says otherwise.
 """
 
 import argparse
@@ -29,12 +29,12 @@ from typing import Any
 MODES = ("eager", "compile", "aotpack")
 ROUNDS = 3
 SECONDS = 3.0  # a mode of a case, a round
-Case = tuple[Any, tuple[Any, ...]]  # a module and what it is called with
+Case = tuple[Any, tuple[Any, ...]]  # a module and its arguments
 
 
 @dataclass(slots=True)
 class Result:
-    """What a mode of a case took: ms of each call, and bytes of memory."""
+    """Measurements of a mode of a case: ms of each call, and bytes of memory."""
 
     peak: int
     times: list[float] = field(default_factory=list)
@@ -67,7 +67,7 @@ def resnet18() -> Case:
 
 
 def chain(kind: str) -> Case:
-    """A fused chain over [4096, 1024]."""
+    """Fused operators over [4096, 1024]."""
     import torch
     from torch import nn
 
@@ -142,7 +142,7 @@ def main() -> None:
 
 
 def measure(case: str, modes: list[str], threads: int) -> dict[str, Result]:
-    """Times in ms and peak bytes for each mode; workers start together and take turns."""
+    """Times in ms and peak bytes for each mode; workers start together and alternate."""
     workers = {mode: _start(case, mode, threads) for mode in modes}
     found: dict[str, Result] = {}
     for mode, worker in workers.items():
@@ -184,7 +184,7 @@ def _tell(worker: "subprocess.Popen[str]", word: str) -> None:
 
 
 def _work(case: str, mode: str, threads: int) -> None:
-    """Get ready, say so with the peak of memory, then time calls whenever told to."""
+    """Prepare, report the peak of memory, then time calls on request."""
     import torch
 
     torch.set_num_threads(threads)
@@ -234,9 +234,9 @@ def _callable(mode: str, case: str, module: Any, args: tuple[Any, ...]) -> Calla
 
 
 def _peak_of(call: Callable[[], object]) -> int:
-    """By how many bytes the process grew at most during the first calls, their results included."""
+    """The growth of the process in bytes, at most, during the first calls, with their results."""
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what the build freed must not serve the calls unseen
+    ctypes.CDLL(None).malloc_trim(0)  # memory that the build freed would hide that of calls
     with open("/proc/self/clear_refs", "w") as refs:
         refs.write("5")
     before, mapped = _status("VmRSS"), _status("RssFile")

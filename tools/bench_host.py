@@ -2,11 +2,12 @@
 
     python tools/bench_host.py [--inputs 1,10,100] [--launches 1,3,10,100,300] [--calls 200]
 
-Each case is a package written here: a chain of launches of one small kernel, each reading the next
-input. "static" calls have the same tensors, "rebound" ones other tensors every time, "dynamic" ones
-other tensors of other sizes. "first" to "third" are calls of sizes that were not seen before: the
-first plans, the second may build a graph. On a machine without a GPU the driver is a compiled stub
-whose functions return at once, and tensors are on the host: then figures are what Python costs.
+Each case is a package written here: a sequence of launches of one small kernel, each reading the
+next input. "static" calls have the same tensors, "rebound" ones other tensors every time, "dynamic"
+ones other tensors of other sizes. "first" to "third" are calls of sizes that were not seen before:
+the first plans, the second may build a graph. On a machine without a GPU the driver is a compiled
+stub whose functions return at once, and tensors are on the host: then figures are what Python
+costs.
 """
 
 import argparse
@@ -92,7 +93,7 @@ int cuEventRecord(void *a, void *b) { return 0; }
 
 
 class StubGpu(CudaDevice):
-    """The port to a GPU over a stub of the driver and host memory; nothing is computed."""
+    """The port to a GPU over a stub of the driver and host memory; it computes nothing."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.name, self.place = "stub:0", (1, 0)
@@ -178,7 +179,7 @@ def microseconds(
 
 
 def first_calls(call: Callable[..., Any], inputs: int, device: str) -> list[float]:
-    """Medians of the first three calls of sizes that are new; the third runs as a graph."""
+    """Medians of the first three calls of new sizes; the third runs as a graph."""
     times: list[list[float]] = [[], [], []]
     for (args,) in (arguments(inputs, (size,), device) for size in range(33, 54)):
         for own in times:

@@ -1,13 +1,13 @@
-"""Memory-bound kernels beside a copy of the same bytes and torch.compile, in one run.
+"""Memory-bound kernels compared with a copy of the same bytes and torch.compile, in one run.
 
     python tools/bench_kernels.py [--columns 4096,768,...] [--rows N] [--dtype bfloat16]
                                   [--patterns ...] [--alone] [--many]
 
-Inputs are random, of 128 MB a tensor unless ``--rows`` is given, and taken in turn from several
-sets, so that nothing is in L2 when it is read and every run pays for what the one before it left
-to write back. A figure is the median GPU time of a call in a replayed graph of calls; a percentage
-is (bytes that must move / time) against the copy's. ``--many`` times 100 independent small
-operators instead, as a call. ``--alone`` leaves torch.compile out. Needs a GPU.
+Inputs are random, of 128 MB a tensor unless ``--rows`` is given, and alternate between several
+sets, so that nothing is in L2 when it is read and every run writes back the results of the one
+before. A figure is the median GPU time of a call in a replayed graph of calls; a percentage is
+(bytes that must move / time) against the copy's. ``--many`` times 100 independent small operators
+instead, as a call. ``--alone`` leaves torch.compile out. Needs a GPU.
 """
 
 import argparse
@@ -57,7 +57,7 @@ class TransposeAdd(Pattern):
 
 
 class Many(nn.Module):
-    """100 operators that have nothing to do with each other."""
+    """100 independent operators."""
 
     def forward(self, *xs: torch.Tensor) -> Tensors:
         forms: list[Callable[[torch.Tensor], torch.Tensor]] = [
@@ -91,9 +91,9 @@ USUAL = tuple(PATTERNS)[:8]
 def in_turns(
     calls: dict[str, Call], sets: list[Tensors], *, graph: bool = True
 ) -> dict[str, list[float]]:
-    """GPU microseconds of a call, all sets in turn, in each round; rounds go in both orders.
+    """GPU microseconds of a call over all sets, in each round; rounds alternate in order.
 
-    A ``graph`` of each call takes the host's time out. All results lie in the same memory: a kernel
+    A ``graph`` of each call takes the host's time out. All results have the same memory: a kernel
     was seen to take a tenth longer with its result elsewhere.
     """
     stream, pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
@@ -129,7 +129,7 @@ def _repeated(call: Call, sets: list[Tensors]) -> Call:
 def _recorded(
     call: Call, sets: list[Tensors], stream: torch.cuda.Stream, pool: tuple[int, int]
 ) -> Call:
-    """The replay of a graph of a call with each of the sets; what it makes lies in the pool."""
+    """The replay of a graph of a call with each of the sets; its results lie in the pool."""
     captured = torch.cuda.CUDAGraph()
     with torch.cuda.graph(captured, pool=pool, stream=stream, capture_error_mode="relaxed"):
         _repeated(call, sets)()
@@ -165,7 +165,7 @@ def bench(name: str, rows: int, columns: int, dtype: torch.dtype, *, alone: bool
 
 
 def against_compile(pattern: nn.Module, ours: Call, sets: list[Tensors]) -> tuple[str, float]:
-    """torch.compile's time and how many times ours it is, as text with the range of all rounds."""
+    """torch.compile's time and its ratio to ours, as text with the range of all rounds."""
     torch._dynamo.reset()
     theirs = torch.compile(copy.deepcopy(pattern))
     times = in_turns({"ours": ours, "theirs": theirs}, sets)
@@ -177,7 +177,7 @@ def against_compile(pattern: nn.Module, ours: Call, sets: list[Tensors]) -> tupl
 
 
 def bench_many(*, alone: bool) -> None:
-    """Median time of a call until its results are there, and of the GPU."""
+    """Median time of a call with its results, and of the GPU."""
     xs = tuple(torch.randn(16, 256 + 8 * number) for number in range(100))
     args = tuple(x.cuda() for x in xs)
     calls = {

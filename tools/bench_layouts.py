@@ -1,4 +1,4 @@
-"""Transposes, and reductions over other axes than the last, beside a copy and torch.compile.
+"""Transposes, and reductions over axes before the last, compared with a copy and torch.compile.
 
     python tools/bench_layouts.py [--patterns ...] [--dtype bfloat16] [--alone]
 
@@ -81,7 +81,7 @@ PATTERNS = {
 
 
 def bench(name: str, dtype: torch.dtype, *, alone: bool) -> tuple[float, float]:
-    """Print a line; the share of a copy's speed, and the speed against torch.compile, or 1."""
+    """Print a line; the fraction of a copy's speed, and the speed against torch.compile, or 1."""
     pattern = PATTERNS[name]
 
     def inputs() -> tuple[torch.Tensor, ...]:

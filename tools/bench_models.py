@@ -1,4 +1,4 @@
-"""Whole models, wall time a call: eager, torch.compile and aotpack (two modes each), side by side.
+"""Whole models, wall time a call: eager, torch.compile and aotpack (two modes each), compared.
 
     python tools/bench_models.py [bert_1x128 bert_32x128 gpt2_1x512] [--modes eager,compile,...]
 
@@ -75,7 +75,7 @@ def prepare(
 
 
 def _on_host(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> Case:
-    """Export wants modules and inputs on one device; aotpack builds from host copies."""
+    """Export needs modules and inputs on one device; aotpack builds from host copies."""
     import copy
 
     return copy.deepcopy(module).cpu(), tuple(arg.cpu() for arg in args)
@@ -100,7 +100,7 @@ def milliseconds(
 
 
 def host_microseconds(call: Callable[..., object], args: tuple[torch.Tensor, ...]) -> float:
-    """The time until a call returns, the GPU being idle at its start."""
+    """The time until a call returns, while the GPU is idle at its start."""
     times = []
     for _ in range(CALLS):
         torch.cuda.synchronize()

@@ -37,14 +37,14 @@ from aotpack.schedule.draft import Draft, Passes
 from aotpack.stages import Lowered
 from aotpack.target import INTERPRETER, Target
 
-# How an answer is computed, and how far from the law it may then be. Wide floats have errors far
-# below eager's, but bits that are taken for integers are others; with the types of the model the
-# evaluator sums in an order of its own. What is right in one of the two ways is right.
+# Ways to compute an answer, and the slack of the law for each. Wide floats have errors far below
+# eager's, but bits reinterpreted as integers differ; with the types of the model the evaluator sums
+# in another order. An answer that is right in one of the two ways is right.
 WAYS = ((Precision.WIDE, 1), (Precision.EXACT, 8))
 
 
 class WrongAnswer(Exception):
-    """After which step an answer is wrong first, and what is wrong about it."""
+    """The step after which an answer is first wrong, and its error."""
 
     def __init__(self, step: str, words: str) -> None:
         super().__init__(f"wrong after {step}: {words}")
@@ -55,7 +55,7 @@ class Examiner:
     """Compares programs with the golden data; the first that is wrong is raised."""
 
     lowered: Lowered
-    ordered: int  # the number of the pass from which on the order of kernels counts
+    ordered: int  # the first pass after which the order of kernels counts
     seen: set[tuple[Operation, ...]] = field(default_factory=set)
 
     def check(self, step: str, program: Program) -> None:
@@ -71,7 +71,7 @@ class Examiner:
         raise WrongAnswer(step, words)
 
     def after(self, run: PassRun) -> None:
-        """Look at what a pass hands on; parts of branches and loops have no golden data."""
+        """Check the result of a pass; parts of branches and loops have no golden data."""
         draft = run.state
         assert isinstance(draft, Draft)
         step = f"pass {run.number}, {run.name}" + (draft.arches and f", on {draft.arches}")
@@ -91,7 +91,7 @@ def first_wrong(
     targets: tuple[Target, ...] = (),
     passes: Passes = PASSES,
 ) -> str:
-    """Where the answer is wrong first, of the lowering and the passes; nothing if nowhere."""
+    """The first wrong step, of the lowering and the passes; nothing if none is wrong."""
     examiner = Examiner(lowered, [one.name for one in passes].index("order_kernels") + 1)
     try:
         examiner.check("lowering", lowered.program)
@@ -129,7 +129,7 @@ def computed(draft: Draft, *, is_ordered: bool) -> Program:
 
 
 def answer_checks(lowered: Lowered, program: Program, precision: Precision) -> list[Check]:
-    """What a program answers on the golden inputs, beside the reference."""
+    """The answers of a program on the golden inputs, beside the reference."""
     golden, signature = lowered.golden, lowered.signature
     inputs = {name: _array(dtype, shape, data) for name, dtype, shape, data in golden.inputs}
     words = {one.word: np.zeros((), np.int32) for one in signature.assertions}
@@ -146,7 +146,7 @@ def answer_checks(lowered: Lowered, program: Program, precision: Precision) -> l
 
 
 def _types(lowered: Lowered) -> dict[str, Any]:
-    """The type of each result as the model has it; the reference is wider."""
+    """The type of each result in the model; the reference is wider."""
     specs = (*lowered.signature.inputs, *lowered.signature.outputs)
     types = {one.name: str(one.dtype) for one in (*lowered.weights, *specs)}
     return {name: DTYPES[dtype] for name, dtype in types.items()}
@@ -167,7 +167,7 @@ def _array(dtype: object, shape: tuple[int, ...], data: Any) -> np.ndarray:
 
 
 def target_report(build: Build) -> tuple[bool, str]:
-    """Whether the kernels of the one target answer rightly, and what they answer."""
+    """Whether the kernels of the one target answer correctly, and their answers."""
     (target,) = build.options.targets
     with tempfile.TemporaryDirectory() as folder:
         write_package(build.precompiled, Path(folder))

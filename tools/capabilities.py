@@ -1,7 +1,7 @@
-"""Write docs/capabilities.md: which capability rows are done, and what proves them.
+"""Write docs/capabilities.md: the capability rows, their state, and the tests that prove them.
 
     python tools/capabilities.py          # write the document
-    python tools/capabilities.py --check  # say what is wrong with rows, markers and document
+    python tools/capabilities.py --check  # list faults of rows, markers and document
 
 Rows are in tests/capabilities/rows.toml. A test proves the rows its marker names,
 ``@pytest.mark.row("S:M9")``; sources name no rows. Nothing is imported: files are parsed.
@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """What rows.toml says. ``notes`` gives a row its state: open, design or refused, and why."""
+    """The contents of rows.toml. ``notes`` give rows a state (open, design, refused), and why."""
 
     sections: tuple[tuple[str, str, tuple[Row, ...]], ...]  # name, title, rows
     notes: dict[str, dict[str, str]]
@@ -83,7 +83,7 @@ def read_book(path: Path) -> Book:
     return Book(tuple(sections), notes)
 
 
-# --- what names rows -----------------------------------------------------------------------------
+# --- markers in tests and sources ----------------------------------------------------------------
 
 
 def tests_by_row(folder: Path) -> Found:
@@ -155,7 +155,7 @@ def named_in_sources(root: Path) -> Iterator[tuple[str, str]]:
             yield path.relative_to(root).as_posix(), row
 
 
-# --- what is wrong -------------------------------------------------------------------------------
+# --- faults --------------------------------------------------------------------------------------
 
 
 def faults(book: Book, tests: Found) -> list[str]:
@@ -238,7 +238,7 @@ def _open_rows(book: Book) -> Iterable[str]:
 
 
 def state_of(root: Path) -> tuple[str, list[str]]:
-    """What the document should say, and what is wrong."""
+    """The text of the document, and the faults."""
     book, tests = read_book(root / "tests/capabilities/rows.toml"), tests_by_row(root / "tests")
     wrong = faults(book, tests)
     for place, row in named_in_sources(root):

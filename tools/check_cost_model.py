@@ -1,11 +1,11 @@
-"""The cost model beside measurements: each launch's estimate, its first form, and the quickest.
+"""The cost model compared with measurements: each launch's estimate, first and quickest form.
 
     python tools/check_cost_model.py [PATTERN ...] [--models FILE,...] [--rows N] [--columns N]
                                      [--candidates N] [-o tuning.json]
 
 Patterns are those of ``tools/bench_kernels.py`` in bfloat16; ``--models`` are model files. Packages
-are built at once, in processes of their own, and then timed one after the other on the GPU: every
-form of every launch, and the whole with the first forms and with the quickest, in turns.
+are built in parallel, in separate processes, and then timed one after the other on the GPU: every
+form of every launch, and the whole with the first forms and with the quickest, alternately.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def source(name: str, rows: int, columns: int) -> Source:
 
 
 def build(name: str, rows: int, columns: int, candidates: int, target: Target, out: Path) -> float:
-    """Write a package with candidates; the seconds it took."""
+    """Write a package with candidates; gives the seconds it took."""
     start = time.perf_counter()
     decisions = Decisions(candidates)
     made = Build(
@@ -74,7 +74,7 @@ def check(name: str, folder: Path, target: Target, file: Path) -> list[tuple[flo
 
 
 def _row(folder: Path, key: str, times: Times, target: Target) -> tuple[float, float, float]:
-    """One launch: what it should take, what its first and its quickest form took."""
+    """One launch: its estimate, and the times of its first and its quickest form."""
     kernel = read_manifest(folder).kernels[key.split(" x ")[0]]
     sizes = times.sizes
     work = kernel.moved.evaluate(sizes), kernel.flops.evaluate(sizes)

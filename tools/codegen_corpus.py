@@ -4,8 +4,8 @@
 
 The corpus is every example of TREE, every case of ``tests/e2e/cases.py``, once more with
 ``--deterministic``, and the long rows and scatters below, for GPUs, processors and the interpreter.
-OUT gets a file for each, with what ``aotpack show --stage rendered`` prints, or its complaint where
-there is no product. It enters aotpack by the command line alone, so that it runs with any commit's.
+OUT gets a file for each, with the output of ``aotpack show --stage rendered``, or its error where
+there is no product. It uses only the command line of aotpack, so that it runs with any commit's.
 """
 
 import contextlib
@@ -114,7 +114,7 @@ def corpus(tree: Path) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 
 def importable(name: str, model: nn.Module, args: tuple[Any, ...], dynamic: Any) -> str:
-    """A model in a module of its own, as the command line takes it."""
+    """The name of a model in a module, as the command line takes it."""
     module = ModuleType(f"corpus_{name}")
     module.__dict__.update(model=model, example_inputs=args, dynamic_shapes=dynamic)
     module.__file__ = None
@@ -123,7 +123,7 @@ def importable(name: str, model: nn.Module, args: tuple[Any, ...], dynamic: Any)
 
 
 def shown(model: str, options: tuple[str, ...]) -> str:
-    """What ``aotpack show`` prints."""
+    """The output of ``aotpack show``."""
     main = importlib.import_module("aotpack.cli").main
     out, complaint = io.StringIO(), io.StringIO()
     command = ["show", model, "--stage", "rendered", "--target", TARGETS, *options]
@@ -137,7 +137,7 @@ def main() -> None:
     tree, out = map(Path, sys.argv[1:3])
     part, parts = map(int, (sys.argv[3:] or ["1/1"])[0].split("/"))
     out.mkdir(parents=True, exist_ok=True)
-    sys.path.insert(0, str(tree))  # tests are no installed package
+    sys.path.insert(0, str(tree))  # tests are not installed
     for number, (name, model, options) in enumerate(corpus(tree)):
         if number % parts == part - 1:
             (out / f"{name}.txt").write_text(shown(model, options))

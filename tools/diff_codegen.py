@@ -1,4 +1,4 @@
-"""What a change does to generated code, over the corpus of ``tools/codegen_corpus.py``.
+"""The effect of a change on generated code, over the corpus of ``tools/codegen_corpus.py``.
 
     python tools/diff_codegen.py [OLD [NEW]] [--ignore-names] [--renamed OLD=NEW] [--renamed FILE]
 
@@ -95,14 +95,14 @@ def normal(text: str, renamed: Mapping[str, str] = {}) -> str:
 
 
 def _whole(text: str) -> str:
-    """The pattern of a text that is no part of longer words."""
+    """The pattern of a text that is not part of longer words."""
     before, after = (r"(?<!\w)", r"(?!\w)")
     starts, ends = re.match(r"\w", text), re.search(r"\w$", text)
     return f"{before if starts else ''}{re.escape(text)}{after if ends else ''}"
 
 
 def pairs(given: Iterable[str]) -> dict[str, str]:
-    """What ``--renamed`` says: pairs, and files of pairs."""
+    """The pairs of ``--renamed``, from arguments and files."""
     found = {}
     for one in given:
         lines = Path(one).read_text().splitlines() if Path(one).is_file() else [one]
@@ -122,7 +122,7 @@ def differences(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]
 
 
 def texts(folder: Path) -> dict[str, str]:
-    """Model -> what is rendered for it."""
+    """Model -> its rendered text."""
     return {path.stem: path.read_text() for path in sorted(folder.glob("*.txt"))}
 
 

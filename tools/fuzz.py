@@ -1,8 +1,8 @@
 """Random models against eager: python -m tools.fuzz --seeds 0:100
 
 Each seed makes one model of torch operators, as Python text; it is compiled, and the evaluator and
-each target must give eager's answer. What fails is shrunk by dropping lines and printed. Refusals
-(TraceError, UnsupportedError) are counted by message.
+each target must give eager's answer. Failing models are shrunk by dropping lines, and printed.
+Refusals (TraceError, UnsupportedError) are counted by message.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from tools.fuzz_make import DYNAMIC, make
 from tools.fuzz_model import Input, Model, Shell, pruned
 
 SLACK = Tolerance(factor=16, floor=1.0)
-PROGRAMS = 64  # about the most a kernel is cut into: they are interpreted one by one
-STEPS = 256  # about the most that all of them do in a loop
+PROGRAMS = 64  # about the most of a kernel: they are interpreted one by one
+STEPS = 256  # about the most loop steps of all of them
 NARROWS = re.compile(r"float\(|half\(|bfloat16|float16|float32")
-# Few elements are a long row there, and launches cost nothing, so that many are made.
+# Few elements are a long row there, and launches are free, so that many are made.
 SMALL = replace(H200, name="small", registers=12, launch=0.0)
 SMALL_NUMBERS = (
     (plane, "SHORTEST_SIDE", 2),
@@ -71,7 +71,7 @@ SMALL_NUMBERS = (
 
 @contextmanager
 def odd_schedules(seed: int) -> Iterator[None]:
-    """Choices that are right for any model, with small numbers: loops turn and sorts merge.
+    """Schedules that are legal for any model, with small numbers: loops iterate and sorts merge.
 
     On the GPU ``SMALL`` rows have parts too.
     """
@@ -92,7 +92,7 @@ def odd_schedules(seed: int) -> Iterator[None]:
 
 
 def _odd_on_gpus(kernel: Kernel, rng: random.Random) -> tuple[Variant, ...]:
-    """What processors run, and one odd form for all GPUs."""
+    """The variants for processors, and one odd form for all GPUs."""
     return *(v for v in kernel.variants if v.takes(CPU.arch)), _odd(kernel, rng)
 
 
@@ -126,14 +126,14 @@ def _odd(kernel: Kernel, rng: random.Random) -> Variant:
 
 
 def _enough(block: int, points: int, most: int) -> int:
-    """The block, or its multiple by a power of two of which ``most`` take all points."""
+    """The block, or its multiple by a power of two with at most ``most`` blocks for all points."""
     while points > max(most, 1) * block:
         block *= 2
     return block
 
 
 def check(model: Model, targets: tuple[Target, ...] = (INTERPRETER,), gpu: Gpu = H200) -> None:
-    """Raise what is wrong: WrongAnswer, a crash, or what aotpack refuses with."""
+    """Raise the fault: WrongAnswer, a crash, or a refusal of aotpack."""
     given = [x for x in model.inputs if not x.is_weight]
     example = {name: example for name, (example, _) in DYNAMIC.items()}
     wide = [x.double() if x.is_floating_point() else x for x in _args(given, example)]
@@ -151,7 +151,7 @@ def check(model: Model, targets: tuple[Target, ...] = (INTERPRETER,), gpu: Gpu =
 
 
 def _slack(model: Model) -> Tolerance:
-    """Numbers of 64 bits are held to their own last place where all numbers have 64 bits."""
+    """Numbers of 64 bits are compared in their own ulps where all numbers have 64 bits."""
     narrow = any(x.dtype is not torch.float64 for x in model.inputs)
     narrow |= any(NARROWS.search(line.expression) for line in model.lines)
     return replace(SLACK, unit=torch.finfo(torch.float32).eps if narrow else 0)
@@ -206,7 +206,7 @@ def shrink(
 
 
 def _without(model: Model, name: str) -> Model:
-    """Without a line and all that follows from it."""
+    """The model without a line and its dependants."""
     gone = {name}
     kept = []
     for line in model.lines:

@@ -11,7 +11,7 @@ from torch import nn
 from tools.fuzz_model import Input, Line, Model, pruned
 from tools.fuzz_rules import RULES, Draw, Known
 
-LARGEST = 64.0  # values beyond are not built on: their rounding errors would hide mistakes
+LARGEST = 64.0  # larger values are not used: their rounding errors would hide mistakes
 DYNAMIC = {"b": (3, (1, 7, 2)), "s": (5, (2, 11, 1))}  # name -> (example, sizes of further calls)
 FLOATS = (torch.float32,) * 6 + (torch.float16, torch.bfloat16, torch.float64)
 STATIC = (1, 2, 4, 6, 7, 8, 17)

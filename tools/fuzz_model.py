@@ -41,7 +41,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A random model. Its outputs are what no line uses."""
+    """A random model. Its outputs are the values that no line uses."""
 
     inputs: tuple[Input, ...]
     lines: tuple[Line, ...]
@@ -66,7 +66,7 @@ class Model:
 
 
 def pruned(model: Model) -> Model:
-    """Without inputs nothing uses; the first stays, as a model takes something."""
+    """The model without unused inputs; the first stays, as a model needs an input."""
     used = {name for line in model.lines for name in line.uses}
     kept = [x for x in model.inputs if x.name in used]
     if not any(not x.is_weight for x in kept):
@@ -75,7 +75,7 @@ def pruned(model: Model) -> Model:
 
 
 class Shell(nn.Module):
-    """The module a source text stands for."""
+    """The module of a source text."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()

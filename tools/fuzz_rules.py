@@ -14,7 +14,7 @@ from tools import fuzz_texts as texts
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A value so far. ``exact`` says that it has no rounding error, so decisions on it are safe."""
+    """A value so far. ``exact``: it has no rounding error, so decisions on it are safe."""
 
     name: str
     tensor: torch.Tensor
@@ -23,7 +23,7 @@ class Known:
 
 @dataclass(slots=True)
 class Draw:
-    """What a rule draws from: chance, and the values so far."""
+    """The state of a rule: a random generator, and the values so far."""
 
     rng: random.Random
     known: list[Known]
@@ -195,7 +195,7 @@ def _indexed(m: Draw) -> Any:
 
 
 def _scattered(texts: Sequence[str]) -> Rule:
-    """Rows of ``{x}`` go to the places ``{i}`` they were read from, some of them several times."""
+    """Scatter the rows of ``{x}`` to the positions ``{i}`` of their reads, some repeatedly."""
 
     def rule(m: Draw) -> Any:
         x = m.pick(lambda k: k.tensor.dim() > 0 and all(k.tensor.shape) and _is_number(k))
@@ -231,7 +231,7 @@ def _split(m: Draw) -> Any:
 
 
 def _windowed(m: Draw) -> Any:
-    """Pools and convolutions over the last dimensions; a weight may serve as filters."""
+    """Pools and convolutions over the last dimensions; a weight may be the filters."""
     x = m.pick(lambda k: _is_float(k) and k.tensor.dim() == 3 and k.tensor.shape[-1] >= 4)
     if x is None:
         return None

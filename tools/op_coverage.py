@@ -1,4 +1,4 @@
-"""What of PyTorch's operator database can be packaged: python -m tools.op_coverage --out FOLDER
+"""Coverage of PyTorch's operator database: python -m tools.op_coverage --out FOLDER
 
 Every sample of every operator (forward; float32, bfloat16, float16, int64 and bool where the
 operator has them) is compiled and called, and compared with eager under the accuracy law. Results
@@ -42,21 +42,23 @@ POLL = 1.0
 
 @dataclass(slots=True)
 class Run:
-    """A process that examines samples of one task; ``trying`` are those it is at."""
+    """A process that examines samples of one task; ``trying`` are its current ones."""
 
     task: Task
     pid: int
     pipe: IO[bytes]
     started: float
     deadline: float
-    numbers: list[int] = field(default_factory=list)  # all it was given, once it has said so
+    numbers: list[int] = field(
+        default_factory=list
+    )  # all of its samples, once it has reported them
     trying: list[int] = field(default_factory=list)
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     rest: bytes = b""
 
 
 class Pool:
-    """Runs tasks in processes of their own, forked from this one."""
+    """Runs tasks in separate processes, forked from this one."""
 
     def __init__(self, options: argparse.Namespace, out: IO[str]) -> None:
         self._options = options
@@ -66,7 +68,7 @@ class Pool:
         self._looked = time.monotonic()
 
     def run(self, waiting: Sequence[Task]) -> None:
-        """Examine all tasks, so many at once as there are jobs."""
+        """Examine all tasks, in as many processes as there are jobs."""
         queue, total = list(reversed(waiting)), len(waiting)
         while queue or self._runs:
             while queue and len(self._runs) < self._options.jobs:
@@ -115,7 +117,7 @@ class Pool:
             run.verdicts[verdict.sample] = verdict
 
     def _stop_late(self) -> None:
-        """Kill what is late; time in which this process itself stood still does not count."""
+        """Kill late processes; time in which this process was stopped does not count."""
         now = time.monotonic()
         paused = now - self._looked if now - self._looked > 10 * POLL else 0.0
         self._looked = now
@@ -128,7 +130,7 @@ class Pool:
                 self._finish(fd, f"longer than {PATIENCE:.0f} s", "hang")
 
     def _finish(self, fd: int, words: str, outcome: str) -> None:
-        """Record a task that is complete; else blame the sample at hand and go on with the rest."""
+        """Record a complete task; else blame the current sample and go on with the rest."""
         run = self._runs.pop(fd)
         self._selector.unregister(fd)
         run.pipe.close()
@@ -171,7 +173,7 @@ def _ending(pid: int) -> str:
 
 
 def _work(task: Task, numbers: list[int] | None, options: argparse.Namespace, pipe: int) -> None:
-    """The forked process: say what is tried and what came of it, then end."""
+    """The forked process: report each attempt and its result, then end."""
 
     def say(**words: object) -> None:
         os.write(pipe, json.dumps(words).encode() + b"\n")
@@ -202,10 +204,10 @@ def _work(task: Task, numbers: list[int] | None, options: argparse.Namespace, pi
 
 
 def _loaded(target: str) -> list[Task]:
-    """All tasks; but for a GPU, what building needs is imported too, so that forks have it.
+    """All tasks; except for a GPU, also import the modules of a build, so that forks have them.
 
     Importing torch's test code asks the driver for GPUs, and a process that has done so cannot be
-    forked to use one. So there another process is asked for the tasks.
+    forked to use one: then another process lists the tasks.
     """
     if target != "native":
         load_everything()

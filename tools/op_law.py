@@ -1,4 +1,4 @@
-"""How a result is held against eager's: the accuracy law, and the worst of several draws."""
+"""Comparison of a result with eager's: the accuracy law, and the worst of several draws."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def judged(sample: Sample, result: Any) -> Verdict:
 
 
 def _complaint(mine: Any, eager: Any, reference: Any) -> str | None:
-    """How a result breaks the accuracy law."""
+    """The error of a result by the accuracy law."""
     if not isinstance(eager, torch.Tensor):
         return None if mine == eager else f"{mine!r}, not {eager!r}"
     if not isinstance(mine, torch.Tensor) or mine.dtype is not eager.dtype:
@@ -38,7 +38,7 @@ def _complaint(mine: Any, eager: Any, reference: Any) -> str | None:
 
 
 def _names_equals(x: torch.Tensor, mine: Any, eager: Any) -> bool:
-    """True for positions that differ from eager's but name equal elements, each but once."""
+    """True for positions that differ from eager's but name equal elements, each only once."""
     if eager.dtype is not torch.int64 or mine.shape != eager.shape:
         return False
     for dim in range(x.ndim):

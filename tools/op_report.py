@@ -1,7 +1,7 @@
-"""The results of op_coverage as a page: sums by family, what is wrong or refused and why, all rows.
+"""The results of op_coverage as a page: sums by family, faults and refusals with reasons, all rows.
 
-A family is a list of operators by name. Those of ``LEFT_OUT`` are run, and listed, but do not
-count: no packaged kernel is meant to compute them, or there is nothing to compare with.
+A family is a list of operators by name. Those of ``LEFT_OUT`` are run and listed, but do not count:
+no packaged kernel is meant to compute them, or there is nothing to compare with.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Row:
 
     @property
     def left_out(self) -> str | None:
-        """The family it belongs to that does not count."""
+        """The family of an operator that does not count; else None."""
         for name, pattern in LEFT_OUT.items():
             if re.fullmatch(pattern, self.op):
                 return name
@@ -111,7 +111,7 @@ class Row:
 
 
 def read_rows(folder: Path) -> list[Row]:
-    """The lines of every result file; of a task met twice, the last."""
+    """The lines of every result file; of a repeated task the last."""
     rows: dict[tuple[str, str], Row] = {}
     for file in sorted(folder.glob("*.jsonl")):
         for line in map(json.loads, file.read_text().splitlines()):
@@ -201,7 +201,7 @@ def _left_out(rows: list[Row]) -> Iterable[str]:
 
 
 def _reasons(rows: list[Row], outcome: str) -> Iterable[str]:
-    """What was said, by how many samples it was said of."""
+    """The messages, by the number of their samples."""
     samples: Counter[str] = Counter()
     operators: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:
@@ -227,7 +227,7 @@ def _reasons(rows: list[Row], outcome: str) -> Iterable[str]:
 
 
 def _general(words: str) -> str:
-    """The words without what differs from sample to sample, as a cell of a table."""
+    """The message without the parts that differ between samples, as a cell of a table."""
     words = re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "N", words)
     words = re.sub(r"\(N calls?\)", "", words)
     return words.replace("|", "\\|").replace("  ", " ").strip()

@@ -1,4 +1,4 @@
-"""PyTorch's operator database: the samples its own tests use, and what eager answers."""
+"""PyTorch's operator database: the samples of its tests, and eager's answers."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a sample: "passed", "refused", "wrong", "crash", "hang" or "invalid".
+    """The outcome of a sample: "passed", "refused", "wrong", "crash", "hang" or "invalid".
 
-    A sample that eager itself refuses, or that has no tensor among its results, is invalid.
+    A sample that eager refuses, or without a tensor among its results, is invalid.
     """
 
     sample: int
@@ -71,8 +71,10 @@ class Sample:
     spec: Any
     eager: tuple[Any, ...]
     reference: tuple[Any, ...]
-    exact: Callable[[float], Any] | None = None  # of functions that torch's float64 gets wrong
-    is_free: bool = False  # which of equal elements a position names is not laid down
+    exact: Callable[[float], Any] | None = (
+        None  # for functions that torch computes wrong in float64
+    )
+    is_free: bool = False  # a position may name any of equal elements
 
     @property
     def tensors(self) -> list[torch.Tensor]:
@@ -94,7 +96,7 @@ def database() -> dict[str, Any]:
     """The operators by name; a variant is named behind a dot."""
     try:
         import expecttest  # noqa: F401
-    except ImportError:  # torch's test code asks for a class of it that no sample needs
+    except ImportError:  # torch's test code imports a class that no sample needs
         stub = types.ModuleType("expecttest")
         stub.TestCase = unittest.TestCase  # type: ignore[attr-defined]
         sys.modules["expecttest"] = stub
@@ -134,7 +136,7 @@ def chosen_numbers(count: int, limit: int) -> list[int]:
 
 
 def prepare(task: Task, number: int, raw: Any) -> Sample | Verdict:
-    """The sample with what eager says, or why it cannot be one."""
+    """The sample with eager's answer, or the reason why it is invalid."""
     op = database()[task.op].op
     leaves, spec = pytree.tree_flatten((raw.input, raw.args, raw.kwargs))
     if any(isinstance(leaf, torch.Tensor) and not _is_plain(leaf) for leaf in leaves):
@@ -151,7 +153,7 @@ def prepare(task: Task, number: int, raw: Any) -> Sample | Verdict:
 
 
 def _of_positive(function: Callable[[int, float], Any], order: int, x: float) -> Any:
-    """Infinite at 0 and not a number below, as the functions of the second kind are."""
+    """Infinite at 0 and NaN below, as the functions of the second kind are."""
     return function(order, x) if x > 0 else -math.inf if x == 0 else math.nan
 
 
@@ -160,7 +162,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as a package takes it."""
+    """The tensor in the form that packages take."""
     return tensor.detach().clone(memory_format=torch.contiguous_format)
 
 
@@ -190,7 +192,7 @@ def reference_of(sample: Sample, eager: list[Any]) -> tuple[Any, ...]:
 
 
 def _widened(leaf: Any, *, integers: bool = False) -> Any:
-    """A float tensor or type as float64; with ``integers``, what torch computes in float32 too."""
+    """A float tensor or type as float64; with ``integers``, those too, as torch uses float32."""
     if isinstance(leaf, torch.Tensor):
         is_integer = integers and leaf.dtype in (torch.int64, torch.int32)
         return leaf.double() if leaf.is_floating_point() or is_integer else leaf

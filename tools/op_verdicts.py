@@ -1,7 +1,7 @@
 """Many samples of one operator in one module, compiled and called, and a verdict on each.
 
-Each sample has a call of its own in the module, so that tracing, compiling and loading are paid
-once for many; when the module as a whole cannot be built, each sample is tried alone.
+Each sample is one call in the module, so that tracing, compiling and loading are paid once for
+many; if the module cannot be built as a whole, each sample is tried alone.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OWN_LINE = re.compile(r"\s+\(op_(samples|verdicts)\.py:.*")
 class Calls(nn.Module):
     """Calls the operator on each sample, with tensors from the list at the same place.
 
-    One more list has a tensor that nobody reads: results are torch's even of calls without tensors.
+    One more list has an unused tensor: results are then torch's even of calls without tensors.
     """
 
     def __init__(self, samples: Sequence[Sample]) -> None:
@@ -58,7 +58,7 @@ def _example(samples: Sequence[Sample]) -> tuple[list[list[torch.Tensor]]]:
 
 
 def load_everything() -> None:
-    """Import what building a package needs, so that forked processes have it."""
+    """Import the modules of a build, so that forked processes have them."""
     database()
     source = pipeline.Source(nn.ReLU(), (torch.ones(2, 3),))
     with _quiet():
@@ -66,7 +66,7 @@ def load_everything() -> None:
 
 
 def _compiled(module: nn.Module, example: Any, target: str) -> Callable[..., Any]:
-    """The model on a target; on a GPU, arguments and results are carried there and back."""
+    """The model on a target; a GPU's arguments and results are copied there and back."""
     model = aotpack.compile(module, example, target=target)
     if target != "native":
         return model
@@ -81,7 +81,7 @@ def _compiled(module: nn.Module, example: Any, target: str) -> Callable[..., Any
 def examine(
     task: Task, numbers: Sequence[int], target: str, tell: Callable[[Sequence[int]], None]
 ) -> Iterator[Verdict]:
-    """A verdict for each numbered sample; ``tell`` hears what is about to be tried."""
+    """A verdict for each numbered sample; ``tell`` is called before each attempt."""
     raw = sample_inputs(task)
     samples = []
     for number in numbers:
@@ -98,7 +98,7 @@ def examine(
 def _examine_group(
     samples: list[Sample], target: str, tell: Callable[[Sequence[int]], None]
 ) -> Iterator[Verdict]:
-    """All in one module; when that fails, those that can be rendered, and then each alone."""
+    """All in one module; when that fails, the samples that can be rendered, and then each alone."""
     together = _verdicts(samples, target, tell)
     if together is None:
         fit = []
@@ -117,7 +117,7 @@ def _examine_group(
 
 
 def _refusal(sample: Sample, target: str, tell: Callable[[Sequence[int]], None]) -> Verdict | None:
-    """Why the sample alone cannot be rendered, if so."""
+    """The reason why the sample alone cannot be rendered; else None."""
     tell([sample.number])
     source = pipeline.Source(Calls([sample]), _example([sample]))
     try:
@@ -131,7 +131,7 @@ def _refusal(sample: Sample, target: str, tell: Callable[[Sequence[int]], None])
 def _verdicts(
     samples: list[Sample], target: str, tell: Callable[[Sequence[int]], None]
 ) -> list[Verdict] | None:
-    """What compiling and calling all samples together says; None if several together fail."""
+    """The verdicts from compiling and calling all samples together; None if several fail."""
     if not samples:
         return []
     tell([sample.number for sample in samples])
@@ -158,7 +158,7 @@ def _failure(sample: Sample, error: Exception) -> Verdict:
 
 
 def _reason(error: AotpackError) -> str:
-    """The first line of the message, or where that announces a list, the list's first entry."""
+    """The first line of the message, or of the list that it announces."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     first = lines[1] if len(lines) > 1 and lines[0].endswith(":") else lines[0]
     return _OWN_LINE.sub("", first)[:REASON_LENGTH]

@@ -1,7 +1,7 @@
 """Write docs/passes.md: the passes of a schedule in their order, from their docstrings.
 
 python tools/passes.py          # write the document
-python tools/passes.py --check  # say whether it is stale
+python tools/passes.py --check  # check whether it is stale
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Draw docs/benchmarks.svg: whole models, how many times as fast as the best mode of torch.
+"""Draw docs/benchmarks.svg: the speed of whole models relative to the best mode of torch.
 
     python tools/plot_benchmarks.py
 

@@ -1,12 +1,12 @@
-"""A program with every C kernel under the address and undefined-behaviour sanitizers.
+"""Run a program with every C kernel under the address and undefined-behaviour sanitizers.
 
     python -m tools.sanitize [MODULE ARGUMENTS...]
 
 MODULE is a Python module that compiles kernels for target cpu and calls them; without it, all tests
 of kernels in C run. The first finding ends the program with the sanitizer's report. Weights,
 intermediates and staged arguments get heap blocks of exactly their bytes, like inputs and outputs,
-so that a single element beyond one is seen; fresh blocks are filled, so that nothing unwritten
-looks like zero.
+so that an access beyond the end is found; fresh blocks are filled, so that unwritten elements are
+not zero.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ TESTS = (
 )
 FLAGS = (
     "-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all"
-    # Integers of the model wrap by casts alone, so whatever else overflows is a mistake.
+    # Integers of the model wrap by casts alone, so any other overflow is a mistake.
     " -fno-wrapv -O1 -g"
 ).split()
 _ALIGNMENT = 64
@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> tuple[int, str]:
 
 
 def environment() -> dict[str, str]:
-    """This process's, with the sanitizers."""
+    """The environment of this process, with the sanitizers."""
     command = [*host.find_compiler(None).command, "-print-file-name=libasan.so"]
     library = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     return {
@@ -63,8 +63,8 @@ def environment() -> dict[str, str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Inside that process: run the module."""
-    del os.environ["LD_PRELOAD"]  # the C compiler needs no watching
+    """Run the module, inside the process of the sanitizers."""
+    del os.environ["LD_PRELOAD"]  # the C compiler needs no sanitizer
     install()
     module, *rest = arguments or ("pytest", "-x", "-v", *TESTS)
     if module == "pytest":  # it would keep the report of a process that ends for itself
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def install() -> None:
-    """Compile what comes with the sanitizers, and keep what kernels reach apart."""
+    """Compile with the sanitizers, and give separate memory to all buffers of kernels."""
     kept = [flag for flag in host._FLAGS if flag != "-Wl,-s"]
     host._FLAGS = [*kept, *FLAGS]
     host._LIBRARIES = frozenset({*host._LIBRARIES, "libasan.so.8", "libubsan.so.1"})
@@ -102,12 +102,12 @@ def _free(device: CpuDevice, address: int) -> None:
 
 
 def _apart(buffers: Sequence[Buffer]) -> tuple[tuple[int, ...], int]:
-    """A block for each intermediate, for good: offsets from an arena that has no memory."""
+    """A separate block for each intermediate, for good: offsets from an arena without memory."""
     return tuple(_heap_block(buffer.size) for buffer in buffers), 0
 
 
 def _place(own: Any, group: Sequence[Any], sources: Mapping[str, Any]) -> None:
-    """A block for each group of weights that lie together."""
+    """A block for each contiguous group of weights."""
     if not any(weight.name in sources for weight in group):
         return
     sizes = [weights._bytes(weight.dtype, weight.shape) for weight in group]

@@ -17,7 +17,7 @@ def lines_of(folders: list[Path]) -> dict[Path, int]:
 
 
 def is_counted(file: Path) -> bool:
-    """True for our own text: modules and templates, each once."""
+    """True for modules and templates, each counted once."""
     return file.suffix in (".py", ".jinja") and not any(part.is_symlink() for part in file.parents)
 
 

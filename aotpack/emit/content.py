@@ -1,6 +1,6 @@
 """A file of the package: its path, size, hash, and its bytes in pieces.
 
-Weights may be large; they are never joined, only walked.
+Weights may be large: they are read piece by piece, never concatenated.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ _HEADER_ALIGNMENT = 8
 
 @dataclass(frozen=True)
 class Content:
-    """A file at ``path`` (with slashes), made of ``pieces``; ``is_packed``: deflate is no use."""
+    """A file at ``path`` (with slashes), made of ``pieces``; ``is_packed``: not compressible."""
 
     path: str
     pieces: tuple[memoryview, ...]

@@ -58,7 +58,7 @@ def emit(
 
 @contextmanager
 def _staging(out: Path, name: str) -> Iterator[Path]:
-    """A folder inside ``out`` that is gone afterwards, whatever happens."""
+    """A temporary folder inside ``out``."""
     staging: Path | None = None
     try:
         out.mkdir(parents=True, exist_ok=True)

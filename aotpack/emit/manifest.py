@@ -1,4 +1,4 @@
-"""manifest.json: everything the runtime must know, from the precompiled build."""
+"""manifest.json: the precompiled build as the runtime reads it."""
 
 import hashlib
 import json
@@ -71,13 +71,13 @@ def _range(size: Var) -> dict[str, Any]:
 
 
 def binary_path(binary: Binary) -> str:
-    """Where the code of a kernel lies in the package."""
+    """The path in the package of a kernel's code."""
     name = "kernels" if binary.suffix == "so" else binary.kernel
     return f"kernels/{binary.target}/{name}.{binary.suffix}"
 
 
 def source_path(kernel: KernelSource) -> str:
-    """Where the text of a kernel lies in the package, for reading; all of C is one file."""
+    """The path in the package of a kernel's text, for reading; all of C is one file."""
     if kernel.language == "c":
         return "kernels/source/kernels.c"
     return f"kernels/source/{kernel.name}.py"
@@ -136,7 +136,7 @@ def _kernels(precompiled: Precompiled) -> dict[str, Any]:
 
 
 def _call(call: TorchCall) -> dict[str, Any]:
-    """An operator that torch runs; arguments as in ``_fixed``."""
+    """An operator of torch; arguments as in ``_fixed``."""
     operator = call.operator
     return {
         "operator": operator.function,
@@ -149,7 +149,7 @@ def _call(call: TorchCall) -> dict[str, Any]:
 
 
 def _fixed(argument: Fixed) -> Any:
-    """JSON as it stands; {"passed": n}, {"dtype": name} and {"float": text} for what it lacks."""
+    """JSON where it has the type; else {"passed": n}, {"dtype": name} or {"float": text}."""
     if isinstance(argument, tuple):
         return [_fixed(part) for part in argument]
     if isinstance(argument, Passed):

@@ -1,4 +1,4 @@
-"""Names of a package: what pip calls it, what Python imports, what its version is."""
+"""Names of a package: for pip, for Python's import, and its version."""
 
 import keyword
 import re
@@ -16,19 +16,19 @@ _TAKEN = frozenset({"aotpack", "cuda", "numpy", "torch", "triton"})
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a package is imported by, and its version as it stands in file names."""
+    """The import name of a package, and its version as in file names."""
 
     name: str
     version: str
 
     @classmethod
     def of(cls, name: str, version: str) -> Self:
-        """That of a model as its author calls it; UsageError for what is not accepted."""
+        """The identity of a model with its author's name; UsageError where that is not accepted."""
         return cls(import_name(name), normal_version(version))
 
 
 def import_name(name: str) -> str:
-    """The identifier a model called ``name`` is imported by: "BERT-base" -> "bert_base"."""
+    """The identifier that imports a model called ``name``: "BERT-base" -> "bert_base"."""
     if not _DISTRIBUTION.fullmatch(name):
         raise _refused(name, "it does not begin and end with a letter or digit")
     identifier = re.sub(r"[-.]+", "_", name).lower()
@@ -40,7 +40,7 @@ def import_name(name: str) -> str:
 
 
 def normal_version(version: str) -> str:
-    """The version as it stands in file names: "1.0.0-rc1" -> "1.0.0rc1"."""
+    """The version as in file names: "1.0.0-rc1" -> "1.0.0rc1"."""
     try:
         return str(Version(version))
     except InvalidVersion:

@@ -99,13 +99,13 @@ def package_contents(precompiled: Precompiled, identity: Identity, weights: str)
 
 
 def weights_content(rendered: Rendered, path: str) -> Content:
-    """The weights a checkpoint has, under their first names."""
+    """The weights of a checkpoint, under their first names."""
     weights = (w for w in rendered.weights if not w.is_constant)
     return safetensors(path, ((w.name, w.dtype, w.shape, w.data) for w in weights))
 
 
 def constants_content(rendered: Rendered) -> Content:
-    """The tensors that no checkpoint has; they are in every package."""
+    """The tensors that are in no checkpoint; every package has them."""
     constants = (w for w in rendered.weights if w.is_constant)
     return safetensors(
         "constants.safetensors", ((w.name, w.dtype, w.shape, w.data) for w in constants)
@@ -135,7 +135,7 @@ def runtime_contents() -> Iterator[Content]:
 
 
 def kernel_contents(precompiled: Precompiled) -> Iterator[Content]:
-    """The code of all kernels for all targets, and their text for reading."""
+    """The code of all kernels for all targets, and their texts for reading."""
     stored = {path: binary.code for binary, path in reversed(stored_binaries(precompiled).items())}
     for path, code in stored.items():
         yield Content.of(path, code)
@@ -146,7 +146,7 @@ def kernel_contents(precompiled: Precompiled) -> Iterator[Content]:
 
 
 def check_weights_mode(weights: str) -> None:
-    """Refuse what is no way to ship weights."""
+    """Refuse an unknown way to ship weights."""
     if weights not in WEIGHTS_MODES:
         raise UsageError(
             f"emitting a package: weights={weights!r}; accepted: {', '.join(WEIGHTS_MODES)}"

@@ -11,7 +11,7 @@ from aotpack.version import __version__
 
 
 def sbom_text(precompiled: Precompiled, identity: Identity) -> bytes:
-    """The document as JSON; it holds no time and no serial number, so that builds repeat."""
+    """The document as JSON, without times and serial numbers, so that builds are reproducible."""
     name, version = identity.name, identity.version
     tools = [
         {"type": "application", "name": tool, "version": found}

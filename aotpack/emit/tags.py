@@ -1,4 +1,4 @@
-"""The platform part of a wheel's tag: "any", or what the shared object for processors needs."""
+"""The platform part of a wheel's tag: "any", or the needs of the shared object for processors."""
 
 from aotpack.stages import HostBuild
 
@@ -16,6 +16,6 @@ def platform_tag(host: HostBuild | None) -> str:
 
 
 def requirements(targets: tuple[str, ...], *, calls_torch: bool = False) -> tuple[str, ...]:
-    """What a package for these targets imports at run time."""
+    """The requirements of a package for these targets at run time."""
     found = ("numpy",) if targets == ("cpu",) else ("cuda-bindings", "numpy")
     return (*found, "torch") if calls_torch else found

@@ -1,7 +1,7 @@
-"""From the files of a package to a wheel: setuptools writes it, ``seal`` makes it repeatable.
+"""From the files of a package to a wheel: setuptools writes it, ``seal`` makes it reproducible.
 
-Large and late files (weights, the bill of materials) join when the wheel is sealed, so weights are
-copied once. Times, modes and order are fixed; RECORD is made anew.
+Large and late files (weights, the bill of materials) are added when the wheel is sealed, so weights
+are copied once. Times, modes and order are fixed; RECORD is made anew.
 """
 
 import base64
@@ -32,7 +32,7 @@ _BUILD = (
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a wheel says about itself beside its name: platform tag, requirements, entry point."""
+    """Metadata of a wheel beside its name: platform tag, requirements, entry point."""
 
     platform: str = "any"
     requires: tuple[str, ...] = ("cuda-bindings", "numpy")
@@ -69,7 +69,7 @@ def build_wheel(
 def seal(built: Path, late: Iterable[Content], target: Path) -> tuple[tuple[str, int], ...]:
     """Write ``target``: the files of ``built`` and ``late``, sorted, with RECORD last.
 
-    ``late`` paths are those in the wheel; DIST-INFO at their start stands for its folder.
+    ``late`` paths are paths in the wheel; a leading DIST-INFO stands for its metadata folder.
     """
     with zipfile.ZipFile(built) as archive:
         info = next(name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
@@ -92,7 +92,7 @@ def seal(built: Path, late: Iterable[Content], target: Path) -> tuple[tuple[str,
 
 
 def _own_platform(wheel: bytes) -> bytes:
-    """The file WHEEL; a wheel for one platform is installed where such libraries belong."""
+    """The file WHEEL, for a wheel of one platform, which is installed into platlib."""
     if b"-none-any" in wheel:
         return wheel
     return wheel.replace(b"Root-Is-Purelib: true", b"Root-Is-Purelib: false")
@@ -119,7 +119,7 @@ def _record(path: str, contents: Iterable[Content]) -> Content:
 
 
 def _packages(name: str, contents: Sequence[Content]) -> list[str]:
-    """The folders with modules in them, by their names in Python."""
+    """The folders with modules, by their names in Python."""
     paths = [f"{name}/{content.path}" for content in contents]
     marked = [path.removesuffix("/__init__.py") for path in paths if path.endswith("/__init__.py")]
     return sorted(path.replace("/", ".") for path in marked)

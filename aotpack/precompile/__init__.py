@@ -1,4 +1,11 @@
-"""Kernel texts and targets -> binaries with launch metadata. Nothing else imports triton."""
+"""Kernel texts and targets -> binaries with launch metadata. Nothing else imports triton.
+
+In reading order: ``precompile``, ``request`` (a compilation as a value), ``cache``, ``pool`` and
+``messages`` (compiling processes), ``worker`` (such a process) with ``signature``,
+``kernel_module``, ``packed_halves`` (a workaround) and ``columns`` (a check), ``elf`` and
+``spills`` (registers), ``host`` and ``shared_object`` (C), ``compilers`` (versions),
+``user_kernels``, ``interpreter``.
+"""
 
 from aotpack.precompile.host import check_host
 from aotpack.precompile.precompile import precompile

@@ -11,7 +11,7 @@ from aotpack.stages import Binary
 
 
 class KernelCache:
-    """Binaries under a folder, by key; with no folder nothing is kept."""
+    """Binaries in a folder, by key; without a folder nothing is kept."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder

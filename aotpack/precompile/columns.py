@@ -1,8 +1,7 @@
-"""How Triton lays out what threads copy to shared memory and read there: to each its own column.
+"""A check of Triton's layouts for row pipelines: each thread has a column, to copy and to read.
 
-A kernel with a ring (``render/triton/loops/row_pipeline.py``) rests on that: where another thread
-read what one copied, nobody would wait for the copy. It is Triton's default, checked in each
-kernel.
+A row pipeline (``render/triton/loops/row_pipeline.py``) relies on it: a thread waits only for its
+own copies. It is Triton's default, checked in each kernel.
 """
 
 import re
@@ -13,7 +12,7 @@ _OPERAND = re.compile(r"tensor<([\dx]+)x[^,]+, #(ttg\.slice<\{dim = 0, parent = 
 
 
 def check_columns(ttgir: str, num_warps: int) -> None:
-    """ValueError unless each thread has one column of all that is copied and read."""
+    """ValueError unless each thread has one column of all copies and reads."""
     layouts = dict(_LAYOUT.findall(ttgir))
     uses = list(_USE.finditer(ttgir))
     if {use[1] for use in uses} != {"cp.async.cg", "ld.shared.v4"}:

@@ -1,4 +1,4 @@
-"""Which compilers make the binaries: their versions are in each cache key and the manifest."""
+"""The versions of the compilers that make binaries, for cache keys and the manifest."""
 
 import functools
 import re

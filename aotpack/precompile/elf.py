@@ -14,14 +14,14 @@ _REGISTERS, _FRAME_SIZE = 0x2F, 0x11  # EIATTR_REGCOUNT, EIATTR_FRAME_SIZE
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Per thread: 32-bit registers, and bytes of local memory (what did not fit in registers)."""
+    """Per thread: 32-bit registers, and bytes of local memory (register spills)."""
 
     registers: int
     local_bytes: int
 
 
 def read_resources(cubin: bytes, symbol: str) -> Resources:
-    """The resources of one kernel; ValueError if the bytes are no cubin that holds it."""
+    """The resources of one kernel; ValueError if the bytes are no cubin with it."""
     try:
         sections = read_sections(cubin)
         index = _symbol_index(sections, symbol)
@@ -32,7 +32,7 @@ def read_resources(cubin: bytes, symbol: str) -> Resources:
 
 
 def read_sections(code: bytes) -> dict[str, bytes]:
-    """Section contents by name; ValueError, IndexError, struct.error for what is no ELF64."""
+    """Section contents by name; ValueError, IndexError or struct.error if it is no ELF64."""
     if code[:6] != b"\x7fELF\x02\x01" or len(code) < _HEADER.size:
         raise ValueError("not a little-endian ELF64 file")
     header = _HEADER.unpack_from(code)
@@ -43,7 +43,7 @@ def read_sections(code: bytes) -> dict[str, bytes]:
 
 
 def text_at(table: bytes, at: int) -> str:
-    """The text that begins there in a table of names."""
+    """The text at an offset of a table of names."""
     return table[at : table.index(b"\0", at)].decode()
 
 
@@ -55,7 +55,7 @@ def _symbol_index(sections: dict[str, bytes], symbol: str) -> int:
 
 
 def _function_facts(info: bytes, index: int) -> Iterator[tuple[int, int]]:
-    """(attribute, value) of the records that speak of the symbol ``index``."""
+    """(attribute, value) of the records for the symbol ``index``."""
     at = 0
     while at < len(info):
         kind, attribute, size = _INFO_RECORD.unpack_from(info, at)

@@ -25,9 +25,9 @@ _FAMILIES = {
 
 _FLAGS = (
     "-std=gnu11 -O3 -fPIC -shared -fvisibility=hidden -fopenmp-simd -fwrapv -fno-strict-aliasing"
-    # Results must not depend on where a loop is cut, so products and sums stay apart.
+    # Results must not depend on how a loop is split, so products and sums are not contracted.
     " -ffp-contract=off"
-    # Nobody reads errno or the exception flags; neither changes a result.
+    # Nothing reads errno or the exception flags; neither changes a result.
     " -fno-math-errno -fno-trapping-math"
     " -fno-ident -Wl,--build-id=none -Wl,-z,noexecstack -Wl,-s"
 ).split()
@@ -39,14 +39,14 @@ _LIBRARIES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A C compiler: how it is called, and what it says it is."""
+    """A C compiler: its command, and its version text."""
 
     command: tuple[str, ...]
     version: str
 
 
 def host_build(arch: str | None) -> HostBuild:
-    """The machine a shared object is compiled for; ``arch`` is what the user asked for."""
+    """The machine that a shared object is compiled for; ``arch`` is the user's choice."""
     machine = platform.machine()
     accepted = _FAMILIES.get(machine)
     if accepted is None:
@@ -61,13 +61,13 @@ def host_build(arch: str | None) -> HostBuild:
 
 
 def check_host(arch: str | None) -> None:
-    """Refuse, before any work, what ``compile_host`` cannot build here."""
+    """Refuse early the architectures that ``compile_host`` cannot build here."""
     host_build(arch)
     find_compiler(read_knobs().compiler)
 
 
 def host_flags(arch: str) -> tuple[str, ...]:
-    """How kernels for an architecture are compiled."""
+    """The flags that compile kernels for an architecture."""
     return (*_FLAGS, f"-march={arch}")
 
 
@@ -127,7 +127,7 @@ def _compile(text: str, compiler: Compiler, flags: tuple[str, ...]) -> bytes:
 
 
 def _repeat(text: str, command: list[str]) -> str:
-    """Leave the text in a file and say how to compile it again."""
+    """Leave the text in a file; gives the command that compiles it again."""
     folder = read_knobs().dump or Path(tempfile.gettempdir())
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"failed_{sha256(text.encode()).hexdigest()[:8]}.c"

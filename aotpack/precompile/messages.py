@@ -19,7 +19,7 @@ def read_request(line: str) -> Request:
 
 
 def write_answer(answer: Binary | str) -> str:
-    """A binary, or the compiler's words, as one line."""
+    """A binary, or the compiler's error, as one line."""
     if isinstance(answer, str):
         return json.dumps({"error": answer})
     code = base64.b64encode(answer.code).decode()

@@ -1,11 +1,11 @@
-"""Works around a bug of ptxas: integer operations on packed 16-bit halves are split.
+"""A workaround for a bug of ptxas: integer operations on packed 16-bit halves are split.
 
     add.s16x2 %r3, %r1, %r2   ->   add.s16 of the lower halves, add.s16 of the upper halves
 
-ptxas 12.8 to 13.0 computes the sum of such an addition anew where it needs one half, and then adds
-0 in place of that half's constant: a search in sorted rows read the wrong element (13.4 does not).
-LLVM makes them for GPUs from 9.0 of what are 64-bit places in a kernel's text, where the places
-are small. What is left are a few instructions on integers, in kernels that wait for memory.
+ptxas 12.8 to 13.0 recomputes the sum of such an addition where it needs one half, and then adds 0
+in place of that half's constant: a search in sorted rows read the wrong element (13.4 is right).
+LLVM emits them for GPUs from 9.0 for small 64-bit positions of a kernel's text. The split costs a
+few integer instructions, in memory-bound kernels.
 
 Source: PTX ISA, add, min and max of packed 16-bit integers (from sm_90).
 """
@@ -14,15 +14,15 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from aotpack.precompile.request import WAY
+from aotpack.precompile.request import RECIPE
 
 _PACKED = re.compile(r"\b(add|min|max)\.([su])16x2\s+(%\w+),\s*([^,\s]+),\s*([^,;\s]+);")
 _ANY = re.compile(r"^[^/\n]*\.[su]16x2\b.*$", re.MULTILINE)
-_NAME = f"aotpack's way {WAY}"  # in the keys of Triton's own cache
+_NAME = f"aotpack's way {RECIPE}"  # in the keys of Triton's own cache
 
 
-def take_halves_apart(ptx: str) -> str:
-    """PTX in which no instruction works on two packed integers; ValueError for unknown ones."""
+def split_packed_halves(ptx: str) -> str:
+    """PTX without instructions on two packed integers; ValueError for unknown ones."""
     made = _PACKED.sub(_on_halves, ptx)
     if left := _ANY.search(made):
         raise ValueError(
@@ -32,17 +32,17 @@ def take_halves_apart(ptx: str) -> str:
     return made
 
 
-def stages_with_halves_apart(
+def stages_with_split_halves(
     backend: object = None, stages: dict[str, Callable[[str, Any], str]] | None = None, *_: object
 ) -> tuple[str, str] | None:
-    """Triton's hook for stages of its compiler: the stage that makes PTX also takes halves apart.
+    """Triton's hook for the stages of its compiler: the stage that makes PTX also splits halves.
 
-    Asked without stages, it gives a key and a digest of what it does.
+    Called without stages, it gives a key and a digest of its effect.
     """
     if stages is None:
         return _NAME, _NAME
     make_ptx = stages["ptx"]
-    stages["ptx"] = lambda source, metadata: take_halves_apart(make_ptx(source, metadata))
+    stages["ptx"] = lambda source, metadata: split_packed_halves(make_ptx(source, metadata))
     return None
 
 

@@ -24,7 +24,7 @@ Answered: TypeAlias = tuple[Request, Binary | str]
 
 
 def compile_all(requests: Sequence[Request], jobs: int) -> Generator[Answered, None, None]:
-    """Each request with its binary or the compiler's words, in the order they get ready."""
+    """Each request with its binary or the compiler's error, as soon as it is ready."""
     waiting: queue.SimpleQueue[Request] = queue.SimpleQueue()
     for request in requests:
         waiting.put(request)
@@ -61,13 +61,13 @@ class _Worker:
         self.thread.start()
 
     def kill(self) -> None:
-        """End the process with its children; what it was compiling is given up."""
+        """End the process with its children, and its compilation."""
         self.stopped = True
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def join(self) -> None:
-        """Wait until process and thread are gone."""
+        """Wait for the end of process and thread."""
         self.thread.join()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout):
@@ -96,13 +96,13 @@ class _Worker:
             try:
                 answer = self._ask(request)
             except (OSError, ValueError):
-                if self.stopped:  # its pipes were closed under it
+                if self.stopped:  # the stop closed its pipes
                     return
                 raise
             self.done.put((request, answer))
 
     def _ask(self, request: Request) -> Binary | str:
-        """One request; a process that died is the answer to it."""
+        """One request; if the process dies, that is its answer."""
         stdin, stdout = self.process.stdin, self.process.stdout
         if stdin is None or stdout is None:
             raise ValueError("the worker was started without pipes")
@@ -118,7 +118,7 @@ class _Worker:
 
 
 def worker_environment(folder: Path) -> dict[str, str]:
-    """The parent's environment less compiler settings (tool paths stay), plus what fixes bytes."""
+    """The parent's environment without compiler settings (tool paths stay), with fixed ones."""
     kept = {
         name: value
         for name, value in os.environ.items()

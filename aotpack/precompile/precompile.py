@@ -1,4 +1,4 @@
-"""Rendered kernels -> binaries: what the cache lacks is compiled, in several processes."""
+"""Rendered kernels -> binaries: several processes compile the kernels that are not in the cache."""
 
 import shlex
 import sys
@@ -29,7 +29,7 @@ def precompile(
     progress: Reporter | None = None,
     cpu_arch: str | None = None,
 ) -> Precompiled:
-    """Compile every kernel for every target it is meant for."""
+    """Compile every kernel for each of its targets."""
     knobs = read_knobs()
     native = [target for target in targets if target.backend == "cuda"]
     texts = [kernel for kernel in rendered.kernels if kernel.language == "triton"]
@@ -78,9 +78,9 @@ def _compile(
     progress: Reporter,
     needed: frozenset[Request],
 ) -> dict[Request, Binary | None]:
-    """Binaries from the cache, and those it lacks from the compiler.
+    """Binaries from the cache, and the others from the compiler.
 
-    None for one that does not compile, where it is not ``needed``.
+    None for a kernel that does not compile and is not ``needed``.
     """
     keys = {request: request.key(compilers) for request in requests}
     found = {request: cache.get(key) for request, key in keys.items()}
@@ -103,7 +103,7 @@ def _is_usable(request: Request, answer: Binary | str) -> bool:
 
 
 def _accept(request: Request, answer: Binary | str) -> Binary:
-    """The binary, or a CompileError that says how to repeat the failure."""
+    """The binary, or a CompileError with the command that repeats the failure."""
     if isinstance(answer, str):
         raise CompileError(
             f"compiling the kernel {request.name} for {request.target} failed.\n"
@@ -120,7 +120,7 @@ def _accept(request: Request, answer: Binary | str) -> Binary:
 
 
 def _repeat(request: Request) -> str:
-    """Leave the request in a file and say how to compile it again."""
+    """Leave the request in a file; gives the command that compiles it again."""
     folder = read_knobs().dump or Path(tempfile.gettempdir())
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"failed_{request.name}_{request.target}.py"

@@ -10,7 +10,7 @@ from aotpack.precompile.signature import parameter_type
 from aotpack.stages import KernelSource
 from aotpack.target import Target
 
-WAY = 2  # from a request to its binary; 1 left packed halves (packed_halves.py) as they were
+RECIPE = 2  # version of this compilation; 1 did not split packed halves
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,10 @@ class Request:
     """Compile the function ``name`` of ``text`` for the compute capability ``arch``.
 
     ``types`` are the parameters in Triton's spelling ("*bf16", "i32") with their names;
-    ``multiples`` their divisibility: (position, a number that divides the value).
-    A launch makes a cluster of ``cluster_size`` of each program, and gives it ``ring_bytes`` of
-    shared memory behind Triton's own; the code depends on neither.
-    Code that ``starts_early`` waits for the launches before its own.
+    ``multiples`` their divisibility: (position, a number that divides the value). A launch makes a
+    cluster of ``cluster_size`` of each program, and gives it ``ring_bytes`` of shared memory behind
+    Triton's; the code depends on neither. Code that ``starts_early`` waits for earlier launches
+    (programmatic dependent launch).
     """
 
     name: str
@@ -63,7 +63,7 @@ class Request:
         return Target("cuda", self.arch)
 
     def as_text(self) -> str:
-        """The kernel's text under a comment with everything else: a file that repeats the work."""
+        """The kernel's text under a comment with all other fields: a file to compile again."""
         facts = {key: value for key, value in asdict(self).items() if key != "text"}
         return f"# {json.dumps(facts, sort_keys=True)}\n{self.text}"
 
@@ -77,6 +77,6 @@ class Request:
         return Request(text=rest, **facts)
 
     def key(self, compilers: Mapping[str, str]) -> str:
-        """The cache key: a digest of this request, of the compilers' versions and of our way."""
-        versions = json.dumps({**compilers, "way": WAY}, sort_keys=True)
+        """The cache key: a digest of this request, of the compilers' versions and of ``RECIPE``."""
+        versions = json.dumps({**compilers, "way": RECIPE}, sort_keys=True)
         return hashlib.sha256(f"{versions}\n{self.as_text()}".encode()).hexdigest()

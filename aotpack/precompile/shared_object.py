@@ -1,4 +1,4 @@
-"""What a shared object requires at run time: libraries, and versions of their symbols."""
+"""The run-time requirements of a shared object: libraries, and versions of their symbols."""
 
 import re
 import struct
@@ -41,7 +41,7 @@ def read_needs(code: bytes) -> Needs:
 
 
 def _versions(section: bytes, names: bytes) -> Iterator[str]:
-    """Every symbol version that is asked of some library."""
+    """Every symbol version that is required of some library."""
     at = 0
     while at < len(section):
         _, count, _, first, following = _NEED.unpack_from(section, at)

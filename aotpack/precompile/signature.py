@@ -1,4 +1,4 @@
-"""Kernel parameters in the spelling that Triton's compiler takes them in."""
+"""Kernel parameters in the spelling of Triton's compiler."""
 
 from collections.abc import Mapping
 

@@ -1,9 +1,9 @@
-"""Compiles kernels that spill registers again with more warps.
+"""Recompiles kernels that spill registers with more warps.
 
-The candidates of a kernel for a target are its own number of warps, twice, four times it and so on:
-the same text, grid and answers. The first that stays below the limit is taken, and if none does,
-the one that spills least. What was refused is told, so that a package can say why. A kernel with a
-ring counts its threads in its text, so it is compiled as it is.
+The candidates of a kernel for a target have its number of warps, twice and four times it and so on:
+the same text, grid and answers. The first below the limit is taken, else the one that spills least.
+The refused ones are reported, for a package to explain. A kernel with a ring counts its threads in
+its text: it has no candidates.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +21,9 @@ Compile: TypeAlias = Callable[[Sequence[Request]], Mapping[Request, Binary | Non
 def settle(
     requests: Sequence[Request], compile_some: Compile
 ) -> tuple[list[Binary], tuple[Refused, ...]]:
-    """One binary for each request, and what was refused; ``compile_some`` may refuse a retry.
+    """One binary for each request, and the refused ones; ``compile_some`` may refuse a retry.
 
-    A request of which it refuses the first has none.
+    A request whose first compilation it refuses has none.
     """
     tried: dict[Request, list[Binary]] = {request: [] for request in requests}
     latest = {request: request for request in requests}

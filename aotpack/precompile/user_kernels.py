@@ -1,7 +1,7 @@
-"""The user's own Triton kernels: which arguments they write, and their run on example inputs.
+"""The user's Triton kernels: which arguments they write, and their run on example inputs.
 
-Both without a GPU: torch asks Triton for the target at hand to see what a kernel changes, and is
-told of one; launches go through Triton's interpreter.
+Both need no GPU: torch asks Triton for the current target to analyse a kernel, and gets a fixed
+one; launches run in Triton's interpreter.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ _INT32 = 2**31
 
 
 class _Driver:
-    """Stands for the machine while kernels are looked at: the oldest target, so always the same."""
+    """A driver for analyses of kernels: the oldest target, so results are always the same."""
 
     def get_current_target(self) -> GPUTarget:
         return GPUTarget("cuda", 80, 32)
@@ -34,7 +34,7 @@ class _Driver:
 
 
 class UserKernels:
-    """The port that tracing asks (``trace.triton_kernels.TritonPort``)."""
+    """The port of tracing (``trace.triton_kernels.TritonPort``)."""
 
     @contextmanager
     def analysis(self) -> Iterator[None]:

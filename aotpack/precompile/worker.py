@@ -21,13 +21,13 @@ from aotpack.precompile.columns import check_columns
 from aotpack.precompile.elf import read_resources
 from aotpack.precompile.kernel_module import load_module
 from aotpack.precompile.messages import read_request, write_answer
-from aotpack.precompile.packed_halves import stages_with_halves_apart
+from aotpack.precompile.packed_halves import stages_with_split_halves
 from aotpack.precompile.request import Request
 from aotpack.stages import RING_START, Binary
 
 
 def compile_request(request: Request) -> Binary:
-    """Compile with Triton, and read from the code what its launcher needs."""
+    """Compile with Triton; read from the code the data for its launcher."""
     compiled = run_triton(request)
     code, facts = compiled.asm["cubin"], compiled.metadata
     resources = read_resources(code, facts.name)
@@ -49,7 +49,7 @@ def compile_request(request: Request) -> Binary:
 
 
 def _shared(request: Request, compiled: Any) -> int:
-    """The bytes of shared memory of a launch: Triton's own, and a ring behind them."""
+    """The bytes of shared memory of a launch: Triton's, and a ring behind them."""
     own: int = compiled.metadata.shared
     if not request.ring_bytes:
         return own
@@ -63,7 +63,7 @@ def _shared(request: Request, compiled: Any) -> int:
 
 
 def run_triton(request: Request) -> Any:
-    """What Triton makes of a request, with the texts on its way."""
+    """Triton's result for a request, with the texts of its stages."""
     function = getattr(load_module(request.name, request.text), request.name)
     source = ASTSource(
         function,
@@ -72,7 +72,7 @@ def run_triton(request: Request) -> Any:
         attrs={(where,): [["tt.divisibility", factor]] for where, factor in request.multiples},
     )
     with knobs.runtime.scope():
-        knobs.runtime.add_stages_inspection_hook = stages_with_halves_apart
+        knobs.runtime.add_stages_inspection_hook = stages_with_split_halves
         return triton.compile(
             source,
             target=GPUTarget("cuda", request.arch, 32),
@@ -85,7 +85,7 @@ def run_triton(request: Request) -> Any:
 
 
 def answer(line: str) -> str:
-    """The answer to one request line: the binary, or the compiler's words."""
+    """The answer to one request line: the binary, or the compiler's error."""
     try:
         return write_answer(compile_request(read_request(line)))
     except Exception as error:  # whatever the compiler raises is the user's to read
@@ -103,7 +103,7 @@ def serve() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process and the assembler it may wait for once the build that started it is gone."""
+    """End this process, and an assembler it waits for, when the build that started it ends."""
     while os.getppid() == parent:
         time.sleep(1)
     os.killpg(0, signal.SIGKILL)

@@ -1,4 +1,10 @@
-"""Schedule -> text: one source for each kernel variant, and the wrapper that launches them."""
+"""Schedule -> text: a source for each kernel variant, and the wrapper that launches them.
+
+In reading order: ``languages`` (the kernel languages), ``environment`` and ``contexts`` (templates
+and their inputs), ``emit`` (values to lines), ``triton``, ``c``, ``sources`` (sources by content),
+``forms`` (the forms of a launch), ``kernels`` (variants to sources), ``horizontal`` and
+``last_block`` (several kernels in a launch), ``foreign`` (the user's kernels, torch), ``wrapper``.
+"""
 
 from aotpack.render.c.kernels import host_file
 from aotpack.render.kernels import render_kernels
@@ -15,7 +21,7 @@ FIRST_FORMS = Decisions()
 def render(
     scheduled: Scheduled, targets: tuple[Target, ...], decisions: Decisions = FIRST_FORMS
 ) -> Rendered:
-    """Render the variants that some target can pick, in the forms that are decided for."""
+    """Render the variants that some target can pick, in the forms that the decisions select."""
     kernels, plans, selector = render_kernels(scheduled, targets, decisions)
     return Rendered(
         scheduled.signature,

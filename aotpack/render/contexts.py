@@ -1,4 +1,4 @@
-"""What templates get: one frozen context each, finished text and numbers only."""
+"""Contexts of templates: one frozen dataclass each, with finished text and numbers only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TileAxis:
-    """One axis of a tile: how long it is in all, its block, and whether accesses need a mask."""
+    """One axis of a tile: its extent, its block, and whether accesses need a mask."""
 
     extent: str
     block: int
@@ -16,7 +16,7 @@ class TileAxis:
 
 @dataclass(frozen=True, slots=True)
 class ClusterContext:
-    """A row in parts of ``length`` (text), one for each program of the cluster."""
+    """A cluster reduction: each program of the cluster has ``length`` (text) elements of a row."""
 
     cluster_size: int
     length: str
@@ -24,7 +24,7 @@ class ClusterContext:
 
 @dataclass(frozen=True, slots=True)
 class LookBackContext:
-    """Blocks of ``rows`` (text) rows in turn, counted at ``turn``; ``group`` look at each other."""
+    """A look-back: blocks of ``rows`` (text) rows, numbered by ``turn``, in groups of ``group``."""
 
     turn: str
     rows: str
@@ -33,7 +33,7 @@ class LookBackContext:
 
 @dataclass(frozen=True, slots=True)
 class MailboxContext:
-    """A program's mailbox in a cluster: its bytes, and the places of its counters (mbarriers)."""
+    """A program's mailbox in a cluster: its bytes, and the offsets of its counters (mbarriers)."""
 
     bytes: int
     counters: tuple[int, ...]
@@ -41,7 +41,7 @@ class MailboxContext:
 
 @dataclass(frozen=True, slots=True)
 class WordContext:
-    """A word that goes to all ``programs`` of a cluster; ``register`` as in inline assembly."""
+    """A word sent to all ``programs`` of a cluster; ``register`` is the constraint in assembly."""
 
     bits: int
     bytes: int
@@ -51,7 +51,7 @@ class WordContext:
 
 @dataclass(frozen=True, slots=True)
 class RingContext:
-    """A ring in shared memory behind ``start`` bytes of Triton's, in cache lines of ``line``."""
+    """A ring in shared memory behind Triton's ``start`` bytes, aligned to ``line`` bytes."""
 
     start: int
     line: int
@@ -59,7 +59,7 @@ class RingContext:
 
 @dataclass(frozen=True, slots=True)
 class VectorContext:
-    """A thread's ``vector`` elements in shared memory; ``operands`` as in inline assembly."""
+    """A thread's ``vector`` elements in shared memory; ``operands`` are constraints in assembly."""
 
     dtype: str
     type: str  # in Triton
@@ -77,7 +77,7 @@ class AtomicContext:
 
 @dataclass(frozen=True, slots=True)
 class SwapContext:
-    """A scatter by compare and swap of words of so many bits."""
+    """A scatter by compare-and-swap on words of ``bits`` bits."""
 
     kind: str
     bits: int
@@ -95,22 +95,22 @@ class LoopContext:
     index_type: str  # "" or ".to(tl.int64)"
     z: TileAxis | None
     y: TileAxis | None
-    x: TileAxis  # a block of 0: one row a program
+    x: TileAxis  # a block of 0: one row for each program
     r: TileAxis | None
     is_flat: bool  # the tile has one dimension
     persistent: bool
     lines: tuple[str, ...]
     program: str
-    is_launched: bool  # else a kernel calls it for some of its programs
-    band: int = 1  # lines of tiles that programs go through together
+    is_launched: bool  # else it is a function that a kernel calls
+    band: int = 1  # lines of tiles in a group, for reuse in L2
     cluster: ClusterContext | None = None
-    in_turn: bool = False  # among the lines is a loop over rows
+    is_row_pipeline: bool = False  # the lines have a loop over rows
     look_back: LookBackContext | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HorizontalContext:
-    """Several loop kernels as functions, and the lines by which a program finds its own."""
+    """Several loop kernels as functions, and the lines that find a program's function."""
 
     name: str
     comments: tuple[str, ...]
@@ -122,7 +122,7 @@ class HorizontalContext:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """How a factor is loaded: lines of the program, of a tile, of a step; what it is called."""
+    """The loads of a factor: lines for the program, for a tile, for a step, and its name."""
 
     before: tuple[str, ...]
     setup: tuple[str, ...]
@@ -161,9 +161,9 @@ class MatmulContext:
 
 @dataclass(frozen=True, slots=True)
 class KeyBlock:
-    """The lines of one step over keys, and the names or texts of what they load."""
+    """The lines of one step over keys, and the names or texts of its tiles."""
 
-    edge: bool  # some of its keys may lie outside, or after a query that must not see them
+    edge: bool  # keys may be out of bounds, or masked by causality
     key_lines: tuple[str, ...]
     key: str
     value_lines: tuple[str, ...]
@@ -205,7 +205,7 @@ class AttentionContext:
 class LaunchContext:
     """One launch: ``choices`` are (condition, Launch expression), the last without a condition.
 
-    An expression may be a tuple of launches that follow each other.
+    An expression may be a tuple of launches in order.
     """
 
     choices: tuple[tuple[str, str], ...]
@@ -213,7 +213,7 @@ class LaunchContext:
 
 @dataclass(frozen=True, slots=True)
 class NestedContext:
-    """A step that runs parts: the head of a call of ``Branch`` or ``Loop``, then a part each."""
+    """A step with parts: the opening of a ``Branch`` or ``Loop`` call, then its parts."""
 
     comment: str
     head: str
@@ -222,7 +222,7 @@ class NestedContext:
 
 @dataclass(frozen=True, slots=True)
 class PartContext:
-    """Intermediates (name, bytes, first and last launch), and what uses them; ``name=`` or ""."""
+    """Intermediates (name, bytes, first and last launch) and launches; ``name`` is "" or "x="."""
 
     name: str
     buffers: tuple[tuple[str, str, int, int], ...]
@@ -232,7 +232,7 @@ class PartContext:
 
 @dataclass(frozen=True, slots=True)
 class PlanContext:
-    """A plan, and the condition on ``arch`` under which it is taken; the last has none."""
+    """A plan and its condition on ``arch``; the last plan has none."""
 
     condition: str
     body: PartContext

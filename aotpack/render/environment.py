@@ -19,21 +19,21 @@ def environment() -> Environment:
 
 
 def render_template(name: str, context: object) -> str:
-    """The text of a template for its context, which the template knows as ``c``.
+    """Render a template with its context, which the template knows as ``c``.
 
-    Headers print the name, as ``template``: that of the outermost, where one includes another.
+    ``template`` is the name in headers: of the outermost template, where one includes another.
     """
     return environment().get_template(name).render(c=context, template=name)
 
 
 def render_function(template: str, name: str, *context: object) -> str:
-    """The text of a device function: a macro of a template, for its context where it has one."""
+    """The text of a device function: a macro of a template, called with its contexts."""
     macro = getattr(environment().get_template(template).module, name)
     return f"# template: {template}\n{macro(*context)}"
 
 
 def template_texts(pattern: str) -> tuple[str, ...]:
-    """The templates themselves whose file names have a pattern."""
+    """The sources of the templates whose file names match a pattern."""
     made = environment()
     assert made.loader is not None
     names = made.list_templates(filter_func=lambda name: fnmatch(name, pattern))

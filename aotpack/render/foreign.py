@@ -1,4 +1,4 @@
-"""Calls of code that is not ours: the user's Triton kernels under a name of ours, and torch."""
+"""Calls of foreign code: the user's Triton kernels, under our names, and operators of torch."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ _ANY_GPU = (1, MAX_ARCH)
 
 
 def refuse_foreign(schedule: Schedule, targets: tuple[Target, ...]) -> None:
-    """Refuse Triton kernels of the user's for processors, all at once."""
+    """Refuse the user's Triton kernels for processors; one error lists all of them."""
     calls = [call for call in _calls(schedule) if isinstance(call.kernel, TritonKernel)]
     if not calls or CPU not in targets:
         return
@@ -45,7 +45,7 @@ def _calls(schedule: Schedule) -> Iterator[Foreign]:
 
 
 def foreign_choice(schedule: Schedule, kernel: Kernel, sources: Sources) -> Choice:
-    """The one way to call it, whatever the target."""
+    """The only choice of a foreign call; it is the same for all targets."""
     call = kernel.foreign
     assert call is not None
     program = schedule.program
@@ -74,7 +74,7 @@ def foreign_choice(schedule: Schedule, kernel: Kernel, sources: Sources) -> Choi
 def _called(
     name: str, call: Foreign, operator: TorchOperator, program: Program, sources: Sources
 ) -> Called:
-    """A call of torch; equal ones are one entry of the manifest."""
+    """A call of torch; equal calls share an entry of the manifest."""
     dtypes = tuple(program.buffers[a].dtype if isinstance(a, str) else None for a in call.arguments)
     made = TorchCall(
         f"{name}_{digest(f'{operator} {dtypes}')}", operator, dtypes, len(call.targets)
@@ -87,7 +87,7 @@ def _called(
 
 
 def _parameters(call: Foreign, program: Program) -> tuple[KernelArg, ...]:
-    """Pointers of their buffers' types; integers of 32 bits where every value fits (as Triton)."""
+    """Pointers of their buffers' types; integers of 32 bits where all values fit, as in Triton."""
     return tuple(
         KernelArg(
             name,

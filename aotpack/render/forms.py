@@ -1,6 +1,6 @@
-"""Which forms of a launch a package holds: the measured one where there is one, else the first few.
+"""The forms of a launch that a package holds: the measured one, else the first few.
 
-A measurement is for one target, so a variant for many is then split by target.
+A measurement is for one target, so a variant for several targets is then split by target.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ Form: TypeAlias = Callable[[Variant, Sources], tuple[Launched | Called, ...]]
 
 @dataclass(slots=True)
 class FormSelector:
-    """Makes choices, and remembers the keys of those left open and of those settled."""
+    """Makes choices, and records the keys of the open and of the settled ones."""
 
     sources: Sources
     decisions: Decisions
@@ -27,7 +27,7 @@ class FormSelector:
     def choices(
         self, variant: Variant, forms: Sequence[Form], targets: Sequence[Target]
     ) -> tuple[Choice, ...]:
-        """The choices of a variant for the targets it is meant for."""
+        """The choices of a variant for its targets."""
         if not self.decisions.measured or len(forms) == 1:
             return (self._open(variant, forms),)
         picks = {target.arch: self._measured(variant, forms, target) for target in targets}
@@ -43,7 +43,7 @@ class FormSelector:
             yield self._open(own, forms if pick is None else forms[pick : pick + 1])
 
     def _open(self, variant: Variant, forms: Sequence[Form]) -> Choice:
-        """As many forms as a package holds; those that are equal count once."""
+        """As many forms as a package may hold; equal forms count once."""
         made = []
         for number, form in enumerate(forms[: self.decisions.candidates]):
             self.sources.spare = number > 0
@@ -54,7 +54,7 @@ class FormSelector:
         return choice
 
     def _measured(self, variant: Variant, forms: Sequence[Form], target: Target) -> int | None:
-        """The number of the quickest form; None where none of these forms was measured as such."""
+        """The index of the quickest form; None where none of these forms was measured."""
         first = forms[0](variant, Sources())
         key = (str(target), Choice(variant, (first,)).key)
         quickest = self.decisions.measured.get(key)
@@ -68,5 +68,5 @@ class FormSelector:
 
 
 def form_name(form: tuple[Launched | Called, ...]) -> str:
-    """What measurements call a form: its kernels."""
+    """The name of a form in measurements: its kernels."""
     return "+".join(launched.kernel for launched in form)

@@ -1,4 +1,4 @@
-"""Several small kernels in one launch: a function each, and a search by program number.
+"""Horizontal fusion: one launch of small kernels, a function each, found by a binary search.
 
 program = tl.program_id(0)
 if program < 12:
@@ -29,7 +29,7 @@ MAX_COMMENTS = 12
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call of a member's function, but for its last argument, and its first program."""
+    """A call of a member's function without its last argument, and the member's first program."""
 
     text: str
     start: int
@@ -38,7 +38,7 @@ class _Call:
 def horizontal_launch(
     schedule: Schedule, kernels: tuple[Kernel, ...], own: Variant, sources: Sources
 ) -> Launched:
-    """One source for all kernels of a launch, for an architecture's own part of their variant."""
+    """One source for all kernels of a launch, for the architectures of ``own``."""
     builders: list[KernelBuilder] = []
     members: list[LoopContext] = []
     starts: list[int] = []
@@ -69,7 +69,7 @@ def horizontal_launch(
 
 
 def member_function(context: LoopContext) -> LoopContext:
-    """A loop kernel as a function of its program number, named by its text."""
+    """A loop kernel as a function of its program number, named by a digest of its text."""
     parameters = (*context.parameters, PROGRAM)
     function = replace(context, parameters=parameters, comments=())
     text = without_comments(render_template("loop_function.py.jinja", function), "triton")
@@ -81,9 +81,9 @@ def launch_parameters(
     divisibility: Mapping[Var, int] = {},
     more: Mapping[str, KernelArg] = {},
 ) -> dict[str, KernelArg]:
-    """The launch's parameters by what is passed: the members' and ``more``, tensors before sizes.
+    """The launch's parameters by argument: those of the members and ``more``, tensors before sizes.
 
-    What several members take is passed once, a size as wide as the widest member has it.
+    A shared argument is passed once; a size has the widest type that a member needs.
     """
     found: dict[str, KernelArg] = {}
     for builder in builders:
@@ -104,7 +104,7 @@ def member_calls(
     members: Sequence[LoopContext],
     passed: Mapping[str, KernelArg],
 ) -> list[str]:
-    """A call of each member's function, but for its last argument, the program number."""
+    """A call of each member's function, without its last argument, the program number."""
     return [
         f"{member.name}({', '.join(passed[text].name for text in builder.arguments.names)}"
         for builder, member in zip(builders, members, strict=True)
@@ -117,7 +117,7 @@ def horizontal_context(
     passed: Mapping[str, KernelArg],
     lines: Sequence[str],
 ) -> HorizontalContext:
-    """What the template gets: each function and member once, and the lines that call them."""
+    """The template's context: each function and member once, and the lines that call them."""
     functions = {name: text for builder in builders for name, text in builder.functions.items()}
     comments = dict.fromkeys(line for builder in builders for line in builder.comments)
     return HorizontalContext(
@@ -131,7 +131,7 @@ def horizontal_context(
 
 
 def _search(calls: list[_Call], indent: str) -> list[str]:
-    """The lines that halve the calls until one is left."""
+    """The lines of the binary search."""
     if len(calls) == 1:
         (call,) = calls
         number = f"{PROGRAM} - {call.start}" if call.start else PROGRAM
@@ -146,5 +146,5 @@ def _search(calls: list[_Call], indent: str) -> list[str]:
 
 
 def _name(kernels: tuple[Kernel, ...]) -> str:
-    """The first kernel's name, and how many more there are."""
+    """The first kernel's name, and the number of the others."""
     return f"{kernels[0].name}_and_{len(kernels) - 1}_more"

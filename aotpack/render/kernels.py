@@ -1,4 +1,4 @@
-"""Each launch's variants as sources."""
+"""Launches -> sources: a source for each variant and form of a launch."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -71,9 +71,9 @@ Context: TypeAlias = (
 def render_kernels(
     scheduled: Scheduled, targets: tuple[Target, ...], decisions: Decisions
 ) -> tuple[tuple[KernelSource, ...], tuple[LaunchPlan, ...], FormSelector]:
-    """All sources, a plan for each schedule that some of the targets take, and who made choices.
+    """All sources, a plan for each schedule that some target takes, and the form selector.
 
-    Each launch of a plan has its choices for the targets of the plan.
+    The launches of a plan have choices for the plan's targets.
     """
     refuse_foreign(scheduled.schedule, targets)
     selector = FormSelector(Sources(), decisions)
@@ -88,7 +88,7 @@ def render_kernels(
 
 
 def _for_architectures(scheduled: Scheduled) -> Iterator[tuple[Schedule, Ranges]]:
-    """The schedules with the architectures that each is for; the one for all others comes last."""
+    """The schedules with their architectures; the schedule for all others comes last."""
     start = 0
     others: Ranges = ()
     for own in scheduled.per_arch:
@@ -102,7 +102,7 @@ def _for_architectures(scheduled: Scheduled) -> Iterator[tuple[Schedule, Ranges]
 def _steps(
     schedule: Schedule, targets: tuple[Target, ...], selector: FormSelector, *, is_part: bool
 ) -> tuple[Step, ...]:
-    """The launches; what is inside a branch or loop has the form that is thought best."""
+    """The launches; a launch inside a branch or loop has its first form only."""
     forms = 1 if is_part else None
     return tuple(
         _alternatives(schedule, together, targets, selector, forms)
@@ -122,17 +122,19 @@ def _alternatives(
     selector: FormSelector,
     most: int | None,
 ) -> Alternatives:
-    """One kernel's variants; or several kernels as one, and on a processor one by one.
+    """The choices of one kernel; or of several in one launch, with separate ones for a processor.
 
-    Each in as many forms as are admitted, at ``most`` so many.
+    Each variant has at most ``most`` forms (None: any number).
     """
 
     def suited(kernel: Kernel, targets: Iterable[Target]) -> tuple[Choice, ...]:
         return tuple(
             choice
             for variant in kernel.variants
-            if (meant := _meant(variant, targets))
-            for choice in selector.choices(variant, _forms(schedule, kernel, variant)[:most], meant)
+            if (admitting := _admitting(variant, targets))
+            for choice in selector.choices(
+                variant, _forms(schedule, kernel, variant)[:most], admitting
+            )
         )
 
     if kernels[0].foreign is not None:
@@ -153,19 +155,19 @@ def _together(
     selector: FormSelector,
     most: int | None,
 ) -> Iterator[Choice]:
-    """What a GPU may take for kernels of one launch; all variants are the first kernel's."""
+    """The choices of a GPU for kernels of one launch; the variants are the first kernel's."""
     for variants in zip(*map(gpu_variants, kernels), strict=True):
         forms = (_last_block_forms if kernels[1].runs_in_last_block else _horizontal_forms)(
             schedule, kernels, variants
         )
-        if meant := _meant(variants[0], gpus):
-            yield from selector.choices(variants[0], forms[:most], meant)
+        if admitting := _admitting(variants[0], gpus):
+            yield from selector.choices(variants[0], forms[:most], admitting)
 
 
 def _horizontal_forms(
     schedule: Schedule, kernels: tuple[Kernel, ...], variants: tuple[Variant, ...]
 ) -> tuple[Form, ...]:
-    """One launch of all, then one of each."""
+    """One launch of all kernels, then a launch of each."""
     pairs = list(zip(kernels, variants, strict=True))
     return (
         lambda own, sources: (horizontal_launch(schedule, kernels, own, sources),),
@@ -176,12 +178,12 @@ def _horizontal_forms(
     )
 
 
-def _meant(variant: Variant, targets: Iterable[Target]) -> list[Target]:
+def _admitting(variant: Variant, targets: Iterable[Target]) -> list[Target]:
     return [target for target in targets if variant.takes(target.arch)]
 
 
 def _forms(schedule: Schedule, kernel: Kernel, variant: Variant) -> tuple[Form, ...]:
-    """A launch for each tile of a variant; the kernel's parts come after the two best guesses."""
+    """A launch for each tile of a variant; the unfused kernel comes after the two best guesses."""
 
     def form(tile: Tile) -> Form:
         return lambda own, sources: (_launched(schedule, kernel, tile, own, sources),)
@@ -205,7 +207,7 @@ def _forms(schedule: Schedule, kernel: Kernel, variant: Variant) -> tuple[Form, 
 def _last_block_forms(
     schedule: Schedule, kernels: tuple[Kernel, ...], variants: tuple[Variant, ...]
 ) -> tuple[Form, ...]:
-    """One launch, for each tile of the first kernel that goes with the others'; then several."""
+    """One launch for each tile of the first kernel that fits the others' tiles; then several."""
     walk, *closing = variants
     closes = [one.tile for one in closing if isinstance(one.tile, ReductionTile)]
 
@@ -213,13 +215,13 @@ def _last_block_forms(
         tiles = tile, *(replace(close, num_warps=tile.num_warps) for close in closes)
         return lambda own, sources: (last_block_launch(schedule, kernels, tiles, own, sources),)
 
-    def apart(own: Variant, sources: Sources) -> tuple[Launched, ...]:
+    def separate(own: Variant, sources: Sources) -> tuple[Launched, ...]:
         tiles = walk.tile, *(one.others[0] for one in closing)
         pairs = zip(kernels, tiles, strict=True)
         return tuple(_launched(schedule, *pair, own, sources) for pair in pairs)
 
     tiles = [t for t in walk.tiles if isinstance(t, ReductionTile) and t.x == closes[0].x]
-    return (*map(form, tiles), apart)
+    return (*map(form, tiles), separate)
 
 
 def _plain_tile(kernel: Kernel, own: Variant) -> Tile:
@@ -234,7 +236,7 @@ def _plain_tile(kernel: Kernel, own: Variant) -> Tile:
 def _launched(
     schedule: Schedule, kernel: Kernel, tile: Tile, own: Variant, sources: Sources
 ) -> Launched:
-    """A kernel with a tile; ``own`` says for which architectures."""
+    """A kernel with a tile, for the architectures of ``own``."""
     template, context, builder, ring_bytes = _context(schedule, kernel, tile)
     programs = _programs(kernel, tile)
     name = sources.add(
@@ -258,7 +260,7 @@ def _named(context: Context, name: str) -> Context:
 def _context(
     schedule: Schedule, kernel: Kernel, tile: Tile
 ) -> tuple[str, Context, KernelBuilder, int]:
-    """The template, what it prints but the name, what knows the arguments, the ring's bytes."""
+    """The template, its context without the name, the builder, and the bytes of the ring."""
     if isinstance(tile, HostTile):
         return *host_context(schedule, kernel, tile), 0
     if isinstance(tile, MatmulTile):

@@ -1,7 +1,7 @@
-"""The languages of kernels: each is a folder beside this module, and an entry of ``LANGUAGES``.
+"""The languages of kernels: each is a folder beside this module and an entry of ``LANGUAGES``.
 
-An entry has a text for all that the IR means, and the names that no size of a model may have. The
-wrapper, which is Python, and the templates in Python reserve names too.
+An entry has texts for all operators and reductions of the IR, and its reserved names. The wrapper,
+which is Python, and the templates in Python reserve names too.
 """
 
 from collections.abc import Collection
@@ -21,7 +21,7 @@ from aotpack.render.wrapper import WRAPPER_NAMES
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language by the name of its folder: operator texts, reductions that have texts, names."""
+    """A language: its folder's name, operator texts, reductions that have texts, reserved names."""
 
     name: str
     operators: Texts
@@ -36,7 +36,7 @@ LANGUAGES = (
 
 
 def reserved_names() -> Reserved:
-    """What no size of a model may be called."""
+    """The names that no size of a model may have."""
     device, every = template_texts("device_*.py.jinja"), template_texts("*.py.jinja")
     found = PYTHON_NAMES | WRAPPER_NAMES | defined_names(device)
     found |= given_names(text for text in every if text not in device)

@@ -1,4 +1,4 @@
-"""Several kernels in one launch: the last programs to arrive run those behind the first.
+"""Last blocks: the last programs of a kernel to arrive run the kernels behind it.
 
 program = tl.program_id(0)
 sum(x_ptr, part_ptr, program)
@@ -7,9 +7,9 @@ if tl.atomic_add(arrived_ptr + program % 4, 1, sem="acq_rel") == 527:
     total(part_ptr, out_ptr, program % 4)
     tl.store(arrived_ptr + program % 4, 0)
 
-What a program stored is released by the atomic operation of one of its threads, behind a barrier
-of all; whoever finds all arrived acquires it, and reads past L1, which may hold older lines. It is
-alone with its counter then, and leaves it as it was.
+A program's stores are released by the atomic operation of one of its threads, behind a barrier. The
+last program to arrive acquires them, and reads past L1, which may hold stale lines. No other
+program uses the counter then, so it is reset.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def last_block_launch(
     own: Variant,
     sources: Sources,
 ) -> Launched:
-    """One source for a kernel and those that complete it."""
+    """One source for a kernel and those that run in its last blocks."""
     first, second = kernels[:2]
     builders, members = [], []
     for kernel, tile in zip(kernels, tiles, strict=True):
@@ -88,7 +88,7 @@ def _lines(calls: list[str], groups: str, parts: Int) -> list[str]:
 
 
 def _groups(kernel: Kernel, block: int) -> str:
-    """How many programs a kernel would have."""
+    """The number of programs that a kernel would have, as text."""
     rows = kernel.axes[0].extent
     if rows.constant is not None:
         return str(-(-rows.constant // block))

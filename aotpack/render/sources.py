@@ -1,4 +1,4 @@
-"""Sources of kernels by what they say: equal text, comments aside, is one source with one name."""
+"""Sources of kernels by content: texts that are equal, comments aside, are one source."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ _STORE = re.compile(rf"\b(?:tl\.store|tl\.atomic_\w+|scatter_(?:{'|'.join(MONOID
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A kernel, how many programs, with which arguments."""
+    """A kernel, its number of programs and its arguments."""
 
     kernel: str
     programs: Int
     arguments: tuple[str, ...]  # buffers, then sizes, in the order of the source's parameters
-    planes: tuple[Int, Int] = (Int.of(1), Int.of(1))  # programs along the grid's other sides
+    planes: tuple[Int, Int] = (Int.of(1), Int.of(1))  # programs along the grid's other axes
 
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A call of torch, by its name in the manifest: tensors with their shapes, and integers."""
+    """A call of torch, by its name in the manifest, with tensors and their shapes, or integers."""
 
     kernel: str
     arguments: tuple[tuple[str, tuple[Int, ...]] | Int, ...]
 
     @property
     def programs(self) -> int:
-        """There is nothing to choose by."""
+        """One: a call of torch has no grid."""
         return 1
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A variant a launch may take: when, and the forms it may then have, best guess first.
+    """A variant of a launch: its condition, and its forms, best guess first.
 
-    A form is one launch, or several in turn that do the same.
+    A form is one launch, or several launches in order with the same results.
     """
 
     variant: Variant
@@ -56,7 +56,7 @@ class Choice:
 
     @property
     def key(self) -> str:
-        """What the best form depends on: the kernel's text and programs, the range of sizes."""
+        """The key of measurements: the kernel's text and programs, and the range of sizes."""
         (first, *_), *_ = self.forms
         variant = self.variant
         limit = "" if variant.at_most is None else f" while {variant.measure} <= {variant.at_most}"
@@ -66,7 +66,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """What a launch may be: one of ``choices``; on a processor all of ``separate``, if any."""
+    """The choices of a launch; a processor runs all of ``separate`` instead, if any."""
 
     kernels: tuple[Kernel, ...]
     choices: tuple[Choice, ...]
@@ -86,7 +86,7 @@ Step: TypeAlias = "Alternatives | Nested"
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """A schedule with a step for each of its launches, and the targets it is for."""
+    """A schedule with a step for each launch, and its targets."""
 
     schedule: Schedule
     steps: tuple[Step, ...]
@@ -99,9 +99,9 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(slots=True)
 class Sources:
-    """The sources so far, by a digest of their text; ``spare``: what is added may be left out.
+    """The sources so far, by a digest of their text; ``spare``: an addition may be left out.
 
-    What is added is for the architectures ``within`` alone.
+    An addition is for the architectures ``within`` alone.
     """
 
     known: dict[str, KernelSource] = field(default_factory=dict)
@@ -121,9 +121,9 @@ class Sources:
         programs: Int | None,
         ring_bytes: int = 0,
     ) -> str:
-        """The full name; ``text`` gives the text under a name.
+        """Add a source, and give its full name; ``text`` gives the text under a name.
 
-        ``programs`` of a launch are None for a kernel that is not ours.
+        ``programs`` of a launch is None for a foreign kernel.
         """
         arches = self._arches(variant)
         early = language == "triton" and programs is not None and is_small(programs)
@@ -151,7 +151,7 @@ class Sources:
         return self.known[key].name
 
     def _arches(self, variant: Variant) -> Ranges:
-        """Those of a variant for which something is added now."""
+        """The architectures of a variant that an addition is for."""
         return tuple(
             (max(low, variant.arch_low), min(high, variant.arch_high))
             for low, high in self.within
@@ -159,7 +159,7 @@ class Sources:
         )
 
     def _again(self, key: str, arches: Ranges) -> str:
-        """The name of a known source, which is then for these architectures too."""
+        """The name of a known source, which is for these architectures too from now on."""
         found = self.known[key]
         self.known[key] = replace(
             found,
@@ -170,7 +170,7 @@ class Sources:
 
 
 def check_written(name: str, text: str, parameters: tuple[KernelArg, ...]) -> None:
-    """Whoever a kernel stores through says so: the order of launches in graphs rests on it."""
+    """Parameters that are stored through say so: the order of launches in graphs relies on it."""
     stores = set(_STORE.findall(text))
     silent = [one.name for one in parameters if one.name in stores and not one.is_written]
     if silent:
@@ -178,7 +178,7 @@ def check_written(name: str, text: str, parameters: tuple[KernelArg, ...]) -> No
 
 
 def is_small(programs: Int) -> bool:
-    """Whether a launch has so few programs that it gains by starting early."""
+    """True when a launch is small enough to gain by starting early."""
     return bounds(programs)[1] <= MOST_PROGRAMS
 
 
@@ -187,7 +187,7 @@ def _types(parameters: tuple[KernelArg, ...]) -> str:
 
 
 def digest(text: str) -> str:
-    """A short name for a text."""
+    """A short hash of a text."""
     return sha256(text.encode()).hexdigest()[:8]
 
 

@@ -1,4 +1,4 @@
-"""The rendered wrapper: launches, intermediates and output shapes, tables of plain expressions."""
+"""The rendered wrapper: launches, intermediates and output shapes as tables of expressions."""
 
 from collections.abc import Iterable, Iterator
 
@@ -49,7 +49,7 @@ def render_wrapper(signature: Signature, plans: tuple[LaunchPlan, ...]) -> str:
 
 
 def _plan(plan: LaunchPlan, signature: Signature, *, is_last: bool) -> PlanContext:
-    """A plan with the condition under which it is the one to take."""
+    """A plan with the condition under which it is taken."""
     arches = _tuple(sorted(target.arch for target in plan.targets))
     names = _tensor_names(signature, plan.schedule)
     body = _part("", plan.schedule, plan.steps, names, plan.targets)
@@ -57,7 +57,7 @@ def _plan(plan: LaunchPlan, signature: Signature, *, is_last: bool) -> PlanConte
 
 
 def _kernels(kernels: tuple[Kernel, ...]) -> Iterator[Kernel]:
-    """All kernels of steps and of what is inside them."""
+    """All kernels of steps, with those inside branches and loops."""
     for kernel in kernels:
         yield kernel
         for part in kernel.parts:
@@ -65,7 +65,7 @@ def _kernels(kernels: tuple[Kernel, ...]) -> Iterator[Kernel]:
 
 
 def _choices(steps: tuple[Step, ...]) -> Iterator[Choice]:
-    """All choices of steps and of what is inside them."""
+    """All choices of steps, with those inside branches and loops."""
     for step in steps:
         if isinstance(step, Nested):
             for part in step.parts:
@@ -93,7 +93,7 @@ def _part(
 
 
 def _nested(step: Nested, names: dict[str, str], targets: tuple[Target, ...]) -> NestedContext:
-    """A branch or loop; the number of a turn goes by its own name."""
+    """A branch or loop; the iteration number keeps its name."""
     control = step.kernel.control
     assert control is not None
     labels: tuple[str, ...] = ("", "")
@@ -156,7 +156,7 @@ def _storages(schedule: Schedule) -> list[tuple[str, Int, int, int]]:
 
 
 def _passed(schedule: Schedule, steps: tuple[Step, ...]) -> list[tuple[str, Int, int, int]]:
-    """What the launches of a form pass on to each other: as ``_storages``, at one place each."""
+    """Intermediates between the launches of one form, as ``_storages``, each alive in one step."""
     buffers, kept = schedule.program.buffers, {life.buffer for life in schedule.lifetimes}
     found = {}
     for place, step in enumerate(steps):
@@ -185,7 +185,7 @@ def _counters(schedule: Schedule) -> tuple[tuple[str, str], ...]:
 
 
 def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
-    """What the wrapper calls each buffer: its storage, or the name of the output it is."""
+    """The wrapper's name of each buffer: its storage, or the output that it is."""
     program: Program = schedule.program
     names = {name: name for name in (*program.inputs, *program.weights)}
     names |= {packed.name: packed.parts[0] for packed in program.packed}
@@ -197,7 +197,7 @@ def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
 
 
 def _part_names(part: Schedule, around: dict[str, str]) -> dict[str, str]:
-    """What a part calls each buffer: what is around it by that name, its own by their storage."""
+    """A part's name of each buffer: for outer buffers the outer name, for others the storage."""
     given = {name: around[name] for name in part.program.inputs}
     own = {life.buffer: given.get(life.storage, life.storage) for life in part.lifetimes}
     new = {update.value: given[update.name] for update in part.program.updates}
@@ -208,7 +208,7 @@ def _part_names(part: Schedule, around: dict[str, str]) -> dict[str, str]:
 def _launch(
     step: Alternatives, names: dict[str, str], targets: tuple[Target, ...]
 ) -> LaunchContext:
-    """One launch; of kernels that share it on GPUs alone, one each on a processor."""
+    """One launch; kernels that share a launch on GPUs have one each on a processor."""
     source = _comment(step.kernels)
     texts = [_text(choice, names, source) for choice in step.choices]
     conditions = [_condition(choice, targets) for choice in step.choices]
@@ -227,7 +227,7 @@ def _comment(kernels: tuple[Kernel, ...]) -> str:
 
 
 def _text(choice: Choice, names: dict[str, str], source: str) -> str:
-    """The Launch expression; where there are several forms, the runtime picks."""
+    """The Launch expression; the runtime picks one of several forms."""
     forms = [_form(form, names, source) for form in choice.forms]
     return forms[0] if len(forms) == 1 else f'pick("{choice.key}", {", ".join(forms)})'
 

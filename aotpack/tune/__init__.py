@@ -1,4 +1,7 @@
-"""What decides between forms of a launch: measurements, and before them the cost model."""
+"""The choice between forms of a launch: measurements, and before them the cost model.
+
+``decisions`` reads a tuning file, ``estimate`` is the cost model.
+"""
 
 from aotpack.tune.decisions import read_decisions, unused
 from aotpack.tune.estimate import estimate

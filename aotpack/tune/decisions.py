@@ -1,4 +1,4 @@
-"""A tuning file -> what a build decides by it."""
+"""A tuning file -> the decisions of a build."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def read_decisions(file: str | Path | None, candidates: int = 1) -> Decisions:
 
 
 def quickest(tuning: Tuning) -> dict[tuple[str, str], str]:
-    """For each target and key the form that is taken, over all devices and sizes measured."""
+    """For each target and key the quickest form, over all devices and sizes measured."""
     measured: dict[tuple[str, str], list[Times]] = {}
     for (_, target), choices in sorted(tuning.items()):
         for key, times in choices.items():

@@ -1,13 +1,13 @@
-"""The time a launch should take: its bytes over the bandwidth, or its products, and a fixed part.
+"""The expected time of a launch: bytes over bandwidth, or products over peak, and a fixed part.
 
-It is what a kernel is measured against, not what tiles are chosen by: all forms of a launch do the
-same work. Checked against an H200 by ``tools/check_cost_model.py`` (2026-11-21, docs/benchmarks.md,
-"Tuning on an H200").
+Kernels are measured against it; it does not choose tiles: all forms of a launch do the same work.
+Checked against an H200 by ``tools/check_cost_model.py`` (2026-11-21, docs/benchmarks.md, "Tuning on
+an H200").
 """
 
 from aotpack.devices import COPY_SHARE, Gpu
 
-ARITHMETIC_SHARE = 0.75  # of the vendor's figure that a large product reaches
+ARITHMETIC_SHARE = 0.75  # of the vendor's peak that a large product reaches
 FIXED_MICROSECONDS = 1.5  # a launch in a graph, and the first and last access to memory
 PRODUCT_MICROSECONDS = 2.5  # more: the first tiles of factors, and the sums in order
 

@@ -47,6 +47,7 @@ FORMER = {
     "rows_to_hold": word("rows_to_hold", "_is_quicker_held"),
     "IN_TURN": word("IN_TURN", "check_rows_in_turn") + "|" + module("schedule|tiles", "in_turn"),
     "tile_in_turn": word("tile_in_turn"),
+    "in_turn": field("in_turn") + r"|^    in_turn = |\bdef in_turn\b",
     "Desk": word("Desk", "desk"),
     "desks": word("desks"),
     "Room": word("Room") + "|" + module("ir|kernels|runtime|memory", "rooms"),
@@ -54,6 +55,7 @@ FORMER = {
     "chain_of": word("chain_of", "places_in_chain", "CHAIN_[A-Z]+", "MOST_CHAINS", "check_chains"),
     "chained_scan": word("chained_scan", "end_chain") + "|" + module("render|triton", "chains"),
     "share_of": word("share_of", "check_shared_rows") + "|" + module("render|triton", "sharing"),
+    "RowShare": word("RowShare") + r"|\b(?:builder|walk|self)\.share\b",
     "rows_to_share": word("rows_to_share") + "|" + module("schedule|memory", "share"),
     "completes": field("completes") + "|" + word("check_completing"),
     "completed_launch": word("completed_launch") + "|" + module("render", "completed"),
@@ -79,6 +81,9 @@ FORMER = {
     "spread": module("lower|reductions", "spread"),
     "c_few": word("c_few") + r"|\brender[./]c_\w+",
     "c_sides": word("c_sides"),
+    "choose_sides": word("choose_sides"),
+    "scope.held": r"\bscope\.held\b|\bring\.held\b|\bHeld\b(?=[(\]:])",
+    "take_halves_apart": word("take_halves_apart", "stages_with_halves_apart"),
 }
 
 
@@ -135,6 +140,9 @@ def test_the_glossary_lists_what_is_looked_for() -> None:
         ("see lower/indexing/bags.py", "bags"),
         ("templates/kernel_combined.py.jinja", "kernel_combined"),
         ("aotpack/render/c_loops.py", "c_few"),
+        ("in_turn=walk.in_turn,", "in_turn"),
+        ("length = self.share.length(extent)", "RowShare"),
+        ("text = self.scope.held[read]", "scope.held"),
     ],
 )
 def test_a_former_name_is_found(line: str, name: str) -> None:

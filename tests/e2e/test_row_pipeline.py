@@ -117,7 +117,7 @@ def inputs(case: Case, rows: int) -> tuple[torch.Tensor, ...]:
 
 @pytest.mark.row("C:B16", "C:B18", "C:G18")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.function.__name__}-{case.columns}")
-def test_rows_taken_in_turn_agree(case: Case) -> None:
+def test_row_pipelines_agree(case: Case) -> None:
     args = inputs(case, ROWS)
     if case.function is walks:
         lowered(args[0])
@@ -131,7 +131,7 @@ def test_rows_taken_in_turn_agree(case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", ["rows", "next_row", "clusters"])
-def test_any_number_of_rows_may_be_taken_in_turn(name: str) -> None:
+def test_any_number_of_rows_may_have_a_pipeline(name: str) -> None:
     """Whatever the user calls it."""
     case = CASES[0]
     shapes = ({0: Dim(name, min=1, max=4096)}, None, None)
@@ -145,7 +145,7 @@ def wider(x: torch.Tensor) -> Any:
     return x.float() - x.float().amax(1, keepdim=True)
 
 
-def test_rows_with_wider_results_are_not_taken_in_turn() -> None:
+def test_rows_with_wider_results_have_no_pipeline() -> None:
     case = Case(wider, 7184, BF16, 1, 0)
     args = inputs(case, ROWS)
     made = compiled(case, args)
@@ -169,7 +169,7 @@ def test_rows_that_are_overwritten_agree() -> None:
 @pytest.mark.gpu
 @pytest.mark.row("C:B16", "C:inv23")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.function.__name__}-{case.columns}")
-def test_rows_taken_in_turn_on_a_gpu(case: Case, tmp_path: Path) -> None:
+def test_row_pipelines_on_a_gpu(case: Case, tmp_path: Path) -> None:
     args = inputs(case, MANY)
     module = Tensors(case.function)
     options = BuildOptions((native_target(),), gpu=case.gpu)

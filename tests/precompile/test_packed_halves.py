@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from aotpack.ir.dtypes import DType
-from aotpack.precompile.packed_halves import take_halves_apart
+from aotpack.precompile.packed_halves import split_packed_halves
 from aotpack.stages import KernelSource
 from tests.precompile.kernels import kernel
 from tests.ptx import ptx
@@ -33,13 +33,13 @@ def shorts(name: str) -> KernelSource:
 @pytest.mark.parametrize("arch", [90, 100])
 def test_no_packed_integers_reach_the_assembler(arch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not PACKED.search(ptx(shorts("shorts"), arch))
-    monkeypatch.setattr("aotpack.precompile.packed_halves.take_halves_apart", lambda text: text)
+    monkeypatch.setattr("aotpack.precompile.packed_halves.split_packed_halves", lambda text: text)
     assert PACKED.search(ptx(shorts("shorts_as_made"), arch))
 
 
 def test_each_half_has_its_own_instruction() -> None:
     text = "\tmov.b32 \t%r3, 7;\n\tmin.u16x2 \t%r5, %r4, 65537;\n\tret;\n"
-    assert take_halves_apart(text) == (
+    assert split_packed_halves(text) == (
         "\tmov.b32 \t%r3, 7;\n"
         "\t{ .reg .b16 %lower_a, %upper_a, %lower_b, %upper_b, %lower_c, %upper_c;\n"
         "\tmov.b32 {%lower_a, %upper_a}, %r4;\n"
@@ -53,9 +53,9 @@ def test_each_half_has_its_own_instruction() -> None:
 
 def test_packed_floats_and_comments_stay() -> None:
     text = "\tadd.rn.bf16x2 %r1, %r2, %r3;\n\t// add.s16x2 was here\n"
-    assert take_halves_apart(text) == text
+    assert split_packed_halves(text) == text
 
 
 def test_other_instructions_on_packed_integers_are_refused() -> None:
     with pytest.raises(ValueError, match=r"'vabs\.s16x2 %r1, %r2;' is not known; add, min and max"):
-        take_halves_apart("\tvabs.s16x2 %r1, %r2;\n")
+        split_packed_halves("\tvabs.s16x2 %r1, %r2;\n")

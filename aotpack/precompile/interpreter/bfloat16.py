@@ -1,4 +1,4 @@
-"""bfloat16 for Triton's interpreter, whose casts cut bits off and whose dot multiplies raw bits.
+"""bfloat16 for Triton's interpreter, whose casts truncate and whose dot multiplies raw bits.
 
 The interpreter keeps bfloat16 blocks as uint16; here they are widened to float32 and rounded back,
 to nearest even, as a GPU does.
@@ -30,7 +30,7 @@ def rounded(values: Block) -> Block:
 
 
 def cast(builder: Any, source: Any, target: Any, *_: Any) -> Any:
-    """A conversion of numbers; the interpreter's own where no bfloat16 is in it."""
+    """A numeric cast; the interpreter's own one for types other than bfloat16."""
     before, after = source.dtype.scalar, target.scalar
     if before == tl.bfloat16:
         source = TensorHandle(widen(source.data), tl.float32)
@@ -42,13 +42,13 @@ def cast(builder: Any, source: Any, target: Any, *_: Any) -> Any:
 
 
 def dot(builder: Any, a: Any, b: Any, d: Any, *options: Any) -> Any:
-    """A product of matrices, with bfloat16 factors widened."""
+    """A matrix product, with bfloat16 factors widened."""
     factors = [TensorHandle(widen(x.data), tl.float32) if x.dtype.is_bf16() else x for x in (a, b)]
     return _own_dot(builder, *factors, d, *options)
 
 
 def replacements() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
-    """What to put where while a kernel is interpreted: (class, name, function)."""
+    """The replacements while a kernel is interpreted: (class, name, function)."""
     return (
         (InterpreterBuilder, "cast_impl", cast),
         (InterpreterBuilder, "create_fp_to_fp", cast),

@@ -1,7 +1,7 @@
-"""Faster block types for Triton's interpreter, which makes and compares them at every step.
+"""Cached block types for Triton's interpreter, which makes and compares them at every step.
 
-Interpreted programs have few types and many steps: most of the interpreter's time would go there.
-Each type is made once here, and tensors share what follows from theirs.
+Interpreted programs have few types and many steps: types would take most of the time. Each type is
+made once here, and tensors share the properties of theirs.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def _block_type(element: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _to_ir(kind: Any, _: Any) -> Any:
-    """The interpreter's own form of a type is the type."""
+    """The interpreter represents a type by the type."""
     return kind
 
 
@@ -53,7 +53,7 @@ def _tensor(tensor: Any, handle: Any, kind: Any) -> None:
 
 @cache
 def _shape(sizes: tuple[int, ...]) -> tuple[Any, Any]:
-    """As a tensor has it, and the number of its elements."""
+    """The shape as a tensor has it, and its number of elements."""
     number = 1
     for size in sizes:
         number *= size
@@ -69,7 +69,7 @@ def _broadcast(semantic: Any, a: Any, b: Any) -> Any:
 
 
 def replacements() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
-    """What to put where while a kernel is interpreted: (class, name, function)."""
+    """The replacements while a kernel is interpreted: (class, name, function)."""
     return (
         (tl.block_type, "with_element_ty", _with_element),
         (tl.block_type, "to_ir", _to_ir),

@@ -1,8 +1,8 @@
-"""The shared memory of clusters, for Triton's interpreter: what cluster reductions call.
+"""The shared memory of clusters, for Triton's interpreter: the functions of cluster reductions.
 
-A stand-in for distributed shared memory. It is stricter than the hardware: whoever reads a place
-before all have written to it, or writes to one that was not read since, gets an error; so does who
-waits for the wrong parity of a counter, or for other bytes than come in that phase of it.
+A model of distributed shared memory, stricter than the hardware. These are errors: to read a place
+before all have written to it; to write to one that was not read since; to wait for the wrong parity
+of a counter, or for other bytes than arrive in that phase of it.
 """
 
 from collections import Counter
@@ -20,18 +20,18 @@ Program = tuple[int, ...]
 
 
 class ClusterMemory:
-    """The mailboxes of the programs that run together: words by program, place and sender.
+    """The mailboxes of the programs of a cluster: words by program, place and sender.
 
-    A counter's phase ends when its program has said how many bytes it expects and these have come.
-    ``phases`` are how many of each a program has seen the end of; ``expected`` and ``sent`` are
-    bytes by program, counter and phase.
+    A counter's phase ends when the bytes that its program expects have arrived. ``phases`` counts
+    the ended phases by program and counter; ``expected`` and ``sent`` are bytes by program, counter
+    and phase.
     """
 
     def __init__(self) -> None:
         self.enter(())
 
     def enter(self, programs: Sequence[Program]) -> None:
-        """These programs run together from now on, with empty mailboxes."""
+        """Run these programs together from now on, with empty mailboxes."""
         self.programs = programs
         self.words: dict[tuple[Program, int, Program], Any] = {}
         self.phases: Counter[tuple[Program, int]] = Counter()
@@ -39,7 +39,7 @@ class ClusterMemory:
         self.sent: Counter[tuple[Program, int, int]] = Counter()
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """What stands for a text's functions in assembly, by their names there."""
+        """The interpreted functions, by the names of those in assembly."""
         return {
             "open_mailbox": lambda: 0,
             "opaque": lambda elements: elements,
@@ -69,7 +69,7 @@ class ClusterMemory:
             self.sent[program, counter, self.phases[sender, counter]] += size
 
     def _wait(self, ready: Any, parity: Any) -> None:
-        """The end of a wait: all programs have come to theirs, so all bytes have been sent."""
+        """The end of a wait: all programs have arrived at theirs, so all bytes are sent."""
         program, counter, parity = at_work(), int(ready), int(parity)
         phase = self.phases[program, counter]
         if parity != phase % 2:

@@ -34,12 +34,12 @@ from aotpack.runtime.errors import DeviceError
 from aotpack.runtime.manifest import Binary, Kernel
 from aotpack.target import INTERPRETER, Target
 
-PLAN_ARCH = 80  # variants are chosen as for the oldest target
+PLAN_ARCH = 80  # chooses the variants of the oldest target
 _ALIGNMENT = 256
 _PRECISIONS = ("tf32", "tf32x3", "bf16x6", "ieee")  # all are computed exactly here
 _ENDED = object()
 _ABSENT = object()
-_CLUSTER = ClusterMemory()  # of the programs at work
+_CLUSTER = ClusterMemory()  # of the running programs
 _RING = RingMemory()  # likewise
 _VALIDATE_DESCRIPTOR = triton_interpreter.TensorDescHandle.validate
 _STORE = triton_interpreter._interpreter.store
@@ -50,7 +50,7 @@ _ONE_AT_A_TIME = threading.RLock()  # a launch changes triton.language for its d
 class HostKernel:
     """A kernel as a Python function; ``types`` are its parameters, in Triton's types.
 
-    With a cluster of programs that share a row it is a generator, which stops where they wait.
+    With a cluster it is a generator, which yields where programs wait for each other.
     """
 
     name: str
@@ -60,11 +60,11 @@ class HostKernel:
 
 
 class InterpreterDevice:
-    """Host memory and Triton's interpreter. Everything is done on return, so streams order nothing.
+    """Host memory and Triton's interpreter. Work is done on return: streams order nothing.
 
-    ``package`` is the folder of a package that was not built for the interpreter: its kernels are
-    interpreted from the texts that lie there for reading, those of its first GPU target, or of
-    ``target``: a package may do other launches on each.
+    ``package`` is the folder of a package that was not built for the interpreter: the texts of its
+    kernels are interpreted, those of its first GPU target or of ``target``. A package may launch
+    different kernels on each.
     """
 
     name = "cpu"
@@ -90,11 +90,11 @@ class InterpreterDevice:
         return written[0], Target.parse(written[0]).arch
 
     def enter(self) -> bool:
-        """Nothing is to be made current."""
+        """No context to make current."""
         return False
 
     def leave(self) -> None:
-        """Nothing to undo."""
+        """No context to restore."""
 
     def alloc(self, size: int) -> int:
         """Host memory that this object keeps until ``free``."""
@@ -125,7 +125,7 @@ class InterpreterDevice:
         """Every launch is done on return."""
 
     def event(self) -> int:
-        """Events mark nothing: work is done in program order."""
+        """Events record nothing: work is done in program order."""
         return 0
 
     def record(self, event: int, stream: int) -> None:
@@ -158,9 +158,10 @@ class InterpreterDevice:
     def executor(
         self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]", *, graphs: bool
     ) -> Callable[[int], None]:
-        """A function that runs all steps, each with what its cells hold then.
+        """A function that runs all steps, each with the current values of its cells.
 
-        They run as late as others admit, so that a dependence the plan lacks shows in the answer.
+        Steps run as late as others admit, so that a missing dependence of the plan changes the
+        answer.
         """
         order = _latest_first(steps)
 
@@ -176,7 +177,7 @@ class InterpreterDevice:
 
 
 def _latest_first(steps: Sequence[Step]) -> list[Step]:
-    """The steps in the admitted order that is farthest from their own."""
+    """The steps in the legal order that is farthest from their own."""
     waiting = dict(enumerate(steps))
     order = []
     while waiting:
@@ -218,7 +219,7 @@ def interpretable(name: str, text: str) -> Callable[..., Any]:
 
 
 def launch(kernel: HostKernel, grid: tuple[int, int, int], cells: Sequence[int]) -> None:
-    """Run every program of a launch, one after the other; those that share a row take turns."""
+    """Run every program of a launch in order; the programs of a cluster alternate."""
     args = [_argument(cell, kind) for cell, kind in zip(cells, kernel.types, strict=True)]
     builder = triton_interpreter.interpreter_builder
     with _ONE_AT_A_TIME, _interpreted_language(), np.errstate(all="ignore"):
@@ -241,7 +242,7 @@ def launch(kernel: HostKernel, grid: tuple[int, int, int], cells: Sequence[int])
 def _run_together(
     kernel: HostKernel, indices: Sequence[tuple[int, ...]], args: Sequence[Any]
 ) -> None:
-    """Each program up to where it waits for the others, again and again until all have ended."""
+    """Run each program up to its next wait, repeatedly, until all have ended."""
     builder = triton_interpreter.interpreter_builder
     _CLUSTER.enter(indices)
     _RING.clear()
@@ -274,7 +275,7 @@ def _rewritten(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _library() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
-    """Functions that triton.language itself writes in Triton: (where, name, interpretable form)."""
+    """Functions of triton.language written in Triton: (where, name, interpretable form)."""
     places = (tl.standard, tl, tl.random, tl.core, tl.math, tl.tensor)
     found = [
         (place, name, value)
@@ -302,7 +303,7 @@ def _interpreted_language() -> Iterator[None]:
 
 @functools.cache
 def _forms() -> tuple[tuple[Any, str, Any], ...]:
-    """What is another while kernels are interpreted: (where, name, interpretable form)."""
+    """The replacements while kernels are interpreted: (where, name, interpretable form)."""
     library = _library()
     with ExitStack() as scopes:
         found = []
@@ -316,7 +317,7 @@ def _forms() -> tuple[tuple[Any, str, Any], ...]:
     options = replace(
         builder.options,
         allowed_dot_input_precisions=_PRECISIONS,
-        sanitize_overflow=False,  # computed for assertions, which only its debug mode makes
+        sanitize_overflow=False,  # for assertions of the debug mode alone
     )
     found += [
         *library,
@@ -333,7 +334,7 @@ def _forms() -> tuple[tuple[Any, str, Any], ...]:
 
 
 def _validate_descriptor(block: Any) -> None:
-    """Triton's checks of a descriptor less that of its address: a file's weights lie as mapped."""
+    """Triton's checks of a descriptor but that of its address: mapped files have any address."""
     handle = triton_interpreter.TensorHandle(block.base.data // 16 * 16, block.base.dtype)
     aligned = copy.copy(block)
     aligned.base = handle
@@ -341,11 +342,11 @@ def _validate_descriptor(block: Any) -> None:
 
 
 def _store(pointers: Any, value: Any, mask: Any) -> None:
-    """Triton's store; that of 3.6 refuses numpy's scalars, as its logarithm of one number gives."""
+    """Triton's store; version 3.6 refuses numpy scalars, such as its logarithm of one number."""
     _STORE(pointers, np.asarray(value), mask)
 
 
 def _splat(kind: Any, value: Any) -> Any:
-    """A block of one number. Triton's interpreter would make a comparison's result an integer."""
+    """A block of one number. Triton's interpreter would make a comparison's an integer."""
     block = np.full(kind.shape, value.data.reshape(-1)[0], value.data.dtype)
     return triton_interpreter.TensorHandle(block, value.dtype.scalar)

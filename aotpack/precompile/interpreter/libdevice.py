@@ -1,4 +1,4 @@
-"""libdevice for Triton's interpreter, which has none: what kernels may call, on numpy blocks."""
+"""libdevice for Triton's interpreter, which has none: the functions of kernels, on numpy blocks."""
 
 import math
 from collections.abc import Callable
@@ -66,7 +66,7 @@ _PREDICATES: dict[str, Callable[..., Any]] = {
 
 
 class HostLibdevice:
-    """Takes the place of ``triton.language.extra.libdevice`` in a kernel's globals."""
+    """Replaces ``triton.language.extra.libdevice`` in a kernel's globals."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in _FUNCTIONS and name not in _PREDICATES:

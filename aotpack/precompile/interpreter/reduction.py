@@ -11,7 +11,7 @@ from aotpack.precompile.interpreter.libdevice import Block, make_tensor
 def reduce(
     input: Any, axis: Any, combine_fn: Callable[..., Any], keep_dims: Any = False, **_: Any
 ) -> Any:
-    """``tl.reduce``: neighbours are combined until one is left, so the order is kept."""
+    """``tl.reduce``: neighbours are combined until one is left, so their order is kept."""
     tensors = input if isinstance(input, tuple) else (input,)
     blocks = [tensor.handle.data for tensor in tensors]
     dimensions = blocks[0].ndim
@@ -22,10 +22,10 @@ def reduce(
     blocks = [np.moveaxis(block, along, 0) for block in blocks]
     while len(blocks[0]) > 1:
         paired = len(blocks[0]) // 2 * 2
-        joined = _combine(
+        combined = _combine(
             combine_fn, tensors, [b[:paired:2] for b in blocks], [b[1:paired:2] for b in blocks]
         )
-        blocks = [np.concatenate((j, b[paired:])) for j, b in zip(joined, blocks, strict=True)]
+        blocks = [np.concatenate((j, b[paired:])) for j, b in zip(combined, blocks, strict=True)]
     results = [block[0] for block in blocks]
     if keep_dims:
         kept = tuple(range(dimensions)) if axis is None else along
@@ -37,7 +37,7 @@ def reduce(
 def associative_scan(
     input: Any, axis: Any, combine_fn: Callable[..., Any], reverse: Any = False, **_: Any
 ) -> Any:
-    """``tl.associative_scan``: in each round a position takes in one twice as far before it."""
+    """``tl.associative_scan``: each round doubles the distance of the combined positions."""
     tensors = input if isinstance(input, tuple) else (input,)
     along = int(axis) % tensors[0].handle.data.ndim
     blocks = [np.moveaxis(tensor.handle.data, along, 0) for tensor in tensors]
@@ -46,10 +46,10 @@ def associative_scan(
     distance = 1
     while distance < len(blocks[0]):
         before = [np.roll(block, distance, 0) for block in blocks]
-        joined = _combine(combine_fn, tensors, before, blocks)
+        combined = _combine(combine_fn, tensors, before, blocks)
         blocks = [
             np.concatenate((b[:distance], j[distance:]))
-            for b, j in zip(blocks, joined, strict=True)
+            for b, j in zip(blocks, combined, strict=True)
         ]
         distance *= 2
     if reverse:

@@ -1,9 +1,8 @@
-"""Copies to shared memory, for Triton's interpreter: what kernels with a ring call.
+"""Copies to shared memory (cp.async), for Triton's interpreter: the functions of row pipelines.
 
-See ``render/triton/loops/row_pipeline.py``.
-
-Stricter than the hardware: whoever reads a vector whose copy was not awaited gets an error, and a
-vector that was never copied is made of ones, which no result may depend on.
+See ``render/triton/loops/row_pipeline.py``. Stricter than the hardware: to read a vector before its
+copy was awaited is an error, and a vector that was never copied has all bits set, which no result
+may depend on.
 """
 
 import ctypes
@@ -30,18 +29,18 @@ _NEVER = b"\xff" * VECTOR_BYTES
 
 
 class RingMemory:
-    """The shared memory of the programs at work: vectors by program and place."""
+    """The shared memory of the running programs: vectors by program and place."""
 
     def __init__(self) -> None:
         self.vectors: dict[Any, dict[int, bytes]] = {}
         self.groups: dict[Any, list[dict[int, bytes]]] = {}
 
     def clear(self) -> None:
-        """Other programs begin."""
+        """Forget the copies: other programs begin."""
         self.vectors, self.groups = {}, {}
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """What stands for a text's functions in assembly, by their names there."""
+        """The interpreted functions, by the names of those in assembly."""
         return {
             "open_ring": self._open,
             "async_copy": self._copy,
@@ -85,10 +84,10 @@ class RingMemory:
 
 
 def _columns(elements: Block, places: Sequence[int]) -> Block:
-    """A vector for each place, as a column."""
+    """The vector of each place, as a column."""
     return np.ascontiguousarray(elements.reshape(len(places), -1).T)
 
 
 def at_work() -> tuple[int, ...]:
-    """The program that is being interpreted."""
+    """The index of the program that is being interpreted."""
     return tuple(triton_interpreter.interpreter_builder.grid_idx)

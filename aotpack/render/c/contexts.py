@@ -1,16 +1,18 @@
-"""What the C templates get: one frozen context each, finished text and numbers only."""
+"""Contexts of the C templates: one frozen dataclass each, with finished text and numbers only.
+
+A slot is a place of a template where generated lines go: loads of operands, the epilogue.
+"""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class AxisLoop:
-    """A loop over an axis, in rows of ``width`` when one is given, with lines for each level.
+    """A loop nest over an axis, split in rows of ``width`` where given, with lines at each depth.
 
-    ``setup`` stands before all loops, ``outer_lines`` in the loop around, ``row_lines`` in that
-    over rows, ``lines`` in the innermost; ``value`` is what it computes. With a ``window`` (low,
-    high) the value is 0 outside of it. ``copied`` values are
-    elements of a buffer, neighbours for neighbours.
+    ``setup`` goes before all loops, ``outer_lines`` into the outer loop, ``row_lines`` into the
+    loop over rows, ``lines`` into the innermost, which computes ``value``. With a ``window`` (low,
+    high) the value is 0 outside of it. ``copied`` values are contiguous elements of a buffer.
     """
 
     axis: str
@@ -28,11 +30,11 @@ class AxisLoop:
 
 @dataclass(frozen=True, slots=True)
 class MatmulContext:
-    """A product: columns ``v`` are packed, rows ``s`` read in place or copied, sums stored.
+    """A product: columns ``v`` are packed in panels, rows ``s`` read in place or copied.
 
     ``direct`` has the first element of rows read in place as ``value`` ("" if they must be copied)
-    and their distance as ``width``. With ``in_pairs`` both factors are bfloat16, of which some
-    processors multiply pairs; rows are read in place by these alone.
+    and their stride as ``width``. With ``in_pairs`` both factors are bfloat16, which some
+    processors multiply in pairs; rows are read in place by these alone.
     """
 
     name: str
@@ -54,16 +56,16 @@ class MatmulContext:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a factor: how they are copied, and where they lie if that is as good."""
+    """Rows of a factor: how to copy them, and how to read them in place where possible."""
 
     copied: AxisLoop
-    direct: AxisLoop  # lines, the first element as ``value`` ("" if there is none), ``width`` apart
-    kind: str  # the type they have where they are multiplied: "float32" or "bfloat16"
+    direct: AxisLoop  # lines, the first element as ``value`` (or ""), the stride as ``width``
+    kind: str  # their type in the product: "float32" or "bfloat16"
 
 
 @dataclass(frozen=True, slots=True)
 class FewContext:
-    """A product with few rows ``s``: dot products with every column ``v``."""
+    """A matrix-vector product, or one of few rows ``s``: dot products with every column ``v``."""
 
     name: str
     comments: tuple[str, ...]
@@ -80,7 +82,7 @@ class FewContext:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Two loops: lines before both, in the outer, in the inner, and the value there."""
+    """Two nested loops: lines before both, in the outer, in the inner, and the value there."""
 
     setup: tuple[str, ...]
     outer_lines: tuple[str, ...]
@@ -90,10 +92,10 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class AttentionContext:
-    """Attention: logits are weighed and results stored through slots.
+    """Attention: slots scale and mask the logits, and store the results.
 
-    Queries are copied; with few of them keys and values are read where they lie, if they can be.
-    Each ``shared_heads`` heads that follow each other have the same keys and values.
+    Queries are copied; with few of them keys and values are read in place where possible. Each
+    ``shared_heads`` consecutive heads have the same keys and values (grouped-query attention).
     """
 
     name: str

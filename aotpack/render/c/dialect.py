@@ -1,4 +1,4 @@
-"""C's side of the emitter: scalars with types, in loops that the compiler turns into vectors."""
+"""C as a dialect of the emitter: typed scalars, in loops that the compiler vectorises."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ class CDialect:
     def apply(
         self, op: str, args: Sequence[str], operand: DType, result: DType, ends_in: DType | None
     ) -> str:
-        """The text of the C table; the functions are quick enough for either precision."""
+        """The text of the C table; the functions are fast in either precision."""
         return c_text(op, args, operand, result)
 
     def cast(self, text: str, source: DType, target: DType) -> str:
@@ -56,11 +56,11 @@ class CDialect:
         return f"{guard}{address} = {self.stored(value, dtype)};"
 
     def stored(self, value: str, dtype: DType) -> str:
-        """A value as it lies in memory."""
+        """A value in the format of memory."""
         return value if dtype.compute is dtype else f"aot_{dtype}_of_float({value})"
 
     def where(self, condition: str, value: str, otherwise: str) -> str:
-        """A choice."""
+        """A conditional expression."""
         return f"{condition} ? {value} : {otherwise}"
 
     def indirect(self, name: str, dtype: DType) -> str:
@@ -68,7 +68,7 @@ class CDialect:
         return name if dtype is DType.INT64 else f"(int64_t){name}"
 
     def size(self, name: str) -> str:
-        """A size of the model, under a name that no identifier of C has."""
+        """A size of the model, under a prefix that no other identifier has."""
         return f"size_of_{name}"
 
     def quotient(self, num: str, den: str) -> str:
@@ -80,7 +80,7 @@ class CDialect:
         return f"{num} % {den}"
 
     def extremum(self, name: str, a: str, b: str) -> str:
-        """A function of the prelude."""
+        """A function of the header."""
         return f"aot_{name}({a}, {b})"
 
     def broadcast(self, text: str, shape: str) -> str:

@@ -1,4 +1,4 @@
-"""Kernels in C: a function over items and its entry for each, and the file that holds them all."""
+"""Kernels in C: functions over work items, an entry for each kernel, and one file of all."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from aotpack.stages import KernelSource
 
 @dataclass(frozen=True, slots=True)
 class HostContext:
-    """A kernel: its functions and its entry, which all unpack the parameters by the same lines."""
+    """A kernel: its functions and its entry; each unpacks the parameters by the same lines."""
 
     name: str
     comments: tuple[str, ...]
@@ -36,7 +36,7 @@ class HostContext:
     entry: tuple[str, ...]
 
     def named(self, name: str) -> "HostContext":
-        """The kernel under a name of its own."""
+        """The kernel under another name."""
         entry = tuple(line.replace("KERNEL_", f"{name}_") for line in self.entry)
         return replace(self, name=name, entry=entry)
 
@@ -50,7 +50,7 @@ class HostFileContext:
 
 
 def host_file(title: str, kernels: Iterable[KernelSource]) -> str:
-    """One C file with everything the shared object of a package is made of; "" without kernels."""
+    """The C file of a package's shared object; "" without kernels."""
     texts = tuple(kernel.text for kernel in kernels if kernel.language == "c")
     return render_template("kernels.c.jinja", HostFileContext(title, texts)) if texts else ""
 
@@ -58,7 +58,7 @@ def host_file(title: str, kernels: Iterable[KernelSource]) -> str:
 def host_context(
     schedule: Schedule, kernel: Kernel, tile: HostTile
 ) -> tuple[str, HostContext | MatmulContext | FewContext | AttentionContext, KernelBuilder]:
-    """The template of a kernel, what it prints but the name, and the kernel's builder."""
+    """The template of a kernel, its context without the name, and the kernel's builder."""
     if isinstance(kernel.template_op, Attention):
         template = "kernel_attention_few.c.jinja" if tile.few else "kernel_attention.c.jinja"
         return template, *attention_source(schedule, kernel)
@@ -81,7 +81,7 @@ def host_context(
 def host_builder(schedule: Schedule, kernel: Kernel, axes: tuple[Axis, ...]) -> KernelBuilder:
     """A builder that writes C, for loops over these axes.
 
-    What depends on sizes alone stands around its root: functions and the entry need it alike.
+    Lines that depend on sizes alone go around its root: functions and the entry both need them.
     """
     frame = Frame({axis: axis.name for axis in axes}, {}, ())
     return KernelBuilder(
@@ -90,7 +90,7 @@ def host_builder(schedule: Schedule, kernel: Kernel, axes: tuple[Axis, ...]) -> 
 
 
 def loop_context(kernel: Kernel, builder: KernelBuilder, code: HostCode) -> HostContext:
-    """What the template prints."""
+    """The template's context."""
     assert builder.root.parent is not None
     return HostContext(
         name=kernel.name,

@@ -1,4 +1,4 @@
-"""The reductions in C: how an element becomes a state, how two states combine, what comes out."""
+"""The reductions in C: texts that lift elements to states, combine states, and finalise them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from aotpack.ir.ops.extremes import NEIGHBOURS
 
 @dataclass(frozen=True, slots=True)
 class TwoPass:
-    """The states by two reductions over elements that are near: quicker than combining states.
+    """A monoid as two reductions over elements in cache: quicker than combining states.
 
-    ``first`` is a simple kind, ``middle`` makes of its result ``{0}`` and of the number of elements
-    ``{count}`` what ``second`` needs beside the element ``{0}`` as ``{1}``. The sum of ``second``
-    is
-    ``{2}`` in ``states``.
+    ``first`` is a simple kind. ``middle`` turns its result ``{0}`` and the number of elements
+    ``{count}`` into the operand ``{1}`` of ``second``, beside the element ``{0}``. The sum of
+    ``second`` is ``{2}`` in ``states``.
     """
 
     first: str

@@ -15,7 +15,7 @@ from aotpack.render.emit.texts import ALL, INTEGERS, NUMBERS, Texts, on, text_fo
 
 
 def c_text(op: str, operands: Sequence[str], operand: DType, result: DType) -> str:
-    """C text of an operator on operands of type ``operand`` (where: its arms)."""
+    """C text of an operator on operands of type ``operand`` (of where: its branches)."""
     if op == "cast":
         return c_cast(operands[0], operand, result)
     name = C_TYPES[operand]

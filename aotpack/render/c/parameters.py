@@ -1,4 +1,4 @@
-"""Kernel parameters in C: pointers and sizes, taken from the cells of a call."""
+"""Kernel parameters in C: pointers and sizes, read from the cells of a call."""
 
 from aotpack.render.c.dialect import C
 from aotpack.render.c.types import C_STORED

@@ -1,4 +1,4 @@
-"""Loops of a C kernel: regions with braces, and loops over lanes that become vector code."""
+"""Loops of a C kernel: regions with braces, and loops over lanes that compilers vectorise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aotpack.ir.symbolic.integers import Axis
 from aotpack.render.emit.regions import INDENT, Region
 
 SIMD = "#pragma omp simd"
-STREAMED = 64  # iterations whose results are stored together past the caches
+STREAMED = 64  # iterations whose results are stored together, non-temporally
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Store:
 class Loop(Region):
     """A loop of ``variable`` from ``start`` to ``stop``; ``is_vector``: iterations are independent.
 
-    With ``lanes`` it runs in blocks of so many iterations, each with its number in ``lane``; what
-    is left goes to the first lanes. ``stores`` end the body; where the condition ``streams`` holds
-    they go past the caches in blocks, for which neighbouring iterations store neighbours.
+    With ``lanes`` it runs in blocks of ``lanes`` iterations, each numbered by ``lane``; the rest
+    goes to the first lanes. ``stores`` end the body; where the condition ``streams`` holds they are
+    non-temporal, in blocks: neighbouring iterations then store neighbours.
     """
 
     variable: str = ""
@@ -94,7 +94,7 @@ def _plain_loop(loop: Loop, start: str, depth: int) -> Iterator[str]:
 
 
 def _stream_loop(loop: Loop, depth: int) -> Iterator[str]:
-    """Blocks of results that are whole cache lines, then the rest."""
+    """Non-temporal stores: blocks of whole cache lines, then the rest."""
     pad, inner = INDENT * depth, INDENT * (depth + 1)
     v, block = loop.variable, f"{loop.variable}_block"
     aligned = " & ".join(f"aot_is_aligned(&{store.address})" for store in loop.stores)
@@ -111,18 +111,18 @@ def _stream_loop(loop: Loop, depth: int) -> Iterator[str]:
 
 def _streamed_block(loop: Loop, depth: int) -> Iterator[str]:
     pad, inner = INDENT * depth, INDENT * (depth + 1)
-    held = [f"held{number}" for number in range(len(loop.stores))]
-    for name, store in zip(held, loop.stores, strict=True):
+    blocks = [f"held{number}" for number in range(len(loop.stores))]
+    for name, store in zip(blocks, loop.stores, strict=True):
         yield f"{pad}_Alignas(AOT_LINE) {store.kind} {name}[{STREAMED}];"
     yield pad + SIMD
     yield f"{pad}for (int lane = 0; lane < {STREAMED}; lane++) {{"
     yield f"{inner}const int64_t {loop.variable} = {loop.variable}_block + lane;"
     yield from c_lines(loop, depth + 1)
-    for name, store in zip(held, loop.stores, strict=True):
+    for name, store in zip(blocks, loop.stores, strict=True):
         yield f"{inner}{name}[lane] = {store.value};"
     yield f"{pad}}}"
     yield f"{pad}const int64_t {loop.variable} = {loop.variable}_block;"
-    for name, store in zip(held, loop.stores, strict=True):
+    for name, store in zip(blocks, loop.stores, strict=True):
         yield f"{pad}aot_stream(&{store.address}, {name}, sizeof {name});"
 
 

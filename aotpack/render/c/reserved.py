@@ -1,4 +1,4 @@
-"""Names that C kernels have for themselves: none, for a size has a prefix there (``C.size``)."""
+"""Names that C kernels reserve: none, for sizes have a prefix there (``C.size``)."""
 
 from aotpack.render.emit.reserved import Reserved
 

@@ -29,7 +29,7 @@ C_STORED: Mapping[DType, str] = {
 
 
 def c_cast(text: str, source: DType | None, target: DType) -> str:
-    """A value of one type in another; ``source`` None is an index. Floats cut, integers wrap."""
+    """A value in another type; ``source`` None is an index. Floats truncate, integers wrap."""
     if target in (DType.FLOAT16, DType.BFLOAT16):
         return f"aot_round_{target}({text})"
     if source in (DType.FLOAT16, DType.BFLOAT16):

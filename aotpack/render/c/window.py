@@ -1,4 +1,4 @@
-"""Guards along an inner loop as bounds of it: what is read inside needs no condition.
+"""Guards along an inner loop as bounds of it: reads inside need no condition.
 
 for w: y[w] = x[w + k - 1] if 0 <= w + k - 1 < W else 0
 ->  low = max(first, 1 - k), high = min(end, W + 1 - k); zeros, a plain copy, zeros
@@ -29,10 +29,10 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """``value`` where all limits hold and so do ``conditions``, free of the axis.
+    """``value`` where all limits hold and so do ``conditions``, which do not vary along the axis.
 
-    What does not move with the axis is read before the loop, whose bounds do not guard it: unless
-    ``moves``, which says that there is nothing of the kind, the loop needs an ``if`` around it.
+    Reads that do not vary along the axis are hoisted before the loop, whose bounds do not guard
+    them: unless ``moves`` says that there are none, the loop needs an ``if`` around it.
     """
 
     value: Value
@@ -47,7 +47,7 @@ def window(
     otherwise: bool | int | float = 0,
     resolve: Resolve = lambda load: None,
 ) -> Window | None:
-    """A guarded value in this form; None for any other."""
+    """The window of a guarded value; None for any other value."""
     if not isinstance(value, Guarded) or not _is(value.otherwise, otherwise):
         return None
     limits: list[Limit] = []
@@ -68,7 +68,7 @@ def window(
 
 
 def _moves(value: Value, axis: Axis, resolve: Resolve) -> bool:
-    """True when all memory a value reads, itself or through what it resolves to, is by the axis."""
+    """True when all loads of a value, through resolved ones too, vary along the axis."""
     for load in walk((value,)):
         if not isinstance(load, Load):
             continue
@@ -81,7 +81,7 @@ def _moves(value: Value, axis: Axis, resolve: Resolve) -> bool:
 
 
 def limit_texts(emitter: Emitter, found: Window, first: str, end: str) -> tuple[str, str]:
-    """Where inside of [first, end) the window begins, and where it ends."""
+    """The bounds of the window inside [first, end)."""
     low, high = first, end
     for limit in found.limits:
         reach = emitter.index(limit.bound - limit.start)
@@ -108,7 +108,7 @@ def _conjuncts(condition: Value) -> Iterator[Value]:
 
 
 def _compared(condition: Value, axis: Axis) -> Int | None:
-    """The left side of ``index >= bound`` or ``index < bound``; no bound may move with the axis."""
+    """The left side of ``index >= bound`` or ``index < bound`` for a bound without the axis."""
     if not isinstance(condition, Apply) or condition.op not in ("ge", "lt"):
         return None
     left, right = map(integer_of, condition.args)

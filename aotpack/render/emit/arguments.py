@@ -8,7 +8,7 @@ from aotpack.ir.program import Buffer, Program
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import KernelArg
 
-POINTER_MULTIPLE = 16  # bytes: the runtime copies what is less aligned
+POINTER_MULTIPLE = 16  # bytes: the runtime copies inputs that are less aligned
 
 
 class Arguments:
@@ -66,11 +66,11 @@ class Arguments:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is passed: buffers, then sizes, in the order of the parameters."""
+        """The arguments: buffers, then sizes, in the order of the parameters."""
         return (*self.buffers, *(size.name for size in self.sizes))
 
     def parameters(self, divisibility: Mapping[Var, int] = {}) -> tuple[KernelArg, ...]:
-        """The kernel's parameters in order; ``divisibility`` are multiples that sizes are of."""
+        """The kernel's parameters in order; ``divisibility`` has divisors of sizes."""
         pointers = [
             KernelArg(
                 name,
@@ -96,7 +96,7 @@ class Arguments:
 
 
 def _power_of_two_in(size: Var) -> int:
-    """The largest power of two that divides every value of a size; all that compilers use."""
+    """The largest power of two that divides all values of a size; compilers use no other."""
     return size.multiple & -size.multiple
 
 

@@ -1,6 +1,6 @@
-"""What differs between the languages of kernels: the port that the emitter writes through.
+"""The port between the emitter and a language of kernels.
 
-Texts of operands are names or literals; every method gives an expression, or the line it says.
+Operands are names or literals. A method gives an expression, or a statement where it says a line.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from aotpack.ir.values import Const
 
 
 class Dialect(Protocol):
-    """One language; ``render/languages.py`` names those there are."""
+    """One language; ``render/languages.py`` lists them."""
 
     def literal(self, constant: Const) -> str:
         """A number of exactly its type."""
@@ -34,13 +34,13 @@ class Dialect(Protocol):
         """The line that gives a value (of type None: an index) its name."""
 
     def address(self, pointer: str, offset: str) -> str:
-        """The place of an element."""
+        """The address of an element."""
 
     def load(self, address: str, conditions: Sequence[str], dtype: DType, keep: str = "") -> str:
-        """The element as it is stored; untouched, and 0, where a condition does not hold.
+        """The element as stored; where a condition does not hold, 0 without an access.
 
-        ``keep`` is "last" for what is read again soon, "first" for what is not read again: the
-        order in which caches may evict it; "past" for what nearer caches may hold as it was before.
+        ``keep`` is the eviction policy of caches: "last" for elements that are read again soon,
+        "first" for those that are not; "past" reads past the near caches, which may be stale.
         """
 
     def store(
@@ -49,7 +49,7 @@ class Dialect(Protocol):
         """The line that writes a value of the compute type to an element of ``dtype``."""
 
     def where(self, condition: str, value: str, otherwise: str) -> str:
-        """One of two values, both computed."""
+        """A select: one of two values, both computed."""
 
     def indirect(self, name: str, dtype: DType) -> str:
         """A loaded integer as a factor of an index."""
@@ -61,10 +61,10 @@ class Dialect(Protocol):
         """Division of indices that rounds towards zero."""
 
     def remainder(self, num: str, den: str) -> str:
-        """What ``quotient`` leaves."""
+        """The remainder of ``quotient``."""
 
     def extremum(self, name: str, a: str, b: str) -> str:
         """The "min" or "max" of two indices."""
 
     def broadcast(self, text: str, shape: str) -> str:
-        """A tile stretched to a shape."""
+        """A tile broadcast to a shape."""

@@ -1,7 +1,7 @@
-"""Values -> lines of a kernel: each distinct value is one named temporary, as far out as it can be.
+"""Values -> lines of a kernel: each distinct value is one temporary, hoisted as far as possible.
 
-Used alike by loop kernels and by the load and store slots of templates. Index
-arithmetic, masks and common subexpressions are settled here; templates only place the lines.
+Loop kernels and the load and store slots of templates use it alike. It settles index arithmetic,
+masks and common subexpressions; templates only place the lines.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.regions import Computed, Region
 from aotpack.render.emit.scope import Scoped
 
-PACKED_BITS = 16  # of elements, of which a register holds two
+PACKED_BITS = 16  # of elements; a register holds two
 Shortcut: TypeAlias = "Callable[[Emitter, Apply, bool], str | None]"
 """A cheaper text of an operation, if it has one; the flag says that 16 bits are kept of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a kernel's values are written with, all the way through.
+    """How the values of a kernel are written.
 
     ``awaited`` buffers are written by other programs of the launch. With ``unpack`` elements of 16
-    bits are held as they are in memory, and widened at each use: the text of such a use.
+    bits stay packed in registers; it gives the text that widens them at each use.
     """
 
     awaited: Collection[str] = ()
@@ -54,10 +54,10 @@ PLAIN = Options()
 class Emitter(Scoped):
     """Writes the lines that compute values in a frame, into regions.
 
-    ``offset`` gives the element offset of a load, ``row`` the rows of a buffer that have room
-    behind them; ``resolve`` the value or the name that stands for
-    a load of something the kernel itself made, None for memory. ``ends_in`` is the 16-bit type all
-    results are rounded to, if any: then the op table's cheaper forms do, but for ``exact`` values.
+    ``offset`` gives the element offset of a load, ``row`` the padded rows of a buffer, ``resolve``
+    the value or name of a load of the kernel's own results (None: memory). ``ends_in`` is the
+    16-bit type that all results are rounded to, if any: then the op table's cheaper forms do,
+    except for ``exact`` values.
     """
 
     def __init__(
@@ -112,13 +112,13 @@ class Emitter(Scoped):
         return name
 
     def _home(self, value: Value, needs: frozenset[Axis]) -> Region:
-        """Where a value's line goes: as far out as it can, but what widens packed elements."""
+        """The region of a value's line: the outermost one; for widened elements the current one."""
         if self._options.unpack is None or self._stays(value):
             return self.region.home(needs)
         return self.region
 
     def _stays(self, value: Value) -> bool:
-        """True for what a program holds of a row in the form that it computes with."""
+        """True for elements of a resident row that need no widening."""
         if not isinstance(value, Load) or self._resolve(value) is not None:
             return False
         return not self._is_packed(value)
@@ -129,7 +129,7 @@ class Emitter(Scoped):
         return self._options.unpack is not None and is_short
 
     def forget(self, inner: Axis) -> None:
-        """Compute what depends on an axis anew from here on: what is packed takes less room."""
+        """Recompute values of an axis from here on: packed elements take fewer registers."""
         if self._options.unpack is None:
             return
         for key in [key for key in self.region.names if isinstance(key, Computed)]:
@@ -161,12 +161,12 @@ class Emitter(Scoped):
         return self.dialect.apply(value.op, args, value.args[-1].dtype, value.dtype, ends_in)
 
     def made(self, value: Value) -> Value:
-        """What stands for a load of something that the kernel computes itself."""
+        """The value that a load of the kernel's own results stands for."""
         found = self._resolve(value) if isinstance(value, Load) else None
         return value if found is None or isinstance(found, str) else self.made(found)
 
     def once(self, text: str, dtype: DType) -> str:
-        """The name of a number that is the same for a whole row, by its text."""
+        """The name of a number that is uniform over a row, by its text."""
         name = self.region.find(text)
         if name is None:
             name = self.region.names[text] = self._assign(text, self.region, dtype)
@@ -179,10 +179,10 @@ class Emitter(Scoped):
         if resolved is not None:
             return self.value(resolved)
         stored = self.arguments.dtype(load.buffer)
-        shared = self.scope.held
-        held = shared.get((load.buffer, self._offset(load))) if shared else None
-        if held is not None:
-            text, dtype = held
+        shared = self.scope.shared_reads
+        read = shared.get((load.buffer, self._offset(load))) if shared else None
+        if read is not None:
+            text, dtype = read
             return text if dtype is load.dtype else self.dialect.cast(text, dtype, load.dtype)
         unpack = self._options.unpack
         if unpack is not None and self._is_packed(load):
@@ -191,7 +191,7 @@ class Emitter(Scoped):
         return raw if stored is load.dtype else self.dialect.cast(raw, stored, load.dtype)
 
     def _packed(self, load: Load) -> str:
-        """The name of a load's elements as they are in memory."""
+        """The name of a load's packed elements."""
         key = (load, self._guards, "packed")
         name = self.region.find(key)
         if name is None:
@@ -201,7 +201,7 @@ class Emitter(Scoped):
         return name
 
     def _raw_load(self, load: Load, inner: Axis | None = None) -> str:
-        """The element as it is stored; past the end of ``inner``, where it is masked, 0."""
+        """The element as stored; past the end of ``inner``, where it is masked, 0."""
         offset = self._offset(load)
         address = self.dialect.address(self.arguments.pointer(load.buffer), self.index(offset))
         needs = self.index_needs(offset)
@@ -217,7 +217,7 @@ class Emitter(Scoped):
         return self.dialect.where(self.frame.masks[gap], raw, "0")
 
     def address(self, buffer: str, offset: Int, names: Mapping[Axis, str]) -> str:
-        """The place of elements whose axes have other names, and no quotients."""
+        """The address of elements whose axes have other names; offsets have no quotients."""
         with self.at(self.region, frame=replace(self.frame, names=names)):
             return self.dialect.address(self.arguments.pointer(buffer), self.index(offset))
 
@@ -287,7 +287,7 @@ class Emitter(Scoped):
         return found
 
     def _division(self, atom: Quotient | Remainder) -> str:
-        """Both languages' divisions round towards zero: right for numerators >= 0 alone."""
+        """Divisions of both languages round towards zero: right for numerators >= 0 only."""
         num, den = self.frame.start(atom) or self._operand(atom.num), self._operand(atom.den)
         quotient, rest = self.dialect.quotient, self.dialect.remainder(num, den)
         if known_nonnegative(atom.num):
@@ -350,10 +350,10 @@ class Emitter(Scoped):
     def _checks(
         self, buffer: str, offset: Int, needs: frozenset[Axis]
     ) -> tuple[list[str], Axis | None]:
-        """The bound checks of an access, and the axis along which it may go on into a gap.
+        """The bound checks of an access, and the axis along which it may run into the padding.
 
-        Checks against the end of a row's room, which is whole vectors, leave these whole; those
-        against the end of the row would take them apart.
+        Checks against the end of a padded row, which is whole vectors, keep vectors whole; checks
+        against the end of the row would split them.
         """
         row = self._row(buffer)
         axis = row.walked_by(offset) if row is not None else None
@@ -385,13 +385,13 @@ class Emitter(Scoped):
         return self.dialect.store(address, value, conditions, dtype, keep)
 
     def _cleared(self, value: str, inside: str) -> str:
-        """A value with 0 in the gap behind a row, so that nobody finds a NaN there."""
+        """A value with 0 in the padding of a row, so that no reader finds a NaN there."""
         name = self.fresh("t")
         self.region.append(f"{name} = {self.dialect.where(inside, value, '0')}")
         return name
 
     def _broadcast(self, text: str, have: frozenset[Axis], want: frozenset[Axis]) -> str:
-        """Stretch a tile that depends on some axes over those it is needed for."""
+        """Broadcast a tile of some axes over the axes that its use needs."""
         if self.frame.spread(have) == self.frame.spread(want):
             return text
         return self.dialect.broadcast(text, self.frame.shape(want))

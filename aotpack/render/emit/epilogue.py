@@ -11,7 +11,7 @@ from aotpack.render.emit.kernel_builder import KernelBuilder
 def render_epilogue(
     kernel: Kernel, builder: KernelBuilder, axes: tuple[Axis, ...]
 ) -> tuple[str, ...]:
-    """Compute and store what the members make of the template's result tile."""
+    """Compute and store the pointwise members over the template's result tile."""
     emitter = builder.emitter
     for member in kernel.members:
         for name in targets(member.operation):
@@ -27,12 +27,12 @@ def render_epilogue(
 
 
 def batch_names(axes: tuple[Axis, ...]) -> dict[Axis, str]:
-    """What batch axes are called in templates, whatever the operation calls them."""
+    """Names of batch axes in templates, the same for all operations."""
     return {axis: f"g{number}" for number, axis in enumerate(axes)}
 
 
 def batch_numbers(axes: tuple[Axis, ...], name: str) -> tuple[tuple[str, str], ...]:
-    """How each batch axis follows from the flat batch number called ``name``, as text."""
+    """Each batch axis, as text, from the flat batch number ``name``."""
     names = batch_names(axes)
     numbers: list[tuple[str, str]] = []
     below = Int.of(1)

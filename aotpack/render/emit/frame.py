@@ -1,4 +1,4 @@
-"""How a kernel's axes look in the tile that a program works on."""
+"""A kernel's axes in the tile of a program: index tensors, masks, dimensions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from aotpack.ir.symbolic.integers import Atom, Axis, Quotient
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """How kernel axes look in a tile: ``names`` their index tensors, ``masks`` the bound checks.
+    """The tile of a program: ``names`` of the axes' index tensors, ``masks`` with bound checks.
 
     ``blocks`` are the axes that span dimensions of the tile, with their lengths, in order; any
     other axis is one number for the whole program. ``starts`` are first indices of blocks that
-    begin at multiples of their length. The last axis has two dimensions in a frame of vectors:
-    first the ``vector`` neighbours that each thread has, then threads.
+    begin at multiples of their length. In a frame of vectors the last axis has two dimensions: the
+    ``vector`` neighbours of each thread, then threads.
     """
 
     names: Mapping[Axis, str]
@@ -37,7 +37,7 @@ class Frame:
         return frozenset(axis for axis, _ in self.blocks if axis in needs)
 
     def start(self, atom: Atom) -> str | None:
-        """For a quotient that is one number for the whole block: what is to be divided."""
+        """The numerator of a quotient that is one number for the whole block; else None."""
         if not isinstance(atom, Quotient) or not isinstance(atom.num.atom, Axis):
             return None
         axis = atom.num.atom

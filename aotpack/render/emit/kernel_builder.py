@@ -1,4 +1,4 @@
-"""What rendering a kernel works with: its emitter, its regions, what its members have made."""
+"""The state of rendering a kernel: its emitter, its regions, the names of its results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_COMMENTS = 6
 
 
 class KernelBuilder:
-    """State of rendering a kernel. ``results`` names what reductions, scans and templates made."""
+    """The state of rendering a kernel; ``results`` names those of reductions, scans, templates."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class KernelBuilder:
         for member in kernel.members:
             if isinstance(member.operation, Pointwise):
                 self._values[member.operation.target] = self.bound(member, member.operation.value)
-        self._exact = self._decisive()
+        self._exact = self._exact_operands()
         self.emitter = self.emitter_in(frame, root)
 
     def emitter_in(self, frame: Frame, region: Region) -> Emitter:
@@ -77,14 +77,14 @@ class KernelBuilder:
         )
 
     def _ends_in(self) -> DType | None:
-        """The finest 16-bit type that results are rounded to; None if some keep more."""
+        """The most precise 16-bit type that results are rounded to; None if some keep more bits."""
         stored = {self.schedule.program.buffers[name].dtype for name in self.kernel.stored}
         if not stored <= {DType.FLOAT16, DType.BFLOAT16}:
             return None
         return DType.FLOAT16 if DType.FLOAT16 in stored else DType.BFLOAT16
 
-    def _decisive(self) -> frozenset[Value]:
-        """The values that a jump is computed from: there the last place makes a whole step."""
+    def _exact_operands(self) -> frozenset[Value]:
+        """The operands of discontinuous operations: one ulp there may change a result by a step."""
         found: set[Value] = set()
         stack: list[Value] = []
         for member in self.kernel.members:
@@ -92,7 +92,7 @@ class KernelBuilder:
             if _gives_positions(member.operation):
                 stack += roots
             for value in walk(roots):
-                if isinstance(value, Apply) and _jumps(value):
+                if isinstance(value, Apply) and _is_discontinuous(value):
                     stack += value.args
         while stack:
             value = stack.pop()
@@ -104,12 +104,12 @@ class KernelBuilder:
         return frozenset(found)
 
     def computed(self) -> Iterator[Value]:
-        """What the members compute, in kernel axes."""
+        """The values that members compute, in kernel axes."""
         for member in self.kernel.members:
             yield from (self.bound(member, value) for value in values(member.operation))
 
     def fresh(self, prefix: str) -> str:
-        """A name no line of this kernel has yet."""
+        """A name that no line of this kernel has."""
         self._count += 1
         return f"{prefix}{self._count}"
 
@@ -120,14 +120,14 @@ class KernelBuilder:
 
     @property
     def comments(self) -> tuple[str, ...]:
-        """The user's source lines behind the kernel; none goes on in the next line of C."""
+        """The user's source lines behind the kernel; a final backslash would join lines of C."""
         lines = dict.fromkeys(
             source for member in self.kernel.members for source in member.operation.origin.sources
         )
         return tuple(line.rstrip("\\ ") for line in lines)[:MAX_COMMENTS]
 
     def bound(self, member: Member, value: Value) -> Value:
-        """A member's value in kernel axes; what members made is read where it is written.
+        """A member's value in kernel axes; results of members are read at the index of their store.
 
         Both are the same point, but an axis of extent 1 may be named by one and be 0 in the other.
         """
@@ -139,11 +139,11 @@ class KernelBuilder:
         return Rewriter(dict(member.binding), made)(value)
 
     def define(self, member: Member, names: Sequence[str]) -> None:
-        """Record the names of what a member made."""
+        """Record the names of a member's results."""
         self.results.update(zip(targets(member.operation), names, strict=True))
 
     def resolve(self, load: Load) -> Value | str | None:
-        """What stands for a load of something this kernel made."""
+        """The value or name of a load of this kernel's own results."""
         if load.buffer in self.results:
             return self.results[load.buffer]
         return self._values.get(load.buffer)
@@ -153,8 +153,8 @@ class KernelBuilder:
         return self.offset_of(load.buffer, load.index)
 
     def row(self, buffer: str) -> Row | None:
-        """The rows of a buffer, if there is room behind them."""
-        strides = self.schedule.strides.get(buffer)  # None: what programs exchange
+        """The rows of a buffer, if they are padded."""
+        strides = self.schedule.strides.get(buffer)  # None: an exchange buffer
         return row_of(self.schedule.program.buffers[buffer].shape, strides) if strides else None
 
     def offset_of(self, buffer: str, index: tuple[Int, ...]) -> Int:
@@ -162,8 +162,8 @@ class KernelBuilder:
         return dot(index, self.schedule.strides[buffer])
 
 
-def _jumps(value: Apply) -> bool:
-    """True when a small change of an operand can make a large one of the result."""
+def _is_discontinuous(value: Apply) -> bool:
+    """True when a small change of an operand can change the result by a step."""
     is_whole = value.op == "cast" and not value.dtype.is_float
     return (OPS[value.op].is_discontinuous or is_whole) and value.args[0].dtype.is_float
 
@@ -187,7 +187,7 @@ def needs_64_bits(schedule: Schedule, kernel: Kernel) -> bool:
 
 
 def _whole_integers(kernel: Kernel) -> Iterator[Int]:
-    """The integers of a kernel whose own value counts, in kernel axes."""
+    """The integers of a kernel that must not wrap, in kernel axes."""
     for member in kernel.members:
         moved = map(Rewriter(dict(member.binding)), values(member.operation))
         yield from _inside(written_index(member))
@@ -200,7 +200,7 @@ def _whole_integers(kernel: Kernel) -> Iterator[Int]:
 
 
 def _inside(integers: Iterable[Int]) -> Iterator[Int]:
-    """What is divided or compared within integers, and by or with what."""
+    """The numerators, divisors and compared operands within integers."""
     for atom in (atom for integer in integers for atom in integer.atoms()):
         if isinstance(atom, (Quotient, Remainder)):
             parts: tuple[Int, ...] = (atom.num, atom.den)

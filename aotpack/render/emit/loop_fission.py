@@ -1,6 +1,6 @@
-"""Which members of one walk read nothing in common: each such group gets a loop of its own.
+"""Loop fission: members of one loop that read nothing in common get separate loops.
 
-One loop would hold the accumulators and the loads of all at once, and read no element less.
+One loop would keep the accumulators and loads of all alive at once, and read no element less.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from aotpack.ir.symbolic.integers import Axis
 def fission_groups(
     walk: list[Member], kernel: Kernel, inner: frozenset[Axis]
 ) -> list[list[Member]]:
-    """The members in groups, in order; what reads nothing along the row stays in the first."""
+    """The members in groups, in order; those that read nothing along the row are in the first."""
     producers = member_uses(kernel).producers
     groups: list[tuple[set[str], list[Member]]] = []
     for member in walk:
@@ -30,7 +30,7 @@ def fission_groups(
 
 
 def _streams(member: Member, producers: Mapping[str, Member], inner: frozenset[Axis]) -> set[str]:
-    """The buffers read along the row, by a member and by what is computed again for it."""
+    """The buffers that a member and its recomputed producers read along the row."""
     found: set[str] = set()
     seen: set[str] = set()
     pending = [member]

@@ -1,4 +1,4 @@
-"""Nested regions of kernel text, straight code and loops; a line goes to the outermost it can.
+"""Nested regions of kernel text, straight code and loops; a line goes to the outermost possible.
 
 A region knows the kernel axes that have a value in it. What does not depend on a loop's axis is
 placed before the loop, also when first needed inside (loop-invariant code motion).
@@ -17,7 +17,7 @@ INDENT = "    "
 
 
 class Computed(NamedTuple):
-    """A value as it is where conditions hold: what a region gives a name to, as a key."""
+    """A key for names: a value, valid where its guards hold."""
 
     value: Value
     guards: tuple[str, ...] = ()
@@ -27,8 +27,7 @@ class Computed(NamedTuple):
 class Region:
     """Lines and inner regions in order. ``header`` is the loop statement, None without a loop.
 
-    An inner region without a loop is straight code in which axes have a value that they have not
-    around it.
+    An inner region without a loop is straight code in which more axes have a value.
     """
 
     axes: frozenset[Axis]
@@ -36,7 +35,7 @@ class Region:
     parent: Region | None = None
     items: list[str | Region] = field(default_factory=list)
     names: dict[object, str] = field(default_factory=dict)
-    open_at: int | None = None  # where the currently open inner region stands
+    open_at: int | None = None  # the place of the inner region that is open
 
     def append(self, line: str) -> None:
         """Add a line: before the inner region while one is open, else at the end."""

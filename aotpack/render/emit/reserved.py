@@ -1,4 +1,4 @@
-"""Names that generated text has for itself: a size of the model must have another."""
+"""Names that generated text reserves: no size of the model may have one."""
 
 import builtins
 import keyword
@@ -12,7 +12,7 @@ _DEFINED = re.compile(r"^def ([A-Za-z_]\w*)\(", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Words, and patterns of names that are numbered or composed."""
+    """Reserved words, and patterns of numbered or composed names."""
 
     words: frozenset[str] = frozenset()
     patterns: tuple[str, ...] = ()
@@ -29,10 +29,10 @@ PYTHON_NAMES = Reserved(frozenset([*keyword.kwlist, *keyword.softkwlist, *dir(bu
 
 
 def given_names(texts: Iterable[str]) -> Reserved:
-    """The variables and functions that Python texts, or templates of some, give or call."""
+    """The names that Python texts, or templates of them, assign or call."""
     return Reserved(frozenset(name for text in texts for name in _GIVEN.findall(text)))
 
 
 def defined_names(texts: Iterable[str]) -> Reserved:
-    """The functions that Python texts define; inside of them nothing is known of sizes."""
+    """The functions that Python texts define; their bodies do not see sizes of the model."""
     return Reserved(frozenset(name for text in texts for name in _DEFINED.findall(text)))

@@ -1,4 +1,4 @@
-"""Where an emitter writes: a region and how axes look in it; inner scopes end as they began."""
+"""Where an emitter writes: a region and its frame; leaving a scope restores the outer one."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,15 +15,14 @@ from aotpack.render.emit.regions import Region
 class Scope:
     """The region that lines go into, and the frame in which values are computed there.
 
-    ``cache`` says of buffers in what order caches may evict what is read or written. ``held`` are
-    the texts and types of what is read from shared memory. Results of members differ from point to
-    point of the axes ``made_for``.
+    ``cache`` gives the eviction policy of buffers. ``shared_reads`` are the texts and types of
+    reads from shared memory. Results of members vary along the axes ``made_for``.
     """
 
     region: Region
     frame: Frame
     cache: Mapping[str, str] = field(default_factory=dict)
-    held: Mapping[Read, tuple[str, DType]] = field(default_factory=dict)
+    shared_reads: Mapping[Read, tuple[str, DType]] = field(default_factory=dict)
     made_for: frozenset[Axis] = frozenset()
 
 
@@ -40,12 +39,12 @@ class Scoped:
 
     @property
     def region(self) -> Region:
-        """Where lines go."""
+        """The region that lines go into."""
         return self._scope.region
 
     @property
     def frame(self) -> Frame:
-        """How axes look there."""
+        """The frame of the region."""
         return self._scope.frame
 
     @contextmanager
@@ -55,16 +54,16 @@ class Scoped:
         *,
         frame: Frame | None = None,
         cache: Mapping[str, str] | None = None,
-        held: Mapping[Read, tuple[str, DType]] | None = None,
+        shared_reads: Mapping[Read, tuple[str, DType]] | None = None,
         made_for: frozenset[Axis] | None = None,
     ) -> Iterator[None]:
-        """A scope for a region; what is not given is as in the scope around."""
+        """A scope for a region; arguments left out are those of the outer scope."""
         around = self._scope
         self._scope = Scope(
             region,
             around.frame if frame is None else frame,
             around.cache if cache is None else cache,
-            around.held if held is None else held,
+            around.shared_reads if shared_reads is None else shared_reads,
             around.made_for if made_for is None else made_for,
         )
         try:

@@ -1,7 +1,7 @@
 """Triton: kernels for GPUs and for the interpreter.
 
-What the IR means, as text: ``types``; ``operators`` with ``fast_operators`` and ``float8``;
-``monoid`` and the kinds of it in ``monoids`` and ``extremes``; ``reserved``, names.
-Kernels, in reading order: ``dialect`` (how expressions are written), ``loops`` (pointwise and
-reduction kernels, scans, scatters), ``matmul`` with ``descriptors``, ``attention``.
+The IR as text: ``types``; ``operators`` with ``fast_operators`` and ``float8``; ``monoid`` and the
+kinds of it in ``monoids`` and ``extremes``; ``reserved``, names.
+Kernels, in reading order: ``dialect`` (expressions), ``loops`` (pointwise and reduction kernels,
+scans, scatters), ``matmul`` with ``descriptors``, ``attention``.
 """

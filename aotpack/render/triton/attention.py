@@ -31,7 +31,7 @@ def attention_frame(kernel: Kernel, tile: AttentionTile) -> Frame:
 def attention_context(
     schedule: Schedule, kernel: Kernel, tile: AttentionTile, builder: KernelBuilder
 ) -> AttentionContext:
-    """Everything the attention template prints, but the name."""
+    """The context of the attention template, without the name."""
     o = kernel.template_op
     assert isinstance(o, Attention)
     slots = _Slots(builder, o, tile)
@@ -72,18 +72,18 @@ def _side(axis: Axis, block: int) -> TileAxis:
 
 
 def _kinds_of_blocks(o: Attention, tile: AttentionTile) -> tuple[bool, ...]:
-    """First the blocks every query sees whole, then those at the edge, if there can be any."""
+    """First the blocks that every query sees whole, then those at the edge, if there can be any."""
     edges = o.causal or not known_multiple(o.j.extent, tile.j)
     return (False, True) if edges else (False,)
 
 
 def padded(axis: Axis) -> int:
-    """The block that holds a whole head dimension."""
+    """The block that covers a head dimension."""
     return max(SMALLEST_DOT, 1 << (int(axis.extent) - 1).bit_length())
 
 
 class _Slots:
-    """Emits the operands' tiles; what does not depend on the keys goes before the loops."""
+    """Emits the operands' tiles; lines that do not depend on keys go before the loops."""
 
     def __init__(self, builder: KernelBuilder, o: Attention, tile: AttentionTile) -> None:
         self._builder, self._o, self._tile = builder, o, tile

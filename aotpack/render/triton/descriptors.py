@@ -1,11 +1,11 @@
-"""Factors of products that are read through tensor descriptors.
+"""Factors of products that are loaded through tensor descriptors (TMA).
 
     lhs_block = tl.make_tensor_descriptor(x_ptr, [m, k], [k, 1], [128, 64])       # once
     lhs = lhs_block.load([m_start, k_start])                                       # at each step
 
-The descriptor is made by the program itself, in its global scratch. The copy engine computes the
-addresses, leaves out what lies beyond a border, and fills it with zeros. A factor that is walked
-across its rows is read as it lies, and transposed on its way into the product.
+The program makes the descriptor, in its global scratch. The copy engine computes addresses, leaves
+out elements beyond a border, and fills them with zeros. A factor whose rows run along the other
+axis is loaded as stored, and transposed on its way into the product.
 """
 
 from collections.abc import Sequence
@@ -30,10 +30,10 @@ def described_factor(
     sides: Sequence[tuple[Axis, int]],
     starts: dict[Axis, str],
 ) -> Factor | None:
-    """The lines that load a factor called ``name`` as a block, None where it is none.
+    """The lines that load a factor called ``name`` as a block; None where it is no block.
 
-    Nothing is rounded on the way: the elements are of the type ``operand`` already. ``starts`` are
-    the names of the first indices of blocks, and of what is one number.
+    Elements are not rounded: they have the type ``operand`` already. ``starts`` are the names of
+    the first indices of blocks, and of uniform indices.
     """
     if not isinstance(value, Load) or builder.resolve(value) is not None:
         return None

@@ -1,4 +1,4 @@
-"""Triton's side of the emitter: tiles, masked loads and stores."""
+"""Triton as a dialect of the emitter: tiles, masked loads and stores."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ class TritonDialect:
     def apply(
         self, op: str, args: Sequence[str], operand: DType, result: DType, ends_in: DType | None
     ) -> str:
-        """The text of the table; a shift by a number that is in range asks for none."""
+        """The text of the table; a shift by a constant in range needs no check."""
         if op in _SHIFTS and args[1].isdecimal() and int(args[1]) < operand.facts.bits:
             return f"{args[0]} {_SHIFTS[op]} {args[1]}"
         return triton_text(op, args, operand, result, ends_in)

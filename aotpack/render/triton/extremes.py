@@ -1,7 +1,7 @@
 """The reductions that find positions, in Triton.
 
-What a loop, a block and the lanes of a thread do with them is cheaper than combining pairs: values
-are reduced first, and positions only where the extreme was found.
+Combining pairs of (value, position) is expensive. In a loop, a block and the lanes of a thread,
+values are reduced first, and positions only among the elements that equal the extreme.
 """
 
 from dataclasses import replace
@@ -11,7 +11,7 @@ from aotpack.render.triton.monoid import TritonMonoid, combination, jit_function
 
 
 def indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> TritonMonoid:
-    """The extreme element's position; of equals the first, or the latest."""
+    """The position of the extreme element: the first of equals, or the last."""
     sign = ">" if largest else "<"
     extremum = "max" if largest else "min"
     return TritonMonoid(
@@ -26,7 +26,7 @@ def indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Trit
 
 
 def near(extremum: str) -> TritonMonoid:
-    """The extreme, and the first of the aligned neighbours among which it is."""
+    """The extreme, and the first of its group of aligned neighbours."""
     name = f"near_{extremum}"
     return replace(
         indexed(name, largest=extremum == "max", latest=False, with_value=True),
@@ -72,7 +72,7 @@ def _across(name: str, extremum: str) -> str:
 
 
 def _first_extreme(name: str, extremum: str) -> str:
-    """As ``_across``, for the steps and neighbours of each lane."""
+    """As ``_across``, over the steps and neighbours of each lane."""
     return jit_function(
         f"group_{name}",
         "elements, start",
@@ -88,7 +88,7 @@ def _first_extreme(name: str, extremum: str) -> str:
 
 
 def _first_near(name: str, extremum: str) -> str:
-    """As ``_first_extreme``, but for the first of the neighbours instead of the one among them."""
+    """As ``_first_extreme``, but gives the first neighbour of the group with the extreme."""
     return jit_function(
         f"group_{name}",
         "elements, start",
@@ -103,7 +103,7 @@ def _first_near(name: str, extremum: str) -> str:
 
 
 def _later(name: str, sign: str) -> str:
-    """Of equals what came before stays, and so does NaN."""
+    """Of equals the earlier state stays, and so does NaN."""
     return combination(
         name,
         "a0, a1, b0, b1",

@@ -1,4 +1,4 @@
-"""Triton texts of the operators between float32 numbers and the codes of 8-bit floats."""
+"""Triton texts of the conversions between float32 and codes of 8-bit floats."""
 
 from aotpack.ir.ops.float8 import Format
 
@@ -9,8 +9,8 @@ _SIZE = f"({_BITS} & 0x7FFFFFFF)"
 def encode_text(form: Format) -> str:
     """A float32 to its code.
 
-    A number below the normal ones is added to one whose last place is the smallest number's: the
-    sum's last bits are the code, rounded. Others are rounded where the mantissa ends.
+    A number below the normal ones is added to one with an ulp of the smallest number: the last bits
+    of the sum are the code, rounded. Others are rounded where the mantissa ends.
     """
     raise_by = 23 + form.smallest
     tiny = (
@@ -45,10 +45,10 @@ def decode_text(form: Format) -> str:
 
 
 def _shift(form: Format) -> int:
-    """The bits of a float32 mantissa that are rounded away."""
+    """The bits of a float32 mantissa that are rounded off."""
     return 23 - form.mantissa
 
 
 def _rebias(form: Format) -> int:
-    """The difference of the exponents, where float32 has its exponent."""
+    """The difference of the exponent biases, in float32's exponent field."""
     return (127 - form.bias) << 23

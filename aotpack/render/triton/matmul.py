@@ -15,7 +15,7 @@ from aotpack.render.emit.regions import Region
 from aotpack.render.triton.descriptors import described_factor
 from aotpack.render.triton.types import TRITON_TYPES
 
-ROWS_TOGETHER = 8  # rows of tiles that go through the columns side by side, to read them from L2
+ROWS_TOGETHER = 8  # rows of tiles in a group, for reuse of columns in L2
 
 
 def output_frame(kernel: Kernel, tile: MatmulTile) -> Frame:
@@ -28,7 +28,7 @@ def output_frame(kernel: Kernel, tile: MatmulTile) -> Frame:
 def matmul_context(
     schedule: Schedule, kernel: Kernel, tile: MatmulTile, builder: KernelBuilder
 ) -> MatmulContext:
-    """Everything the matmul template prints, but the name."""
+    """The context of the matmul template, without the name."""
     template_op = kernel.template_op
     assert isinstance(template_op, Matmul)
     lhs_frame = _frame(template_op, tile, {template_op.m: "m", template_op.k: "k_row"})
@@ -67,7 +67,7 @@ def matmul_context(
 
 
 def precision(operand: DType, name: str) -> str:
-    """The argument that says how float32 factors are multiplied; 16-bit ones have one way only."""
+    """The argument for the precision of float32 products; 16-bit products have only one."""
     return f', input_precision="{name}"' if operand is DType.FLOAT32 else ""
 
 
@@ -85,7 +85,7 @@ def _frame(template_op: Matmul, tile: MatmulTile, names: dict[Axis, str]) -> Fra
 def _factor(
     builder: KernelBuilder, name: str, frame: Frame, template_op: Matmul, tile: MatmulTile
 ) -> Factor:
-    """How a factor is loaded: as a block where the tile says so and it is one, else by pointers."""
+    """The loads of a factor: through a descriptor where tile and factor allow it, or pointers."""
     value = template_op.lhs if name == "lhs" else template_op.rhs
     if tile.descriptors:
         starts = {template_op.m: "m_start", template_op.n: "n_start", template_op.k: "k_start"}

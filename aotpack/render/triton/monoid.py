@@ -1,6 +1,6 @@
-"""What a reduction is in Triton: texts of its parts, and jit functions under names that it gives.
+"""The shape of a reduction in Triton: texts of its parts, and jit functions named after it.
 
-The kinds themselves are in ``monoids.py`` and ``extremes.py``.
+The kinds are in ``monoids.py`` and ``extremes.py``.
 """
 
 from collections.abc import Mapping
@@ -19,20 +19,18 @@ class TritonMonoid:
     ``lift`` uses ``{0}`` (the element), ``{index}`` (int64) and ``{type}`` (of the element),
     ``finalise`` the states ``{0}``...; ``combine`` is the source of
     ``combine_<name>(a0, ..., b0, ...)``, a jit function for blocks and for single pairs. ``block``
-    reduces a block along ``{axis}`` better than ``tl.reduce``, for kinds of type it is there for.
-    ``group`` is the source of ``group_<name>(elements, along)``: the states of a tile's lines with
-    less work than lifting each element. ``merge`` is the source of
-    ``merge_<name>(a0, ..., total, along)``: the states of a tile's lines from states that have
-    ``total`` elements in a line, in fewer steps than by pairs. They and ``across`` may call the
-    combinations of the kinds ``uses``.
+    reduces a block along ``{axis}`` better than ``tl.reduce``, for some kinds of type. ``group`` is
+    the source of ``group_<name>(elements, along)``: the states of a tile's lines, with less work
+    than lifting each element. ``merge`` is the source of ``merge_<name>(a0, ..., total, along)``:
+    the states of a tile's lines from states of ``total`` elements a line, in fewer steps than by
+    pairs. These and ``across`` may call the combinations of the kinds ``uses``.
 
     Kinds that find the first extreme have ``across``, the source of
     ``across_<name>(a0, a1, axis)``: states (positions of 32 or 64 bits) reduced along a dimension,
-    values before positions. Unless positions are given, their combination is for states b of
-    elements that lie behind those of a, and ``group_<name>(elements, start)`` takes a tile of
-    (steps, lanes, neighbours) in the order of memory, for the state of each lane, with positions
-    as if the first of its neighbours in the first step were at ``start``. Of these there may be
-    ``most_neighbours``, if not 0.
+    values before positions. Unless positions are given, they combine states a with states b of
+    later elements. ``group_<name>(elements, start)`` takes a tile of (steps, lanes, neighbours) in
+    the order of memory and gives the state of each lane, with positions counted from its first
+    element, which is at ``start``. There may be ``most_neighbours``, if not 0.
     """
 
     name: str
@@ -48,7 +46,7 @@ class TritonMonoid:
 
     @property
     def meaning(self) -> Monoid:
-        """What the texts compute."""
+        """The monoid that the texts compute."""
         return MONOIDS[self.name]
 
     @property

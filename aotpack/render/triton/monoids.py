@@ -1,4 +1,4 @@
-"""The reductions in Triton: how an element becomes a state, how states combine, what comes out."""
+"""The reductions in Triton: texts that lift elements to states, combine and finalise states."""
 
 from collections.abc import Mapping
 
@@ -66,7 +66,7 @@ def _welford() -> TritonMonoid:
 
 
 def _exponential(below: str, result: str) -> tuple[str, ...]:
-    """What float32 flushes to zero does not count beside the maximum's 1."""
+    """An exponential where results that flush to zero are negligible beside the maximum's 1."""
     return (
         f"if {below}.dtype == tl.float64:",
         f"    {result} = tl.exp({below})",

@@ -18,9 +18,9 @@ from aotpack.render.triton.types import TRITON_TYPES
 def triton_text(
     op: str, operands: Sequence[str], operand: DType, result: DType, ends_in: DType | None = None
 ) -> str:
-    """Triton text of an operator on operands of type ``operand`` (where: its arms).
+    """Triton text of an operator on operands of type ``operand`` (of where: its branches).
 
-    ``ends_in`` is the 16-bit type that everything computed from it is rounded to, if any.
+    ``ends_in`` is the 16-bit type that all dependent results are rounded to, if any.
     """
     text = text_for(TRITON_TEXTS, op, operand)
     if ends_in is not None and operand is DType.FLOAT32:
@@ -34,8 +34,8 @@ _FLOAT_BELOW = "(({2} != 0.0) & (({2} < 0.0) != ({1} < 0.0)))"
 _FMOD = "libdevice.fmod({0}, {1})"
 _BORROW = _FLOAT_BELOW.replace("{2}", _FMOD)
 _FLOORED = f"libdevice.rint(({{0}} - {_FMOD}) / {{1}}) - {_BORROW}.to({{type}})"
-# Dividing by zero lets LLVM conclude that the divisor is never zero anywhere in the kernel, which
-# would break ``where(y != 0, x // y, 0)``; so the divisor is made 1 where it is 0.
+# Division by zero lets LLVM conclude that the divisor is nowhere zero in the kernel, which would
+# break ``where(y != 0, x // y, 0)``; so a divisor of 0 is replaced by 1.
 _DIVISOR = "({1} | ({1} == 0))"
 _WHOLE = f"{{0}} // {_DIVISOR}"
 _REST = f"{{0}} % {_DIVISOR}"
@@ -102,7 +102,7 @@ _TRANSCENDENTAL = {
     **{name: {"float": f"libdevice.{name}({{0}})"} for name in _LIBRARY.split()},
     "erf": {"float": "tl.erf({0})"},
     "sqrt": {"float32": "tl.sqrt_rn({0})", "float64": "tl.sqrt({0})"},
-    # Channels often have equal variances, so that the error of a fast root adds up over layers.
+    # Channels often have equal variances, so errors of a fast root would add up over layers.
     "rsqrt": {"float32": "tl.div_rn(1.0, tl.sqrt_rn({0}))", "float64": "1.0 / tl.sqrt({0})"},
     "sigmoid": {"float32": f"tl.div_rn(1.0, {_SIGMOID})", "float64": f"1.0 / {_SIGMOID}"},
     "gelu": {"float": "{0} * 0.5 * (tl.erf({0} * 0.7071067811865476) + 1.0)"},

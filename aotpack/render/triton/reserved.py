@@ -1,4 +1,4 @@
-"""Names that lines of Triton kernels give, but for those of templates, which are read off them.
+"""Names that lines of Triton kernels assign; those of templates are read from the templates.
 
 A size is a parameter under its own name, so it must not have one of these.
 """

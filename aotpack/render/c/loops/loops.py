@@ -1,4 +1,7 @@
-"""Pointwise kernels in C, and what all loop kernels share: functions, stores, what items cost."""
+"""Pointwise kernels in C, and parts of all loop kernels: functions, stores, costs of items.
+
+Work sharing: the threads of a pool take items in chunks of ``GRAIN`` cheap operations or more.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +24,7 @@ from aotpack.render.emit.regions import Region
 
 EXPENSIVE = 8  # in cheap operations
 LEAST_STREAMED = 4 << 20  # bytes that a kernel touches; fewer fit any machine's caches
-SHARE = 65536  # cheap operations that are worth waking a thread for
+GRAIN = 65536  # cheap operations that justify waking a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class HostCode:
 
 
 def pointwise_code(nest: LoopNest, builder: KernelBuilder) -> HostCode:
-    """Every point of ``x``, in runs of its last digit. Items are blocks of points."""
+    """Every point of ``x``, in loops over its last digit. Items are blocks of points."""
     digit = nest.x[-1]
     points = builder.emitter.index(builder.kernel.axes[0].extent)
     blocks = (f"first *= {STREAMED};", f"last = aot_min(last * {STREAMED}, {points});")
@@ -58,7 +61,7 @@ def pointwise_code(nest: LoopNest, builder: KernelBuilder) -> HostCode:
     end_streams(loop, builder)
     lines = (*blocks, *c_lines(builder.root))
     items = f"({points} + {STREAMED - 1}) / {STREAMED}"
-    grain = max(1, SHARE // cost(nest, builder) // STREAMED)
+    grain = max(1, GRAIN // cost(nest, builder) // STREAMED)
     return HostCode((HostFunction("run", lines),), (parallel(builder, "run", items, str(grain)),))
 
 
@@ -84,7 +87,7 @@ def decode(
 
 
 def stores(members: Sequence[Member], nest: LoopNest, builder: KernelBuilder) -> list[Store]:
-    """Stores of what the members make. All values come first: a store may overwrite an operand."""
+    """Stores of members' results. All values come first: a store may overwrite an operand."""
     emitter = builder.emitter
     pending: list[tuple[str, str, Member]] = []
     for member in members:
@@ -120,7 +123,7 @@ def loop_stores(
         and _are_neighbours(members, nest, builder)
     ):
         loop.streams = "streams"
-        # At the function's head, where what loops have named is not declared.
+        # At the function's head, where names of loops are not declared.
         with builder.emitter.at(builder.root):
             builder.root.append(
                 f"const bool streams = aot_streams(call, {builder.emitter.index(touched)});"
@@ -128,7 +131,7 @@ def loop_stores(
 
 
 def end_streams(loop: Loop, builder: KernelBuilder) -> None:
-    """At the end of a function: let other threads see what was streamed."""
+    """At the end of a function: order the streaming stores before others."""
     builder.root.close()
     if loop.streams:
         builder.root.append("if (streams) aot_end_stream();")
@@ -168,13 +171,13 @@ def member_values(member: Member, builder: KernelBuilder) -> tuple[Value, ...]:
 
 
 def cost(nest: LoopNest, builder: KernelBuilder) -> int:
-    """Cheap operations for each point of the innermost loop, about."""
+    """The cost of a point of the innermost loop, in cheap operations, roughly."""
     roots = [value for member in nest.kernel.members for value in member_values(member, builder)]
     return 1 + sum(weight(value) for value in walk(roots))
 
 
 def weight(value: Value) -> int:
-    """What computing one value costs, its operands aside."""
+    """The cost of one value without its operands."""
     if isinstance(value, Apply) and OPS[value.op].cost > Cost.FEW:
         return EXPENSIVE
     return 1 if isinstance(value, (Apply, Load)) else 0

@@ -1,4 +1,4 @@
-"""A kernel's flat axes as nests of loops: the digits that its accesses use become axes.
+"""A kernel's flat axes as loop nests: the digits that its accesses use become axes.
 
 for x < b*s*h: y[x] = a[x // h % s, x % h]     ->     for x0, x1, x2: y = a[x1, x2]
 """
@@ -21,9 +21,9 @@ LEAST_LOOP = 8  # iterations of the innermost loop over points
 
 @dataclass(frozen=True, slots=True)
 class LoopNest:
-    """A kernel over digits: ``x`` and ``r`` are the loops, outermost first; ``r`` may be none.
+    """A kernel over digits: ``x`` and ``r`` are its loops, outermost first; ``r`` may be empty.
 
-    ``flat`` gives the kernel's own axes in the digits.
+    ``flat`` gives the kernel's axes in the digits.
     """
 
     kernel: Kernel
@@ -55,10 +55,14 @@ def nest(schedule: Schedule, kernel: Kernel) -> LoopNest:
 def _split(axis: Axis, used: list[Int], least: int) -> tuple[Axis, ...]:
     """The digits of an axis, outermost first; the axis itself when no access needs digits.
 
-    The last one has ``least`` values or more: in a shorter loop vectors have no room.
+    The last one has ``least`` values or more: a shorter loop cannot be vectorised.
     """
-    chain = [step for step in _chain(axis, used) if step.constant is None or step.constant >= least]
-    steps = [Int.of(1), *chain, axis.extent]
+    nested = [
+        step
+        for step in _nested_divisors(axis, used)
+        if step.constant is None or step.constant >= least
+    ]
+    steps = [Int.of(1), *nested, axis.extent]
     extents = [upper // lower for lower, upper in pairwise(steps)]
     if len(extents) == 1:
         return (axis,)
@@ -73,18 +77,18 @@ def _position(digits: tuple[Axis, ...]) -> Int:
     return position
 
 
-def _chain(axis: Axis, used: list[Int]) -> list[Int]:
-    """The divisors that split the axis, each a divisor of the next; the most used ones win."""
+def _nested_divisors(axis: Axis, used: list[Int]) -> list[Int]:
+    """The divisors that split the axis, each a divisor of the next; the most used have priority."""
     counts: Counter[Int] = Counter()
     for expression in used:
         counts.update(dict.fromkeys(_divisors(expression, axis), 1))
-    chain: list[Int] = []
+    nested: list[Int] = []
     for divisor, _ in sorted(counts.items(), key=lambda item: (-item[1], str(item[0]))):
-        wanted = sorted([*chain, divisor], key=typical)
+        wanted = sorted([*nested, divisor], key=typical)
         whole = [Int.of(1), *wanted, axis.extent]
         if all(_divides(a, b) for a, b in pairwise(whole)):
-            chain = wanted
-    return chain
+            nested = wanted
+    return nested
 
 
 def _divides(small: Int, large: Int) -> bool:
@@ -94,7 +98,7 @@ def _divides(small: Int, large: Int) -> bool:
 
 
 def _divisors(expression: Int, axis: Axis) -> Iterator[Int]:
-    """The places at which an expression cuts an axis into digits."""
+    """The divisors by which an expression splits an axis into digits."""
     for atom in expression.atoms():
         if isinstance(atom, (Quotient, Remainder)):
             step = _step(atom.num, axis)

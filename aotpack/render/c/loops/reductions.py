@@ -1,4 +1,4 @@
-"""Reductions in C: accumulators with a lane for each of many iterations, joined in fixed order."""
+"""Reductions in C: accumulators with several lanes, which are merged in fixed order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ LANES, WIDE_LANES = 32, 16  # of states up to 32 bits, and of wider ones
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
-    """The states of one monoid over elements of ``dtype``, an array of lanes for each."""
+    """The states of one monoid over elements of ``dtype``, an array of lanes for each state."""
 
     kind: str
     dtype: DType
@@ -22,7 +22,7 @@ class Accumulator:
 
     @property
     def types(self) -> tuple[DType, ...]:
-        """The types of the states. Sums are wide, as eager's are, so that they are as accurate."""
+        """The types of the states. Sums are wide, as eager's, to be as accurate."""
         if self.kind == "sum" and self.dtype is DType.FLOAT32:
             return (DType.FLOAT64,)
         return MONOIDS[self.kind].state_dtypes(self.dtype)
@@ -46,7 +46,7 @@ class Accumulator:
         return self._combine_lines(own, states)
 
     def join(self, lanes: int) -> list[str]:
-        """Combine all lanes into the first, pair by pair."""
+        """Merge all lanes into the first, pair by pair."""
         lines: list[str] = []
         step = lanes // 2
         while step > 0:
@@ -57,7 +57,7 @@ class Accumulator:
         return lines
 
     def finalise(self, states: Sequence[str]) -> list[str]:
-        """The results of states."""
+        """The results, from the states."""
         return [self._text(text, *states) for text in C_MONOIDS[self.kind].finalise]
 
     def _combine_lines(self, own: Sequence[str], other: Sequence[str]) -> list[str]:
@@ -77,12 +77,12 @@ class Accumulator:
 
 
 def two_pass(kind: str) -> TwoPass | None:
-    """How the kind is reduced in two passes over near elements, if that is better."""
+    """The two passes of a kind over elements in cache, if they are quicker; else None."""
     return C_MONOIDS[kind].passes
 
 
 def lane_count(accumulators: Sequence[Accumulator], extent: int | None) -> int:
-    """Lanes for a loop with these accumulators over so many iterations (None: any number)."""
+    """The lanes for a loop with these accumulators and ``extent`` iterations (None: unknown)."""
     wide = any(own.itemsize > 4 for one in accumulators for own in one.types)
     lanes = WIDE_LANES if wide else LANES
     while extent is not None and lanes > max(1, extent):
@@ -91,5 +91,5 @@ def lane_count(accumulators: Sequence[Accumulator], extent: int | None) -> int:
 
 
 def fill(text: str, dtype: DType, *operands: str, **others: str) -> str:
-    """A text of the monoid table with its operands, and with what else it names."""
+    """A text of the monoid table with its operands and named texts."""
     return text.format(*operands, type=C_TYPES[dtype], dtype=str(dtype), **others)

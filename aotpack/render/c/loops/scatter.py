@@ -1,9 +1,10 @@
-"""Scatters in C: threads share axes along which elements differ, so that nothing need be atomic.
+"""Scatters in C: work is shared along axes whose elements differ, so nothing need be atomic.
 
     y[i[n], d] += v[n, d]    ->    for n: for d in [first, last): y[i[n], d] += v[n, d]
 
-An axis is shared when some dimension of the index is a multiple of it and nothing else: two of its
-points never meet in an element. The other axes are walked in order, so that the last "set" stays.
+An axis is parallel (``shared``) when some dimension of the index is a multiple of it and nothing
+else: two of its points never meet in an element. The other axes are sequential (``walked``), so
+that the last "set" stays.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from aotpack.ir.operations import Scatter
 from aotpack.ir.ops.conditions import bounds_checks
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
-from aotpack.render.c.loops.loops import SHARE, HostCode, HostFunction, cost, decode, parallel
+from aotpack.render.c.loops.loops import GRAIN, HostCode, HostFunction, cost, decode, parallel
 from aotpack.render.c.loops.nest import LoopNest
 from aotpack.render.c.loops.reductions import fill
 from aotpack.render.c.monoids import C_MONOIDS
@@ -24,12 +25,12 @@ from aotpack.render.c.types import C_TYPES
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 
-ENOUGH_ITEMS = 64  # with so many in the leading axes, these are shared alone
+ENOUGH_ITEMS = 64  # with as many in the leading axes, no others are shared
 
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """``shared`` axes are the items of threads; the others are walked by each, before or in it."""
+    """``shared`` axes are the items of threads; the others are sequential, outside or inside."""
 
     shared: tuple[Axis, ...]
     walked: tuple[Axis, ...]
@@ -37,7 +38,7 @@ class _Split:
 
 
 def scatter_nest(kernel: Kernel, operation: Scatter) -> LoopNest:
-    """The kernel over the scatter's own axes, under names that no other name of a kernel is."""
+    """The kernel over the scatter's axes, under names that no other name of a kernel has."""
     axes = tuple(Axis(f"x{number}", a.extent) for number, a in enumerate(operation.axes))
     binding = tuple((old, Int.of(new)) for old, new in zip(operation.axes, axes, strict=True))
     member = Member(operation, binding, outer=False)
@@ -56,9 +57,9 @@ def scatter_code(nest: LoopNest, builder: KernelBuilder, operation: Scatter) -> 
         _walk_around_items(split, member, builder, operation)
     lines = tuple(c_lines(builder.root))
     walked = _extent(builder, split.walked)
-    share = max(1, SHARE // cost(nest, builder))
+    grain = max(1, GRAIN // cost(nest, builder))
     entry = parallel(
-        builder, "run", _extent(builder, split.shared), f"aot_max(1, {share} / ({walked} + 1))"
+        builder, "run", _extent(builder, split.shared), f"aot_max(1, {grain} / ({walked} + 1))"
     )
     return HostCode((HostFunction("run", lines),), (entry,))
 
@@ -77,7 +78,7 @@ def _split(axes: tuple[Axis, ...], index: tuple[Int, ...]) -> _Split:
 
 
 def _separates(part: Int, axis: Axis, axes: Sequence[Axis]) -> bool:
-    """True when different points of the axis give this part of the index different numbers."""
+    """True when different points of the axis have different numbers in this part of the index."""
     others = [leaf for leaf in part.leaves() if isinstance(leaf, Indirect) or leaf in axes]
     return others == [axis] and bool(slope(part, axis))
 
@@ -93,7 +94,7 @@ def _walk_alone(split: _Split, member: Member, builder: KernelBuilder, operation
 def _walk_in_items(
     split: _Split, member: Member, builder: KernelBuilder, operation: Scatter
 ) -> None:
-    """Each item is a place in the leading axes; the others are walked there."""
+    """Each item is a point of the leading axes; the other axes are loops inside it."""
     header = "for (int64_t item = first; item < last; item++)"
     region = builder.root.open(header, frozenset(split.shared))
     decode(split.shared, "item", region, builder)
@@ -103,7 +104,7 @@ def _walk_in_items(
 def _walk_around_items(
     split: _Split, member: Member, builder: KernelBuilder, operation: Scatter
 ) -> None:
-    """At each place of the walked axes, all items of the thread, in runs of their last axis."""
+    """At each point of the sequential axes, all items of the thread, along their last axis."""
     outer = _loops(builder.root, split.walked, builder)
     digit = split.shared[-1]
     run = outer.open("for (int64_t run = first; run < last;)", frozenset(split.shared[:-1]))
@@ -122,7 +123,7 @@ def _walk_around_items(
 
 
 def _loops(region: Region, axes: tuple[Axis, ...], builder: KernelBuilder) -> Region:
-    """A loop over each axis; the innermost of them."""
+    """A loop over each axis; gives the innermost."""
     for axis in axes:
         extent = builder.emitter.index(axis.extent)
         region = open_loop(region, frozenset((axis,)), axis.name, extent)

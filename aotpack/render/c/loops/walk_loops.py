@@ -1,8 +1,8 @@
-"""The loops of a reduction kernel: rows by themselves, or neighbouring rows side by side in lanes.
+"""The loops of a reduction kernel: rows one by one, or neighbouring rows in SIMD lanes.
 
-Along "r" the lanes of an accumulator take turns over a row. Along "x" each lane is a row of its
-own, and what there is once for each row is an array over the lanes. Row buffers hold values of
-whole rows between walks.
+Along "r" the lanes of an accumulator take elements of one row in turn. Along "x" each lane has a
+row, and per-row values are arrays over the lanes. Row buffers hold values of whole rows between
+walks.
 """
 
 from collections.abc import Iterator
@@ -23,20 +23,20 @@ COLUMNS = 64  # rows side by side
 
 
 class WalkLoops:
-    """The loop over items, and those of each walk. ``is_columns``: along "x"."""
+    """The loop over items, and the loops of each walk. ``is_columns``: along "x"."""
 
     def __init__(self, nest: LoopNest, builder: KernelBuilder, *, is_columns: bool) -> None:
         self.nest, self.builder, self.is_columns = nest, builder, is_columns
         self.buffers: list[tuple[str, DType]] = []
         self.length = builder.emitter.index(builder.kernel.axes[1].extent)
-        self.outside = builder.root  # of the next loop: what its ends need is computed there
+        self.outside = builder.root  # of the next loop: its bounds are computed there
         self.item = self._open_items()
 
     # --- items
 
     @property
     def rows(self) -> int:
-        """The rows of an item, at most."""
+        """The most rows of an item."""
         return COLUMNS if self.is_columns else 1
 
     def items(self) -> str:
@@ -85,7 +85,7 @@ class WalkLoops:
     def open(
         self, lanes: int, *, is_vector: bool = True, found: Window | None = None
     ) -> Iterator[Loop]:
-        """The loops over r (and the lanes), innermost last: what is written inside goes there."""
+        """The loops over r (and the lanes); lines go into the innermost, which comes last."""
         emitter, r = self.builder.emitter, self.nest.r
         with emitter.at(self.outside):
             ends = [(frozenset((digit,)), digit.name, emitter.index(digit.extent)) for digit in r]
@@ -117,12 +117,12 @@ class WalkLoops:
         return loop
 
     def position(self) -> str:
-        """Where in its row an element is; rows of one element are indexed outside of loops too."""
+        """The position of an element in its row; rows of one element need no loop for it."""
         if self.builder.kernel.axes[1].extent.constant == 1:
             return "0"
         return f"({self.builder.emitter.index(self.nest.flat[1])})"
 
-    # --- what there is once for each row
+    # --- values of each row
 
     def row_states(self, accumulator: Accumulator, lanes: int) -> list[str]:
         """The states of a row."""
@@ -156,7 +156,7 @@ class WalkLoops:
         return name
 
     def place(self, name: str) -> str:
-        """The element at hand in a row buffer."""
+        """The current element of a row buffer."""
         position = self.position()
         return (
             f"{name}[{position} * {COLUMNS} + lane]" if self.is_columns else f"{name}[{position}]"
@@ -176,7 +176,7 @@ class WalkLoops:
 
 
 def open_fissioned(region: Region, header: str, axes: frozenset[Axis]) -> Region:
-    """A region that computes all it needs itself: what is around may change, or not be allowed."""
+    """A region that recomputes all it needs: outer values may change, or be undefined."""
     inner = region.open(header, axes)
     inner.parent = None
     return inner

@@ -1,8 +1,8 @@
-"""How often a reduction kernel walks its inner axis, and what each walk computes.
+"""The walks of a reduction kernel: the passes over its inner axis, and the values of each.
 
-A walk is a loop over the inner axis. Reductions whose operands need no other reduction go into the
-first; what needs their results, into the next. All stores of whole rows are in the last, after
-which nothing is read again: so a result may lie where an operand did.
+Reductions whose operands need no other reduction go into the first walk; members that need their
+results go into the next. All stores of whole rows are in the last walk, after which nothing is
+read again: so a result may overwrite an operand.
 """
 
 from dataclasses import dataclass, field
@@ -20,19 +20,19 @@ from aotpack.render.emit.loop_fission import fission_groups
 
 @dataclass(slots=True)
 class Walk:
-    """One loop: scans come before it, each in a loop of its own."""
+    """One loop nest: scans come before it, each in a separate loop."""
 
     scans: list[Member] = field(default_factory=list)
     reductions: list[Member] = field(default_factory=list)  # the only pass, or the first of two
     seconds: list[Member] = field(default_factory=list)  # second passes
     stored: list[Member] = field(default_factory=list)
-    kept: list[Value] = field(default_factory=list)  # put into row buffers here
-    used: list[Value] = field(default_factory=list)  # taken from row buffers here
+    kept: list[Value] = field(default_factory=list)  # written to row buffers
+    used: list[Value] = field(default_factory=list)  # read from row buffers
 
 
 @dataclass(frozen=True, slots=True)
 class WalkPlan:
-    """The walks in order, and the members that are stored once for each row, after them."""
+    """The walks in order, then the members that are stored once for each row."""
 
     walks: tuple[Walk, ...]
     outer: tuple[Member, ...]
@@ -41,9 +41,9 @@ class WalkPlan:
 def plan_walks(
     kernel: Kernel, builder: KernelBuilder, inner: frozenset[Axis], innermost: Axis
 ) -> WalkPlan:
-    """Place every member, then find what is better kept than computed again.
+    """Place every member, then choose the values to keep in row buffers.
 
-    A walk is loops over ``inner``; ``innermost`` is the axis of the loop inside all others.
+    ``inner`` are the axes of a walk's loops; ``innermost`` is the axis of the innermost loop.
     """
     ready: dict[str, int] = {}
     walks: list[Walk] = []
@@ -63,13 +63,13 @@ def plan_walks(
     if stored:
         last = max(len(walks) - 1, *(number for number, _ in stored))
         _at(walks, last).stored += [member for _, member in stored]
-    walks = [part for walk in walks for part in _apart(walk, kernel, inner)]
+    walks = [part for walk in walks for part in _fission(walk, kernel, inner)]
     _keep(walks, builder, inner, innermost)
     return WalkPlan(tuple(walks), tuple(outer))
 
 
 def _place(member: Member, number: int, walks: list[Walk]) -> int:
-    """Put a reduction or scan where its operands are ready; how many walks later its result is."""
+    """Put a reduction or scan into a walk; gives the number of walks until its result is ready."""
     if isinstance(member.operation, Pointwise):
         return 0
     if isinstance(member.operation, Scan):
@@ -83,8 +83,8 @@ def _place(member: Member, number: int, walks: list[Walk]) -> int:
     return 2
 
 
-def _apart(walk: Walk, kernel: Kernel, inner: frozenset[Axis]) -> list[Walk]:
-    """A walk for each group of reductions that read nothing in common."""
+def _fission(walk: Walk, kernel: Kernel, inner: frozenset[Axis]) -> list[Walk]:
+    """Loop fission: a walk for each group of reductions that read nothing in common."""
     if walk.scans or walk.seconds or walk.stored:
         return [walk]
     groups = fission_groups(walk.reductions, kernel, inner)
@@ -100,9 +100,9 @@ def _at(walks: list[Walk], number: int) -> Walk:
 def _keep(
     walks: list[Walk], builder: KernelBuilder, inner: frozenset[Axis], innermost: Axis
 ) -> None:
-    """Give row buffers to values that are expensive and needed by more than one walk.
+    """Give row buffers to values that are expensive and needed by several walks.
 
-    Row buffers are written and read in the innermost loop, so only for what is computed there.
+    Row buffers are written and read in the innermost loop: only for values that are computed there.
     """
     reached = [_reached(_roots(walk, builder), builder, frozenset()) for walk in walks]
     kept: dict[Value, None] = {}
@@ -139,10 +139,9 @@ def _roots(walk: Walk, builder: KernelBuilder) -> list[Value]:
 def _reached(
     roots: list[Value], builder: KernelBuilder, kept: frozenset[Value]
 ) -> dict[Value, None]:
-    """Every value that computing the roots computes; not what is behind the kept ones.
+    """Every value that the roots compute, but nothing behind the kept ones or behind a guard.
 
-    Nor what is behind a guard: it is computed only where its condition holds, as it may read what
-    is not there elsewhere.
+    A guarded value is computed only where its condition holds: elsewhere it may read out of bounds.
     """
     found: dict[Value, None] = {}
     stack = list(reversed(roots))

@@ -1,6 +1,6 @@
-"""Reduction kernels in C: what each walk over the rows computes, keeps and stores.
+"""Reduction kernels in C: the reductions, row buffers and stores of each walk.
 
-Accumulators are joined after a walk. What a later walk needs again and is dear to compute lies in a
+Accumulators are merged after a walk. An expensive value that a later walk needs again is kept in a
 row buffer.
 """
 
@@ -10,7 +10,7 @@ from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import targets
 from aotpack.ir.values import Load, Value
 from aotpack.render.c.loops.loops import (
-    SHARE,
+    GRAIN,
     HostCode,
     HostFunction,
     cost,
@@ -54,8 +54,8 @@ class Walker:
         setup, scratch = self.loops.scratch()
         lines = (*setup, *c_lines(self.builder.root))
         items = self.loops.items()
-        share = max(1, SHARE // cost(self.nest, self.builder) // self.loops.rows)
-        grain = f"aot_max(1, {share} / ({self.loops.length} + 1))"
+        row_grain = max(1, GRAIN // cost(self.nest, self.builder) // self.loops.rows)
+        grain = f"aot_max(1, {row_grain} / ({self.loops.length} + 1))"
         entry = parallel(self.builder, "run", items, grain, scratch)
         return HostCode((HostFunction("run", lines),), (entry,))
 
@@ -91,7 +91,7 @@ class Walker:
             self._finish_second(member, accumulator, lanes)
 
     def _guarded(self, walk: Walk, firsts: list[tuple[Member, Accumulator]]) -> Window | None:
-        """Columns of a walk that alone count: elsewhere its only element changes nothing."""
+        """The window of a walk's only element, if it has one: outside it is the identity."""
         if not self.is_columns or len(firsts) != 1:
             return None
         if walk.seconds or walk.stored or walk.kept or walk.used:
@@ -137,7 +137,7 @@ class Walker:
         return self.builder.emitter.value(self.builder.bound(member, operation.args[0]))
 
     def _position_of(self, member: Member) -> str:
-        """Where in its row an element is, or where its reduction is told that it is."""
+        """The position of an element in its row, or the position that its reduction is given."""
         assert isinstance(member.operation, Reduction)
         for given in member.operation.args[1:]:
             return self.builder.emitter.value(self.builder.bound(member, given))
@@ -178,7 +178,7 @@ class Walker:
         self._define(member, Accumulator(accumulator_kind(member), accumulator.dtype, ()), states)
 
     def _define(self, member: Member, accumulator: Accumulator, states: list[str]) -> None:
-        """Name the results of a reduction."""
+        """Record the names of a reduction's results."""
         operation = member.operation
         texts = accumulator.finalise(states)
         kinds = [self.builder.schedule.program.buffers[name].dtype for name in targets(operation)]
@@ -188,7 +188,7 @@ class Walker:
     # --- scans
 
     def _scan(self, member: Member) -> None:
-        """Walk a row in order; every state's results go into row buffers."""
+        """A loop over a row in order; the results of every state go into row buffers."""
         operation = member.operation
         assert isinstance(operation, Scan)
         accumulator = Accumulator(operation.kind, operation.args[0].dtype, ())
@@ -222,7 +222,7 @@ class Walker:
             )
             loop.names[Computed(value)] = name
 
-    # --- what is stored once for each row
+    # --- stores once for each row
 
     def _store_outer(self) -> None:
         builder = self.builder

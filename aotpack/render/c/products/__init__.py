@@ -1,6 +1,6 @@
 """Matrix products and attention in C.
 
-In reading order: ``operand_roles`` (which factor is packed), ``split`` (an axis as two), ``levels``
-and ``slots`` (lines for each loop of a template, what it reads and stores), ``matmul``, ``gemv``
-(few rows), ``attention``.
+In reading order: ``operand_roles`` (which operand is packed in panels), ``split`` (an axis as two),
+``levels`` (lines by depth in a template's loop nest), ``slots`` (lines for a template's loads and
+epilogue), ``matmul``, ``gemv`` (few rows), ``attention``. A factor is an operand of a product.
 """

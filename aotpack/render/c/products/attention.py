@@ -1,4 +1,4 @@
-"""Attention in C: keys and values packed or in rows, tiles of queries, mask and bias by a slot."""
+"""Attention in C: tiles of queries; keys and values packed or in rows; mask and bias in a slot."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import axes_in
@@ -26,7 +26,7 @@ from aotpack.render.emit.kernel_builder import KernelBuilder
 
 
 def attention_source(schedule: Schedule, kernel: Kernel) -> tuple[AttentionContext, KernelBuilder]:
-    """Everything the template prints, and the builder that knows the kernel's arguments."""
+    """The context of the template, and the kernel's builder."""
     o = kernel.template_op
     assert isinstance(o, Attention)
     heads = (o.batch, o.head)
@@ -38,7 +38,7 @@ def attention_source(schedule: Schedule, kernel: Kernel) -> tuple[AttentionConte
     value = _read(builder, o, Operand(o.value, o.j, o.e))
     logits = _logits(builder, o)
     batch = batch_lines(builder, heads)
-    # Distances from the maximum are scaled rather than logits: they are small, or do not matter.
+    # Distances from the maximum are scaled, not logits: they are small, or have no weight.
     late = o.bias is None and o.mask is None and o.scale > 0
     scale = c_literal(o.scale, DType.FLOAT32)
     extents = [extent_text(builder, axis.extent) for axis in (o.i, o.j, o.d, o.e)]
@@ -87,12 +87,12 @@ def _slot(nest: LevelRegions, value: str) -> Slot:
 
 
 def _read(builder: KernelBuilder, o: Attention, side: Operand) -> Rows:
-    """How keys or values are read."""
+    """Loads of keys or values."""
     return rows_of(builder, (o.batch, o.head), side, o.operand, IN_PLACE)
 
 
 def _shared_heads(o: Attention) -> Int:
-    """How many heads that follow each other have the same keys and values."""
+    """The number of consecutive heads with the same keys and values."""
     factors = (o.key, o.value)
     if o.head not in axes_in(tuple(indices(factors))):
         return o.head.extent
@@ -105,7 +105,7 @@ def _shared_heads(o: Attention) -> Int:
 
 
 def _logits(builder: KernelBuilder, o: Attention) -> Slot:
-    """What becomes of a product, before the softmax."""
+    """Lines between the product and the softmax: scale, bias, mask."""
     nest = _nest(builder, o, (o.i, o.j))
     text = "product"
     if o.bias is not None:
@@ -116,7 +116,7 @@ def _logits(builder: KernelBuilder, o: Attention) -> Slot:
 
 
 def _store(builder: KernelBuilder, o: Attention) -> Slot:
-    """What members make of a result, and its stores."""
+    """The members over a result, and its stores."""
     builder.results[o.target] = "attended"
     nest = _nest(builder, o, (o.i, o.e))
     store_members(builder, nest.emitter, "attended")

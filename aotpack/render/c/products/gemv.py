@@ -1,4 +1,4 @@
-"""Products with few rows in C: bound by reading the other factor, so it is read once, in order."""
+"""Products with few rows in C: memory-bound, so the other factor is read once, in order."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import points
@@ -6,20 +6,20 @@ from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.operations import Matmul
 from aotpack.render.c.contexts import FewContext
 from aotpack.render.c.products.levels import batch_lines, extent_text, setup_lines, tile_builder
-from aotpack.render.c.products.operand_roles import epilogue_indices, sides
+from aotpack.render.c.products.operand_roles import epilogue_indices, operands_of
 from aotpack.render.c.products.slots import IN_PLACE, axis_names, rows_of, stored
 from aotpack.render.c.products.split import split
 from aotpack.render.emit.kernel_builder import KernelBuilder
 
 
 def few_source(schedule: Schedule, kernel: Kernel, few: str) -> tuple[FewContext, KernelBuilder]:
-    """Everything the template prints, and the builder that knows the kernel's arguments.
+    """The context of the template, and the kernel's builder.
 
     ``few`` is "m" or "n", the axis with few points.
     """
     template_op = kernel.template_op
     assert isinstance(template_op, Matmul)
-    left, right = sides(template_op)
+    left, right = operands_of(template_op)
     rows, columns = (left, right) if few == "m" else (right, left)
     parts = split(columns.axis, epilogue_indices(kernel, schedule.strides))
     names = axis_names(template_op, {rows.axis: "s"}, parts, "v")

@@ -1,4 +1,4 @@
-"""Lines for the loops of templates, level by level, and the small texts around them."""
+"""Lines for the loop nests of templates, by depth (level), and texts of extents and batches."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -21,7 +21,7 @@ from aotpack.render.emit.regions import Region
 
 
 class LevelRegions:
-    """Regions inside each other, for the loops of a template."""
+    """Nested regions, one for each loop of a template."""
 
     def __init__(
         self, builder: KernelBuilder, frame: Frame, levels: Iterable[Iterable[Axis]]
@@ -32,12 +32,12 @@ class LevelRegions:
         self.emitter: Emitter = builder.emitter_in(frame, self.regions[-1])
 
     def lines(self, level: int) -> tuple[str, ...]:
-        """The lines of a level, those of inner ones left out."""
+        """The lines of a level, without those of inner levels."""
         return tuple(item for item in self.regions[level].items if isinstance(item, str))
 
 
 class TileBuilder(KernelBuilder):
-    """Members read the product at the kernel's own axes, those of extent 1 too: it is there."""
+    """Members read the product at the kernel's axes, also where their extent is 1."""
 
     def __init__(
         self, schedule: Schedule, kernel: Kernel, frame: Frame, own: tuple[Int, ...]
@@ -71,7 +71,7 @@ def tile_builder(
 def walk_of(
     nest: LevelRegions, builder: KernelBuilder, axis: str, parts: Split, value: str
 ) -> AxisLoop:
-    """Levels 0 batch, 1 outer axis, 2 row, 3 column, as the template prints them."""
+    """A loop nest of a template, with levels 0 batch, 1 outer axis, 2 row, 3 column."""
     names = nest.emitter.frame.names
     return AxisLoop(
         axis=axis,
@@ -87,7 +87,7 @@ def walk_of(
 
 
 def factor_text(emitter: Emitter, value: Value, operand: DType) -> str:
-    """A factor as it is multiplied: rounded to ``operand`` unless it is stored so."""
+    """An operand in the type of the product: rounded to ``operand`` unless it is stored so."""
     text = emitter.value(value)
     if operand is DType.FLOAT32 or _is_stored_as(value, operand, emitter):
         return text
@@ -127,6 +127,6 @@ def batch_lines(builder: KernelBuilder, axes: tuple[Axis, ...]) -> tuple[tuple[s
 
 
 def setup_lines(builder: KernelBuilder, stored: tuple[str, ...]) -> tuple[str, ...]:
-    """What every function of a kernel starts with: parameters, and what extents are made of."""
+    """The first lines of every function of a kernel: parameters, and values that extents need."""
     extents = (item for item in builder.root.items if isinstance(item, str))
     return (*parameter_lines(builder.arguments, stored), *extents)

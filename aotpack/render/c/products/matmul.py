@@ -1,8 +1,8 @@
 """Matrix products in C: one factor packed in panels, the other read in rows, members on the tile.
 
-Which factor is packed, and along which axis results are stored, follows from how both and the
-stores lie in memory: convolutions pack their windows, linears the narrower of their factors. Two
-factors of bfloat16 are packed and read in pairs along the depth, where a processor multiplies them.
+The memory layouts of both factors and of the stores decide which factor is packed, and along which
+axis results are stored: convolutions pack their windows, linears the narrower factor. Two bfloat16
+factors are packed and read in pairs along the depth, where a processor multiplies pairs.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ from aotpack.render.c.products.levels import (
 )
 from aotpack.render.c.products.operand_roles import (
     Operand,
-    choose_sides,
+    choose_roles,
     count_along,
     epilogue_indices,
 )
@@ -47,10 +47,10 @@ FLOAT32, BFLOAT16 = DType.FLOAT32, DType.BFLOAT16
 
 
 def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, KernelBuilder]:
-    """Everything the template prints, and the builder that knows the kernel's arguments."""
+    """The context of the template, and the kernel's builder."""
     template_op = kernel.template_op
     assert isinstance(template_op, Matmul)
-    plan = choose_sides(schedule, kernel, template_op)
+    plan = choose_roles(schedule, kernel, template_op)
     v, s = plan.packed.axis, plan.rows.axis
     inner, outer = (v, s) if plan.panel_is_inner else (s, v)
     columns = split(inner, epilogue_indices(kernel, schedule.strides))
@@ -90,7 +90,7 @@ def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Ke
 def _pack(
     builder: KernelBuilder, template_op: Matmul, side: Operand, strides: Strides
 ) -> tuple[AxisLoop, bool]:
-    """How the packed factor is read, and whether along the depth first."""
+    """The loads of the packed factor, and whether they go along the depth first."""
     parts = split(side.axis, indices((side.value,)))
     names = axis_names(template_op, {template_op.k: "k"}, parts, "v")
     value = Rewriter(parts.parts)(side.value)
@@ -122,6 +122,6 @@ def _pack(
 
 
 def _is_copied(load: Load, axis: Axis, template_op: Matmul, builder: KernelBuilder) -> bool:
-    """True for float32 elements that lie side by side along an axis."""
+    """True for float32 elements that are contiguous along an axis."""
     plain = builder.arguments.dtype(load.buffer) is FLOAT32
     return plain and template_op.operand is FLOAT32 and slope(builder.offset(load), axis) == 1

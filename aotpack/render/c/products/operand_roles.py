@@ -1,4 +1,4 @@
-"""Which factor of a product is packed, which is read in rows, and how sums are stored."""
+"""The roles of a product's operands: packed in panels or read in rows; the axis of the stores."""
 
 from dataclasses import dataclass
 
@@ -12,13 +12,13 @@ from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Load, Value, walk
 from aotpack.render.c.products.split import indices, split
 
-PANEL, HEIGHT, BLOCK = 32, 4, 128  # of the widest kernel; what a choice of sides is made for
-SCATTERED = 6  # the cost of copying an element that has no neighbour in memory
+PANEL, HEIGHT, BLOCK = 32, 4, 128  # of the widest kernel; roles are chosen for it
+SCATTERED = 6  # the cost of copying an element that is not contiguous
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A factor of a product, the axis that counts its rows, and the one that they run along."""
+    """An operand of a product, the axis that counts its rows, and the axis along its rows."""
 
     value: Value
     axis: Axis
@@ -27,23 +27,23 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class OperandRoles:
-    """The factor that is packed, the one read in rows, and which axis stores run along."""
+    """The packed operand, the operand read in rows, and the axis that stores run along."""
 
     packed: Operand
     rows: Operand
     panel_is_inner: bool
 
 
-def sides(template_op: Matmul) -> tuple[Operand, Operand]:
-    """The left and the right factor."""
+def operands_of(template_op: Matmul) -> tuple[Operand, Operand]:
+    """The left and the right operand."""
     return Operand(template_op.lhs, template_op.m, template_op.k), Operand(
         template_op.rhs, template_op.n, template_op.k
     )
 
 
-def choose_sides(schedule: Schedule, kernel: Kernel, template_op: Matmul) -> OperandRoles:
-    """The cheaper of the two plans, counted in vector operations at typical sizes."""
-    left, right = sides(template_op)
+def choose_roles(schedule: Schedule, kernel: Kernel, template_op: Matmul) -> OperandRoles:
+    """The cheaper assignment of roles, in vector operations at typical sizes."""
+    left, right = operands_of(template_op)
     plans = [
         OperandRoles(packed, rows, _runs_along(kernel, schedule.strides, packed.axis, rows.axis))
         for packed, rows in ((left, right), (right, left))
@@ -62,7 +62,7 @@ def _cost(plan: OperandRoles, template_op: Matmul, schedule: Schedule) -> int:
 
 
 def _pack_cost(side: Operand, template_op: Matmul, strides: Strides) -> int:
-    """What an element costs to pack: moves along memory are cheap, gathers are not."""
+    """The cost of packing an element: contiguous copies are cheap, gathers are not."""
     parts = split(side.axis, indices((side.value,)))
     value = Rewriter(parts.parts)(side.value)
     axes = (parts.column, template_op.k) if isinstance(value, Load) else (parts.column,)
@@ -70,7 +70,7 @@ def _pack_cost(side: Operand, template_op: Matmul, strides: Strides) -> int:
 
 
 def _rows_cost(side: Operand, template_op: Matmul, schedule: Schedule) -> int:
-    """What an element costs to copy into rows, or to read where it lies."""
+    """The cost of copying an element into rows, or of reading it in place."""
     is_read_in_place = template_op.operand in (DType.FLOAT32, DType.BFLOAT16)
     if is_read_in_place and row_stride(side, schedule, template_op.operand, template_op.operand):
         return 0
@@ -78,7 +78,7 @@ def _rows_cost(side: Operand, template_op: Matmul, schedule: Schedule) -> int:
 
 
 def _copy_cost(value: Value, axis: Axis, strides: Strides) -> int:
-    """What an element costs when copied along an axis: 1 if neighbours there are neighbours."""
+    """The cost of copying an element along an axis: 1 if source and copy are contiguous."""
     loads = [v for v in walk((value,)) if isinstance(v, Load)]
     steps = [slope(dot(x.index, strides[x.buffer]), axis) for x in loads]
     return max((step if step in (1, 2) else SCATTERED for step in steps), default=1)
@@ -89,7 +89,7 @@ def _padded(extent: int, block: int) -> int:
 
 
 def _runs_along(kernel: Kernel, strides: Strides, packed: Axis, rows: Axis) -> bool:
-    """True when more stores and loads of members walk through memory along the packed axis."""
+    """True when more stores and loads of members are contiguous along the packed axis."""
     votes = 0
     for axis, sign in ((packed, 1), (rows, -1)):
         parts = split(axis, epilogue_indices(kernel, strides))
@@ -112,9 +112,9 @@ def epilogue_indices(kernel: Kernel, strides: Strides) -> list[Int]:
 
 
 def row_stride(side: Operand, schedule: Schedule, operand: DType, stored: DType) -> Int | None:
-    """The distance of rows that can be multiplied where they lie, if they are stored as that type.
+    """The stride of rows that can be multiplied in place, if they are stored as that type.
 
-    Their elements are 1 apart along the depth, and multiplied as they are.
+    Their elements are 1 apart along the depth, and are multiplied without conversion.
     """
     load = side.value
     if not isinstance(load, Load) or schedule.program.buffers[load.buffer].dtype is not stored:
@@ -129,6 +129,6 @@ def row_stride(side: Operand, schedule: Schedule, operand: DType, stored: DType)
 
 
 def count_along(value: Value, axis: Axis, strides: Strides) -> int:
-    """How many loads walk through memory along an axis."""
+    """The number of loads that are contiguous along an axis."""
     loads = [v for v in walk((value,)) if isinstance(v, Load)]
     return sum(slope(dot(x.index, strides[x.buffer]), axis) == 1 for x in loads)

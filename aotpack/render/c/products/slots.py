@@ -1,4 +1,4 @@
-"""The slots of products in C: rows as they lie or copied, and what members make of the sums."""
+"""Slots of product templates in C: loads of rows, copied or in place, and the epilogue."""
 
 from collections.abc import Mapping
 
@@ -42,7 +42,7 @@ def stored(
     columns: Split,
     names: Mapping[Axis, str],
 ) -> AxisLoop:
-    """What members make of a sum, and its stores."""
+    """The epilogue: members over a sum, and its stores."""
     builder.results[template_op.target] = "sum"
     nest = LevelRegions(
         builder, Frame(names, {}, ()), axis_levels(template_op.batch, outer, columns)
@@ -54,7 +54,7 @@ def stored(
 
 
 def store_members(builder: KernelBuilder, emitter: Emitter, result: str) -> None:
-    """The stores of a template: its result, and what pointwise members make of it."""
+    """The stores of a template: its result, and the pointwise members over it."""
     for member in builder.kernel.members:
         for name in targets(member.operation):
             if name not in builder.kernel.stored:
@@ -75,7 +75,7 @@ def rows_of(
     operand: DType,
     kinds: tuple[DType, ...],
 ) -> Rows:
-    """Rows where they lie if they are stored as one of these types; else float32 copies."""
+    """Rows in place if they are stored as one of these types; else float32 copies."""
     copied = copied_rows(builder, batch, side, operand)
     found = [(direct_rows(builder, batch, side, operand, kind), str(kind)) for kind in kinds]
     direct, kind = next((one for one in found if one[0].value), (found[0][0], str(DType.FLOAT32)))
@@ -85,7 +85,7 @@ def rows_of(
 def copied_rows(
     builder: KernelBuilder, batch: tuple[Axis, ...], side: Operand, operand: DType
 ) -> AxisLoop:
-    """How rows are copied that cannot be multiplied where they lie."""
+    """The copy of rows that cannot be multiplied in place."""
     names = batch_names(batch) | {side.axis: "s", side.depth: "k"}
     parts = Split(side.depth, None, side.depth, None)
     nest = LevelRegions(builder, Frame(names, {}, ()), axis_levels(batch, side.axis, parts))
@@ -95,9 +95,9 @@ def copied_rows(
 def direct_rows(
     builder: KernelBuilder, batch: tuple[Axis, ...], side: Operand, operand: DType, stored: DType
 ) -> AxisLoop:
-    """The first element of rows that can, if they are stored so; ``width`` is their distance.
+    """The first element of rows that are multiplied in place; ``width`` is their stride.
 
-    There is no value if they cannot.
+    There is no value if they cannot be, or are not stored as ``stored``.
     """
     step = row_stride(side, builder.schedule, operand, stored)
     names = batch_names(batch) | {side.axis: "s", side.depth: "k_first"}

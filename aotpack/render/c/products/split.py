@@ -1,4 +1,4 @@
-"""One axis as two, so that divisions leave inner loops: m = row * width + column.
+"""One axis as two, so that inner loops have no divisions: m = row * width + column.
 
     x[m // 56, m % 56]    ->    x[row, column]
 

@@ -1,17 +1,17 @@
-"""A cluster reduces a row: each program tells the others the states of its part, and merges all.
+"""Cluster reductions: each program sends the states of its part of a row, and merges all.
 
-The programs of a row are one thread block cluster: the GPU runs them at once or refuses the launch,
-so waiting for each other cannot hang, whatever else the GPU does. Each has a mailbox in its shared
-memory, into which the others write without its help: a slot for each reduction, with a place for
-each state of each program, and a counter of bytes (an mbarrier) that says when all have come. No
-memory is fenced: results and loads that are on their way stay there while programs wait. A program
-ends when all have written to it, so nobody writes to one that has ended.
+The programs of a row are one thread block cluster: the GPU runs all at once or refuses the launch,
+so waiting for each other cannot deadlock. Each has a mailbox in its shared memory, into which the
+others write: a slot for each reduction, with a place for each state of each program, and a counter
+of bytes (an mbarrier) that says when all have arrived. No memory is fenced: results and loads in
+flight stay so while programs wait. A program ends when all have written to it, so no program writes
+to one that has ended.
 
-    mailbox = open_mailbox()           the counters are there; tells the others so
-    cluster_wait()                     all others have come as far
-    mbarrier_expect(ready, bytes)      what is to come into this program's slot
-    send_32(place, ready, word)        a state to all programs, and its bytes onto their counters
-    mbarrier_wait(ready, parity)       until all has come
+    mailbox = open_mailbox()           initialises the counters; arrives at the barrier
+    cluster_wait()                     waits until all others have arrived
+    mbarrier_expect(ready, bytes)      the bytes that will arrive in this program's slot
+    send_32(place, ready, word)        a state to all programs; counts its bytes there
+    mbarrier_wait(ready, parity)       waits until all bytes have arrived
     receive_32(place)                  the words of all programs, as a block
 """
 
@@ -39,9 +39,9 @@ REGISTERS = {32: "r", 64: "l"}  # of inline assembly, by the bits of a word
 
 
 class ClusterReduction:
-    """The lines by which the programs of a cluster have parts of a row, and reduce it together.
+    """The lines by which the programs of a cluster divide a row, and reduce it together.
 
-    Who goes from row to row has a mailbox of two stages, which rows use in turn.
+    A row pipeline has a mailbox of two stages, which rows use alternately.
     """
 
     is_part = True
@@ -55,19 +55,19 @@ class ClusterReduction:
 
     @property
     def context(self) -> ClusterContext:
-        """How the row is divided."""
+        """The division of a row."""
         return ClusterContext(self.programs, str(self.length(self._extent)))
 
     def length(self, extent: Int) -> Int:
-        """The elements of a part; all are equally long."""
+        """The elements of a part; all parts are equally long."""
         return extent // self.programs
 
     def in_row(self, position: str) -> str:
-        """The position in the row of one in the program's part."""
+        """The position in the row of a position in the program's part."""
         return f"first + {position}"
 
     def open(self, builder: LoopBuilder) -> None:
-        """The line that opens a program's mailbox, first of all."""
+        """The line that opens a program's mailbox, before all others."""
         places = (
             slot.ready + stage * self._bytes
             for stage in range(self.stages)
@@ -78,13 +78,13 @@ class ClusterReduction:
         builder.root.append("mailbox = open_mailbox()")
 
     def meet(self, region: Region) -> None:
-        """The line, once, behind which all mailboxes are open."""
+        """The line, once, after which all mailboxes are open."""
         if not self._has_met:
             region.append("cluster_wait()")
         self._has_met = True
 
     def merged(self, builder: LoopBuilder, operation: Reduction, states: list[str]) -> list[str]:
-        """Tell the others the states of this program's part; the states of the row."""
+        """Send the states of this program's part to the others; gives the states of the row."""
         region, slot = builder.emitter.region, self._slots[operation.targets[0]]
         for name in ("cluster_wait", "mbarrier_expect", "mbarrier_wait"):
             builder.functions[name] = render_function(TEMPLATE, name)
@@ -114,11 +114,10 @@ class ClusterReduction:
         return names
 
     def _stage(self, region: Region) -> tuple[str, str]:
-        """The stage of the mailbox that serves the row at hand, and the parity of its use.
+        """The stage of the mailbox for the current row, and the parity of its use.
 
-        Two are enough for rows in turn: who sends for row i + 2 has received all of row i + 1,
-        which all send behind the barrier of a reduction, and so when they have read what row i
-        brought.
+        Two stages are enough: a program that sends for row i + 2 has received all of row i + 1. All
+        send that behind the barrier of a reduction, so after they have read the states of row i.
         """
         if self.stages == 1:
             return "mailbox", "0"
@@ -136,7 +135,7 @@ class ClusterReduction:
 
 
 def _word(state: str, dtype: DType) -> str:
-    """A state as the integer that is sent."""
+    """A state as the integer word that is sent."""
     if not dtype.is_float:
         return f"{state}.to(tl.int{word_bits(dtype)})"
     wide = state if dtype.facts.bits >= 32 else f"{state}.to(tl.float32)"
@@ -144,7 +143,7 @@ def _word(state: str, dtype: DType) -> str:
 
 
 def _state(word: str, dtype: DType) -> str:
-    """The state that a word stands for."""
+    """The state of a word."""
     if dtype is DType.BOOL:
         return f"{word} != 0"
     if not dtype.is_float:

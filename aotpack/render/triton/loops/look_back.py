@@ -1,12 +1,12 @@
-"""Scans of long rows in one pass: each program has a block, and waits for those before it.
+"""Decoupled look-back: scans of long rows in one pass; a program scans a block of a row.
 
-A program tells the others the states of its block, scans it, and needs the states of all before:
-those of its group of blocks, which it reduces itself, and what the last program of the group
-before has told of everything up to there (a look-back after Merrill and Garland, 2016, but in one
-order: what is combined with what does not depend on who is ready, so bits do not).
+A program publishes the states of its block and scans it. It needs the states of all blocks before:
+those of its group of blocks, which it reduces itself, and the prefix that the last program of the
+group before has published (after Merrill and Garland, 2016, but in one order: the order of
+combining does not depend on which programs are ready, so bits are reproducible).
 
-Blocks are given out in the order in which programs begin, so whoever waits, waits for programs
-that run. The last to end clears all counters: the next launch finds them as this one did.
+Blocks are numbered in the order in which programs begin, so a program waits for running programs
+only. The last to end clears all counters, for the next launch.
 """
 
 from aotpack.ir.kernels.kernel import LOOK_BACK_GROUP, Kernel, Member
@@ -21,12 +21,12 @@ from aotpack.render.triton.monoid import TritonMonoid
 from aotpack.render.triton.monoids import TRITON_MONOIDS
 
 TEMPLATE = "device_look_back.py.jinja"
-# Triton's interpreter, whose programs run in turn, needs no fence.
+# Triton's interpreter runs programs one by one: it needs no fence.
 FUNCTIONS = ("fence", "publish", "wait", "clear")
 
 
 class LookBack(RowWalk):
-    """A block of a row a program, which waits for those before it."""
+    """A program has a block of a row, and waits for the blocks before it."""
 
     def scan(self, builder: LoopBuilder, member: Member) -> list[str]:
         """Scan a program's block behind all before it; the names of the results."""
@@ -59,7 +59,7 @@ class LookBack(RowWalk):
         return [named(builder, text.format(*names)) for text in monoid.finalise]
 
     def emit(self, builder: LoopBuilder, program: str) -> None:
-        """The members; then the last program to end leaves all counters zero."""
+        """The members; then the last program to end resets all counters."""
         super().emit(builder, program)
         kernel, region = builder.kernel, builder.emitter.region
         turn, *others = (builder.arguments.pointer(counter.name) for counter in kernel.counters)
@@ -79,7 +79,7 @@ class LookBack(RowWalk):
 
 
 def _exchange(kernel: Kernel, operation: Scan) -> tuple[str, list[str]]:
-    """What says who is ready, and where the states of a scan are left."""
+    """The buffer of ready flags, and the buffers of a scan's states."""
     scans = [m.operation for m in kernel.members if isinstance(m.operation, Scan)]
     counts = [len(TRITON_MONOIDS[scan.kind].lift) for scan in scans]
     number = scans.index(operation)

@@ -1,4 +1,4 @@
-"""What a loop kernel in Triton is rendered with, and what its programs have of a row."""
+"""The state of rendering a loop kernel in Triton, and the partition of rows over programs."""
 
 from collections.abc import Callable, Collection
 from typing import Protocol
@@ -15,8 +15,8 @@ from aotpack.render.triton.dialect import TRITON
 from aotpack.render.triton.loops.softmax import Softmax
 
 
-class RowShare(Protocol):
-    """What a program has of each row that it works on."""
+class RowPartition(Protocol):
+    """The part of each row that a program works on."""
 
     is_part: bool
 
@@ -25,20 +25,20 @@ class RowShare(Protocol):
         """How the programs of a cluster divide a row, for the template; None without a cluster."""
 
     def length(self, extent: Int) -> Int:
-        """The elements that a program has of a row of ``extent``."""
+        """The number of elements of a row of ``extent`` in the program's part."""
 
     def in_row(self, position: str) -> str:
-        """The position in the row of one in the program's part."""
+        """The position in the row of a position in the program's part."""
 
     def open(self, builder: "LoopBuilder") -> None:
         """Append the lines that come before all others."""
 
     def merged(self, builder: "LoopBuilder", operation: Reduction, states: list[str]) -> list[str]:
-        """The states of whole rows, given those of the program's part."""
+        """The states of whole rows, from those of the program's part."""
 
 
 class WholeRow:
-    """Programs have whole rows, and tell each other nothing."""
+    """Programs have whole rows, and exchange nothing."""
 
     is_part = False
     context = None
@@ -48,14 +48,14 @@ class WholeRow:
         return extent
 
     def in_row(self, position: str) -> str:
-        """The same."""
+        """The same position."""
         return position
 
     def open(self, builder: "LoopBuilder") -> None:
-        """Nothing."""
+        """No lines."""
 
     def merged(self, builder: "LoopBuilder", operation: Reduction, states: list[str]) -> list[str]:
-        """The same."""
+        """The same states."""
         return states
 
 
@@ -68,22 +68,22 @@ class LoopBuilder(KernelBuilder):
         kernel: Kernel,
         frame: Frame,
         root: Region,
-        share: RowShare,
+        partition: RowPartition,
         *,
         awaited: Collection[str] = (),
         unpack: Callable[[str], str] | None = None,
     ) -> None:
-        self.share = share
+        self.partition = partition
         self.softmax = Softmax()
         options = Options(awaited, unpack, self.softmax.shortcut)
         super().__init__(schedule, kernel, frame, root, TRITON, options)
 
     @property
     def length(self) -> Int:
-        """The elements that a program has of a row."""
-        return self.share.length(self.kernel.axes[1].extent)
+        """The number of elements in a program's part of a row."""
+        return self.partition.length(self.kernel.axes[1].extent)
 
     def forget(self) -> None:
-        """A new pass over what a program holds of a row begins."""
+        """Begin a new pass over a resident row."""
         if len(self.kernel.axes) > 1:
             self.emitter.forget(self.kernel.axes[1])

@@ -1,6 +1,6 @@
 """Rows in blocks: a loop for each level of reductions, each of which reads the row again.
 
-What a later loop needs from a pointwise member or a scan is recomputed in it.
+A later loop recomputes the pointwise members and scans that it needs.
 """
 
 from collections.abc import Mapping
@@ -23,16 +23,16 @@ class LoopedRow(RowWalk):
     persistent = False
 
     def axes(self, kernel: Kernel) -> tuple[Axis, ...]:
-        """Rows; what is along them has a value in loops alone."""
+        """Rows; axes along them have a value in loops alone."""
         return kernel.axes[:1]
 
     def emit(self, builder: LoopBuilder, program: str) -> None:
         """The loops, with blocks from memory."""
-        self.share.open(builder)
+        self.partition.open(builder)
         self.emit_loops(builder, Blocks(self.tile))
 
     def emit_loops(self, builder: LoopBuilder, blocks: Blocks) -> None:
-        """The loops of each level, behind the members that are outside of them."""
+        """The loops of each level, after the members that are outside of them."""
         kernel = builder.kernel
         level = _levels(kernel)
         walks: list[list[Member]] = []
@@ -43,7 +43,9 @@ class LoopedRow(RowWalk):
         walked = [_buffers(walk, producers) for walk in walks]
         in_order = any(isinstance(member.operation, Scan) for member in kernel.members)
         once = len(list(filter(None, walks))) < 2
-        held: dict[object, str] | None = None if in_order or once or not blocks.in_memory else {}
+        resident: dict[object, str] | None = (
+            None if in_order or once or not blocks.in_memory else {}
+        )
         inner = frozenset(kernel.axes[1:])
         loops = [fission_groups(walk, kernel, inner) for walk in walks]
         order = [group for groups in loops for group in groups]
@@ -54,7 +56,7 @@ class LoopedRow(RowWalk):
             cache = _cache(number, walked, kernel) if blocks.in_memory else {}
             for group in groups:
                 is_first, is_last = group is order[0], group is order[-1]
-                loop = ReductionLoop(builder, blocks, held, is_first=is_first, is_last=is_last)
+                loop = ReductionLoop(builder, blocks, resident, is_first=is_first, is_last=is_last)
                 _emit_walk(group, builder, loop, cache)
 
 
@@ -62,8 +64,8 @@ def _emit_walk(
     working: list[Member], builder: LoopBuilder, loop: ReductionLoop, cache: Mapping[str, str]
 ) -> None:
     """One walk over the inner axis: stores and accumulations; then the reductions' results."""
-    parts = stretches(loop.length, loop.tile.r, keep_last=loop.held is not None)
-    if loop.held and not any(map(_gives_first, working)):
+    parts = stretches(loop.length, loop.tile.r, keep_last=loop.resident is not None)
+    if loop.resident and not any(map(_gives_first, working)):
         parts = parts[::-1]  # first what is in registers
     for stretch in parts:
         with loop.over(stretch, cache):
@@ -93,7 +95,7 @@ def _cache(number: int, walked: list[set[str]], kernel: Kernel) -> dict[str, str
 
 
 def _works(member: Member, kernel: Kernel) -> bool:
-    """True for a member that a walk is made for; others are computed where they are needed."""
+    """True for a member that a walk is made for; others are computed at their uses."""
     stored = set(targets(member.operation)) & set(kernel.stored)
     return isinstance(member.operation, Reduction) or bool(stored)
 

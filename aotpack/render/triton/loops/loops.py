@@ -25,7 +25,7 @@ LoopTile: TypeAlias = PointwiseTile | Tile2D | ReductionTile
 
 @dataclass(frozen=True, slots=True)
 class LoopKernel:
-    """A loop kernel: what the template prints, what knows its arguments, its shared memory."""
+    """A loop kernel: the template's context, its builder, its bytes of shared memory."""
 
     context: LoopContext
     builder: LoopBuilder
@@ -47,7 +47,7 @@ def loop_kernel(
         kernel,
         _frame(sides),
         Region(frozenset(walk.axes(kernel))),
-        walk.share,
+        walk.partition,
         awaited=awaited,
         unpack=walk.unpack,
     )
@@ -66,10 +66,10 @@ def walk_of(schedule: Schedule, kernel: Kernel, tile: LoopTile) -> Walk:
     if tile.ring:
         return RowPipeline(schedule, kernel, tile)
     cluster = tile.cluster_size > 1
-    share = ClusterReduction(kernel, tile.cluster_size, stages=1) if cluster else WholeRow()
+    partition = ClusterReduction(kernel, tile.cluster_size, stages=1) if cluster else WholeRow()
     if tile.persistent:
-        return PersistentRow(schedule, kernel, tile, share)
-    return LoopedRow(tile, share)
+        return PersistentRow(schedule, kernel, tile, partition)
+    return LoopedRow(tile, partition)
 
 
 def _frame(sides: dict[Axis, TileAxis]) -> Frame:
@@ -84,7 +84,7 @@ def _frame(sides: dict[Axis, TileAxis]) -> Frame:
 def _context(
     walk: Walk, sides: dict[Axis, TileAxis], builder: LoopBuilder, program: str
 ) -> LoopContext:
-    """Everything the template prints, but the name."""
+    """The context of the template, without the name."""
     named = {axis.name: side for axis, side in sides.items()}
     for axis in sides:
         builder.arguments.use_sizes(axis.extent)
@@ -104,7 +104,7 @@ def _context(
         program=program,
         band=walk.band,
         is_launched=program == PROGRAM_ID,
-        cluster=walk.share.context,
-        in_turn=walk.in_turn,
+        cluster=walk.partition.context,
+        is_row_pipeline=walk.is_row_pipeline,
         look_back=walk.look_back(builder),
     )

@@ -1,4 +1,4 @@
-"""Pointwise kernels and scatters: blocks of points, in one dimension or as tiles of lines."""
+"""Pointwise kernels and scatters: blocks of points, or tiles of neighbouring lines."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from aotpack.render.triton.loops.walk import Walk, tile_axis
 
 
 class Points(Walk):
-    """A block of points a program."""
+    """A program has a block of points."""
 
     def __init__(self, tile: PointwiseTile) -> None:
         self.tile = tile
@@ -22,7 +22,7 @@ class Points(Walk):
         return {x: tile_axis(x, self.tile.x)}
 
     def emit(self, builder: LoopBuilder, program: str) -> None:
-        """The members; what a whole block has in common is computed from its first point."""
+        """The members; values uniform over a block are computed from its first point."""
         starts = {builder.kernel.axes[0]: f"({program}{builder.index_type}*{self.tile.x})"}
         frame = replace(builder.emitter.frame, starts=starts)
         with builder.emitter.at(builder.root, frame=frame):
@@ -30,7 +30,7 @@ class Points(Walk):
 
 
 class Lines(Walk):
-    """A tile of neighbouring points on neighbouring lines a program, of planes too."""
+    """A program has a tile of neighbouring points on neighbouring lines, also of several planes."""
 
     def __init__(self, tile: Tile2D) -> None:
         self.tile = tile

@@ -1,8 +1,8 @@
-"""Any monoid over a loop of blocks: accumulators, lane by lane, and scans that are carried over.
+"""Any monoid over a loop of blocks: accumulators for each lane, and scans that carry a state.
 
-A walk over the inner axis is a loop over whole blocks, without masks, and straight code for the
-last block, which later walks find in registers. Where scans need the
-order of a row, the last block is a loop of one step.
+A walk is a pass over the inner axis: a loop over whole blocks, without masks, and straight code for
+the last block, which stays in registers for later walks. Where scans need the order of a row, the
+last block is a loop of one step.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,12 +34,12 @@ from aotpack.render.triton.monoid import TritonMonoid
 from aotpack.render.triton.monoids import TRITON_MONOIDS
 from aotpack.render.triton.types import TRITON_TYPES
 
-MOST_STEPS = 4  # of a thread in a block: where it met an extreme among more of them spilled
+MOST_STEPS = 4  # of a thread in a block: with more of them, positions spilled
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Blocks from ``start`` to ``stop``; the one block of a ``rest`` may reach over the end."""
+    """Blocks from ``start`` to ``stop``; the one block of a ``rest`` may run past the end."""
 
     start: Int
     stop: Int
@@ -47,9 +47,9 @@ class Stretch:
 
 
 def stretches(extent: Int, block: int, *, keep_last: bool) -> tuple[Stretch, ...]:
-    """The whole blocks of an axis, and its rest, where there may be some.
+    """The whole blocks of an axis, and its rest, where there may be one.
 
-    ``keep_last``: there is always a rest, the last whole block if need be.
+    ``keep_last``: there is always a rest, the last whole block if necessary.
     """
     if not keep_last and known_multiple(extent, block):
         return (Stretch(Int.of(0), extent, rest=False),)
@@ -59,7 +59,7 @@ def stretches(extent: Int, block: int, *, keep_last: bool) -> tuple[Stretch, ...
 
 
 class Blocks:
-    """How a loop goes over the blocks of a row: each is read from memory where it is needed."""
+    """A loop over the blocks of a row: each block is read from memory where it is needed."""
 
     in_memory = True  # a later loop reads them there again
 
@@ -67,18 +67,18 @@ class Blocks:
         self.tile = tile
 
     def steps(self, ends: str, *, is_rest: bool) -> str:
-        """What the loop runs over; ``ends`` are the first, the last and the step."""
+        """The range of the loop; ``ends`` are the first, the last and the step."""
         if self.tile.unroll > 1 and not is_rest:
             return f"tl.range({ends}, loop_unroll_factor={self.tile.unroll})"
         return f"range({ends})"
 
     @property
     def elements(self) -> str:
-        """Where the elements of a block are in it."""
+        """The positions of elements in their block."""
         return f"tl.arange(0, {self.tile.r})"
 
     def enter(self, region: Region, *, is_first: bool) -> None:
-        """Begin a step; ``is_first``: of the loops over a row."""
+        """Begin a step; ``is_first``: of the first loop over a row."""
 
     def leave(self, region: Region) -> None:
         """End a step of the last loop over a row."""
@@ -90,7 +90,7 @@ class ReductionLoop:
 
     builder: LoopBuilder
     blocks: Blocks
-    held: dict[object, str] | None  # what is known of the last block; None: walk in order
+    resident: dict[object, str] | None  # names in the last block; None: walk in order
     is_first: bool = False  # of the walks over a row
     is_last: bool = False
     tile: ReductionTile = field(init=False)
@@ -99,8 +99,8 @@ class ReductionLoop:
     region: Region = field(init=False)
     names: dict[str, list[str]] = field(default_factory=dict)  # by the first target of a member
     pending: dict[str, Member] = field(default_factory=dict)
-    start: str = ""  # of the block at hand
-    end: str | None = None  # of the row, where the block may reach over it
+    start: str = ""  # of the current block
+    end: str | None = None  # of the row, where the block may run past it
 
     def __post_init__(self) -> None:
         emitter = self.builder.emitter
@@ -108,15 +108,15 @@ class ReductionLoop:
 
     @property
     def length(self) -> Int:
-        """What a program walks over: its row, or its part of it."""
+        """The length of a walk: of the row, or of the program's part of it."""
         return self.builder.length
 
     @contextmanager
     def over(self, stretch: Stretch, cache: Mapping[str, str]) -> Iterator[None]:
-        """The loop over a stretch of blocks, or the last block, around what is written inside."""
-        is_held = stretch.rest and self.held is not None
-        frame = self._last_block(stretch) if is_held else self._loop(stretch)
-        cache = dict.fromkeys(cache, "first") if is_held else cache
+        """The loop over a stretch of blocks, or the last block, around the lines written inside."""
+        is_resident = stretch.rest and self.resident is not None
+        frame = self._last_block(stretch) if is_resident else self._loop(stretch)
+        cache = dict.fromkeys(cache, "first") if is_resident else cache
         with self.builder.emitter.at(self.region, frame=frame, cache=cache):
             yield
             if self.is_last:
@@ -124,16 +124,16 @@ class ReductionLoop:
         self.outside.close()
 
     def _last_block(self, stretch: Stretch) -> Frame:
-        """Go to the last block, of which a walk before this one may have left what it read."""
-        r, is_new = self.builder.kernel.axes[1], not self.held
-        assert self.held is not None
+        """Go to the last block; an earlier walk may have left its loads in registers."""
+        r, is_new = self.builder.kernel.axes[1], not self.resident
+        assert self.resident is not None
         start = self.builder.emitter.index(stretch.start)
         reaches_over = not known_multiple(stretch.stop, self.tile.r)
-        self.region = self.outside.open(None, frozenset((r,)), self.held)
+        self.region = self.outside.open(None, frozenset((r,)), self.resident)
         self._bound(start, reaches_over)
         if is_new:
             self._place("rest")
-        self.held[r] = "rest"  # from now on it is known
+        self.resident[r] = "rest"
         masks = self._other_masks
         if reaches_over:
             masks = {a: "rest_mask" if a is r else m for a, m in self.frame.masks.items()}
@@ -152,12 +152,12 @@ class ReductionLoop:
 
     @property
     def _other_masks(self) -> dict[Axis, str]:
-        """The masks of a block that lies in its row."""
+        """The masks of a block inside its row."""
         r = self.builder.kernel.axes[1]
         return {axis: mask for axis, mask in self.frame.masks.items() if axis is not r}
 
     def _bound(self, start: str, masked: bool) -> None:
-        """Note where the block starts, and where the row ends in it."""
+        """Record where the block starts, and where the row ends in it."""
         end = self._in_row(self.builder.emitter.index(self.length))
         self.start, self.end = self._in_row(start), end if masked else None
 
@@ -170,7 +170,7 @@ class ReductionLoop:
             self.region.append(f"{name}_mask = {name} < {self.end}")
 
     def accumulate(self, member: Member) -> None:
-        """Combine this block into the member's accumulators, lane by lane."""
+        """Combine this block into the member's accumulators, for each lane."""
         operation = member.operation
         assert isinstance(operation, Reduction)
         self.pending[operation.targets[0]] = member
@@ -227,11 +227,11 @@ class ReductionLoop:
         return along(builder, monoid, "tl.reduce", rows, 1)
 
     def _accumulate_first(self, member: Member, monoid: TritonMonoid) -> None:
-        """Blocks come in order: an extreme that is there already is the first.
+        """Blocks come in order: of equal extremes the accumulated one is the first.
 
-        A lane keeps the start of the block where it met its extreme, and how far behind its own
-        first element of that block; its own place is added at the end. What lies beyond the end of
-        a row has the identity's value, which is never an extreme that is new.
+        A lane keeps the start of the block of its extreme, and the distance from its first element
+        of that block; its own position is added at the end. Lanes past the end of a row have the
+        identity, which is never a new extreme.
         """
         builder = self.builder
         element = masked_element(builder, member, monoid)
@@ -245,7 +245,7 @@ class ReductionLoop:
         self.region.append(f"{', '.join(names)} = {call}")
 
     def _start_first(self, member: Member, monoid: TritonMonoid) -> list[str]:
-        """The accumulators of ``_accumulate_first``: at first, that of a lane's first element."""
+        """The accumulators of ``_accumulate_first``: at first, those of a lane's first element."""
         operation, builder = member.operation, self.builder
         assert isinstance(operation, Reduction)
         key, dtype = operation.targets[0], operation.args[0].dtype
@@ -261,7 +261,7 @@ class ReductionLoop:
         return self.names[key]
 
     def _finish_first(self, member: Member, monoid: TritonMonoid) -> list[str]:
-        """The states of ``_accumulate_first``; lanes beyond a short row's end have no element."""
+        """The states of ``_accumulate_first``; lanes past a short row's end have no element."""
         operation, builder = member.operation, self.builder
         assert isinstance(operation, Reduction)
         value, place = self.names[operation.targets[0]]
@@ -276,7 +276,7 @@ class ReductionLoop:
         return [value, place]
 
     def _lanes(self, monoid: TritonMonoid) -> tuple[int, int, int]:
-        """How a block is a tile of steps, the groups of each step, and neighbours in a group."""
+        """A block as a tile: its steps, the groups of each step, the neighbours of a group."""
         tile = self.tile
         size = min(tile.group, monoid.most_neighbours or tile.group)
         groups, at_once = tile.r // size, WARP * tile.num_warps * tile.group // size
@@ -284,11 +284,11 @@ class ReductionLoop:
         return groups // lanes, lanes, size
 
     def _in_row(self, start: str) -> str:
-        """A position of the walk as one of the row."""
-        return self.builder.share.in_row(start)
+        """The position in the row of a position in the walk."""
+        return self.builder.partition.in_row(start)
 
     def scan(self, member: Member) -> list[str]:
-        """Scan this block; the state of all blocks before it is carried over."""
+        """Scan this block, with the state of all blocks before it."""
         operation = member.operation
         assert isinstance(operation, Scan)
         builder, monoid, axis = (
@@ -308,7 +308,7 @@ class ReductionLoop:
         return [named(builder, text.format(*names)) for text in monoid.finalise]
 
     def _start(self, member: Member, prefix: str, shape: str) -> list[str]:
-        """The names of a member's states; before the first loop they are the identity."""
+        """The names of a member's states, initialised with the identity before the first loop."""
         operation, builder = member.operation, self.builder
         assert isinstance(operation, (Reduction, Scan))
         key = operation.targets[0]

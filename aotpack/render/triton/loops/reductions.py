@@ -1,4 +1,4 @@
-"""Any monoid over a block in registers, or as a scan of one."""
+"""Any monoid over a block in registers, as a reduction or as a scan."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Member
@@ -6,7 +6,7 @@ from aotpack.ir.operations import Reduction, Scan
 from aotpack.ir.ops.monoid import LAST_INDEX
 from aotpack.ir.symbolic.integers import Int
 from aotpack.render.triton.loops.loop_builder import LoopBuilder
-from aotpack.render.triton.loops.softmax import Held, exponential
+from aotpack.render.triton.loops.softmax import ResidentExponentials, exponential
 from aotpack.render.triton.monoid import TritonMonoid
 from aotpack.render.triton.monoids import TRITON_MONOIDS
 from aotpack.render.triton.types import TRITON_TYPES
@@ -15,18 +15,18 @@ EXPONENTIAL_SUMS = ("softmax", "logsumexp")
 
 
 def block_reduction(builder: LoopBuilder, member: Member) -> list[str]:
-    """Reduce a block that holds whole rows; the names of the results."""
+    """Reduce a block of whole rows; gives the names of the results."""
     operation = member.operation
     assert isinstance(operation, Reduction)
     if operation.kind == "welford":
         return merged(builder, operation, _two_pass_welford(builder, member, operation))
-    if operation.kind in EXPONENTIAL_SUMS and builder.share.is_part:
+    if operation.kind in EXPONENTIAL_SUMS and builder.partition.is_part:
         return merged(builder, operation, _two_pass_exponentials(builder, member, operation))
     return finish(builder, operation, block_states(builder, member, TRITON_MONOIDS[operation.kind]))
 
 
 def block_scan(builder: LoopBuilder, member: Member) -> list[str]:
-    """Scan a block that holds whole rows; masked lanes come last and change nothing before them."""
+    """Scan a block of whole rows; masked lanes come last and change nothing before them."""
     operation = member.operation
     assert isinstance(operation, Scan)
     monoid = TRITON_MONOIDS[operation.kind]
@@ -56,7 +56,7 @@ def _lifted(builder: LoopBuilder, member: Member, monoid: TritonMonoid) -> list[
 
 
 def _position(builder: LoopBuilder, member: Member) -> str:
-    """Where an element is in its row, or where its reduction is told that it is."""
+    """The position of an element in its row, or the position that its reduction is given."""
     assert isinstance(member.operation, (Reduction, Scan))
     for given in member.operation.args[1:]:
         return builder.emitter.value(builder.bound(member, given))
@@ -64,7 +64,7 @@ def _position(builder: LoopBuilder, member: Member) -> str:
 
 
 def place_type(builder: LoopBuilder, member: Member, monoid: TritonMonoid) -> DType:
-    """The type of positions among the states: 32 bits where they are enough and quicker."""
+    """The type of positions in states: 32 bits where they suffice and are quicker."""
     assert isinstance(member.operation, (Reduction, Scan))
     for given in member.operation.args[1:]:
         return given.dtype
@@ -83,15 +83,15 @@ def _masked(builder: LoopBuilder, text: str, identity: str) -> str:
 
 
 def finish(builder: LoopBuilder, operation: Reduction, states: list[str]) -> list[str]:
-    """Reduce states across the tile, and across programs that share a row, and finalise."""
+    """Reduce states across the tile and across the programs of a row, and finalise."""
     monoid, dtype = TRITON_MONOIDS[operation.kind], operation.args[0].dtype
     rows = across(builder, monoid, dtype, states, builder.length)
     return merged(builder, operation, rows)
 
 
 def merged(builder: LoopBuilder, operation: Reduction, rows: list[str]) -> list[str]:
-    """Reduce states of rows across programs that share them, and finalise."""
-    rows = builder.share.merged(builder, operation, rows)
+    """Reduce states of parts of rows across the programs of each row, and finalise."""
+    rows = builder.partition.merged(builder, operation, rows)
     return [named(builder, text.format(*rows)) for text in TRITON_MONOIDS[operation.kind].finalise]
 
 
@@ -152,7 +152,7 @@ def block_states(
 
 
 def _two_pass_exponentials(builder: LoopBuilder, member: Member, operation: Reduction) -> list[str]:
-    """The maximum, then distances from it: merging pairs would take exponentials of its own."""
+    """The maximum, then distances from it: merging pairs would need more exponentials."""
     monoid, dtype = TRITON_MONOIDS[operation.kind], operation.args[0].dtype
     builder.functions["combine_max"] = TRITON_MONOIDS["max"].combine
     top = named(builder, f"tl.reduce({masked_element(builder, member, monoid)}, 0, combine_max)")
@@ -161,12 +161,12 @@ def _two_pass_exponentials(builder: LoopBuilder, member: Member, operation: Redu
     below = named(builder, f"{masked_element(builder, member, monoid)} - {base}")
     bound = builder.bound(member, operation.args[0])
     softmax, key = builder.softmax, operation.targets[0]
-    is_held = softmax.wants(builder.emitter, builder.computed(), bound, key)
-    is_short = dtype is not DType.FLOAT64 and (builder.emitter.ends_short or not is_held)
-    share = named(builder, exponential(below, is_short=is_short))
-    if is_held:
-        softmax.held[key] = Held(bound, share, top)
-    return [top, named(builder, f"tl.sum({share}, 0)")]
+    is_resident = softmax.wants(builder.emitter, builder.computed(), bound, key)
+    is_short = dtype is not DType.FLOAT64 and (builder.emitter.ends_short or not is_resident)
+    exponentials = named(builder, exponential(below, is_short=is_short))
+    if is_resident:
+        softmax.resident[key] = ResidentExponentials(bound, exponentials, top)
+    return [top, named(builder, f"tl.sum({exponentials}, 0)")]
 
 
 def _two_pass_welford(builder: LoopBuilder, member: Member, operation: Reduction) -> list[str]:
@@ -187,26 +187,26 @@ def _two_pass_welford(builder: LoopBuilder, member: Member, operation: Reduction
 
 
 def _count(builder: LoopBuilder, length: Int, dtype: DType) -> str:
-    """So many elements as a divisor: where there are none, 1."""
+    """The number of elements as a divisor: 1 where there are none."""
     if length.constant is not None:
         return f"{max(1, int(length))}.0"
     return f"tl.maximum({builder.emitter.index(length)}, 1).to({TRITON_TYPES[dtype]})"
 
 
 def masked_element(builder: LoopBuilder, member: Member, monoid: TritonMonoid) -> str:
-    """What is reduced, and past the end of the row the value of no element."""
+    """The reduced element; past the end of the row the identity."""
     return _masked(builder, spanning(builder, member), monoid.identity(reduced_type(member))[0])
 
 
 def reduced_type(member: Member) -> DType:
-    """The type of what is reduced or scanned."""
+    """The type of the reduced or scanned elements."""
     operation = member.operation
     assert isinstance(operation, (Reduction, Scan))
     return operation.args[0].dtype
 
 
 def spanning(builder: LoopBuilder, member: Member) -> str:
-    """What is reduced, stretched over the whole tile, so that each lane counts once."""
+    """The reduced element, broadcast over the whole tile, so that each lane counts once."""
     operation = member.operation
     assert isinstance(operation, (Reduction, Scan))
     bound = builder.bound(member, operation.args[0])

@@ -1,21 +1,19 @@
-"""Rows in turn through shared memory: each thread copies vectors there, and reads its own again.
+"""Row pipelines: threads copy vectors of later rows to shared memory (cp.async) and read their own.
 
-A program has a ring of slots, for a block of its part of a row each. Blocks are numbered in the
-order in which rows and their blocks come; each is copied to the slot of the one before it by the
-length of the ring, as soon as that was written out. Copies run while the program computes. A thread
-reads what it copied itself, so that waiting for a copy is not waiting for other threads: no
-barrier. It reads a vector before it begins the copy to that place: that this is also the order in
-which they happen is how the hardware works; PTX does not promise it. What all rows share is copied
-once, and stays. Slots begin where cache lines do: copies to other places in a line were seen
-to read from L2 twice.
+A program has a ring of n slots, each for a block of its part of a row. Blocks are numbered over all
+its rows: block i is copied to slot i % n as soon as the results of block i - n are stored. Copies
+run while the program computes. A thread reads only vectors that it copied: it waits for its copies,
+not for other threads, without a barrier. It reads a vector before it begins the copy to that place:
+hardware keeps this order; PTX does not promise it. Blocks that all rows share are copied once, and
+stay. Slots begin at cache lines: copies to other places of a line were seen to read from L2 twice.
 
-    ring = open_ring(threads)        a thread's vector of the first slot
+    ring = open_ring(threads)        a thread's place in the first slot
     async_copy(place, source, is_there)
-    async_commit_group()             copies begun since the last commit are one group
-    async_wait_group(n)              until at most the last n groups are on their way
+    async_commit_group()             copies since the last commit are one group
+    async_wait_group(n)              waits until at most the last n groups are in flight
     load_shared_bfloat16(place)      a block: a row for each element of a vector, a column a thread
 
-A block has two dimensions for that reason: by default Triton gives each thread a column.
+A block has two dimensions so that Triton's default layout gives each thread a column.
 """
 
 from dataclasses import replace
@@ -41,9 +39,9 @@ TEMPLATE = "device_row_pipeline.py.jinja"
 
 
 class RowPipeline(LoopedRow):
-    """Programs go from row to row; the blocks that follow are copied meanwhile."""
+    """Programs loop over rows; the next blocks are copied meanwhile."""
 
-    in_turn = True
+    is_row_pipeline = True
 
     def __init__(self, schedule: Schedule, kernel: Kernel, tile: ReductionTile) -> None:
         self._cluster = ClusterReduction(kernel, tile.cluster_size, stages=2)
@@ -59,11 +57,11 @@ class RowPipeline(LoopedRow):
         return ()
 
     def emit(self, builder: LoopBuilder, program: str) -> None:
-        """The loop over rows, and in it the loops over their blocks."""
+        """The loop over rows, with the loops over their blocks."""
         frame = replace(builder.emitter.frame, vector=self._reads.vector)
         with builder.emitter.at(builder.root, frame=frame):
             ring = Ring(builder, self.tile, self._reads, self._length)
-            self.share.open(builder)
+            self.partition.open(builder)
             builder.root.append(f"row = {program} // {self.tile.cluster_size}")
             builder.root.append(f"clusters = tl.num_programs(0) // {self.tile.cluster_size}")
             ring.open()
@@ -71,20 +69,20 @@ class RowPipeline(LoopedRow):
             self._emit_rows(builder, ring)
 
     def _emit_rows(self, builder: LoopBuilder, ring: "Ring") -> None:
-        """The loop over rows; a result of the only row has no index that says which it is of."""
+        """The loop over rows; ``made_for``: results depend on ``x`` even where its extent is 1."""
         emitter, (x, _) = builder.emitter, builder.kernel.axes
         turns = f"tl.cdiv({emitter.index(x.extent)} - row, clusters)"
-        if builder.wide:  # a stage of the mailbox is an operand of 32 bits; so long rows are fewer
+        if builder.wide:  # mailbox stages have 32 bits; long rows are fewer
             turns = f"tl.cast({turns}, tl.int32)"
         rows = builder.root.open(f"for turn in range({turns}):", frozenset((x,)))
         rows.append(f"{x.name} = (row + turn*clusters){builder.index_type}")
-        with emitter.at(rows, held=ring.held(), made_for=frozenset((x,))):
+        with emitter.at(rows, shared_reads=ring.shared_reads(), made_for=frozenset((x,))):
             self.emit_loops(builder, ring)
         builder.root.close()
 
 
 class Ring(Blocks):
-    """The lines by which blocks go through the ring: it has a slot for each that is on its way."""
+    """The lines that move blocks through the ring: it has a slot for each block in flight."""
 
     in_memory = False
 
@@ -100,7 +98,7 @@ class Ring(Blocks):
             builder.functions[name] = render_function(TEMPLATE, name)
 
     def open(self) -> None:
-        """The lines before the loop over rows: the first copies begin."""
+        """The lines before the loop over rows: the first copies."""
         root, threads = self.builder.root, WARP * self.tile.num_warps
         root.append(f"ring = open_ring({threads})")
         root.append(f"lane = tl.arange(0, {threads})*{self.reads.vector}")
@@ -117,7 +115,7 @@ class Ring(Blocks):
         self._keep()
 
     def _keep(self) -> None:
-        """Load what stays in registers, as a tuple of blocks for each tensor."""
+        """Load the common blocks that stay in registers, as a tuple for each tensor."""
         root, kept = self.builder.root, self.reads.common[len(self._shared) :]
         if not kept:
             return
@@ -136,15 +134,15 @@ class Ring(Blocks):
 
     @property
     def elements(self) -> str:
-        """Where the elements of a block are in it."""
+        """The positions of elements in their block."""
         return f"{self._neighbours} + lane[None, :]"
 
     def steps(self, ends: str, *, is_rest: bool) -> str:
-        """Unrolled: each block has a slot of its own."""
+        """Unrolled: each block has a slot."""
         return f"tl.static_range({ends})"
 
     def enter(self, region: Region, *, is_first: bool) -> None:
-        """Name the slot of the block at hand; in the first walk, wait until it is there."""
+        """Name the slot of the current block; in the first walk, wait for its copy."""
         if is_first:
             region.append(f"async_wait_group({self.tile.ring - 1} - {self._number})")
         if self.tile.ring == self.blocks:
@@ -153,8 +151,8 @@ class Ring(Blocks):
             number = f"(turn*{self.blocks} + {self._number}) % {self.tile.ring}"
         region.append(f"slot = ring + {number}*{self._slot}")
 
-    def held(self) -> dict[Read, tuple[str, DType]]:
-        """The texts by which the block at hand is read, and what they give."""
+    def shared_reads(self) -> dict[Read, tuple[str, DType]]:
+        """The texts that read the current block, and their types."""
         places = [self._stream_place("slot", number) for number in range(len(self.reads.streams))]
         places += [
             self._common_place(number, f"({self._number})") for number in range(len(self._shared))
@@ -185,13 +183,13 @@ class Ring(Blocks):
         return render_function(TEMPLATE, "load_shared", context)
 
     def leave(self, region: Region) -> None:
-        """The block was written out: copy the one that takes its slot."""
+        """The block was stored: copy the block that takes its slot."""
         ahead = f"({self._number} + {self.tile.ring})"
         self._copy_block(region, ahead, "turn + ", "slot")
 
     @property
     def _number(self) -> str:
-        """The block at hand, counted from the first of the row."""
+        """The number of the current block in its row."""
         return f"r_start // {self.tile.r}"
 
     @property
@@ -216,7 +214,7 @@ class Ring(Blocks):
         return f"ring + {start} + {block}*{size}"
 
     def _copy_block(self, region: Region, number: str, turn: str, slot: str) -> None:
-        """Copy a block, if there is one; ``number`` counts from the first of the row at hand."""
+        """Copy a block, if there is one; ``number`` counts from the first of the current row."""
         x = self.builder.kernel.axes[0]
         rows = self.builder.emitter.index(x.extent)
         region.append(f"at = {number} % {self.blocks} * {self.tile.r} + lane")
@@ -231,7 +229,7 @@ class Ring(Blocks):
         return f"({at} < {self.length})" if self.length % self.tile.r else ""
 
     def _copy(self, region: Region, place: str, read: Read, row: str, is_there: str) -> None:
-        """A thread's vector of a block; ``at`` is where it begins in the program's part."""
+        """Copy a thread's vector of a block; ``at`` is its position in the program's part."""
         builder, (buffer, offset) = self.builder, read
         x, r = builder.kernel.axes
         names: dict[Axis, str] = {x: row, r: "(first + at)"}

@@ -1,7 +1,7 @@
-"""Scatters in Triton: every lane takes its value into an element that other lanes may take too.
+"""Scatters in Triton: lanes combine their values into elements that other lanes may write too.
 
-"set" is a store. Sums, and extrema of integers, are atomic instructions; for products and extrema
-of floats, where NaN must win, there is none: those compare and swap until every lane is in.
+"set" is a store. Sums, and extrema of integers, are atomic instructions. Products, and extrema of
+floats, where NaN must win, have none: they compare and swap until every lane is done.
 """
 
 from aotpack.ir.dtypes import DType
@@ -19,7 +19,7 @@ TEMPLATE = "device_scatter.py.jinja"
 
 
 def scatter_line(builder: KernelBuilder, member: Member, operation: Scatter) -> str:
-    """The statement that takes in the value of every point whose index lies in the buffer."""
+    """The statement that scatters the value of every point whose index is in bounds."""
     emitter, buffer = builder.emitter, builder.schedule.program.buffers[operation.target]
     index = written_index(member)
     value = emitter.value(builder.bound(member, operation.value))
@@ -35,7 +35,7 @@ def scatter_line(builder: KernelBuilder, member: Member, operation: Scatter) -> 
 
 
 def _define(builder: KernelBuilder, kind: str, dtype: DType) -> None:
-    """Put what the statement calls into the kernel's functions."""
+    """Add the function that the statement calls to the kernel's functions."""
     name, function = f"scatter_{kind}", _instruction(kind, dtype)
     if function is not None:
         context = AtomicContext(kind, function)

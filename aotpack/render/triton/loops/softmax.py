@@ -1,11 +1,11 @@
-"""Cheaper forms of what a softmax does to each element of a row.
+"""Cheaper forms of the elementwise part of a softmax.
 
-    exp(x[k] - m) / s    ->    exp2((x[k] - m) * log2(e)) * (1 / s)    where results have 16 bits
-                         ->    e[k] * (exp(p - m) / s)                 where a program holds e
+    exp(x[k] - m) / s    ->    exp2((x[k] - m) * log2(e)) * (1 / s)    for results of 16 bits
+                         ->    e[k] * (exp(p - m) / s)                 where e is resident
 
-The sum s is at least 1: what flushes to zero below the maximum m does not count beside it. A
-program that holds its part of a row in registers has computed e[k] = exp(x[k] - p), p the maximum
-of that part, for the sum; one factor a row makes the result of it.
+The sum s is at least 1: elements that flush to zero below the maximum m are negligible beside it. A
+program with a resident part of a row has computed e[k] = exp(x[k] - p), p the maximum of that part,
+for the sum; one factor for a row makes the result of it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from aotpack.render.emit.texts import LOG2_E
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """Exponentials in registers: the name of those of ``value`` less its part's maximum ``top``."""
+class ResidentExponentials:
+    """Resident exponentials: their name, the ``value``, and the maximum ``top`` of its part."""
 
     value: Value
     name: str
@@ -29,14 +29,14 @@ class Held:
 
 @dataclass(slots=True)
 class Softmax:
-    """Maxima of rows, sums of exponentials of the distances from them, and what is held of these.
+    """Maxima of rows, sums of exponentials of the distances from them, and the resident ones.
 
-    ``held`` goes by the buffers of the maxima.
+    ``resident`` is keyed by the buffers of the maxima.
     """
 
     tops: set[str] = field(default_factory=set)
     sums: set[str] = field(default_factory=set)
-    held: dict[str, Held] = field(default_factory=dict)
+    resident: dict[str, ResidentExponentials] = field(default_factory=dict)
 
     def shortcut(self, emitter: Emitter, value: Apply, is_short: bool) -> str | None:
         """The text of an exponential or a quotient in its cheaper form, if it has one.
@@ -45,18 +45,18 @@ class Softmax:
         """
         last = value.args[-1]
         if value.op == "div" and isinstance(last, Load) and last.buffer in self.sums:
-            held = self._held(emitter, value.args[0])
-            if held is not None:
-                name, scale = held
+            resident = self._resident(emitter, value.args[0])
+            if resident is not None:
+                name, scale = resident
                 ratio = emitter.once(f"{scale} / {emitter.value(last)}", value.dtype)
                 return f"{name} * {ratio}"
             if is_short:
                 inverse = emitter.value(Apply("reciprocal", (last,), last.dtype))
                 return f"{emitter.value(value.args[0])} * {inverse}"
         if value.op == "exp":
-            held = self._held(emitter, value)
-            if held is not None:
-                return " * ".join(held)
+            resident = self._resident(emitter, value)
+            if resident is not None:
+                return " * ".join(resident)
             top = _top(value)
             if is_short and top is not None and top.buffer in self.tops:
                 return f"tl.exp2({emitter.value(last)} * {LOG2_E})"
@@ -65,24 +65,25 @@ class Softmax:
     def wants(self, emitter: Emitter, values: Iterable[Value], value: Value, top: str) -> bool:
         """True when exponentials of ``value`` less the row's ``top`` are among the values."""
         return any(
-            isinstance(one, Apply) and _is_share(emitter, one, value, top) for one in walk(values)
+            isinstance(one, Apply) and _is_exponential_of(emitter, one, value, top)
+            for one in walk(values)
         )
 
-    def _held(self, emitter: Emitter, value: Value) -> tuple[str, str] | None:
-        """What is held of a value, and the factor that it lacks."""
+    def _resident(self, emitter: Emitter, value: Value) -> tuple[str, str] | None:
+        """The name of resident exponentials for a value, and the missing factor."""
         value = emitter.made(value)
         top = _top(value)
-        if top is None or top.buffer not in self.held or not isinstance(value, Apply):
+        if top is None or top.buffer not in self.resident or not isinstance(value, Apply):
             return None
-        held = self.held[top.buffer]
-        if not _is_share(emitter, value, held.value, top.buffer):
+        resident = self.resident[top.buffer]
+        if not _is_exponential_of(emitter, value, resident.value, top.buffer):
             return None
-        less = f"{held.top} - {emitter.value(top)}"
-        return held.name, emitter.once(exponential(less, is_short=False), value.dtype)
+        less = f"{resident.top} - {emitter.value(top)}"
+        return resident.name, emitter.once(exponential(less, is_short=False), value.dtype)
 
 
 def exponential(text: str, *, is_short: bool) -> str:
-    """The text of an exponential of what is not above 0."""
+    """The text of an exponential of a number that is not positive."""
     return f"tl.exp2(({text}) * {LOG2_E})" if is_short else f"libdevice.exp({text})"
 
 
@@ -96,7 +97,7 @@ def _top(value: Value) -> Load | None:
     return less.args[1]
 
 
-def _is_share(emitter: Emitter, value: Apply, reduced: Value, top: str) -> bool:
+def _is_exponential_of(emitter: Emitter, value: Apply, reduced: Value, top: str) -> bool:
     """True for exp(reduced - top)."""
     found, (less,) = _top(value), value.args[-1:]
     if found is None or found.buffer != top or not isinstance(less, Apply):

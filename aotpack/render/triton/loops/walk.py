@@ -1,7 +1,7 @@
-"""How the programs of a loop kernel go over its points: one strategy, chosen once from the tile.
+"""How the programs of a loop kernel traverse its points: one strategy, chosen from the tile.
 
-A strategy owns what it must remember and the lines it adds; ``loops.py`` asks it in the order in
-which the methods stand here.
+A strategy owns its state and the lines it adds; ``loops.py`` calls its methods in the order in
+which they stand here.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from aotpack.ir.program import targets
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.render.contexts import LookBackContext, TileAxis
-from aotpack.render.triton.loops.loop_builder import LoopBuilder, RowShare, WholeRow
+from aotpack.render.triton.loops.loop_builder import LoopBuilder, RowPartition, WholeRow
 from aotpack.render.triton.loops.reductions import block_reduction, block_scan
 from aotpack.render.triton.loops.scatter import scatter_line
 
@@ -24,16 +24,16 @@ from aotpack.render.triton.loops.scatter import scatter_line
 class Walk(ABC):
     """Straight code: each program has a block of points in registers."""
 
-    share: RowShare = WholeRow()
-    unpack: Callable[[str], str] | None = None  # of elements that are held as they are in memory
+    partition: RowPartition = WholeRow()
+    unpack: Callable[[str], str] | None = None  # of packed elements
     persistent = True  # a program has a block along the inner axis in registers
-    in_turn = False  # programs go from row to row
-    band = 1  # lines of tiles that programs go through together
-    ring_bytes = 0  # of shared memory, besides what Triton takes
+    is_row_pipeline = False  # programs loop over rows
+    band = 1  # lines of tiles in a group, for reuse in L2
+    ring_bytes = 0  # of shared memory, besides Triton's
 
     @abstractmethod
     def sides(self, kernel: Kernel) -> dict[Axis, TileAxis]:
-        """The kernel's axes in the tile; a block of 0 means one point for the whole program."""
+        """The kernel's axes in the tile; a block of 0 is one point for the whole program."""
 
     def axes(self, kernel: Kernel) -> tuple[Axis, ...]:
         """The axes that have a value everywhere in the kernel, not in loops alone."""
@@ -41,7 +41,7 @@ class Walk(ABC):
 
     def emit(self, builder: LoopBuilder, program: str) -> None:
         """The lines of all members; ``program`` is the program number."""
-        self.share.open(builder)
+        self.partition.open(builder)
         for member in builder.kernel.members:
             self.emit_member(builder, member)
 
@@ -62,37 +62,37 @@ class Walk(ABC):
         return block_scan(builder, member)
 
     def look_back(self, builder: LoopBuilder) -> LookBackContext | None:
-        """How blocks are given out; None where programs do not wait for each other."""
+        """The numbering of blocks; None where programs do not wait for each other."""
         return None
 
 
 class RowWalk(Walk):
     """Programs have blocks of a row, or of several short ones."""
 
-    def __init__(self, tile: ReductionTile, share: RowShare) -> None:
-        self.tile, self.share = tile, share
+    def __init__(self, tile: ReductionTile, partition: RowPartition) -> None:
+        self.tile, self.partition = tile, partition
 
     def sides(self, kernel: Kernel) -> dict[Axis, TileAxis]:
         """Rows, and blocks along them."""
         x, r = kernel.axes
-        length = self.share.length(r.extent)
+        length = self.partition.length(r.extent)
         row = replace(tile_axis(r, self.tile.r), masked=self.is_masked(length))
         return {x: tile_axis(x, self.tile.x if self.tile.x > 1 else 0), r: row}
 
     def is_masked(self, length: Int) -> bool:
-        """True when some block reaches over the end of what a program has of a row."""
+        """True when some block runs past the end of a program's part of a row."""
         return not known_multiple(length, self.tile.r)
 
 
 def tile_axis(axis: Axis, block: int) -> TileAxis:
-    """An axis in blocks, with masks unless these divide it."""
+    """An axis in blocks, with masks unless the block divides it."""
     return TileAxis(str(axis.extent), block, bool(block) and not known_multiple(axis.extent, block))
 
 
 def define_reduction(
     builder: LoopBuilder, member: Member, operation: Reduction, names: list[str]
 ) -> None:
-    """Record a reduction's results; what a softmax does with them may be cheaper."""
+    """Record a reduction's results; a softmax may use them in cheaper forms."""
     builder.define(member, names)
     if operation.kind == "softmax":
         top, total = operation.targets
@@ -101,7 +101,7 @@ def define_reduction(
 
 
 def store_results(builder: LoopBuilder, member: Member) -> None:
-    """The stores of what a member makes and others read."""
+    """The stores of a member's results, where others read them."""
     kernel, operation = builder.kernel, member.operation
     outer = member.outer or isinstance(operation, Reduction)
     axes = frozenset(kernel.axes[:1] if outer else kernel.axes)

@@ -35,7 +35,7 @@ def test_a_block_is_awaited_once_and_its_slot_is_filled_when_it_was_read() -> No
     assert last.index("load_shared_float32(slot)") < last.index("async_copy(slot")
 
 
-def test_rows_use_the_stages_of_the_mailbox_in_turn() -> None:
+def test_rows_alternate_between_the_stages_of_the_mailbox() -> None:
     lines = text(shares_on(IN_PIPELINE))
     assert lines.count("stage = mailbox + turn % 2 * 16") == 1
     assert "mbarrier_wait(stage + 0, turn // 2 % 2)" in lines
@@ -64,11 +64,11 @@ def test_two_elements_of_a_register_are_widened_where_they_are_read() -> None:
 
 def test_rows_from_memory_need_no_ring() -> None:
     made = shares_on(replace(IN_LOOPS, cluster_size=2))
-    assert made.ring_bytes == 0 and not made.context.in_turn
+    assert made.ring_bytes == 0 and not made.context.is_row_pipeline
     assert "async" not in text(made) and "turn" not in text(made)
 
 
-def test_short_rows_are_not_taken_in_turn() -> None:
+def test_short_rows_have_no_row_pipeline() -> None:
     kernels = rendered(Softmax(), torch.zeros(64, 1000)).kernels
     assert [kernel.ring_bytes for kernel in kernels] == [0]
 
@@ -76,7 +76,7 @@ def test_short_rows_are_not_taken_in_turn() -> None:
 @pytest.mark.row("C:B18")
 @pytest.mark.parametrize(("most", "is_wide"), [(1000, False), (200_000, True)])
 def test_what_counts_turns_of_rows_has_32_bits(most: int, is_wide: bool) -> None:
-    (kernel,) = [k for k in in_turn(Var("b", 1, most)) if "for turn in" in k.text]
+    (kernel,) = [k for k in pipelined_kernels(Var("b", 1, most)) if "for turn in" in k.text]
     assert (".to(tl.int64)" in kernel.text) is is_wide
     made = run_triton(Request.of(kernel, Target("cuda", 90))).asm
     operands = OPERANDS.findall(made["ttir"])
@@ -84,7 +84,7 @@ def test_what_counts_turns_of_rows_has_32_bits(most: int, is_wide: bool) -> None
     assert "mbarrier.try_wait" in made["ptx"]
 
 
-def in_turn(count: Var) -> tuple[KernelSource, ...]:
+def pipelined_kernels(count: Var) -> tuple[KernelSource, ...]:
     """Rows by a weight for each column, over their sums."""
     w = Writer((count,))
     x, weight = w.input("x", count, 24_640), w.input("w", 24_640)

@@ -35,7 +35,7 @@ from tests.render.triton.loops.rows import (
 )
 def test_a_tile_has_one_strategy(tile: ReductionTile, strategy: type[Walk], is_part: bool) -> None:
     walk = walk_of(*shares(), tile)
-    assert type(walk) is strategy and walk.share.is_part is is_part
+    assert type(walk) is strategy and walk.partition.is_part is is_part
 
 
 @pytest.mark.parametrize(
