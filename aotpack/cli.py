@@ -1,7 +1,7 @@
-"""The command line: picks the verb, reads its options, turns errors into a message and a code.
+"""The command line: picks the verb, reads its options, maps errors to a message and a code.
 
 Exit codes: 0 done, 1 build or check failed, 2 a wrong command line, 130 interrupted,
-141 nobody reads what is printed.
+141 standard output was closed.
 """
 
 import argparse
@@ -29,7 +29,7 @@ VERBS = {
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """Complains in one line: what was found and what is accepted."""
+    """Reports an error in one line: the value found and those accepted."""
 
     def error(self, message: str) -> NoReturn:
         """Exit with the code of a wrong command line."""
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AotpackError as error:
         print(f"aotpack {verb}: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # whoever reads, such as head, has enough
+    except BrokenPipeError:  # the reader, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(verb: str, words: Sequence[str]) -> int:
-    """Import only the verb at hand: help and small commands need no torch."""
+    """Import only the module of the verb: help and small commands need no torch."""
     command = import_module(f"aotpack.commands.{verb}")
     parser = OneLineParser(prog=f"aotpack {verb}", description=command.__doc__, allow_abbrev=False)
     command.add_arguments(parser)
@@ -78,7 +78,7 @@ def _run(verb: str, words: Sequence[str]) -> int:
 
 
 def _is_misspelt_verb(words: Sequence[str]) -> bool:
-    """True for a bare word that no model can be: no path, no module, and no -o follows."""
+    """True for a word that cannot name a model: not a path or module, and without -o."""
     first = words[0]
     if first in VERBS or not first.isidentifier() or Path(first).exists():
         return False
@@ -96,5 +96,5 @@ def _overview() -> str:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """A request to end is an interrupt: what was begun is cleaned up."""
+    """Treat SIGTERM as an interrupt, so that resources are cleaned up."""
     raise KeyboardInterrupt

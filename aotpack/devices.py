@@ -1,8 +1,8 @@
-"""What GPUs offer: a row for each, from whose figures the thresholds of ``schedule/`` follow.
+"""The device model: a row of figures for each GPU, from which ``schedule/`` derives thresholds.
 
-Rows hold a vendor's figures of a common device of each compute capability (data sheets, CUDA C++
-Programming Guide). Measurements are those of an H200, so schedules are made for that device unless
-another is named. A second GPU needs one row.
+Rows hold the vendor's figures of a common device of each compute capability (data sheets, CUDA C++
+Programming Guide) and measurements. Thresholds were measured on an H200, which is therefore the
+default device of schedules; another device needs one more row.
 """
 
 from dataclasses import dataclass, replace
@@ -11,29 +11,29 @@ HOPPER = 90  # wgmma, clusters, tensor descriptors
 BLACKWELL = 100  # data-centre GPUs
 LATER = 110  # consumer Blackwell: mma, as before Hopper
 COPY_SHARE = 0.9  # of the vendor's bandwidth that a copy reaches
-RESERVED_SHARED = 1024  # bytes of shared memory that a block takes beside what it asks for
+RESERVED_SHARED = 1024  # bytes of shared memory that the system reserves for each block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A device: its multiprocessors, and what each or all of them have.
+    """A device: its multiprocessors, and the resources of one or all of them.
 
-    ``clusters`` says how many clusters of a size run at once, one block a multiprocessor; a device
-    on which that was not counted has none. ``launch`` is what one launch more costs in a graph;
-    ``read_rate`` and ``write_rate`` are those of one multiprocessor while the others are idle.
-    These three defaults are an H200's (docs/benchmarks.md, "Few long rows", 2026-11-22).
+    ``clusters`` gives for a cluster size how many run at once, one block a multiprocessor; empty if
+    not measured. ``launch`` is the cost of one more launch in a graph; ``read_rate`` and
+    ``write_rate`` are those of one multiprocessor while the others are idle. These three defaults
+    are an H200's (docs/benchmarks.md, "Few long rows", 2026-11-22).
     """
 
     name: str
     arch: int  # compute capability, major * 10 + minor
     multiprocessors: int
-    threads: int  # that a multiprocessor runs at once
+    threads: int  # resident threads of a multiprocessor
     registers: int = 65_536  # of 32 bits, of a multiprocessor
     shared: int  # bytes, the most for a block
     l2: int  # bytes
     bandwidth: float  # of memory, bytes a second
     arithmetic: float  # of tensor cores, operations a second: 16-bit factors, dense
-    largest_cluster: int = 1  # blocks, of every size up to which clusters are portable
+    largest_cluster: int = 1  # blocks of a cluster, the portable maximum
     clusters: tuple[tuple[int, int], ...] = ()
     has_descriptors: bool = False  # a copy engine that takes tensor descriptors
     has_early_start: bool = False  # programmatic dependent launch
@@ -43,22 +43,22 @@ class Gpu:
 
     @property
     def threads_at_once(self) -> int:
-        """The threads that all multiprocessors run at once."""
+        """The resident threads of all multiprocessors."""
         return self.multiprocessors * self.threads
 
     @property
     def longest_row(self) -> int:
-        """The elements of a row that a program keeps in registers: in a quarter of them."""
+        """The most elements of a row in one program's registers: a quarter of the registers."""
         return self.registers // 4
 
     @property
     def launch_bytes(self) -> int:
-        """What memory moves in the time of a launch, rounded down to a power of two."""
+        """The bytes that memory moves in the time of a launch, down to a power of two."""
         return rounded_down(self.launch * self.bandwidth / 1e6 * COPY_SHARE)
 
 
 def rounded_down(number: float) -> int:
-    """The largest power of two up to a number; 0 where there is none."""
+    """The largest power of two up to a number; 0 if there is none."""
     return 1 << int(number).bit_length() - 1 if number >= 1 else 0
 
 
@@ -137,7 +137,7 @@ GPUS = {gpu.arch: gpu for gpu in (A100, A10, L40S, H200, B200, B300, RTX_PRO_600
 
 
 def first_with_clusters() -> int:
-    """The oldest architecture on which the programs of a row can wait for each other."""
+    """The oldest architecture with thread block clusters."""
     return min(arch for arch, gpu in GPUS.items() if gpu.largest_cluster > 1)
 
 
@@ -147,10 +147,10 @@ def portable_cluster() -> int:
 
 
 def first_with_early_start() -> int:
-    """The oldest architecture that knows programmatic dependent launch."""
+    """The oldest architecture with programmatic dependent launch."""
     return min(arch for arch, gpu in GPUS.items() if gpu.has_early_start)
 
 
 def of_l2(measured: int, gpu: Gpu) -> int:
-    """The bytes that are the part of a multiprocessor's share of L2 that so many are on an H200."""
+    """Scale bytes ``measured`` on an H200 by the ratio of L2 bytes per multiprocessor."""
     return measured * gpu.l2 * H200.multiprocessors // (H200.l2 * gpu.multiprocessors)

@@ -1,4 +1,4 @@
-"""The one tree of errors a user can meet. Every other exception is a defect of aotpack."""
+"""The errors that aotpack raises for users. Any other exception is a defect of aotpack."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,14 +31,14 @@ class UnsupportedError(AotpackError):
 
 
 class CompileError(AotpackError):
-    """A kernel could not be compiled; carries the compiler's words and a way to repeat it."""
+    """A kernel could not be compiled; has the compiler's message and a command to repeat it."""
 
 
 @contextmanager
 def calling_user(what: str, accepted: str) -> Iterator[None]:
-    """Around a call of a function of the user's: what it raises becomes a UsageError.
+    """Inside the block, an exception of the user's function becomes a UsageError.
 
-    ``what`` names the function, ``accepted`` says what it should be.
+    ``what`` names the function, ``accepted`` describes an accepted one.
     """
     try:
         yield

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def importable(folder: Path) -> Iterator[None]:
-    """Meanwhile, modules are looked for in a folder first."""
+    """Inside the block, modules are searched in a folder first."""
     sys.path.insert(0, str(folder))
     try:
         yield

@@ -1,4 +1,4 @@
-"""What happens between stages and between passes: products are verified, timed, dumped, shown."""
+"""Verifies, times, dumps and shows products after each stage and each pass."""
 
 import re
 import time
@@ -17,7 +17,7 @@ from aotpack.stages import Emitted, Lowered, Precompiled, Rendered, Scheduled, T
 
 Product = TypeVar("Product", Traced, Lowered, Scheduled, Rendered, Precompiled, Emitted)
 Args = ParamSpec("Args")
-STAGES = {  # products, and the verbs that make them
+STAGES = {  # verbs by product
     "traced": "trace",
     "lowered": "lower",
     "scheduled": "schedule",
@@ -29,11 +29,11 @@ STAGES = {  # products, and the verbs that make them
 
 @dataclass(slots=True)
 class Instrumentation:
-    """The hook of a build: called to make each product, and told of each pass.
+    """The hook of a build: makes each product, and is called after each pass.
 
-    ``look`` sees each product, ``look_after`` the stage and each pass. ``dump`` is a folder for
-    all of them as text. Programs and schedules are always verified; what passes hand on where
-    ``verifies_passes`` says so, or somebody looks.
+    ``look`` receives each product, ``look_after`` the stage and each pass. ``dump`` is a folder for
+    all of them as text. Programs and schedules are always verified; outputs of passes only with
+    ``verifies_passes``, ``dump`` or ``look_after``.
     """
 
     reporter: Reporter = field(default_factory=Quiet)
@@ -43,13 +43,13 @@ class Instrumentation:
     verifies_passes: bool = field(default_factory=lambda: read_knobs().verifies_passes)
     seconds: dict[str, float] = field(default_factory=dict)
     pass_seconds: dict[str, list[float]] = field(default_factory=dict)  # of runs, by title
-    fallbacks: tuple[str, ...] = ()  # operators that torch will run, and why
+    fallbacks: tuple[str, ...] = ()  # operators that torch will run, with reasons
     settled: tuple[tuple[str, str], ...] = ()  # (target, key) of what a tuning file decided
 
     def __call__(
         self, stage: str, verb: Callable[Args, Product], *args: Args.args, **options: Args.kwargs
     ) -> Product:
-        """Make a product and look at it."""
+        """Make a product, then verify, show and dump it."""
         self.reporter.begin(STAGES[stage])
         start = time.perf_counter()
         product = verb(*args, **options)
@@ -69,11 +69,11 @@ class Instrumentation:
         return product
 
     def after_passes_of(self, stage: str) -> AfterPass:
-        """What the runner of a stage's passes tells."""
+        """The callback for the runner of a stage's passes."""
         return partial(self._after_pass, stage)
 
     def _after_pass(self, stage: str, run: PassRun) -> None:
-        """Dump first: what is illegal can then be read."""
+        """Dump before verifying, so that an illegal program can be read."""
         title = pass_title(stage, run)
         times = self.pass_seconds.setdefault(title, [])
         times.append(run.seconds)
@@ -84,14 +84,14 @@ class Instrumentation:
             self.look_after(stage, run)
 
     def _write(self, title: str, as_text: Callable[[], str], *, is_first: bool = True) -> None:
-        """A file of the dump; a pass that runs again is written behind."""
+        """Write a file of the dump; repeated runs of a pass are appended."""
         if self.dump is not None:
             self.dump.mkdir(parents=True, exist_ok=True)
             with (self.dump / f"{title}.txt").open("w" if is_first else "a") as file:
                 file.write(as_text())
 
     def _write_times(self, stage: str) -> None:
-        """The time of each pass; that of ``schedule_parts`` has in it those of the parts."""
+        """Write the time of each pass; that of ``schedule_parts`` includes the parts."""
         number = _number(stage)
         times = {t: s for t, s in self.pass_seconds.items() if t.startswith(f"{number}_")}
         lines = [f"{sum(s):9.4f} s  {len(s):3} runs  {t}\n" for t, s in sorted(times.items())]
@@ -100,7 +100,7 @@ class Instrumentation:
 
 
 def pass_title(stage: str, run: PassRun) -> str:
-    """What a pass is called in the dump: ``03_07_realize``."""
+    """The name of a pass in the dump: ``03_07_realize``."""
     name = re.sub(r"[^\w.-]", "_", run.name)
     return f"{_number(stage)}_{run.number:02}_{name}"
 

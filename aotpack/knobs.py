@@ -12,14 +12,14 @@ from aotpack.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Knobs:
-    """What the environment says.
+    """The settings of the environment.
 
     ``dump``: AOTPACK_DUMP, a folder that gets the text of each stage and pass, or None.
-    ``verifies_passes``: AOTPACK_VERIFY is "1": what each pass hands on is verified.
+    ``verifies_passes``: AOTPACK_VERIFY is "1": the output of each pass is verified.
     ``cache``: AOTPACK_CACHE, the folder of compiled kernels; None when it is "off".
     ``jobs``: AOTPACK_JOBS, how many kernels are compiled at once.
     ``compiler``: AOTPACK_CC, the C compiler of the target cpu; None for the system's.
-    ``compiler_flags``: AOTPACK_CFLAGS, more flags for it, for those who debug kernels.
+    ``compiler_flags``: AOTPACK_CFLAGS, more flags for it, to debug kernels.
     """
 
     dump: Path | None

@@ -1,4 +1,4 @@
-"""The table of contents: a model becomes a wheel in six calls, with one hook around each."""
+"""The table of contents: six calls turn a model into a wheel, each inside one hook."""
 
 import functools
 import inspect
@@ -43,7 +43,7 @@ FALLBACKS = ("error", "torch")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is built: a module with example inputs, and the name and version of its package."""
+    """The input of a build: a module, example inputs, and the package's name and version."""
 
     module: nn.Module | ExportedProgram
     args: tuple[Any, ...]
@@ -55,15 +55,15 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
-    """How it is built: every option of the command line and of Python.
+    """The options of a build, from the command line or Python.
 
     ``dtype`` casts weights and floating inputs first, ``strict`` is torch.export's strict mode.
     ``check_indices`` asserts that positions read from data are in range.
     ``deterministic`` fixes the order of float sums at some cost (``schedule``). ``passes`` change
     the lowered program, ``partition`` says which kernels share a launch. ``fallback`` "torch"
     leaves operators without a lowering to torch, "error" refuses them. ``gpu`` is the device whose
-    thresholds schedules have (``devices.py``). ``decisions`` say how many forms of a kernel a
-    package holds, and which was measured to be best.
+    thresholds schedules use (``devices.py``). ``decisions`` are the number of forms of a kernel in
+    a package, and the measured best forms.
     """
 
     targets: tuple[Target, ...] = ()
@@ -90,7 +90,7 @@ class BuildOptions:
 
 @dataclass(frozen=True)
 class Build:
-    """Six calls, each of which takes the product of the one before; made when it is asked for."""
+    """Six lazy stages, each of which takes the product of the one before."""
 
     source: Source
     options: BuildOptions = BuildOptions()
@@ -118,7 +118,7 @@ class Build:
 
     @cached_property
     def lowered(self) -> Lowered:
-        """The program of loop operations, after the passes of the user."""
+        """The program of loop operations, after the user's passes."""
         return self.hook(
             "lowered",
             _lower,
@@ -164,7 +164,7 @@ class Build:
 
     @cached_property
     def emitted(self) -> Emitted:
-        """The wheel; what cannot be emitted or compiled here is refused before the first stage."""
+        """The wheel; refuses outputs or targets that are impossible here before the first stage."""
         Identity.of(self.source.name, self.source.version)
         if CPU in self.options.targets:
             check_host(self.options.cpu_arch)
@@ -179,7 +179,7 @@ def _lower(traced: Traced, options: BuildOptions, after: AfterPass) -> Lowered:
 
 
 def _naming_keywords(function: Callable[Options, Made]) -> Callable[Options, Made]:
-    """The function, whose TypeError for a keyword it does not take names what it takes instead."""
+    """Make a function's TypeError for an unknown keyword list the accepted ones."""
     accepted = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)
@@ -221,11 +221,11 @@ def build(
 ) -> Path:
     """Package a module for the targets as one wheel in the folder ``out``; returns its path.
 
-    It holds ``candidates`` forms of each kernel; ``tuning`` is what ``aotpack tune`` measured.
+    It has ``candidates`` forms of each kernel; ``tuning`` is a file of ``aotpack tune``.
     ``dtype`` (``"bfloat16"`` or ``torch.bfloat16``) casts weights and floating inputs first;
     ``strict`` is torch.export's strict mode. ``deterministic``: equal bits in every run and batch.
     ``passes``, ``partition`` and ``check_indices`` are those of ``BuildOptions``; ``fallback``
-    "torch" runs what is not lowered.
+    "torch" lets torch run operators without a lowering.
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
     how = _shared(dtype, strict, check_indices, passes, fallback, deterministic, partition)
@@ -258,8 +258,8 @@ def compile(
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.
 
-    Options are what they are for ``build``; ``graphs`` is what it is for ``load``.
-    Its package is a temporary folder, which is gone on return: loading reads all of it.
+    Options have their meaning in ``build``, ``graphs`` that in ``load``. The package is a temporary
+    folder, which is removed on return: loading reads all of it.
     """
     chosen = Target.parse(target)
     how = _shared(dtype, strict, check_indices, passes, fallback, deterministic, partition)
@@ -281,7 +281,7 @@ def _shared(
     deterministic: bool,
     partition: Partition | None,
 ) -> BuildOptions:
-    """The options that ``build`` and ``compile`` both have, read."""
+    """Read the options that ``build`` and ``compile`` share."""
     return BuildOptions(
         dtype=read_cast(dtype),
         strict=strict,
@@ -294,14 +294,14 @@ def _shared(
 
 
 def _warn_of(fallbacks: tuple[str, ...]) -> None:
-    """Say which operators torch will run, where nobody prints it."""
+    """Warn of the operators that torch will run."""
     if fallbacks:
         lines = "\n  ".join(fallbacks)
         warnings.warn(f"the package calls torch for\n  {lines}", stacklevel=4)
 
 
 def _port(target: Target, device: int | None) -> int | str | InterpreterDevice | None:
-    """Where ``compile`` loads what it made for a target."""
+    """The device on which ``compile`` loads a package for a target."""
     if target == INTERPRETER:
         return InterpreterDevice()
     return "cpu" if target == CPU else device

@@ -12,7 +12,7 @@ class Reporter(Protocol):
     """The port every stage reports to."""
 
     def begin(self, what: str, total: int = 0) -> None:
-        """A piece of work starts; ``total`` steps are known to come, 0 if they are not counted."""
+        """Work starts; ``total`` is its number of steps, 0 if unknown."""
 
     def step(self, label: str) -> None:
         """One step of the current work is done."""

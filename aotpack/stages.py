@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from aotpack.target import Target
 
 
-# --- what the user sees: shared by every stage -------------------------------------------------
+# --- the interface of the model: shared by every stage -----------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A pytree without a framework; leaves are numbered in order of appearance.
+    """A framework-independent pytree; leaves are numbered in order of appearance.
 
     ``kind`` is one of "leaf", "none", "tuple", "list", "dict", "object" (a named record: dict keys
     that are also attributes, such as a transformers ModelOutput), "constant" (a Python value that
@@ -51,10 +51,10 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """A condition on data, as the model says it. ``word`` names an int32 tensor without dimensions.
+    """An assertion of the model on data. ``word`` names its flag, a 0-d int32 tensor.
 
-    It is an input and an update of the program that no caller sees: 0 until the condition does not
-    hold in a run, 1 from then on. ``place`` is the operator and the user's line.
+    The flag is an input and an update of the program that no caller sees: 0 until the condition
+    fails in a run, 1 from then on. ``place`` is the operator and the user's line.
     """
 
     word: str
@@ -69,8 +69,8 @@ class Signature:
     ``sizes`` are the dynamic dimensions with their ranges; ``args``/``kwargs`` describe what
     forward takes, leaves in the order of ``inputs``; ``result`` what it returns, leaves in the
     order of ``outputs``; ``updates`` are the inputs and weights it changes in place;
-    ``assertions`` are checked by every call; ``unused`` are names in the model's state_dict of
-    tensors that nothing here depends on.
+    ``assertions`` are checked by every call; ``unused`` are state_dict names of tensors that the
+    program does not use.
     """
 
     name: str
@@ -88,10 +88,10 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A parameter, buffer or lifted constant. ``names`` holds every name it is known by (tied).
+    """A parameter, buffer or lifted constant. ``names`` are all its names (tied weights).
 
-    ``is_constant`` marks what no state_dict has (lifted tensors, non-persistent buffers): it always
-    travels in the package, so that binding a checkpoint is enough.
+    ``is_constant`` marks tensors that no state_dict has (lifted tensors, non-persistent buffers):
+    the package always contains them, so that binding a checkpoint is enough.
     """
 
     name: str
@@ -100,14 +100,14 @@ class Weight:
     shape: tuple[int, ...]
     data: memoryview  # C-contiguous bytes, itemsize 1
     is_constant: bool = False
-    follows: bool = False  # it must lie right behind the weight before it
+    follows: bool = False  # contiguous with the weight before it
 
 
 @dataclass(frozen=True, slots=True)
 class Golden:
-    """Recorded inputs and outputs, so that a package can test itself (accuracy law).
+    """Recorded inputs and outputs for the package's self-test (accuracy law).
 
-    ``inputs``, ``outputs`` and ``updates`` (what the first call leaves in the tensors it changes)
+    ``inputs``, ``outputs`` and ``updates`` (the new values of tensors that the first call changes)
     are (name, dtype, shape, bytes). Outputs are the float64 reference rounded to float32 (integer
     and bool outputs as they are). ``eager_errors`` holds, per output and then per update, the
     largest absolute difference between eager and the float64 reference, of integers and bools the
@@ -127,8 +127,8 @@ class Golden:
 class Graph:
     """A straight-line tensor program in torch's operators, free of torch objects.
 
-    ``updates`` are the inputs and weights forward changes in place, with their new values, and
-    the words of assertions.
+    ``updates`` are the inputs and weights that forward changes in place, and the flags of
+    assertions, with their new values.
     """
 
     signature: Signature
@@ -168,7 +168,7 @@ class Lowered:
     weights: tuple[Weight, ...]
     golden: Golden
     program: "Program"
-    fallbacks: tuple[str, ...] = ()  # the operators that torch is to run, with the reasons
+    fallbacks: tuple[str, ...] = ()  # operators that torch will run, with reasons
 
     def as_text(self) -> str:
         return "".join(f"# through torch: {line}\n" for line in self.fallbacks) + str(self.program)
@@ -186,7 +186,7 @@ class Scheduled:
 
     @property
     def schedules(self) -> tuple["Schedule", ...]:
-        """All of them."""
+        """The schedules of all architectures."""
         return (*(one.schedule for one in self.per_arch), self.schedule)
 
     def on(self, arch: int) -> "Schedule":
@@ -199,7 +199,7 @@ class Scheduled:
         return "".join(map(str, (*self.per_arch, others, self.schedule)))
 
     def why_text(self) -> str:
-        """Why operations did not share a kernel."""
+        """The reasons why operations were not fused."""
         from aotpack.ir.kernels.kernel import why_text
 
         return "".join(map(why_text, self.schedules))
@@ -213,7 +213,7 @@ class KernelArg:
     """A parameter of a rendered kernel: a pointer to ``dtype`` elements, or an integer size.
 
     ``dtype`` is the element type behind a pointer. Sizes are int32 or int64 as ``dtype`` says.
-    ``multiple`` is a promise: the address, or the size, is a multiple of this power of two.
+    ``multiple`` is a guarantee: the address, or the size, is a multiple of this power of two.
     A kernel stores only through pointers that are ``is_written``.
     """
 
@@ -224,7 +224,7 @@ class KernelArg:
     is_written: bool = field(kw_only=True)
 
 
-RING_START = 1024  # bytes, of which a ring may take the last cache line to begin where one does
+RING_START = 1024  # bytes; a ring may use part of the last cache line to align its start
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +235,8 @@ class KernelSource:
     ``arches`` holds the compute capabilities this configuration is for, as ranges ``(low, high)``
     of major*10+minor; a kernel is compiled for a target only if the target lies in one. Each
     program of a launch is a thread block cluster of ``cluster_size``, which the GPU runs at once.
-    Behind ``RING_START`` bytes of Triton's own it has ``ring_bytes`` of shared memory to itself.
-    One that ``starts_early`` waits itself for the launches before it, where GPUs can.
+    Behind ``RING_START`` bytes for Triton it has ``ring_bytes`` of shared memory. A kernel that
+    ``starts_early`` uses programmatic dependent launch, on GPUs that have it.
     """
 
     name: str
@@ -246,7 +246,7 @@ class KernelSource:
     num_stages: int
     arches: tuple[tuple[int, int], ...] = ((0, MAX_ARCH),)
     language: str = "triton"  # or "c": the text is a part of the build's one C file
-    is_spare: bool = False  # a candidate; where it does not compile, the package goes without
+    is_spare: bool = False  # a candidate; left out if it does not compile
     work: Work = NO_WORK  # of the first launch that takes it
     cluster_size: int = 1
     ring_bytes: int = 0
@@ -259,7 +259,7 @@ class KernelSource:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What decides between the forms of a launch: how many a package holds, and measurements.
+    """The choice between the forms of a launch: the number in a package, and measurements.
 
     ``measured`` gives, for a target and the key of a launch, the name of its quickest form.
     """
@@ -269,15 +269,15 @@ class Decisions:
 
     @property
     def looks_beyond_the_first(self) -> bool:
-        """True where a package may hold another form than the one that is thought best."""
+        """True if a package may contain forms other than the predicted best."""
         return self.candidates > 1 or bool(self.measured)
 
 
 @dataclass(frozen=True, slots=True)
 class TorchCall:
-    """An operator that torch runs. ``dtypes`` are those of what a call passes, None for sizes.
+    """An operator that torch runs. ``dtypes`` are those of the passed values, None for sizes.
 
-    The last ``results`` of what is passed are written.
+    It writes the last ``results`` of the passed values.
     """
 
     name: str
@@ -296,10 +296,12 @@ class Rendered:
     kernels: tuple[KernelSource, ...]
     wrapper: str
     peak_bytes: int  # arena at the largest admitted sizes
-    host_file: str = ""  # all kernels in C with what they share, when the target cpu is built
+    host_file: str = ""  # all kernels in C with their common text, for the target cpu
     choices: tuple[str, ...] = ()  # keys of the launches that have several forms
-    settled: tuple[tuple[str, str], ...] = ()  # (target, key) of those a measurement decided
-    calls: tuple[TorchCall, ...] = ()  # what torch runs
+    settled: tuple[
+        tuple[str, str], ...
+    ] = ()  # (target, key) of launches that a measurement decided
+    calls: tuple[TorchCall, ...] = ()  # operators that torch runs
 
     def as_text(self) -> str:
         parts = [f"# ==== kernel {kernel.name}\n{kernel.text}" for kernel in self.kernels]
@@ -311,7 +313,7 @@ class Rendered:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A compiled kernel for one target, with all its launcher needs.
+    """A compiled kernel for one target, with its launch configuration.
 
     ``symbol`` is the entry point inside ``code``. ``shared`` is dynamic shared memory in bytes,
     ``global_scratch`` bytes per program with ``global_scratch_align``, ``registers`` and
@@ -330,12 +332,12 @@ class Binary:
     global_scratch_align: int
     registers: int
     spills: int
-    starts_early: bool = False  # may be launched while the launch before it runs
+    starts_early: bool = False  # programmatic dependent launch
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Refused:
-    """A number of warps a kernel is not launched with: ``spills`` bytes a thread are too many."""
+    """A rejected number of warps: the kernel spills ``spills`` bytes a thread."""
 
     kernel: str
     target: str
@@ -345,7 +347,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class HostBuild:
-    """What the shared object of the target cpu runs on. ``glibc`` is None where it needs none."""
+    """The requirements of the shared object of the target cpu; ``glibc`` None for no glibc."""
 
     machine: str  # "x86_64"
     arch: str  # "x86-64-v3"
@@ -377,7 +379,7 @@ class Precompiled:
 class Emitted:
     wheel: Path
     files: tuple[tuple[str, int], ...]  # (path in the wheel, bytes), sorted
-    sidecar: Path | None  # the weights, where they travel beside the wheel
+    sidecar: Path | None  # the weights beside the wheel, if separate
 
     def as_text(self) -> str:
         lines = [f"{self.wheel.name}  {self.wheel.stat().st_size} bytes"]

@@ -1,4 +1,4 @@
-"""What a package is built for: a ``Target`` value, its spellings, and what "native" means here.
+"""The targets of packages: the ``Target`` value, its spellings, and "native".
 
 From 9.0 on the compiled code is always the architecture-specific kind (``sm_90a``), so ``sm_90``
 and ``sm_90a`` are two spellings of one target.
@@ -21,7 +21,7 @@ _CUDA_ATTRIBUTES = (75, 76)  # compute capability, major and minor, in cuDeviceG
 class Target:
     """A backend and the compute capability, as major*10 + minor; "cpu" has 0.
 
-    The interpreter runs what was rendered for the oldest GPU.
+    The interpreter runs the kernels rendered for the oldest GPU.
     """
 
     backend: str
@@ -57,7 +57,7 @@ DEFAULT_TARGETS = (Target("cuda", 80), Target("cuda", 90), Target("cuda", 120))
 
 
 def accepted_targets() -> str:
-    """The sentence that ends each complaint about a target."""
+    """The sentence that ends each error about a target."""
     names = ", ".join(f"sm_{arch}" for arch in SUPPORTED_ARCHES)
     return f"accepted are {names} (also as 9.0), cpu, interpreter, native, all"
 
@@ -113,7 +113,7 @@ def device_arch(device: int = 0) -> int | None:
 
 
 def _refuse_unbuilt(text: str, spelling: str) -> None:
-    """Name what a later version may build, so that nobody looks for a typing error."""
+    """Refuse targets that only a later version may build, with their names."""
     kind = "ptx" if spelling.endswith("+ptx") else spelling[:3]
     if kind in _NOT_BUILT_YET:
         raise UsageError(

@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _shadow_note(folder: Path, name: str) -> str:
-    """Where Python would not find the installed package, and what to do, if anywhere."""
+    """A warning if a module of the package's name shadows it in the folder."""
     if not (folder / f"{name}.py").exists():
         return ""
     return (
@@ -114,7 +114,7 @@ def _tuning_note(
     targets: tuple[Target, ...],
     settled: tuple[tuple[str, str], ...],
 ) -> str:
-    """How many launches a tuning file decided, and what of it fits none."""
+    """The number of launches that a tuning file decided, and its entries that fit none."""
     stale = unused(decisions, settled, tuple(map(str, targets)))
     note = f"{file} decided {len(settled)} choices"
     return f"{note}; {stale} of its entries fit no kernel of this build" if stale else note

@@ -1,4 +1,4 @@
-"""What this machine can build and run, and what is missing."""
+"""Report what this machine can build and run, and what is missing."""
 
 import argparse
 import os
@@ -19,12 +19,12 @@ _BUILD_PACKAGES = ("torch", "triton", "jinja2", "safetensors", "setuptools", "nu
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact; ``missing`` says what to do when it stands in the way of every build."""
+    """One fact; ``missing`` gives the remedy if it prevents every build."""
 
     name: str
     value: str
     missing: str = ""
-    targets: tuple[str, ...] = ()  # that can be built because of it
+    targets: tuple[str, ...] = ()  # the targets it enables
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def _package(name: str) -> Finding:
 
 
 def _requirements() -> dict[str, Requirement]:
-    """What aotpack says it needs, by name; nothing where it is not installed itself."""
+    """aotpack's requirements by name; empty if aotpack is not installed."""
     try:
         found = [Requirement(text) for text in requires("aotpack") or ()]
     except PackageNotFoundError:
@@ -72,7 +72,7 @@ def _requirements() -> dict[str, Requirement]:
 
 
 def _assemblers() -> Finding:
-    """The assemblers that come with triton, by the way a build finds them."""
+    """The assemblers of triton, found as a build finds them."""
     try:
         from aotpack.precompile.compilers import compiler_versions  # triton may be absent
     except ImportError:
@@ -86,7 +86,7 @@ def _assemblers() -> Finding:
 
 
 def _c_compiler() -> Finding:
-    """Only the target cpu needs it: its absence is stated, not complained about."""
+    """Only the target cpu needs it, so its absence is no error."""
     try:
         from aotpack.precompile.host import check_host, find_compiler  # triton may be absent
     except ImportError:
@@ -114,7 +114,7 @@ def _cache() -> Finding:
 
 
 def _gpu() -> Finding:
-    """A GPU is no need of a build: its absence is stated, not complained about."""
+    """A build needs no GPU, so its absence is no error."""
     arch = device_arch()
     if arch is not None:
         return Finding("gpu", f"sm_{arch}")

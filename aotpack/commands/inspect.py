@@ -1,7 +1,7 @@
-"""What is inside a wheel: signature, memory, weights, and every kernel with its resources.
+"""Show the contents of a wheel: signature, memory, weights, kernels and their resources.
 
-In the table of kernels, "moved" is the bytes that a launch reads and writes at least at the sizes
-of the example inputs, and "us" an estimate of the microseconds that takes on the target's GPU.
+In the table of kernels, "moved" is the bytes that a launch must read and write at the sizes of the
+example inputs, and "us" an estimate of the microseconds of that on the target's GPU.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print or write what was asked for."""
+    """Print or write the requested facts."""
     with manifest_of(options.wheel) as (manifest, archive, name):
         kernels = manifest.kernels
         if options.kernel is not None and options.kernel not in kernels:

@@ -1,4 +1,4 @@
-"""The options that say which model is meant and how it is traced: of build, show and verify."""
+"""The options of build, show and verify that name the model and configure tracing."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ def load_source(
     options: argparse.Namespace, name: str | None = None, version: str | None = None
 ) -> "Source":
     """The model that ``options.model`` names, with the command line's changes."""
-    from aotpack.pipeline import Source  # torch takes seconds: wrong options come first
+    from aotpack.pipeline import Source  # imports torch, which takes seconds: check options first
     from aotpack.trace import load_model, merge_dynamic, parse_dynamic
 
     extra = parse_dynamic(options.dynamic)
@@ -69,7 +69,7 @@ def load_source(
 
 
 def read_options(options: argparse.Namespace, **others: Any) -> "BuildOptions":
-    """What the command line says of the first stages, and ``others`` of those behind."""
+    """The command line's options of the first stages, and ``others`` of later ones."""
     from aotpack.pipeline import BuildOptions
 
     return BuildOptions(

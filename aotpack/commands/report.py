@@ -21,7 +21,7 @@ _STYLE = (
 
 
 def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
-    """What the package is: one (name, value) for each fact."""
+    """A (name, value) row for each fact of the package."""
     signature = manifest.signature
     compilers = ", ".join(
         f"{name} {version}" for name, version in sorted(manifest.compilers.items())
@@ -44,7 +44,7 @@ def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
 def kernel_rows(manifest: Manifest, sizes: Mapping[str, int]) -> Rows:
     """Every binary: a header, then a row each, sorted by target and kernel.
 
-    A launch moves at least ``moved`` bytes at these sizes, which should take ``us`` microseconds.
+    A launch moves at least ``moved`` bytes at these sizes; ``us`` is the estimated time of that.
     """
     header = (
         *("target", "kernel", "registers", "spills", "shared", "warps", "bytes"),
@@ -91,7 +91,7 @@ def html_report(
     sources: Mapping[str, str],
     sizes: Mapping[str, int],
 ) -> str:
-    """The facts, the kernels and their sources as one file without outside parts."""
+    """The facts, the kernels and their sources as one self-contained file."""
     title = html.escape(f"{manifest.signature.name} {manifest.signature.version}")
     texts = "".join(
         f"<details><summary>{html.escape(name)}</summary><pre>{html.escape(text)}</pre></details>"

@@ -1,4 +1,4 @@
-"""The runtime that a wheel ships is imported and tried, not this project's."""
+"""Imports the runtime that a wheel contains, to run the wheel with it and not with ours."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from aotpack.runtime.command import import_first
 def shipped_runtime(package: Path, imports: Sequence[str]) -> Iterator[ModuleType]:
     """``_runtime`` of an unpacked package, imported without leaving bytecode in its folder.
 
-    Before it ``imports``, modules that may lie in the current folder. Its errors become ours.
+    First imports the modules ``imports``, also from the current folder. Maps its errors to ours.
     """
     with importable(Path.cwd()):
         import_first(imports)
@@ -40,6 +40,6 @@ def shipped_runtime(package: Path, imports: Sequence[str]) -> Iterator[ModuleTyp
 
 
 def _take_modules(name: str) -> dict[str, ModuleType]:
-    """Forget a top-level module with all that is below it; returns what was forgotten."""
+    """Remove a top-level module and its submodules from ``sys.modules``; returns them."""
     names = [known for known in sys.modules if known.split(".")[0] == name]
     return {known: sys.modules.pop(known) for known in names}

@@ -1,4 +1,4 @@
-"""Print the stage products of a model as text, or what a pass hands on; nothing is written."""
+"""Print the stage products of a model, or the output of a pass, as text; writes nothing."""
 
 import argparse
 from typing import Any
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_pass(name: str) -> None:
-    from aotpack.schedule import PASSES  # takes a while, as all of the schedule
+    from aotpack.schedule import PASSES  # slow: imports all of the schedule
 
     names = list(dict.fromkeys(one.name for one in PASSES))
     if name not in names:

@@ -1,4 +1,4 @@
-"""Check a wheel: its files, its answers on golden data, and that a call compiles nothing."""
+"""Check a wheel: its files, its results on golden data, and that a call compiles nothing."""
 
 import argparse
 import json
@@ -58,10 +58,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def devices(name: int | str | None, package: Path) -> Iterator[tuple[str, Any]]:
-    """What to say of a device and the device: a GPU's number, "cpu", None to choose, interpreters.
+    """Pairs of a label and a device: a GPU's number, "cpu", None for the default, interpreters.
 
-    The interpreter runs the plan and the kernels of each GPU target, which may be others; where
-    the package was built for the interpreter, those alone.
+    The interpreter runs the plan and kernels of each GPU target, which may differ; a package built
+    for the interpreter runs only that target's.
     """
     if name != "interpreter":
         yield f"GPU {name}" if isinstance(name, int) else name or "", name
@@ -78,8 +78,10 @@ def devices(name: int | str | None, package: Path) -> Iterator[tuple[str, Any]]:
 
 
 def record_eager(options: argparse.Namespace, package: Path) -> None:
-    """Put what the model computes now in the place of the golden data recorded at the build."""
-    from aotpack.emit.package import golden_content  # the next import takes torch's seconds
+    """Replace the golden data of the build by data recorded now."""
+    from aotpack.emit.package import (
+        golden_content,
+    )  # the next import needs torch, which takes seconds
     from aotpack.pipeline import Build
 
     golden = Build(load_source(options), read_options(options)).traced.golden
@@ -92,7 +94,7 @@ def record_eager(options: argparse.Namespace, package: Path) -> None:
 
 
 def _check_alike(options: argparse.Namespace, golden: Golden, manifest: dict[str, Any]) -> None:
-    """Refuse a model that takes or returns something else than the wheel."""
+    """Refuse a model whose signature differs from that of the wheel."""
     theirs = {
         "inputs": [name for name, *_ in golden.inputs],
         "outputs": [name for name, *_ in golden.outputs],

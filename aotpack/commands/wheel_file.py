@@ -1,4 +1,4 @@
-"""A wheel on disk: checks that it is ours and whole, and reads its manifest."""
+"""A wheel on disk: checks its origin and integrity, and reads its manifest."""
 
 import base64
 import csv
@@ -54,9 +54,9 @@ def unpacked(wheel: Path) -> Iterator[Path]:
 
 
 def weights_of(wheel: Path, package: Path, given: Path | None) -> Path | None:
-    """The file with the weights of a wheel that was unpacked; None where they are inside.
+    """The weights file of an unpacked wheel; None if the wheel contains the weights.
 
-    By default it is the one beside the wheel.
+    The default is the sidecar beside the wheel.
     """
     manifest = json.loads((package / "manifest.json").read_bytes())
     mode = manifest["weights_mode"]
@@ -89,7 +89,7 @@ def manifest_of(wheel: Path) -> Iterator[tuple[Manifest, zipfile.ZipFile, str]]:
 
 
 def example_sizes(manifest: Manifest, archive: zipfile.ZipFile, name: str) -> dict[str, int]:
-    """The model's sizes for its golden inputs, by the header of their file."""
+    """The model's sizes for its golden inputs, from the header of their file."""
     with archive.open(f"{name}/golden.safetensors") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     inputs = manifest.signature.inputs

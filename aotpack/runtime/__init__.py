@@ -1,6 +1,9 @@
-"""The run-time half of aotpack, copied verbatim into every wheel; needs numpy and a driver.
+"""The runtime, copied verbatim into every wheel; needs numpy and a driver. In reading order:
 
-``EXPORTED`` names all that a package's wrapper may import from here.
+``manifest`` and ``plan`` (the inputs), ``loading`` (folder -> ``model``), ``binding``, ``checks``
+(guards, assertions, debugging), ``arrays`` (the caller's), ``prepare`` (plan -> steps), ``memory``,
+``graph`` (order of steps), ``devices``, ``torch_calls``; ``selftest``, ``tuning`` and ``command``
+run packages. ``EXPORTED`` lists the names that a package's wrapper may import.
 """
 
 from .errors import (

@@ -19,7 +19,7 @@ from .safetensors import read_safetensors
 from .selftest import golden_arguments, verify
 from .tuning.tune import tune_into
 
-_WARMUP, _FEWEST, _MOST, _SECONDS = 5, 5, 100, 10  # calls to warm up and to time, and a limit
+_WARMUP, _FEWEST, _MOST, _SECONDS = 5, 5, 100, 10  # warm-up calls, timed calls, time limit
 
 
 def positive(text: str) -> int:
@@ -97,12 +97,12 @@ def summary(manifest: Manifest) -> str:
 
 
 def device_of(text: str | None) -> int | str | None:
-    """What the command line names: a GPU's number, "cpu", or nothing."""
+    """The device on the command line: a GPU's number, "cpu", or None."""
     return int(text) if text is not None and text.isdecimal() else text
 
 
 def import_first(modules: Sequence[str]) -> None:
-    """Import what defines the operators that torch runs for a package."""
+    """Import the modules that define the operators torch runs for a package."""
     for name in modules:
         try:
             import_module(name)
@@ -113,9 +113,9 @@ def import_first(modules: Sequence[str]) -> None:
 
 
 def bench(folder: Path, device: int | str | None, weights: Path | None, repeat: int | None) -> int:
-    """Time calls on the golden inputs, which lie on the device; on a GPU by both executors.
+    """Time calls on the golden inputs in device memory; on a GPU with both executors.
 
-    Without ``repeat``, as many as seconds allow.
+    Without ``repeat``, the time limit sets the number of calls.
     """
     with load(folder, device, weights=weights) as model:
         count = f"{repeat or _MOST} calls on {model.device.name}, after {_WARMUP} to warm up"
@@ -130,7 +130,7 @@ def bench(folder: Path, device: int | str | None, weights: Path | None, repeat: 
 
 
 def timed(model: Model, repeat: int | None) -> str:
-    """Medians of so many calls, or of as many as seconds allow, in words."""
+    """The median times as text, over ``repeat`` calls or as many as the time limit allows."""
     golden = read_safetensors(model.manifest.folder / "golden.safetensors")
     args, kwargs = golden_arguments(
         model.manifest,

@@ -1,8 +1,8 @@
 """Element types by torch's names, with their spelling in numpy, safetensors and DLPack.
 
-numpy has no bfloat16 and no 8-bit floats: such arrays come in as those of ml_dtypes or as bits
-(uint16, uint8), and go out as those of ml_dtypes where that module is loaded, else as float32,
-which holds each of them exactly.
+numpy has no bfloat16 and no 8-bit floats. Such arrays are accepted as those of ml_dtypes or as bits
+(uint16, uint8), and returned as those of ml_dtypes if that module is loaded, else as float32, which
+represents each of them exactly.
 """
 
 import sys
@@ -28,7 +28,7 @@ class DType:
 
     @property
     def is_known_to_numpy(self) -> bool:
-        """False where numpy holds the bits alone."""
+        """False if numpy can only hold the bits."""
         return self.storage == self.name
 
     def __str__(self) -> str:
@@ -64,14 +64,14 @@ def numpy_name(dtype: "np.dtype[Any]") -> str:
 
 
 def is_accepted(found: str, wanted: DType, framework: str) -> bool:
-    """True when elements called ``found`` are stored as ``wanted`` is."""
+    """True if elements of type ``found`` have the storage of ``wanted``."""
     if found == wanted.name:
         return True
     return framework == "numpy" and found == wanted.storage
 
 
 def present(stored: Array, dtype: DType) -> Array:
-    """The array a numpy user gets for stored bytes of ``dtype``."""
+    """The array returned to a numpy user for stored bytes of ``dtype``."""
     if dtype.is_known_to_numpy:
         return stored
     ml_dtypes = sys.modules.get("ml_dtypes")
@@ -81,7 +81,7 @@ def present(stored: Array, dtype: DType) -> Array:
 
 
 def widen(stored: Array, dtype: DType) -> Array:
-    """The numbers whose bits are ``stored``, as float32; of a type numpy has, as they are."""
+    """Decode ``stored`` bits to float32; types that numpy has are returned unchanged."""
     if dtype.is_known_to_numpy:
         return stored
     if dtype.itemsize == 2:
@@ -90,7 +90,7 @@ def widen(stored: Array, dtype: DType) -> Array:
 
 
 def _float8(name: str) -> Array:
-    """The number behind each code of an 8-bit float."""
+    """The value of each code of an 8-bit float."""
     mantissa, bias = (3, 7) if "e4m3" in name else (2, 15)
     code = np.arange(256, dtype=np.uint32)
     size = ((code & 0x7F) << (23 - mantissa)).view(np.float32)

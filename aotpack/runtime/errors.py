@@ -1,14 +1,14 @@
-"""The errors a user of a packaged model can meet. Anything else raised is a defect of aotpack.
+"""The errors that a packaged model raises. Any other exception is a defect of aotpack.
 
 Every package exports its own: ``import PACKAGE; PACKAGE.ArgumentError``.
 """
 
 
 class AotpackError(Exception):
-    """Something the user gave, or the machine lacks, stops the work.
+    """Input of the user, or a property of the machine, makes the operation impossible.
 
-    The message says what was being done, to which thing, what was found, what is accepted,
-    and what to do. ``str(error)`` is complete; no traceback is needed to act on it.
+    The message names the operation, its object, the value found, the values accepted and the
+    remedy. ``str(error)`` is complete; no traceback is needed to act on it.
     """
 
 
@@ -27,12 +27,12 @@ class WeightError(AotpackError):
 class AssertionFailed(AotpackError):
     """A condition that the model asserts did not hold in a call.
 
-    What that call returned or changed in place, state too, is not to be trusted.
+    The results of that call, and the tensors and state it changed, are invalid.
     """
 
 
 class DeviceError(AotpackError):
-    """The driver, the GPU or its memory stops the work."""
+    """The driver, the GPU or its memory failed."""
 
 
 class VerifyError(AotpackError):

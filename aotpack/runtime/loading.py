@@ -43,16 +43,16 @@ def load(
 ) -> Model:
     """The packaged model, ready to be called.
 
-    ``device`` is a GPU's number, "cpu", or an object with the methods of ``device.Device``; without
-    it the model is loaded on the first GPU, or on the processors where there is no GPU it has code
-    for. ``weights`` is a safetensors file or a mapping to use in place of the package's own.
-    ``stream`` overrides the caller's current stream. ``concurrency`` bounds the calls in flight,
-    each of which has its own memory for intermediates. ``tuning`` is a file of measured times: of
-    the forms of a launch that the package holds, the quickest on this device is taken.
+    ``device`` is a GPU's number, "cpu", or an object with the methods of ``device.Device``. The
+    default is the first GPU, or the CPU if the package has no code for a GPU of this machine.
+    ``weights`` is a safetensors file or a mapping that replaces the package's weights. ``stream``
+    overrides the caller's current stream. ``concurrency`` bounds the calls in flight, each with a
+    separate arena. ``tuning`` is a file of measured times, which select the quickest form of each
+    launch on this device.
 
-    On a GPU, sizes that are called again run as CUDA graphs unless ``graphs`` is False. ``debug``
-    watches each launch: "sync" names the one that fails, "nan" the first that writes a NaN; the
-    environment's AOTPACK_DEBUG stands in for it. So watched, a call tells itself what it asserted.
+    On a GPU, repeated sizes run as CUDA graphs unless ``graphs`` is False. ``debug`` watches each
+    launch: "sync" names the one that fails, "nan" the first that writes a NaN; the default is
+    AOTPACK_DEBUG of the environment. With ``debug``, a call raises its own failed assertions.
     """
     manifest = read_manifest(_folder(package))
     if concurrency < 1:
@@ -73,7 +73,7 @@ def load(
 
 
 def choose_device(manifest: Manifest, device: int | str | Device | None) -> Device:
-    """The port to what the caller names; to a GPU if possible when nothing is named."""
+    """The port to the named device; by default to a GPU if possible."""
     if device is None:
         return _best_device(manifest)
     if not isinstance(device, (int, str)):
@@ -131,7 +131,7 @@ def _parts(manifest: Manifest, device: Device, options: Options) -> Parts:
 
 
 def _tuned(parts: Parts, tuning: Tuning) -> Callable[..., Plan]:
-    """The plan function with the forms that were quickest on this device."""
+    """The plan function with the quickest forms on this device."""
     choices = tuning.get((hardware(parts.device), parts.target), {})
 
     def pick(key: str, *forms: Form) -> Form:
@@ -166,7 +166,7 @@ def _bind(model: Model, weights: str | Path | Mapping[str, Any] | None) -> None:
 
 
 def _bind_constants(model: Model) -> None:
-    """The tensors that no checkpoint has, from the package."""
+    """Bind the constants, which no checkpoint has, from the package."""
     manifest = model.manifest
     read_checked(manifest.folder, CONSTANTS, manifest.constants_sha256)
     if any(weight.constant for weight in manifest.weights):
@@ -174,14 +174,14 @@ def _bind_constants(model: Model) -> None:
 
 
 class _Loader(SourceFileLoader):
-    """Reads compiled bytes where the installer left them, and never writes any."""
+    """Reads bytecode that the installer compiled, and never writes any."""
 
     def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
         return None
 
 
 def _plan_function(manifest: Manifest) -> Callable[..., Plan]:
-    """``plan`` of the package's wrapper, whose ``._runtime`` is this very runtime."""
+    """``plan`` of the package's wrapper, with this runtime as its ``._runtime``."""
     read_checked(manifest.folder, "wrapper.py", manifest.wrapper_sha256)
     path = manifest.folder / "wrapper.py"
     name = f"_aotpack_package_{next(_numbers)}"

@@ -43,7 +43,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """A condition on data that calls check; ``place`` is the operator and the model's line."""
+    """A condition on data that calls check. ``word`` names its flag, ``place`` the source line."""
 
     word: str
     message: str
@@ -52,7 +52,7 @@ class Assertion:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What the model takes and returns."""
+    """The inputs, results and in-place changes of the model."""
 
     name: str
     version: str
@@ -62,7 +62,7 @@ class Signature:
     args: Tree
     kwargs: Tree
     result: Tree
-    updates: tuple[str, ...]  # the inputs and weights a call changes in place
+    updates: tuple[str, ...]  # inputs and weights that a call changes in place
     assertions: tuple[Assertion, ...]
 
     def __str__(self) -> str:
@@ -74,9 +74,9 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A weight and all its names; a constant comes with the package, never from outside.
+    """A weight and all its names; a constant always comes with the package.
 
-    One that ``follows`` lies right behind the weight before it in memory.
+    A weight that ``follows`` is contiguous with the weight before it.
     """
 
     name: str
@@ -98,7 +98,7 @@ class KernelArg:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A kernel compiled for one target, and what its launch needs."""
+    """A kernel compiled for one target, and its launch configuration."""
 
     file: str
     sha256: str
@@ -111,7 +111,7 @@ class Binary:
     global_scratch_align: int
     registers: int
     spills: int
-    starts_early: bool  # waits itself for the launch before it
+    starts_early: bool  # programmatic dependent launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,30 +119,30 @@ class Kernel:
     name: str
     args: tuple[KernelArg, ...]
     source: str
-    moved: Size  # bytes of a launch, in the model's sizes
+    moved: Size  # bytes that a launch moves, in the model's sizes
     flops: Size  # of its products
     binaries: Mapping[str, Binary]
 
 
 @dataclass(frozen=True, slots=True)
 class TorchCall:
-    """An operator that torch runs; the last ``results`` of what is passed are written.
+    """An operator that torch runs; it writes the last ``results`` of the passed values.
 
-    In ``args`` and ``kwargs``, as read from JSON, {"passed": n} stands for what is passed there,
+    In ``args`` and ``kwargs``, as read from JSON, {"passed": n} stands for passed value n,
     {"dtype": name} for a type, {"float": text} for a number that JSON lacks.
     """
 
     operator: str
     args: list[Any]
     kwargs: dict[str, Any]
-    dtypes: tuple[DType | None, ...]  # of what is passed; None for an integer
+    dtypes: tuple[DType | None, ...]  # of the passed values; None for an integer
     results: int
     reason: str  # why it has no kernel
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What code for processors runs on."""
+    """The requirements of CPU code."""
 
     machine: str
     arch: str
@@ -156,7 +156,7 @@ class Manifest:
     targets: tuple[str, ...]
     signature: Signature
     weights: tuple[Weight, ...]
-    unused: frozenset[str]  # names in the model's state_dict of what the package has no use for
+    unused: frozenset[str]  # state_dict names of tensors that the package does not use
     weights_mode: str
     weights_sha256: str | None
     constants_sha256: str

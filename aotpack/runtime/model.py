@@ -1,7 +1,7 @@
 """A loaded model: a callable with the arguments and results of the traced module.
 
-A call reads addresses off its arguments, checks them, stores them into a prepared plan and issues
-the launches; it allocates only outputs, and waits only for numpy arrays.
+A call reads its arguments' addresses, checks the arguments, stores the addresses into a prepared
+plan and issues it. It allocates only outputs, and synchronises only for numpy arrays.
 """
 
 import math
@@ -21,7 +21,7 @@ from .checks.assertions import Assertions
 from .checks.changes import (
     byte_sizes,
     changed_inputs,
-    check_apart,
+    check_no_aliases,
     check_not_state,
     check_writable,
     copy_back,
@@ -47,7 +47,7 @@ CHECKED_KEPT = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """A call that passed the guards: its sizes, and the arguments to be copied to the device."""
+    """A call that passed the guards: its sizes, and the arguments to copy to the device."""
 
     sizes: tuple[int, ...]
     uploads: frozenset[int]
@@ -56,7 +56,7 @@ class _Checked:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How calls are run: what ``load`` was told."""
+    """How calls are run: the options of ``load``."""
 
     stream: int | None
     concurrency: int
@@ -66,7 +66,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What loading made of a package."""
+    """The parts of a loaded package."""
 
     manifest: Manifest
     device: Device
@@ -97,16 +97,16 @@ class Model:
         self._has_state = len(updates) > len(self._changed)
         limit = (
             1 if self._has_state else parts.options.concurrency
-        )  # calls that change it go one by one
+        )  # calls that change state are serialised
         self._pool: ArenaPool[Prepared] = ArenaPool(name, parts.device, limit)
         self._checked: dict[Hashable, _Checked] = {}
         self._arranged = unflattener(self.signature.result)
         self._assertions = Assertions(name, parts.device, self.signature.assertions)
-        # A call that is waited for tells at its own end what failed.
+        # A call that synchronises raises its own failed assertions.
         self._is_waited_for = is_host(parts.device) or parts.options.debug is not None
         held = self._pool, self._weights, self._assertions, self.device
         self._release = weakref.finalize(self, _release, *held)
-        self._release.atexit = False  # the process gives all memory back by itself
+        self._release.atexit = False  # at exit the process frees all memory
 
     def __repr__(self) -> str:
         return f"<Model {self.signature.name} {self.signature.version} on {self.device.name}>"
@@ -123,7 +123,7 @@ class Model:
 
     @property
     def calls(self) -> TorchCalls | None:
-        """What torch runs between launches, if anything."""
+        """The operators that torch runs between launches, if any."""
         return self._parts.calls
 
     def plan_with(self, sizes: tuple[int, ...], pick: Callable[..., Any]) -> Plan:
@@ -131,18 +131,18 @@ class Model:
         return self._parts.plan(self._parts.arch, *sizes, pick=pick)
 
     def weight_places(self) -> dict[str, tuple[int, int]]:
-        """The address and the bytes of each weight, with those that lie right behind it."""
+        """The address of each weight, and its bytes with those of the weights that follow it."""
         return self._weights.places()
 
     @property
     def state(self) -> dict[str, DeviceArray]:
-        """The buffers that calls change, by name: the model's own memory, after all calls so far.
+        """The buffers that calls change, by name: views of the model's memory after all calls.
 
-        Writing there (through DLPack) changes what the next call starts from.
+        Writing to them (through DLPack) changes the state before the next call.
         """
         with active(self.device), self._pool.idle():
             self.device.synchronize(None)
-            self._assertions.tell()
+            self._assertions.raise_failed()
             return {
                 weight.name: DeviceArray.over(
                     self.device, address, weight.shape, weight.dtype, self
@@ -153,9 +153,9 @@ class Model:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The model's result, in the caller's framework and on the caller's stream.
 
-        Results are not waited for, but numpy ones are. An assertion of the model that failed raises
-        AssertionFailed: at the end of a call that is waited for (on processors, with numpy results,
-        with ``debug``), else in the first call that begins after the device has come that far.
+        Only numpy results are synchronised. A failed assertion raises AssertionFailed: at the end
+        of a call that synchronises (on CPUs, with numpy results, with ``debug``), else in the first
+        call that begins after the device has set its flag.
         """
         leaves = self._binder.leaves(args, kwargs)
         device = self.device
@@ -171,15 +171,15 @@ class Model:
         """Wait for all calls so far; raises AssertionFailed if an assertion failed in one."""
         with active(self.device), self._pool.idle():
             self.device.synchronize(None)
-            self._assertions.tell()
+            self._assertions.raise_failed()
 
     def bind_weights(self, mapping: Mapping[str, Any] | str | Path, strict: bool = True) -> None:
         """Replace the weights by tensors or by a safetensors file, all or (not strict) some.
 
-        A state_dict of the model fits: what it holds and the package has no use for is passed over.
+        A state_dict of the model is accepted: entries that the package does not use are ignored.
         Names that the model does not have are refused.
 
-        Calls in flight are finished first; the tensors are copied and may be dropped afterwards.
+        Waits for calls in flight. The tensors are copied and may be freed afterwards.
         """
         given = read_safetensors(Path(mapping)) if isinstance(mapping, (str, Path)) else mapping
         with active(self.device), self._pool.idle():
@@ -189,16 +189,16 @@ class Model:
             finally:
                 self._pool.forget()
 
-    def scribble(self) -> None:
-        """Fill the memory of intermediates with NaN: no call may read what it has not written."""
+    def poison(self) -> None:
+        """Fill the memory of intermediates with NaN, to expose reads of unwritten memory."""
         with active(self.device), self._pool.idle():
             self.device.synchronize(None)
-            self._pool.scribble()
+            self._pool.poison()
 
     def close(self) -> None:
-        """Wait for calls in flight and give back all device memory; a second close does nothing.
+        """Wait for calls in flight and free all device memory; a second close does nothing.
 
-        Raises AssertionFailed if an assertion failed and no call has told of it.
+        Raises AssertionFailed for a failed assertion that no call has raised.
         """
         try:
             if self._assertions:
@@ -231,7 +231,7 @@ class Model:
         if self._changed:
             for index in self._changed:
                 check_writable(self.signature, index, leaves[index])
-            check_apart(self.signature, self._changed, addresses, checked.input_bytes)
+            check_no_aliases(self.signature, self._changed, addresses, checked.input_bytes)
         if self._has_state:
             state = self._weights.state()
             check_not_state(self.signature, state, addresses, checked.input_bytes)
@@ -242,8 +242,8 @@ class Model:
         arena = self._pool.take(stream, recording)
         try:
             results = self._issue(arena, checked, addresses, caller, stream)
-            if arena.words and (self._is_waited_for or caller.name == "numpy"):
-                self._assertions.tell(arena.words)
+            if arena.flags and (self._is_waited_for or caller.name == "numpy"):
+                self._assertions.raise_failed(arena.flags)
             return results
         finally:
             self._pool.give(arena)
@@ -288,14 +288,14 @@ class Model:
     def _prepare(self, arena: Arena[Prepared], sizes: tuple[int, ...], stream: int) -> Prepared:
         parts = self._parts
         plan = parts.plan(parts.arch, *sizes)
-        if self._assertions and arena.words is None:
-            arena.words = self._assertions.new_words()
-        words = arena.words.addresses if arena.words else {}
+        if self._assertions and arena.flags is None:
+            arena.flags = self._assertions.new_flags()
+        flags = arena.flags.addresses if arena.flags else {}
         prepared = prepare(
             self.signature,
             plan,
             parts.kernels,
-            {**self._weights.addresses(), **words},
+            {**self._weights.addresses(), **flags},
             arena,
             parts.device,
             parts.calls,
@@ -316,7 +316,7 @@ class Model:
     def _staged_inputs(
         self, arena: Arena[Prepared], checked: _Checked, inputs: Sequence[int], stream: int
     ) -> list[int]:
-        """Addresses with host arguments on the device, and unaligned ones at an aligned place."""
+        """Addresses of the inputs, with host and unaligned arguments copied to staging buffers."""
         staged = list(inputs)
         for index, size in enumerate(checked.input_bytes):
             is_upload = index in checked.uploads
@@ -329,7 +329,7 @@ class Model:
     def _return_changes(
         self, checked: _Checked, inputs: Sequence[int], staged: Sequence[int], stream: int
     ) -> None:
-        """Copy changed arguments that were staged back to the caller's memory."""
+        """Copy staged arguments that were changed back to the caller's memory."""
         copies = [
             (index in checked.uploads, (inputs[index], staged[index], checked.input_bytes[index]))
             for index in self._changed
@@ -340,7 +340,7 @@ class Model:
     def _stage_outputs(
         self, arena: Arena[Prepared], prepared: Prepared, outputs: list[int]
     ) -> list[tuple[int, int, int]]:
-        """Device memory for outputs that are copied to the host: (output, address, bytes)."""
+        """Staging buffers for outputs on the host: (output, address, bytes)."""
         copied = []
         for index in [index for index, address in enumerate(outputs) if address == -1]:
             shape, _, dtype = prepared.outputs[index]
@@ -356,7 +356,7 @@ class Model:
         copied: Sequence[tuple[int, int, int]],
         stream: int,
     ) -> None:
-        """Bring numpy results to the host and wait for them."""
+        """Copy numpy results to the host and synchronise."""
         for index, address, size in copied:
             self.device.copy_out(results[index].ctypes.data, address, size, stream)
         self.device.synchronize(stream)
@@ -364,7 +364,7 @@ class Model:
             results[index] = present(results[index], dtype)
 
     def _named(self, leaves: Sequence[Any], error: ArgumentError) -> AotpackError:
-        """``error`` with the name of the argument that is no tensor."""
+        """``error`` with the name of the argument that is not a tensor."""
         for tensor, leaf in zip(self.signature.inputs, leaves, strict=True):
             try:
                 self._frameworks.of(leaf)

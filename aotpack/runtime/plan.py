@@ -14,9 +14,9 @@ class Buffer(NamedTuple):
 
 
 class Counters(NamedTuple):
-    """``size`` bytes that are zero before each launch that is given them, and after it.
+    """``size`` bytes that are zero before and after each launch that takes them.
 
-    They are no other tensor's memory at any time, nor another launch's.
+    They never share memory with another tensor or launch.
     """
 
     name: str
@@ -24,9 +24,9 @@ class Counters(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A kernel, its grid, and its arguments: a str names a tensor, an int is passed as it is.
+    """A kernel, its grid, and its arguments: a str names a tensor, an int is passed by value.
 
-    ``source`` is the line of the model that the kernel comes from.
+    ``source`` is the kernel's line of the model.
     """
 
     kernel: str
@@ -36,7 +36,7 @@ class Launch(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call of torch, by its name in the manifest: tensors with their shapes, and integers."""
+    """A call of torch by its name in the manifest; arguments are (tensor, shape) or integers."""
 
     name: str
     args: tuple[tuple[str, tuple[int, ...]] | int, ...]
@@ -47,14 +47,14 @@ Form: TypeAlias = "Launch | Call | tuple[Form, ...]"
 
 
 def first(key: str, *forms: Form) -> Form:
-    """How a plan picks one of several forms of a launch when nothing was measured."""
+    """The default ``pick`` of a plan: the first form of a launch."""
     return forms[0]
 
 
 class Part(NamedTuple):
-    """Launches in order, with their own intermediates, that a branch or loop runs or does not.
+    """The region of a branch or loop: launches in order, with their intermediates.
 
-    Lifetimes count the places of its own ``launches``.
+    Lifetimes count the places of these ``launches``.
     """
 
     buffers: tuple[Buffer, ...]
@@ -67,10 +67,10 @@ class Part(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """The first part where the predicate is true, else the second.
+    """``first`` if the predicate is true, else ``second``.
 
-    The predicate is the name of a bool tensor without dimensions, which the host reads when all
-    before it is done; or a number that is 0 or 1.
+    The predicate names a 0-d bool tensor, which the host reads after synchronising; or it is a
+    number, 0 or 1.
     """
 
     predicate: str | int
@@ -79,10 +79,10 @@ class Branch(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """``entry`` once, then ``body`` again and again: so often, or while the named tensor is true.
+    """``entry`` once, then ``body`` for a number of iterations, or while the named tensor is true.
 
-    The ``test`` writes that tensor before each turn, and the host reads it. ``turn`` names the
-    integer argument that counts from 0, if the body has one.
+    The ``test`` writes that tensor before each iteration, and the host reads it. ``turn`` names the
+    body's integer argument for the number of the iteration, from 0; "" for none.
     """
 
     condition: str | int
@@ -99,8 +99,8 @@ Place: TypeAlias = "Form | Branch | Loop"
 class Plan(NamedTuple):
     """All launches in order, with their intermediates and the shapes of the outputs.
 
-    Lifetimes count the places of ``launches``, of which each may be several launches. A plan with
-    a branch or a loop is no straight line: it is run step by step.
+    Lifetimes count the places of ``launches``; one place may hold several launches. A plan with a
+    branch or loop is not straight-line code: the host issues it in parts.
     """
 
     buffers: tuple[Buffer, ...]

@@ -1,7 +1,7 @@
-"""Prepares a plan for one set of sizes: names become addresses, so that a call only issues.
+"""Prepares a plan for one set of sizes: names become addresses, and a call only issues steps.
 
-All pointers and integers of a plan live in one array of 64-bit cells. A kernel's parameters point
-to cells, so a call stores each input and output once, however many launches use it.
+All pointers and integers of a plan lie in one array of 64-bit cells. A kernel's parameters point
+to cells, so a call stores each input and output once for all launches that use it.
 """
 
 import ctypes
@@ -9,14 +9,14 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
+from typing import TypeAlias, cast
 
 from .arrays.frameworks import Spec
-from .checks.debugging import Told, Watch
+from .checks.debugging import Watch, WatchTarget
 from .devices.device import NULL_SLOT, Device, HostCall, Issue, Step
 from .dtypes import DType
 from .errors import PackageError
-from .graph.control import branch, counted_loop, reader, while_loop
+from .graph.control import bool_reader, branch, counted_loop, while_loop
 from .graph.dependence import Access, dependences
 from .graph.executor import executor
 from .manifest import Kernel, Signature
@@ -38,18 +38,18 @@ class Prepared:
     outputs: tuple[Spec, ...]
 
     def store(self, addresses: list[int]) -> None:
-        """The addresses of all inputs and all outputs, in the order of the signature."""
+        """Store the addresses of all inputs and outputs, in the order of the signature."""
         end = _FIRST_INPUT + len(addresses)
         self.cells[_FIRST_INPUT:end] = cast("list[ctypes.c_uint64 | int]", addresses)
 
 
 class _Cells:
-    """Numbers the cells while steps are made."""
+    """Allocates the cells of a plan."""
 
     def __init__(self) -> None:
         self.values: list[int] = [0]
-        self.lengths: dict[int, int] = {}  # the bytes behind cells, where they are known
-        self.turns: set[int] = set()  # the cells that hold the number of a loop's turn
+        self.lengths: dict[int, int] = {}  # the bytes behind cells, where known
+        self.iterations: set[int] = set()  # the cells of iteration numbers
         self.counters = 0  # the address of all counters
         self._by_number: dict[int, int] = {}
 
@@ -59,50 +59,53 @@ class _Cells:
         return len(self.values) - 1
 
     def number(self, value: int) -> int:
-        """The cell of an integer that never changes."""
+        """The cell of a constant integer."""
         if value not in self._by_number:
             self._by_number[value] = self.add(value & (2**64 - 1))
         return self._by_number[value]
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
-    """A branch or loop over steps; the cells of what decides, of the turn and of its memory."""
+class _ControlFlow:
+    """A branch or loop; the cells of its condition, iteration number and memory."""
 
     step: Branch | Loop
     condition: int
-    turn: int
+    iteration: int
     memory: int
-    parts: "tuple[_Made, ...]"
+    parts: "tuple[_BoundPart, ...]"
     after: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Torch:
-    """A call of torch, and the cells by the names it uses."""
+class _TorchStep:
+    """A call of torch, and the cells of the names it uses."""
 
     call: BoundCall
     names: Mapping[str, int]
     after: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """Steps in order, each with those it must follow, and what they touch together.
+_AnyStep: TypeAlias = "Step | _TorchStep | _ControlFlow"
 
-    ``told`` is what a watch must know: of a launch its kernel, of others the cells they write.
-    ``own`` are the cells of memory in which nothing is before these steps.
+
+@dataclass(frozen=True, slots=True)
+class _BoundPart:
+    """The steps of a part with their dependences, and the union of their accesses.
+
+    ``targets`` has for a launch its kernel, for other steps the cells they write. ``fresh`` are the
+    cells of memory without contents before these steps.
     """
 
-    steps: "tuple[Step | _Torch | _Choice, ...]"
-    told: tuple[Told, ...]
+    steps: "tuple[_AnyStep, ...]"
+    targets: tuple[WatchTarget, ...]
     access: Access
-    own: frozenset[int]
+    fresh: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """How the steps of all parts are issued."""
+class _IssueContext:
+    """The inputs that issuing needs for every part."""
 
     device: Device
     cells: "ctypes.Array[ctypes.c_uint64]"
@@ -126,7 +129,7 @@ def prepare(
 ) -> Prepared:
     """Pack the intermediates into the arena and turn launches and calls into steps.
 
-    Counters that are new are zeroed on ``stream``, on which the first call will be.
+    New counters are zeroed on ``stream``, the stream of the first call.
     """
     layout = memory_layout(plan, kernels)
     arena.reserve(layout.total)
@@ -139,56 +142,57 @@ def prepare(
         if watch:
             cells.lengths[names[name]] = watch.lengths[name]
     outputs = frozenset(names[tensor.name] for tensor in signature.outputs)
-    made = _made(layout, arena.address, ChainMap(names), cells, calls)
+    part = _bind_part(layout, arena.address, ChainMap(names), cells, calls)
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
-    way = _Way(device, array, cells.lengths, graphs, watch)
+    context = _IssueContext(device, array, cells.lengths, graphs, watch)
     specs = tuple(
         (shape, strides(shape), spec.dtype)
         for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
     )
-    return Prepared(array, _issue(replace(made, own=made.own | outputs), way), specs)
+    part = replace(part, fresh=part.fresh | outputs)
+    return Prepared(array, _issue(part, context), specs)
 
 
-def _made(
+def _bind_part(
     layout: MemoryLayout,
     address: int,
     names: ChainMap[str, int],
     cells: _Cells,
     calls: TorchCalls | None,
-) -> _Made:
-    """A part's steps on the memory at ``address``; its own names go into the first map."""
+) -> _BoundPart:
+    """Bind a part to the memory at ``address``; its names are added to the first map."""
     places = _placed(layout, address, names, cells)
-    loose: list[Step | _Torch | _Choice] = []
-    told: list[Told] = []
+    unordered: list[_AnyStep] = []
+    targets: list[WatchTarget] = []
     accesses: list[Access] = []
     for index, step in enumerate(layout.steps):
         if isinstance(step, (Branch, Loop)):
-            choice = _choice(index, step, layout, names, cells, calls)
-            loose.append(choice)
-            accesses.append(_touched(choice))
-            told.append(accesses[-1].writes)
+            flow = _bind_control_flow(index, step, layout, names, cells, calls)
+            unordered.append(flow)
+            accesses.append(_control_access(flow))
+            targets.append(accesses[-1].writes)
         elif isinstance(step, Call):
-            assert calls is not None  # loading made them of the manifest that names the calls
+            assert calls is not None  # loading creates them if the manifest has calls
             bound = calls.bound(step)
-            loose.append(_Torch(bound, names))
+            unordered.append(_TorchStep(bound, names))
             used = (tuple(names[name] for name in part) for part in (bound.reads, bound.writes))
             accesses.append(Access(*used))
-            told.append(accesses[-1].writes)
+            targets.append(accesses[-1].writes)
         elif 0 not in step.grid:
             kernel = layout.loaded[index].kernel
             issued = _step(index, step, layout.loaded[index], names, cells)
-            loose.append(issued)
-            told.append((step, kernel))
+            unordered.append(issued)
+            targets.append((step, kernel))
             accesses.append(_access(issued, kernel))
     after = dependences(accesses, places)
-    steps = (_following(step, before) for step, before in zip(loose, after, strict=True))
-    return _Made(tuple(steps), tuple(told), _together(accesses), frozenset(places))
+    steps = (_with_after(step, before) for step, before in zip(unordered, after, strict=True))
+    return _BoundPart(tuple(steps), tuple(targets), _union(accesses), frozenset(places))
 
 
 def _placed(
     layout: MemoryLayout, address: int, names: ChainMap[str, int], cells: _Cells
 ) -> dict[int, tuple[int, int]]:
-    """The cells of a part's intermediates, with the bytes, from and to, that each has."""
+    """Add the cells of a part's buffers; returns the byte range of each intermediate."""
     places = {}
     for buffer, offset in zip(layout.buffers, layout.offsets, strict=True):
         cell = cells.add(address + offset)
@@ -202,52 +206,52 @@ def _placed(
     return places
 
 
-def _following(step: Step | _Torch | _Choice, after: tuple[int, ...]) -> Step | _Torch | _Choice:
+def _with_after(step: _AnyStep, after: tuple[int, ...]) -> _AnyStep:
     return step._replace(after=after) if isinstance(step, Step) else replace(step, after=after)
 
 
 def _access(step: Step, kernel: Kernel) -> Access:
-    """The tensors a launch reads, and those it writes, its scratch among them."""
+    """The tensors a launch reads, and those it writes, with its scratch."""
     pairs = list(zip(step.slots, kernel.args, strict=True))
     reads = tuple(slot for slot, arg in pairs if arg.pointer and not arg.written)
     writes = tuple(slot for slot, arg in pairs if arg.written)
     return Access(reads, (*writes, step.scratch) if step.scratch != NULL_SLOT else writes)
 
 
-def _touched(choice: _Choice) -> Access:
-    """What any part of a branch or loop may touch, its memory and what decides among it."""
-    own = Access((choice.condition,) if choice.condition != NULL_SLOT else (), (choice.memory,))
-    return _together([own, *(part.access for part in choice.parts)])
+def _control_access(flow: _ControlFlow) -> Access:
+    """The accesses of all parts of a branch or loop, its memory and its condition."""
+    own = Access((flow.condition,) if flow.condition != NULL_SLOT else (), (flow.memory,))
+    return _union([own, *(part.access for part in flow.parts)])
 
 
-def _together(accesses: Sequence[Access]) -> Access:
+def _union(accesses: Sequence[Access]) -> Access:
     reads = dict.fromkeys(cell for access in accesses for cell in access.reads)
     writes = dict.fromkeys(cell for access in accesses for cell in access.writes)
     return Access(tuple(cell for cell in reads if cell not in writes), tuple(writes))
 
 
-def _choice(
+def _bind_control_flow(
     index: int,
     step: Branch | Loop,
     layout: MemoryLayout,
     names: ChainMap[str, int],
     cells: _Cells,
     calls: TorchCalls | None,
-) -> _Choice:
-    """A branch or loop; the number of its turn is a name that its parts see."""
-    turn, own = NULL_SLOT, {}
+) -> _ControlFlow:
+    """Bind a branch or loop; its parts see the iteration number by name."""
+    iteration, own = NULL_SLOT, {}
     if isinstance(step, Loop) and step.turn:
-        turn = cells.add(0)
-        cells.turns.add(turn)
-        own = {step.turn: turn}
+        iteration = cells.add(0)
+        cells.iterations.add(iteration)
+        own = {step.turn: iteration}
     condition = step.condition if isinstance(step, Loop) else step.predicate
-    asked = _slot(names, condition, "a condition") if isinstance(condition, str) else NULL_SLOT
+    predicate = _slot(names, condition, "a condition") if isinstance(condition, str) else NULL_SLOT
     memory = names[inner_name(index)]
     parts = tuple(
-        _made(each, cells.values[memory], names.new_child({**own}), cells, calls)
+        _bind_part(each, cells.values[memory], names.new_child({**own}), cells, calls)
         for each in layout.inner[index]
     )
-    return _Choice(step, asked, turn, memory, parts)
+    return _ControlFlow(step, predicate, iteration, memory, parts)
 
 
 def _name(names: MutableMapping[str, int], name: str, cell: int) -> None:
@@ -265,11 +269,11 @@ def _slot(names: Mapping[str, int], name: str, user: str) -> int:
 def _step(
     index: int, launch: Launch, loaded: Loaded, names: ChainMap[str, int], cells: _Cells
 ) -> Step:
-    """A launch, as if it followed no other. A name passed as an integer is the number of a turn."""
+    """A launch without dependences. A name in an integer's place is an iteration number."""
     slots = []
     for arg, declared in zip(launch.args, loaded.kernel.args, strict=True):
         slot = _slot(names, arg, launch.kernel) if isinstance(arg, str) else cells.number(arg)
-        is_number = slot in cells.turns or not isinstance(arg, str)
+        is_number = slot in cells.iterations or not isinstance(arg, str)
         if is_number == declared.pointer:
             raise PackageError(f"preparing a plan: {launch.kernel} cannot take {arg!r} there")
         if not isinstance(arg, str):
@@ -288,33 +292,35 @@ def _check_fits(launch: Launch, value: int, dtype: DType) -> None:
         )
 
 
-def _issue(made: _Made, way: _Way) -> Issue:
-    """One function of the stream for all steps; branches and loops are calls of the host."""
+def _issue(part: _BoundPart, context: _IssueContext) -> Issue:
+    """One function of the stream for all steps; branches and loops are host calls."""
     steps = [
-        step if isinstance(step, Step) else HostCall(_hosted(step, way), step.after)
-        for step in made.steps
+        step if isinstance(step, Step) else HostCall(_host_call(step, context), step.after)
+        for step in part.steps
     ]
-    if way.watch:
-        steps = way.watch.around(steps, made.told, way.cells, way.lengths, made.own)
-    return executor(way.device, steps, way.cells, graphs=way.graphs)
+    if context.watch:
+        steps = context.watch.instrument(
+            steps, part.targets, context.cells, context.lengths, part.fresh
+        )
+    return executor(context.device, steps, context.cells, graphs=context.graphs)
 
 
-def _hosted(step: _Torch | _Choice, way: _Way) -> Issue:
-    """What the host does between launches, as a function of the stream."""
-    if isinstance(step, _Torch):
-        return partial(step.call.run, step.names, way.cells)
-    return _decided(step, way)
+def _host_call(step: _TorchStep | _ControlFlow, context: _IssueContext) -> Issue:
+    """The host's work between launches, as a function of the stream."""
+    if isinstance(step, _TorchStep):
+        return partial(step.call.run, step.names, context.cells)
+    return _control_flow_issue(step, context)
 
 
-def _decided(choice: _Choice, way: _Way) -> Issue:
+def _control_flow_issue(flow: _ControlFlow, context: _IssueContext) -> Issue:
     """A branch or loop as a function of the stream."""
-    parts = [_issue(part, way) for part in choice.parts]
-    step = choice.step
+    parts = [_issue(part, context) for part in flow.parts]
+    step = flow.step
     condition = step.condition if isinstance(step, Loop) else step.predicate
     if isinstance(condition, str):
-        decide = reader(way.device, way.cells, choice.condition)
-        return (branch if isinstance(step, Branch) else while_loop)(decide, *parts)
+        predicate = bool_reader(context.device, context.cells, flow.condition)
+        return (branch if isinstance(step, Branch) else while_loop)(predicate, *parts)
     if isinstance(step, Branch):
         return parts[0 if condition else 1]
     entry, body = parts
-    return counted_loop(condition, way.cells, choice.turn, entry, body)
+    return counted_loop(condition, context.cells, flow.iteration, entry, body)

@@ -1,8 +1,8 @@
 """The package's self-test: golden data, the accuracy law, the proof that nothing is compiled.
 
-The accuracy law: against the float64 reference an output may be off by 1.5 times eager's own error
-plus one unit of the output type at the reference's scale. Integers and bools must be equal; where
-rounding decides some, so that eager's own differ, 1.5 times as many and one more may.
+The accuracy law: the error of an output against the float64 reference is at most 1.5 times eager's
+error plus one unit of the output type at the reference's scale. Integers and bools must be equal;
+where eager's differ by rounding, 1.5 times as many elements plus one may differ.
 """
 
 import hashlib
@@ -31,9 +31,9 @@ _CALLS = 3  # launches twice, then a graph
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One output against its reference, and how far from it eager was at the build.
+    """The error of one output, and that of eager at the build, against the reference.
 
-    These are largest errors; of integers and bools, numbers of elements that differ.
+    Errors are the largest differences; for integers and bools, the number of differing elements.
     """
 
     name: str
@@ -61,14 +61,14 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What ``verify`` found; ``actions`` are programs started, files written, sockets used.
+    """The result of ``verify``; ``actions`` are programs started, files written, sockets used.
 
-    Of a package that calls torch they are not held against it: torch does as it likes.
+    A package that calls torch does not fail on actions: they may be torch's.
     """
 
     checks: tuple[Check, ...]
     actions: tuple[str, ...]
-    calls: tuple[str, ...] = ()  # what torch runs
+    calls: tuple[str, ...] = ()  # operators that torch runs
 
     @property
     def is_passed(self) -> bool:
@@ -105,10 +105,10 @@ def verify(
 
 
 def check_golden(model: Model) -> tuple[Check, ...]:
-    """Outputs on the golden inputs, and what the call changed, against the reference.
+    """Check outputs and in-place changes on the golden inputs against the reference.
 
-    On a GPU the worst of several calls counts, of which the last is one that runs as a graph; what
-    one has left in memory is no help to the next.
+    On a GPU the worst of several calls counts; the last runs as a graph. Memory is poisoned between
+    calls, so that none can reuse the values of another.
     """
     golden = read_safetensors(model.manifest.folder / "golden.safetensors")
     state = {name: array.stored() for name, array in model.state.items()}
@@ -116,7 +116,7 @@ def check_golden(model: Model) -> tuple[Check, ...]:
     for _ in range(1 if is_host(model.device) else _CALLS):
         for name, array in model.state.items():
             array.fill(state[name])
-        model.scribble()
+        model.poison()
         runs.append(_golden_run(model, golden))
     return tuple(max(checks, key=_severity) for checks in zip(*runs, strict=True))
 
@@ -190,7 +190,7 @@ def compare(name: str, found: Array, reference: Array, dtype: DType, eager_error
 
 
 def check_weights(manifest: Manifest, given: Path | None) -> None:
-    """The file of the weights holds the very bytes of the build."""
+    """Check that the file of the weights has the bytes of the build."""
     path = weights_file(manifest, given)
     if path is None or manifest.weights_sha256 is None:
         return

@@ -1,6 +1,6 @@
 """Size expressions of the manifest: an int, or text in the model's sizes such as ``"2*s + 1"``.
 
-Text is parsed with ``ast`` and walked; names, integers, ``+ - * // %``, ``min``, ``max`` pass.
+Text is parsed with ``ast``; names, integers, ``+ - * // %``, ``min`` and ``max`` are accepted.
 """
 
 import ast
@@ -38,11 +38,11 @@ class Size:
         return self.text
 
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """The number for given values of the sizes."""
+        """The value for given sizes."""
         return self._evaluate(values)
 
     def solve(self, name: str, value: int, known: Mapping[str, int]) -> int | None:
-        """The ``name`` that makes ``a*name + c`` equal to ``value``; None where there is none."""
+        """Solve ``a*name + c == value`` for ``name``; None if there is no solution."""
         offset = self._evaluate({**known, name: 0})
         slope = self._evaluate({**known, name: 1}) - offset
         if slope == 0 or (value - offset) % slope:

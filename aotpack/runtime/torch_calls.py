@@ -1,6 +1,6 @@
 """Operators that torch runs between launches; the only module of the runtime that imports torch.
 
-Only packages whose manifest names such calls get here (``aotpack build --fallback torch``).
+Used only by packages whose manifest has such calls (``aotpack build --fallback torch``).
 """
 
 import ctypes
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, NamedTuple, TypeAlias
 
-from .arrays.dlpack import lend
+from .arrays.dlpack import export_capsule
 from .devices.device import Device, is_host
 from .dtypes import DType
 from .errors import DeviceError, PackageError
@@ -21,7 +21,7 @@ Values: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
 class BoundCall(NamedTuple):
     """A call with the names of the tensors it reads and writes.
 
-    ``run`` takes the numbers of the cells by name, the cells, and the stream.
+    ``run`` takes the cell numbers by name, the cells, and the stream.
     """
 
     reads: tuple[str, ...]
@@ -30,7 +30,7 @@ class BoundCall(NamedTuple):
 
 
 class TorchCalls:
-    """The operators of a package, found in torch when it is loaded."""
+    """The torch operators of a package, resolved when it is loaded."""
 
     def __init__(self, manifest: Manifest, device: Device) -> None:
         self._device = device
@@ -48,7 +48,7 @@ class TorchCalls:
             )
 
     def bound(self, call: Call) -> BoundCall:
-        """A call of a plan, to be run on whatever its tensors' cells hold then."""
+        """Bind a call of a plan; it reads its tensors' addresses from cells at run time."""
         known = self._calls.get(call.name)
         if known is None or len(known.dtypes) != len(call.args):
             raise PackageError(
@@ -72,7 +72,7 @@ class TorchCalls:
         kwargs = {key: self._filled(part, given) for key, part in call.kwargs.items()}
         try:
             made = self._operators[name](*args, **kwargs)
-        except Exception as error:  # whatever torch raises is the user's to read
+        except Exception as error:  # any error of torch is shown to the user
             raise DeviceError(
                 f"running {call.operator} through torch on {self._device.name}: "
                 f"{type(error).__name__}: {error}"
@@ -94,18 +94,18 @@ class TorchCalls:
         cells: Mapping[str, int],
         values: Values,
     ) -> Any:
-        """An integer, or the tensor that lies at an address."""
+        """An integer, or the tensor at an address."""
         if isinstance(arg, int) or dtype is None:
             return arg
         name, shape = arg
         if 0 in shape:
             return self._torch.empty(shape, dtype=self._dtype(dtype.name), device=self._place)
         place = self._device.place
-        capsule = lend(None, values[cells[name]], shape, dtype, place)
+        capsule = export_capsule(None, values[cells[name]], shape, dtype, place)
         return self._torch.utils.dlpack.from_dlpack(capsule)
 
     def _filled(self, part: Any, given: list[Any]) -> Any:
-        """An argument of the manifest with what is passed in its places."""
+        """Substitute passed values into an argument of the manifest."""
         if isinstance(part, list):
             return [self._filled(inner, given) for inner in part]
         if not isinstance(part, dict):
@@ -119,7 +119,7 @@ class TorchCalls:
         return getattr(self._torch, name)
 
     def _on(self, stream: int) -> Any:
-        """torch works on the stream of the call."""
+        """Inside the block torch uses the stream of the call."""
         cuda, place = self._torch.cuda, self._place
         if place == "cpu":
             return nullcontext()

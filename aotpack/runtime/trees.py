@@ -1,6 +1,6 @@
 """Pytrees of arguments and results: flattens and rebuilds them as the manifest describes.
 
-Leaves are numbered in the order of appearance, which is the order of the signature's tensors.
+Leaves are numbered in order of appearance, which is the order of the signature's tensors.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ class Tree:
 
     @property
     def leaves(self) -> int:
-        """How many tensors are below."""
+        """The number of tensors below."""
         return 1 if self.kind == "leaf" else sum(child.leaves for child in self.children)
 
 
@@ -107,7 +107,7 @@ def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
 
 
 def unflattener(tree: Tree) -> Callable[[Sequence[Any]], Any]:
-    """``unflatten`` for one structure; where all tensors lie side by side it is a single step."""
+    """``unflatten`` specialised to one structure; flat sequences take a fast path."""
     if tree.kind == "leaf":
         return itemgetter(0)
     if tree.kind in ("tuple", "list") and all(child.kind == "leaf" for child in tree.children):

@@ -1,7 +1,7 @@
 """tuning.json: measured times by device, target, and the key of a launch with several forms.
 
-A key says what the best form depends on: the first form's kernel with the hash of its text, how
-many programs it runs, and the range of sizes. Files merge: for one key the later times replace.
+A key holds the facts that the best form depends on: the first form's kernel with the hash of its
+text, its number of programs, and the range of sizes. When files merge, later times win.
 
     {"schema": 1, "measured": [{"device": "NVIDIA H200", "target": "sm_90", "choices":
         {KEY: [{"sizes": {"b": 8}, "microseconds": {"linear_5e6f7a8b": 4.1, ...}}, ...]}}]}
@@ -16,7 +16,7 @@ from .errors import AotpackError
 from .plan import Form, flat
 
 SCHEMA = 1
-MARGIN = 0.97  # of the first form's time: what another must beat, or noise would decide
+MARGIN = 0.97  # of the first form's time: another must be faster than this, beyond noise
 
 
 class Times(NamedTuple):
@@ -31,15 +31,15 @@ Tuning: TypeAlias = dict[tuple[str, str], dict[str, tuple[Times, ...]]]
 
 
 def form_name(form: Form) -> str:
-    """What a form is called: its kernels."""
+    """The name of a form: its kernels."""
     return "+".join(launch.kernel for launch in flat(form))
 
 
 def best_form(measured: Iterable[Times], names: Sequence[str]) -> int | None:
-    """The number of the form that is quickest over all, in parts of the first one's times.
+    """The index of the form with the least mean time relative to the first form's.
 
-    None where none was measured. A form without a time wherever there are some is not to be taken;
-    then the first that has times stands for the first.
+    None if none was measured. A form must have a time at all measured sizes; if the first has not,
+    the first form that has is the reference.
     """
     known = [times.microseconds for times in measured if set(names) & set(times.microseconds)]
     timed = [n for n, name in enumerate(names) if all(name in times for times in known)]
@@ -52,7 +52,7 @@ def best_form(measured: Iterable[Times], names: Sequence[str]) -> int | None:
 
 
 def merged(old: Tuning, new: Tuning) -> Tuning:
-    """Both; what is in both is taken from ``new``."""
+    """The union; ``new`` wins for keys in both."""
     places = sorted({*old, *new})
     return {place: {**old.get(place, {}), **new.get(place, {})} for place in places}
 
@@ -71,7 +71,7 @@ def tuning_text(tuning: Tuning) -> str:
 
 
 def read_tuning(path: Path) -> Tuning:
-    """What a tuning file says; an AotpackError where it is none."""
+    """Read a tuning file; AotpackError if it is invalid."""
     try:
         data = json.loads(path.read_bytes())
     except OSError as error:

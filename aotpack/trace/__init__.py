@@ -1,4 +1,11 @@
-"""Trace: a model (or a saved exported program) -> ``Traced``; the only stage that needs torch."""
+"""Trace: a model (or exported program) -> ``Traced``; the only stage that needs torch.
+
+Modules in reading order: ``trace`` (the entry), ``load`` (MODEL -> module and inputs), ``capture``
+(torch.export), ``dynamic`` and ``sizes`` (dynamic shapes), ``graph`` (program -> ``Graph``) with
+``arguments``, ``weights``, ``changes``, ``tree`` and ``source``, ``operators``, ``triton`` (the
+user's kernels), ``complex_pairs``, ``golden`` and ``meanings`` (reference data), ``agreement``
+(registered lowerings are checked), ``diagnostics``.
+"""
 
 from aotpack.trace.dynamic import merge_dynamic, parse_dynamic
 from aotpack.trace.load import Loaded, load_model

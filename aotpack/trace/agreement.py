@@ -1,8 +1,8 @@
 """Compares registered lowerings with the operators they replace, before they are used.
 
-Once with symbolic sizes: results have the operator's types and shapes for all admitted sizes. Once
-with the example inputs: values agree to half of the digits of their type, which tells a wrong
-lowering from one that rounds in another order.
+First with symbolic sizes: types and shapes must equal the operator's for all admitted sizes. Then
+with the example inputs: values must agree to half of their type's digits, which separates a wrong
+lowering from a different rounding order.
 """
 
 import math
@@ -45,7 +45,7 @@ def check_lowerings(program: ExportedProgram, example: Sequence[Any] | None, nam
 
 
 class _Comparison(fx.Interpreter):
-    """Runs the program; at each registered operator its function too, on copies."""
+    """Runs the program, and at each registered operator also its function, on copies."""
 
     def __init__(self, module: fx.GraphModule, name: str) -> None:
         super().__init__(module)
@@ -72,15 +72,15 @@ class _Comparison(fx.Interpreter):
 
 
 def _answer(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What the function returns, or its complaint as text."""
+    """The function's result, or its error as text."""
     try:
         return run_registered(node.target, args, kwargs)  # type: ignore[arg-type]
-    except Exception as error:  # whatever the user's function raises is theirs to read
+    except Exception as error:  # any error of the user's function is shown to the user
         return f"the lowering fails: {type(error).__name__}: {str(error).strip().splitlines()[0]}"
 
 
 def _symbolic_complaint(node: fx.Node) -> str | None:
-    """What is wrong with the function's results as types and symbolic sizes, if anything."""
+    """A mismatch of the function's types and symbolic shapes, if any."""
 
     def value(arg: Any) -> Any:
         return arg.meta["val"] if isinstance(arg, fx.Node) else arg
@@ -104,7 +104,7 @@ def _symbolic_complaint(node: fx.Node) -> str | None:
 
 
 def _mismatch(wanted: Any, found: Any) -> str | None:
-    """How results differ in number, element type or shape."""
+    """A difference of results in number, element type or shape, if any."""
     left, right = (pytree.tree_leaves(value) for value in (wanted, found))
     if len(left) != len(right):
         return f"the lowering returns {len(right)} results, the operator {len(left)}"
@@ -127,7 +127,7 @@ def _shown(value: Any) -> str:
 
 
 def _difference(wanted: Any, found: Any) -> str | None:
-    """Where results, or arguments after the call, have other values."""
+    """A difference of the values of results, or of changed arguments, if any."""
     mismatch = _mismatch(wanted[0], found[0])
     if mismatch:
         return mismatch
@@ -143,7 +143,7 @@ def _difference(wanted: Any, found: Any) -> str | None:
 
 
 def _agrees(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Equal integers; floats that differ by less than half of their digits, at the scale of all."""
+    """True for equal integers, and floats that agree to half their digits at the largest scale."""
     if not a.is_floating_point() or a.numel() == 0:
         return bool(torch.equal(a, b))
     x, y = a.double(), b.double()

@@ -18,7 +18,7 @@ _PLACEMENT_TYPES = (torch.device, torch.layout, torch.memory_format)
 
 
 class ArgumentReader:
-    """Knows what nodes are called; ``refs`` are the inputs, the weights and all that was read."""
+    """Maps nodes to names; ``refs`` are the inputs, the weights and the nodes read so far."""
 
     def __init__(self, sizes: Sizes, refs: Mapping[fx.Node, Ref]) -> None:
         self._sizes = sizes
@@ -26,11 +26,11 @@ class ArgumentReader:
         self._names = {ref.name for ref in refs.values()}
 
     def ref(self, node: fx.Node) -> Ref:
-        """Where the value of a node that was read is found."""
+        """The tensor that a node became."""
         return self._refs[node]
 
     def unused(self, name: str) -> str:
-        """The name, with underscores where a tensor has it."""
+        """The name, with underscores added if a tensor has it."""
         while name in self._names:
             name += "_"
         self._names.add(name)

@@ -1,8 +1,8 @@
 """nn.Module -> ExportedProgram: a private copy in eval mode, torch.export, functionalisation.
 
-``decompose`` removes mutation, puts registered lowerings in place of their operators, and takes
-apart what lowering does not know: linear, convolution, normalisation, attention, softmax, gelu and
-their like stay whole.
+``decompose`` removes mutation, replaces operators by their registered lowerings, and decomposes
+operators without a lowering: linear, convolution, normalisation, attention, softmax, gelu and
+others stay whole.
 """
 
 import copy
@@ -22,10 +22,10 @@ from torch.utils import _pytree as pytree
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.trace.diagnostics.complaint import condensed
-from aotpack.trace.diagnostics.conditions import Heard, listening
-from aotpack.trace.operators.answers import Unasked
+from aotpack.trace.diagnostics.conditions import ConditionLog, logged_conditions
+from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.control import check_parts
-from aotpack.trace.operators.decompositions import take_apart
+from aotpack.trace.operators.decompositions import run_decompositions
 from aotpack.trace.operators.registered import RegisteredLowerings
 from aotpack.trace.operators.streams import WithoutStreams
 from aotpack.trace.triton.triton_kernels import TritonPort
@@ -39,7 +39,7 @@ _CHATTY = (
 
 
 def evaluation_copy(module: nn.Module, dtype: DType | None) -> nn.Module:
-    """A copy in eval mode that shares the weights, or owns casted ones when ``dtype`` is given."""
+    """A copy in eval mode that shares the weights, or has cast ones if ``dtype`` is given."""
     tensors = [*module.parameters(), *module.buffers()]
     memo: dict[int, Any] = {id(tensor): _cast_weight(tensor, dtype) for tensor in tensors}
     try:
@@ -65,7 +65,7 @@ def cast_floats(example: _Example, dtype: DType) -> _Example:
 
 
 def torch_dtype(dtype: DType) -> torch.dtype:
-    """The element type as torch knows it."""
+    """torch's element type."""
     found = getattr(torch, dtype.value)
     assert isinstance(found, torch.dtype)
     return found
@@ -80,30 +80,30 @@ def export(
     name: str,
     strict: bool,
 ) -> ExportedProgram:
-    """torch.export without gradients; torch's complaint comes back condensed."""
-    heard = Heard()
+    """torch.export without gradients; an error of torch is raised condensed."""
+    log = ConditionLog()
     try:
         with (
             _quiet_inference(),
-            listening() as heard,
+            logged_conditions() as log,
             redirect_stderr(io.StringIO()) as printed,
         ):
             args, named = _distinct(module, (args, dict(kwargs)))
-            with Unasked(), WithoutStreams():
+            with WithoutDataChecks(), WithoutStreams():
                 program = torch.export.export(
                     module, args, named, dynamic_shapes=shapes, strict=strict
                 )
     except Exception as error:
-        complaint = condensed(error, heard)
+        complaint = condensed(error, log)
         raise TraceError(f"exporting {name} with torch.export: {complaint}") from error
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
 
 
 def _distinct(module: nn.Module, example: _Example) -> _Example:
-    """The example with a tensor of its own for each argument, and none that is a weight.
+    """The example with distinct tensors for all arguments, none of them a weight.
 
-    torch.export takes one tensor given twice for one input, of which all but the last are unused.
+    torch.export treats a tensor passed twice as one input and leaves the others unused.
     """
     taken = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
 
@@ -125,12 +125,12 @@ def decompose(
     whole: frozenset[str] | None = None,
     triton: TritonPort | None = None,
 ) -> ExportedProgram:
-    """The same program without mutation; operators that ``whole`` does not name are taken apart."""
+    """The program without mutation; operators not in ``whole`` are decomposed."""
     check_parts(program, name)
     try:
         analysis = nullcontext() if triton is None else triton.analysis()
         with _quiet_inference(), RegisteredLowerings(), WithoutStreams(), analysis:
-            return take_apart(program, whole)
+            return run_decompositions(program, whole)
     except UnsupportedError as error:
         raise UnsupportedError(f"tracing {name}: {error}") from None
     except Exception as error:
@@ -140,7 +140,7 @@ def decompose(
 
 
 def _views_of_one_memory(program: ExportedProgram) -> list[str]:
-    """Weights that are different views of one storage: one must not be changed in place."""
+    """Weights that are different views of one storage; none may be changed in place."""
     by_storage: dict[int, dict[tuple[object, ...], str]] = {}
     for name, tensor in program.state_dict.items():
         layout = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
@@ -151,7 +151,7 @@ def _views_of_one_memory(program: ExportedProgram) -> list[str]:
 
 @contextmanager
 def _quiet_inference() -> Iterator[None]:
-    """No gradients, no fused encoder kernel that hides its operators, no torch log on stderr."""
+    """No gradients, no fused encoder kernels (which hide operators), no torch log on stderr."""
     fast_path = torch.backends.mha.get_fastpath_enabled()
     disabled = [log.disabled for log in _CHATTY]
     for log in _CHATTY:

@@ -1,4 +1,4 @@
-"""Mutations of buffers, parameters and inputs in forward, each with its new value."""
+"""Mutations of buffers, parameters and inputs in forward, with their new values."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -43,7 +43,7 @@ def named_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
 
 @contextmanager
 def kept(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
-    """Inside the block the tensors may be changed; afterwards they are what they were."""
+    """Restore the tensors after the block, which may change them."""
     before = [(tensor, tensor.detach().clone()) for tensor in tensors]
     try:
         yield

@@ -2,9 +2,9 @@
 
     view_as_complex(x) -> x;  view_as_real(z) -> z;  mul(z, w) -> pair.mul(z, w)
 
-Calls that move elements stay torch's own operators on a tensor with one dimension more; arithmetic
-becomes operators called ``pair.*``, all of whose tensors are pairs. Inputs and
-outputs of a model are never complex.
+Calls that move elements stay torch's operators, on a tensor with one more dimension; arithmetic
+becomes operators ``pair.*``, whose tensors are all pairs. Inputs and outputs of a model are never
+complex.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,12 +40,12 @@ FROM_REALS: Mapping[str, str] = {
 
 
 def _sized(args: Args, rank: int) -> Args:
-    """A shape, and the pair's dimension."""
+    """Append the pair's dimension to a shape."""
     return (args[0], (*args[1], 2), *args[2:])
 
 
 def _with_dim(place: int, default: int = 0, *, more: int = 0) -> Callable[[Args, int], Args]:
-    """One dimension at a place among the arguments, counted from the front."""
+    """Adapt a dimension argument at a position: count it from the front."""
 
     def adapted(args: Args, rank: int) -> Args:
         filled = (*args, *[default] * (place + 1 - len(args)))

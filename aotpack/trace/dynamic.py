@@ -1,4 +1,4 @@
-"""Dynamic dimensions as the user states them: text or torch.export's forms, checked and merged."""
+"""The user's dynamic dimensions: text or torch.export's forms, checked and merged."""
 
 import inspect
 import re
@@ -22,7 +22,7 @@ _DIMS_ONLY = "only dimensions of tensors can be dynamic"
 
 @dataclass(frozen=True, slots=True)
 class LeafSpec:
-    """One leaf of the inputs: what torch's guards call it (``['x'][0]``), and its dynamic spec."""
+    """One leaf of the inputs: its path in torch's guards (``['x'][0]``), and its dynamic spec."""
 
     path: str
     dims: Any
@@ -55,7 +55,7 @@ def merge_dynamic(
 ) -> dict[str, Any] | None:
     """The model file's ``dynamic_shapes`` with the command line's on top, axis by axis.
 
-    A saved program's sizes are fixed in it: ``trace`` refuses what is given here for one.
+    The sizes of a saved program are final: ``trace`` refuses dynamic shapes for it.
     """
     if isinstance(module, ExportedProgram):
         return dict(extra) or None
@@ -157,7 +157,7 @@ def _check_argument(argument: str, bound: Mapping[str, Any]) -> None:
 
 
 def _check_spec(where: str, value: Any, spec: Any) -> None:
-    """Refuse what torch.export would answer with an IndexError or a page of text."""
+    """Refuse specs for which torch.export raises an IndexError or a page of text."""
     if spec is None:
         return
     if isinstance(value, torch.Tensor):
@@ -200,7 +200,7 @@ def _check_example(where: str, size: int, dim: Dim) -> None:
 
 
 def _flatten(path: str, value: Any, dims: Any) -> list[LeafSpec]:
-    """One spec for each leaf of ``value``; a leaf without its own is not dynamic."""
+    """One spec for each leaf of ``value``; a leaf without a spec is static."""
     if isinstance(value, (list, tuple)):
         inner = dims if isinstance(dims, (list, tuple)) else [None] * len(value)
         items = [(f"[{i}]", item, d) for i, (item, d) in enumerate(zip(value, inner, strict=True))]

@@ -1,7 +1,7 @@
-"""Golden data: what eager computes on the example inputs, and a float64 reference of that graph.
+"""Golden data: eager's results on the example inputs, and a float64 reference of that graph.
 
-The reference runs operator by operator on the exported graph with every float widened when it is
-used, so that a large model's weights are never all held in float64.
+The reference interprets the exported graph and widens floats when they are used, so that a large
+model's weights are never all in float64.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,10 +38,10 @@ def record_golden(
     graph: Graph,
     triton: TritonPort | None = None,
 ) -> Golden:
-    """Inputs and reference results as bytes, and how far eager is from the reference.
+    """Inputs and reference results as bytes, and the errors of eager.
 
-    ``run`` is None for a model that launches Triton kernels of its own. Then the program runs for
-    it, operator by operator, its kernels through ``triton``: so no GPU is needed.
+    ``run`` is None for a model that launches Triton kernels. Then the program is interpreted in its
+    place, with its kernels run by ``triton``, so that no GPU is needed.
     """
     args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
     signature, changed = graph.signature, graph.signature.updates
@@ -93,7 +93,7 @@ def _eager(
 def _results(
     program: ExportedProgram, example: Sequence[Any], interpreter: "_Eager"
 ) -> list[torch.Tensor]:
-    """What the graph returns, then its new values of what it changes."""
+    """The graph's results, then the new values of the tensors it changes."""
     user = iter(example)
     flat = [
         next(user)
@@ -113,18 +113,18 @@ class _Eager(fx.Interpreter):
 
     def __init__(self, module: fx.GraphModule, triton: TritonPort | None) -> None:
         super().__init__(module)
-        self.extra_traceback = False  # errors say what failed themselves
+        self.extra_traceback = False  # our errors name the operator
         self.triton = triton
 
     def value(self, result: torch.Tensor) -> torch.Tensor:
-        """A result as it is recorded."""
+        """The recorded form of a result."""
         return result
 
     def run_node(self, n: fx.Node) -> Any:
         return self.launch(n, widened=False) if is_launch(n) else super().run_node(n)
 
     def launch(self, node: fx.Node, *, widened: bool) -> dict[str, torch.Tensor]:
-        """What a launch changes, by its parameters; tensors have their own types or float64."""
+        """The tensors a launch changes, by parameter, in their types or in float64."""
         assert self.triton is not None
         launch = read_launch(node)
 
@@ -183,7 +183,7 @@ class _Reference(_Eager):
             return self._in_own_types(n)
 
     def _in_own_types(self, n: fx.Node) -> Any:
-        """The result, widened, of a call whose operator wants bits or takes no float64."""
+        """The widened result of an operator that needs the bits or rejects float64."""
 
         def own(argument: fx.Node) -> Any:
             value, known = self.env[argument], argument.meta.get("val")
@@ -201,7 +201,7 @@ class _Reference(_Eager):
         return pytree.tree_map(_widen, result)
 
     def _part(self, value: Any) -> Any:
-        """A graph as a function on the reference's numbers; anything else as it is."""
+        """A graph as a function over the reference's values; other values unchanged."""
         if not isinstance(value, fx.GraphModule):
             return value
 
@@ -212,7 +212,7 @@ class _Reference(_Eager):
         return run
 
     def _widened_launch(self, node: fx.Node) -> Any:
-        """In float64 if the kernel can be run so; else as it is."""
+        """Launch in float64 if the kernel allows it, else in its types."""
         try:
             return self.launch(node, widened=True)
         except AotpackError:
@@ -220,7 +220,7 @@ class _Reference(_Eager):
 
 
 def _widen(value: Any) -> Any:
-    """float64 (complex128) for a floating tensor or dtype; anything else as it is."""
+    """float64 (complex128) for a floating tensor or dtype; other values unchanged."""
     if isinstance(value, torch.Tensor):
         if value.is_complex():
             return value.to(torch.complex128)
@@ -230,7 +230,7 @@ def _widen(value: Any) -> Any:
 
 @contextmanager
 def _double_default() -> Iterator[None]:
-    """Integers that become floats become float64."""
+    """Inside the block, integers are promoted to float64."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -240,7 +240,7 @@ def _double_default() -> Iterator[None]:
 
 
 def _difference(result: torch.Tensor, exact: torch.Tensor) -> float:
-    """max |result - exact|, of integers and bools how many differ.
+    """max |result - exact|; for integers and bools the number of differing elements.
 
     Equal infinities and NaN on both sides count as equal.
     """
@@ -255,7 +255,7 @@ def _difference(result: torch.Tensor, exact: torch.Tensor) -> float:
 
 
 def _rounded(exact: torch.Tensor, dtype: DType) -> torch.Tensor:
-    """float32 for floats, float64 where the model itself returns it."""
+    """float32 for floats, float64 if the model returns float64."""
     if not dtype.is_float:
         return exact.to(torch_dtype(dtype))
     return exact.to(torch.float64 if dtype is DType.FLOAT64 else torch.float32)

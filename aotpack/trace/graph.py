@@ -1,7 +1,7 @@
 """ExportedProgram -> ``stages.Graph``: straight-line operator calls, free of torch objects.
 
-Size arithmetic, assertions on sizes, device and layout arguments, copies and unused nodes vanish.
-What forward changes in place becomes an update, and so does the word of an assertion on data. Sizes
+Size arithmetic, assertions on sizes, device and layout arguments, copies and unused nodes are
+removed. In-place changes of forward become updates, as do the flags of assertions on data. Sizes
 that depend on data are refused.
 """
 
@@ -19,7 +19,7 @@ from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Tree, W
 from aotpack.trace.changes import updates_of
 from aotpack.trace.diagnostics.guards import check_guards, check_shapes
 from aotpack.trace.dynamic import LeafSpec
-from aotpack.trace.operators.assertions import words_of
+from aotpack.trace.operators.assertions import flags_of
 from aotpack.trace.operators.operators import OperatorReader
 from aotpack.trace.sizes import Sizes, find_sizes
 from aotpack.trace.source import source_of
@@ -36,7 +36,7 @@ def build_graph(
     check_indices: bool = False,
     reserved: Container[str] = (),
 ) -> Graph:
-    """The program in our own terms; ``leaves`` are the dynamic specs of its inputs, or nothing."""
+    """Convert the program; ``leaves`` are the dynamic specs of its inputs, if known."""
     placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     _check_objects(name, program, placeholders)
     values, weights = _values(program, placeholders), collect_weights(program)
@@ -48,7 +48,7 @@ def build_graph(
     results, updates = _outputs(program), updates_of(name, program, weights, inputs)
     _check_purpose(name, [*results, *updates.values()])
     nodes = reader.read([*results, *updates.values()])
-    assertions, words, told = words_of(reader.asserted, reader.unused)
+    assertions, flags, flag_updates = flags_of(reader.asserted, reader.unused)
     check_shapes(name, tuple(every_node(nodes)), tuple(inputs.values()))
     changes = tuple((target, reader.ref(node)) for target, node in updates.items())
     outputs, (args, kwargs) = tuple(map(reader.ref, results)), _input_trees(program)
@@ -66,7 +66,7 @@ def build_graph(
         assertions=assertions,
         unused=_unused(program, kept),
     )
-    return Graph(signature, kept, (*nodes, *words), outputs, (*changes, *told))
+    return Graph(signature, kept, (*nodes, *flags), outputs, (*changes, *flag_updates))
 
 
 def _check_guards(
@@ -75,7 +75,7 @@ def _check_guards(
     leaves: Sequence[LeafSpec],
     inputs: Sequence[TensorSpec | None],
 ) -> None:
-    """Conditions on the inputs' sizes, as far as their paths are known."""
+    """Check the guards on the inputs' sizes, if the inputs' paths are known."""
     pairs = zip(leaves, inputs, strict=bool(leaves))
     shapes = {leaf.path: spec.shape for leaf, spec in pairs if spec is not None}
     if leaves:
@@ -92,13 +92,13 @@ def _check_purpose(name: str, results: Sequence[fx.Node]) -> None:
 def _kept(
     weights: Weights, changed: set[str], results: Sequence[Ref], nodes: Sequence[GraphNode]
 ) -> tuple[Weight, ...]:
-    """The weights that nodes take, that come out, or that are changed."""
+    """The weights that nodes read, that are returned, or that are changed."""
     used = {ref.name for ref in (*results, *(ref for node in nodes for ref in node.refs()))}
     return tuple(weights.weight(one) for one in weights.tensors if one in used | changed)
 
 
 def _unused(program: ExportedProgram, kept: Sequence[Weight]) -> tuple[str, ...]:
-    """The names in the model's state_dict that are those of no weight."""
+    """The names in the model's state_dict of tensors that are not kept."""
     used = {name for weight in kept for name in weight.names}
     return tuple(name for name in program.state_dict if name not in used)
 
@@ -106,7 +106,7 @@ def _unused(program: ExportedProgram, kept: Sequence[Weight]) -> tuple[str, ...]
 def _check_objects(
     name: str, program: ExportedProgram, placeholders: Mapping[str, fx.Node]
 ) -> None:
-    """Refuse inputs that are neither tensors nor Python values, by the first that takes one."""
+    """Refuse inputs that are neither tensors nor Python values; names the first user of one."""
     objects = [
         placeholders[spec.arg.name]
         for spec in program.graph_signature.input_specs
@@ -137,7 +137,7 @@ def _values(program: ExportedProgram, placeholders: Mapping[str, fx.Node]) -> li
 def _inputs(
     values: Sequence[tuple[str, Any]], sizes: Sizes, taken: set[str]
 ) -> dict[str, TensorSpec]:
-    """The tensor inputs by placeholder; one that is called like a weight gets a longer name."""
+    """The tensor inputs by placeholder, renamed if a weight has the name."""
     inputs = {}
     for name, value in values:
         if isinstance(value, torch.Tensor):
@@ -168,7 +168,7 @@ def _outputs(program: ExportedProgram) -> list[fx.Node]:
 
 
 def is_returned(spec: OutputSpec) -> bool:
-    """True for a tensor that forward returns, not for the new value of one it changes."""
+    """True for a tensor that forward returns, False for the new value of a changed one."""
     return spec.kind is OutputKind.USER_OUTPUT and isinstance(spec.arg, TensorArgument)
 
 
@@ -180,7 +180,7 @@ def _output_specs(
 
 
 def _output_name(number: int, taken: Collection[str]) -> str:
-    """``output0``, with underscores where an input or a weight has that name."""
+    """``output0``, with underscores added if an input or a weight has that name."""
     name = f"output{number}"
     while name in taken:
         name += "_"

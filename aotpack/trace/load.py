@@ -1,4 +1,4 @@
-"""MODEL on the command line -> module, example inputs and what the file says about them.
+"""MODEL on the command line -> module, example inputs and options in the file.
 
 A model file defines ``model`` or ``get_model()``, and ``example_inputs`` or ``get_inputs()``;
 optionally ``dynamic_shapes``, ``name``, ``version``. A dict of example inputs means keywords.
@@ -29,7 +29,7 @@ _ACCEPTED = "model.py, model.py:attr, package.module:attr or model.pt2"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model with everything ``trace`` needs."""
+    """A model with the arguments of ``trace``."""
 
     module: nn.Module | ExportedProgram
     args: tuple[Any, ...]
@@ -74,7 +74,7 @@ def _load_program(path: Path) -> Loaded:
 
 
 def _run_file(path: Path) -> ModuleType:
-    """Execute a model file as a module of its own, its folder importable meanwhile."""
+    """Execute a model file as a separate module, with its folder importable meanwhile."""
     _check_exists(path)
     name = _identifier(path.stem)
     module_spec = importlib.util.spec_from_file_location(name, path)
@@ -153,7 +153,7 @@ def _inputs(module: ModuleType, spec: str) -> tuple[tuple[Any, ...], dict[str, A
 
 @contextmanager
 def _explained(what: str, path: Path | None) -> Iterator[None]:
-    """An exception of the user's code becomes an error that shows the user's line."""
+    """Inside the block, an exception of the user's code becomes an error with its line."""
     try:
         yield
     except TraceError:
@@ -183,6 +183,6 @@ def _check_exists(path: Path) -> None:
 
 
 def _identifier(stem: str) -> str:
-    """A name that can be imported."""
+    """A valid identifier."""
     name = re.sub(r"\W", "_", stem)
     return name if name.isidentifier() else f"model_{name}"

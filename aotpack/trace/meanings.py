@@ -1,7 +1,7 @@
-"""Reference implementations of operators whose own call would not do in float64.
+"""Reference implementations for operators that cannot serve as their own float64 reference.
 
-Some take no float64. Others leave open which of equal elements they give: a package takes the first
-of a stable order, and the last of the most frequent.
+Some reject float64. Others do not define which of equal elements they return: a package returns the
+first in a stable order, and for mode the last of the most frequent.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ def _kth(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def _median(x: Any, dim: int, keepdim: bool = False) -> Any:
-    """The lower of two in the middle; the first NaN if there is one."""
+    """The lower of two middle elements; the first NaN if there is one."""
     numbers, size = _numbers(x, dim), x.size(dim) if x.dim() else 1
     return _picked(x, torch.where(numbers == size, (size - 1) // 2, numbers), dim, keepdim)
 
@@ -59,12 +59,12 @@ def _mode(x: Any, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def _numbers(x: Any, dim: int) -> Any:
-    """How many elements of each row are not NaN; the dimension is kept."""
+    """The number of elements of each row that are not NaN; keeps the dimension."""
     return (x == x).sum(dim, keepdim=True)
 
 
 def _picked(x: Any, place: Any, dim: int, keepdim: bool) -> Any:
-    """The element at a place of each sorted row, and where it comes from."""
+    """The element at a position of each sorted row, and its index in the source."""
     found = [part.gather(dim, place) for part in _sorted(x, dim)]
     return [part if keepdim else part.squeeze(dim) for part in found]
 

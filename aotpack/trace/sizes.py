@@ -51,20 +51,20 @@ _COMPARISONS: dict[str, Callable[[Int, Int], Int]] = {
 class Sizes:
     """The dynamic sizes of a program, by torch's symbol name.
 
-    ``defined`` are the symbols that stand for sizes inside of branches and loops.
+    ``defined`` are the symbols for sizes inside branches and loops.
     """
 
     variables: Mapping[str, Var]
     defined: dict[str, Int] = field(default_factory=dict)
 
     def define(self, symbol: torch.SymInt, value: Any) -> None:
-        """Let a symbol that is no size of the program mean a number."""
+        """Define a symbol that is not a size of the program."""
         name = str(symbol.node.expr)
         if name not in self.variables:
             self.defined[name] = Int.of(value)
 
     def truth(self, value: torch.SymBool) -> Int:
-        """1 where a condition on sizes holds, 0 where it does not."""
+        """A condition on sizes as 1 or 0."""
         return self._truth(value.node.expr)
 
     def _truth(self, expr: Any) -> Int:
@@ -84,7 +84,7 @@ class Sizes:
         return self._convert(value.node.expr)
 
     def argument(self, value: int | torch.SymInt) -> Int | int:
-        """The same, but a plain int when it is a constant."""
+        """Like ``convert``, but a constant becomes an int."""
         converted = self.convert(value)
         return converted if converted.constant is None else converted.constant
 
@@ -124,8 +124,8 @@ def find_sizes(
 ) -> Sizes:
     """Name every symbol that the shapes of the ``inputs`` (name, fake tensor) depend on.
 
-    ``leaves`` are the dynamic specs of the inputs in order, or nothing for a saved program. No size
-    is called like an input or one of the ``weights``, nor as is ``reserved``.
+    ``leaves`` are the dynamic specs of the inputs in order, empty for a saved program. No size has
+    the name of an input or of one of the ``weights``, or a ``reserved`` name.
     """
     names: dict[str, str] = {}
     for (_, value), leaf in zip(inputs, leaves, strict=bool(leaves)):

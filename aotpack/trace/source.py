@@ -1,4 +1,4 @@
-"""Where in the user's code an operator was written, from the stack trace torch.export keeps."""
+"""The user's source line of an operator, from the stack trace that torch.export records."""
 
 import re
 import sysconfig
@@ -18,7 +18,7 @@ _STANDARD = sysconfig.get_path("stdlib")
 
 
 def source_of(node: fx.Node) -> Source | None:
-    """The innermost frame outside torch, or torch's own if the user wrote none (nn.Sequential)."""
+    """The innermost frame outside torch, or inside if the user has none (nn.Sequential)."""
     return users_source_of(node) or _last(_frames(_trace(node)))
 
 
@@ -28,7 +28,7 @@ def users_source_of(node: fx.Node) -> Source | None:
 
 
 def users_source_in(text: str) -> Source | None:
-    """The innermost frame outside torch of those that a text shows."""
+    """The innermost frame outside torch in a printed traceback."""
     return _last([frame for frame in _frames(text) if is_user_file(frame["file"])])
 
 
@@ -59,11 +59,11 @@ def is_user_file(file: str) -> bool:
 
 
 def shown_frame(frame: FrameSummary) -> str:
-    """A frame of a traceback, as ``Source`` prints."""
+    """A frame of a traceback in the format of ``Source``."""
     return f"{shown_path(frame.filename)}:{frame.lineno}: {frame.line}"
 
 
 def shown_path(file: str) -> str:
-    """The file name; with its folder when it is an installed library's. Never absolute."""
+    """The file name, with its folder for an installed library; never absolute."""
     parts = file.replace("\\", "/").split("/")
     return "/".join(parts[-2:] if "site-packages" in parts else parts[-1:])

@@ -40,13 +40,13 @@ def trace(
     triton: TritonPort | None = None,
     reserved: Container[str] = (),
 ) -> Traced:
-    """Export the module for inference and record what it should compute on the example inputs.
+    """Export the module for inference and record golden data on the example inputs.
 
     ``dynamic_shapes`` has torch.export's form; ``dtype`` casts weights and floating inputs first.
-    ``check_indices`` makes assertions of what eager asks of positions that are data.
-    ``whole`` names the operators that lowering takes: all others are taken apart where torch says
-    how. Without it, none is. ``triton`` is asked about models that launch kernels of their own.
-    ``reserved`` are names that no size may have.
+    ``check_indices`` asserts that indices read from data are in the range that eager accepts.
+    ``whole`` names the operators with lowerings: all others are decomposed where torch can; None
+    decomposes none. ``triton`` is used for models that launch Triton kernels. ``reserved`` are
+    names that no size may have.
     """
     example = _example(name, args, kwargs)
     if isinstance(module, ExportedProgram):
@@ -80,7 +80,7 @@ def _export(
     name: str,
     strict: bool,
 ) -> Exported:
-    """The program, and what it was made of: of a model that draws, with a seed."""
+    """The program and its inputs; a model that draws random numbers takes a seed."""
     run = evaluation_copy(module, dtype)
     if dtype is not None:
         example = cast_floats(example, dtype)

@@ -23,7 +23,7 @@ def tree_of(spec: pytree.TreeSpec, leaves: Iterator[Tree], what: str) -> Tree:
     children = tuple(tree_of(child, leaves, what) for child in children_of(spec))
     if spec.type in _SEQUENCES:
         return Tree(_SEQUENCES[spec.type], children)
-    if spec.type.__module__ == "torch.return_types":  # what torch.sort and its like give
+    if spec.type.__module__ == "torch.return_types":  # such as the result of torch.sort
         return Tree("tuple", children)
     keys = _keys(spec)
     if len(keys) < len(children):
@@ -36,7 +36,7 @@ def tree_of(spec: pytree.TreeSpec, leaves: Iterator[Tree], what: str) -> Tree:
 
 
 def children_of(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
-    """The specs one level down; torch renamed the attribute to a method."""
+    """The child specs; torch renamed the attribute to a method."""
     children: Any = spec.children() if hasattr(spec, "children") else spec.children_specs
     return list(children)
 
@@ -55,9 +55,9 @@ def leaf_of(argument: ArgumentSpec, what: str) -> Tree:
 
 
 def _keys(spec: pytree.TreeSpec) -> tuple[str, ...]:
-    """Keys of a dict, fields of a named tuple, or the key lists that a registered record keeps.
+    """Keys of a dict, fields of a named tuple, or the key lists of a registered record.
 
-    Fields without a value come last; a structure that keeps none of these has no keys.
+    Fields without a value come last; other structures have no keys.
     """
     context: Any = getattr(spec.context, "_fields", spec.context)
     if spec.type is defaultdict:

@@ -1,4 +1,4 @@
-"""Parameters, buffers and lifted constants as named bytes, without a copy where memory allows.
+"""Parameters, buffers and lifted constants as named bytes; contiguous ones are not copied.
 
 Tied weights (the same storage, offset, shape and strides) are one ``Weight`` with every name.
 """
@@ -29,7 +29,7 @@ class Weights:
     constants: frozenset[str]
 
     def name_of(self, target: str) -> str:
-        """The name of the weight that is called ``target``, too."""
+        """The name of the weight that ``target`` is a name of."""
         return next(name for name, all_ in self.names.items() if target in all_)
 
     def weight(self, name: str) -> Weight:
@@ -47,7 +47,7 @@ class Weights:
 
 
 def collect_weights(program: ExportedProgram) -> Weights:
-    """Group the program's weights by the memory they live in; the first name is the weight's."""
+    """Group the program's weights by memory; the first name is the weight's."""
     first: dict[tuple[Any, ...], str] = {}
     names: dict[str, list[str]] = {}
     tensors: dict[str, torch.Tensor] = {}
@@ -80,7 +80,7 @@ def weight_tensor(program: ExportedProgram, target: str) -> torch.Tensor:
 
 
 def dtype_of(dtype: torch.dtype, what: str) -> DType:
-    """Our element type for torch's, or a refusal that says ``what`` has it and what is accepted."""
+    """Our element type for torch's; an error names ``what`` has it and the accepted types."""
     name = str(dtype).removeprefix("torch.")
     try:
         return DType(name)

@@ -46,4 +46,4 @@ def test_what_later_turns_write_is_no_nan(target: str, monkeypatch: pytest.Monke
     model = aotpack.compile(Stacked(), (x,), target=target)
     for _ in range(2):
         torch.testing.assert_close(model(x), Stacked()(x))
-        model.scribble()
+        model.poison()

@@ -1,4 +1,4 @@
-"""The array returned to callers whose framework cannot allocate here; it frees its own memory."""
+"""The result array for callers whose framework cannot allocate on the device; frees its memory."""
 
 import math
 import weakref
@@ -9,13 +9,13 @@ import numpy as np
 from ..devices.device import Device, active, is_host
 from ..dtypes import Array, DType, present
 from ..errors import AotpackError
-from .dlpack import lend
+from .dlpack import export_capsule
 
 
 class DeviceArray:
-    """Memory on the model's device; hand it on by DLPack or ``__cuda_array_interface__``.
+    """Memory on the model's device, exported by DLPack or ``__cuda_array_interface__``.
 
-    Its contents are ready once the work on its stream is done; both protocols take care of that.
+    Its contents are valid once its stream has finished; both protocols synchronise with the stream.
     """
 
     __slots__ = ("__weakref__", "_device", "_owner", "_stream", "address", "dtype", "shape")
@@ -41,7 +41,7 @@ class DeviceArray:
 
     @classmethod
     def from_numpy(cls, device: Device, stored: Array, dtype: DType) -> "DeviceArray":
-        """A copy of stored elements (of types numpy lacks, their bits) on the device."""
+        """Copy stored elements to the device (as bits, for types numpy lacks)."""
         with active(device):
             made = cls(device, stored.shape, dtype)
         made.fill(stored)
@@ -51,32 +51,32 @@ class DeviceArray:
     def over(
         cls, device: Device, address: int, shape: tuple[int, ...], dtype: DType, owner: Any
     ) -> "DeviceArray":
-        """Memory that belongs to ``owner``, which is kept alive."""
+        """A view of memory that ``owner`` owns; keeps ``owner`` alive."""
         made = cls.__new__(cls)
         made.shape, made.dtype, made.address = shape, dtype, address
         made._device, made._stream, made._owner = device, 0, owner
         return made
 
     def fill(self, stored: Array) -> None:
-        """Put stored elements (of types numpy lacks, their bits) into this memory; same shape."""
+        """Copy stored elements of the same shape in (as bits, for types numpy lacks)."""
         with active(self._device):
             source = np.asarray(stored, order="C")
             self._device.copy_in(self.address, source.ctypes.data, self.nbytes, self._stream)
             self._device.synchronize(self._stream)
 
     def numpy(self) -> Array:
-        """A host copy; types numpy lacks are ml_dtypes' where it is loaded, else float32."""
+        """A host copy; types numpy lacks become ml_dtypes' if it is loaded, else float32."""
         return present(self.stored(), self.dtype)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """What ``numpy.asarray`` gives: a host copy."""
+        """A host copy, for ``numpy.asarray``."""
         if copy is False:
             raise ValueError("an array of a device comes to the host as a copy")
         array = self.numpy()
         return array if dtype is None else array.astype(dtype)
 
     def stored(self) -> Array:
-        """A host copy of the elements; of types numpy lacks, their bits."""
+        """A host copy of the elements (bits for types numpy lacks)."""
         target = np.empty(self.shape, self.dtype.storage)
         with active(self._device):
             self._device.copy_out(target.ctypes.data, self.address, self.nbytes, self._stream)
@@ -102,18 +102,18 @@ class DeviceArray:
         return self._device.place
 
     def __dlpack__(self, *, stream: int | None = None, **options: Any) -> Any:
-        """A capsule ordered after our stream; -1 asks for no ordering."""
+        """Export a capsule ordered after our stream; -1 requests no ordering."""
         if options.get("copy"):
-            raise BufferError("this array is lent without a copy; copy the result")
+            raise BufferError("this array is exported without a copy; copy the result")
         consumer = 0 if stream is None or stream == 1 else stream
         if stream != -1 and consumer != self._stream and self.nbytes:
             with active(self._device):
                 order(self._device, self._stream, consumer)
-        return lend(self, self.address, self.shape, self.dtype, self._device.place)
+        return export_capsule(self, self.address, self.shape, self.dtype, self._device.place)
 
 
 def order(device: Device, before: int, after: int) -> None:
-    """Let stream ``after`` go on only after what is now on stream ``before``."""
+    """Make stream ``after`` wait for the work issued so far to stream ``before``."""
     event = device.event()
     try:
         device.record(event, before)
@@ -127,4 +127,4 @@ def _free(device: Device, address: int) -> None:
         with active(device):
             device.free(address)
     except AotpackError:
-        return  # the driver is shutting down and has taken the memory back
+        return  # the driver is shutting down and has freed the memory

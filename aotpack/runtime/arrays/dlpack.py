@@ -1,4 +1,4 @@
-"""DLPack through its C struct: reads another framework's array, and exports ours."""
+"""DLPack through its C struct: imports another framework's array, and exports ours."""
 
 import ctypes
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ _DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _DESTRUCTOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.argtypes, _pointer.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
-# The destructor runs while the capsule dies: it must be passed as an address, not as an object.
+# The destructor runs while the capsule is deallocated: pass it as an address, not an object.
 _is_named = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
     ("PyCapsule_IsValid", ctypes.pythonapi)
 )
@@ -46,11 +46,11 @@ _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 _new_capsule.restype = ctypes.py_object
 
-_lent: dict[int, tuple[Any, ...]] = {}  # what a capsule's consumer still uses, by address
+_exports: dict[int, tuple[Any, ...]] = {}  # keeps exported memory alive, by address of its struct
 
 
-class Borrowed(NamedTuple):
-    """The array behind a capsule; it is valid as long as the capsule is alive."""
+class ImportedArray(NamedTuple):
+    """The array behind a capsule; valid while the capsule is alive."""
 
     address: int
     shape: tuple[int, ...]
@@ -59,13 +59,13 @@ class Borrowed(NamedTuple):
     contiguous: bool
 
 
-def borrow(capsule: Any) -> Borrowed:
-    """What a capsule describes. Dropping the capsule gives the array back to its producer."""
+def import_capsule(capsule: Any) -> ImportedArray:
+    """Read a capsule. Dropping the capsule releases the array to its producer."""
     tensor = _Managed.from_address(_pointer(capsule, _NAME)).tensor
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
     dtype = BY_DLPACK.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
-    return Borrowed(
+    return ImportedArray(
         (tensor.data or 0) + tensor.byte_offset,
         shape,
         str(dtype) if dtype else f"DLPack type {tensor.code}:{tensor.bits}x{tensor.lanes}",
@@ -74,10 +74,10 @@ def borrow(capsule: Any) -> Borrowed:
     )
 
 
-def lend(
+def export_capsule(
     owner: Any, address: int, shape: tuple[int, ...], dtype: DType, place: tuple[int, int]
 ) -> Any:
-    """A capsule over memory that ``owner`` keeps alive."""
+    """Make a capsule over memory that ``owner`` keeps alive."""
     sizes = (ctypes.c_int64 * len(shape))(*shape)
     managed = _Managed()
     tensor = managed.tensor
@@ -86,17 +86,17 @@ def lend(
     (tensor.code, tensor.bits), tensor.lanes = dtype.dlpack, 1
     managed.deleter = ctypes.cast(_deleter, ctypes.c_void_p).value
     key = ctypes.addressof(managed)
-    _lent[key] = (managed, sizes, owner)
+    _exports[key] = (managed, sizes, owner)
     return _new_capsule(key, _NAME, ctypes.cast(_destructor, ctypes.c_void_p))
 
 
 def _release(managed: int) -> None:
-    _lent.pop(managed, None)
+    _exports.pop(managed, None)
 
 
 def _destroy(capsule: int) -> None:
-    if _is_named(capsule, _NAME):  # a consumer renames the capsule, and then calls the deleter
-        _lent.pop(_pointer_of_dying(capsule, _NAME), None)
+    if _is_named(capsule, _NAME):  # a consumer renames the capsule and calls the deleter itself
+        _exports.pop(_pointer_of_dying(capsule, _NAME), None)
 
 
 _deleter = _DELETER(_release)

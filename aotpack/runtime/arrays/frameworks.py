@@ -1,7 +1,7 @@
 """The caller's arrays: one class for each framework reads addresses and allocates outputs.
 
-torch and cupy are found in ``sys.modules`` and never imported: a caller who has their arrays has
-imported them. A call with the same facts as an earlier one needs no second check.
+torch and cupy are looked up in ``sys.modules`` and never imported: a caller with their arrays has
+imported them. Guards are checked once for each set of array facts (shapes, types, strides).
 """
 
 import sys
@@ -15,7 +15,7 @@ from ..devices.device import Device, is_host
 from ..dtypes import DType, numpy_name
 from ..errors import ArgumentError
 from .device_array import DeviceArray, order
-from .dlpack import borrow, is_contiguous
+from .dlpack import import_capsule, is_contiguous
 from .torch_tensors import TorchFramework
 
 Reading = tuple[list[int], Hashable, Any]
@@ -26,9 +26,9 @@ Spec = tuple[tuple[int, ...], tuple[int, ...], DType]
 
 
 class Framework(Protocol):
-    """A caller's framework. ``rank`` decides whose arrays come back when a call mixes them.
+    """A caller's framework. The highest ``rank`` in a call decides the type of its results.
 
-    All arrays of a call are read and made at once: per array a call does what it must.
+    A call reads all its arrays at once and allocates all outputs at once, to limit host time.
     """
 
     name: str
@@ -38,17 +38,17 @@ class Framework(Protocol):
         """The caller's current stream."""
 
     def read(self, values: Sequence[Any], stream: int) -> Reading:
-        """The memory of ``values``, in order with ``stream``."""
+        """The addresses and facts of ``values``, ordered before ``stream``."""
 
     def seen(self, facts: Any) -> list[Seen]:
-        """The facts in the words of the guards, one for each value."""
+        """The facts in the form that guards check, one for each value."""
 
     def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
-        """New arrays and their device addresses; address -1 asks for a copy from staging."""
+        """Allocate arrays; returns them and their addresses (-1: copy from a staging buffer)."""
 
 
 class NumpyFramework:
-    """Host arrays: used in place on a host device, else copied in and out."""
+    """Host arrays: used in place by a CPU device, else copied in and out."""
 
     name, rank = "numpy", 0
 
@@ -73,7 +73,7 @@ class NumpyFramework:
 
 
 class DlpackFramework:
-    """Arrays that lend themselves by DLPack; outputs are DeviceArrays."""
+    """Arrays that export DLPack; outputs are DeviceArrays."""
 
     name, rank = "dlpack", 1
 
@@ -91,8 +91,8 @@ class DlpackFramework:
             else value.__dlpack__(stream=stream or 1)
             for value in values
         ]
-        lent = [borrow(capsule) for capsule in capsules]
-        return [one.address for one in lent], tuple([one[1:] for one in lent]), capsules
+        imported = [import_capsule(capsule) for capsule in capsules]
+        return [one.address for one in imported], tuple([one[1:] for one in imported]), capsules
 
     def seen(self, facts: Any) -> list[Seen]:
         return [
@@ -152,7 +152,7 @@ class InterfaceFramework(DlpackFramework):
 
 
 class MixedFramework:
-    """Arguments of several frameworks; results are those of the one that ranks highest."""
+    """Arguments of several frameworks; results are arrays of the one with the highest rank."""
 
     def __init__(self, found: Sequence[Framework]) -> None:
         self._found = found
@@ -172,7 +172,7 @@ class MixedFramework:
 
 
 class Frameworks:
-    """Chooses the framework for each type of argument, once."""
+    """Finds the framework of each argument type once."""
 
     def __init__(self, device: Device, stream: int | None) -> None:
         self._device, self._stream = device, stream

@@ -1,4 +1,4 @@
-"""torch tensors as arguments and results, without importing torch. Results carry no gradient."""
+"""torch tensors as arguments and results, without importing torch. Results have no gradient."""
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -14,10 +14,10 @@ _FOREIGN = -1  # no DLPack device: never equal to the model's place
 
 
 class TorchFramework:
-    """Reads addresses off tensors and makes outputs with torch's allocator.
+    """Reads the addresses of tensors and allocates outputs with torch's allocator.
 
     With an overriding stream, outputs are allocated on it and inputs are recorded on it, so that
-    torch's allocator does not hand their memory on while it is in use there.
+    torch's allocator does not reuse their memory while that stream uses it.
     """
 
     name, rank = "torch", 3
@@ -30,7 +30,7 @@ class TorchFramework:
         self._current: Callable[[int], int] | None = None
         self._external: Any = None
         self._use_stream = torch.cuda.stream
-        if kind == 2 and torch.version.cuda is not None:  # a CPU torch may still give weights
+        if kind == 2 and torch.version.cuda is not None:  # a CPU torch may give weights
             self._current = torch._C._cuda_getCurrentRawStream
             if stream is not None:
                 self._external = torch.cuda.ExternalStream(stream, device=self._device)
@@ -79,7 +79,7 @@ class TorchFramework:
 
 
 def _without_memory(values: Sequence[Any]) -> ArgumentError:
-    """The error for the first of some tensors that has no address."""
+    """The error for the first tensor without an address."""
     for value in values:
         try:
             value.data_ptr()

@@ -1,1 +1,5 @@
-"""What a call checks: guards, assertions, arguments it changes, and the debugging modes."""
+"""The checks of a call. In reading order:
+
+``guards`` (the signature), ``changes`` (arguments changed in place), ``assertions`` (conditions on
+data), ``debugging`` (failing launches and NaN), ``audit`` (processes, files and sockets).
+"""

@@ -1,9 +1,9 @@
-"""Assertions on data: the memory that failed conditions are written to, and the error they raise.
+"""Assertions on data: the flags that kernels set when a condition fails, and the error raised.
 
-Each assertion has an int32 word, which a kernel sets to 1 when the condition does not hold. Words
-lie in memory that host and device share, so a look at them waits for nothing and asks the device
-for nothing; they stay set until they are told. Each arena has words of its own: its calls follow
-each other, so no two kernels are at a word at once.
+Each assertion has an int32 flag (``word`` in the manifest), which a kernel sets to 1 when the
+condition fails. Flags lie in pinned memory that host and device share, so reading them needs no
+synchronisation; they stay set until they are reported. Each arena has separate flags: its calls are
+serialised, so no two kernels write a flag at once.
 """
 
 import ctypes
@@ -13,12 +13,12 @@ from ..devices.device import Device
 from ..errors import AssertionFailed
 from ..manifest import Assertion
 
-WORD = 4  # bytes
-_SPACING = 16  # the alignment that kernels are promised
+FLAG_BYTES = 4  # bytes
+_SPACING = 16  # the pointer alignment that kernels assume
 
 
-class Words:
-    """One word for each assertion, none of them set; ``addresses`` by their names."""
+class AssertionFlags:
+    """One flag for each assertion, initially clear; ``addresses`` are by name."""
 
     def __init__(self, device: Device, assertions: Sequence[Assertion]) -> None:
         self._assertions = assertions
@@ -35,47 +35,49 @@ class Words:
         return self._memory.raw != self._clear
 
     def take(self) -> set[Assertion]:
-        """The assertions that failed. Clears the words, which the device must be done with."""
+        """Return the failed assertions and clear the flags; the device must be idle on them."""
         found = self._memory.raw
         self._memory.raw = self._clear
         numbered = enumerate(self._assertions)
-        return {one for n, one in numbered if any(found[_SPACING * n : _SPACING * n + WORD])}
+        return {one for n, one in numbered if any(found[_SPACING * n : _SPACING * n + FLAG_BYTES])}
 
 
 class Assertions:
-    """What a model asserts, and the words of all its arenas."""
+    """The assertions of a model, and the flags of all its arenas."""
 
     def __init__(self, model: str, device: Device, assertions: Sequence[Assertion]) -> None:
         self._model, self._device, self._assertions = model, device, tuple(assertions)
-        self._words: list[Words] = []
+        self._flags: list[AssertionFlags] = []
 
     def __bool__(self) -> bool:
         return bool(self._assertions)
 
-    def new_words(self) -> Words:
-        """The words of another arena."""
-        words = Words(self._device, self._assertions)
-        self._words.append(words)
-        return words
+    def new_flags(self) -> AssertionFlags:
+        """Allocate the flags of another arena."""
+        flags = AssertionFlags(self._device, self._assertions)
+        self._flags.append(flags)
+        return flags
 
     @property
     def is_any_set(self) -> bool:
         """True when an assertion has failed, as far as the device has come."""
-        return any(words.is_any_set for words in self._words)
+        return any(flags.is_any_set for flags in self._flags)
 
-    def tell(self, words: Words | None = None) -> None:
-        """Raise if an assertion failed, by the words of one arena or of all; they are cleared.
+    def raise_failed(self, flags: AssertionFlags | None = None) -> None:
+        """Raise if a flag of one arena (or of any) is set; clears these flags.
 
-        The device must be done with all calls that use them.
+        All calls that use them must have finished on the device.
         """
         taken: set[Assertion] = set()
-        taken.update(*(one.take() for one in ([words] if words else self._words)))
-        told = [f"{one.message}\n  {one.place}" for one in self._assertions if one in taken]
-        if told:
-            raise AssertionFailed(f"calling {self._model}: an assertion failed: " + "\n".join(told))
+        taken.update(*(one.take() for one in ([flags] if flags else self._flags)))
+        failed = [f"{one.message}\n  {one.place}" for one in self._assertions if one in taken]
+        if failed:
+            raise AssertionFailed(
+                f"calling {self._model}: an assertion failed: " + "\n".join(failed)
+            )
 
     def free(self) -> None:
-        """Give the memory back."""
-        for words in self._words:
-            self._device.free_shared(words.address)
-        self._words.clear()
+        """Free the memory of all flags."""
+        for flags in self._flags:
+            self._device.free_shared(flags.address)
+        self._flags.clear()

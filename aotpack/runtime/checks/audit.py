@@ -1,4 +1,4 @@
-"""Watches that a call starts no program, writes no file and opens no socket."""
+"""Audits a call: records processes started, files written and sockets opened."""
 
 import os
 import sys
@@ -12,12 +12,12 @@ _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 _lock = threading.Lock()
 _watchers: list[list[str]] = []
-_installed: list[bool] = []  # an audit hook cannot be taken away: one is enough
+_installed: list[bool] = []  # an audit hook cannot be removed, so one is shared
 
 
 @contextmanager
 def watch() -> Iterator[list[str]]:
-    """The forbidden actions of the whole process inside the block, as text."""
+    """Inside the block, collect the forbidden actions of the whole process as text."""
     actions: list[str] = []
     with _lock:
         if not _installed:

@@ -1,4 +1,4 @@
-"""Arguments a call changes in place: writable, apart from each other, and brought back."""
+"""Arguments a call changes in place: checked for writability and aliasing, and copied back."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -15,13 +15,13 @@ Copy = tuple[int, int, int]
 
 
 def changed_inputs(signature: Signature) -> tuple[int, ...]:
-    """The numbers of the inputs that a call changes."""
+    """The positions of the inputs that a call changes in place."""
     names = set(signature.updates)
     return tuple(i for i, tensor in enumerate(signature.inputs) if tensor.name in names)
 
 
 def check_writable(signature: Signature, index: int, value: Any) -> None:
-    """Refuse numpy values that are no writable memory of the right order."""
+    """Refuse numpy arrays that are read-only or not row-major."""
     if isinstance(value, (np.ndarray, np.generic)):
         if not isinstance(value, np.ndarray):
             raise _refused(signature, index, "is a scalar, which cannot be changed; give an array")
@@ -31,13 +31,13 @@ def check_writable(signature: Signature, index: int, value: Any) -> None:
             raise _refused(signature, index, "is not contiguous; accepted: row-major memory")
 
 
-def check_apart(
+def check_no_aliases(
     signature: Signature, changed: Sequence[int], addresses: Sequence[int], sizes: Sequence[int]
 ) -> None:
-    """Refuse a changed argument whose memory another argument shares.
+    """Refuse a changed argument whose memory overlaps another argument.
 
-    In the order of addresses a span meets one before it if it begins before the furthest end; one
-    that is only read may meet others that are only read.
+    Sweep over spans sorted by address: a span overlaps an earlier one if it begins before the
+    furthest end so far. Spans that are only read may overlap each other.
     """
     numbers = [number for number, size in enumerate(sizes) if size]
     numbers.sort(key=addresses.__getitem__)
@@ -62,7 +62,7 @@ def check_not_state(
     addresses: Sequence[int],
     sizes: Sequence[int],
 ) -> None:
-    """Refuse an argument that lies in the memory of what calls change."""
+    """Refuse an argument that overlaps the weights and buffers that calls change."""
     for weight, start in state:
         end = start + math.prod(weight.shape) * weight.dtype.itemsize
         for number, (address, size) in enumerate(zip(addresses, sizes, strict=True)):
@@ -72,7 +72,7 @@ def check_not_state(
 
 
 def copy_back(device: Device, copies: Sequence[tuple[bool, Copy]], stream: int) -> None:
-    """Bring staged arguments back to where they came from; waits when that is the host."""
+    """Copy staged arguments back to the caller's memory; synchronises if that is host memory."""
     for is_host_memory, (origin, staged, size) in copies:
         copy = device.copy_out if is_host_memory else device.copy
         copy(origin, staged, size, stream)

@@ -1,8 +1,8 @@
 """Debugging modes: names the launch that fails, and the first launch that writes a NaN.
 
-A watched plan runs its launches one at a time, each followed by a host call that waits for it. To
-look for NaN, intermediates and results are zeroed before the first launch that writes into them:
-what no launch has written yet holds no NaN then.
+A watched plan serialises its launches: a host call synchronises after each. To find NaN,
+intermediates and results are zeroed before the first launch that writes them, so that memory not
+yet written has no NaN.
 """
 
 import ctypes
@@ -21,13 +21,13 @@ from ..manifest import Kernel, Manifest
 from ..plan import Launch, Plan
 
 Cells: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
-Told: TypeAlias = tuple[Launch, Kernel] | tuple[int, ...]
+WatchTarget: TypeAlias = tuple[Launch, Kernel] | tuple[int, ...]
 MODES = ("sync", "nan")
 VARIABLE = "AOTPACK_DEBUG"
 
 
 def debug_mode(given: str | None) -> str | None:
-    """What to watch for: as given to ``load``, else by the environment."""
+    """The debugging mode: the argument of ``load``, else that of the environment."""
     mode = os.environ.get(VARIABLE) or None if given is None else given
     if mode is not None and mode not in MODES:
         where = VARIABLE if given is None else "debug"
@@ -40,51 +40,53 @@ def debug_mode(given: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Memory that a launch writes: its cell, and what lies there."""
+    """A tensor that a launch writes, and its cell."""
 
     name: str
     cell: int
     dtype: DType
     size: int  # bytes
-    is_first: bool  # no launch has written there before, and nothing was there
+    is_first: bool  # the first write to memory without contents
 
 
 class Watch:
-    """Puts host calls around the launches of a plan; ``lengths`` are the bytes of what it is given.
+    """Puts host calls around the launches of a plan.
 
-    These are inputs, weights and outputs by their names.
+    ``lengths`` are the bytes of inputs, weights and outputs by name.
     """
 
     def __init__(self, model: str, device: Device, mode: str, lengths: Mapping[str, int]) -> None:
         self.lengths = lengths
         self._model, self._device, self._mode = model, device, mode
 
-    def around(
+    def instrument(
         self,
         steps: Sequence[Step | HostCall],
-        told: Sequence[Told],
+        targets: Sequence[WatchTarget],
         cells: Cells,
         lengths: Mapping[int, int],
-        own: Set[int],
+        fresh: Set[int],
     ) -> list[Step | HostCall]:
-        """The steps one after the other, each launch between what prepares and what checks it.
+        """Serialise the steps, with a host call before and after each launch.
 
-        ``lengths`` are the bytes behind cells; in ``own`` ones nothing is before these steps. For a
-        step that is no launch, ``told`` has the cells it writes.
+        ``lengths`` are the bytes behind cells; ``fresh`` are the cells without contents before the
+        steps. ``targets`` has for a launch its kernel, for other steps the cells they write.
         """
         found: list[Step | HostCall] = []
-        fresh = set(own)
-        for step, known in zip(steps, told, strict=True):
+        unwritten = set(fresh)
+        for step, known in zip(steps, targets, strict=True):
             if isinstance(step, HostCall):
-                if self._mode == "nan":  # its turns may write parts of what is looked at as a whole
-                    whole = [(cell, lengths[cell]) for cell in sorted(fresh.intersection(known))]
+                if self._mode == "nan":  # an iteration may write part of a tensor
+                    whole = [
+                        (cell, lengths[cell]) for cell in sorted(unwritten.intersection(known))
+                    ]
                     found.append(HostCall(self._clearing(whole, cells), _last(found)))
-                fresh.difference_update(known)
+                unwritten.difference_update(known)
                 found.append(step._replace(after=_last(found)))
                 continue
             launch, kernel = cast("tuple[Launch, Kernel]", known)
-            written = _written(step, launch, kernel, lengths, fresh)
-            fresh -= {one.cell for one in written}
+            written = _written(step, launch, kernel, lengths, unwritten)
+            unwritten -= {one.cell for one in written}
             if self._mode == "nan":
                 first = [(one.cell, one.size) for one in written if one.is_first]
                 found.append(HostCall(self._clearing(first, cells), _last(found)))
@@ -94,7 +96,7 @@ class Watch:
         return found
 
     def _clearing(self, memory: Sequence[tuple[int, int]], cells: Cells) -> Issue:
-        """Zeroes cells' memory, of so many bytes each."""
+        """A host call that zeroes the memory of cells, given with their bytes."""
 
         def clear(stream: int) -> None:
             for cell, size in memory:
@@ -150,7 +152,7 @@ def lengths_of(manifest: Manifest, sizes: Sequence[int], plan: Plan) -> dict[str
 def _written(
     step: Step, launch: Launch, kernel: Kernel, lengths: Mapping[int, int], fresh: Set[int]
 ) -> list[Written]:
-    """The memory a launch writes."""
+    """The tensors a launch writes."""
     passed = zip(launch.args, kernel.args, step.slots, strict=True)
     return [
         Written(name, cell, arg.dtype, lengths[cell], cell in fresh)

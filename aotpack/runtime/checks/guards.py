@@ -1,6 +1,6 @@
 """Guards: checks a call against the signature before any launch, and solves for the sizes.
 
-A violation names the argument, the dimension, what came and what is allowed.
+An error names the argument, the dimension, the value found and those accepted.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from ..manifest import Signature, Tensor
 
 
 class Seen(NamedTuple):
-    """What was read off an argument. ``place`` is DLPack's (device type, index)."""
+    """The facts of an argument. ``place`` is DLPack's (device type, index)."""
 
     framework: str
     shape: tuple[int, ...]
@@ -24,7 +24,7 @@ class Seen(NamedTuple):
 def check_call(
     signature: Signature, seen: Sequence[Seen], place: tuple[int, int]
 ) -> dict[str, int]:
-    """The model's sizes for these arguments; an ArgumentError when they do not fit."""
+    """The model's sizes for these arguments; ArgumentError if they violate a guard."""
     for tensor, argument in zip(signature.inputs, seen, strict=True):
         check_dtype(signature, tensor, argument)
         check_rank(signature, tensor, argument)
@@ -37,12 +37,12 @@ def check_call(
 
 
 def sizes_of(signature: Signature, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
-    """The model's sizes for inputs of these shapes, which are known to fit."""
+    """The model's sizes for input shapes that satisfy the guards."""
     return _solve(signature, [Seen("numpy", shape, "", (1, 0), True) for shape in shapes])
 
 
 def check_dtype(signature: Signature, tensor: Tensor, argument: Seen) -> None:
-    """The elements are those the kernels were compiled for."""
+    """The element type is the one the kernels were compiled for."""
     if not is_accepted(argument.dtype, tensor.dtype, argument.framework):
         bits = ", in numpy its bits as uint16 or an array of ml_dtypes"
         accepted = f"{tensor.dtype}{bits if str(tensor.dtype) == 'bfloat16' else ''}"
@@ -65,7 +65,7 @@ def check_rank(signature: Signature, tensor: Tensor, argument: Seen) -> None:
 def check_place(
     signature: Signature, tensor: Tensor, argument: Seen, place: tuple[int, int]
 ) -> None:
-    """The memory is that of the model's device; numpy arrays are copied there."""
+    """The memory is on the model's device; numpy arrays are copied there."""
     if argument.framework != "numpy" and argument.place != place:
         raise _refused(
             signature,
@@ -84,7 +84,7 @@ def check_contiguous(signature: Signature, tensor: Tensor, argument: Seen) -> No
 
 
 def check_ranges(signature: Signature, sizes: dict[str, int]) -> None:
-    """Each size lies in the range it was built for."""
+    """Each size lies in the range of the build."""
     for size in signature.sizes:
         value = sizes[size.name]
         if not size.low <= value <= size.high or value % size.multiple:
@@ -98,7 +98,7 @@ def check_ranges(signature: Signature, sizes: dict[str, int]) -> None:
 
 
 def check_dimensions(signature: Signature, seen: Sequence[Seen], sizes: dict[str, int]) -> None:
-    """Every dimension is what the sizes make it: fixed ones, formulas, and repeated names."""
+    """Every dimension equals its size expression: constants, formulas and repeated names."""
     for tensor, argument in zip(signature.inputs, seen, strict=True):
         for dimension, (size, found) in enumerate(zip(tensor.shape, argument.shape, strict=True)):
             wanted = size.evaluate(sizes)
@@ -115,14 +115,14 @@ def check_dimensions(signature: Signature, seen: Sequence[Seen], sizes: dict[str
 
 
 def describe(place: tuple[int, int]) -> str:
-    """A device as a user writes it."""
+    """A device in the user's spelling."""
     kind, index = place
     names = {1: "cpu", 2: f"cuda:{index}", 3: "pinned host memory", 10: f"rocm:{index}"}
     return names.get(kind, "another kind of device")
 
 
 def _solve(signature: Signature, seen: Sequence[Seen]) -> dict[str, int]:
-    """Sizes from the dimensions that are a bare name first, then from formulas in one unknown."""
+    """Solve for sizes: dimensions that are one name first, then formulas in one unknown."""
     dimensions = [
         (tensor, dimension, size, found)
         for tensor, argument in zip(signature.inputs, seen, strict=True)
@@ -155,7 +155,7 @@ def _solve(signature: Signature, seen: Sequence[Seen]) -> dict[str, int]:
 
 
 def _place_of(signature: Signature, name: str) -> tuple[Tensor, int]:
-    """The argument and dimension a size is taken from."""
+    """The argument and dimension that define a size."""
     places = [
         (not size.is_name, order, tensor, dimension)
         for order, tensor in enumerate(signature.inputs)

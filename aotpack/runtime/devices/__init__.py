@@ -1,1 +1,5 @@
-"""The ports to processors and NVIDIA GPUs: memory, copies, launches, CUDA graphs, timing."""
+"""The ports to CPUs and NVIDIA GPUs. In reading order:
+
+``device`` (the port), ``cpu``, ``cuda``, ``cuda_launch`` (stream launches), ``cuda_graph``,
+``cuda_executor`` (chooses between both), ``cuda_errors``, ``timing``, ``cuda_timing``, ``fork``.
+"""

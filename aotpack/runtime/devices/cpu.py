@@ -1,7 +1,7 @@
-"""The port to processors: kernels in one shared object, run by a team of threads.
+"""The port to CPUs: kernels in one shared object, run by a pool of threads.
 
-The team's threads are Python's, so they need nothing of the C library, and a fork can be seen.
-Everything is done on return: streams and events order nothing.
+The threads are Python's: they need no C thread library, and a fork can be detected. Every call is
+synchronous: streams and events do nothing.
 """
 
 import ctypes
@@ -17,15 +17,15 @@ from typing import Any
 from ..errors import AotpackError, DeviceError
 from ..manifest import Binary, Kernel, Manifest
 from .device import Step
-from .fork import tell_of_forks
+from .fork import register_after_fork
 
 CPU_TARGET = "cpu"
 PLAN_ARCH = 0
 MOST_THREADS = 256
 _PAGE = 2 << 20
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-_COMMON_CACHE = 32 << 20
-_PATIENCE, _HASTE = 200_000, 2_000  # pauses of some 25 ns
+_TYPICAL_CACHE = 32 << 20
+_LONG_SPIN, _SHORT_SPIN = 200_000, 2_000  # pauses of some 25 ns
 _FLAGS = {
     "x86-64": (),
     "x86-64-v2": ("cx16", "popcnt", "ssse3", "sse4_1", "sse4_2"),
@@ -40,7 +40,7 @@ class _Step(ctypes.Structure):
 
 
 class CpuDevice:
-    """The processors this process may use. ``threads`` bounds how many work on one call."""
+    """The CPUs this process may use. ``threads`` bounds those that work on one call."""
 
     name = "cpu"
     place = (1, 0)
@@ -55,7 +55,7 @@ class CpuDevice:
         self._memory: dict[int, mmap.mmap] = {}
 
     def select(self, targets: Sequence[str]) -> tuple[str, int]:
-        """The package's code for processors, if it runs on this one."""
+        """The package's CPU code, if it runs on this processor."""
         if CPU_TARGET not in targets:
             raise DeviceError(
                 f"loading on cpu: the package has binaries for {', '.join(targets)}. Build it with "
@@ -71,13 +71,13 @@ class CpuDevice:
         return
 
     def alloc(self, size: int) -> int:
-        """Whole pages: they cost nothing until they are written, and a forked child has its own."""
+        """Allocate private pages, which the system commits at the first write."""
         try:
             block = mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError, ValueError) as error:
             raise DeviceError(f"allocating {size:,} bytes on cpu: {error}") from None
         if size >= _PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
-            with suppress(OSError):  # a kernel without huge pages does without
+            with suppress(OSError):  # the kernel may have no huge pages
                 block.madvise(mmap.MADV_HUGEPAGE)
         address = ctypes.addressof(ctypes.c_char.from_buffer(block))
         self._memory[address] = block
@@ -117,7 +117,7 @@ class CpuDevice:
         return 0
 
     def load(self, kernel: Kernel, binary: Binary, code: bytes) -> int:
-        """The address of the kernel's entry; ``code`` was checked and lies at the file's path."""
+        """The address of the kernel's entry point; ``code`` was checked against its file."""
         if self._library is None:
             self._library = _open(self._manifest.folder / binary.file)
             self._team = _Team(self._library, self._threads - 1)
@@ -137,7 +137,7 @@ class CpuDevice:
     def executor(
         self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]", *, graphs: bool
     ) -> Callable[[int], None]:
-        """All steps in one call, without the interpreter's lock."""
+        """Runs all steps in one foreign call, without the GIL."""
         if not steps or self._library is None or self._team is None:
             return _nothing
         run, team, count = self._library.aot_run, self._team, len(steps)
@@ -160,7 +160,7 @@ class CpuDevice:
         return issue
 
     def close(self) -> None:
-        """Let the team's threads end."""
+        """Stop the worker threads."""
         if self._team is not None:
             self._team.close()
 
@@ -184,7 +184,7 @@ class _Team:
                 f"loading on cpu: thread {number + 1} of {workers} cannot be started ({error}). "
                 "Allow this process more threads, or set AOTPACK_THREADS."
             ) from None
-        tell_of_forks(self)
+        register_after_fork(self)
 
     def _start(self, number: int) -> None:
         thread = threading.Thread(
@@ -197,7 +197,7 @@ class _Team:
         self._threads.append(thread)
 
     def close(self) -> None:
-        """End the threads; a second close does nothing."""
+        """Stop the threads; a second close does nothing."""
         if not self.pool:
             return
         self._library.aot_stop(self.pool)
@@ -206,15 +206,15 @@ class _Team:
         self._library.aot_close(self.pool)
         self.pool = ctypes.c_void_p()
 
-    def forked(self) -> None:
-        """A child process has none of the threads: its calls run alone."""
+    def after_fork(self) -> None:
+        """A child process has no worker threads: its calls use the calling thread alone."""
         self._threads = []
         if self.pool:
             self._library.aot_forked(self.pool)
 
 
 def default_threads() -> int:
-    """AOTPACK_THREADS or OMP_NUM_THREADS, else the processors this process may use."""
+    """AOTPACK_THREADS or OMP_NUM_THREADS, else the number of CPUs this process may use."""
     for name in ("AOTPACK_THREADS", "OMP_NUM_THREADS"):
         text = os.environ.get(name, "")
         if text.isdecimal() and int(text) > 0:
@@ -225,7 +225,7 @@ def default_threads() -> int:
 
 
 def _quota() -> int:
-    """Processors that the container's time limit is worth."""
+    """The number of CPUs that the container's CPU quota corresponds to."""
     try:
         most, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return max(1, -(-int(most) // int(period)))
@@ -234,16 +234,16 @@ def _quota() -> int:
 
 
 def _spins(workers: int) -> int:
-    """How often a thread looks for work before it sleeps: waking it can take a millisecond.
+    """The number of polls before an idle thread sleeps; waking it can take a millisecond.
 
-    A few milliseconds, unless a waiting thread would keep another from its processor.
+    Some milliseconds of polling, or less if a spinning thread would block another from its CPU.
     """
-    return _PATIENCE if workers < len(os.sched_getaffinity(0)) else _HASTE
+    return _LONG_SPIN if workers < len(os.sched_getaffinity(0)) else _SHORT_SPIN
 
 
 def cache_bytes() -> int:
-    """The size of the largest cache; a common one where the system does not tell."""
-    sizes = [_COMMON_CACHE]
+    """The size of the largest cache; a typical one where the system does not report it."""
+    sizes = [_TYPICAL_CACHE]
     for file in _CACHES.glob("index*/size"):
         try:
             sizes.append(int(file.read_text().strip().removesuffix("K")) << 10)
@@ -279,7 +279,7 @@ def _open(path: Path) -> ctypes.CDLL:
 
 
 def _check_machine(manifest: Manifest) -> None:
-    """Refuse code of another machine, or for newer processors, before any of it runs."""
+    """Refuse code for another machine or a newer CPU, before any of it runs."""
     host = manifest.host
     if host is None:
         raise DeviceError("loading on cpu: manifest.json does not say for which machine it is")
@@ -298,7 +298,7 @@ def _check_machine(manifest: Manifest) -> None:
 
 
 def _cpu_flags() -> frozenset[str]:
-    """The processor's features; nothing where the system does not list them."""
+    """The CPU's feature flags; empty where the system does not list them."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -15,9 +15,9 @@ from .cuda_launch import Function, relaxed
 from .device import Step
 
 OLDEST_DRIVER = 12000
-STATIC_SHARED = 48 * 1024  # more must be asked for
+STATIC_SHARED = 48 * 1024  # more must be requested
 _PORTABLE_CLUSTER = 8
-_STARTS_EARLY = 12030  # the first driver that does so in graphs too
+_STARTS_EARLY = 12030  # the first driver with programmatic launches in graphs
 _ARCHITECTURE_SPECIFIC = 9  # from this major on, code is for one minor
 _TARGET = re.compile(r"sm_(\d+)(\d)([af]?)")
 
@@ -48,7 +48,7 @@ class CudaDevice:
             result(f"opening {self.name}", driver.cuDevicePrimaryCtxRetain(self.number))
         )
         release = driver.cuDevicePrimaryCtxRelease
-        # Arrays returned to the caller outlive the model and hold this object.
+        # Arrays returned to the caller outlive the model and reference this object.
         weakref.finalize(self, release, self.number).atexit = False
         self._library = _library()
         self._handle = ctypes.c_void_p(self._context)
@@ -57,7 +57,7 @@ class CudaDevice:
     def select(self, targets: Sequence[str]) -> tuple[str, int]:
         """The newest target that runs here: same major, no higher minor.
 
-        From 9.0 on aotpack compiles architecture-specific code, which asks for the very minor.
+        From 9.0 on aotpack compiles architecture-specific code, which requires the exact minor.
         """
         best: tuple[int, bool, str] | None = None
         for target in targets:
@@ -202,7 +202,7 @@ class CudaDevice:
 def _driver() -> tuple[Any, int]:
     """cuda.bindings.driver, initialised, and the version of CUDA that the driver speaks."""
     try:
-        _library()  # cuda-bindings would start programs to look for a missing one
+        _library()  # cuda-bindings would start programs to find a missing one
     except OSError as error:
         raise DeviceError(
             f"loading a model: this machine has no NVIDIA driver ({error}). Install the driver, or "
@@ -226,7 +226,7 @@ def _driver() -> tuple[Any, int]:
 
 
 def _library() -> ctypes.CDLL:
-    """The driver's own library, for the calls made in every inference."""
+    """The driver library, for the calls of every inference."""
     return ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
 
 

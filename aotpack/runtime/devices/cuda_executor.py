@@ -1,7 +1,7 @@
 """Chooses how a plan runs on a GPU: as stream launches first, as a CUDA graph when sizes repeat.
 
-A graph costs as much to build as some hundred launches, so sizes that are seen once never pay for
-one; and it is built when the launches have been issued, while the GPU works on them.
+Building a graph costs about a hundred launches, so sizes that occur once get none. A graph is built
+after the launches were issued, while the GPU executes them.
 """
 
 import ctypes
@@ -13,12 +13,12 @@ from .cuda_graph import GraphExecutor
 from .cuda_launch import StreamExecutor, relaxed
 from .device import Step
 
-FEWEST = 2  # one launch costs what launching a graph does
-BUILT_AT = 2  # the issue of the same steps that is followed by building the graph
+FEWEST = 2  # a single launch costs as much as a graph launch
+BUILT_AT = 2  # the graph is built after this issue of the same steps
 
 
 class CudaExecutor:
-    """Steps that may be issued again and again."""
+    """Steps that may be issued repeatedly."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Runs the steps of a plan as one CUDA graph, built node by node from their dependences.
 
-A node's parameters are copied when they are set. So a call first sets those of the nodes that use
-an address which is not that of the call before, in the executable graph alone; work in flight
-keeps what it was launched with.
+The driver copies a node's parameters when they are set. So a call first updates, in the executable
+graph, the nodes with an address that has changed since the last call. Work in flight keeps the
+parameters of its launch.
 """
 
 import ctypes
@@ -42,11 +42,11 @@ class Edge(ctypes.Structure):
     )
 
 
-_EARLY = Edge(from_port=1, type=1)  # programmatic, both: the later node waits itself
+_EARLY = Edge(from_port=1, type=1)  # programmatic port and type: the kernel itself waits
 
 
 class GraphExecutor:
-    """An executable graph of all steps; it is given back with this object."""
+    """An executable graph of all steps; destroyed with this object."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class GraphExecutor:
         self._do("instantiating a graph", made)
         weakref.finalize(self, library.cuGraphExecDestroy, self._executable).atexit = False
         self._cells = np.ctypeslib.as_array(cells)
-        self._set = self._cells.tobytes()  # what the nodes' parameters were copied from
+        self._set = self._cells.tobytes()  # the cells that the nodes' parameters were copied from
         self._users = _users(steps)
 
     def upload(self, stream: int) -> None:
-        """Do on ``stream`` what else the first launch would have to do."""
+        """Upload the graph on ``stream``, which the first launch would do otherwise."""
         status = self._library.cuGraphUpload(self._executable, ctypes.c_void_p(stream))
         self._do("uploading a graph", status)
 
@@ -133,7 +133,7 @@ def _node(step: Step, params: "ctypes.Array[ctypes.c_void_p]") -> Node:
 
 
 def _users(steps: Sequence[Step]) -> dict[int, list[int]]:
-    """The numbers of the steps that pass each cell."""
+    """The steps that take each cell as an argument."""
     users: dict[int, list[int]] = {}
     for number, step in enumerate(steps):
         for slot in {*step.slots, step.scratch}:

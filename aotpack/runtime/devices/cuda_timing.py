@@ -1,4 +1,4 @@
-"""Times work on a GPU, captured into a graph so that host time does not count."""
+"""Times work on a GPU, captured into a graph to exclude host time."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,17 +7,17 @@ from .cuda import CudaDevice
 from .cuda_errors import result
 
 _ROUNDS = 9
-_LEAST_SECONDS = 200e-6  # of a round, for the clock's sake
+_LEAST_SECONDS = 200e-6  # of a round, well above the clock's resolution
 
 
 def gpu_name(device: CudaDevice) -> str:
-    """The GPU as the driver calls it."""
+    """The driver's name of the GPU."""
     name: bytes = result("asking the GPU's name", device.driver.cuDeviceGetName(256, device.number))
     return name.split(b"\0")[0].decode()
 
 
 def gpu_seconds(device: CudaDevice, issue: Callable[[int], None]) -> float:
-    """The median time of a replay of what ``issue`` puts on a stream."""
+    """The median time to replay the work that ``issue`` puts on a stream."""
     driver = device.driver
     stream = result("making a stream", driver.cuStreamCreate(1))
     events = [result("making an event", driver.cuEventCreate(0)) for _ in range(2)]

@@ -18,12 +18,12 @@ Issue = Callable[[int], None]
 
 
 class Step(NamedTuple):
-    """A launch with its arguments as numbers of cells; ``scratch`` is the cell of its scratch.
+    """A launch whose arguments are numbers of cells; ``scratch`` is the cell of its scratch memory.
 
-    ``after`` holds the numbers of the earlier steps it must follow; others it may overtake.
+    ``after`` lists the earlier steps it depends on; it may overtake others.
     """
 
-    kernel: Any  # what Device.load returned
+    kernel: Any  # the handle of Device.load
     name: str
     grid: tuple[int, int, int]
     slots: tuple[int, ...]
@@ -32,14 +32,14 @@ class Step(NamedTuple):
 
 
 class HostCall(NamedTuple):
-    """A step that is no kernel: ``run`` is called with the stream, between launches."""
+    """A step on the host: ``run`` is called with the stream, between launches."""
 
     run: Issue
     after: tuple[int, ...]
 
 
 class Device(Protocol):
-    """What the runtime needs of a machine. Methods raise DeviceError in plain English."""
+    """The port that a machine implements. Methods raise DeviceError in plain English."""
 
     @property
     def name(self) -> str:
@@ -50,7 +50,7 @@ class Device(Protocol):
         """DLPack's (device type, index). Type 1 is host memory: numpy arrays are used in place."""
 
     def select(self, targets: Sequence[str]) -> tuple[str, int]:
-        """The best of the package's targets, and the ``arch`` to give to the plan."""
+        """The best of the package's targets, and the ``arch`` argument of the plan."""
 
     def enter(self) -> bool:
         """Make the device current for this thread; True when ``leave`` must undo it."""
@@ -62,13 +62,13 @@ class Device(Protocol):
         """Address of at least ``size`` bytes, aligned to 256."""
 
     def free(self, address: int) -> None:
-        """Give back what ``alloc`` returned, once work that uses it is done."""
+        """Free memory of ``alloc`` once the work that uses it has finished."""
 
     def alloc_shared(self, size: int) -> int:
-        """Address of so many bytes for host and kernels alike; asked for by assertions alone."""
+        """Address of ``size`` bytes that host and kernels share; only assertions need it."""
 
     def free_shared(self, address: int) -> None:
-        """Give back what ``alloc_shared`` returned, once work that uses it is done."""
+        """Free memory of ``alloc_shared`` once the work that uses it has finished."""
 
     def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
         """Host to device; ``source`` may be reused on return."""
@@ -86,34 +86,33 @@ class Device(Protocol):
         """Wait for a stream; for all work of the device when None."""
 
     def event(self) -> int:
-        """A new marker for ``record`` and ``wait``."""
+        """A new event for ``record`` and ``wait``."""
 
     def record(self, event: int, stream: int) -> None:
-        """Mark the present end of ``stream``."""
+        """Record the event behind the work issued so far to ``stream``."""
 
     def wait(self, event: int, stream: int) -> None:
-        """Let ``stream`` go on only after what the event marks."""
+        """Make ``stream`` wait for the event."""
 
     def drop(self, event: int) -> None:
-        """Give back a marker."""
+        """Destroy an event."""
 
     def owner(self, address: int) -> int:
-        """The index of the device whose memory ``address`` is."""
+        """The index of the device that owns the memory at ``address``."""
 
     def load(self, kernel: Kernel, binary: Binary, code: bytes) -> Any:
-        """A handle on a kernel, to be put in a Step."""
+        """Load a kernel; returns the handle for a Step."""
 
     def capture(self, stream: int) -> int:
-        """A number for the recording that takes what is issued to ``stream``; 0 for none."""
+        """The identifier of the capture in progress on ``stream``; 0 for none."""
 
     def executor(
         self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]", *, graphs: bool
     ) -> Callable[[int], None]:
-        """A function of the stream that issues all steps, in an order their ``after`` admits.
+        """A function of the stream that issues all steps in a topological order of ``after``.
 
-        ``cells`` is read anew in each issue. A cell holds a pointer, or an integer argument in
-        two's complement. With ``graphs`` steps that are issued again and again may be kept by the
-        device as a whole.
+        Each issue reads ``cells`` again. A cell holds a pointer, or an integer argument in two's
+        complement. With ``graphs`` the device may keep repeated steps as a graph.
         """
 
     def close(self) -> None:

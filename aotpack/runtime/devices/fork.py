@@ -1,29 +1,29 @@
-"""Repairs state in a forked child, which has the memory of its parent but not its threads."""
+"""Repairs state in a forked child, which has its parent's memory but not its threads."""
 
 import os
 import weakref
 from typing import Protocol
 
 
-class Forked(Protocol):
-    """An object that other threads may have been using when the process was forked."""
+class ForkAware(Protocol):
+    """An object that other threads may have used at the time of the fork."""
 
-    def forked(self) -> None:
-        """Forget them. Called in the child, before anything else runs there."""
-
-
-_objects: "weakref.WeakSet[Forked]" = weakref.WeakSet()
+    def after_fork(self) -> None:
+        """Drop those threads; called in the child before other code runs."""
 
 
-def tell_of_forks(one: Forked) -> None:
-    """Have ``one.forked()`` called in every child, as long as the object lives."""
+_objects: "weakref.WeakSet[ForkAware]" = weakref.WeakSet()
+
+
+def register_after_fork(one: ForkAware) -> None:
+    """Call ``one.after_fork()`` in every forked child while the object is alive."""
     _objects.add(one)
 
 
-def _tell() -> None:
+def _after_fork() -> None:
     for one in list(_objects):
-        one.forked()
+        one.after_fork()
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no forks
-    os.register_at_fork(after_in_child=_tell)
+    os.register_at_fork(after_in_child=_after_fork)

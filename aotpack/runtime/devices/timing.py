@@ -12,7 +12,7 @@ _ROUNDS = 7
 
 
 def seconds(device: Device, issue: Issue) -> float:
-    """The median time of the work that ``issue(stream)`` issues, once it is warm."""
+    """The median time of the work of ``issue(stream)``, after a warm-up."""
     if isinstance(device, CudaDevice):
         return gpu_seconds(device, issue)
     issue(0)
@@ -27,12 +27,12 @@ def seconds(device: Device, issue: Issue) -> float:
 
 
 def hardware(device: Device) -> str:
-    """What measurements hold for: the GPU's or the processor's name."""
+    """The name of the measured GPU or CPU."""
     return gpu_name(device) if isinstance(device, CudaDevice) else _processor()
 
 
 def _processor() -> str:
-    """As Linux calls it; the machine's architecture where that is not told."""
+    """Linux's name of the CPU; the machine's architecture where there is none."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

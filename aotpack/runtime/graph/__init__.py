@@ -1,1 +1,5 @@
-"""The order in which the steps of a plan are issued: dependences, runs, branches and loops."""
+"""The order in which the steps of a plan are issued. In reading order:
+
+``dependence`` (edges between steps), ``runs`` (partitions for CUDA graphs), ``control`` (branches
+and loops), ``executor`` (steps -> one function of the stream).
+"""

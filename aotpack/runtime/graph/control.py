@@ -1,7 +1,7 @@
 """Branches and loops at run time: the host reads the predicate and issues the steps inside.
 
-Where a tensor decides, the host waits for it: one synchronisation for each branch, and one for each
-turn of a loop that asks. A counted loop waits for nothing. All devices share this code.
+A predicate in a tensor costs one synchronisation for each branch, and one for each iteration of a
+while loop. A counted loop needs none. All devices share this code.
 """
 
 import ctypes
@@ -10,25 +10,25 @@ from collections.abc import Callable
 from ..devices.device import Device, Issue
 from ..errors import DeviceError
 
-Decide = Callable[[int], bool]
+Predicate = Callable[[int], bool]
 
 
-def branch(decide: Decide, first: Issue, second: Issue) -> Issue:
-    """Issues the first where the decision is true, else the second."""
+def branch(predicate: Predicate, first: Issue, second: Issue) -> Issue:
+    """Issues ``first`` if the predicate is true, else ``second``."""
 
     def issue(stream: int) -> None:
-        (first if decide(stream) else second)(stream)
+        (first if predicate(stream) else second)(stream)
 
     return issue
 
 
-def while_loop(decide: Decide, entry: Issue, test: Issue, body: Issue) -> Issue:
-    """Issues the entry, then the body as often as the decision after the test is true."""
+def while_loop(predicate: Predicate, entry: Issue, test: Issue, body: Issue) -> Issue:
+    """Issues the entry, then the body while the predicate is true after the test."""
 
     def issue(stream: int) -> None:
         entry(stream)
         test(stream)
-        while decide(stream):
+        while predicate(stream):
             body(stream)
             test(stream)
 
@@ -36,25 +36,25 @@ def while_loop(decide: Decide, entry: Issue, test: Issue, body: Issue) -> Issue:
 
 
 def counted_loop(
-    count: int, cells: "ctypes.Array[ctypes.c_uint64]", turn: int, entry: Issue, body: Issue
+    count: int, cells: "ctypes.Array[ctypes.c_uint64]", iteration: int, entry: Issue, body: Issue
 ) -> Issue:
-    """Issues the entry, then the body so often; the cell ``turn`` counts from 0."""
+    """Issues the entry, then the body ``count`` times; the cell ``iteration`` counts from 0."""
 
     def issue(stream: int) -> None:
         entry(stream)
         for number in range(count):
-            cells[turn] = number
+            cells[iteration] = number
             body(stream)
 
     return issue
 
 
-def reader(device: Device, cells: "ctypes.Array[ctypes.c_uint64]", slot: int) -> Decide:
-    """Whether the bool is true whose address is in a cell, once all before it is done."""
-    seen = ctypes.c_uint8()
-    address = ctypes.addressof(seen)
+def bool_reader(device: Device, cells: "ctypes.Array[ctypes.c_uint64]", slot: int) -> Predicate:
+    """Reads the bool whose address is in a cell, after synchronising the stream."""
+    value = ctypes.c_uint8()
+    address = ctypes.addressof(value)
 
-    def decide(stream: int) -> bool:
+    def read(stream: int) -> bool:
         if device.capture(stream):
             raise DeviceError(
                 f"recording a call on {device.name}: the model asks a tensor which way to go, and "
@@ -62,6 +62,6 @@ def reader(device: Device, cells: "ctypes.Array[ctypes.c_uint64]", slot: int) ->
             )
         device.copy_out(address, cells[slot], 1, stream)
         device.synchronize(stream)
-        return bool(seen.value)
+        return bool(value.value)
 
-    return decide
+    return read

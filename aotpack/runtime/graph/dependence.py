@@ -1,7 +1,7 @@
 """Dependences between the steps of a plan: reads and writes of the same memory, in plan order.
 
-Tensors are known by their cells. Intermediates that follow each other in the same bytes of the
-arena are one memory: a step that writes there waits for whoever used what lay there before.
+Tensors are identified by their cells. Intermediates may reuse the same bytes of the arena: a step
+that writes there depends on the users of the tensor that was there before.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,34 +9,34 @@ from typing import NamedTuple
 
 
 class Access(NamedTuple):
-    """The tensors a step reads, and those it writes or both reads and writes."""
+    """The tensors a step only reads, and those it writes."""
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]
 
 
-class _Memory:
-    """Who wrote a tensor last, and who has read it since; ``start`` to ``end`` are its bytes."""
+class _Storage:
+    """The last writer of a tensor and its readers since; ``start`` to ``end`` are its bytes."""
 
     __slots__ = ("end", "start", "users")
 
     def __init__(self, start: int, end: int) -> None:
         self.start, self.end = start, end
-        self.users: list[int] = []  # the writer is the first, where there is one
+        self.users: list[int] = []  # the writer first, if there is one
 
 
 def dependences(
     accesses: Sequence[Access], places: Mapping[int, tuple[int, int]]
 ) -> tuple[tuple[int, ...], ...]:
-    """For each step the earlier steps it must directly follow; what follows from these is left out.
+    """The direct predecessors of each step: the transitive reduction of its dependences.
 
-    ``places`` gives the bytes, from and to, of tensors that may share theirs with others. Two of
-    these never live at once, so only what is written can meet another's users.
+    ``places`` gives the byte ranges of tensors that may share memory. Two of them that share it are
+    never live at once, so only a write can conflict with the users of another.
     """
-    written: dict[int, _Memory] = {}
+    written: dict[int, _Storage] = {}
     read: dict[int, list[int]] = {}  # of tensors that no step has written
-    held: dict[int, _Memory] = {}  # what lies in the arena
-    behind: list[int] = []  # for each step all it follows, as bits
+    live: dict[int, _Storage] = {}  # tensors in the arena
+    ancestors: list[int] = []  # all predecessors of each step, as a bit set
     found = []
     for step, (reads, writes) in enumerate(accesses):
         before: set[int] = set()
@@ -48,34 +48,34 @@ def dependences(
             if cell in written:
                 before.update(written[cell].users)
             if cell in places:
-                before.update(_taken(held, *places[cell]))
-        direct, covered = _direct(before, behind)
+                before.update(_overwritten(live, *places[cell]))
+        direct, covered = _direct_predecessors(before, ancestors)
         found.append(direct)
-        behind.append(covered)
+        ancestors.append(covered)
         for cell in reads:
             (written[cell].users if cell in written else read.setdefault(cell, [])).append(step)
         for cell in writes:
-            memory = written[cell] = _Memory(*places.get(cell, (0, 0)))
+            memory = written[cell] = _Storage(*places.get(cell, (0, 0)))
             memory.users.append(step)
             if cell in places:
-                held[cell] = memory
+                live[cell] = memory
     return tuple(found)
 
 
-def _taken(held: dict[int, _Memory], start: int, end: int) -> list[int]:
-    """The users of what lies in some of these bytes; what lies in no others is held no more."""
-    met = [(cell, one) for cell, one in held.items() if one.start < end and start < one.end]
+def _overwritten(live: dict[int, _Storage], start: int, end: int) -> list[int]:
+    """The users of tensors that overlap a range; tensors inside it stop being live."""
+    met = [(cell, one) for cell, one in live.items() if one.start < end and start < one.end]
     for cell, one in met:
         if start <= one.start and one.end <= end:
-            del held[cell]
+            del live[cell]
     return [user for _, one in met for user in one.users]
 
 
-def _direct(before: set[int], behind: Sequence[int]) -> tuple[tuple[int, ...], int]:
-    """The steps of ``before`` that no other of them follows, and the bits of all that is behind."""
+def _direct_predecessors(before: set[int], ancestors: Sequence[int]) -> tuple[tuple[int, ...], int]:
+    """The steps of ``before`` that no other of them follows, and the bit set of all ancestors."""
     direct, covered = [], 0
     for step in sorted(before, reverse=True):
         if not covered >> step & 1:
             direct.append(step)
-            covered |= behind[step] | 1 << step
+            covered |= ancestors[step] | 1 << step
     return tuple(reversed(direct)), covered

@@ -15,7 +15,7 @@ def executor(
     *,
     graphs: bool,
 ) -> Issue:
-    """Issues ``steps`` in the order with the fewest runs; the device issues each run of kernels."""
+    """Orders ``steps`` into the fewest runs; the device issues each run of launches."""
     launches = [step for step in steps if isinstance(step, Step)]
     if len(launches) == len(steps):
         return device.executor(launches, cells, graphs=graphs)
@@ -26,11 +26,11 @@ def executor(
             parts.append(device.executor(_renumbered(run, steps), cells, graphs=graphs))
         else:
             parts += _calls(run, steps)
-    return partial(_in_turn, parts)
+    return partial(_issue_all, parts)
 
 
 def _renumbered(run: Sequence[int], steps: Sequence[Step | HostCall]) -> list[Step]:
-    """The launches of a run; they follow each other by their numbers inside it."""
+    """The launches of a run, with dependences renumbered inside it."""
     numbers = {step: number for number, step in enumerate(run)}
     return [
         step._replace(after=tuple(numbers[one] for one in step.after if one in numbers))
@@ -44,6 +44,6 @@ def _calls(run: Sequence[int], steps: Sequence[Step | HostCall]) -> list[Issue]:
     return [step.run for step in found if isinstance(step, HostCall)]
 
 
-def _in_turn(parts: Sequence[Issue], stream: int) -> None:
+def _issue_all(parts: Sequence[Issue], stream: int) -> None:
     for part in parts:
         part(stream)

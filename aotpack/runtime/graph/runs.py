@@ -1,7 +1,4 @@
-"""Cuts a plan into runs: steps that a CUDA graph can hold, between host calls that it cannot.
-
-What cannot be in a graph: a step that is no kernel (``HostCall``).
-"""
+"""Partitions a plan into runs: launches, which a CUDA graph can hold, and host calls between."""
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
@@ -11,19 +8,19 @@ from itertools import groupby
 def partitions(
     after: Sequence[tuple[int, ...]], fits: Sequence[bool]
 ) -> tuple[tuple[bool, tuple[int, ...]], ...]:
-    """Maximal runs of steps with one verdict each, as few as the dependences admit.
+    """The fewest runs of steps with equal ``fits`` that the dependences allow.
 
-    ``after`` gives the earlier steps each step follows, ``fits`` whether a graph can hold it. A run
-    that takes whatever is ready leaves no later run more to do, so the best order is one of two:
-    that which begins with a run that fits, and that which begins with one that does not.
+    ``after`` gives the predecessors of each step; ``fits`` is true if a graph can hold it. A run
+    that takes every ready step leaves no later run more work, so greedy order is optimal; the first
+    run may fit or not, and the better of these two orders is taken.
     """
-    first, second = (_drained(after, fits, begin) for begin in (True, False))
+    first, second = (_greedy_order(after, fits, begin) for begin in (True, False))
     order = second if _count(second, fits) < _count(first, fits) else first
     return tuple((fit, tuple(run)) for fit, run in groupby(order, key=fits.__getitem__))
 
 
-def _drained(after: Sequence[tuple[int, ...]], fits: Sequence[bool], begin: bool) -> list[int]:
-    """An order of the steps in runs that take all that is ready, earliest first."""
+def _greedy_order(after: Sequence[tuple[int, ...]], fits: Sequence[bool], begin: bool) -> list[int]:
+    """An order of the steps in runs that take all ready steps, earliest first."""
     followers: list[list[int]] = [[] for _ in after]
     waiting = [len(before) for before in after]
     for step, before in enumerate(after):

@@ -1,1 +1,4 @@
-"""Device memory that outlives a call: arenas, packed intermediates, weights."""
+"""Device memory that outlives a call. In reading order:
+
+``packing`` (offsets from lifetimes), ``layout`` (the parts of a plan), ``arena``, ``weights``.
+"""

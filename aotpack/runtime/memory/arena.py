@@ -1,7 +1,7 @@
 """Device memory that outlives a call: arenas for intermediates, and a bounded pool of arenas.
 
-One arena serves one call in flight. It grows when larger sizes come and is never allocated in a
-call of sizes it has seen.
+One arena serves one call in flight. It grows for larger sizes; a call with sizes it has seen
+allocates nothing.
 """
 
 import threading
@@ -13,22 +13,22 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from ..checks.assertions import Words
+from ..checks.assertions import AssertionFlags
 from ..devices.device import Device
-from ..devices.fork import tell_of_forks
+from ..devices.fork import register_after_fork
 from ..errors import AotpackError
 
 PlanT = TypeVar("PlanT")
 PLANS_KEPT = 64
 _CHUNK = 1 << 24
 _DEFAULT_STREAM = 0
-_THREADS_STREAM = 2  # one number, but another stream in each thread
+_THREADS_STREAM = 2  # one handle, but a separate stream for each thread
 
 
 class Arena(Generic[PlanT]):
     """Memory of one call in flight, with the plans prepared for its addresses.
 
-    ``recording`` tells what the arena's calls are recorded into, when they are not run at once.
+    ``recording`` identifies the stream capture that records the arena's calls, if there is one.
     """
 
     def __init__(self, device: Device, recording: Hashable = None) -> None:
@@ -40,18 +40,18 @@ class Arena(Generic[PlanT]):
         self._staging: dict[Hashable, tuple[int, int]] = {}
         self._plans: OrderedDict[tuple[int, ...], PlanT] = OrderedDict()
         self.address = 0
-        self.words: Words | None = None  # of what its calls assert
+        self.flags: AssertionFlags | None = None  # of its calls' assertions
         self.stream: int | None = None  # that of the last call
 
     def plan(self, sizes: tuple[int, ...]) -> PlanT | None:
-        """The plan kept for these sizes."""
+        """The cached plan for these sizes."""
         plan = self._plans.get(sizes)
         if plan is not None:
             self._plans.move_to_end(sizes)
         return plan
 
     def keep(self, sizes: tuple[int, ...], plan: PlanT) -> None:
-        """Keep a plan; the one unused for longest goes when there are too many."""
+        """Cache a plan; evicts the least recently used one beyond the limit."""
         self._plans[sizes] = plan
         if len(self._plans) > PLANS_KEPT:
             self._plans.popitem(last=False)
@@ -61,7 +61,7 @@ class Arena(Generic[PlanT]):
         self._plans.clear()
 
     def reserve(self, size: int) -> None:
-        """Have at least ``size`` bytes at ``address``; growing drops plans of the old memory."""
+        """Ensure ``size`` bytes at ``address``; growing drops the plans for the old memory."""
         if size <= self._capacity:
             return
         self._plans.clear()
@@ -75,7 +75,7 @@ class Arena(Generic[PlanT]):
     def counters(self, size: int, stream: int) -> int:
         """The address of at least ``size`` bytes that are zero before and after each launch.
 
-        New ones are zeroed on ``stream``: where that is recorded, whenever the recording runs.
+        New ones are zeroed on ``stream``; if that is captured, at each replay.
         """
         address, capacity = self._counters
         if size <= capacity:
@@ -97,7 +97,7 @@ class Arena(Generic[PlanT]):
         return address
 
     def staging(self, key: Hashable, size: int) -> int:
-        """The address of at least ``size`` bytes kept under ``key`` for copies in and out."""
+        """The address of a staging buffer of at least ``size`` bytes, cached under ``key``."""
         address, capacity = self._staging.get(key, (0, 0))
         if size <= capacity:
             return address
@@ -109,7 +109,7 @@ class Arena(Generic[PlanT]):
         return self._staging[key][0]
 
     def begin(self, stream: int) -> None:
-        """Put the coming work on ``stream`` after the arena's last."""
+        """Order the next work on ``stream`` after the arena's last work."""
         if self.stream is None or (self.stream == stream != _THREADS_STREAM):
             return
         if self.stream == _DEFAULT_STREAM:
@@ -117,13 +117,13 @@ class Arena(Generic[PlanT]):
         self._device.wait(self._event, stream)
 
     def end(self, stream: int) -> None:
-        """Mark the end of a call's work; on the default stream, which never ends, when asked."""
+        """Record the end of a call's work; on the default stream only when needed."""
         if stream != _DEFAULT_STREAM:
             self._device.record(self._event, stream)
         self.stream = stream
 
-    def scribble(self) -> None:
-        """Fill all memory with NaN, as if other calls had used it; none may be in flight."""
+    def poison(self) -> None:
+        """Fill all memory with NaN; no call may be in flight."""
         noise = np.full(_CHUNK, 255, np.uint8)
         for address, size in ((self.address, self._capacity), *self._staging.values()):
             for start in range(0, size, _CHUNK):
@@ -132,7 +132,7 @@ class Arena(Generic[PlanT]):
                 self._device.synchronize(_DEFAULT_STREAM)
 
     def free(self) -> None:
-        """Give all memory back; no call may be in flight."""
+        """Free all memory; no call may be in flight."""
         others = (address for address, _ in (self._counters, *self._staging.values()))
         for address in (self.address, *others):
             if address:
@@ -145,10 +145,10 @@ class Arena(Generic[PlanT]):
 
 
 class ArenaPool(Generic[PlanT]):
-    """At most ``limit`` arenas; a call takes one and gives it back, or waits for one.
+    """At most ``limit`` arenas; a call takes one and returns it, or waits for one.
 
-    A call that is recorded into the caller's own graph runs whenever that is launched. Its arena is
-    one that only calls of the same recording use, each after the other, and is kept until the end.
+    A call that is captured into the caller's graph runs at each replay. Its arena is reserved for
+    calls of the same capture, which are serialised, until the pool is closed.
     """
 
     def __init__(self, model: str, device: Device, limit: int) -> None:
@@ -158,23 +158,23 @@ class ArenaPool(Generic[PlanT]):
         self._recorded: dict[Hashable, list[Arena[PlanT]]] = {}
         self._made = 0
         self._taken = 0
-        self._idlers = 0  # threads that want no call in flight: new calls let them go first
+        self._idlers = 0  # threads that wait for idleness; new calls wait for them
         self._is_closed = False
-        tell_of_forks(self)
+        register_after_fork(self)
 
-    def forked(self) -> None:
-        """In a child process the other threads' calls never end: their arenas are lost."""
+    def after_fork(self) -> None:
+        """In a child process the calls of other threads never end; their arenas are lost."""
         self._renew_lock()
         self._made = len(self._free)
         self._taken = self._idlers = 0
 
     def _renew_lock(self) -> None:
         self._lock = threading.Lock()
-        self._ended = threading.Condition(self._lock)  # what idlers wait for
-        self._queue = deque[threading.Condition]()  # calls that wait, the first to come first
+        self._ended = threading.Condition(self._lock)  # notifies threads that wait for idleness
+        self._queue = deque[threading.Condition]()  # waiting calls, first in, first out
 
     def take(self, stream: int, recording: Hashable = None) -> Arena[PlanT]:
-        """An arena, best the one whose last call was on the same stream; in the order of coming."""
+        """Take an arena in FIFO order, preferably one whose last call was on the same stream."""
         with self._lock:
             if recording is not None or not self._queue:
                 arena = self._next(stream, recording)
@@ -197,7 +197,7 @@ class ArenaPool(Generic[PlanT]):
             self._call_first()
 
     def _next(self, stream: int, recording: Hashable) -> Arena[PlanT] | None:
-        """An arena, if calls may begin and there is one."""
+        """An arena, if calls may begin and one is available."""
         if self._is_closed:
             raise AotpackError(f"calling {self._model}: the model was closed. Load it again.")
         arena = None if self._idlers else self._available(stream, recording)
@@ -218,7 +218,7 @@ class ArenaPool(Generic[PlanT]):
         return self._free.pop(0) if self._free else None
 
     def give(self, arena: Arena[PlanT]) -> None:
-        """End a call."""
+        """Return the arena of a call that has ended."""
         with self._lock:
             self._taken -= 1
             home = self._free if arena.recording is None else self._recorded[arena.recording]
@@ -250,10 +250,10 @@ class ArenaPool(Generic[PlanT]):
         for arena in self._all():
             arena.forget()
 
-    def scribble(self) -> None:
+    def poison(self) -> None:
         """Fill the memory of all arenas with NaN; only inside ``idle``."""
         for arena in self._all():
-            arena.scribble()
+            arena.poison()
 
     def close(self) -> None:
         """Wait for calls in flight and free all arenas."""

@@ -1,4 +1,4 @@
-"""Where the memory of a plan lies: the intermediates of each part, inner parts among them."""
+"""The memory layout of a plan: offsets of the intermediates of each part and its inner parts."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from .packing import align, pack
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A kernel of the chosen target, ready in the driver."""
+    """A kernel of the chosen target, loaded by the device."""
 
     kernel: Kernel
     binary: Binary
@@ -21,9 +21,9 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLayout:
-    """A part of a plan with the memory it needs: offsets of its buffers, and parts inside it.
+    """A part of a plan with the offsets of its buffers, and the layouts of its inner parts.
 
-    ``counters`` lie in memory of their own; ``end`` is behind those of the part and what is inside.
+    ``counters`` lie in separate memory; ``end`` is behind those of the part and its inner parts.
     """
 
     steps: tuple[Step, ...]
@@ -37,9 +37,9 @@ class MemoryLayout:
 
 
 def memory_layout(part: Plan | Part, kernels: Mapping[str, Loaded], end: int = 0) -> MemoryLayout:
-    """Pack a part's memory; what is inside a branch or loop has a place while that runs.
+    """Pack a part's memory; inner parts of a branch or loop share one buffer, live while it runs.
 
-    Counters of different launches never share theirs; those of the part begin at ``end``.
+    Counters of different launches never share memory; those of the part begin at ``end``.
     """
     counters: list[tuple[Counters, int]] = []
     for counter in part.counters:
@@ -67,12 +67,12 @@ def memory_layout(part: Plan | Part, kernels: Mapping[str, Loaded], end: int = 0
 
 
 def scratch_name(index: int) -> str:
-    """The buffer of a launch's global scratch, by the number of its step."""
+    """The name of the buffer for a launch's global scratch, by step number."""
     return f"scratch of launch {index}"
 
 
 def inner_name(index: int) -> str:
-    """The buffer in which the parts of a branch or loop have their memory."""
+    """The name of the buffer for the parts of a branch or loop, by step number."""
     return f"memory of step {index}"
 
 
@@ -98,7 +98,7 @@ def _loaded(launch: Launch, kernels: Mapping[str, Loaded]) -> Loaded:
 
 
 def _scratch(index: int, place: int, launch: Launch, loaded: Loaded) -> Iterator[Buffer]:
-    """Global scratch, needed during one launch; its lifetime is the launch's place."""
+    """The buffer for global scratch, live during one launch."""
     x, y, z = launch.grid
     size = loaded.binary.global_scratch * x * y * z * loaded.binary.num_ctas
     if size:

@@ -11,9 +11,9 @@ _Order = Callable[[Buffer], tuple[int, ...]]
 
 
 def pack(buffers: Sequence[Buffer]) -> tuple[tuple[int, ...], int]:
-    """Offsets in the order of ``buffers``, multiples of 256, and the bytes needed for all.
+    """Offsets in the order of ``buffers``, multiples of 256, and the total bytes.
 
-    Two orders of placing are tried, largest first and longest-lived first; the smaller result wins.
+    Two placement orders are tried, largest first and longest-lived first; the smaller total wins.
     """
     bound = live_bytes(buffers)
     best = _place(buffers, _largest_first)
@@ -24,7 +24,7 @@ def pack(buffers: Sequence[Buffer]) -> tuple[tuple[int, ...], int]:
 
 
 def live_bytes(buffers: Sequence[Buffer]) -> int:
-    """The most aligned bytes alive at one launch: no packing needs less."""
+    """The most aligned bytes live at one launch: the lower bound of any packing."""
     change: dict[int, int] = {}
     for buffer in buffers:
         change[buffer.first] = change.get(buffer.first, 0) + align(buffer.size)

@@ -27,7 +27,7 @@ class _Source(NamedTuple):
 
 
 class Weights:
-    """Where each weight lies on the device, and which ones have been bound."""
+    """The address of each weight on the device, and the set of bound weights."""
 
     def __init__(self, manifest: Manifest, device: Device) -> None:
         weights = manifest.weights
@@ -49,11 +49,11 @@ class Weights:
             else:
                 self._groups.append([weight])
         self._address = 0
-        self._mapped: dict[str, _Source] = {}  # used where they lie in a mapped file
+        self._mapped: dict[str, _Source] = {}  # used in place in a mapped file
 
     @property
     def missing(self) -> list[str]:
-        """The weights that were never bound."""
+        """The unbound weights."""
         return [weight.name for weight in self._weights if weight.name not in self._bound]
 
     def addresses(self) -> dict[str, int]:
@@ -82,7 +82,7 @@ class Weights:
     def bind(self, given: Mapping[str, Any], frameworks: Frameworks, *, strict: bool) -> None:
         """Copy the given values to the device; all are checked before the first is copied.
 
-        On a host device the tensors of a file are used where the file is mapped.
+        A CPU device uses the tensors of a file in place in the mapped file.
         """
         chosen = self._choose(given, strict=strict)
         sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
@@ -98,7 +98,7 @@ class Weights:
         yield from ((weight, addresses[weight.name]) for weight in changed)
 
     def free(self) -> None:
-        """Give the device memory back."""
+        """Free the device memory."""
         if self._address:
             self._device.free(self._address)
         self._address = 0
@@ -106,7 +106,7 @@ class Weights:
         self._bound.clear()
 
     def _place(self, group: Sequence[Weight], sources: Mapping[str, _Source]) -> None:
-        """Use weights that lie together where a file is mapped, or copy them."""
+        """Use a group of contiguous weights in place in a mapped file, or copy them."""
         given = [weight for weight in group if weight.name in sources]
         if given and len(given) == len(group) and self._is_usable(group, sources):
             self._mapped.update((weight.name, sources[weight.name]) for weight in group)
@@ -118,7 +118,7 @@ class Weights:
             self._mapped.pop(weight.name, None)
 
     def _is_usable(self, group: Sequence[Weight], sources: Mapping[str, _Source]) -> bool:
-        """True for tensors of a file that kernels only read, and can where they lie."""
+        """True if kernels only read these tensors of a file and their alignment allows that."""
         if any(weight.name in self._updates for weight in group):
             return False
         address = sources[group[0].name].address
@@ -204,12 +204,12 @@ class Weights:
 
 
 def sidecar_name(name: str, version: str) -> str:
-    """The file of the weights that travel beside a wheel."""
+    """The name of the sidecar file of a wheel."""
     return f"{name}-{version}.weights.safetensors"
 
 
 def weights_file(manifest: Manifest, given: Path | None) -> Path | None:
-    """The file the weights come from: the given one, else by the package's mode; None for none."""
+    """The file of the weights: the given one, else that of the package's mode, else None."""
     if given is not None:
         return given
     if manifest.weights_mode == "embed":
@@ -234,7 +234,7 @@ def _bytes(dtype: DType, shape: tuple[int, ...]) -> int:
 
 
 def _is_same(a: Any, b: Any) -> bool:
-    """True when two values are one tensor."""
+    """True if two values are the same tensor."""
     if a is b:
         return True
     return hasattr(a, "data_ptr") and hasattr(b, "data_ptr") and a.data_ptr() == b.data_ptr()

@@ -1,9 +1,8 @@
-"""Times the forms of each launch on the device that will serve; compiles nothing.
+"""Times the forms of each launch on the deployment device; compiles nothing.
 
-A plan is walked launch by launch on the golden inputs, so that every kernel is timed on what it
-will really read (positions among it); for other sizes the golden inputs are repeated or cut. Each
-launch runs on several copies of its tensors in turn, so that what it reads is not in a cache
-because it was read a moment ago.
+A plan runs launch by launch on the golden inputs, so every kernel is timed on realistic data
+(indices included); for other sizes the golden inputs are repeated or cut. Each launch rotates over
+several copies of its tensors, so that the caches are cold.
 """
 
 import math
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..checks.assertions import WORD
+from ..checks.assertions import FLAG_BYTES
 from ..devices.device import Device, active
 from ..devices.timing import hardware, seconds
 from ..errors import AotpackError, DeviceError
@@ -30,14 +29,14 @@ from ..safetensors import Stored, read_safetensors
 from ..tuning_file import Times, Tuning, form_name, merged, read_tuning, tuning_text
 from .tune_sizes import main_sizes, single_sizes
 
-BEYOND_CACHES = 256 << 20  # bytes that launches in turn touch: twice the largest L2 of today
+BEYOND_CACHES = 256 << 20  # bytes of all copies: twice the largest L2 cache of today
 MOST_COPIES = 128
-MOST_SPILLED = 64  # bytes of local memory a thread: what builds admit without another try
-LONGEST_TURN = 0.05  # seconds for all copies
+MOST_SPILLED = 64  # bytes of local memory a thread: the limit of builds
+LONGEST_ROUND = 0.05  # seconds for all copies
 
 
-class Question(NamedTuple):
-    """A launch with several forms, in a plan that was asked to leave them open."""
+class OpenLaunch(NamedTuple):
+    """A launch whose form is still open, in a plan for tuning."""
 
     key: str
     forms: tuple[Form, ...]
@@ -50,7 +49,7 @@ def tune(
     weights: str | Path | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> Tuning:
-    """The times of all forms of all launches, at the example's sizes and through their ranges."""
+    """Time all forms of all launches, at the example's sizes and others in their ranges."""
     with load(package, device, weights=weights) as model, active(model.device):
         manifest = model.manifest
         if not manifest.choices:
@@ -60,12 +59,12 @@ def tune(
             )
         golden = read_safetensors(manifest.folder / "golden.safetensors")
         found: dict[str, tuple[Times, ...]] = {}
-        walk = partial(_walk, model, golden, found, report)
+        time_at = partial(_time_plan, model, golden, found, report)
         mains = main_sizes(model, golden)
         for sizes in mains:
-            walk(sizes, again=True)
+            time_at(sizes, again=True)
         for sizes in single_sizes(model, mains[0]):
-            walk(sizes, again=False)
+            time_at(sizes, again=False)
         return {(hardware(model.device), model.target): dict(sorted(found.items()))}
 
 
@@ -76,7 +75,7 @@ def tune_into(
     weights: Path | None,
     report: Callable[[str], None],
 ) -> None:
-    """Tune, and put the times into a file, beside those it has of other kernels and devices."""
+    """Tune, and merge the times into a file with those of other kernels and devices."""
     old = read_tuning(file) if file.exists() else {}
     text = tuning_text(merged(old, tune(package, device, weights=weights, report=report)))
     try:
@@ -85,7 +84,7 @@ def tune_into(
         raise AotpackError(f"writing {file}: {error.strerror}; pass another file to -o") from None
 
 
-def _walk(
+def _time_plan(
     model: Model,
     golden: Mapping[str, Stored],
     found: dict[str, tuple[Times, ...]],
@@ -94,14 +93,14 @@ def _walk(
     *,
     again: bool,
 ) -> None:
-    """Time the launches of a plan for some sizes, ``again`` those that were timed at others too."""
-    plan = model.plan_with(tuple(sizes.values()), _ask)
+    """Time the launches of a plan; with ``again`` also those already timed at other sizes."""
+    plan = model.plan_with(tuple(sizes.values()), _leave_open)
     keys = _keys(plan)
     wanted = keys if again else keys - set(found)
     if not wanted:
         return
     try:
-        times = _Walk(model, golden, sizes, plan, wanted, report).run()
+        times = _PlanTimer(model, golden, sizes, plan, wanted, report).run()
     except DeviceError as error:
         report(f"not timed at {_shown(sizes)}: {error}")
         return
@@ -109,13 +108,13 @@ def _walk(
         found[key] = (*found.get(key, ()), one)
 
 
-def _ask(key: str, *forms: Form) -> Any:
-    return Question(key, forms)
+def _leave_open(key: str, *forms: Form) -> Any:
+    return OpenLaunch(key, forms)
 
 
-def _parts(place: Any) -> Iterator["Launch | Call | Question | Branch | Loop"]:
-    """What stands at a place of a plan, and questions; a branch or loop is run as a whole."""
-    if isinstance(place, (Launch, Call, Question, Branch, Loop)):
+def _parts(place: Any) -> Iterator["Launch | Call | OpenLaunch | Branch | Loop"]:
+    """The launches at a place of a plan, open ones included; control flow stays whole."""
+    if isinstance(place, (Launch, Call, OpenLaunch, Branch, Loop)):
         yield place
     else:
         for part in place:
@@ -124,15 +123,15 @@ def _parts(place: Any) -> Iterator["Launch | Call | Question | Branch | Loop"]:
 
 def _keys(plan: Plan) -> set[str]:
     parts = (part for place in plan.launches for part in _parts(place))
-    return {part.key for part in parts if isinstance(part, Question)}
+    return {part.key for part in parts if isinstance(part, OpenLaunch)}
 
 
 def _shown(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in sizes.items()) or "fixed sizes"
 
 
-class _Walk:
-    """One run of a plan, launch by launch, timing what is wanted on the way."""
+class _PlanTimer:
+    """Runs a plan launch by launch and times the wanted launches."""
 
     def __init__(
         self,
@@ -155,9 +154,9 @@ class _Walk:
             self._place_tensors(memory)
             for place in self.plan.launches:
                 for part in _parts(place):
-                    if isinstance(part, Question) and part.key in self.wanted - set(self.found):
+                    if isinstance(part, OpenLaunch) and part.key in self.wanted - set(self.found):
                         self._time(part)
-                    form = part.forms[0] if isinstance(part, Question) else part
+                    form = part.forms[0] if isinstance(part, OpenLaunch) else part
                     with ExitStack() as scratch:
                         self._prepared(form, {}, scratch).issue(0)
                         self.device.synchronize(None)
@@ -166,7 +165,7 @@ class _Walk:
     # --- memory
 
     def _place_tensors(self, memory: ExitStack) -> None:
-        """Inputs, outputs, intermediates and weights where launches can use them."""
+        """Allocate inputs, outputs, intermediates and flags; copy the inputs."""
         for tensor in self.signature.inputs:
             shape = tuple(size.evaluate(self.sizes) for size in tensor.shape)
             stored = np.resize(self.golden[f"inputs/{tensor.name}"].data, shape)
@@ -187,7 +186,7 @@ class _Walk:
             self.places[counter.name] = (address, counter.size)
         self.places |= self.model.weight_places()
         for assertion in self.signature.assertions:
-            self.places[assertion.word] = (self._alloc(WORD, memory), WORD)
+            self.places[assertion.word] = (self._alloc(FLAG_BYTES, memory), FLAG_BYTES)
 
     def _alloc(self, size: int, memory: ExitStack) -> int:
         address = self.device.alloc(max(1, size))
@@ -195,7 +194,7 @@ class _Walk:
         return address
 
     def _prepared(self, form: Place, moved: Mapping[str, int], memory: ExitStack) -> Prepared:
-        """A form as a plan of its own; ``moved`` tensors lie elsewhere."""
+        """Prepare a form as a plan; ``moved`` overrides the addresses of tensors."""
         addresses = {name: address for name, (address, _) in self.places.items()} | dict(moved)
         given = [t.name for t in (*self.signature.inputs, *self.signature.outputs)]
         signed = [addresses.pop(name) for name in given]
@@ -210,41 +209,41 @@ class _Walk:
 
     # --- timing
 
-    def _time(self, question: Question) -> None:
-        """Time the forms that were compiled for this target, those that spill if all of them do."""
+    def _time(self, launch: OpenLaunch) -> None:
+        """Time the forms compiled for this target; those that spill only if all do."""
         forms = [
             form
-            for form in question.forms
+            for form in launch.forms
             if all(launch.kernel in self.model.kernels for launch in flat(form))
         ]
         forms = [form for form in forms if not self._spills(form)] or forms
         with ExitStack() as memory:
             copies = self._copies(forms, memory)
             prepared = [[self._prepared(form, copy, memory) for copy in copies] for form in forms]
-            turns = [_in_turn(some) for some in prepared]
-            rounds = [[seconds(self.device, turn) for turn in turns] for _ in range(2)]
+            runners = [_round_robin(some) for some in prepared]
+            rounds = [[seconds(self.device, one) for one in runners] for _ in range(2)]
         times = [min(pair) / len(copies) * 1e6 for pair in zip(*rounds, strict=True)]
         names = map(form_name, forms)
         took = {name: round(time, 3) for name, time in zip(names, times, strict=True)}
-        self.found[question.key] = Times(dict(self.sizes), took)
+        self.found[launch.key] = Times(dict(self.sizes), took)
         best = min(took, key=lambda name: took[name])
         gain = times[0] / min(times)
-        self.report(f"{question.key}: {times[0]:.2f} us, {gain:.2f}x by {best}")
+        self.report(f"{launch.key}: {times[0]:.2f} us, {gain:.2f}x by {best}")
 
     def _spills(self, form: Form) -> bool:
-        """True for a form of which some kernel spills: its registers do not suffice."""
+        """True if a kernel of the form spills registers."""
         kernels = [self.model.kernels[launch.kernel].kernel for launch in flat(form)]
         return any(one.binaries[self.model.target].spills > MOST_SPILLED for one in kernels)
 
     def _copies(self, forms: Sequence[Form], memory: ExitStack) -> list[dict[str, int]]:
-        """Addresses of the forms' tensors, for each copy: as many as caches cannot hold."""
+        """Copy the forms' tensors until the copies exceed the caches; their addresses."""
         launches = [launch for form in forms for launch in flat(form)]
         names = dict.fromkeys(arg for one in launches for arg in one.args if isinstance(arg, str))
         total = sum(align(self.places[name][1]) for name in names)
         copies = [self._copy(names, total, memory)]
         with ExitStack() as scratch:
             once = self._prepared(forms[0], copies[0], scratch)
-            longest = LONGEST_TURN / seconds(self.device, once.issue)
+            longest = LONGEST_ROUND / seconds(self.device, once.issue)
         wanted = min(MOST_COPIES, -(-BEYOND_CACHES // max(1, total)), int(longest))
         while len(copies) < wanted:
             copies.append(self._copy(names, total, memory))
@@ -252,7 +251,7 @@ class _Walk:
         return copies
 
     def _copy(self, names: Iterable[str], total: int, memory: ExitStack) -> dict[str, int]:
-        """Tensors elsewhere, with what they hold now."""
+        """Copy tensors with their contents; the new addresses."""
         address = self._alloc(total, memory)
         copy = {}
         for name in names:
@@ -264,7 +263,7 @@ class _Walk:
         return copy
 
 
-def _in_turn(prepared: Sequence[Prepared]) -> Callable[[int], None]:
+def _round_robin(prepared: Sequence[Prepared]) -> Callable[[int], None]:
     def issue(stream: int) -> None:
         for one in prepared:
             one.issue(stream)

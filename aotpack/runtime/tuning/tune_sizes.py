@@ -1,6 +1,6 @@
 """Chooses the sizes at which kernels are timed.
 
-How long a call takes is reckoned from the bytes and products of its launches.
+The time of a call is estimated from the bytes and flops of its launches.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ Sizes = dict[str, int]
 
 
 class Limits(NamedTuple):
-    """What one call may move and multiply."""
+    """The most bytes and flops of one call."""
 
     moved: float
     flops: float
@@ -39,7 +39,7 @@ def main_sizes(model: Model, golden: Mapping[str, Stored]) -> list[Sizes]:
 
 
 def single_sizes(model: Model, example: Sizes) -> Iterator[Sizes]:
-    """The example's, but one size at a time a power of two or an end of its range."""
+    """The example's sizes with one size replaced: by powers of two and the ends of its range."""
     for size in model.signature.sizes:
         powers = (1 << n for n in range(size.high.bit_length()))
         for value in dict.fromkeys(_rounded(n, size) for n in (size.low, *powers, size.high)):
@@ -61,6 +61,6 @@ def is_short(model: Model, sizes: Sizes) -> bool:
 
 
 def _rounded(value: int, size: SizeRange) -> int:
-    """The nearest value from below that the range admits, or its least."""
+    """The largest admitted value up to ``value``, or the least of the range."""
     least = -(-size.low // size.multiple) * size.multiple
     return max(least, min(value, size.high) // size.multiple * size.multiple)

@@ -1,1 +1,4 @@
-"""What torch says of a model that it cannot export, condensed to the user's lines."""
+"""Export errors of torch, condensed to the user's lines. In reading order:
+
+``conditions`` (logged while exporting), ``complaint`` (the message), ``guards`` (checked later).
+"""

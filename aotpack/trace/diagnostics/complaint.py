@@ -3,7 +3,7 @@
 import re
 import traceback
 
-from aotpack.trace.diagnostics.conditions import Heard, data_complaint, size_complaint
+from aotpack.trace.diagnostics.conditions import ConditionLog, data_complaint, size_complaint
 from aotpack.trace.source import is_user_file, shown_frame, users_source_in
 
 _NOISE = (
@@ -16,7 +16,7 @@ _NOISE = (
     "Caused by",
 )
 _ENDS = ("The following call raised this error", "If this type holds tensors")
-_OF_OPERATORS = ("DataDependentOutputException", "DynamicOutputShapeException")  # torch names them
+_OF_OPERATORS = ("DataDependentOutputException", "DynamicOutputShapeException")  # of torch
 _SHOWN_LINES = 8
 _ADVICE = (
     (
@@ -40,21 +40,21 @@ _ADVICE = (
 )
 
 
-def condensed(error: Exception, heard: Heard | None = None) -> str:
-    """torch's message, condensed; ``heard`` are lines that it may have to do with."""
-    heard = heard or Heard()
+def condensed(error: Exception, log: ConditionLog | None = None) -> str:
+    """torch's message, condensed; ``log`` has the logged lines that may have caused it."""
+    log = log or ConditionLog()
     text = str(error).replace('For more information, run with TORCH_LOGS="+dynamic".', "")
     place = _place(error)
     if text.startswith("Constraints violated"):
-        return size_complaint(text, heard.conditions or place)
+        return size_complaint(text, log.conditions or place)
     if type(error).__name__ in _OF_OPERATORS:
         text = f"Data dependent operator: {text}"
-    by_data = data_complaint(text, heard.reads, place)
+    by_data = data_complaint(text, log.reads, place)
     return by_data or "\n  at ".join([_useful(error, text), *place])
 
 
 def _place(error: Exception) -> list[str]:
-    """The user's innermost line, of the traceback or of one that the message holds."""
+    """The user's innermost line in the traceback, or in a traceback inside the message."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [shown_frame(frame) for frame in frames if is_user_file(frame.filename)]
     told = users_source_in(str(error))

@@ -1,8 +1,8 @@
 """Conditions that a model puts on dynamic sizes or on data, with the lines that cause them.
 
-torch's complaint about sizes comes at the end of an export and names no line, that about data names
-symbols. But each condition is logged where it arises and each symbol where a tensor is read, so the
-lines are those of the stack at that moment.
+torch reports errors about sizes at the end of an export without lines, and errors about data by
+symbols. But it logs each condition where it arises and each symbol where a tensor is read; the
+stack at that moment has the lines.
 """
 
 import logging
@@ -27,26 +27,26 @@ _FORMS = (
 _SHOWN = 3
 
 
-_ASKED = (
+_REQUESTS = (
     (r"Could not guard on data-dependent expression (.*) \(unhinted", "the condition {}"),
     (r"Could not extract .* data-dependent expression (.*) \(unhinted", "the integer {}"),
     (r"Pending unbacked symbols {(\w+)}", "the integer {}"),
     (r"(?s)(?:Data dependent|Dynamic shape) operator.*: (aten\.\S+)", "the result of {}"),
 )
 _EQUAL = re.compile(r"Eq\((\w+), (\w+)\)")
-_BY_DATA = (
+_DATA_DEPENDENT = (
     "a Python value in forward is data-dependent: {}. It is read from a tensor, whose data a "
     "package knows only when it is called"
 )
-_NOT_BY_DATA = (
+_ALTERNATIVES = (
     "Accepted in its place are torch.where (a choice of values), torch.cond and while_loop (a "
     "branch, a loop), torch._assert (a check), and for sizes those of the inputs, or plain numbers."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """The user's lines, in order: those with conditions, and for each symbol that reading it."""
+class ConditionLog:
+    """The user's lines in order: those with conditions, and the read of each symbol."""
 
     conditions: dict[str, None] = field(default_factory=dict)
     reads: dict[str, str] = field(default_factory=dict)
@@ -55,9 +55,9 @@ class Heard:
 class _Lines(logging.Handler):
     """Collects the user's innermost line above ``depth`` frames, once each."""
 
-    def __init__(self, heard: Heard, depth: int) -> None:
+    def __init__(self, log: ConditionLog, depth: int) -> None:
         super().__init__(logging.INFO)
-        self._heard, self._depth = heard, depth
+        self._log, self._depth = log, depth
 
     def emit(self, record: logging.LogRecord) -> None:
         """See logging.Handler."""
@@ -67,13 +67,13 @@ class _Lines(logging.Handler):
         frames = traceback.extract_stack()[self._depth :]
         for frame in [frame for frame in frames if is_user_file(frame.filename)][-1:]:
             if symbol is None:
-                self._heard.conditions.setdefault(shown_frame(frame))
+                self._log.conditions.setdefault(shown_frame(frame))
             else:
-                self._heard.reads[symbol] = shown_frame(frame)
+                self._log.reads[symbol] = shown_frame(frame)
 
 
 def _symbol_read(record: logging.LogRecord) -> str | None:
-    """The symbol that a number read from a tensor gets, where this is what torch says."""
+    """The symbol of a number read from a tensor, if the record announces one."""
     match record.args:
         case (str(what), symbol, *_) if what.startswith(_READ):
             return str(symbol)
@@ -81,45 +81,45 @@ def _symbol_read(record: logging.LogRecord) -> str | None:
 
 
 @contextmanager
-def listening() -> Iterator[Heard]:
-    """Meanwhile the lines are collected; nothing else is made of torch's log of sizes."""
-    heard = Heard()
+def logged_conditions() -> Iterator[ConditionLog]:
+    """Collect the lines inside the block; torch's log of sizes has no other handler meanwhile."""
+    log = ConditionLog()
     before = _LOGGER.handlers, _LOGGER.level, _LOGGER.propagate, _LOGGER.disabled
-    _LOGGER.handlers = [_Lines(heard, len(traceback.extract_stack()))]
+    _LOGGER.handlers = [_Lines(log, len(traceback.extract_stack()))]
     _LOGGER.propagate = _LOGGER.disabled = False
     _LOGGER.setLevel(logging.INFO)
     try:
-        yield heard
+        yield log
     finally:
         _LOGGER.handlers, level, _LOGGER.propagate, _LOGGER.disabled = before
         _LOGGER.setLevel(level)
 
 
 def data_complaint(text: str, reads: Mapping[str, str], place: Collection[str]) -> str:
-    """torch's complaint about what depends on data in our words, empty if it is none.
+    """torch's error about data dependence in our words; "" for other errors.
 
     ``reads`` are the lines that read symbols, ``place`` is where torch stopped.
     """
-    found = [(re.search(pattern, text), form) for pattern, form in _ASKED]
-    asked = [form.format(_EQUAL.sub(r"\1 is \2", match[1])) for match, form in found if match]
-    if not asked and not re.search("data-dependent", text, re.IGNORECASE):
+    found = [(re.search(pattern, text), form) for pattern, form in _REQUESTS]
+    requests = [form.format(_EQUAL.sub(r"\1 is \2", match[1])) for match, form in found if match]
+    if not requests and not re.search("data-dependent", text, re.IGNORECASE):
         return ""
-    what = asked[0] if asked else text.partition("\n")[0].rstrip(".")
-    rows = [_BY_DATA.format(what)]
+    what = requests[0] if requests else text.partition("\n")[0].rstrip(".")
+    rows = [_DATA_DEPENDENT.format(what)]
     for name in [name for name in dict.fromkeys(re.findall(r"\w+", what)) if name in reads]:
         rows += [f"{name} is read at {reads[name]}"] if reads[name] not in place else []
-    return "\n  ".join([*rows, *(f"at {line}" for line in place)]) + f"\n{_NOT_BY_DATA}"
+    return "\n  ".join([*rows, *(f"at {line}" for line in place)]) + f"\n{_ALTERNATIVES}"
 
 
 def size_complaint(text: str, lines: Collection[str]) -> str:
-    """torch's complaint that "Constraints violated" in our words, with the user's lines."""
+    """torch's error "Constraints violated" in our words, with the user's lines."""
     names = {place: name for name, place in _DIM.findall(text)}
 
     def named(match: re.Match[str]) -> str:
         return names.get(match[0]) or "{}{}.shape[{}]".format(*match.groups())
 
-    told, _, fixes = text.partition("Suggested fixes:")
-    facts = [_SIZE.sub(named, _fact(line)) for line in re.findall(r"^ *- (.*)$", told, re.M)]
+    message, _, fixes = text.partition("Suggested fixes:")
+    facts = [_SIZE.sub(named, _fact(line)) for line in re.findall(r"^ *- (.*)$", message, re.M)]
     advice = (
         "Accepted is a model that is right for all declared sizes: change the line, or declare a "
         "narrower range or a multiple (2*n), or leave the dimension out of the dynamic shapes."
@@ -134,7 +134,7 @@ def size_complaint(text: str, lines: Collection[str]) -> str:
 
 
 def _fact(line: str) -> str:
-    """A condition, without torch's words around it."""
+    """A condition without torch's surrounding text."""
     for pattern, form in _FORMS:
         match = re.fullmatch(pattern, line)
         if match:

@@ -1,4 +1,4 @@
-"""Guards on sizes that torch.export recorded beside the ranges, tried on admitted sizes.
+"""Tests the size guards that torch.export recorded beside the ranges on admitted sizes.
 
 The packaged model guards ranges and equalities alone. Automatic dims (Dim.AUTO, Dim.DYNAMIC) may
 carry more, such as "a multiple of 4"; a condition that some admitted size breaks is refused here.
@@ -48,9 +48,9 @@ def check_guards(name: str, program: ExportedProgram, shapes: Mapping[str, Seque
 def check_shapes(name: str, nodes: Sequence[GraphNode], given: Sequence[TensorSpec]) -> None:
     """Refuse a program in which a tensor has another shape for some admitted size.
 
-    torch.export reckons with dynamic sizes of 2 and more, whatever the range says: of 4n elements
-    the slice from the fifth on has 4n - 5, and a squeeze removes no dynamic dimension. ``given``
-    are the inputs.
+    torch.export assumes dynamic sizes of 2 and more, whatever the range is: the slice of 4n
+    elements from the fifth on has 4n - 5, and a squeeze removes no dynamic dimension. ``given`` are
+    the inputs.
     """
     slices = (spec for node in nodes for body in node.bodies for spec in body.slices)
     shapes = {Ref(spec.name): spec.shape for spec in (*given, *slices)}
@@ -68,7 +68,7 @@ def check_shapes(name: str, nodes: Sequence[GraphNode], given: Sequence[TensorSp
 
 
 def _check_squeeze(name: str, node: GraphNode, shapes: Mapping[Ref, Sequence[Int]]) -> None:
-    """Refuse to leave a dimension in place that eager removes where its size is 1."""
+    """Refuse a squeeze of a dynamic dimension, which eager removes if its size is 1."""
     source, *dims = node.args
     assert isinstance(source, Ref)
     shape = shapes.get(source, ())  # a weight's is fixed
@@ -96,7 +96,7 @@ def _too_small(name: str, node: GraphNode, size: Int, values: Mapping[str, int])
 
 
 def _counterexample(guard: str, shapes: Mapping[str, Sequence[Int]]) -> str | None:
-    """Sizes that break the guard, "" when it cannot be read, None when none is found."""
+    """Sizes that violate the guard, "" if it cannot be parsed, None if none is found."""
     sizes: dict[str, Int] = {}
 
     def name_size(match: re.Match[str]) -> str:

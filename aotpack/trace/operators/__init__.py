@@ -1,1 +1,6 @@
-"""Calls of torch's operators: how they are read, decomposed and replaced."""
+"""Calls of torch's operators: read, decomposed and replaced. In reading order:
+
+``operators`` (FX calls -> graph nodes), ``control`` and ``bodies`` (branches and loops),
+``assertions``, ``positions`` (index checks), ``decompositions``, ``registered`` (the user's
+lowerings); replaced while exporting: ``answers`` (checks of data), ``random``, ``streams``.
+"""

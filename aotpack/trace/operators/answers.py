@@ -1,8 +1,7 @@
-"""Functions of torch whose checks would branch on data, written without the branch.
+"""Replacements for functions of torch that branch on data to check arguments.
 
-An exported program cannot branch on data. What is asked is a check of arguments (are variances
-negative, is a quantile within [0, 1]), which a package leaves out. ``torch._assert`` of a tensor
-asks and does nothing else: it becomes an assertion of the program.
+An exported program cannot branch on data. A package omits these checks (negative variances,
+quantiles outside [0, 1]). ``torch._assert`` of a tensor becomes an assertion of the program.
 """
 
 import math
@@ -19,17 +18,17 @@ _larger: _Function = torch.sym_max
 _torch_assert: _Function = torch._assert
 
 
-class Unasked(TorchFunctionMode):
-    """Answers these functions while a model is exported."""
+class WithoutDataChecks(TorchFunctionMode):
+    """Inside the block, these functions are replaced."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         given = kwargs or {}
-        answer = _ANSWERS.get(func)
-        if answer is None or given.get("out") is not None:
+        replacement = _REPLACEMENTS.get(func)
+        if replacement is None or given.get("out") is not None:
             return func(*args, **given)
-        return answer(*args, **given)
+        return replacement(*args, **given)
 
 
 def _gaussian_nll_loss(
@@ -40,7 +39,7 @@ def _gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> torch.Tensor:
-    """Without asking for negative variances. One variance may stand for a whole dimension."""
+    """Without the check for negative variances. Variances broadcast along the last dimension."""
     scale = var if isinstance(var, torch.Tensor) else torch.full_like(input, var)
     if scale.shape == input.shape[:-1]:
         scale = scale.unsqueeze(-1)
@@ -65,7 +64,7 @@ def _cov(
     fweights: torch.Tensor | None = None,
     aweights: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Of rows: ``(x - mean) w (x - mean)^T / norm``; a norm below 0 counts as 0."""
+    """Over rows: ``(x - mean) w (x - mean)^T / norm``; a norm below 0 counts as 0."""
     x = input if input.dim() == 2 else input.reshape(1, -1)
     weights = [w for w in (fweights, aweights) if w is not None]
     w = weights[0] * weights[1] if len(weights) == 2 else weights[0] if weights else None
@@ -81,7 +80,7 @@ def _cov(
 
 
 def _corrcoef(input: torch.Tensor) -> torch.Tensor:
-    """The covariance over both deviations, within [-1, 1]."""
+    """The covariance divided by both deviations, clamped to [-1, 1]."""
     c = _cov(input)
     if c.dim() == 0:
         return c / c
@@ -97,7 +96,7 @@ def _quantile(
     *,
     interpolation: str = "linear",
 ) -> torch.Tensor:
-    """NaN where there is one."""
+    """NaN if the row has one."""
     values = _sorted(input, dim)
     last = values.shape[-1] - 1
     share = torch.as_tensor(q, dtype=input.dtype, device=input.device)
@@ -114,7 +113,7 @@ def _nanquantile(
     *,
     interpolation: str = "linear",
 ) -> torch.Tensor:
-    """Of what is not NaN."""
+    """The quantile of the elements that are not NaN."""
     values = _sorted(input, dim)
     share = torch.as_tensor(q, dtype=input.dtype, device=input.device)
     count = (~values.isnan()).sum(-1, keepdim=True)
@@ -123,7 +122,7 @@ def _nanquantile(
 
 
 def _sorted(input: torch.Tensor, dim: int | None) -> torch.Tensor:
-    """In order along the last dimension, to which ``dim`` (None: all there are) was moved."""
+    """Move ``dim`` (None: flatten) to the end and sort along it."""
     if dim is None or input.dim() == 0:
         return input.flatten().sort().values
     return input.movedim(dim, -1).sort(-1).values
@@ -131,7 +130,7 @@ def _sorted(input: torch.Tensor, dim: int | None) -> torch.Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """What shape quantiles get: by the number of dimensions of the input, and of q."""
+    """The shape of quantiles, from the number of dimensions of the input and of q."""
 
     rank: int
     ranks: int
@@ -139,7 +138,7 @@ class _Form:
     keepdim: bool
 
     def shaped(self, found: torch.Tensor) -> torch.Tensor:
-        """From [..., q] to [q, ...], with the dimension of size 1 that went, if it is kept."""
+        """From [..., q] to [q, ...], with the reduced dimension if ``keepdim``."""
         found = found.movedim(-1, 0)
         if self.keepdim and self.rank:
             if self.dim is None:
@@ -163,7 +162,7 @@ def _at_ranks(
 
 
 def _assert(condition: Any, message: str) -> None:
-    """Of a tensor, without an answer on the host."""
+    """An assertion on a tensor stays on the device."""
     if isinstance(condition, torch.Tensor):
         torch._assert_async(condition, message)
     else:
@@ -175,7 +174,7 @@ _WHOLE: Mapping[str, _Function] = {
     "higher": torch.ceil,
     "nearest": torch.round,
 }
-_ANSWERS: Mapping[_Function, _Function] = {
+_REPLACEMENTS: Mapping[_Function, _Function] = {
     _torch_assert: _assert,
     F.gaussian_nll_loss: _gaussian_nll_loss,
     **dict.fromkeys((torch.cov, torch.Tensor.cov), _cov),

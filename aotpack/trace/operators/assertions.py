@@ -1,9 +1,8 @@
-"""Assertions on data in forward become conditions that a run records.
+"""Assertions on data in forward become flags that a run sets.
 
-An assertion on a tensor, or on a number read from one, becomes a word of the model: an int32 that
-is 0 until the condition does not hold, and stays 1 from then on. To every later stage it is a
-tensor that a run changes, as a buffer of the user's is, so nothing drops it. Conditions on sizes
-are guards.
+An assertion on a tensor, or on a number read from one, becomes an int32 flag of the model: 0 until
+the condition fails, 1 from then on. For later stages it is a tensor that a run changes, like a
+buffer of the user's, so that dead-code elimination keeps it. Conditions on sizes are guards.
 """
 
 from collections import deque
@@ -25,7 +24,7 @@ _GENERATED = "Runtime assertion failed for expression"
 
 @dataclass(frozen=True, slots=True)
 class Asserted:
-    """A condition that must hold, a bool without dimensions, and how its failure is told."""
+    """A condition, a 0-d bool, and the message for its failure."""
 
     condition: Ref
     message: str
@@ -39,30 +38,30 @@ def is_assertion(node: fx.Node) -> bool:
 
 
 def reads_number(node: fx.Node) -> bool:
-    """True for the call that makes a number of a tensor's only element."""
+    """True for a call that reads a tensor's only element as a number."""
     return str(node.target) in _NUMBERS_FROM_DATA
 
 
 def without_repeats(nodes: Sequence[fx.Node]) -> list[fx.Node]:
-    """torch writes down what it concludes of one number several times, in the same words."""
+    """Remove assertions that torch generated several times with the same message."""
     kept: list[fx.Node] = []
-    told: set[str] = set()
+    generated: set[str] = set()
     for node in nodes:
-        words = message_of(node)
-        if words not in told:
+        message = message_of(node)
+        if message not in generated:
             kept.append(node)
-        if words.startswith(_GENERATED):
-            told.add(words)
+        if message.startswith(_GENERATED):
+            generated.add(message)
     return kept
 
 
 def message_of(node: fx.Node) -> str:
-    """What the user says of the condition, or torch."""
+    """The user's message, or torch's."""
     return str(node.args[1]) if len(node.args) > 1 else "Expected Tensor to be non-zero"
 
 
-def ask(node: fx.Node, given: Ref, name: str) -> tuple[GraphNode, Asserted]:
-    """The condition of an assertion as one bool, of a tensor with one element of any type."""
+def condition_of(node: fx.Node, given: Ref, name: str) -> tuple[GraphNode, Asserted]:
+    """The condition of an assertion as a 0-d bool, from one element of any type."""
     source = _nearest_source(node)
     spec = TensorSpec(name, DType.BOOL, ())
     asked = GraphNode(name, "operator.item", (given,), (), (spec,), source)
@@ -70,7 +69,7 @@ def ask(node: fx.Node, given: Ref, name: str) -> tuple[GraphNode, Asserted]:
 
 
 def _nearest_source(node: fx.Node) -> Source | None:
-    """The user's line; of what torch concludes itself, that of the number it is about."""
+    """The user's line; for an assertion that torch generated, that of its number."""
     waiting, seen = deque([node]), {node}
     while waiting:
         found = waiting.popleft()
@@ -83,22 +82,22 @@ def _nearest_source(node: fx.Node) -> Source | None:
     return None
 
 
-def always(name: str) -> GraphNode:
-    """A condition that holds."""
+def true_condition(name: str) -> GraphNode:
+    """The constant True."""
     spec = TensorSpec(name, DType.BOOL, ())
     return GraphNode(name, "aten.full.default", ((), True), (), (spec,), None)
 
 
-def both(name: str, first: Ref, second: Ref) -> GraphNode:
-    """A condition that holds where both do."""
+def conjunction(name: str, first: Ref, second: Ref) -> GraphNode:
+    """The conjunction of two conditions."""
     spec = TensorSpec(name, DType.BOOL, ())
     return GraphNode(name, "aten.logical_and.default", (first, second), (), (spec,), None)
 
 
-def words_of(
+def flags_of(
     found: Sequence[Asserted], unused: Callable[[str], str]
 ) -> tuple[tuple[Assertion, ...], tuple[GraphNode, ...], tuple[tuple[str, Ref], ...]]:
-    """The assertions, the nodes that give their words' values, and the words' updates."""
+    """The assertions, the nodes that compute their flags, and the updates of the flags."""
     assertions, nodes, updates = [], [], []
     for number, one in enumerate(found):
         word, after = unused(f"assertion{number}"), unused(f"asserted{number}")
@@ -113,7 +112,7 @@ def words_of(
 
 
 def refuse_in_test(found: Sequence[Asserted]) -> None:
-    """The test of a loop gives its answer alone."""
+    """Refuse assertions in the test of a loop, which has no other results."""
     if found:
         raise UnsupportedError(
             f"its test asserts {found[0].message!r}; assert it in the body, or on the result"

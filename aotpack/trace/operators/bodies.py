@@ -1,7 +1,7 @@
-"""Calls that take graphs: cond, while_loop, map and scan, with the assertions inside of them.
+"""Calls that take graphs: cond, while_loop, map and scan, with the assertions inside them.
 
-An assertion in a graph becomes a result more: the condition goes out to where its word is written.
-Of a branch that is not taken it holds; of a loop it holds if it does in each turn.
+An assertion in a graph becomes an additional result, and its flag is set outside. The condition is
+True in a branch that is not taken; for a loop it is the conjunction over all iterations.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.stages import Arg, Body, GraphNode, Ref, TensorSpec
 from aotpack.trace.arguments import ArgumentReader
-from aotpack.trace.operators.assertions import Asserted, always, both, refuse_in_test
+from aotpack.trace.operators.assertions import Asserted, conjunction, refuse_in_test, true_condition
 from aotpack.trace.operators.control import (
     COND,
     MAP,
@@ -31,16 +31,16 @@ from aotpack.trace.weights import dtype_of
 
 
 class ControlReader(ArgumentReader, ABC):
-    """Reads calls that take graphs; ``asserted`` are the assertions of the graph being read."""
+    """Reads calls that take graphs; ``asserted`` are the assertions of the current graph."""
 
     asserted: list[Asserted]
 
     @abstractmethod
     def _read_all(self, graph: fx.Graph, results: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
-        """The calls of a graph that results depend on, in order."""
+        """The calls of a graph that the results depend on, in order."""
 
     def _control(self, node: fx.Node) -> tuple[GraphNode, ...]:
-        """A call that takes graphs, which name the tensors around them."""
+        """A call that takes graphs, which refer to outer tensors by name."""
         name = self.unused(node.name)
         self._refs[node] = Ref(name)
         parts = [arg for arg in node.args if isinstance(arg, fx.Node) and is_part(arg)]
@@ -68,14 +68,14 @@ class ControlReader(ArgumentReader, ABC):
         if not any(inside):
             return (call,)
         if node.target is COND:
-            return (self._held_in_branches(call, inside),)
+            return (self._lift_from_branches(call, inside),)
         if node.target is WHILE_LOOP:
             refuse_in_test(inside[0])
-            return self._held_in_turns(call, inside[1])
-        return self._held_in_slices(call, inside[0], given[-1][0])
+            return self._lift_from_while(call, inside[1])
+        return self._lift_from_scan(call, inside[0], given[-1][0])
 
     def _slice(self, name: str, whole: fx.Node) -> TensorSpec:
-        """What a turn gets of a tensor: an element along the first dimension."""
+        """One iteration's slice of a tensor along the first dimension."""
         value = whole.meta["val"]
         shape = tuple(map(self._sizes.convert, value.shape[1:]))
         return TensorSpec(self.unused(name), dtype_of(value.dtype, "a slice"), shape)
@@ -97,18 +97,18 @@ class ControlReader(ArgumentReader, ABC):
         return Body(nodes, tuple(map(self._arg, results)), slices), found
 
     def _predicate(self, value: Any) -> Arg:
-        """A tensor, or whether something holds of the sizes: 0 or 1."""
+        """A tensor, or a condition on sizes as 0 or 1."""
         if isinstance(value, fx.Node) and value not in self._refs:
             value = value.meta["val"]
         return self._sizes.truth(value) if isinstance(value, torch.SymBool) else self._arg(value)
 
     # --- assertions in graphs --------------------------------------------------------------
 
-    def _held_in_branches(self, call: GraphNode, inside: Sequence[list[Asserted]]) -> GraphNode:
-        """Each side gives its own conditions; those of the other hold."""
+    def _lift_from_branches(self, call: GraphNode, inside: Sequence[list[Asserted]]) -> GraphNode:
+        """Each side returns its conditions, and True for those of the other side."""
         sides = []
         for own, body in enumerate(call.bodies):
-            holds = always(self.unused(f"{call.name}_holds"))
+            holds = true_condition(self.unused(f"{call.name}_holds"))
             given = tuple(
                 one.condition if side == own else Ref(holds.name)
                 for side, found in enumerate(inside)
@@ -117,45 +117,45 @@ class ControlReader(ArgumentReader, ABC):
             sides.append(replace(body, nodes=(*body.nodes, holds), outputs=(*body.outputs, *given)))
         found = [one for part in inside for one in part]
         refs, call = _with_conditions(replace(call, bodies=tuple(sides)), len(found), ())
-        self._hold(found, refs)
+        self._lift(found, refs)
         return call
 
-    def _held_in_turns(self, call: GraphNode, found: list[Asserted]) -> tuple[GraphNode, ...]:
-        """The state has the conditions of all turns so far."""
+    def _lift_from_while(self, call: GraphNode, found: list[Asserted]) -> tuple[GraphNode, ...]:
+        """Carry the conjunction over the iterations so far as loop state."""
         test, body = call.bodies
         (carried,) = call.args
         assert isinstance(carried, tuple)
-        holds = always(self.unused(f"{call.name}_holds"))
+        holds = true_condition(self.unused(f"{call.name}_holds"))
         refs, call = _with_conditions(call, len(found), ())
         joined = tuple(
-            both(self.unused(f"{call.name}_held"), so_far, one.condition)
+            conjunction(self.unused(f"{call.name}_held"), so_far, one.condition)
             for so_far, one in zip(refs, found, strict=True)
         )
         outputs = (*body.outputs, *(Ref(one.name) for one in joined))
         body = replace(body, nodes=(*body.nodes, *joined), outputs=outputs)
-        self._hold(found, refs)
+        self._lift(found, refs)
         args = ((*carried, *[Ref(holds.name)] * len(found)),)
         return holds, replace(call, args=args, bodies=(test, body))
 
-    def _held_in_slices(
+    def _lift_from_scan(
         self, call: GraphNode, found: list[Asserted], whole: fx.Node
     ) -> tuple[GraphNode, ...]:
-        """The conditions of the turns are stacked; all must hold."""
+        """Stack the conditions of the iterations; all must be True."""
         (body,) = call.bodies
         given = (*body.outputs, *(one.condition for one in found))
-        turns = (self._sizes.convert(whole.meta["val"].shape[0]),)
+        iterations = (self._sizes.convert(whole.meta["val"].shape[0]),)
         call = replace(call, bodies=(replace(body, outputs=given),))
-        refs, call = _with_conditions(call, len(found), turns)
+        refs, call = _with_conditions(call, len(found), iterations)
         every = []
         for ref in refs:
             name = self.unused(f"{call.name}_held")
             spec = TensorSpec(name, DType.BOOL, ())
             every.append(GraphNode(name, "aten.all.default", (ref,), (), (spec,), call.source))
-        self._hold(found, [Ref(one.name) for one in every])
+        self._lift(found, [Ref(one.name) for one in every])
         return (call, *every)
 
-    def _hold(self, found: Sequence[Asserted], refs: Sequence[Ref]) -> None:
-        """The assertions of a body as assertions of what is around it."""
+    def _lift(self, found: Sequence[Asserted], refs: Sequence[Ref]) -> None:
+        """Make the assertions of a body those of the enclosing graph."""
         pairs = zip(found, refs, strict=True)
         self.asserted += [replace(one, condition=ref) for one, ref in pairs]
 
@@ -163,7 +163,7 @@ class ControlReader(ArgumentReader, ABC):
 def _with_conditions(
     call: GraphNode, count: int, shape: tuple[Any, ...]
 ) -> tuple[list[Ref], GraphNode]:
-    """The call with so many conditions behind its results."""
+    """The call with ``count`` conditions after its results."""
     first = len(call.results)
     names = [f"{call.name}.{first + number}" for number in range(count)]
     if not first:

@@ -1,7 +1,7 @@
-"""torch's higher-order operators: which there are, what they compute, how their parts are found.
+"""torch's higher-order operators: their table, their semantics and their graph arguments.
 
 ``torch.cond``, ``while_loop``, ``map`` and ``scan`` arrive in the graph as calls that take graphs.
-Numbers that a loop carries are computed by Python's operators; a package computes them as tensors.
+Loop-carried numbers use Python's operators; a package computes them as tensors.
 """
 
 import operator
@@ -47,12 +47,12 @@ NUMBER_OPERATORS: dict[Any, str] = {
 
 
 def is_part(node: fx.Node) -> bool:
-    """True for the node that stands for a graph in an operator's arguments."""
+    """True for a node that stands for a graph in an operator's arguments."""
     return node.op == "get_attr" and isinstance(part_of(node), fx.GraphModule)
 
 
 def part_of(node: fx.Node) -> Any:
-    """What a get_attr node means."""
+    """The object that a get_attr node names."""
     module: Any = node.graph.owning_module
     for name in str(node.target).split("."):
         module = getattr(module, name)
@@ -60,13 +60,13 @@ def part_of(node: fx.Node) -> Any:
 
 
 def part_results(module: fx.GraphModule) -> tuple[Any, ...]:
-    """What a graph gives, as a tuple."""
+    """The results of a graph, as a tuple."""
     (given,) = module.graph.output_node().args
     return tuple(given) if isinstance(given, (tuple, list)) else (given,)
 
 
 def check_parts(program: ExportedProgram, name: str) -> None:
-    """Refuse graphs that change a tensor in place: torch does not make them functional."""
+    """Refuse graphs that change a tensor in place: torch does not functionalise them."""
     for module in program.graph_module.modules():
         if module is program.graph_module or not isinstance(module, fx.GraphModule):
             continue
@@ -80,7 +80,7 @@ def check_parts(program: ExportedProgram, name: str) -> None:
 
 
 def run_control(target: Any, args: Sequence[Any]) -> Any:
-    """What torch's operator computes; the graphs among ``args`` are functions."""
+    """Evaluate torch's operator; the graphs among ``args`` are functions."""
     return _MEANINGS[target](*args)
 
 
@@ -104,8 +104,8 @@ def _scan_over(
     body: Part, carried: Sequence[Any], slices: Sequence[Any], operands: Sequence[Any]
 ) -> Any:
     state, turns = tuple(carried), []
-    for turn in range(len(slices[0])):
-        given = tuple(body(*state, *(x[turn] for x in slices), *operands))
+    for n in range(len(slices[0])):
+        given = tuple(body(*state, *(x[n] for x in slices), *operands))
         state, stacked = given[: len(state)], given[len(state) :]
         turns.append(stacked)
     return (*state, *(torch.stack(results) for results in zip(*turns, strict=True)))

@@ -1,10 +1,9 @@
-"""Which operators are decomposed, and into what; lowering takes the others whole.
+"""The decomposition tables; operators with a lowering stay whole.
 
-``ExportedProgram.run_decompositions`` finds this out anew for each program, and tells all of
-torch's composite operators one by one, which takes longer than a small program itself. Most of
-them are to be taken apart as torch does by itself: only the others need to be told. So its two
-steps, which torch keeps for itself, are called one by one where they are as they are known to be
-(torch 2.11 to 2.15), else the whole.
+``ExportedProgram.run_decompositions`` rebuilds its tables for each program and registers all of
+torch's composite operators, which takes longer than tracing a small program. Most composites need
+no entry: torch decomposes them by default. So its two private steps are called directly if their
+signatures are the known ones (torch 2.11 to 2.15), else the public method.
 """
 
 import inspect
@@ -17,9 +16,16 @@ from torch.export import ExportedProgram, exported_program
 
 from aotpack.errors import TraceError
 
-NOT_TAKEN_APART = frozenset(
-    {"aten.complex.default", "aten.polar.default"}  # by writes into a new tensor: not functional
-    | {"aten.igamma.default", "aten.igammac.default", "aten.special_zeta.default"}  # by themselves
+KEPT_WHOLE = frozenset(
+    {
+        "aten.complex.default",
+        "aten.polar.default",
+    }  # decomposed by writes into a new tensor: not functional
+    | {
+        "aten.igamma.default",
+        "aten.igammac.default",
+        "aten.special_zeta.default",
+    }  # decomposed into themselves
 )
 
 Table: TypeAlias = Mapping[Any, Callable[..., Any]]
@@ -34,14 +40,14 @@ _STEPS = {
 """The two steps, with their parameters."""
 
 
-def take_apart(program: ExportedProgram, whole: frozenset[str] | None) -> ExportedProgram:
-    """The program without the operators that ``whole`` does not name and torch can take apart."""
+def run_decompositions(program: ExportedProgram, whole: frozenset[str] | None) -> ExportedProgram:
+    """Decompose all operators that ``whole`` does not name, where torch can."""
     done: ExportedProgram
     if not all(_is_known(name, parameters) for name, parameters in _STEPS.items()):
-        done = program.run_decompositions(dict(_wanted(whole)))
+        done = program.run_decompositions(dict(_table(whole)))
         return done
     split, decompose = (getattr(exported_program, name) for name in _STEPS)
-    composite, others = _told(split, whole)
+    composite, others = _split_table(split, whole)
     done = decompose(
         program,
         cia_to_decomp=dict(composite),
@@ -53,29 +59,29 @@ def take_apart(program: ExportedProgram, whole: frozenset[str] | None) -> Export
 
 
 def _is_known(step: str, parameters: tuple[str, ...]) -> bool:
-    """True where this torch has a function of its own as it is called here."""
+    """True if this torch has the private function with the expected parameters."""
     found = getattr(exported_program, step, None)
     return found is not None and tuple(inspect.signature(found).parameters) == parameters
 
 
 @cache
-def _told(split: Callable[..., Any], whole: frozenset[str] | None) -> tuple[Table, Table]:
-    """For every operator that ``whole`` does not name; where it is None, no operator has one.
+def _split_table(split: Callable[..., Any], whole: frozenset[str] | None) -> tuple[Table, Table]:
+    """Split the table: composite operators, then all others.
 
-    The first table is of composite operators (torch's CompositeImplicitAutograd) that are kept or
-    have a decomposition in Python, the second of all others.
+    The first has the composite operators (torch's CompositeImplicitAutograd) that are kept or have
+    a decomposition in Python; torch's default applies to the rest.
     """
-    composite, others = split(dict(_wanted(whole)))
+    composite, others = split(dict(_table(whole)))
     return {op: made for op, made in composite.items() if not _is_own(made)}, others
 
 
 @cache
-def _wanted(whole: frozenset[str] | None) -> Table:
-    """Of the two tables torch has, export's own comes first: it is what torch keeps stable."""
+def _table(whole: frozenset[str] | None) -> Table:
+    """torch's tables without ``whole`` (None: empty); export's wins, as it is the stable one."""
     if whole is None:
         return {}
     exported: Any = torch.export.default_decompositions()
-    known, kept = {**_whole_table(), **dict(exported.items())}, whole | NOT_TAKEN_APART
+    known, kept = {**_whole_table(), **dict(exported.items())}, whole | KEPT_WHOLE
     return {operator: made for operator, made in known.items() if str(operator) not in kept}
 
 
@@ -90,5 +96,5 @@ def _whole_table() -> Table:
 
 
 def _is_own(decomposition: Callable[..., Any]) -> bool:
-    """True for what torch does with a composite operator of which it is told nothing."""
+    """True for torch's default decomposition of a composite operator."""
     return isinstance(decomposition, partial) and "kernel" in decomposition.keywords

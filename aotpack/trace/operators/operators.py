@@ -1,4 +1,4 @@
-"""Operator calls of an FX graph -> ``GraphNode``s; all calls that cannot be read listed at once."""
+"""Operator calls of an FX graph -> ``GraphNode``s; all unsupported calls are listed at once."""
 
 import operator
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,12 @@ from aotpack.trace.complex_pairs import (
     operands,
     touches_complex,
 )
-from aotpack.trace.operators.assertions import ask, is_assertion, reads_number, without_repeats
+from aotpack.trace.operators.assertions import (
+    condition_of,
+    is_assertion,
+    reads_number,
+    without_repeats,
+)
 from aotpack.trace.operators.bodies import ControlReader
 from aotpack.trace.operators.control import CONTROL, NUMBER_OPERATORS, is_part
 from aotpack.trace.operators.positions import check, positions_of
@@ -42,7 +47,7 @@ _SAME_VALUE = {
 
 
 _CONTROL_FLOW = "it takes functions; of such operators cond, map, scan and while_loop are accepted"
-_HIGHER_ORDER = {  # of operators on functions or texts, what makes them no operator here
+_HIGHER_ORDER = {  # why operators on functions or text are not accepted
     "inline_asm_elementwise": "assembly is for one kind of GPU; torch's operators are accepted",
 }
 _BY_STRIDES = {
@@ -65,7 +70,7 @@ class OperatorReader(ControlReader):
         self._problems: list[str] = []
 
     def read(self, results: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
-        """The calls in order, those ``results`` do not need left out; there is a result."""
+        """The live calls in order; ``results`` is not empty."""
         nodes = self._read_all(results[0].graph, results)
         if self._problems:
             raise UnsupportedError(
@@ -101,7 +106,7 @@ class OperatorReader(ControlReader):
         if node.target is operator.getitem:
             whole, index = node.args
             assert isinstance(whole, fx.Node)
-            if isinstance(index, str):  # what a launch changed, by its parameter
+            if isinstance(index, str):  # a tensor that a launch changed, by parameter
                 index = list(whole.meta["val"]).index(index)
             assert isinstance(index, int)
             self._refs[node] = Ref(self._refs[whole].name, index)
@@ -149,7 +154,7 @@ class OperatorReader(ControlReader):
         )
 
     def _pair_call(self, node: fx.Node) -> tuple[GraphNode, ...]:
-        """A call with complex tensors, which are pairs of reals here."""
+        """A call with complex tensors, represented as pairs of reals."""
         op = str(node.target)
         arithmetic = ARITHMETIC.get(op)
         if arithmetic is None and op not in FROM_REALS:
@@ -204,14 +209,14 @@ class OperatorReader(ControlReader):
         )
 
     def _passed(self, value: Any) -> Any:
-        """A tensor's place, or a number that may be symbolic."""
+        """A tensor's reference, or a number that may be symbolic."""
         arg = self._arg(value)
         return Int.of(arg) if isinstance(arg, int) else arg
 
     # --- assertions, and numbers that are data ---------------------------------------------
 
     def _checks(self, node: fx.Node) -> tuple[GraphNode, ...]:
-        """What asks whether the positions of a call are in range, if the build wants that."""
+        """The index checks of a call, with ``check_indices``."""
         made: list[GraphNode] = []
         for one in positions_of(node) if self._check_indices else ():
             at = self._arg(one.tensor)
@@ -224,15 +229,15 @@ class OperatorReader(ControlReader):
         return tuple(made)
 
     def _assertion(self, node: fx.Node) -> GraphNode:
-        """What an assertion asks, as one bool."""
+        """The condition of an assertion, as one bool."""
         given = self._arg(node.args[0])
         assert isinstance(given, Ref)
-        made, found = ask(node, given, self.unused(node.name.lstrip("_")))
+        made, found = condition_of(node, given, self.unused(node.name.lstrip("_")))
         self.asserted.append(found)
         return made
 
     def _number(self, node: fx.Node) -> GraphNode:
-        """A number that is data: a tensor without dimensions."""
+        """A number read from data, as a 0-d tensor."""
         op, value = NUMBER_OPERATORS.get(node.target), node.meta["val"]
         if reads_number(node):
             op = "operator.item"
@@ -245,7 +250,7 @@ class OperatorReader(ControlReader):
         return GraphNode(name, op, args, (), (number_spec(name, value),), source_of(node))
 
     def _live(self, results: Sequence[fx.Node], known: dict[fx.Node, bool]) -> set[fx.Node]:
-        """The nodes results depend on; numbers that are computed from sizes are not followed."""
+        """The nodes that results depend on; numbers computed from sizes are not followed."""
         live: set[fx.Node] = set()
         waiting = list(results)
         while waiting:
@@ -257,13 +262,13 @@ class OperatorReader(ControlReader):
         return live
 
     def _is_data(self, condition: Any, known: dict[fx.Node, bool]) -> bool:
-        """False for a condition that sizes alone decide."""
+        """False for a condition on sizes alone."""
         if not isinstance(condition, fx.Node):
             return False
         return not is_number(condition) or self._is_carried(condition, known)
 
     def _is_carried(self, number: fx.Node, known: dict[fx.Node, bool]) -> bool:
-        """True for a number from a tensor or a loop, and for what is computed from one."""
+        """True for a number from a tensor or a loop, and numbers computed from one."""
         if number in self._refs or reads_number(number):
             return True
         if number.target is operator.getitem:
@@ -275,7 +280,7 @@ class OperatorReader(ControlReader):
 
 
 def _same_value(node: fx.Node) -> fx.Node | None:
-    """The argument whose value this call returns unchanged, if it does."""
+    """The argument that this call returns unchanged, if any."""
     source = node.args[0] if node.args else None
     if not isinstance(source, fx.Node):
         return None
@@ -288,9 +293,9 @@ def _same_value(node: fx.Node) -> fx.Node | None:
 
 
 def _is_row_major(argument: Any) -> bool:
-    """True for a tensor whose elements are all there is in its memory, in row-major order.
+    """True for a tensor that covers its storage in row-major order.
 
-    Operators that speak of strides mean that memory, which a packaged model lays out its own way.
+    Operators with strides address the storage, which a packaged model lays out differently.
     """
     value = argument.meta["val"]
     whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
@@ -298,7 +303,7 @@ def _is_row_major(argument: Any) -> bool:
 
 
 def _operator(node: fx.Node) -> str:
-    """Its name; of an operator torch made functional, that of the operator it wraps."""
+    """The operator's name; for a functionalised one, the name of the wrapped operator."""
     if node.op != "call_function":
         return f"{node.op} {node.target}"
     if is_launch(node):

@@ -1,4 +1,4 @@
-"""Index arguments that are data, and the range that eager accepts: for ``--check-indices``."""
+"""Index arguments, and the range that eager accepts: for ``--check-indices``."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from aotpack.trace.source import source_of
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """A tensor of positions below ``size``; negative ones count ``from_end``, or are refused."""
+    """A tensor of indices below ``size``; negative ones count from the end if ``from_end``."""
 
     tensor: fx.Node
     size: Any
@@ -27,7 +27,7 @@ _Finder = Callable[[tuple[Any, ...]], Iterator[Positions]]
 
 
 def positions_of(node: fx.Node) -> list[Positions]:
-    """What a call reads or writes at; nothing for calls that are not checked."""
+    """The index arguments of a call; empty for calls that are not checked."""
     find = _FINDERS.get(str(node.target).rpartition(".")[0])
     return [] if find is None else list(find(node.args))
 
@@ -40,7 +40,7 @@ def check(
     from_end: bool,
     unused: Callable[[str], str],
 ) -> tuple[tuple[GraphNode, ...], Asserted]:
-    """That the positions ``at`` of a call, with the type and shape ``spec``, are accepted."""
+    """The nodes and assertion that the indices ``at``, of type and shape ``spec``, are in range."""
     source, low = source_of(node), -size if from_end else Int.of(0)
     made: list[GraphNode] = []
 

@@ -1,8 +1,8 @@
 """Random operators become functions of an input ``seed``: a counter-based generator (Philox).
 
-Such a model is exported with a keyword more, an int64 tensor without dimensions. Equal seeds give
-equal numbers; they are not torch's own, but of the same distributions. The n-th draw of a call
-takes the n-th stream of Philox bits (``ir/ops/philox.py``), whatever the sizes are.
+Such a model has an additional keyword, a 0-d int64 tensor. Equal seeds give equal numbers; they
+differ from torch's but have the same distributions. The n-th draw of a call takes the n-th stream
+of Philox bits (``ir/ops/philox.py``), whatever the sizes are.
 """
 
 import functools
@@ -41,7 +41,7 @@ def _bits_shape(seed: torch.Tensor, stream: int, size: Sequence[int]) -> torch.T
 
 
 def draws(program: ExportedProgram) -> tuple[str, ...]:
-    """The operators that results depend on and that draw by torch's generator, each once."""
+    """The live operators that use torch's generator, each once."""
     needed = {program.graph.output_node()}
     for node in reversed(program.graph.nodes):
         if node in needed:
@@ -57,7 +57,7 @@ def draws(program: ExportedProgram) -> tuple[str, ...]:
 
 
 def _draws_nothing(node: torch.fx.Node) -> bool:
-    """True for dropout that is off, and for attention: lowering refuses one that drops."""
+    """True for disabled dropout, and for attention: lowering refuses attention with dropout."""
     schema = getattr(node.target, "_schema", None)
     names = [argument.name for argument in schema.arguments] if schema else []
     given = {a.name: a.default_value for a in schema.arguments} if schema else {}
@@ -66,12 +66,12 @@ def _draws_nothing(node: torch.fx.Node) -> bool:
 
 
 def with_example_seed(example: Example) -> Example:
-    """The example of a model that draws: with a seed."""
+    """The example inputs with a seed."""
     return example[0], {**example[1], SEED: torch.tensor(EXAMPLE_SEED)}
 
 
 def seeded(module: nn.Module, name: str) -> nn.Module:
-    """The module (a copy of the user's) whose forward takes the seed and draws by it."""
+    """The module (a copy of the user's) with a forward that takes the seed."""
     forward = module.forward
     parameters = inspect.signature(forward).parameters
     if SEED in parameters:
@@ -94,7 +94,7 @@ def seeded(module: nn.Module, name: str) -> nn.Module:
 
 
 def check_drawn(program: ExportedProgram, name: str) -> None:
-    """Refuse what still draws by torch's generator."""
+    """Refuse operators that still use torch's generator."""
     left = draws(program)
     if left:
         raise UnsupportedError(
@@ -104,7 +104,7 @@ def check_drawn(program: ExportedProgram, name: str) -> None:
 
 
 class _Draws(TorchFunctionMode):
-    """Answers torch's random functions from the streams of a seed."""
+    """Inside the block, torch's random functions use the streams of a seed."""
 
     def __init__(self, seed: torch.Tensor) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class _Draws(TorchFunctionMode):
         return bits
 
     def uniform(self, size: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
-        """In [0, 1), with as many bits as the type's mantissa has."""
+        """Uniform in [0, 1), with the bits of the type's mantissa."""
         places = _MANTISSA[dtype]
         whole = (self.bits(size) >> 8) & ((1 << places) - 1)
         return whole.to(_wide(dtype)).mul(2.0**-places).to(dtype)
@@ -177,7 +177,7 @@ def _randn_like(d: _Draws, x: torch.Tensor, dtype: torch.dtype | None = None, **
 
 
 def _integers(d: _Draws, low: int, high: int, size: Any, dtype: torch.dtype) -> torch.Tensor:
-    """In [low, high): 63 bits modulo the range, which favours no number by more than 2**-32."""
+    """In [low, high): 63 bits modulo the range; the bias is at most 2**-32."""
     if not 0 < high - low <= 2**31:
         raise ValueError(f"a range of 1 to 2**31 integers is accepted, not [{low}, {high})")
     return ((d.bits(size) & (2**63 - 1)) % (high - low) + low).to(dtype)
@@ -252,7 +252,7 @@ def _dropout(
 def _multinomial(
     d: _Draws, probabilities: torch.Tensor, count: int, replacement: bool = False, **_: Any
 ) -> torch.Tensor:
-    """Without replacement: the largest of probability over an exponential number, a race."""
+    """Without replacement: top-k of probability over exponential numbers (exponential race)."""
     x = probabilities
     if replacement and count > 1:
         sums = x.cumsum(-1)

@@ -1,9 +1,9 @@
 """Lowerings that users register for their own operators, written in torch's operators.
 
-While a program is taken apart, a call of a registered operator runs its function in place of the
-operator, so what comes out is in terms that lowering knows; functions may call each other's
-operators and may change their arguments where the operator does. The registry is looked up by
-operator alone: in which order modules register changes nothing.
+While a program is decomposed, a call of a registered operator runs its function instead, so the
+result has only operators with lowerings. Functions may call each other's operators, and may change
+the arguments that the operator changes. The registry is keyed by operator: the order of
+registration has no effect.
 """
 
 import inspect
@@ -24,7 +24,7 @@ _REGISTERED: dict[OpOverload, Callable[..., Any]] = {}
 
 
 def register_lowering(op: Any) -> Callable[[Function], Function]:
-    """Decorator: the function says what an operator computes, in operators that can be lowered.
+    """Decorator: the function defines an operator in terms of operators that can be lowered.
 
     ``op`` is what torch.library.custom_op returned, an operator of torch.ops, or its name such as
     "mylib::gelu_add". The function takes the operator's parameters by its schema, whose defaults
@@ -54,7 +54,7 @@ def registered(target: Any) -> bool:
 
 
 def run_registered(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What the function makes of an operator's arguments; the schema's defaults are filled in."""
+    """Call the function with an operator's arguments and the schema's defaults."""
     parameters = overload._schema.arguments
     positional = [a.name for a in parameters if not a.kwarg_only]
     given = {a.name: a.default_value for a in parameters if a.has_default_value()}
@@ -64,9 +64,9 @@ def run_registered(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str
 
 
 class RegisteredLowerings(TorchFunctionMode):
-    """Inside the block, registered operators are what their functions compute.
+    """Inside the block, registered operators are replaced by their functions.
 
-    Of operators that launch Triton kernels (torch.library.triton_op), others are their launches.
+    Other operators that launch Triton kernels (torch.library.triton_op) become their launches.
     """
 
     def __torch_function__(
@@ -97,7 +97,7 @@ def _only_overload(packet: OpOverloadPacket) -> OpOverload | None:
 
 
 def _overload(op: Any) -> OpOverload:
-    """The one operator that is meant."""
+    """The one operator that ``op`` names."""
     if isinstance(op, str):
         op = _named(op)
     if isinstance(op, CustomOpDef):
@@ -130,7 +130,7 @@ def _named(name: str) -> Any:
 
 
 def _check_function(overload: OpOverload, function: Any) -> None:
-    """Its parameters are those of the schema, in order."""
+    """Check that the parameters are those of the schema, in order."""
     if not callable(function):
         raise UsageError(
             f"registering a lowering of {overload}: found a {type(function).__name__}; a function "

@@ -1,8 +1,8 @@
-"""Streams and events in forward (torch.cuda.stream, wait_stream) are left out.
+"""Removes streams and events of forward (torch.cuda.stream, wait_stream).
 
-It orders work that reads what other work writes, and computes nothing. A package orders its
-launches by exactly that, whatever stream they run on, so it is left out. Export does not see most
-of it; in strict mode it records operators of the namespace "streams".
+They only order dependent work. A package orders its launches by data dependences, so it needs
+neither. Export does not record most of them; in strict mode it records operators of the namespace
+"streams".
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 
 class WithoutStreams(TorchFunctionMode):
-    """Inside the block, what only orders streams is not done: it needs a GPU, and its streams."""
+    """Inside the block, functions that order streams do nothing; they would need a GPU."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

@@ -1,1 +1,1 @@
-"""The user's own Triton kernels: their text and their launches."""
+"""The user's Triton kernels: ``triton_kernels`` (their launches), ``triton_source`` (text)."""

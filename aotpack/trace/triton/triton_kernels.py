@@ -1,8 +1,8 @@
 """Launches of Triton kernels in an exported graph: the kernel's text, its arguments, its grid.
 
-torch holds a launch as an operator on tensors, with the kernel in a table beside the graph. Of an
-autotuned kernel the first configuration is taken: nothing is measured in a build, so what its
-restore_value and reset_to_zero ask for around measurements has no meaning.
+torch represents a launch as an operator on tensors, with the kernel in a side table. An autotuned
+kernel gets its first configuration: a build measures nothing, so restore_value and reset_to_zero
+have no effect.
 """
 
 import inspect
@@ -27,14 +27,14 @@ LAUNCH = "triton_kernel_wrapper"
 _INT32 = 2**31
 _CONFIGURED = ("num_ctas", 1), ("maxnreg", None), ("ir_override", None)
 _LAUNCH_OPTIONS = ("num_warps", "num_stages")
-_WARPS, _STAGES = 4, 3  # Triton's own choice where a launch says nothing
+_WARPS, _STAGES = 4, 3  # Triton's defaults
 
 
 class TritonPort(Protocol):
-    """What tracing needs of Triton itself."""
+    """The port to Triton."""
 
     def analysis(self) -> AbstractContextManager[None]:
-        """Inside the block kernels can be compiled so far that one sees what they change."""
+        """Inside the block, kernels can be compiled far enough to find the tensors they write."""
 
     def run(
         self,
@@ -47,14 +47,14 @@ class TritonPort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A launch as it stands in the graph; what is passed are nodes, or numbers."""
+    """A launch of the graph; ``passed`` are nodes or numbers."""
 
     kernel: TritonKernel
     passed: tuple[Any, ...]
     grid: tuple[Any, Any, Any]
 
     def position(self, parameter: str) -> int:
-        """The place of a parameter among what is passed."""
+        """The position of a parameter in ``passed``."""
         return self.kernel.passed.index(parameter)
 
 
@@ -64,7 +64,7 @@ def is_launch(node: fx.Node) -> bool:
 
 
 def launches_kernels(program: ExportedProgram) -> bool:
-    """True for a program before it is taken apart whose operators launch Triton kernels."""
+    """True for a program, not yet decomposed, whose operators launch Triton kernels."""
     return any(
         LAUNCH in str(node.target) or implementation(node.target) is not None
         for node in program.graph.nodes
@@ -83,7 +83,7 @@ def implementation(target: Any) -> Callable[..., Any] | None:
 
 
 def check_launch(given: Mapping[str, Any]) -> None:
-    """Refuse a launch on the way into a graph that would lose a part of it there."""
+    """Refuse a launch that a graph cannot represent completely."""
     kernel = kernel_side_table.get_kernel(given["kernel_idx"])
     constants = kernel_side_table.get_constant_args(given["constant_args_idx"])
     function, _ = _configuration(kernel)
@@ -104,14 +104,14 @@ def check_launch(given: Mapping[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A tensor without the wrapper by which torch follows changes."""
+    """A tensor without torch's functionalisation wrapper."""
     if isinstance(value, FunctionalTensor):
         return torch._from_functional_tensor(value.elem)
     return value
 
 
 def read_launch(node: fx.Node) -> Launch:
-    """The launch at a node; UnsupportedError says what is not accepted."""
+    """The launch at a node; UnsupportedError names what is not accepted."""
     given = node.kwargs
     kernel = kernel_side_table.get_kernel(given["kernel_idx"])  # type: ignore[arg-type]
     constants = kernel_side_table.get_constant_args(given["constant_args_idx"])  # type: ignore[arg-type]
@@ -125,7 +125,7 @@ def read_launch(node: fx.Node) -> Launch:
         raise UnsupportedError(f"its kernel {function.fn.__name__} is not passed {missing[0]}")
     changed = given["tensors_to_clone"]
     assert isinstance(changed, (list, tuple))
-    _check_alone(values, changed)
+    _check_no_aliases(values, changed)
     source, parameters = TritonSource(), {p.name: p for p in function.params}
     name = source.add(function)
     texts = tuple((n, _text(parameters[n], v, source)) for n, v in values.items())
@@ -160,8 +160,8 @@ def _defaults(function: Any) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
 
 
-def _check_alone(values: Mapping[str, Any], changed: Sequence[Any]) -> None:
-    """What a kernel changes must not be passed a second time."""
+def _check_no_aliases(values: Mapping[str, Any], changed: Sequence[Any]) -> None:
+    """Refuse a launch that passes a changed tensor twice."""
     for name in changed:
         for other, value in values.items():
             if other != name and isinstance(value, fx.Node) and value is values[name]:
@@ -171,7 +171,7 @@ def _check_alone(values: Mapping[str, Any], changed: Sequence[Any]) -> None:
 
 
 def _text(parameter: Any, value: Any, source: TritonSource) -> str | None:
-    """The text of an argument that all launches share; None for tensors and symbolic sizes."""
+    """The text of a constant argument; None for tensors and symbolic sizes."""
     name: str = parameter.name
     symbolic = isinstance(value, (fx.Node, torch.SymInt))
     if parameter.is_constexpr or value is None:

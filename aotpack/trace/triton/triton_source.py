@@ -1,7 +1,7 @@
-"""The text of a Triton function with everything it uses: other functions, constants, imports.
+"""The text of a Triton function with its dependences: other functions, constants, imports.
 
-Found through the function's own globals and closure, without importing triton. What cannot be
-written down as text is refused by name.
+They are found in the function's globals and closure, without importing triton. Values without a
+source text are refused by name.
 """
 
 import ast
@@ -14,7 +14,7 @@ from typing import Any
 from aotpack.errors import UnsupportedError
 from aotpack.ir.foreign import ENTRY
 
-HEADER = {"triton": "triton", "tl": "triton.language"}  # what a kernel's text imports anyhow
+HEADER = {"triton": "triton", "tl": "triton.language"}  # imports that every kernel's text has
 _COMPLETE = '''\
 import triton
 import triton.language as tl
@@ -30,17 +30,17 @@ _FLOAT = re.compile(r"^(b?)fp?(?=\d)")
 
 
 class TritonSource:
-    """Collects definitions, each behind what it uses, under the names the user gave them."""
+    """Collects definitions in dependence order, under the user's names."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[object, str]] = {}
 
     def add(self, function: Any) -> str:
-        """Collect a jit function; its name in the text."""
+        """Collect a jit function; returns its name in the text."""
         name: str = function.fn.__name__
         if self._is_known(name, function):
             return name
-        self._made[name] = (function, "")  # found again where functions call each other
+        self._made[name] = (function, "")  # ends recursion of mutually recursive functions
         for used, value in _globals_of(function):
             self._define(used, value, name)
         del self._made[name]
@@ -60,7 +60,7 @@ class TritonSource:
     def with_entry(self, function: str, parameters: Sequence[tuple[str, str | None]]) -> str:
         """All definitions and a kernel that calls one of them.
 
-        Its parameters are those that have no text of a value.
+        Its parameters are those without a constant value.
         """
         arguments = ", ".join(f"{name}={text or name}" for name, text in parameters)
         return _COMPLETE.format(
@@ -72,7 +72,7 @@ class TritonSource:
         )
 
     def literal(self, value: Any) -> str | None:
-        """The text of a value that is fixed when a kernel is compiled; None if there is none."""
+        """The text of a compile-time constant; None if it has none."""
         if value is None or isinstance(value, (bool, int, str)):
             return repr(value)
         if isinstance(value, float):
@@ -87,7 +87,7 @@ class TritonSource:
         return self.add(value) if kind == "JITFunction" else None
 
     def _define(self, name: str, value: Any, user: str) -> None:
-        """Make a global of a function known under its name."""
+        """Collect a global of a function under its name."""
         if name in HEADER and getattr(value, "__name__", "") == HEADER[name]:
             return
         if hasattr(value, "fn") and hasattr(value, "src") and name == value.fn.__name__:
@@ -132,7 +132,7 @@ def dtype_name(short: str) -> str:
 
 
 def _globals_of(function: Any) -> Iterator[tuple[str, Any]]:
-    """The names a jit function uses that are not its own, with their values, in order of use."""
+    """The globals a jit function uses, with their values, in order of use."""
     plain = function.fn
     variables = inspect.getclosurevars(plain).nonlocals
     known: Mapping[str, Any] = {**plain.__globals__, **variables}

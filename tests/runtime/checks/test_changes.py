@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aotpack.emit import write_package
 from aotpack.runtime import Model, load
-from aotpack.runtime.checks.changes import check_apart
+from aotpack.runtime.checks.changes import check_no_aliases
 from aotpack.runtime.errors import ArgumentError
 from tests.runtime.fake_device import FakeDevice
 from tests.runtime.packages import WRAPPER, demo
@@ -96,6 +96,6 @@ def test_whatever_a_changed_argument_shares_is_found(
     addresses, sizes = [a for a, _ in given_spans], [n for _, n in given_spans]
     if is_shared:
         with pytest.raises(ArgumentError, match="shares memory with"):
-            check_apart(signature, changed, addresses, sizes)
+            check_no_aliases(signature, changed, addresses, sizes)
     else:
-        check_apart(signature, changed, addresses, sizes)
+        check_no_aliases(signature, changed, addresses, sizes)

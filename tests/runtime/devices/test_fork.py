@@ -5,18 +5,18 @@ import sys
 
 PROGRAM = """
 import gc, os
-from aotpack.runtime.devices.fork import tell_of_forks
+from aotpack.runtime.devices.fork import register_after_fork
 
 class One:
     def __init__(self, name):
         self.name = name
-    def forked(self):
+    def after_fork(self):
         print(self.name, "in the child" if os.getpid() != parent else "in the parent", flush=True)
 
 parent = os.getpid()
 kept, dropped = One("kept"), One("dropped")
 for one in (kept, dropped):
-    tell_of_forks(one)
+    register_after_fork(one)
 del dropped, one
 gc.collect()
 child = os.fork()

@@ -44,7 +44,7 @@ def test_counters_are_zero_whatever_lies_elsewhere(tmp_path: Path) -> None:
             x = np.ones((rows, 3), np.float32)
             for _ in range(2):
                 np.testing.assert_array_equal(model(x, x * 2), x * 3)
-                model.scribble()
+                model.poison()
 
 
 @pytest.mark.row("C:G19")

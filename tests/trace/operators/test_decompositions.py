@@ -10,7 +10,7 @@ from aotpack.errors import TraceError
 from aotpack.lower import LOWERINGS
 from aotpack.trace.capture import decompose
 from aotpack.trace.operators import decompositions
-from aotpack.trace.operators.decompositions import NOT_TAKEN_APART
+from aotpack.trace.operators.decompositions import KEPT_WHOLE
 from aotpack.trace.operators.registered import RegisteredLowerings
 
 FEWER = frozenset(LOWERINGS) - {"aten.linear.default", "aten.layer_norm.default"}
@@ -43,7 +43,7 @@ def _public(
     table = {}
     if whole is not None:
         table = {**torch._decomp.decomposition_table, **torch.export.default_decompositions()}
-        kept = whole | NOT_TAKEN_APART
+        kept = whole | KEPT_WHOLE
         table = {operator: made for operator, made in table.items() if str(operator) not in kept}
     with torch.no_grad(), RegisteredLowerings():
         return program.run_decompositions(table)
@@ -64,7 +64,7 @@ def test_a_torch_with_other_steps_is_asked_publicly(
 ) -> None:
     ours = decompose(program, name="m", whole=FEWER)
     monkeypatch.setitem(decompositions._STEPS, step, ("what", "it", "took"))
-    monkeypatch.setattr(decompositions, "_told", None)  # the steps are not taken
+    monkeypatch.setattr(decompositions, "_split_table", None)  # the steps are not taken
     assert str(decompose(program, name="m", whole=FEWER).graph) == str(ours.graph)
 
 
@@ -78,8 +78,8 @@ def test_a_torch_without_its_table_is_refused(
 
 def test_few_operators_are_told_by_name() -> None:
     split = exported_program._split_decomp_table_to_cia_and_python_decomp
-    composite, _ = decompositions._told(split, frozenset(LOWERINGS))
-    everything, _ = decompositions._told(split, None)
+    composite, _ = decompositions._split_table(split, frozenset(LOWERINGS))
+    everything, _ = decompositions._split_table(split, None)
     assert len(composite) < len(everything) / 2
     assert torch.ops.aten.linear.default in composite
     assert torch.ops.aten.einsum.default not in composite
