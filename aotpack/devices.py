@@ -18,7 +18,7 @@ class Gpu:
     ``clusters`` says how many clusters of a size run at once, one block a multiprocessor; a device
     on which that was not counted has none. ``launch`` is what one launch more costs in a graph;
     ``read_rate`` and ``write_rate`` are those of one multiprocessor while the others are idle.
-    These three defaults are an H200's (docs/benchmarks.md, "Few long rows", 2026-11-22).
+    These three defaults are an H200's (2026-11-22, docs/measurements/h200_row_residency.csv).
     """
 
     name: str

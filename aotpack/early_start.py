@@ -8,8 +8,8 @@ all before it are: work keeps its order, and a part of what a launch costs is pa
 programs of the one before it are still at work. Programs that start earlier would share the
 multiprocessors of those that compute, unevenly. Where programs are many and short, the two cost
 each of them more than a launch saves: 65536 programs of a gelu took 82 us, and 67 without. GPUs
-older than 9.0, and the interpreter, know neither (docs/benchmarks.md, "Launches that start early",
-2026-11-22).
+older than 9.0, and the interpreter, know neither (2026-11-22,
+docs/decisions/012-programmatic-dependent-launch.md).
 
 Source: CUDA C++ Programming Guide, programmatic dependent launch and synchronization.
 """
