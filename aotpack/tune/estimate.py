@@ -1,8 +1,8 @@
 """The time a launch should take: its bytes over the bandwidth, or its products, and a fixed part.
 
 It is what a kernel is measured against, not what tiles are chosen by: all forms of a launch do the
-same work. Checked against an H200 by ``tools/check_cost_model.py`` (2026-11-21, docs/benchmarks.md,
-"Tuning on an H200").
+same work. Checked against an H200 by ``tools/check_cost_model.py`` (2026-11-21,
+docs/measurements/h200_tuning.csv).
 """
 
 from aotpack.devices import COPY_SHARE, Gpu

@@ -4,14 +4,12 @@ A file is named from the root, from ``aotpack/``, from ``templates/`` or from th
 docs/benchmarks.md holds summaries: who cites it says which, by a heading in quotation marks.
 """
 
-import ast
-import io
 import re
-import tokenize
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tools.capabilities import remarks
 
 from .tables import sections
 
@@ -22,17 +20,6 @@ BENCHMARKS = "docs/benchmarks.md"
 _FILE = re.compile(r"(?<![\w./*-])[\w*./-]*\w\.(?:py|md|csv|toml|jinja)(?:\.jinja)?\b(?!\w)")
 _MODULE = re.compile(r"(?<![\w.])aotpack(?:\.\w+)+")
 _CITED = re.compile(r"(docs/[\w/-]+\.md)`*(?:,\s+\"([^\"]+)\")?")
-_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
-
-
-def remarks(text: str) -> Iterator[str]:
-    """The docstrings of a module and its comments; lines of one docstring stay together."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, _DOCUMENTED):
-            yield ast.get_docstring(node) or ""
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.string
 
 
 def lost_files(remark: str, module: Path, root: Path) -> list[str]:

@@ -2,9 +2,10 @@
 
 The model for sm_90 was fitted to medians on an H200 (89 shapes, some of them in
 docs/measurements/h200_matmul.csv): a fixed time, a time for each step of k and for each wave of
-tiles, and the traffic at 4.3 TB/s times a factor. Other architectures take tiles that compile without spills within their shared memory, with scaled
-steps. Long sums on sm_90 read factors through tensor descriptors where both are rectangles of
-memory: making descriptors takes 2 us, and steps are a third shorter.
+tiles, and the traffic at 4.3 TB/s times a factor. Other architectures take tiles that compile
+without spills within their shared memory, with scaled steps. Long sums on sm_90 read factors
+through tensor descriptors where both are rectangles of memory: making descriptors takes 2 us, and
+steps are a third shorter.
 """
 
 from collections.abc import Iterable
