@@ -21,7 +21,8 @@ class Gpu:
     ``clusters`` gives for a cluster size how many run at once, one block a multiprocessor; empty if
     not measured. ``launch`` is the cost of one more launch in a graph; ``read_rate`` and
     ``write_rate`` are those of one multiprocessor while the others are idle. These three defaults
-    are an H200's (docs/benchmarks.md, "Few long rows", 2026-11-22).
+    are an H200's (2026-11-22,
+    docs/measurements/h200_row_residency.csv).
     """
 
     name: str

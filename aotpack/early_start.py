@@ -7,8 +7,8 @@ Kernels of few programs begin with the first and end with the second. So launche
 part of the launch cost overlaps with the last programs of the launch before. An earlier trigger
 would let waiting programs take multiprocessors unevenly from those that compute. For many short
 programs the two instructions cost more than a launch saves: 65536 programs of a gelu took 82 us,
-and 67 without. GPUs older than 9.0, and the interpreter, have neither (docs/benchmarks.md,
-"Launches that start early", 2026-11-22).
+and 67 without. GPUs older than 9.0, and the interpreter, have neither (2026-11-22,
+docs/decisions/012-programmatic-dependent-launch.md).
 
 Source: CUDA C++ Programming Guide, programmatic dependent launch and synchronization.
 """

@@ -1,10 +1,11 @@
 """No import circle: between files, nor between the files and folders of any folder."""
 
-import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 import pytest
+
+from tests.imports import imports
 
 ROOT = Path(__file__).parents[1]
 MOST_MODULES = 20
@@ -22,19 +23,11 @@ def modules_in(root: Path) -> dict[str, Path]:
     return found
 
 
-def imports_of(name: str, path: Path, known: Iterable[str]) -> set[str]:
+def imports_of(name: str, path: Path, known: Container[str]) -> set[str]:
     """The known modules that a module imports, wherever in its text."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            parts = package.split(".")
-            base = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
-            base = ".".join(filter(None, (base, node.module)))
-            whole = {f"{base}.{alias.name}" for alias in node.names}
-            found |= {one if one in known else base for one in whole}
+    pairs = imports(path.read_text(), package)
+    found = {whole if (whole := ".".join(pair)) in known else pair[0] for pair in pairs}
     return {one for one in found if one in known and one != name}
 
 

@@ -166,7 +166,7 @@ def test_attention_fits_the_shared_memory_of_its_gpu() -> None:
 
 
 def test_the_reference_has_the_limits_that_were_measured() -> None:
-    """What is computed from figures is what the measurements gave (docs/benchmarks.md)."""
+    """What is computed from figures is what the measurements gave (decisions 012 and 019)."""
     assert (H200.threads_at_once, H200.longest_row) == (264 * 1024, 16_384)
     assert (H200.launch_bytes, of_l2(300 * 1024, H200)) == (4 << 20, 300 * 1024)
     assert (first_with_clusters(), FIRST_ARCH, MOST_PROGRAMS) == (90, 90, 1024)

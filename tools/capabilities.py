@@ -9,8 +9,10 @@ Rows are in tests/capabilities/rows.toml. A test proves the rows its marker name
 
 import argparse
 import ast
+import io
 import re
 import sys
+import tokenize
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -23,6 +25,7 @@ NEEDS_NO_TEST = "N/A"
 MOST_SHOWN = 4  # tests of a row
 ROW = r"(?:[A-Z]\d+b?|(?:inv|def)\d+)"
 NAMED = re.compile(rf"\b[SC]:{ROW}\b")
+IN_PARENTHESES = re.compile(r"(?<!\w)\([A-Z]\d{1,2}(?:-[A-Z]?\d+)?\)")
 HEAD = """# Capabilities, row by row
 
 Written by `tools/capabilities.py` from `tests/capabilities/rows.toml` and the `row` markers of
@@ -151,8 +154,22 @@ def _is_gpu_test(name: str, tree: ast.Module) -> bool:
 def named_in_sources(root: Path) -> Iterator[tuple[str, str]]:
     """(module or template, row) wherever a source names a row."""
     for path in sorted([*(root / "aotpack").rglob("*.py"), *(root / "templates").rglob("*.jinja")]):
-        for row in NAMED.findall(path.read_text()):
+        text = path.read_text()
+        found = NAMED.findall(text)
+        if path.suffix == ".py":
+            found += [row for remark in remarks(text) for row in IN_PARENTHESES.findall(remark)]
+        for row in found:
             yield path.relative_to(root).as_posix(), row
+
+
+def remarks(text: str) -> Iterator[str]:
+    """The docstrings of a module and its comments; lines of one docstring stay together."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            yield ast.get_docstring(node) or ""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
 
 
 # --- faults --------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The expected time of a launch: bytes over bandwidth, or products over peak, and a fixed part.
 
 Kernels are measured against it; it does not choose tiles: all forms of a launch do the same work.
-Checked against an H200 by ``tools/check_cost_model.py`` (2026-11-21, docs/benchmarks.md, "Tuning on
-an H200").
+Checked against an H200 by ``tools/check_cost_model.py`` (2026-11-21,
+docs/measurements/h200_tuning.csv).
 """
 
 from aotpack.devices import COPY_SHARE, Gpu

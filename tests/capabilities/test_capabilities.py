@@ -71,6 +71,8 @@ def test_a_row_is_shown_with_its_tests(tmp_path: Path) -> None:
         ({"rows": ROWS.replace("[open]", "[refused]")}, "S:B2 (scatter) has no test"),
         ({"tests": TESTS.replace("B1", "B9")}, "S:B9 is no row, but ir/test_x.py::test_loops"),
         ({"source": "# (S:B1)"}, "aotpack/ir/program.py names S:B1: the markers of tests alone"),
+        ({"source": '"""A dimension (F18)."""'}, "aotpack/ir/program.py names (F18): the markers"),
+        ({"source": "x = 1  # rows (M9-M12)"}, "aotpack/ir/program.py names (M9-M12): the markers"),
         ({"rows": ROWS.replace('"S:B2"', '"S:B8"')}, "S:B8 is no row, but is said to be open"),
         ({"rows": ROWS + '\n[design]\n"S:B2" = "x"'}, "S:B2 is said to be open and design"),
         ({"rows": ROWS.replace("EDGE", "RARE")}, "S:B2: there is no class RARE"),
@@ -79,3 +81,7 @@ def test_a_row_is_shown_with_its_tests(tmp_path: Path) -> None:
 def test_refuses(tmp_path: Path, changes: dict[str, str], fault: str) -> None:
     wrong = state_of(tree(tmp_path, **changes))[1]
     assert any(line.startswith(fault) for line in wrong), wrong
+
+
+def test_a_type_in_code_is_no_row(tmp_path: Path) -> None:
+    assert state_of(tree(tmp_path, source="x = (F32)  # dtypes(F32), size(A1)"))[1] == []

@@ -88,6 +88,34 @@ def test_every_page_of_the_guide_is_found_from_outside(page: Path) -> None:
     assert f": guide/{page.name}\n" in (ROOT / "mkdocs.yml").read_text()
 
 
+def unreachable(root: Path) -> list[str]:
+    """Pages of the site that are not in its navigation, and that no other page links to."""
+    pages = {page: page.read_text() for page in sorted((root / "docs").rglob("*.md"))}
+    linked = {
+        (page.parent / file).resolve()
+        for page, text in pages.items()
+        for file, _ in links(text)
+        if file and (page.parent / file).resolve() != page.resolve()
+    }
+    navigation = (root / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    names = {page: page.relative_to(root / "docs").as_posix() for page in pages}
+    listed = set(re.findall(r": (\S+\.md)$", navigation, re.MULTILINE))
+    return [n for page, n in names.items() if n not in listed and page.resolve() not in linked]
+
+
+def test_every_page_is_found_from_the_site() -> None:
+    assert unreachable(ROOT) == []
+
+
+def test_a_page_that_nothing_leads_to_is_found(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "mkdocs.yml").write_text("site_name: x\nnav:\n  - First: index.md\n")
+    (tmp_path / "docs" / "index.md").write_text("[a](linked.md)\n")
+    for name in ("linked", "lost"):
+        (tmp_path / "docs" / f"{name}.md").write_text(f"[itself]({name}.md)\n")
+    assert unreachable(tmp_path) == ["lost.md"]
+
+
 # --- options -----------------------------------------------------------------------------------
 
 

@@ -5,10 +5,10 @@
     base 4096*g + 64*(start//8);  one dimension of 8 elements, stride 1, from start%8
 
 The terms of an offset belong to the axis they use; a term of two axes, or of a loaded position, is
-no rectangle. An axis times a constant or a size is a dimension (F18). So is the last digit
-of an axis where blocks never cross its end; the higher digits are then the same for a whole block
-and move its base (F19). An axis that no term uses is no dimension: it is a broadcast (F20). Borders
-that blocks may reach over are those of sizes that blocks do not divide (F21).
+no rectangle. An axis times a constant or a size is a dimension. So is the last digit of an
+axis where blocks never cross its end; the higher digits are then the same for a whole block and
+move its base. An axis that no term uses is no dimension: it is a broadcast. Borders that blocks may
+reach over are those of sizes that blocks do not divide.
 """
 
 from collections.abc import Sequence

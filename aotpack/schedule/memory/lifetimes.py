@@ -2,7 +2,8 @@
 
 Offsets are not chosen here: the runtime packs the lifetimes once per concrete set of sizes.
 Results have no lifetime: an output is the caller's, a new value lies in what it updates. What a
-scatter or a foreign kernel changes lies where its base does (``insert_copies.py``).
+scatter or a foreign kernel changes lies where its base does
+(``schedule/program/insert_copies.py``).
 """
 
 from aotpack.ir.kernels.access import Strides, accesses

@@ -41,7 +41,10 @@ ALIGNED = 8  # elements: parts of rows begin where whole vectors do
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a GPU gains by a split, and in how many parts (docs/benchmarks.md, "Few long rows")."""
+    """When a GPU gains by a split, and in how many parts.
+
+    Measured on an H200 (docs/measurements/h200_few_long_rows.csv).
+    """
 
     gpu: Gpu
 

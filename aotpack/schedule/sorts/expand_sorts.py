@@ -40,7 +40,7 @@ LONGEST_COUNTED_LEFT = 1024  # of a row of which these are left: few elements in
 MOST_SELECTED = 1024
 SHORTEST_SELECTED = 64  # of a shorter row as many comparisons take less than selecting does
 # Elements of the first runs of a longer row. Each comparison costs more on GPUs, each merge more on
-# processors: 32 and 128 were quickest of 16 to 256 (docs/benchmarks.md).
+# processors: 32 and 128 were quickest of 16 to 256 (docs/decisions/021-sorts-as-loops.md).
 RUN = 64
 
 

@@ -1,7 +1,7 @@
 """Choose block sizes: for each kernel the closed list of variants a launch can take.
 
 Pointwise and reduction tiles follow from the access pattern and the sizes;
-matmul and attention tiles come from ``matmul_tiles.py`` and ``attention_tiles.py``.
+matmul and attention tiles come from ``matmul.py`` and ``attention.py``.
 """
 
 from collections.abc import Iterator

@@ -11,7 +11,9 @@ from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Load, Value, walk
 
 HOST_ARCH = (0, 0)
-FEW = 16  # rows of a product up to which dot products are quicker than packing (docs/benchmarks.md)
+# Rows of a product up to which dot products are quicker than packing
+# (docs/decisions/023-own-c-kernels.md).
+FEW = 16
 LONGEST_WINDOW = 64  # elements that lanes need not share
 WIDEST_STEP = 3  # elements between neighbouring windows
 PACKED = Variant(HostTile(), *HOST_ARCH, Int.of(1), None)

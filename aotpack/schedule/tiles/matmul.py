@@ -1,10 +1,11 @@
 """Matmul tiles by architecture and number of rows, from a cost model fitted to measurements.
 
-The model for sm_90 was fitted to medians on an H200 (89 shapes, docs/benchmarks.md): a fixed time,
-a time for each step of k and for each wave of tiles, and the traffic at 4.3 TB/s times a factor.
-Other architectures take tiles that compile without spills within their shared memory, with scaled
-steps. Long sums on sm_90 read factors through tensor descriptors where both are rectangles of
-memory: making descriptors takes 2 us, and steps are a third shorter.
+The model for sm_90 was fitted to medians on an H200 (89 shapes, some of them in
+docs/measurements/h200_matmul.csv): a fixed time, a time for each step of k and for each wave of
+tiles, and the traffic at 4.3 TB/s times a factor. Other architectures take tiles that compile
+without spills within their shared memory, with scaled steps. Long sums on sm_90 read factors
+through tensor descriptors where both are rectangles of memory: making descriptors takes 2 us, and
+steps are a third shorter.
 """
 
 from collections.abc import Iterable
@@ -62,7 +63,7 @@ _WGMMA = (
     Cost(MatmulTile(64, 32, 128, 4, 6), 0.46, 0.34, 1.42, 0.35),
     Cost(MatmulTile(64, 64, 128, 4, 5), 1.01, 0.44, 1.14, 0.24),
     # Of these two, what one wave takes; more waves as 128 x 128 is reckoned, whose blocks share a
-    # multiprocessor and take less (docs/benchmarks.md).
+    # multiprocessor and take less (docs/measurements/h200_tuning.csv).
     Cost(MatmulTile(64, 128, 64, 4, 5), 1.9, 0.242, 2.1, 0.30),
     Cost(MatmulTile(128, 64, 64, 4, 5), 1.7, 0.251, 2.0, 0.30),
     Cost(MatmulTile(128, 128, 64, 8, 3), 2.5, 0.38, 2.2, 0.30),

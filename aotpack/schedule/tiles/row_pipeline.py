@@ -8,7 +8,8 @@ memory once, and reads never stop. What all rows need, such as weights, stays th
 where each row would read it from L2 again; there is then room for few programs, whose rings go on
 into the next row, so that enough is on its way while they wait for each other.
 
-Measured on an H200 (``docs/benchmarks.md``, 2026-11-22); other GPUs take lengths in proportion.
+Measured on an H200 (2026-11-22, ``docs/measurements/h200_row_pipeline.csv``); other GPUs take
+lengths in proportion.
 """
 
 from collections.abc import Iterator

@@ -1,10 +1,11 @@
 """Rows that stay in registers: how many share a program, and how many warps hold them.
 
-Measured on an H200 (``docs/benchmarks.md``): memory serves best when some 64 KB are on their way to
-each multiprocessor, that is 2048 threads that wait for 32 bytes each. With 100 KB and more, kernels
-take 2 to 4 % longer, since reads and writes disturb each other; with 30 KB they wait. So there is a
-thread for each 32 bytes that are read of a row, of all tensors together. Programs are small, so
-that some read while others compute, but a GPU begins only so many in the time their bytes take.
+Measured on an H200 (``docs/decisions/019-warps-follow-from-bytes.md``): memory serves best when
+some 64 KB are on their way to each multiprocessor, that is 2048 threads that wait for 32 bytes
+each. With 100 KB and more, kernels take 2 to 4 % longer, since reads and writes disturb each other;
+with 30 KB they wait. So there is a thread for each 32 bytes that are read of a row, of all tensors
+together. Programs are small, so that some read while others compute, but a GPU begins only so many
+in the time their bytes take.
 """
 
 from collections.abc import Iterable
