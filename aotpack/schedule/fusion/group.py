@@ -40,7 +40,7 @@ class Group:
 
     @property
     def is_closed(self) -> bool:
-        """True for a kernel that takes no members: its results are complete when its launch ends."""
+        """True for a kernel that takes no members: its launch completes the results."""
         return isinstance(self.members[0].operation, (Scatter, Foreign, Branch, Loop))
 
     @property
