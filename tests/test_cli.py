@@ -264,7 +264,7 @@ def test_show_says_why_operations_share_no_kernel(
     assert shown.startswith(plain)
     assert why == (
         "matmul_1 is not in the kernel of matmul: "
-        "products, attention, scatters, foreign kernels and control flow begin kernels"
+        "a product, attention, scatter, foreign call, branch or loop starts a new kernel"
     )
 
 

@@ -10,7 +10,7 @@ from aotpack.errors import UsageError
 class _Facts:
     bits: int
     kind: str  # "float", "int", "uint", "bool"
-    numpy: str | None  # None: numpy has no such type, the bytes travel as unsigned integers
+    numpy: str | None  # None: numpy lacks the type; arrays hold the bytes as integers
     safetensors: str
     dlpack: tuple[int, int]  # (type code, bits)
 
@@ -42,7 +42,7 @@ class DType(Enum):
 
     @property
     def itemsize(self) -> int:
-        """Bytes an element takes in memory."""
+        """Bytes of an element in memory."""
         return self.facts.bits // 8
 
     @property
@@ -60,17 +60,17 @@ class DType(Enum):
 
     @property
     def stored(self) -> "DType":
-        """The type of the buffers that hold such elements: 8-bit floats are bytes there."""
+        """The type of buffers with these elements; 8-bit floats are stored as uint8."""
         return DType.UINT8 if self.is_float8 else self
 
     @property
     def compute(self) -> "DType":
-        """The type arithmetic is done in: shorter floats widen to float32."""
+        """The type of arithmetic; floats shorter than 32 bits widen to float32."""
         return DType.FLOAT32 if self.is_float and self.facts.bits < 32 else self
 
     @property
     def accumulator(self) -> "DType":
-        """The type a sum is kept in: float32 for shorter floats, int64 for integers and bool."""
+        """The type of sums: float32 for shorter floats, int64 for integers and bool."""
         return self.compute if self.is_float else DType.INT64
 
 
@@ -95,7 +95,7 @@ CAST_TYPES = tuple(dtype for dtype in DType if dtype.is_float and not dtype.is_f
 
 
 def read_cast(given: object) -> DType | None:
-    """What a model is cast to before it is traced: a name, torch's type, or None for as it is."""
+    """Parse the type that a model is cast to: a name, a torch dtype, or None for no cast."""
     if given is None:
         return None
     accepted = {str(dtype): dtype for dtype in CAST_TYPES}

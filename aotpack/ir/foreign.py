@@ -1,8 +1,9 @@
-"""Calls of code that is not ours: whole buffers in, whole buffers out, all in row-major order.
+"""Foreign calls: the user's Triton kernels, and operators that torch runs.
 
     target = base; kernel[grid](operand, target, n)
 
-Nothing is known of what happens inside, so nothing fuses with it and no axes are its own.
+A call takes and gives whole row-major buffers. Its body is unknown, so nothing fuses with it, and
+it has no axes.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ ENTRY = "aotpack_entry"
 
 @dataclass(frozen=True, slots=True)
 class TritonKernel:
-    """A Triton kernel of the user's in one configuration.
+    """A Triton kernel of the user, in one configuration.
 
-    ``parameters`` are those of ``function`` in order, with the text of their value where it is the
-    same for every launch, else None: what is passed. ``source`` is a complete text, whose kernel
-    ``ENTRY`` has the passed parameters alone.
+    ``parameters`` are those of ``function`` in order. One with a text has this value in every
+    launch; one with None is passed by the launch. ``source`` is complete; its kernel ``ENTRY``
+    takes only the passed parameters.
     """
 
     function: str
@@ -34,17 +35,17 @@ class TritonKernel:
 
     @property
     def passed(self) -> tuple[str, ...]:
-        """The parameters a launch gives a value to."""
+        """The parameters that a launch passes."""
         return tuple(name for name, text in self.parameters if text is None)
 
     def text(self, name: str) -> str:
-        """The text, with another name for its entry."""
+        """The source with another name for its entry."""
         return self.source.replace(ENTRY, name)
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The argument number ``number`` of those a call passes."""
+    """Argument ``number`` of a call."""
 
     number: int
 
@@ -54,10 +55,10 @@ Fixed: TypeAlias = "Passed | DType | bool | int | float | str | tuple[Fixed, ...
 
 @dataclass(frozen=True, slots=True)
 class TorchOperator:
-    """An operator that torch itself runs, with the arguments that are the same for every call.
+    """An operator that torch runs, with the arguments that are the same for every call.
 
-    ``passed`` are names for what a call passes: tensors and sizes, then the results. ``reason``
-    says why it has no lowering.
+    ``passed`` names the arguments of a call: tensors and sizes, then the results. ``reason`` says
+    why the operator has no lowering.
     """
 
     function: str  # "aten.igamma.default"
@@ -68,7 +69,7 @@ class TorchOperator:
 
     @property
     def parameters(self) -> tuple[tuple[str, str | None], ...]:
-        """What is passed and what is fixed, for printing."""
+        """The passed parameters, then the fixed ones, for printing."""
         fixed = [(f"args[{n}]", str(value)) for n, value in enumerate(self.args)]
         fixed += [(name, str(value)) for name, value in self.kwargs]
         return (*((name, None) for name in self.passed), *fixed)
@@ -76,12 +77,12 @@ class TorchOperator:
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """``targets``, which begin as ``bases``, are what a call of ``kernel`` leaves in them.
+    """A call: ``kernel`` changes ``targets``, which begin as copies of ``bases``.
 
-    A base is of its target's shape and type, and the target lies in its memory; with None the
-    target begins undefined. ``arguments`` are those of ``kernel.passed``: names of operands, which
-    are read, or of targets, and integers in the sizes. The kernel does not overlap with itself: two
-    arguments are one buffer only where it reads both.
+    A base has the shape and type of its target, and the target lies in its memory; a target without
+    a base (None) begins undefined. ``arguments`` are those of ``kernel.passed``: names of operands
+    (read) or targets, and integers over the sizes. Two arguments name one buffer only if the kernel
+    reads both.
     """
 
     targets: tuple[str, ...]
@@ -93,11 +94,11 @@ class Foreign:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """A call has no points of its own."""
+        """A call has no axes."""
         return ()
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """The buffers it reads but the bases, each once."""
+        """The buffers that the call reads, except bases, each once."""
         names = (name for name in self.arguments if isinstance(name, str))
         return tuple(dict.fromkeys(name for name in names if name not in self.targets))

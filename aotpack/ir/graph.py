@@ -1,4 +1,4 @@
-"""Calls of torch's operators, free of torch objects, and the graphs inside of calls."""
+"""The captured graph, free of torch objects: operator calls, and the graphs inside calls."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the user wrote it: file name relative to the model's folder, line, source text."""
+    """A source position: file name relative to the model's folder, line, source text."""
 
     file: str
     line: int
@@ -57,11 +57,10 @@ def refs_in(arg: "Arg") -> Iterator[Ref]:
 class GraphNode:
     """One operator call. Sizes are Ints, dtypes are DTypes; layout, device and pin flags are gone.
 
-    ``op`` is the torch name without the overload namespace object: "aten.add.Tensor". A launch of a
-    ``kernel`` of the user's has for arguments what the kernel is passed, and for results its
-    arguments number ``changes`` as they are after the launch. Control flow, such as
-    "higher_order.cond", has graphs inside; in a loop's, the node's own results are the state as it
-    is at that moment.
+    ``op`` is torch's name, such as "aten.add.Tensor". A launch of a user's ``kernel`` has the
+    arguments that it passes; its results are the new values of the arguments number ``changes``.
+    Control flow, such as "higher_order.cond", has ``bodies``; in a loop's bodies the node's own
+    results name the current state.
     """
 
     name: str
@@ -76,7 +75,7 @@ class GraphNode:
     bodies: tuple["Body", ...] = ()
 
     def refs(self) -> Iterator[Ref]:
-        """The tensors the node takes, and those its bodies take and give."""
+        """The tensors that the node reads, and those that its bodies read and return."""
         yield from refs_in((*self.args, *(arg for _, arg in self.kwargs)))
         for body in self.bodies:
             for node in body.nodes:
@@ -86,9 +85,10 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A graph inside a node. It names the tensors around it; ``slices`` are what each turn gets.
+    """A graph inside a node, which reads tensors of the outer graph by name.
 
-    An output is a tensor, or a number that is the same in every turn.
+    ``slices`` are the inputs of one iteration. An output is a tensor, or a number that is the same
+    in every iteration.
     """
 
     nodes: tuple[GraphNode, ...]
@@ -97,7 +97,7 @@ class Body:
 
 
 def every_node(nodes: Iterable[GraphNode]) -> Iterator[GraphNode]:
-    """The nodes with those of their bodies, each body's before its node."""
+    """All nodes with those of their bodies, each body before its node."""
     for node in nodes:
         for body in node.bodies:
             yield from every_node(body.nodes)

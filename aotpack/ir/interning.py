@@ -7,8 +7,8 @@ from weakref import WeakValueDictionary
 class Interned(type):
     """Metaclass that returns the existing instance when the same fields are given again.
 
-    Instances must be immutable and take only positional, hashable arguments. Equality and
-    hashing are those of identity; nothing may be *ordered* by them.
+    Instances are immutable; arguments are positional and hashable. Equality and hash are by
+    identity, so nothing may be *ordered* by them.
     """
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
@@ -25,5 +25,5 @@ class Interned(type):
 
 
 def _identity(field: Any) -> Any:
-    """Numbers by type and text, since 0.0 == -0.0, nan != nan and True == 1; the rest as it is."""
+    """The key of a field: numbers by type and text, since 0.0 == -0.0, nan != nan and True == 1."""
     return (type(field), repr(field)) if isinstance(field, (float, int)) else field

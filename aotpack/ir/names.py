@@ -1,4 +1,4 @@
-"""Names that stages and passes give: none of them means two things."""
+"""Unique names for sizes, axes and buffers."""
 
 import re
 from collections.abc import Container
@@ -7,12 +7,12 @@ _AXES = re.compile(r"[xyzr]|part|step|[ir]\d+")  # axes of kernels, of halves, o
 
 
 def safe_size_name(name: str, reserved: Container[str] = ()) -> str:
-    """``name``, with an underscore where an axis has it, or generated text (``reserved``)."""
+    """``name``, with an underscore if an axis or generated text (``reserved``) has it."""
     return name + "_" if _AXES.fullmatch(name) or name in reserved else name
 
 
 def free_name(stem: str, taken: Container[str]) -> str:
-    """``stem``, or where something has that name, the first of ``stem_1``, ``stem_2``, ..."""
+    """``stem``, or if that is taken, the first free one of ``stem_1``, ``stem_2``, ..."""
     name, number = stem, 0
     while name in taken:
         number += 1

@@ -1,4 +1,4 @@
-"""Operations of the loop IR that compute: loop nests over axes, each with a value to compute.
+"""Computations: loop nests over axes, each with a value to compute.
 
     computation = Pointwise(target, axes, value, index)        # target[index] = value, for all axes
                 | Reduction(targets, axes, inner, kind, args)  # targets[axes] = kind over inner
@@ -8,8 +8,8 @@
                 | Matmul(target, batch, m, n, k, lhs, rhs)     # target[batch, m, n], sum over k
                 | Attention(target, ..., query, key, value...) # target[b, h, i, e], softmax over j
 
-The other operations are ``Foreign`` (``ir/foreign.py``), ``Branch`` and ``Loop``
-(``ir/program.py``), which holds the grammar of programs.
+``Foreign`` is in ``ir/foreign.py``; ``Branch``, ``Loop`` and the grammar of programs are in
+``ir/program.py``.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from aotpack.ir.values import INFIX, Apply, Guarded, Value, element
 
 @dataclass(frozen=True, slots=True)
 class Pointwise:
-    """``target[index] = value`` for every point of ``axes``; each writes an element of its own.
+    """``target[index] = value`` for every point of ``axes``; each point writes another element.
 
-    ``index`` is usually the axes; it may be read from memory where that keeps the points apart.
-    Elements no point writes are undefined.
+    ``index`` is usually the axes; it may be loaded if points still write distinct elements.
+    Elements that no point writes are undefined.
     """
 
     target: str
@@ -53,7 +53,7 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """``targets[axes]`` = the monoid over all positions up to and with ``along``, one of axes."""
+    """``targets[axes]`` = the inclusive scan by ``kind`` of monoid along ``along``, one of axes."""
 
     targets: tuple[str, ...]
     axes: tuple[Axis, ...]
@@ -68,13 +68,12 @@ SCATTER_KINDS = ("set", "sum", "prod", "max", "min")
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """``target = base``, then at each point of ``axes`` ``target[index]`` takes ``value`` in.
+    """``target = base``; then each point of ``axes`` combines ``value`` into ``target[index]``.
 
     ``base`` is a buffer of the target's shape and type, no value: the target may lie in its memory.
-    ``index`` may hold loaded positions; points whose index lies outside the buffer are skipped.
-    Kind "set" replaces the element, of several points by one of their values; the others are
-    commutative monoids that combine it with those of all its points, in any order. They work on
-    types with 32 or 64 bits, as atomics do: lowering widens.
+    ``index`` may be loaded; points whose index is outside the buffer are skipped. Kind "set" stores
+    the value of any one of the points of an element. The other kinds are commutative monoids,
+    applied in any order, on types with 32 or 64 bits, as atomics need: lowering widens.
     """
 
     target: str
@@ -88,9 +87,9 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """``targets`` = the values in order along ``along``, one of axes, and their int64 positions.
+    """``targets`` = the values sorted along ``along``, one of axes, and their int64 positions.
 
-    NaN is the largest, -0.0 and 0.0 are equal, and equal values keep their order.
+    NaN is the largest, -0.0 and 0.0 are equal, and the sort is stable.
     """
 
     targets: tuple[str, ...]
@@ -105,8 +104,8 @@ class Sort:
 class Matmul:
     """``target[*batch, m, n] = sum over k of lhs * rhs``, accumulated wide, rounded once.
 
-    ``lhs`` is a value over batch, m, k; ``rhs`` over batch, k, n: the load slots.
-    Both are rounded to ``operand`` before they are multiplied; the result has its accumulator type.
+    ``lhs`` is a value over batch, m, k; ``rhs`` over batch, k, n. Both are rounded to ``operand``
+    before they are multiplied; the result has its accumulator type.
     """
 
     target: str
@@ -165,7 +164,7 @@ _INDENT = "    "
 
 
 def computation_lines(operation: Computation, text: Callable[[Value], str]) -> list[str]:
-    """What an operation does at each point; ``text`` prints its values."""
+    """An operation's body as text; ``text`` prints its values."""
     match operation:
         case Pointwise():
             return [f"{element(operation.target, operation.index)} = {text(operation.value)}"]

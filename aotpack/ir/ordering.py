@@ -1,4 +1,4 @@
-"""Torch's order of values: NaN is the largest, -0.0 equals 0.0; and searches in sorted rows."""
+"""Sort keys in torch's order (NaN is the largest, -0.0 equals 0.0), and binary searches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,27 +14,27 @@ from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.values import Apply, Const, Value
 
-_BITS_BEHIND = {DType.BFLOAT16: 16, DType.FLOAT16: 13}  # zeros, of such a number as a float32
+_BITS_BEHIND = {DType.BFLOAT16: 16, DType.FLOAT16: 13}  # trailing zero bits as a float32
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An integer that stands for a value: in [least, least + 2**bits), in the order of values."""
+    """An integer in [least, least + 2**bits) that orders as its value does."""
 
     value: Value
     least: int
     bits: int
 
     def integer(self, number: int) -> Const:
-        """A number of the key's type."""
+        """A constant of the key's type."""
         return Const(number, self.value.dtype)
 
 
 def key_of(x: Value, stored: DType, *, descending: bool = False) -> Key:
-    """The key of a value of a type with so many bits; ``descending``: the largest has the least.
+    """The key of a value of type ``stored``; ``descending`` reverses the order.
 
-    Of floats, the bits, of which those of negative ones but the sign are turned around; 16-bit
-    ones have zeros behind their own.
+    The key of a float is its bits; those of a negative one are inverted, except the sign. 16-bit
+    floats drop the zeros behind their own bits.
     """
     if stored.is_float:
         key = _key_of_float(x, stored)
@@ -61,7 +61,7 @@ def _key_of_float(x: Value, stored: DType) -> Key:
     bits = integer("bits", fold(Apply("where", (bool_op("eq", x, zero), zero, x), x.dtype)))
     turned = integer("bitwise_and", integer("shift_right", bits, sign), rest)
     number = integer("bitwise_xor", bits, turned)
-    # Not selected: GCC 12 would compare on both ways, and make no vectors of that.
+    # No select: GCC 12 would compare on both paths, and not vectorise.
     is_nan = integer("neg", integer("cast", bool_op("isnan", x)))
     key = integer(
         "bitwise_xor", number, integer("bitwise_and", integer("bitwise_xor", number, rest), is_nan)
@@ -71,10 +71,10 @@ def _key_of_float(x: Value, stored: DType) -> Key:
 
 
 def search(low: Value, high: Value, longest: int, is_counted: Callable[[Value], Value]) -> Value:
-    """The int64 place in [low, high] where a halving search ends; ``high - low <= longest``.
+    """The int64 place in [low, high] where a binary search ends; ``high - low <= longest``.
 
-    It goes on after each place that is counted, before any other: where counted places come first,
-    it ends behind the last of them. ``is_counted`` may be asked about ``high``, without effect.
+    If the counted places come first, it ends behind the last of them. ``is_counted`` may be
+    evaluated at ``high``; the result is ignored.
     """
     for _ in range(longest.bit_length()):
         middle = int64_op("shift_right", int64_op("add", low, high), integer_value(1))
@@ -90,10 +90,10 @@ def search(low: Value, high: Value, longest: int, is_counted: Callable[[Value], 
 
 
 def count_first(end: Value, longest: int, is_counted: Callable[[Value], Value]) -> Value:
-    """How many places in [0, end) are counted, where all counted ones come first.
+    """The number of counted places in [0, end), where all counted ones come first.
 
-    The number has the type of ``end``, which is at most ``longest``, and is found bit by bit.
-    ``is_counted`` may be asked about places from ``end`` up to twice ``longest``, without effect.
+    It has the type of ``end``, which is at most ``longest``, and is found bit by bit.
+    ``is_counted`` may be evaluated from ``end`` up to twice ``longest``; the result is ignored.
     """
     dtype = end.dtype
     one = Const(1, dtype)
@@ -107,28 +107,28 @@ def count_first(end: Value, longest: int, is_counted: Callable[[Value], Value]) 
 
 
 def integer_type(size: Int) -> DType:
-    """The type for places of a row of so many elements, and for those up to three times as far."""
+    """The type of places in a row of this size, and of places up to three times as far."""
     return DType.INT32 if bounds(size)[1] < 2**29 else DType.INT64
 
 
 def clamped_index(place: Value, size: Int) -> Int:
-    """A number that is not negative as an index of ``size`` elements; the last when beyond."""
+    """A non-negative number as an index of ``size`` elements, clamped to the last."""
     last = integer_value(size - 1, place.dtype)
     return as_index(fold(Apply("minimum", (place, last), place.dtype)), size)
 
 
 def int64_op(op: str, *args: Value) -> Value:
-    """An operator that gives an int64."""
+    """An operator with an int64 result."""
     return fold(Apply(op, args, DType.INT64))
 
 
 def bool_op(op: str, *args: Value) -> Value:
-    """An operator that gives a bool."""
+    """An operator with a bool result."""
     return fold(Apply(op, args, DType.BOOL))
 
 
 def positions_in_order(elements: Array, along: int, *, descending: bool) -> Array:
-    """What each place of the sorted elements held before, equal ones in their order."""
+    """The positions that sort the elements, as a stable argsort."""
     last = np.moveaxis(elements, along, -1)
     _, ranks = np.unique(last, return_inverse=True)  # NaN is the largest and equals itself
     keys = ranks.reshape(last.shape)

@@ -1,4 +1,4 @@
-"""What an operation comes from."""
+"""The origin of an operation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What an operation comes from: graph node names, operator names, the user's source lines."""
+    """The origin of an operation: graph node names, operator names, the user's source lines."""
 
     nodes: tuple[str, ...] = ()
     ops: tuple[str, ...] = ()

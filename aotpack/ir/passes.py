@@ -1,7 +1,7 @@
-"""Passes: named functions from a state to the next one, and the one runner of them.
+"""Passes, which are named functions from a state to the next one, and their runner.
 
-A state is a frozen value that prints and verifies itself: the program that passes of the user
-change, or the draft of a schedule.
+A state is a frozen value that prints and verifies itself: a lowered program (for passes of the
+user) or the draft of a schedule.
 """
 
 import time
@@ -13,24 +13,24 @@ from aotpack.errors import noting
 
 
 class State(Protocol):
-    """What passes change."""
+    """The value that passes transform."""
 
     def as_text(self) -> str:
-        """The state as a person would write it."""
+        """The state as readable text."""
 
     def verify(self) -> None:
-        """Raise what is illegal about the state as far as it is made."""
+        """Raise if the decided part of the state is illegal."""
 
 
 Changed = TypeVar("Changed", bound=State)
 
 
 class Pass(Protocol[Changed]):
-    """A step with a name; it returns the same object where it changes nothing."""
+    """A step with a name; it returns the same object if it changes nothing."""
 
     @property
     def name(self) -> str:
-        """What the dump, ``show --after`` and the documentation call it."""
+        """The name in dumps, ``show --after`` and the documentation."""
 
     def __call__(self, state: Changed, /) -> Changed:
         """The next state."""
@@ -56,9 +56,9 @@ def run_passes(
     after: AfterPass | None = None,
     first: int = 1,
 ) -> Changed:
-    """What the passes make of a state; ``after`` is told of each. They are numbered from first.
+    """Run passes on a state, numbered from ``first``; ``after`` is called after each.
 
-    What a pass raises says which it was.
+    An exception gets a note that names the pass.
     """
     for number, one in enumerate(passes, first):
         start = time.perf_counter()
@@ -72,7 +72,7 @@ def run_passes(
 
 
 def verify_each(run: PassRun) -> None:
-    """Verify what a pass has changed. What is raised says after which pass it was found."""
+    """Verify a changed state. An exception gets a note that names the pass."""
     if run.is_changed:
         with noting(f"found after pass {run.number}, {run.name}"):
             run.state.verify()

@@ -2,9 +2,9 @@
 
     program   = inputs weights operation* outputs updates
     operation = computation                                  # ``ir/operations.py``
-              | Foreign(targets, bases, kernel, ...)         # not ours: ``ir/foreign.py``
+              | Foreign(targets, bases, kernel, ...)         # a foreign call: ``ir/foreign.py``
               | Branch(targets, predicate, sides)            # one of two programs
-              | Loop(targets, entry, condition, test, turn, body)  # a program again and again
+              | Loop(targets, entry, condition, test, turn, body)  # a repeated program
 
     if p[()]:                    Branch(targets, p, (side, side))
         t = f(a)
@@ -17,10 +17,9 @@
         c = body(c, b)
         p = test(c)
 
-The programs inside of a branch or loop are its parts. A part has no weights and no outputs: its
-inputs are buffers around it, by their own names, and its updates write the operation's targets. So
-a part computes on its inputs as they are, and the new values of its targets take effect together at
-its end. ``ir/verify`` says what is illegal, ``ir/interpret`` what a program computes.
+The programs inside a branch or loop are its parts. A part has no weights and no outputs: its inputs
+are buffers of the outer program, by name, and its updates write the operation's targets, together
+at its end. ``ir/verify`` says what is illegal, ``ir/interpret`` what a program computes.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class Branch:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """A branch has no points of its own."""
+        """A branch has no axes."""
         return ()
 
     @property
@@ -81,19 +80,19 @@ class Branch:
         return self.sides
 
     def with_parts(self, parts: tuple[Program, ...]) -> Branch:
-        """The same with other programs for its parts."""
+        """The same with other parts."""
         first, second = parts
         return replace(self, sides=(first, second))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
-    """``entry`` gives the targets their first values; ``body`` runs and changes them.
+    """``entry`` initialises the targets; ``body`` changes them, in each iteration.
 
     With a ``test``, the body runs while ``condition`` holds: a bool buffer without dimensions, one
-    of the targets, which the test writes before each turn. Without one, ``condition`` is the number
-    of turns. ``turn``, a size of the body alone, counts them from 0. A target that neither entry
-    nor body has written is undefined.
+    of the targets, which the test writes before each iteration. Without one, ``condition`` is the
+    number of iterations. ``turn``, a size of the body alone, counts them from 0. A target that
+    neither entry nor body has written is undefined.
     """
 
     targets: tuple[str, ...]
@@ -106,7 +105,7 @@ class Loop:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """A loop has no points of its own."""
+        """A loop has no axes."""
         return ()
 
     @property
@@ -114,7 +113,7 @@ class Loop:
         return (self.entry, self.body) if self.test is None else (self.entry, self.test, self.body)
 
     def with_parts(self, parts: tuple[Program, ...]) -> Loop:
-        """The same with other programs for its parts."""
+        """The same with other parts."""
         if self.test is None:
             entry, body = parts
             return replace(self, entry=entry, body=body)
@@ -129,7 +128,7 @@ Operation = Union[Computation, Foreign, Branch, Loop]
 class Buffer:
     """A tensor in memory, addressed by logical index; strides come with the schedule.
 
-    What makes an ``unfusable`` one shares its kernel with nothing, and is stored.
+    An ``unfusable`` buffer is stored, and its producer is alone in its kernel.
     """
 
     name: str
@@ -143,9 +142,9 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The input or weight called ``name`` has the value of the buffer ``value`` after a run.
+    """After a run the input or weight ``name`` has the value of the buffer ``value``.
 
-    So a change in place is a new version; operations read the one they mean.
+    So an in-place change is a new version; operations read the version they mean.
     """
 
     name: str
@@ -154,7 +153,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class PackedWeight:
-    """A weight that is others laid end to end in memory, along the first dimension."""
+    """A weight that consists of others, contiguous in memory along the first dimension."""
 
     name: str
     parts: tuple[str, ...]
@@ -162,9 +161,10 @@ class PackedWeight:
 
 @dataclass(frozen=True, slots=True)
 class ConcatBuffer:
-    """``name`` is its ``parts`` in one memory: buffers of its shape and type, nobody else's.
+    """``name`` is all its ``parts`` in one memory; a part has its shape and type.
 
-    Each part is written by a pointwise operation, at some elements; all write all, each once.
+    A pointwise operation writes some elements of each part; together they write each element once.
+    No other concat buffer has a part of these.
     """
 
     name: str
@@ -173,12 +173,12 @@ class ConcatBuffer:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Operations in execution order. Each buffer has one writer, but inputs and concat buffers."""
+    """Operations in execution order. Each buffer but inputs and concat buffers has one writer."""
 
     sizes: tuple[Var, ...]
     buffers: dict[str, Buffer]  # insertion order is definition order
     inputs: tuple[str, ...]
-    weights: tuple[str, ...]  # with the names of ``packed`` ones
+    weights: tuple[str, ...]  # includes the ``packed`` ones
     operations: tuple[Operation, ...]
     outputs: tuple[str, ...]
     packed: tuple[PackedWeight, ...] = ()
@@ -187,7 +187,7 @@ class Program:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """What a run is for: the outputs, and the new values of what it changes."""
+        """The buffers that a run computes: the outputs, and the new values of updated tensors."""
         return (*self.outputs, *(update.value for update in self.updates))
 
     def __str__(self) -> str:
@@ -195,7 +195,7 @@ class Program:
 
 
 def expand_concats(names: Iterable[str], program: Program) -> tuple[str, ...]:
-    """The buffers that must be written before these are read: of a concat buffer, its parts."""
+    """The buffers that must be written before these are read: a concat buffer gives its parts."""
     parts = {concat.name: concat.parts for concat in program.concats}
     return tuple(source for name in names for source in parts.get(name, (name,)))
 
@@ -206,7 +206,7 @@ def concats_by_part(program: Program) -> dict[str, str]:
 
 
 def captured(operation: Branch | Loop) -> tuple[str, ...]:
-    """The buffers around an operation that its parts read, and the predicate of a branch."""
+    """The outer buffers that an operation's parts read, and the predicate of a branch."""
     asked = (operation.predicate,) if isinstance(operation, Branch) else ()
     names = [name for name in asked if isinstance(name, str)]
     names += [name for part in operation.parts for name in part.inputs]
@@ -241,7 +241,7 @@ def all_axes(operation: Operation) -> tuple[Axis, ...]:
 
 
 def values(operation: Operation) -> tuple[Value, ...]:
-    """The expressions an operation computes with."""
+    """The expressions that an operation computes."""
     match operation:
         case Pointwise() | Sort():
             return (operation.value, *indirect_values(store_index(operation)))
@@ -270,7 +270,7 @@ def reads(operation: Operation) -> tuple[str, ...]:
 
 
 def read_whole(operation: Operation) -> tuple[str, ...]:
-    """The buffers an operation reads without loads: overwritten ones, operands, captured ones."""
+    """The buffers that an operation reads without loads: bases, operands, captured buffers."""
     if isinstance(operation, (Branch, Loop)):
         return captured(operation)
     calls = operation.operands if isinstance(operation, Foreign) else ()
@@ -278,7 +278,7 @@ def read_whole(operation: Operation) -> tuple[str, ...]:
 
 
 def in_place_pairs(operation: Operation) -> tuple[tuple[str, str], ...]:
-    """(target, base) for each target that is its base with changes, and may lie in its memory."""
+    """(target, base) for each target that changes its base, and may lie in its memory."""
     if isinstance(operation, Scatter):
         return ((operation.target, operation.base),)
     if isinstance(operation, Foreign):
@@ -307,9 +307,9 @@ def operation_text(operation: Operation) -> str:
 
 
 def _foreign(operation: Foreign) -> str:
-    """The copies a call begins with, then the call."""
+    """The copies of bases, then the call."""
     lines = [f"{target} = {base}" for target, base in in_place_pairs(operation)]
-    passed = zip(operation.kernel.passed, operation.arguments, strict=False)  # illegal ones print
+    passed = zip(operation.kernel.passed, operation.arguments, strict=False)  # may be illegal
     arguments = dict(operation.kernel.parameters) | dict(passed)
     shown = ", ".join(f"{name}={argument}" for name, argument in arguments.items())
     lines.append(f"{operation.kernel.function}[{index_tuple(operation.grid)}]({shown})")
@@ -317,7 +317,7 @@ def _foreign(operation: Foreign) -> str:
 
 
 def control_text(operation: Branch | Loop, parts: Iterable[str]) -> str:
-    """The texts of an operation's parts, each under what decides whether it runs."""
+    """The texts of an operation's parts, each under its condition."""
     condition = operation.condition if isinstance(operation, Loop) else operation.predicate
     shown = element(condition, ()) if isinstance(condition, str) else str(condition)
     if isinstance(operation, Branch):
@@ -332,7 +332,7 @@ def control_text(operation: Branch | Loop, parts: Iterable[str]) -> str:
 
 
 def _part(program: Program) -> list[str]:
-    """A program within an operation: what it does, without what it is given."""
+    """A part: its operations, without its inputs."""
     lines = [line for o in program.operations for line in _operation(program, o)]
     return [*lines, *ending_lines(program)]
 
@@ -358,13 +358,13 @@ def program_text(program: Program, notes: Mapping[int, str] | None = None) -> st
 
 
 def _operation(program: Program, operation: Operation) -> list[str]:
-    """The buffers an operation writes, and what it does."""
+    """The declarations of an operation's targets, then the operation."""
     declared = [_declared(program.buffers, name) for name in targets(operation)]
     return [*declared, operation_text(operation)]
 
 
 def ending_lines(program: Program) -> list[str]:
-    """New values and results; a part of an operation returns nothing."""
+    """Concat buffers, updates and outputs; a part returns nothing."""
     updates = [f"update {update.name} = {update.value}" for update in program.updates]
     concats = [f"concat {each.name} = {' | '.join(each.parts)}" for each in program.concats]
     returned = [f"return {', '.join(program.outputs)}"] if program.outputs else []

@@ -1,4 +1,4 @@
-"""The one rewriting engine: rebuild values bottom-up; the unchanged stays the same object."""
+"""The rewriter: rebuild values bottom-up; an unchanged value stays the same object."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,10 +14,10 @@ from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value, wa
 
 
 class Rewriter:
-    """Applies an index substitution and rules for loads and operators to values, sharing results.
+    """Replace axes, loads and operators in values; results are shared.
 
     ``axes`` maps axes (or sizes) to integers. ``load`` maps a load, its index already rewritten, to
-    a value, or None to keep it; ``apply`` an operator on rewritten operands likewise.
+    a value, or None to keep it; ``apply`` does so for an operator on rewritten operands.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Rewriter:
 
 
 def as_index(value: Value, extent: Int) -> Int:
-    """A value used as an index in [0, extent): the integer itself where it is one."""
+    """A value as an index in [0, extent); an integer stays as it is."""
     found = integer_of(value)
     return Int.of(Indirect(value, extent)) if found is None else found
 

@@ -14,7 +14,7 @@ UserPass = Callable[[Program], Program]
 
 
 def read_passes(passes: Iterable[UserPass]) -> tuple[UserPass, ...]:
-    """What a user gave as passes; UsageError for what is not several functions."""
+    """The user's passes as a tuple; UsageError unless they are a list of functions."""
     if callable(passes):
         raise UsageError(
             f"passes: found {_name(passes)} itself; accepted is a list: passes=[{_name(passes)}]"
@@ -33,11 +33,10 @@ def read_passes(passes: Iterable[UserPass]) -> tuple[UserPass, ...]:
 def apply_passes(
     program: Program, passes: Iterable[UserPass], after: AfterPass | None = None
 ) -> Program:
-    """What the passes make of a program, one after the other; each result is verified.
+    """Run the user's passes on a program, in order; each result is verified.
 
-    A pass may change anything but the contract: sizes, inputs, weights, what is updated, and the
-    types and shapes of results. UsageError names the pass that does, that raises, or whose program
-    is illegal.
+    A pass keeps the contract: sizes, inputs, weights, updated tensors, and the types and shapes of
+    results. UsageError names a pass that does not, that raises, or whose program is illegal.
     """
     return run_passes(map(_Checked, passes), _Lowered(program), after).program
 
@@ -57,7 +56,7 @@ class _Lowered:
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """A function of the user as a pass."""
+    """A function of the user as a pass, with its result checked."""
 
     function: UserPass
 
@@ -90,7 +89,7 @@ CONTRACT = ("sizes", "inputs", "weights", "updates", "results")
 
 
 def _contract(program: Program) -> tuple[Any, ...]:
-    """What callers and the rest of a build rely on, in the order of CONTRACT."""
+    """The properties that callers and later stages rely on, in the order of CONTRACT."""
     results = [program.buffers[name] for name in program.results]
     return (
         [str(size) for size in program.sizes],
@@ -102,5 +101,5 @@ def _contract(program: Program) -> tuple[Any, ...]:
 
 
 def _name(one: object) -> str:
-    """As a user knows a function, or the type of another callable."""
+    """The name of a function, or of the type of another callable."""
     return str(getattr(one, "__name__", type(one).__name__))

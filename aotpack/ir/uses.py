@@ -1,7 +1,6 @@
 """The producer and the readers of each buffer.
 
-A pass computes them once, of the operations that it is given. Users are operations here; of kernels
-and their members see ``ir/kernels/kernel.py``.
+A pass computes them once, for its operations. For kernels and members see ``ir/kernels/kernel.py``.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ User = TypeVar("User")
 
 @dataclass(frozen=True, slots=True)
 class Uses(Generic[User]):
-    """Who writes and who reads a buffer. What nobody writes or reads has no entry."""
+    """The producer and the readers of each buffer; a buffer without any has no entry."""
 
     producers: Mapping[str, User]
     readers: Mapping[str, tuple[User, ...]]  # each reader once, in order
 
     @staticmethod
     def of(users: Iterable[tuple[User, Iterable[str], Iterable[str]]]) -> Uses[User]:
-        """The uses by users, each with the buffers it writes and those it reads."""
+        """The uses by (user, buffers it writes, buffers it reads)."""
         producers: dict[str, User] = {}
         readers: dict[str, list[User]] = {}
         for user, written, read in users:
@@ -36,10 +35,10 @@ class Uses(Generic[User]):
         return Uses(MappingProxyType(producers), MappingProxyType(frozen))
 
     def has_other_readers(self, name: str, user: User) -> bool:
-        """True when someone else than this user reads a buffer."""
+        """True when another user reads a buffer."""
         return any(reader != user for reader in self.readers.get(name, ()))
 
 
 def operation_uses(operations: Iterable[Operation]) -> Uses[Operation]:
-    """The uses by operations. One that reads a buffer as a whole is a reader too."""
+    """The uses by operations, including reads of whole buffers."""
     return Uses.of((one, targets(one), reads(one)) for one in operations)

@@ -1,4 +1,4 @@
-"""Values: what an operation computes for each point, as an expression. Values are interned.
+"""Values: the scalar expressions that operations compute for each point. Values are interned.
 
     value = Const | IndexValue(Int) | Load(buffer, Int*) | Apply(op, value*)
           | Guarded(condition, value, otherwise)              # loads of value only where condition
@@ -48,9 +48,9 @@ class IndexValue(_Printed, metaclass=Interned):
 class Load(_Printed, metaclass=Interned):
     """The element of a buffer at a logical index, one Int for each dimension.
 
-    ``dtype`` is the compute type of the buffer's: 16-bit floats load as float32, a store rounds. So
-    a value never has a 16-bit float type, and replacing a load by the value that was stored keeps
-    types (and only skips a rounding).
+    ``dtype`` is the buffer's compute type: 16-bit floats load as float32, and stores round. So no
+    value has a 16-bit float type, and replacing a load by the stored value keeps types (and only
+    skips a rounding).
     """
 
     buffer: str
@@ -121,9 +121,9 @@ def walk(roots: Iterable[Value]) -> tuple[Value, ...]:
 # --- text --------------------------------------------------------------------------------------
 
 Names: TypeAlias = Mapping[Value, str]
-_LONGEST_PART = 600  # values repeat their parts: written out, the text could grow without bound
+_LONGEST_PART = 600  # shared parts are written out: the text could grow without bound
 _CHOICE, _UNARY, _ATOM = 0, 11, 12
-INFIX = {  # symbol and how tightly it binds; comparisons do not chain
+INFIX = {  # symbol and precedence; comparisons do not chain
     "logical_or": ("or", 1),
     "logical_and": ("and", 2),
     "eq": ("==", 4),
@@ -149,7 +149,7 @@ _NATURAL = (DType.BOOL, DType.INT64, DType.FLOAT32)  # literals of these need no
 
 
 def value_text(value: Value) -> str:
-    """One expression, nothing shared. A long part is a digest of its text."""
+    """The value as one expression, without sharing. A long part is a digest of its text."""
     done: dict[Value, tuple[str, int]] = {}
     for part in walk((value,)):
         text, binds = _one(part, done)
@@ -169,12 +169,12 @@ def named_text(value: Value, names: Names) -> str:
 
 
 def definition(value: Value, names: Names) -> str:
-    """The text of a value that has a name, as what the name stands for."""
+    """The text of a named value, in terms of the other names."""
     return named_text(value, {part: name for part, name in names.items() if part is not value})
 
 
 def _one(value: Value, done: Mapping[Value, tuple[str, int]]) -> tuple[str, int]:
-    """The text of a value, and how tightly it binds, from the texts of its parts."""
+    """The text of a value and its precedence, from the texts of its parts."""
 
     def operand(part: Value, least: int) -> str:
         text, binds = done[part]
@@ -217,7 +217,7 @@ def element(buffer: str, index: Iterable[object]) -> str:
 
 
 def shared_names(roots: tuple[Value, ...]) -> dict[Value, str]:
-    """Names for the arithmetic that is used more than once, in evaluation order."""
+    """Names for values that are used more than once, in evaluation order."""
     uses: dict[Value, int] = {}
     order = walk(roots)
     for parent in order:

@@ -1,6 +1,8 @@
-"""Program -> Schedule: what is stored, what shares a kernel, in which order, tiles and memory.
+"""Program to Schedule: kernels, their order, tiles and memory.
 
-``passes.py`` has the list of passes; each is a function of its own file.
+In reading order: ``passes`` (the list of passes), ``draft`` (the state they change), ``parts``
+(branches and loops), ``program`` (program to program), ``sorts``, ``fusion``, ``layout`` (strides),
+``tiles``, ``launches`` (order and sharing), ``memory`` (lifetimes and updates).
 """
 
 from dataclasses import replace
@@ -23,7 +25,7 @@ __all__ = ["PASSES", "Partition", "schedule"]
 RESIDENT = (
     ROW_PIPELINE,
     (ROW_PIPELINE[1] + 1, MAX_ARCH),
-)  # architectures that may hold rows, alike in each
+)  # ranges of architectures that may have resident rows
 
 
 def schedule(
@@ -37,25 +39,25 @@ def schedule(
     passes: Passes | None = None,
     after: AfterPass | None = None,
 ) -> Scheduled:
-    """Decide everything about kernels but their text, for these targets; without any, for all.
+    """Schedule a program for these targets; without any, for all.
 
     ``deterministic``, ``partition``, ``in_parts`` and ``gpu`` are those of ``Options``. With a
-    partition all architectures have the same kernels, so that it is asked about no others.
-    ``passes`` run in place of ``PASSES``; ``after`` is told of each.
+    partition all architectures have the same kernels, so it is called for no others. ``passes`` run
+    in place of ``PASSES``; ``after`` is called after each.
     """
     options = Options(deterministic, partition, in_parts, gpu)
     draft = Draft(lowered.program, options=options, passes=passes or PASSES, after=after).prepared()
     result = draft.planned()
     own = _arch_schedules(draft, targets) if partition is None else ()
     if own and targets and all(any(one.takes(t.arch) for one in own) for t in targets):
-        *others, last = own  # nobody takes the general one
+        *others, last = own  # no target takes the general one
         own, result = tuple(others), last.schedule
     weights = in_memory_order(lowered.weights, draft.program.packed)
     return Scheduled(lowered.signature, weights, lowered.golden, result, own)
 
 
 def _arch_schedules(draft: Draft, targets: tuple[Target, ...]) -> tuple[ArchSchedule, ...]:
-    """Schedules for architectures that hold rows which are split on others."""
+    """The schedules of architectures with resident rows, which are split on others."""
     found: list[ArchSchedule] = []
     for low, high, resident in _resident(draft, targets):
         one = replace(draft, resident=resident, arches=arch_range(low, high))
@@ -64,7 +66,7 @@ def _arch_schedules(draft: Draft, targets: tuple[Target, ...]) -> tuple[ArchSche
 
 
 def _resident(draft: Draft, targets: tuple[Target, ...]) -> list[tuple[int, int, frozenset[str]]]:
-    """Ranges of architectures with the rows that stay whole there; neighbours that differ."""
+    """Ranges of architectures with their resident rows; equal neighbours are merged."""
     arches = [target.arch for target in targets]
     ranges = [(a, b) for a, b in RESIDENT if not arches or any(a <= n <= b for n in arches)]
     kept = resident_rows(draft.program, tuple(low for low, _ in ranges), draft.options.gpu)

@@ -1,7 +1,7 @@
-"""A schedule in the making, and the passes that change it.
+"""A schedule under construction, and the passes that change it.
 
-A pass is a plain function of the parts of a draft that it reads. Its parameters have their names;
-the tuples in ``passes.py`` say which parts its result replaces.
+A pass is a function of the parts of a draft that it reads, by parameter name; the tuples in
+``passes.py`` say which parts its result replaces.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ TILED = (check_variants, check_candidates)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the caller of ``schedule`` asks for.
+    """The options of ``schedule``.
 
-    ``deterministic``: equal inputs give equal bits in every run, and each row of a batch the bits
-    it has in any other batch. ``partition`` says which kernels share a launch. ``in_parts`` adds
-    another form of launches, for tuning to time. Thresholds are those of ``gpu``, on all
-    architectures but those that have their own.
+    ``deterministic``: equal inputs give equal bits in every run, and a row of a batch gets the same
+    bits in any other batch. ``partition`` says which kernels share a launch. ``in_parts`` adds
+    unfused forms of launches, for tuning to time. Thresholds are those of ``gpu``, except on
+    architectures that have their own.
     """
 
     deterministic: bool = False
@@ -60,7 +60,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """All passes of a schedule: the same for all architectures, then those that plan for some."""
+    """The passes of a schedule: ``prepare`` runs once, ``plan`` for each range of architectures."""
 
     prepare: tuple[DraftPass, ...] = ()
     plan: tuple[DraftPass, ...] = ()
@@ -70,7 +70,7 @@ class Passes:
         yield from self.plan
 
     def replaced(self, name: str, function: Callable[..., Any]) -> Passes:
-        """The same with another function in the place of each pass of that name."""
+        """The same with ``function`` in place of each pass ``name``."""
         if name not in (one.name for one in self):
             raise KeyError(name)
         prepare, plan = (
@@ -82,11 +82,11 @@ class Passes:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What the passes hand on: a program, then its kernels, their strides and their memory.
+    """The state between passes: a program, then its kernels, strides and lifetimes.
 
-    ``parts`` are the schedules inside each branch and loop. The rows of reductions to the targets
-    ``resident`` are not split. ``part`` says which part of a branch or loop this is, ``arches`` for
-    which architectures, where it is not for all. ``passes`` and ``after`` are for the parts.
+    ``parts`` are the schedules inside each branch and loop. Reductions to the targets ``resident``
+    are not split. ``part`` names the part of a branch or loop that this is, ``arches`` its
+    architectures if not all. ``passes`` and ``after`` are for the parts.
     """
 
     program: Program
@@ -107,13 +107,13 @@ class Draft:
         return Schedule(self.program, self.kernels, self.strides, self.lifetimes)
 
     def as_text(self) -> str:
-        """The program until there are kernels; then the schedule as far as it is made."""
+        """The program, or the schedule so far once there are kernels."""
         head = f"# {self.part}\n" if self.part else ""
         head += f"# on {self.arches}\n" if self.arches else ""
         return head + (schedule_text(self.schedule) if self.kernels else str(self.program))
 
     def verify(self) -> None:
-        """Check the program, and of the schedule what has been decided."""
+        """Verify the program and the decided parts of the schedule."""
         if self.lifetimes:
             verify_schedule(self.schedule)
             return
@@ -124,11 +124,11 @@ class Draft:
                 check(self.schedule)
 
     def prepared(self) -> Draft:
-        """After the passes that are the same for all architectures."""
+        """The draft after the passes of ``prepare``."""
         return run_passes(self.passes.prepare, self, self.after)
 
     def planned(self) -> Schedule:
-        """The schedule that the other passes make of a prepared draft."""
+        """The schedule that ``plan`` makes of a prepared draft."""
         first = len(self.passes.prepare) + 1
         return run_passes(self.passes.plan, self, self.after, first).schedule
 
@@ -140,7 +140,7 @@ PARTS = {one.name for one in fields(Draft)} | {one.name for one in fields(Option
 class DraftPass:
     """A function as a pass: its result replaces the parts of a draft that it ``changes``.
 
-    A parameter ``draft`` takes all of it. A pass runs ``only_with`` one of the options, or
+    A parameter ``draft`` takes the whole draft. A pass runs ``only_with`` one of the options, or
     ``only_without`` it.
     """
 
@@ -162,7 +162,7 @@ class DraftPass:
         return tuple(inspect.signature(self.function).parameters)
 
     def __call__(self, draft: Draft) -> Draft:
-        """The draft with what the function changes; the same object if that is nothing."""
+        """The draft with the changed parts; the same object if nothing changes."""
         options = draft.options
         if self.only_with and not getattr(options, self.only_with):
             return draft
@@ -179,7 +179,7 @@ class DraftPass:
 def draft_pass(
     function: Callable[..., Any], changes: str, *, only_with: str = "", only_without: str = ""
 ) -> DraftPass:
-    """A pass; ``changes`` are names with blanks between."""
+    """A pass; ``changes`` holds names separated by blanks."""
     name = function.__name__
     return DraftPass(name, function, tuple(changes.split()), only_with, only_without)
 

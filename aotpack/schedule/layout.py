@@ -1,9 +1,8 @@
-"""Choose the order of dimensions in memory of each intermediate, by how its readers walk over it.
+"""Choose the memory order of dimensions of each intermediate, by the accesses to it.
 
-Inputs, weights and outputs are contiguous by contract, and with them what scatters overwrite and
-what calls of foreign kernels and control flow touch. A buffer that its readers see transposed
-(attention output read as [b, s, h*d]) is written that way,
-so no transpose is ever run.
+Inputs, weights and outputs are contiguous by contract; so are buffers that scatters overwrite and
+that foreign calls and control flow touch. A buffer that its readers see transposed (attention
+output read as [b, s, h*d]) is written that way, so no transpose is ever run.
 """
 
 from dataclasses import replace
@@ -22,7 +21,7 @@ MAX_RANK = 5  # beyond, only the order of the operation itself is considered
 
 
 def choose_strides(program: Program, kernels: tuple[Kernel, ...]) -> dict[str, tuple[Int, ...]]:
-    """Choose the order of dimensions in memory of each buffer by how its readers walk over it."""
+    """Choose the memory order of each buffer's dimensions by the accesses to it."""
     fixed = contiguous_by_contract(program)
     uses: dict[str, list[Access]] = {}
     whole = concats_by_part(program)
@@ -39,7 +38,7 @@ def choose_strides(program: Program, kernels: tuple[Kernel, ...]) -> dict[str, t
 
 
 def contiguous_by_contract(program: Program) -> set[str]:
-    """The buffers that others than our loops see: row-major without gaps."""
+    """The buffers that code other than our loops accesses: row-major without gaps."""
     fixed = {*program.inputs, *program.weights, *program.results}
     for operation in program.operations:
         fixed.update(read_whole(operation))
@@ -55,7 +54,7 @@ def _cheapest(buffer: Buffer, uses: list[Access]) -> tuple[Int, ...]:
         return best
     last = len(buffer.shape) - 1
     orders = sorted(permutations(range(last + 1)), key=lambda dims: dims[-1] != last)
-    for dims in orders:  # of equally good ones, one that keeps the rows
+    for dims in orders:  # of equal costs, an order that keeps the rows wins
         strides = _permuted(buffer.shape, dims)
         cost = _cost(buffer.name, strides, uses)
         if cost < best_cost:

@@ -1,4 +1,4 @@
-"""Parts of branches and loops: programs of their own, scheduled by the same passes.
+"""Parts of branches and loops: inner programs, scheduled by the same passes.
 
 A part has one schedule for all architectures, and its kernels have one form.
 """

@@ -1,8 +1,8 @@
-"""The passes of a schedule, in order. ``docs/passes.md`` tells what each does, from its docstring.
+"""The passes of a schedule, in order. ``docs/passes.md`` describes each, from its docstring.
 
-``PREPARE`` rewrites the program, alike for all architectures. ``PLAN`` makes kernels of it: once,
-and once more for architectures where rows stay whole that are split elsewhere. Parts of branches
-and loops go through both.
+``PREPARE`` rewrites the program, for all architectures at once. ``PLAN`` makes kernels of it: once,
+and again for architectures with resident rows that are split elsewhere. Parts of branches and loops
+go through both.
 """
 
 from aotpack.schedule.draft import Passes, draft_pass
@@ -47,7 +47,7 @@ PREPARE = (
 
 PLAN = (
     draft_pass(split_reductions, "program"),
-    draft_pass(remove_dead_code, "program"),  # what splitting has left
+    draft_pass(remove_dead_code, "program"),  # unused after splitting
     draft_pass(concat_in_place, "program"),
     draft_pass(fuse, "kernels"),
     draft_pass(order_kernels, "kernels"),

@@ -72,7 +72,7 @@ def test_a_refused_operation_leaves_the_kernel_as_it_was() -> None:
     program = w.program(t, y)
     group = start(program.operations[0], program)
     before = str(group)
-    assert join(group, program.operations[1], program) is Refusal.ELSEWHERE
+    assert join(group, program.operations[1], program) is Refusal.OTHER_PROGRAM
     assert str(group) == before
 
 

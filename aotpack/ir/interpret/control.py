@@ -1,4 +1,4 @@
-"""What branches and loops do, over the memory of the evaluator."""
+"""Evaluate branches and loops over the evaluator's memory."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
@@ -13,18 +13,18 @@ RunPart: TypeAlias = Callable[[Program, Sizes], None]
 
 
 def run_control(operation: Branch | Loop, memory: Memory, sizes: Sizes, run: RunPart) -> None:
-    """Run the parts that the memory and the sizes ask for, as often as they do."""
+    """Run a side of a branch, or the parts of a loop, as the conditions say."""
     if isinstance(operation, Branch):
         run(operation.sides[not _holds(operation.predicate, memory, sizes)], sizes)
         return
     run(operation.entry, sizes)
     turn = 0
-    while _goes_on(operation, turn, memory, sizes, run):
+    while _continues(operation, turn, memory, sizes, run):
         run(operation.body, {**sizes, operation.turn.name: turn} if operation.turn else sizes)
         turn += 1
 
 
-def _goes_on(loop: Loop, turn: int, memory: Memory, sizes: Sizes, run: RunPart) -> bool:
+def _continues(loop: Loop, turn: int, memory: Memory, sizes: Sizes, run: RunPart) -> bool:
     if loop.test is not None:
         run(loop.test, sizes)
         return _holds(loop.condition, memory, sizes)
@@ -33,7 +33,7 @@ def _goes_on(loop: Loop, turn: int, memory: Memory, sizes: Sizes, run: RunPart) 
 
 
 def _holds(predicate: str | Int, memory: Memory, sizes: Sizes) -> bool:
-    """Whether a condition is met; it may be a number of turns that are left."""
+    """True when a condition holds; an integer one is the number of iterations that are left."""
     if isinstance(predicate, str):
         return bool(memory[predicate])
     return int(predicate.evaluate(sizes)) > 0

@@ -31,7 +31,7 @@ Call: TypeAlias = Callable[[Foreign, Mapping[str, Array], Mapping[str, int]], No
 
 
 class Precision(Enum):
-    """How floats are kept: as their types say, or all in float64 without rounding."""
+    """The precision of floats: that of their types, or float64 without rounding."""
 
     EXACT = "exact"
     WIDE = "wide"
@@ -49,11 +49,10 @@ def evaluate(
     precision: Precision = Precision.EXACT,
     call: Call | None = None,
 ) -> dict[str, Array]:
-    """The outputs, and the new values of what is updated, by name.
+    """The outputs and the new values of updated tensors, by name.
 
-    bfloat16 buffers are given and returned as float32 arrays. ``weights`` are those not packed of
-    others; what the program does not use is ignored.
-    ``call`` runs a foreign kernel on arrays by name, whose targets it changes.
+    bfloat16 buffers are float32 arrays here. ``weights`` are those that are not packed; unused ones
+    are ignored. ``call`` runs a foreign kernel on named arrays and changes its targets.
     """
     machine = _Machine(program, dict(sizes), precision, call)
     packed = {p.name: np.concatenate([weights[part] for part in p.parts]) for p in program.packed}
@@ -69,7 +68,7 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The values of axes as arrays of one grid; loads matter where ``live`` (None: anywhere)."""
+    """The axes as arrays of one grid. Loads are checked only where ``live`` (None: everywhere)."""
 
     names: Mapping[str, Array | int]
     shape: tuple[int, ...]
@@ -78,7 +77,7 @@ class _Scope:
 
 
 class _Machine:
-    """Memory and the rules of each node."""
+    """The memory, and the evaluation of each kind of node."""
 
     def __init__(
         self,
@@ -101,7 +100,7 @@ class _Machine:
         return np.dtype(dtype.facts.numpy or np.float32)
 
     def rounded(self, array: Array, dtype: DType) -> Array:
-        """The numbers as an element of ``dtype`` keeps them."""
+        """The numbers rounded to ``dtype``."""
         exact = cast(array, self.numpy_type(dtype))
         if dtype is DType.BFLOAT16 and self.precision is Precision.EXACT:
             return round_bfloat16(exact)
@@ -221,7 +220,7 @@ class _Machine:
                 run_control(operation, self.memory, self.sizes, self._run_part)
 
     def _run_part(self, part: Program, sizes: Mapping[str, int]) -> None:
-        """Run a part of an operation on this memory; its updates take effect together."""
+        """Run a part of a branch or loop on this memory. Its updates take effect at its end."""
         inner = _Machine(part, dict(sizes), self.precision, self.call)
         for buffer in (part.buffers[name] for name in part.inputs):
             empty = np.zeros(self.shape(buffer.shape), self.numpy_type(buffer.dtype))
@@ -270,7 +269,7 @@ class _Machine:
             place = place * size + position
         flat, where = array.reshape(-1), place[inside]
         if operation.kind == "set":
-            flat[where] = numbers[inside]  # the last of equal positions stays
+            flat[where] = numbers[inside]  # of equal positions the last wins
         else:
             _ACCUMULATE[operation.kind].at(flat, where, numbers[inside])
 
@@ -358,7 +357,7 @@ class _Machine:
 
 
 def _lifted(monoid: Monoid, elements: Array, position: Array | None = None) -> States:
-    """The states of the elements; unless it is given, their position is the last dimension's."""
+    """The states of elements. By default, positions are indices in the last dimension."""
     if position is None:
         position = np.broadcast_to(np.arange(elements.shape[-1], dtype=np.int64), elements.shape)
     return monoid.lift(elements, position)
@@ -370,7 +369,7 @@ def _combined(monoid: Monoid, a: States, b: States) -> States:
 
 
 def _halved(monoid: Monoid, states: States) -> States:
-    """Neighbours combined; an odd last one stays."""
+    """Combine neighbours in pairs; an odd last state stays."""
     count = states[0].shape[-1]
     even = tuple(state[..., 0 : count - count % 2 : 2] for state in states)
     odd = tuple(state[..., 1:count:2] for state in states)

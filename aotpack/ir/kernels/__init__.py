@@ -1,7 +1,7 @@
-"""What scheduling decides: kernels, tiles, schedules, and where kernels touch memory.
+"""The result of scheduling: kernels, tiles, schedules, and their memory accesses.
 
 In reading order: ``tiles`` (block sizes and variants), ``kernel`` (kernels and schedules),
 ``access`` (loads and stores as offsets), ``blocks`` (accesses that are rectangles), ``rows``
-(strides with gaps), ``traffic`` (bytes and arithmetic). Then what single forms of kernels need:
+(strides with gaps), ``traffic`` (bytes and arithmetic). Some forms of kernels need more:
 ``row_reads`` (row pipelines), ``cluster_mailbox`` (cluster reductions), ``last_block``.
 """

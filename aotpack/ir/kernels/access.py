@@ -1,6 +1,6 @@
-"""Where kernels touch memory: every load and store as an element offset in the kernel's axes.
+"""The memory accesses of a kernel: each load and store as an element offset over its axes.
 
-The one access representation that layout, tiling and in-place decisions read.
+Layout, tiling and in-place decisions read accesses only in this form.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ Strides = Mapping[str, tuple[Int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A buffer at an index in kernel axes, by a member; ``is_store`` or a load."""
+    """A load or store (``is_store``) of a buffer by a member, at an index over kernel axes."""
 
     buffer: str
     index: tuple[Int, ...]
@@ -55,7 +55,7 @@ def flatten_index(index: tuple[Int, ...], shape: tuple[Int, ...]) -> Int:
 
 
 def points(axes: Iterable[Axis]) -> Int:
-    """How many points axes have."""
+    """The number of points of axes."""
     return product(axis.extent for axis in axes)
 
 
@@ -65,7 +65,7 @@ def linearize(axes: tuple[Axis, ...], values: Mapping[Axis, Int]) -> Int:
 
 
 def delinearize(axes: tuple[Axis, ...], position: Int) -> dict[Axis, Int]:
-    """Inverse of ``linearize`` for a position within the extents; zeros if there is none."""
+    """Inverse of ``linearize`` for a position within the extents; zeros if an extent is 0."""
     if any(axis.extent.constant == 0 for axis in axes):
         return dict.fromkeys(axes, Int.of(0))
     found: dict[Axis, Int] = {}
@@ -88,7 +88,7 @@ def contiguous(shape: tuple[Int, ...]) -> tuple[Int, ...]:
 
 
 def fill_order(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> tuple[int, ...] | None:
-    """The dimensions from the innermost, if elements lie without gaps in some order of them."""
+    """The dimensions in memory order, innermost first; None if the strides leave gaps."""
     if len(strides) != len(shape):
         return None
     left = list(range(len(shape)))
@@ -111,9 +111,9 @@ def is_dense(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> bool:
 
 
 def accesses(kernel: Kernel) -> Iterator[Access]:
-    """Every access to memory of a kernel; what stays in registers is none."""
+    """Each load and store of a kernel; values in registers are not accessed."""
     if kernel.is_opaque:
-        return  # where it reads and writes is its own affair
+        return  # its accesses are unknown
     inside = {name for member in kernel.members for name in targets(member.operation)}
     for member in kernel.members:
         rewrite = Rewriter(dict(member.binding))
@@ -127,14 +127,14 @@ def accesses(kernel: Kernel) -> Iterator[Access]:
 
 
 def written_index(member: Member) -> tuple[Int, ...]:
-    """The index a member writes at, in kernel axes."""
+    """The index at which a member writes, over kernel axes."""
     rewrite = Rewriter(dict(member.binding))
     return tuple(rewrite.index(part) for part in store_index(member.operation))
 
 
 @lru_cache(maxsize=REMEMBERED)
 def axes_in(index: tuple[Int, ...]) -> frozenset[Axis]:
-    """The axes an index depends on, also through the values that parts of it are read with."""
+    """The axes that an index depends on, also through loaded indices."""
     values = walk(IndexValue(part, DType.INT64) for part in index)
     parts = [value.index for value in values if isinstance(value, IndexValue)]
     parts += [part for value in values if isinstance(value, Load) for part in value.index]
@@ -142,7 +142,7 @@ def axes_in(index: tuple[Int, ...]) -> frozenset[Axis]:
 
 
 def slope(offset: Int, axis: Axis) -> int | None:
-    """The constant step of ``offset`` for a step of ``axis``; 0 if unused, None if no constant."""
+    """The constant coefficient of ``axis`` in ``offset``; 0 if unused, None if not constant."""
     step: int | None = 0
     for monomial, coefficient in offset.terms:
         if monomial == (axis,):
@@ -153,9 +153,9 @@ def slope(offset: Int, axis: Axis) -> int | None:
 
 
 def local_slope(offset: Int, axis: Axis) -> int | None:
-    """The step of ``offset`` for most steps of ``axis``: its last digit moves, no higher one.
+    """The step of ``offset`` for most steps of ``axis``: its last digit changes, no higher one.
 
-    0 also where only the values that are read by the axis move.
+    None if the step is not constant. 0 also if the axis changes only loaded indices.
     """
     step, gathers = 0, False
     for monomial, coefficient in offset.terms:
@@ -175,7 +175,7 @@ def local_slope(offset: Int, axis: Axis) -> int | None:
 
 
 def digit_count(offset: Int) -> int:
-    """How many divisions computing the offset takes."""
+    """The number of divisions in an offset."""
     count = 0
     for atom in offset.atoms():
         if isinstance(atom, (Quotient, Remainder)):

@@ -1,14 +1,13 @@
-"""Which accesses are rectangles of memory: read off the canonical form of their offsets.
+"""Find the accesses that touch rectangles of memory, from the canonical form of their offsets.
 
     offset = 64*(x//8) + x%8 + 4096*g,  blocks of 4 along x, one g a program
 
     base 4096*g + 64*(start//8);  one dimension of 8 elements, stride 1, from start%8
 
-The terms of an offset belong to the axis they use; a term of two axes, or of a loaded position, is
-no rectangle. An axis times a constant or a size is a dimension. So is the last digit of an
-axis where blocks never cross its end; the higher digits are then the same for a whole block and
-move its base. An axis that no term uses is no dimension: it is a broadcast. Borders that blocks may
-reach over are those of sizes that blocks do not divide.
+A term of two axes, or of a loaded index, gives no rectangle. An axis times a constant or a size is
+a dimension. So is the last digit of an axis if blocks do not cross its end; the higher digits are
+then constant in a block and move its base. An unused axis is a broadcast. A block may cross the
+border of a size only if the block does not divide it.
 """
 
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Monomial, Quotient
 class Dimension:
     """``length`` of ``size`` elements from ``start`` on, ``stride`` apart.
 
-    ``start`` is in the axis, which stands for the first index of the block.
+    In ``start`` the axis stands for the first index of the block.
     """
 
     axis: Axis
@@ -41,9 +40,9 @@ class Block:
 
 
 def block_of(offset: Int, sides: Sequence[tuple[Axis, int]]) -> Block | None:
-    """The rectangle that an access touches for blocks of the given lengths along axes, or None.
+    """The rectangle that an access touches in blocks of the given lengths along axes, or None.
 
-    Other axes are one number for the whole program. Dimensions come in the order of ``sides``.
+    Other axes are constant in a program. Dimensions come in the order of ``sides``.
     """
     lengths = dict(sides)
     base = Int.of(0)
@@ -77,7 +76,7 @@ def block_of(offset: Int, sides: Sequence[tuple[Axis, int]]) -> Block | None:
 def _dimension(
     axis: Axis, length: int, terms: list[tuple[Monomial, int]]
 ) -> tuple[Dimension, Int] | None:
-    """The dimension that the terms of an axis walk, and what is the same within a block."""
+    """The dimension that the terms of an axis form, and the offset that is constant in a block."""
     walked: list[tuple[Int, Int, Int]] = []  # size, stride, start
     rest = Int.of(0)
     for monomial, coefficient in terms:
@@ -102,16 +101,15 @@ def _dimension(
     return Dimension(axis, length, size, stride, start), rest
 
 
-DESCRIPTOR_BYTES = 16  # what addresses, strides and rows of a block are multiples of
+DESCRIPTOR_BYTES = 16  # alignment of addresses, strides and rows of a block
 LONGEST_SIDE = 256  # elements of a block in a descriptor
 
 
 def described_block(offset: Int, sides: Sequence[tuple[Axis, int]], itemsize: int) -> Block | None:
     """The rectangle of an access that a tensor descriptor can describe, innermost dimension last.
 
-    Base and strides are whole multiples of 16 bytes, no stride is negative, the innermost one is
-    one element, and a row of the block has at least 16 bytes. None for an access that is no
-    such rectangle.
+    Base and strides are multiples of 16 bytes, no stride is negative, the innermost one is one
+    element, and a row of the block has at least 16 bytes. None for other accesses.
     """
     block = block_of(offset, sides)
     if block is None or len(block.dimensions) != len(sides):

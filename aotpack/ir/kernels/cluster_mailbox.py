@@ -1,6 +1,6 @@
-"""The mailbox of a program: shared memory in which its cluster's other programs leave states.
+"""The layout of a program's mailbox: shared memory for the states of its cluster's programs.
 
-For each reduction a slot: a counter of the bytes that have arrived (an mbarrier), then for each
+Each reduction has a slot: a counter of the bytes that have arrived (an mbarrier), then for each
 state a word of each program.
 """
 
@@ -16,7 +16,7 @@ COUNTER_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class MailboxSlot:
-    """Where a reduction's states arrive: offsets of the counter and of each state, and the end."""
+    """Offsets of a reduction's slot: the counter, each state, and the end."""
 
     ready: int
     places: tuple[int, ...]
@@ -24,7 +24,7 @@ class MailboxSlot:
 
     @property
     def bytes(self) -> int:
-        """The bytes that arrive, from all programs."""
+        """The bytes that all programs send."""
         return self.end - self.ready - COUNTER_BYTES
 
 

@@ -1,7 +1,7 @@
-"""Kernels: which operations share a launch, over which axes, in which tiles.
+"""Kernels and schedules: which operations share a launch, over which axes, in which tiles.
 
-A kernel has a few axes of its own; each member operation is bound to them: its axes are expressions
-in the kernel's axes. A Schedule is a list of kernels in launch order.
+Each member operation is bound to the kernel's axes: its own axes are expressions over them. A
+Schedule is a list of kernels in launch order.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class NotFused:
-    """Why the operation that makes a buffer is not in the kernel of another."""
+    """The reason why the operation that makes a buffer is not in the kernel of another buffer."""
 
     buffer: str
     other: str
@@ -53,18 +53,19 @@ class NotFused:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One launch. ``axes`` are (x,) or (x, r) for loops, else the template operation's own.
+    """One launch. ``axes`` are (x,) or (x, r) for loops, else those of the template operation.
 
-    ``stored`` are the buffers written to memory; other targets of members stay in registers.
-    A kernel that ``shares_launch`` runs on GPUs beside the kernel before it, in the same launch.
-    ``unfused`` kernels, one after the other, do the same: another form of the launch.
-    ``not_fused`` says why its operations are in no kernel that was there before them.
+    ``stored`` are the buffers written to memory; other targets of members stay in registers. A
+    kernel that ``shares_launch`` runs on GPUs in the launch of the kernel before it. ``unfused``
+    kernels, run in order, compute the same: another form of the launch. ``not_fused`` says why its
+    operations are not in earlier kernels.
+
     One that ``runs_in_last_block`` shares that launch too: each of its programs is run by the last
-    of those of the kernel before it that make what it reads; these count at ``counters``.
-    In ``exchange`` the programs of a look-back scan leave each other the states of their blocks.
-    ``counters`` are zero when a launch begins, and when it has ended.
-    A branch or loop is a kernel of its own, without axes or variants: in its place run the
-    schedules of its ``parts``, as often as its condition says.
+    program to arrive of those that make its operands. ``counters`` count arrivals; they are zero
+    before and after each launch. ``exchange`` holds the block states of a look-back scan.
+
+    A branch or loop is a kernel without axes or variants: the schedules of its ``parts`` run in its
+    place, as its condition says.
     """
 
     name: str
@@ -83,7 +84,7 @@ class Kernel:
 
     @property
     def control(self) -> Branch | Loop | None:
-        """The operation whose parts run in place of a kernel, if this is one."""
+        """The branch or loop that this kernel stands for, if any."""
         first = self.members[0].operation
         return first if isinstance(first, (Branch, Loop)) else None
 
@@ -95,13 +96,13 @@ class Kernel:
 
     @property
     def scatter(self) -> Scatter | None:
-        """The scatter that is this kernel's only member, if it is one."""
+        """The scatter that is this kernel's only member, if any."""
         first = self.members[0].operation
         return first if isinstance(first, Scatter) else None
 
     @property
     def foreign(self) -> Foreign | None:
-        """The call of code that is not ours that is this kernel's only member, if it is one."""
+        """The foreign call that is this kernel's only member, if any."""
         first = self.members[0].operation
         return first if isinstance(first, Foreign) else None
 
@@ -113,12 +114,12 @@ class Kernel:
 
     @property
     def is_opaque(self) -> bool:
-        """True for what is no loop nest of ours: a foreign call, a branch or a loop."""
+        """True for a foreign call, a branch or a loop: its accesses are unknown."""
         return self.foreign is not None or self.control is not None
 
     @property
     def bases(self) -> dict[str, str]:
-        """The buffers in whose memory results lie, because they are overwritten, by result."""
+        """The base of each result that overwrites one in its memory."""
         return dict(in_place_pairs(self.members[0].operation))
 
 
@@ -126,7 +127,7 @@ class Kernel:
 class Lifetime:
     """An intermediate lives from launch ``first`` to ``last`` in the memory of ``storage``.
 
-    That is itself, another intermediate, or the output or updated tensor it is turned into.
+    ``storage`` is itself, another intermediate, or the output or updated tensor that it becomes.
     """
 
     buffer: str
@@ -143,7 +144,7 @@ class Schedule:
     lifetimes: tuple[Lifetime, ...]
 
     def is_own(self, life: Lifetime) -> bool:
-        """False for an intermediate in the memory of an output or of a tensor that is updated."""
+        """False for an intermediate in the memory of an output or updated tensor."""
         updated = (update.name for update in self.program.updates)
         return life.storage not in (*self.program.outputs, *updated)
 
@@ -153,14 +154,14 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class ArchSchedule:
-    """What runs on architectures from ``arch_low`` to ``arch_high`` instead."""
+    """The schedule for architectures ``arch_low`` to ``arch_high``, in place of the general one."""
 
     arch_low: int
     arch_high: int
     schedule: Schedule
 
     def takes(self, arch: int) -> bool:
-        """True for an architecture it is for."""
+        """True for an architecture in the range."""
         return self.arch_low <= arch <= self.arch_high
 
     def __str__(self) -> str:
@@ -168,7 +169,7 @@ class ArchSchedule:
 
 
 def arch_range(low: int, high: int) -> str:
-    """Architectures in words."""
+    """A range of architectures as text."""
     return f"sm_{low} to {'later ones' if high == MAX_ARCH else f'sm_{high}'}"
 
 
@@ -184,7 +185,7 @@ def launches(kernels: tuple[Kernel, ...]) -> tuple[tuple[Kernel, ...], ...]:
 
 
 def kernel_uses(kernels: tuple[Kernel, ...]) -> Uses[int]:
-    """The kernels that store and read each buffer, by their position."""
+    """The kernels that store and read each buffer, by position."""
     return Uses.of((position, one.stored, one.reads) for position, one in enumerate(kernels))
 
 
@@ -194,23 +195,23 @@ def member_uses(kernel: Kernel) -> Uses[Member]:
 
 
 def gpu_variants(kernel: Kernel) -> tuple[Variant, ...]:
-    """The variants that some GPU may take."""
+    """The variants for GPUs."""
     return tuple(variant for variant in kernel.variants if variant.arch_high > 0)
 
 
 def block_count(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> Int:
-    """The number of programs of a loop kernel; programs that share a row are one."""
+    """The number of programs of a loop kernel; a cluster that shares a row counts as one."""
     rows = ceil_div(kernel.axes[0].extent, tile.x)
     if isinstance(tile, ReductionTile) and tile.look_back:
         return rows * ceil_div(kernel.axes[1].extent, tile.r)
     return rows
 
 
-LOOK_BACK_GROUP = 256  # programs that look at each other's blocks
+LOOK_BACK_GROUP = 256  # blocks whose programs read each other's states
 
 
 def look_back_slots(kernel: Kernel, tile: ReductionTile) -> Int:
-    """For each row: a slot for each block, and one for each group of blocks."""
+    """The slots of a row: one for each block, and one for each group of blocks."""
     blocks = ceil_div(kernel.axes[1].extent, tile.r)
     return blocks + ceil_div(blocks, LOOK_BACK_GROUP)
 
@@ -258,7 +259,7 @@ def schedule_text(schedule: Schedule) -> str:
 
 
 def why_text(schedule: Schedule) -> str:
-    """Why operations that touch the same buffers are in different kernels, one reason each."""
+    """The reasons why operations with common buffers are in different kernels, one a line."""
     lines = [
         f"{each.buffer} is not in the kernel of {each.other}: {each.reason}"
         for kernel in schedule.kernels

@@ -1,10 +1,11 @@
-"""When programs of a kernel can complete the kernel before it within its launch.
+"""When a kernel can run in the last blocks of the kernel before it.
 
     p[s, i] = sum over j of x[i, s*J + j], by S*I programs        ->        a launch less:
     y[i] = sum over s of p[s, i]                   the last of S programs to arrive makes y[i]
 
-Programs are numbered by blocks of rows. Those of the first kernel with the same number modulo the
-blocks of the second make what one program of the second reads, and nothing that another reads.
+Programs are numbered by blocks of rows. Programs of the first kernel with equal numbers modulo the
+blocks of the second are a group: it makes all that one program of the second reads, and nothing
+that another reads.
 """
 
 from aotpack.ir.kernels.access import accesses, flatten_index
@@ -36,7 +37,7 @@ def is_made_in_groups(first: Kernel, second: Kernel, program: Program, block: in
 
 
 def arrival_count(first: Kernel, second: Kernel) -> Int:
-    """How many programs of ``first`` must arrive before one program of ``second`` can run."""
+    """The programs of ``first`` that must arrive before one program of ``second`` can run."""
     return first.axes[0].extent // second.axes[0].extent
 
 

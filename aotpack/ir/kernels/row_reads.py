@@ -1,7 +1,7 @@
-"""What a program reads of the rows it takes in turn: streams, and what all rows have in common.
+"""The reads of a row pipeline: streams, which differ from row to row, and common reads.
 
-Both are read through shared memory in vectors of 16 bytes, a thread each, so elements of a row
-must be neighbours in memory and whole vectors.
+Both go through shared memory in vectors of 16 bytes, one a thread, so a row must be contiguous
+whole vectors.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ class RowReads:
         return VECTOR_BYTES // self.width
 
     def block_bytes(self, block: int) -> int:
-        """A block of one tensor."""
+        """The bytes of a block of one tensor."""
         return block * self.width
 
     def slot_bytes(self, block: int) -> int:
-        """A block of each stream."""
+        """The bytes of a block of each stream."""
         return len(self.streams) * self.block_bytes(block)
 
     def in_shared(self, kept: int) -> tuple[Read, ...]:
-        """What rows have in common and lies in shared memory; so many others are in registers."""
+        """The common reads in shared memory; the last ``kept`` ones are in registers."""
         return self.common[: len(self.common) - kept]
 
     def common_bytes(self, kept: int, block: int, count: int) -> int:
-        """All ``count`` blocks of what lies in shared memory for all rows."""
+        """The bytes of the common reads in shared memory, of ``count`` blocks each."""
         return len(self.in_shared(kept)) * count * self.block_bytes(block)
 
     def bytes(self, tile: ReductionTile, count: int) -> int:
-        """The shared memory of a program with ``count`` blocks of each row."""
+        """The shared memory of a program with ``count`` blocks in each row."""
         common = self.common_bytes(tile.kept, tile.r, count)
         return tile.ring * self.slot_bytes(tile.r) + common
 
 
 def row_reads(kernel: Kernel, strides: Strides, buffers: Mapping[str, Buffer]) -> RowReads | None:
-    """What a kernel over rows reads along them; None if rows cannot be taken in turn.
+    """The reads of a kernel along its rows; None if it cannot be a row pipeline.
 
-    Scans, positions, conditions and addresses that data decide are left to other kernels. So are
-    results wider than what is read: they would have another layout, reached through shared memory.
+    It cannot with scans, positions, conditions or loaded indices. Nor with results wider than the
+    operands: they would need another layout, reached through shared memory.
     """
     operations = [member.operation for member in kernel.members]
     computed = walk(value for operation in operations for value in values(operation))
@@ -101,16 +101,16 @@ def row_reads(kernel: Kernel, strides: Strides, buffers: Mapping[str, Buffer]) -
 
 
 def in_row(access: Access, strides: Strides, x: Axis) -> Int:
-    """The element offset of an access; one in terms of its place in the row, where it is the only.
+    """The element offset of an access; with a single row, its offset in the row.
 
-    A flattened tensor is read at ``x*4096 + r`` and at ``r`` alone.
+    So ``x*4096 + r`` and ``r``, two reads of a flattened tensor, are equal.
     """
     offset = access.offset(strides)
     return offset.substitute({x: Int.of(0)}) if known_one(x.extent) else offset
 
 
 def _in_vectors(read: Read, r: Axis, buffers: Mapping[str, Buffer], width: int) -> bool:
-    """True when a vector of a row's elements is one of memory."""
+    """True when the vectors of a row are aligned vectors of memory."""
     name, offset = read
     rest = offset - Int.of(r)
     vector = VECTOR_BYTES // width

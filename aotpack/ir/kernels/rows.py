@@ -1,8 +1,8 @@
-"""Strides with gaps: rows that begin at whole cache lines, and the gap behind each of them.
+"""Padded strides: rows begin at whole cache lines, with a gap behind each row.
 
     t: [8, 50257] with the strides (50304, 1)        row of 50257 elements, pitch of 50304
 
-What lies in a gap is nobody's: whole vectors may be read and written over it.
+A gap holds no data: whole vectors may be read and written over it.
 """
 
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ LINE_BYTES = 128  # of a cache line
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """``length`` elements side by side, the next ones ``pitch`` elements after their first."""
+    """``length`` contiguous elements; the next row begins ``pitch`` elements after the first."""
 
     length: int
     pitch: int
 
     def walked_by(self, offset: Int) -> Axis | None:
-        """The axis that an access at this offset walks along a row with, from its beginning.
+        """The axis along which an access at this offset goes through a row, from its beginning.
 
-        None where data says which row: nobody knows what it says of the gap.
+        None for loaded indices: they may point into a gap.
         """
         if any(isinstance(leaf, Indirect) for leaf in offset.leaves()):
             return None
@@ -38,7 +38,7 @@ class Row:
 
 
 def row_of(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> Row | None:
-    """The rows of a buffer that have a gap behind them; None where elements lie without gaps."""
+    """The rows of a buffer with gaps behind them; None if its elements are dense."""
     if len(shape) < 2 or is_dense(shape, strides):
         return None
     dims = list(zip(strides, shape, strict=True))
@@ -51,7 +51,7 @@ def row_of(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> Row | None:
 
 
 def storage_elements(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> Int:
-    """The elements of memory that a buffer takes, with the gap behind its last row."""
+    """The elements of memory that a buffer takes, including the gap behind its last row."""
     if is_dense(shape, strides):
         return product(shape)
     stride, size = max(zip(strides, shape, strict=True), key=_extent)
@@ -69,7 +69,7 @@ def buffer_bytes(buffer: Buffer) -> Int:
 
 
 def has_legal_strides(buffer: Buffer, strides: tuple[Int, ...]) -> bool:
-    """True when each dimension steps over all within it, and over less than a cache line more."""
+    """True when dimensions do not overlap, and each is padded by less than a cache line."""
     if is_dense(buffer.shape, strides):
         return True
     if len(buffer.shape) != len(strides):
@@ -83,6 +83,6 @@ def has_legal_strides(buffer: Buffer, strides: tuple[Int, ...]) -> bool:
 
 
 def _extent(dim: tuple[Int, Int]) -> tuple[float, float]:
-    """What orders dimensions from the innermost: at small sizes strides may be equal."""
+    """The key that orders dimensions from the innermost: at small sizes strides may be equal."""
     stride, size = dim
     return bounds(stride)[1], bounds(size)[1]

@@ -19,11 +19,11 @@ class PointwiseTile:
 
 @dataclass(frozen=True, slots=True)
 class Tile2D:
-    """Blocks of ``y`` by ``x`` points of a kernel seen as lines of ``width`` points.
+    """Blocks of ``y`` by ``x`` points of a kernel whose points form lines of ``width``.
 
-    An access along either side reads whole cache lines. With ``height`` the lines come in planes of
-    so many, and blocks span ``z`` planes: a third direction. Programs go along a line of
-    blocks, or down the columns of a ``band`` of lines.
+    Accesses along either side read whole cache lines. With ``height`` that many lines form a plane,
+    and blocks span ``z`` planes. Programs are numbered along a line of blocks, or down the columns
+    of a ``band`` of such lines.
     """
 
     width: Int
@@ -40,13 +40,14 @@ class Tile2D:
 class ReductionTile:
     """``x`` rows by ``r`` columns a block; ``persistent`` when ``r`` covers a row.
 
-    A loop over blocks runs ``unroll`` steps at once. ``group`` neighbours along a row, which one
-    thread loads together, are combined before they meet what came before them. A row of a
-    loop may be shared by a cluster of programs, each of which walks over a part of it.
-    With a ``ring`` of so many blocks in shared memory rows are taken in turn: ``resident`` at most
-    are worked on at once, programs go from row to row, the blocks that follow are read meanwhile,
-    and what all rows have in common stays in shared memory too; ``kept`` tensors of that, in
-    registers.
+    A loop over blocks is unrolled ``unroll`` times. ``group`` neighbours along a row, which one
+    thread loads together, are combined first. A cluster of programs may share a row of a loop, a
+    part each.
+
+    With a ``ring`` of blocks in shared memory the kernel is a row pipeline: programs go from row to
+    row, at most ``resident`` at once, while the next blocks are loaded. Common reads stay in shared
+    memory, except ``kept`` tensors, in registers.
+
     With ``look_back`` each block is a program, which waits for the blocks before it.
     """
 
@@ -68,9 +69,9 @@ class ReductionTile:
 class MatmulTile:
     """Output tiles of m x n, k a step; ``precision`` is how float32 factors are multiplied.
 
-    With ``descriptors`` factors that are rectangles of memory are copied to shared memory by the
-    hardware's copy engine. With ``most_programs`` the kernel is persistent: so many programs at
-    most go through all tiles.
+    With ``descriptors`` the hardware's copy engine loads factors that are rectangles of memory into
+    shared memory. With ``most_programs`` the kernel is persistent: at most that many programs go
+    through all tiles.
     """
 
     m: int
@@ -98,8 +99,8 @@ class AttentionTile:
 class HostTile:
     """Loops over host memory; ``along`` is the inner loop of a reduction: "r" or "x".
 
-    ``few`` is the axis of a product, "m" or "n", or of attention, "i", that has few points: then
-    it is dot products.
+    ``few`` is the short axis of a product, "m" or "n", or of attention, "i"; the kernel then
+    computes dot products.
     """
 
     along: str = "r"
@@ -109,7 +110,7 @@ class HostTile:
 
 
 Tile: TypeAlias = PointwiseTile | Tile2D | ReductionTile | MatmulTile | AttentionTile | HostTile
-MAX_ARCH = 10_000  # later than all
+MAX_ARCH = 10_000  # above all
 WARP = 32  # threads
 
 
@@ -117,12 +118,10 @@ WARP = 32  # threads
 class Variant:
     """A tile, for targets with ``arch_low <= arch <= arch_high``, while ``measure <= at_most``.
 
-    Arch 0 is the processor's; GPUs have their compute capability. ``divisibility`` holds sizes
-    with the numbers that divide them; the variant's kernel is compiled to rely on that.
-
-    Variants of a kernel are tried in order for the arch at hand; the last for each arch has
-    ``at_most`` None, no divisibility, and takes everything, so a choice always exists.
-    ``others`` are what else a launch could take there, best guess first: what tuning times.
+    Arch 0 is the CPU; GPUs have their compute capability. ``divisibility`` holds sizes with the
+    numbers that divide them; the kernel is compiled to rely on that. A launch takes the first
+    variant that fits. The last for each arch has ``at_most`` None and no divisibility, so one
+    always fits. ``others`` are candidates that tuning times, best guess first.
     """
 
     tile: Tile
@@ -140,14 +139,14 @@ class Variant:
 
     @property
     def takes_everything(self) -> bool:
-        """True when no size rules it out."""
+        """True when it fits all sizes."""
         return self.at_most is None and not self.divisibility
 
     def takes(self, arch: int) -> bool:
-        """True for an architecture it is for."""
+        """True for an architecture in the range."""
         return self.arch_low <= arch <= self.arch_high
 
 
 def cluster_size(tile: Tile) -> int:
-    """How many programs share a row; they run at once and can wait for each other."""
+    """The programs that share a row; they run at once and can wait for each other."""
     return tile.cluster_size if isinstance(tile, ReductionTile) else 1

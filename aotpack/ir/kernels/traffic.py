@@ -1,7 +1,7 @@
-"""What a kernel cannot do without: the bytes it moves and the arithmetic of its products.
+"""The least work of a kernel: the bytes it moves, and the arithmetic of its products.
 
-A tensor counts once, whole, or by the points that touch it where those are fewer: a gather, a
-slice, one element of each row. A point of an access is one of the axes its index depends on.
+A tensor counts once, or by the number of points that access it where that is less: a gather, a
+slice, one element of each row. The points of an access are those of the axes in its index.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from aotpack.ir.symbolic.integers import Int, minimum, product, total
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Bytes of memory, and multiplications and additions of products, in the model's sizes."""
+    """Bytes moved, and multiplications and additions of products, over the model's sizes."""
 
     moved: Int
     flops: Int

@@ -1,4 +1,4 @@
-"""Conditions on indices, as values: those of them that the ranges do not decide."""
+"""Index checks as values, without those that the ranges decide."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.ops.fold import fold, integer_value

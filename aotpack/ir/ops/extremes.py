@@ -1,4 +1,4 @@
-"""The reductions that find positions: NaN before all numbers, of equals the first or the latest."""
+"""Reductions that find positions. NaN beats numbers; of equals the first or the last wins."""
 
 from dataclasses import replace
 
@@ -7,11 +7,11 @@ import numpy as np
 from aotpack.ir.dtypes import DType
 from aotpack.ir.ops.monoid import LAST_INDEX, Monoid, States
 
-NEIGHBOURS = 8  # of "near_max": as many 16-bit elements as the widest load has
+NEIGHBOURS = 8  # in a group of "near_max": 16-bit elements of the widest load
 
 
 def indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Monoid:
-    """The extreme element's position: NaN before numbers; of equals the first, or the latest."""
+    """The position of the extreme: NaN beats numbers; of equals the first or the last wins."""
 
     def combine(a: States, b: States) -> States:
         a_nan, b_nan = a[0] != a[0], b[0] != b[0]
@@ -33,7 +33,7 @@ def indexed(name: str, *, largest: bool, latest: bool, with_value: bool) -> Mono
 
 
 def near(extremum: str) -> Monoid:
-    """The extreme, and the first of the aligned neighbours among which it is: less to compare."""
+    """The extreme, and the first of its aligned group of neighbours: less to compare."""
     return replace(
         indexed(f"near_{extremum}", largest=extremum == "max", latest=False, with_value=True),
         finalise=lambda states: (states[0], states[1] - states[1] % NEIGHBOURS),
@@ -41,7 +41,7 @@ def near(extremum: str) -> Monoid:
 
 
 def placed(extremum: str) -> Monoid:
-    """The position given with the extreme, the least of those given with equals."""
+    """The position given with the extreme; of equals the least."""
     return replace(
         indexed(f"placed_{extremum}", largest=extremum == "max", latest=False, with_value=False),
         inputs=2,

@@ -1,11 +1,10 @@
-"""8-bit floats: their formats, what each code means, and the nearest code of a number.
+"""8-bit floats: formats, the value of each code, and the nearest code of a number.
 
-Codes are bytes, values float32: buffers of the IR hold the codes, and two operators for each format
-lead from one to the other, in integer arithmetic, so that every target computes the same bits.
-Rounding is torch's: to nearest even; what is too large becomes the largest number of e4m3fn,
-infinity in e5m2, NaN in the fnuz formats (which have neither infinities nor -0). The formats are
-those of "FP8 Formats for Deep Learning" (arXiv 2209.05433) and "8-bit Numerical Formats for Deep
-Neural Networks" (arXiv 2206.02915, the fnuz ones).
+Buffers of the IR hold codes (bytes); values are float32. Two operators for each format convert
+them, in integer arithmetic, so every target computes the same bits. Rounding is torch's: to nearest
+even; overflow gives the largest number of e4m3fn, infinity in e5m2, NaN in the fnuz formats (which
+have neither infinities nor -0). Sources: "FP8 Formats for Deep Learning" (arXiv 2209.05433), "8-bit
+Numerical Formats for Deep Neural Networks" (arXiv 2206.02915, the fnuz ones).
 """
 
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from aotpack.ir.dtypes import DType
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Bits of the mantissa, bias of the exponent; the code of what is too large, and of NaN."""
+    """Bits of the mantissa, bias of the exponent; the codes of overflow and of NaN."""
 
     mantissa: int
     bias: int
@@ -47,7 +46,7 @@ FORMATS: Mapping[DType, Format] = {
 
 
 def values(form: Format) -> npt.NDArray[np.float32]:
-    """The number behind each of the 256 codes; the sign of NaN is the code's."""
+    """The value of each of the 256 codes; NaN has the sign of its code."""
     code = np.arange(256)
     exponent, mantissa = (code & 0x7F) >> form.mantissa, code & ((1 << form.mantissa) - 1)
     normal = np.ldexp((1 << form.mantissa) + mantissa, form.smallest - 1 + exponent)
@@ -64,17 +63,17 @@ def values(form: Format) -> npt.NDArray[np.float32]:
 
 
 def decode(codes: npt.NDArray[Any], form: Format) -> npt.NDArray[Any]:
-    """The numbers of some codes, as float32."""
+    """The values of codes, as float32."""
     return np.asarray(values(form)[codes])
 
 
 def encode(numbers: npt.NDArray[Any], form: Format) -> npt.NDArray[Any]:
-    """The codes of the nearest numbers: of two, the one with the even code."""
+    """The codes of the nearest values; of two, the even code."""
     sizes = values(form)[: form.excess + (form.excess == 0x7E)].astype(np.float64)
     sizes = sizes[np.isfinite(sizes)]
     beyond = 2 * sizes[-1] - sizes[-2] if form.excess != 0x7E else np.inf
     middles = (sizes + np.append(sizes[1:], beyond)) / 2
-    with np.errstate(invalid="ignore"):  # a signalling NaN is no matter
+    with np.errstate(invalid="ignore"):  # signalling NaN is legal
         size = np.abs(np.asarray(numbers, np.float32).astype(np.float64))
     below, above = np.searchsorted(middles, size, "left"), np.searchsorted(middles, size, "right")
     code = np.minimum(np.where(below % 2 == 0, below, above), form.excess)

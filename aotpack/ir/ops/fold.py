@@ -1,6 +1,6 @@
-"""Exact one-level simplification of a value whose parts are already simplified.
+"""Simplify one level of a value whose operands are already simplified.
 
-Only rules that keep every bit, signed zeros and NaN included; the same object when none applies.
+Rules keep every bit, including signed zeros and NaN. The same object if none applies.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ def _fold_constants(value: Apply) -> Value:
     operands = [np.asarray(arg.value, arg.dtype.facts.numpy) for arg in constants]
     result = OPS[value.op].compute(operands, np.dtype(value.dtype.facts.numpy))
     number = result.item()
-    is_nan = number != number  # whose sign depends on the processor
+    is_nan = number != number  # its sign depends on the CPU
     return Const(float("nan") if is_nan else number, value.dtype)
 
 
@@ -79,19 +79,19 @@ def integer_value(number: Number, dtype: DType = DType.INT64) -> Value:
 
 
 def integer_of(value: Value) -> Int | None:
-    """The integer a value is, if it is a constant or an index."""
+    """The integer of a constant or an index, else None."""
     if isinstance(value, IndexValue):
         return value.index
     return Int.of(int(value.value)) if isinstance(value, Const) else None
 
 
 def _index(value: Value) -> Int | None:
-    """The integer a value is, when it is one whose type cannot wrap here."""
+    """The integer of a value, if its type cannot wrap here."""
     return integer_of(value) if value.dtype in _INDEX_TYPES else None
 
 
 def _index_value(index: Int, dtype: DType) -> Value | None:
-    """The integer as data of ``dtype``; None when it might not fit."""
+    """The integer as data of ``dtype``; None if it might not fit."""
     low, high = bounds(index)
     limits = np.iinfo(dtype.facts.numpy or "")
     if low < limits.min or high > limits.max:
@@ -145,7 +145,7 @@ _DECISIONS: Mapping[str, Callable[[Int, Int], bool | None]] = {
 }
 
 
-# --- choices -----------------------------------------------------------------------------------
+# --- selects -----------------------------------------------------------------------------------
 
 
 def _fold_where(value: Apply) -> Value | None:
@@ -179,7 +179,7 @@ def _are_opposite(a: Value, b: Value) -> bool:
 
 
 def _merge_first(condition: Value, a: Value, b: Value) -> Value | None:
-    """``axis < 1 ? a : b  ->  b`` when b with 0 for the axis is a (the first of a shifted row)."""
+    """``axis < 1 ? a : b  ->  b`` if b with axis = 0 is a (the first of a shifted row)."""
     found = _first_of(condition)
     if found is None:
         return None
@@ -210,7 +210,7 @@ def _first_of(condition: Value) -> tuple[Axis, bool] | None:
 
 
 def _is_number(value: Value, number: float) -> bool:
-    """True for the constant, the sign of a zero included."""
+    """True for this constant; 0.0 and -0.0 differ."""
     if not isinstance(value, Const) or value.value != number:
         return False
     return not value.dtype.is_float or np.signbit(value.value) == np.signbit(number)
@@ -302,12 +302,12 @@ def _keeps(source: DType, target: DType) -> bool:
 
 
 def _fold_code(value: Apply) -> Value | None:
-    """``x_code(of_x_code(code)) -> code``, in choices too: a copy keeps what NaN holds."""
+    """``x_code(of_x_code(code)) -> code``, also inside selects: a copy keeps the bits of NaN."""
     return _code(value.args[0], value.op)
 
 
 def _code(number: Value, op: str) -> Value | None:
-    """The code that a number was made of."""
+    """The code that a number was decoded from, or None."""
     match number:
         case Apply(op=inner, args=(code,)) if inner == f"of_{op}":
             return code

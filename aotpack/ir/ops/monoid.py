@@ -1,6 +1,6 @@
-"""What a reduction is to every schedule: an identity, states, how they combine, what comes out.
+"""The interface of reductions: an identity, states, lift, combine and finalise.
 
-The kinds themselves are in ``monoids.py`` and ``extremes.py``.
+The kinds are in ``monoids.py`` and ``extremes.py``.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,13 @@ LAST_INDEX = 2**63 - 1
 class Monoid:
     """A reduction of one value per element to ``outputs`` results.
 
-    ``states`` and ``results`` name the types, None standing for the argument's; ``identity`` has
-    one of "low", "high" (the ends of the type) or a number for each state. ``lift`` takes the
-    element and its flat position in the reduced axes; with two ``inputs`` the second is the
-    position. ``kinds`` are the kinds of type that elements may have.
+    ``states`` and ``results`` are types, None for the argument's. ``identity`` has a number, or
+    "low" or "high" (the ends of the type), for each state. ``lift`` takes the element and its flat
+    position in the reduced axes; with two ``inputs`` the second is the position. ``kinds`` are the
+    kinds of element type that it accepts.
 
     With ``finds_first`` the last state is the position of the first extreme. Unless positions are
-    given, a schedule may then combine only states of elements that follow each other.
+    given, a schedule may then combine only states of consecutive elements.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Monoid:
 
     @property
     def needs_order(self) -> bool:
-        """True when states are combined in the order of their elements."""
+        """True when states must be combined in the order of their elements."""
         return self.finds_first and self.inputs == 1
 
     @property
@@ -69,7 +69,7 @@ class Monoid:
         return tuple(own or dtype for own in self.results)
 
     def identities(self, dtype: DType) -> tuple[Number, ...]:
-        """The states of no element, as numbers of their types."""
+        """The states of an empty reduction, as numbers of their types."""
         pairs = zip(self.identity, self.state_dtypes(dtype), strict=True)
         return tuple(_number(value, own) for value, own in pairs)
 

@@ -1,8 +1,7 @@
-"""The reductions: an identity, how an element becomes a state, how states combine, what comes out.
+"""The table of reductions: the monoid of each kind, in numpy.
 
-A schedule (one block, a loop, two kernels) needs nothing else to know about a kind, so every
-schedule works for every kind. Each language of kernels has texts for it
-(``render/*/monoids.py``).
+Schedules (one block, a loop, two kernels) use only the monoid, so every schedule works for every
+kind. The texts of each target language are in ``render/*/monoids.py``.
 """
 
 from collections.abc import Callable
@@ -83,10 +82,10 @@ def _pair(states: States) -> States:
 
 
 def _exponential_sum(name: str) -> Monoid:
-    """The maximum and the sum of exponentials of distances from it, in one walk, without overflow.
+    """The maximum and the sum of exp(x - maximum), in one pass, without overflow.
 
-    "softmax" gives both (below an infinite maximum there is no sum), "logsumexp" the logarithm of
-    the sum of exponentials itself.
+    "softmax" gives both (the sum is NaN below an infinite maximum), "logsumexp" the logarithm of
+    the sum of exp(x).
     """
     is_pair = name == "softmax"
     return Monoid(

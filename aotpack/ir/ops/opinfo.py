@@ -1,4 +1,4 @@
-"""What is known about an elementwise operator: a row of the table in ``ir/ops/optable.py``."""
+"""The facts about an elementwise operator: a row of the table in ``ir/ops/optable.py``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ TWINS = {
     DType.INT32: DType.FLOAT32,
     DType.INT64: DType.FLOAT64,
 }
-"""The type of the other kind with as many bits."""
+"""The type of the other kind with the same number of bits."""
 
 CODES = {DType.FLOAT32: DType.UINT8, DType.UINT8: DType.FLOAT32}
-"""Numbers and the codes of 8-bit floats."""
+"""The types of the numbers and the codes of 8-bit floats."""
 
 
 class Cost(IntEnum):
-    """The instructions of an operator for each element, about."""
+    """The approximate number of instructions for each element."""
 
     ONE = 1
     FEW = 2
@@ -35,12 +35,11 @@ class Cost(IntEnum):
 class OpInfo:
     """An elementwise operator.
 
-    ``result``: "same" as the operands, "bool", "given" by the node, "twin": the type of
-    ``TWINS``, or "code": that of ``CODES``. ``operands`` are the types and kinds of type that it
-    accepts. ``ulp`` bounds the error in the last place of the result, or of the operand where that
-    is larger (``of_operand``: the operand times a share that is rounded near 1).
-    A small change of an operand of an operator that ``is_discontinuous`` can change the result by a
-    whole step.
+    ``result``: "same" as the operands, "bool", "given" by the node, "twin" (see ``TWINS``) or
+    "code" (see ``CODES``). ``operands`` are the accepted types and kinds of type. ``ulp`` bounds
+    the error in the last place of the result, or of the operand if that is larger (``of_operand``:
+    the operand times a factor that is rounded near 1). With ``is_discontinuous`` a small change of
+    an operand can change the result by a whole step.
     """
 
     name: str
@@ -55,7 +54,7 @@ class OpInfo:
     is_discontinuous: bool = False
 
     def result_type(self, operand: DType, given: DType) -> DType:
-        """The type that comes of operands of a type; ``given`` is what a node says."""
+        """The result type for an operand type; ``given`` is the type of the node."""
         if self.result == "given":
             return given
         if self.result == "twin":

@@ -1,7 +1,7 @@
-"""The elementwise operators: arity, operand types, type rule, exact meaning in numpy, error bound.
+"""The elementwise operators: arity, operand types, type rule, semantics in numpy, error bound.
 
-One table drives constant folding, the evaluator, rendering and the generated test matrix. Every
-language of kernels has a text for each operator (``render/*/operators.py``).
+One table drives constant folding, the evaluator, rendering and the generated test matrix. The texts
+of each target language are in ``render/*/operators.py``.
 """
 
 from dataclasses import replace
@@ -91,7 +91,7 @@ def _transcendental() -> list[OpInfo]:
 
 
 def _gelus() -> list[OpInfo]:
-    """The operand times the normal distribution's share below it; by erf, by tanh."""
+    """The operand times its normal distribution function; by erf, by tanh."""
     return [
         OpInfo("gelu", 1, "same", _FLOATS, reference.gelu, 2, of_operand=True),
         OpInfo("gelu_tanh", 1, "same", _WIDE, reference.gelu_tanh, 2, of_operand=True),
@@ -99,7 +99,7 @@ def _gelus() -> list[OpInfo]:
 
 
 def _to_16_bits() -> list[OpInfo]:
-    """A float32 as a 16-bit type keeps it."""
+    """A float32 rounded to a 16-bit type."""
     return [
         _same(f"round_{dtype}", 1, ("float32",), how) for dtype, how in reference.TO_16_BITS.items()
     ]
@@ -157,7 +157,7 @@ def _bitwise() -> list[OpInfo]:
 
 
 def _bits() -> list[OpInfo]:
-    """Bits seen as another type; ``half_bits`` are those of the nearest float16, and back."""
+    """Bit casts; ``half_bits`` are those of the nearest float16, and back."""
     return [
         OpInfo("bits", 1, "twin", tuple(map(str, TWINS)), reference.bits),
         OpInfo("half_bits", 1, "twin", ("float32",), reference.half_bits),

@@ -1,7 +1,7 @@
 """Random bits as a pure function: Philox 4x32-10 (Salmon et al. 2011), keyed by a seed.
 
-Equal seeds and counters give equal bits everywhere, in numpy here and in each language of kernels.
-So a stream of random numbers depends on nothing but its seed.
+Equal seeds and counters give equal bits in numpy and on every target, so random numbers depend only
+on the seed.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What each elementwise operator means: numpy functions on arrays, in the type of their operands.
+"""The semantics of elementwise operators: numpy functions in the type of their operands.
 
 Accuracy is numpy's; where numpy has no such function, it is computed in float64 and rounded.
 Integer results wrap. Used by the evaluator, by constant folding and by the tests of the op table.
@@ -74,7 +74,7 @@ def signbit(x: Array) -> Array:
 
 
 def floordiv(a: Array, b: Array) -> Array:
-    """The quotient rounded down; of floats, that of the exact remainder."""
+    """The quotient rounded down; of floats, exact by the remainder."""
     return np.asarray(np.floor_divide(a, b))
 
 
@@ -86,7 +86,7 @@ def truncdiv(a: Array, b: Array) -> Array:
 
 
 def remainder(a: Array, b: Array) -> Array:
-    """The rest of ``floordiv``: it has the sign of ``b``."""
+    """The remainder of ``floordiv``, with the sign of ``b``."""
     if a.dtype.kind != "f":
         return np.remainder(a, b)
     rest = np.fmod(a, b)
@@ -115,20 +115,20 @@ def shift_left(a: Array, b: Array) -> Array:
 
 
 def shift_right(a: Array, b: Array) -> Array:
-    """``a >> b`` with the sign drawn in; a count outside the width leaves the sign alone."""
+    """``a >> b`` with sign extension; a count outside the width leaves only the sign."""
     outside = _outside(a, b)
     full = np.asarray(a < 0).astype(a.dtype) * a.dtype.type(-1 if a.dtype.kind == "i" else 0)
     return np.where(outside, full, np.right_shift(a, np.where(outside, 0, b)))
 
 
 def bits(x: Array) -> Array:
-    """The same bits as a number of the other kind."""
+    """The bits as a number of the other kind."""
     twins = {"float32": np.int32, "float64": np.int64, "int32": np.float32, "int64": np.float64}
     return np.ascontiguousarray(x).view(twins[str(x.dtype)]).reshape(np.shape(x))
 
 
 def half_bits(x: Array) -> Array:
-    """The bits of the nearest float16, with its sign drawn into an int32."""
+    """The bits of the nearest float16, sign-extended to an int32."""
     half = np.ascontiguousarray(x).astype(np.float16)
     return half.view(np.int16).astype(np.int32).reshape(np.shape(x))
 
@@ -157,7 +157,7 @@ def _elementwise(function: Callable[[float], float]) -> Reference:
 
 
 def lgamma(x: Array) -> Array:
-    """The logarithm of ``|gamma(x)|``: Stirling's series thirty steps on, in the longest float."""
+    """``log(|gamma(x)|)``: Stirling's series thirty steps on, in the longest float."""
     wide = x.astype(np.longdouble)
     pi, steps = np.longdouble("3.141592653589793238462643383279502884"), 30
     reflected = wide < 0.5
@@ -239,7 +239,7 @@ COMPARISONS: Mapping[str, Reference] = {
 
 
 def cast(x: Array, dtype: np.dtype[Any]) -> Array:
-    """The value in another type: floats are cut towards zero, integers wrap, bool is ``!= 0``."""
+    """The value in another type: floats truncate towards zero, integers wrap, bool is ``!= 0``."""
     if dtype.kind in "iu" and x.dtype.kind == "f":
         return x.astype(np.int64).astype(dtype)
     return np.asarray(x.astype(dtype))

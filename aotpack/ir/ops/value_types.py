@@ -1,4 +1,4 @@
-"""The types of values and operations: what their parts must be, and what comes out."""
+"""The type rules of values and operations: accepted operands, and results."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 
 
 def type_complaint(buffers: Mapping[str, Buffer], value: Value) -> str | None:
-    """What is wrong with the types of one node."""
+    """The type error of one node, if there is one."""
     indices: tuple[Int, ...] = ()
     match value:
         case Const():
@@ -72,7 +72,7 @@ def _operator_complaint(value: Apply) -> str | None:
 
 
 def result_types(operation: Computation) -> tuple[DType, ...]:
-    """The types of what an operation stores, before they are rounded."""
+    """The types of the values that an operation stores, before they are rounded."""
     match operation:
         case Pointwise() | Scatter():
             return (operation.value.dtype,)

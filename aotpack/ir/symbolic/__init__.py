@@ -1,7 +1,7 @@
-"""Sizes and indices: canonical integer expressions and what is known about them.
+"""Sizes and indices: canonical integer expressions and the facts about them.
 
-``integers`` has the expressions and their arithmetic, ``facts`` the bounds and every question about
-sizes, ``division`` the simplification of ``//`` and ``%``.
+``integers`` has the expressions and their arithmetic, ``facts`` bounds and comparisons,
+``division`` the simplification of ``//`` and ``%``.
 
 Division needs facts, and facts are computed with divided expressions. ``integers`` imports neither:
 its non-linear operations call the rules that are installed here.

@@ -1,4 +1,4 @@
-"""Canonical floor division and modulo, and their inverse, joining digits back."""
+"""Canonical floor division and modulo, and their inverse, which joins digits."""
 
 import math
 from collections.abc import Mapping
@@ -84,7 +84,7 @@ def _join_pair(
 
 
 def exact_quotient(num: Int, den: Int) -> Int | None:
-    """``num / den`` when the division leaves no rest for any value of the variables, or None."""
+    """``num / den`` if it is exact for every value of the variables, else None."""
     whole, rest = _split(num, den)
     return whole if rest.constant == 0 else None
 
@@ -141,7 +141,7 @@ def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
 
 
 def _proper_quotient(rest: Int, den: Int) -> Int:
-    """``rest // den`` when no multiple of ``den`` can be taken out any more."""
+    """``rest // den`` when no multiple of ``den`` can be split off."""
     if known_le(0, rest) and known_lt(rest, den):
         return Int.of(0)
     inner = rest.atom

@@ -1,6 +1,7 @@
-"""The one place that answers what is known about integers, from the ranges in their variables.
+"""Facts about integers that follow from the ranges of their variables.
 
-"Known" means: true for every admitted size and every point of the loops. Never adds a guard.
+"Known" means: true for every admitted size and every point of the loops. All such questions are
+answered here, and no answer adds a guard.
 """
 
 import math
@@ -23,7 +24,7 @@ Bound = float  # an int, or -inf / inf
 
 
 def bounds(value: Number) -> tuple[Bound, Bound]:
-    """The smallest and largest value, each perhaps not attained; infinite when unknown."""
+    """A lower and an upper bound, perhaps not attained; infinite if unknown."""
     return _bounds(Int.of(value))
 
 
@@ -82,7 +83,7 @@ def extremum(name: str, a: Int, b: Int) -> Int:
 
 
 def typical(value: Number) -> int:
-    """A size to reckon with in cost models: the middle of each variable's range."""
+    """A representative size for cost models: the middle of each variable's range."""
     expression = Int.of(value)
     middles = {
         leaf.name: max(1, math.isqrt(max(1, leaf.low) * leaf.high))
@@ -97,10 +98,11 @@ def _term_multiple(monomial: Monomial, coefficient: int) -> int:
 
 
 def _extreme(value: Int, *, lowest: bool) -> Int:
-    """Replace axes by the end of their range that makes ``value`` extreme, where its sign is known.
+    """Replace axes by the end of their range that makes ``value`` extreme, if the slope is known.
 
-    An axis range is symbolic (0 <= i < s), so ``s - 1 - i`` is seen to be non-negative, which
-    interval arithmetic over numbers cannot see. Inner axes go first: their extents may use others.
+    An axis range is symbolic (0 <= i < s), so ``s - 1 - i`` is known to be non-negative, which
+    interval arithmetic over numbers cannot prove. Inner axes go first: their extents may use
+    others.
     """
     for axis in [atom for atom in value.atoms() if isinstance(atom, Axis)]:
         slope = _slope(value, axis)

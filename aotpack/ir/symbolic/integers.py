@@ -1,10 +1,9 @@
 """Integer expressions: sizes and indices as canonical polynomials over variables with ranges.
 
-An ``Int`` is built canonical, so equal expressions are mostly one object and indices simplify while
-they are made. All facts live in the variables: the ``known_*`` functions of
-``ir/symbolic/facts.py`` are the only ones that answer questions about sizes.
-Atoms may be non-linear: floor division, modulo, minimum, maximum, and values read from memory.
-``Rules`` simplifies those; the package ``aotpack.ir.symbolic`` installs it.
+An ``Int`` is canonical when built, so equal expressions are mostly one object and indices simplify
+at once. The variables hold all facts; only the ``known_*`` functions of ``facts.py`` compare sizes.
+Atoms may be non-linear: floor division, modulo, minimum, maximum, and loaded values. ``Rules``,
+which the package ``aotpack.ir.symbolic`` installs, simplifies those.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from aotpack.ir.interning import Interned
 
 Number = Union["Int", int]
 LARGEST_SIZE = 2**31 - 1
-REMEMBERED = 2**16  # results of each operation
+REMEMBERED = 2**16  # cached results of each operation
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Var(metaclass=Interned):
     """A size of the model: ``low <= name <= high``, a multiple of ``multiple``.
 
-    Or the number of a loop's turn, of which nothing is known when a plan is made.
+    With ``is_turn`` the number of a loop's iteration, which is unknown when a plan is made.
     """
 
     name: str
@@ -86,9 +85,9 @@ class Extremum(metaclass=Interned):
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Indirect(metaclass=Interned):
-    """An integer that a value of the loop body yields (a loaded index), in [0, extent).
+    """A loaded index: an integer value of the loop body, in [0, extent).
 
-    ``value`` is an ``ir.values.Value``; negative indices are wrapped before they come here.
+    ``value`` is an ``ir.values.Value``; negative indices are already wrapped.
     """
 
     value: Any
@@ -108,9 +107,9 @@ Monomial = tuple[Atom, ...]  # sorted by printed text, repeated for powers
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How non-linear operations simplify, by facts about the operands.
+    """The simplification of non-linear operations, by facts about the operands.
 
-    Facts are computed with simplified expressions, so the rules are defined in modules above this.
+    Facts need simplified expressions, so the rules are in modules that import this one.
     """
 
     quotient: Callable[[Int, Int], Int]
@@ -144,14 +143,14 @@ class Int(metaclass=Interned):
 
     @property
     def constant(self) -> int | None:
-        """The number this is, or None when it depends on a variable."""
+        """The number, or None if it depends on a variable."""
         if not self.terms:
             return 0
         return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
 
     @property
     def atom(self) -> Atom | None:
-        """The atom this is, or None when it is a sum, a product or a number."""
+        """The single atom, or None for a sum, a product or a number."""
         if len(self.terms) == 1 and self.terms[0][1] == 1 and len(self.terms[0][0]) == 1:
             return self.terms[0][0][0]
         return None
@@ -199,7 +198,7 @@ class Int(metaclass=Interned):
         return Int.of(other) % self
 
     def atoms(self) -> Iterable[Atom]:
-        """Every atom of the polynomial itself, not of what is inside an atom; in printed order."""
+        """Every atom of the polynomial, not those inside atoms; in printed order."""
         return dict.fromkeys(atom for monomial, _ in self.terms for atom in monomial)
 
     def leaves(self) -> tuple[Var | Axis | Indirect, ...]:
@@ -246,7 +245,7 @@ class Int(metaclass=Interned):
         return total
 
 
-# Integers are interned, so that what was computed of two of them is found again by identity.
+# Integers are interned, so caches find results by identity.
 @lru_cache(maxsize=REMEMBERED)
 def _sum(a: Int, b: Int) -> Int:
     return from_terms([*a.terms, *b.terms])

@@ -1,4 +1,4 @@
-"""What makes programs and schedules legal: one ``check_<property>`` for each invariant.
+"""The legality of programs and schedules: one ``check_<property>`` for each invariant.
 
 In reading order: ``invalid`` (the error), ``program`` (its ``verify`` runs all checks of a program)
 with ``control`` (branches and loops), ``schedule`` (its ``verify_schedule`` runs all checks of a

@@ -1,4 +1,4 @@
-"""What makes branches and loops legal, beyond the programs that are their parts."""
+"""The legality of branches and loops, beyond that of their parts."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.program import Branch, Loop, Program
@@ -6,7 +6,7 @@ from aotpack.ir.verify.invalid import InvalidProgram
 
 
 def check_part_programs(program: Program) -> None:
-    """A part knows what is around it, and changes targets of its operation alone."""
+    """A part reads outer buffers and sizes, and updates only targets of its operation."""
     for position, operation in enumerate(program.operations):
         if not isinstance(operation, (Branch, Loop)):
             continue
@@ -23,7 +23,7 @@ def check_part_programs(program: Program) -> None:
 
 
 def check_conditions(program: Program) -> None:
-    """Each side of a branch writes all targets. A predicate is one bool, written by the test."""
+    """Each side of a branch writes all targets. A condition is one bool; a test writes it."""
     for position, operation in enumerate(program.operations):
         writers: tuple[Program, ...] = ()
         if isinstance(operation, Branch):

@@ -1,4 +1,4 @@
-"""What makes a Program legal: one ``check_<property>`` for each invariant.
+"""The legality of a Program: one ``check_<property>`` for each invariant.
 
 Each raises InvalidProgram: a defect of aotpack, never of the user's model.
 """
@@ -85,7 +85,7 @@ def check_single_writer(program: Program) -> None:
 
 
 def check_defined_before_use(program: Program) -> None:
-    """An operation reads only what stands before it."""
+    """An operation reads only buffers that are written before it."""
     defined = {*program.inputs, *program.weights}
     for position, operation in enumerate(program.operations):
         for name in expand_concats(reads(operation), program):
@@ -96,7 +96,7 @@ def check_defined_before_use(program: Program) -> None:
 
 
 def check_packed(program: Program) -> None:
-    """A packed weight is a weight, and as long as its parts together, which have its type."""
+    """A packed weight is a weight, with its parts' type and their total length."""
     for packed in program.packed:
         names = [name for name in (packed.name, *packed.parts) if name not in program.weights]
         if names or not packed.parts:
@@ -110,7 +110,7 @@ def check_packed(program: Program) -> None:
 
 
 def check_concats(program: Program) -> None:
-    """Parts are written for their whole alone, which nothing else writes, by as many points."""
+    """Parts of a concat buffer have pointwise writers and no readers; together they fill it."""
     uses = operation_uses(program.operations)
     writers = uses.producers
     taken = {*uses.readers, *program.inputs, *program.weights, *program.results}
@@ -133,7 +133,7 @@ def check_concats(program: Program) -> None:
 
 
 def check_updates(program: Program) -> None:
-    """What is updated is an input or an unpacked weight; its new value is written for it alone."""
+    """An updated tensor is an input or unpacked weight; its new value is computed only for it."""
     given = {*program.inputs, *program.weights} - {p.name for p in program.packed}
     given -= {part for packed in program.packed for part in packed.parts}
     written = {name for operation in program.operations for name in targets(operation)}
@@ -163,7 +163,7 @@ def check_axis_names(program: Program) -> None:
 
 
 def check_axes_used(program: Program) -> None:
-    """Each value uses only the axes its place may use, and sizes of the program."""
+    """Each value uses only axes in its scope, and sizes of the program."""
     for position, operation in enumerate(program.operations):
         for value, axes in _places(operation):
             for integer in _integers(value):
@@ -195,7 +195,7 @@ def check_index_rank(program: Program) -> None:
 
 
 def check_index_bounds(program: Program) -> None:
-    """No index that is not guarded is known to lie outside its buffer."""
+    """No unguarded index is known to lie outside its buffer."""
     for position, operation in enumerate(program.operations):
         for name, index in _accesses(operation, unguarded=True):
             buffer = program.buffers[name]
@@ -207,7 +207,7 @@ def check_index_bounds(program: Program) -> None:
 
 
 def check_target_shape(program: Program) -> None:
-    """The axes of a reduction, scan or template have the extents of what it writes."""
+    """The axes of a reduction, scan or template have the extents of its targets."""
     for position, operation in enumerate(program.operations):
         if isinstance(operation, (Pointwise, Scatter, Foreign, Branch, Loop)):
             continue
@@ -230,7 +230,7 @@ def check_compute_types(program: Program) -> None:
 
 
 def check_value_types(program: Program) -> None:
-    """Loads, constants, guards and operators have the types their parts say."""
+    """Loads, constants, guards and operators have the types that their parts imply."""
     for position, value in _all_values(program):
         message = type_complaint(program.buffers, value)
         if message:
@@ -257,7 +257,7 @@ def check_monoids(program: Program) -> None:
 
 
 def check_scatters(program: Program) -> None:
-    """A scatter's base is like its target, and its kind works on their type."""
+    """A scatter's base has its target's shape and type, and its kind works on that type."""
     for position, operation in enumerate(program.operations):
         if not isinstance(operation, Scatter):
             continue
@@ -271,7 +271,7 @@ def check_scatters(program: Program) -> None:
 
 
 def check_foreign(program: Program) -> None:
-    """A call passes what its kernel takes, and its bases are like its targets."""
+    """A call passes the arguments of its kernel; bases have the shapes and types of targets."""
     for position, operation in enumerate(program.operations):
         if not isinstance(operation, Foreign):
             continue
@@ -290,7 +290,7 @@ def check_foreign(program: Program) -> None:
 
 
 def check_stored_types(program: Program) -> None:
-    """What is stored has the compute type of the buffer."""
+    """A stored value has the compute type of its buffer."""
     for position, operation in enumerate(program.operations):
         if isinstance(operation, (Foreign, Branch, Loop)):
             continue
@@ -324,11 +324,11 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
 )
 
 
-# --- what the checks walk over -----------------------------------------------------------------
+# --- traversal ---------------------------------------------------------------------------------
 
 
 def _places(operation: Operation) -> Iterator[tuple[Value, tuple[Axis, ...]]]:
-    """Each value of the operation with the axes it may use."""
+    """Each value of an operation with the axes in its scope."""
     match operation:
         case Matmul():
             yield operation.lhs, (*operation.batch, operation.m, operation.k)
@@ -368,7 +368,7 @@ def _check_leaves(program: Program, position: int, integer: Int, axes: tuple[Axi
 def _accesses(
     operation: Operation, *, unguarded: bool = False
 ) -> Iterator[tuple[str, tuple[Int, ...]]]:
-    """Every (buffer, index) read or written; without those that a guard protects, if asked."""
+    """Every (buffer, index) read or written; with ``unguarded``, without those under a guard."""
     seen: set[Value] = set()
     stack = list(values(operation))
     while stack:

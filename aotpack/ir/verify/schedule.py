@@ -1,7 +1,7 @@
-"""What makes a Schedule legal: one ``check_<property>`` for each invariant beyond the program's.
+"""The legality of a Schedule: one ``check_<property>`` for each invariant beyond the program's.
 
-Each raises InvalidSchedule: a defect of aotpack, never of the user's model. Nothing here trusts
-the rules by which the schedule was made.
+Each raises InvalidSchedule: a defect of aotpack, never of the user's model. Nothing here uses the
+rules that made the schedule.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -101,7 +101,7 @@ def check_operations(schedule: Schedule) -> None:
 
 
 def check_binding_axes(schedule: Schedule) -> None:
-    """A binding gives each axis of its operation once, in axes that the member runs over."""
+    """A binding gives each axis of its operation once, in axes that the member loops over."""
     for kernel, member in _members(schedule):
         bound = [axis for axis, _ in member.binding]
         own = all_axes(member.operation)
@@ -117,7 +117,7 @@ def check_binding_axes(schedule: Schedule) -> None:
 
 
 def check_binding_points(schedule: Schedule) -> None:
-    """A member meets each point of its operation once: tried on some points, at small sizes."""
+    """A member visits each point of its operation once: tested on some points, at small sizes."""
     sizes = {size.name: _small(size) for size in schedule.program.sizes}
     for kernel, member in _members(schedule):
         if kernel.is_opaque:
@@ -142,7 +142,7 @@ def check_binding_points(schedule: Schedule) -> None:
 
 
 def check_registers(schedule: Schedule) -> None:
-    """What a member reads of members before it lies in the same program, at the written index."""
+    """A value read from an earlier member was written in the same program, at the same index."""
     for kernel in schedule.kernels:
         made: dict[str, Member] = {}
         single = {axis: 0 for axis in kernel.axes if axis.extent.constant == 1}
@@ -168,7 +168,7 @@ def check_registers(schedule: Schedule) -> None:
 
 
 def check_strides(schedule: Schedule) -> None:
-    """Elements lie side by side, rows up to a cache line apart.
+    """Strides are dense, or pad rows by less than a cache line.
 
     Inputs, weights, outputs and the tensors of calls are row-major.
     """
@@ -187,7 +187,7 @@ def check_strides(schedule: Schedule) -> None:
 
 
 def check_lifetimes(schedule: Schedule) -> None:
-    """What is stored and no result lives from its launch to the last launch that reads it."""
+    """A stored intermediate lives from its launch to the last launch that reads it."""
     lives = {life.buffer: life for life in schedule.lifetimes}
     if len(lives) < len(schedule.lifetimes):
         raise InvalidSchedule(schedule, None, "a buffer has two lifetimes")
@@ -207,7 +207,7 @@ def check_lifetimes(schedule: Schedule) -> None:
 
 
 def check_shared_storage(schedule: Schedule) -> None:
-    """Buffers in one storage live one after the other, or one overwrites the other in place."""
+    """Buffers in one storage have disjoint lifetimes, or one overwrites the other in place."""
     by_storage: dict[str, list[Lifetime]] = {}
     parts = concats_by_part(schedule.program)
     for life in sorted(schedule.lifetimes, key=lambda life: life.first):
@@ -231,7 +231,7 @@ def check_shared_storage(schedule: Schedule) -> None:
 
 
 def check_bases(schedule: Schedule) -> None:
-    """What overwrites a base is alone in its kernel, in the memory of the base, laid out alike."""
+    """An operation that overwrites a base is alone in its kernel, with the base's strides."""
     homes = {life.buffer: life.storage for life in schedule.lifetimes}
     homes |= {name: name for name in schedule.program.outputs}
     for update in schedule.program.updates:
@@ -258,7 +258,7 @@ def check_bases(schedule: Schedule) -> None:
 
 
 def check_concat_places(schedule: Schedule) -> None:
-    """The parts of a concat buffer lie where it does, laid out alike, and live within its life."""
+    """The parts of a concat buffer have its memory and strides, and live within its lifetime."""
     lives = {life.buffer: life for life in schedule.lifetimes}
     for part, whole in concats_by_part(schedule.program).items():
         life = lives[part]
@@ -271,7 +271,7 @@ def check_concat_places(schedule: Schedule) -> None:
 
 
 def check_update_order(schedule: Schedule) -> None:
-    """Once a tensor is overwritten by its new value, nobody reads the old one."""
+    """After an update has overwritten a tensor, no kernel reads the old value."""
     together = enumerate(launches(schedule.kernels))
     steps = [(step, kernel) for step, kernels in together for kernel in kernels]
     for update in schedule.program.updates:
@@ -308,7 +308,7 @@ CHECKS: tuple[Callable[[Schedule], None], ...] = (
 )
 
 
-# --- what the checks walk over -----------------------------------------------------------------
+# --- traversal ---------------------------------------------------------------------------------
 
 
 def _members(schedule: Schedule) -> Iterator[tuple[Kernel, Member]]:
@@ -333,7 +333,7 @@ def _list(items: Iterable[object]) -> str:
 
 
 def _walked(kernel: Kernel, member: Member) -> tuple[Axis, ...]:
-    """The axes of the kernel whose points a member runs over."""
+    """The axes of the kernel that a member loops over."""
     template_op = kernel.template_op
     if template_op is not None:
         return all_axes(template_op) if member.operation is template_op else template_op.axes
@@ -341,12 +341,12 @@ def _walked(kernel: Kernel, member: Member) -> tuple[Axis, ...]:
 
 
 def _holds(writer: Member, reader: Member) -> bool:
-    """False for a row's member that reads a value spread over the row."""
+    """False if a member that runs once a row reads a value with an element for each column."""
     return writer.outer or not reader.outer or isinstance(writer.operation, Reduction)
 
 
 def _small(size: Var) -> int:
-    """A size to try: a few steps of its multiple, within its range."""
+    """A small size for the test: a few steps of its multiple, within its range."""
     low = max(size.low, min(3, size.high))
     return min(-(-low // size.multiple) * size.multiple, size.high)
 
@@ -367,7 +367,7 @@ def _sample(extents: list[int]) -> list[Array]:
 
 
 def _is_in_place(schedule: Schedule, kernel: Kernel, before: str, after: str) -> bool:
-    """True when a kernel reads one buffer only where it writes the other, in elements as wide."""
+    """True when a kernel reads one buffer only where it writes the other, in equal widths."""
     if kernel.bases.get(after) == before:
         return True
     widths = {schedule.program.buffers[name].dtype.itemsize for name in (before, after)}

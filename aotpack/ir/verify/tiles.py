@@ -1,4 +1,4 @@
-"""What makes the tiles of a Schedule legal, and what says so of a schedule that is not."""
+"""The legality of the tiles of a Schedule, and the error of an illegal schedule."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ from aotpack.ir.symbolic.integers import Int
 
 
 class InvalidSchedule(Exception):
-    """An invariant of the schedule is broken. Its text is the place, then the schedule."""
+    """An invariant of the schedule is broken. Its text is the fault, then the schedule."""
 
     def __init__(self, schedule: Schedule, kernel: Kernel | None, message: str) -> None:
         place = f"kernel {kernel.name}: " if kernel else ""
@@ -27,7 +27,7 @@ class InvalidSchedule(Exception):
 
 
 def check_shared_launches(schedule: Schedule) -> None:
-    """Kernels of one launch have one GPU tile each, as many warps, and numbers of programs."""
+    """Kernels of one launch have one GPU tile each, equal warps, and constant program counts."""
     for together in launches(schedule.kernels):
         if len(together) == 1 or together[1].runs_in_last_block:
             continue
@@ -45,7 +45,7 @@ def check_shared_launches(schedule: Schedule) -> None:
 
 
 def check_variants(schedule: Schedule) -> None:
-    """For every architecture a kernel has variants, of which the last alone takes everything."""
+    """A kernel has variants for every architecture; exactly the last of them takes all sizes."""
     for kernel in (kernel for kernel in schedule.kernels if not kernel.is_opaque):
         for arch in {0, *(variant.arch_low for variant in kernel.variants)}:
             fitting = [variant for variant in kernel.variants if variant.takes(arch)]
@@ -57,22 +57,22 @@ def check_variants(schedule: Schedule) -> None:
 
 
 def check_look_back(schedule: Schedule) -> None:
-    """Programs that wait for those before them only scan, and have a place for each state."""
+    """A kernel with look-back only scans, and has exchange memory for each state."""
     for kernel in schedule.kernels:
         tiles = [tile for variant in kernel.variants for tile in variant.tiles]
         for tile in (t for t in tiles if isinstance(t, ReductionTile) and t.look_back):
             scans = [m.operation for m in kernel.members if isinstance(m.operation, Scan)]
             others = [m for m in kernel.members if m.outer or isinstance(m.operation, Reduction)]
-            room = (kernel.axes[0].extent, look_back_slots(kernel, tile))
-            rooms = {buffer.shape for buffer in kernel.exchange}
+            shape = (kernel.axes[0].extent, look_back_slots(kernel, tile))
+            shapes = {buffer.shape for buffer in kernel.exchange}
             counters = [counter.shape for counter in kernel.counters]
-            wanted = [(Int.of(2),), *[room] * len(scans)]
-            if not scans or others or tile.x > 1 or rooms != {room} or counters != wanted:
+            wanted = [(Int.of(2),), *[shape] * len(scans)]
+            if not scans or others or tile.x > 1 or shapes != {shape} or counters != wanted:
                 raise InvalidSchedule(schedule, kernel, "its programs cannot wait for each other")
 
 
 def check_last_block(schedule: Schedule) -> None:
-    """A kernel in last blocks reads what its own group makes, and has its tiles and counters."""
+    """A kernel in last blocks reads what its own group makes; tiles and counters match."""
     for first, *others in launches(schedule.kernels):
         if not any(kernel.runs_in_last_block for kernel in others):
             continue
@@ -82,19 +82,19 @@ def check_last_block(schedule: Schedule) -> None:
             tiles = list(zip(gpu_variants(first), gpu_variants(second), strict=False))
             legal = second.runs_in_last_block and made.isdisjoint(second.reads)
             legal &= len(tiles) == len(gpu_variants(first)) == len(gpu_variants(second))
-            for walk, close in ((a.tile, b.tile) for a, b in tiles):
-                if not isinstance(walk, ReductionTile) or not isinstance(close, ReductionTile):
+            for earlier, later in ((a.tile, b.tile) for a, b in tiles):
+                if not isinstance(earlier, ReductionTile) or not isinstance(later, ReductionTile):
                     legal = False
                     break
-                legal &= (walk.x, walk.num_warps) == (close.x, close.num_warps)
-                legal &= shapes == [(block_count(second, close),)]
-                legal &= is_made_in_groups(first, second, schedule.program, close.x)
+                legal &= (earlier.x, earlier.num_warps) == (later.x, later.num_warps)
+                legal &= shapes == [(block_count(second, later),)]
+                legal &= is_made_in_groups(first, second, schedule.program, later.x)
             if not legal:
                 raise InvalidSchedule(schedule, second, f"cannot complete {first.name}")
 
 
 def check_candidates(schedule: Schedule) -> None:
-    """What else a launch could take walks over memory as its first tile does."""
+    """The candidates of a variant are of one kind, so they loop over memory alike."""
     for kernel in schedule.kernels:
         for variant in kernel.variants:
             if len({(type(tile), getattr(tile, "persistent", None)) for tile in variant.tiles}) > 1:
@@ -103,7 +103,7 @@ def check_candidates(schedule: Schedule) -> None:
 
 
 def check_cluster_reductions(schedule: Schedule) -> None:
-    """Programs that share a row have equal parts of it, and tell each other in shared memory."""
+    """Programs of a cluster have equal parts of a row, and exchange states in shared memory."""
     for kernel in schedule.kernels:
         tiles = [tile for variant in kernel.variants for tile in variant.tiles]
         for tile in (tile for tile in tiles if isinstance(tile, ReductionTile)):
@@ -118,7 +118,7 @@ def check_cluster_reductions(schedule: Schedule) -> None:
 
 
 def check_row_pipelines(schedule: Schedule) -> None:
-    """Who goes from row to row has room for a row's part in its ring, a vector for each thread."""
+    """The ring of a row pipeline holds a program's part of a row, in a vector for each thread."""
     for kernel in schedule.kernels:
         tiles = [tile for variant in kernel.variants for tile in variant.tiles]
         for tile in (t for t in tiles if isinstance(t, ReductionTile) and (t.ring or t.resident)):

@@ -1,1 +1,6 @@
-"""Which operations share a kernel, and why others do not."""
+"""Fusion: which operations share a kernel, and why others do not.
+
+In reading order: ``fuse`` (the pass), ``group`` (kernels under construction), ``refusal`` (the
+reasons), ``pressure`` (memory), ``naming``, ``trial`` (plans to compare), ``rounding``,
+``concat_in_place``.
+"""

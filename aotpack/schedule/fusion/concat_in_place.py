@@ -1,11 +1,11 @@
-"""Let the kernels that make the pieces of a joined tensor write them where they belong.
+"""Concat in place: kernels write their pieces of a concatenation directly, without a copy.
 
     p[i, j] = sum over k of ...                      p = ...; y.0[i, j] = p[i, j]
     q[i, j] = ...                              ->    q = ...; y.1[i, j + 8] = q[i, j]
     y[i, j] = p[i, j] if j < 8 else q[i, j - 8]      y is y.0 and y.1 in one memory
 
-Done where some piece is made by a kernel that can take its store in, and the copies that are left
-take no more launches than before, or save more bytes than launching takes.
+Done if a kernel can fuse the store of its piece, and the remaining copies take no more launches
+than before, or save more bytes than launching takes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,12 +35,12 @@ from aotpack.schedule.fusion.group import Group, join
 from aotpack.schedule.fusion.trial import trial_kernels
 from aotpack.schedule.program.realize import own_index
 
-SHORTEST_RUN = 32  # bytes side by side; below, stores share the sectors of memory
+SHORTEST_RUN = 32  # contiguous bytes; shorter stores share sectors of memory
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What lies in ``low <= axis < high`` of a joined tensor."""
+    """The value of ``low <= axis < high`` of a concatenation."""
 
     low: Int
     high: Int
@@ -48,10 +48,9 @@ class Piece:
 
 
 def concat_in_place(program: Program, gpu: Gpu) -> Program:
-    """Let kernels write pieces of a concatenation where they belong, without a copy.
+    """Let kernels write their pieces of a concatenation in place, without a copy.
 
-    Tried on the kernels that the program would have as it is; the same object if no piece is worth
-    it.
+    Decided on the kernels of a trial fusion; the same object if no piece is worth it.
     """
     if not any(isinstance(one, Pointwise) and _pieces(one) for one in program.operations):
         return program
@@ -69,7 +68,7 @@ def concat_in_place(program: Program, gpu: Gpu) -> Program:
 
 
 def _candidates(kernel: Kernel) -> Iterator[Pointwise]:
-    """What a pointwise kernel makes of buffers for other kernels."""
+    """Stored operations of a pointwise kernel that neither read nor feed its other members."""
     if kernel.template_op is not None or len(kernel.axes) > 1:
         return
     made = {name for member in kernel.members for name in targets(member.operation)}
@@ -90,7 +89,7 @@ def _parts(
     program: Program,
     gpu: Gpu,
 ) -> list[Pointwise]:
-    """The writers of the pieces, if that spares more than it costs; else none."""
+    """The writers of the pieces, if they save more than they cost; else none."""
     found = _pieces(operation)
     if found is None:
         return []
@@ -98,10 +97,10 @@ def _parts(
     alone = [
         _part(operation, axis, [piece], number, program) for number, piece in enumerate(pieces)
     ]
-    spared = [_spared_bytes(part, operation, producers, program) for part in alone]
+    saved = [_saved_bytes(part, operation, producers, program) for part in alone]
     made: list[Pointwise] = []
     copies = 0
-    for is_copy, numbers in groupby(range(len(pieces)), lambda number: spared[number] == 0):
+    for is_copy, numbers in groupby(range(len(pieces)), lambda number: saved[number] == 0):
         run = [*numbers]
         together = [pieces[number] for number in run]
         copies += is_copy
@@ -111,13 +110,13 @@ def _parts(
             else [alone[number] for number in run]
         )
     launches = copies - (len(kernel.members) == 1)
-    return made if any(spared) and sum(spared) >= launches * gpu.launch_bytes else []
+    return made if any(saved) and sum(saved) >= launches * gpu.launch_bytes else []
 
 
-def _spared_bytes(
+def _saved_bytes(
     part: Pointwise, whole: Pointwise, producers: Mapping[str, Kernel], program: Program
 ) -> int:
-    """Typical bytes that are not read again where a kernel takes a part in; 0 where none does."""
+    """Typical bytes that are not read again if a kernel fuses a part; 0 if none can."""
     buffer = program.buffers[whole.target]
     if _run_bytes(part, buffer) < SHORTEST_RUN:
         return 0
@@ -130,7 +129,7 @@ def _spared_bytes(
 
 
 def _run_bytes(part: Pointwise, buffer: Buffer) -> int:
-    """Bytes that a part has side by side where the last dimensions are its own."""
+    """The contiguous bytes of a part."""
     run = buffer.dtype.itemsize
     for place, size in zip(reversed(part.index), reversed(buffer.shape), strict=True):
         own = [leaf for leaf in place.leaves() if isinstance(leaf, Axis)]
@@ -141,13 +140,13 @@ def _run_bytes(part: Pointwise, buffer: Buffer) -> int:
 
 
 def _group(kernel: Kernel) -> Group:
-    """A kernel as it was when operations joined it."""
+    """A kernel as a group that operations can be added to."""
     written = tuple(name for member in kernel.members for name in targets(member.operation))
     return Group(0, kernel.axes, kernel.members, written, kernel.reads)
 
 
 def _with_parts(program: Program, found: Mapping[str, list[Pointwise]]) -> Program:
-    """The program with parts in place of what they are parts of."""
+    """The program with parts in place of the concatenations."""
     buffers = dict(program.buffers)
     operations: list[Operation] = []
     for operation in program.operations:
@@ -155,16 +154,16 @@ def _with_parts(program: Program, found: Mapping[str, list[Pointwise]]) -> Progr
         operations += [operation] if parts is None else parts
         for part in parts or ():
             buffers[part.target] = replace(buffers[targets(operation)[0]], name=part.target)
-    joined = tuple(
+    concats = tuple(
         ConcatBuffer(name, tuple(p.target for p in parts)) for name, parts in found.items()
     )
-    return replace(program, buffers=buffers, operations=tuple(operations), concats=joined)
+    return replace(program, buffers=buffers, operations=tuple(operations), concats=concats)
 
 
 def _part(
     whole: Pointwise, axis: Axis, pieces: list[Piece], number: int, program: Program
 ) -> Pointwise:
-    """Write neighbouring pieces alone. An axis of one element is none."""
+    """The operation that writes neighbouring pieces; an axis of one element is dropped."""
     name = f"{whole.target}.{number}"
     while name in program.buffers:
         name += "_"
@@ -182,7 +181,7 @@ def _part(
     return Pointwise(name, axes, value, index, whole.origin)
 
 
-# --- what a value is made of ---------------------------------------------------------------------
+# --- pieces of a value ---------------------------------------------------------------------------
 
 
 def _pieces(operation: Pointwise) -> tuple[Axis, list[Piece]] | None:
@@ -206,9 +205,9 @@ def _pieces(operation: Pointwise) -> tuple[Axis, list[Piece]] | None:
 
 
 def _in_order(guards: list[Piece], otherwise: Value, end: Int) -> list[Piece] | None:
-    """Guarded pieces one after the other; what none of them covers is ``otherwise``.
+    """The guarded pieces in order; ``otherwise`` fills the gaps between them.
 
-    None where their order is not known for all sizes.
+    None if their order is not known for all sizes.
     """
     left, position = list(guards), Int.of(0)
     pieces: list[Piece] = []
@@ -232,14 +231,14 @@ def _in_order(guards: list[Piece], otherwise: Value, end: Int) -> list[Piece] | 
 
 
 def _ordered(a: Int, b: Int) -> tuple[Int, Int] | None:
-    """The smaller and the larger; None where that depends on the sizes."""
+    """The smaller and the larger; None if that depends on the sizes."""
     if known_le(a, b):
         return a, b
     return (b, a) if known_le(b, a) else None
 
 
 def _interval(condition: Value, axes: tuple[Axis, ...]) -> tuple[Axis, Int, Int] | None:
-    """The axis and the part of it for which a condition holds, if it says just that."""
+    """The axis and the interval for which a condition holds, if it compares one axis."""
     if isinstance(condition, Apply) and condition.op == "logical_and":
         one, other = (_interval(side, axes) for side in condition.args)
         if one is None or other is None or one[0] is not other[0]:

@@ -1,11 +1,11 @@
-"""Put operations into kernels: a kernel keeps the values its members pass on in registers.
+"""Put operations into kernels: values passed between members stay in registers.
 
     for i, j: t[i, j] = a[i, j] + b[i, j]              for x, r: t = a[x, r] + b[x, r]
     for i:    m[i] = max over j of t[i, j]      ->     for x:    m = max over r of t
     for i, j: y[i, j] = t[i, j] - m[i]                 for x, r: y[x, r] = t - m
 
-Greedy, in program order: each operation joins the kernel with which it shares most bytes, if some
-rule of ``schedule/fusion/group.py`` binds its axes to the kernel's and no cycle arises.
+Greedy, in program order: each operation is added to the kernel with which it shares most bytes, if
+a rule of ``schedule/fusion/group.py`` binds its axes to the kernel's and no cycle arises.
 """
 
 from collections.abc import Iterable
@@ -17,32 +17,32 @@ from aotpack.ir.symbolic.integers import product
 from aotpack.ir.uses import Uses
 from aotpack.schedule.fusion.group import Group, join, start
 from aotpack.schedule.fusion.naming import kernel_name
-from aotpack.schedule.fusion.pressure import holds_too_much, lent
+from aotpack.schedule.fusion.pressure import raises_pressure, single_reader_bytes
 from aotpack.schedule.fusion.refusal import Refusal
 
 MAX_MEMBERS = 64
-MOST_REASONS = 8  # kept for an operation, of the kernels with which it shares most
+MOST_REASONS = 8  # kept for an operation, by bytes shared
 
 
 class Groups:
-    """The kernels in the making, and which of them write and read a buffer."""
+    """The kernels under construction, and which of them write and read a buffer."""
 
     def __init__(self, program: Program) -> None:
         self.members: list[Group] = []
-        self.lent = lent(program)
+        self.single_reader_bytes = single_reader_bytes(program)
         self.writer: dict[str, int] = {}
         self.not_fused: dict[int, list[NotFused]] = {}
         self._touching: dict[str, dict[int, None]] = {}
 
     def put(self, position: int, group: Group) -> None:
-        """Add a group behind the last, or replace one by what it becomes."""
+        """Append a group, or replace one."""
         self.members[position : position + 1] = [group]
         self.writer.update(dict.fromkeys(group.written, position))
         for name in (*group.written, *group.read):
             self._touching.setdefault(name, {})[position] = None
 
     def shared(self, names: Iterable[str]) -> dict[int, list[str]]:
-        """For each group that touches any of these buffers, which."""
+        """For each group that touches some of these buffers, the buffers that it touches."""
         found: dict[int, list[str]] = {}
         for name in names:
             for position in self._touching.get(name, ()):
@@ -51,9 +51,9 @@ class Groups:
 
 
 def fuse(program: Program) -> tuple[Kernel, ...]:
-    """Put operations into kernels, which keep the values passed on in registers.
+    """Put operations into kernels; values passed between members stay in registers.
 
-    Kernels come in the order in which their first members appear.
+    Kernels come in the order of their first members.
     """
     groups = Groups(program)
     for operation in program.operations:
@@ -71,16 +71,16 @@ def _best_group(
 ) -> tuple[int, Group, list[NotFused]]:
     """The group that saves most memory traffic by taking ``operation``, and what it becomes.
 
-    A group scores with the typical bytes of the buffers that both touch. With it come the others
-    and why it is none of them; where no group takes the operation, it begins one of its own.
+    The score of a group is the typical bytes of the buffers that both touch. The list says why the
+    operation is in no other group. If no group takes it, it starts a new one.
     """
     common = groups.shared(reads(operation)).items()
     scores = {p: sum(_bytes(name, program) for name in names) for p, names in common}
     best: tuple[int, Group] | None = None
     not_fused: list[NotFused] = []
     for position in sorted(scores, key=lambda p: (-scores[p], -p)):
-        found: Group | Refusal = Refusal.EMPTY if scores[position] == 0 else Refusal.CHOICE
-        if found is Refusal.CHOICE and best is None:
+        found: Group | Refusal = Refusal.EMPTY if scores[position] == 0 else Refusal.BETTER
+        if found is Refusal.BETTER and best is None:
             found = _joined(operation, position, groups, program, scores[position])
         if isinstance(found, Group):
             best = position, found
@@ -93,16 +93,16 @@ def _best_group(
 def _joined(
     operation: Operation, position: int, groups: Groups, program: Program, saved: int
 ) -> Group | Refusal:
-    """The group with the operation, which saves so many bytes, or what speaks against it."""
+    """The group with the operation added, which saves this many bytes, or the reason why not."""
     group = groups.members[position]
     if any(program.buffers[name].unfusable for name in (*targets(operation), *group.written)):
-        return Refusal.ALONE
+        return Refusal.UNFUSABLE
     if len(group.members) >= MAX_MEMBERS:
         return Refusal.FULL
     if _closes_cycle(operation, position, groups, program):
         return Refusal.CYCLE
     own = (name for name in reads(operation) if name not in group.written)
-    if holds_too_much(own, group.read, groups.lent, saved):
+    if raises_pressure(own, group.read, groups.single_reader_bytes, saved):
         return Refusal.MEMORY
     return join(group, operation, program)
 
@@ -113,7 +113,7 @@ def _bytes(name: str, program: Program) -> int:
 
 
 def _closes_cycle(operation: Operation, position: int, groups: Groups, program: Program) -> bool:
-    """True when something ``operation`` needs from elsewhere depends on the group it would join."""
+    """True when an operand from elsewhere depends on the group that ``operation`` would join."""
     target = groups.members[position]
     needed = [name for name in reads(operation) if name not in target.written]
     pending = [*expand_concats(needed, program)]
@@ -130,7 +130,7 @@ def _closes_cycle(operation: Operation, position: int, groups: Groups, program: 
 
 
 def _kernel(position: int, groups: Groups, program: Program, uses: Uses[int]) -> Kernel:
-    """Close a group: name it and find which of its results anyone outside reads."""
+    """Close a group: name it, and find the results that must be stored."""
     group = groups.members[position]
     results = {*program.results, *concats_by_part(program)}
     if group.is_closed:

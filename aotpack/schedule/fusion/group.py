@@ -1,9 +1,10 @@
-"""A kernel in the making: its axes, its members and the rules by which an operation may join.
+"""A kernel under construction: axes, members, and the rules for adding an operation.
 
 Loop kernels have axes (x,) or (x, r): all outer points flattened, and the reduced or scanned ones.
 Template kernels have the axes of their template operation, and pointwise members over its output.
-An operation joins when its axes can be written in the axes of the kernel such that whatever it
-reads from members lies in registers of the same program: read and written index are one expression.
+
+An operation is added if its axes can be written in the axes of the kernel, so that each value it
+reads from a member is in registers of the same program: read and written index are one expression.
 """
 
 from collections.abc import Mapping
@@ -39,7 +40,7 @@ class Group:
 
     @property
     def is_closed(self) -> bool:
-        """True for a kernel that nothing joins: what it makes is complete after its launch only."""
+        """True for a kernel that takes no members: its launch completes the results."""
         return isinstance(self.members[0].operation, (Scatter, Foreign, Branch, Loop))
 
     @property
@@ -66,9 +67,9 @@ def start(operation: Operation, program: Program) -> Group:
 
 
 def join(group: Group, operation: Operation, program: Program) -> Group | Refusal:
-    """The group with ``operation`` in it, or why no rule admits it."""
+    """The group with ``operation`` added, or the reason why not."""
     if isinstance(operation, (Matmul, Attention, Scatter, Foreign, Branch, Loop)):
-        return Refusal.BEGINS
+        return Refusal.STARTS
     if group.is_closed:
         return Refusal.CLOSED
     if isinstance(operation, (Reduction, Scan)):
@@ -111,7 +112,7 @@ def _decode(operation: Operation, axes: tuple[Axis, ...]) -> dict[Axis, Int]:
 
 def _join_reduction(group: Group, operation: Reduction | Scan, program: Program) -> Group | Refusal:
     if group.is_template:
-        return Refusal.TILE
+        return Refusal.PARTIAL_ROW
     axes = _loop_axes(operation)
     binding = _decode(operation, axes)
     if group.is_flat:
@@ -124,17 +125,17 @@ def _join_reduction(group: Group, operation: Reduction | Scan, program: Program)
     else:
         binding = _rename(binding, dict(zip(axes, map(Int.of, group.axes), strict=True)))
     if not _shares(group, operation, binding):
-        return Refusal.NOTHING
+        return Refusal.NOTHING_SHARED
     return _add(group, operation, binding, outer=False)
 
 
 def _refine(
     group: Group, operation: Operation, axes: tuple[Axis, ...], binding: Binding, program: Program
 ) -> Group | Refusal:
-    """Give a flat group the axes (x, r) of a reduction that reads what it writes, or shares reads.
+    """Give a flat group the axes (x, r) of a reduction that reads its results, or shares reads.
 
-    Its points are renumbered so that each element is made where the reduction needs it. Refused
-    too where its members' reads of each other are no longer seen to be what was written.
+    Its points are renumbered so that each element is made where the reduction needs it. Refused if
+    its members' reads of each other then no longer match the written index.
     """
     total = points(axes)
     (flat,) = group.axes
@@ -151,7 +152,7 @@ def _refine(
     for member in group.members:
         moved = _rename(dict(member.binding), {flat: position})
         if not _reads_registers(renumbered, member.operation, moved, outer=outer):
-            return Refusal.ELSEWHERE
+            return Refusal.OTHER_PROGRAM
         placed = replace(member, binding=tuple(moved.items()), outer=outer)
         renumbered = replace(renumbered, members=(*renumbered.members, placed))
     return renumbered
@@ -159,15 +160,15 @@ def _refine(
 
 def _refused_order(group: Group, operation: Operation) -> Refusal:
     is_read = any(_writer(group, name) for name in reads(operation))
-    return Refusal.ORDER if is_read else Refusal.NOTHING
+    return Refusal.ORDER if is_read else Refusal.NOTHING_SHARED
 
 
 def _position_read(
     group: Group, operation: Operation, binding: Binding, program: Program
 ) -> Int | None:
-    """Where, in a flat group's numbering, what a bound operation reads is written.
+    """The position, in a flat group's numbering, of the element that a bound operation reads.
 
-    None if it reads nothing, or not each element exactly once: such points renumber no group.
+    None if it reads no member, or not each element exactly once.
     """
     rewrite = Rewriter(binding)
     for load in loads(operation):
@@ -198,12 +199,12 @@ def _join_pointwise(group: Group, operation: Operation, program: Program) -> Gro
                 return joined
             refusal = joined
         elif refusal is Refusal.POINTS:
-            refusal = Refusal.NOTHING
+            refusal = Refusal.NOTHING_SHARED
     return refusal
 
 
 def _spaces(group: Group) -> list[tuple[tuple[Axis, ...], bool]]:
-    """The kernel axes a pointwise member may run over: all outputs, or one for each row."""
+    """The kernel axes of a pointwise member: all points, or one point for each row."""
     first = group.members[0].operation
     if isinstance(first, (Matmul, Attention)):
         return [(first.axes, False)]
@@ -238,9 +239,9 @@ def _solve(
 ) -> Binding | None:
     """Solve ``load.index == written`` for the operation's axes, each dimension a mixed radix.
 
-    A dimension must be read whole, else points would be met twice or never. Axes the load does not
-    mention take the kernel axes the written index does not, in order. Where an element went by what
-    was read from memory (a sort), nobody knows its point.
+    A dimension must be read whole; otherwise points are visited twice or never. Axes that the load
+    does not use take the kernel axes that the written index does not use, in order. None for a
+    written index that was loaded (a sort): the point of an element is unknown.
     """
     if any(isinstance(leaf, Indirect) for position in written for leaf in position.leaves()):
         return None
@@ -290,9 +291,9 @@ def _writer(group: Group, buffer: str) -> Member | None:
 
 
 def _add(group: Group, operation: Operation, binding: Binding, *, outer: bool) -> Group | Refusal:
-    """Append a member if all it reads from members is in its own registers."""
+    """Add a member if the values that it reads from members are in its own registers."""
     if not _reads_registers(group, operation, binding, outer=outer):
-        return Refusal.ELSEWHERE
+        return Refusal.OTHER_PROGRAM
     member = Member(operation, tuple(binding.items()), outer)
     written = (*group.written, *targets(operation))
     read = dict.fromkeys((*group.read, *(n for n in reads(operation) if n not in group.written)))
@@ -307,7 +308,7 @@ def _reads_registers(group: Group, operation: Operation, binding: Binding, *, ou
         if member is None:
             continue
         if outer and not member.outer and not isinstance(member.operation, Reduction):
-            return False  # a row cannot read one element of a value spread over the row
+            return False  # once a row, it cannot read a value with an element for each column
         index = (rewrite.index(part).substitute(single) for part in load.index)
         written = (part.substitute(single) for part in written_index(member))
         if tuple(index) != tuple(written):
@@ -316,7 +317,7 @@ def _reads_registers(group: Group, operation: Operation, binding: Binding, *, ou
 
 
 def _shares(group: Group, operation: Operation, binding: Binding) -> bool:
-    """True when a program of the group already has something the operation reads."""
+    """True when a program of the group already loads or computes something the operation reads."""
     if any(_writer(group, name) for name in reads(operation)):
         return True
     mine = {_moved(load, binding) for load in loads(operation)}

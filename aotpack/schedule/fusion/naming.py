@@ -1,4 +1,4 @@
-"""Kernel names a person recognises: the operators inside, shortest useful form."""
+"""Readable kernel names, from the operators inside."""
 
 from collections.abc import Iterable
 

@@ -1,6 +1,6 @@
-"""What fusing two operations keeps alive at once that could share memory otherwise.
+"""Memory pressure: fusing two operations keeps operands live together that could share memory.
 
-a = f(x, c); b = g(y, c), with x and y made for this alone: apart, y may lie where x did.
+a = f(x, c); b = g(y, c)        unfused, y may lie where x did, if nothing else reads x and y
 """
 
 from collections import Counter
@@ -10,11 +10,11 @@ from aotpack.ir.program import Program
 from aotpack.ir.uses import operation_uses
 from aotpack.schedule.layout import typical_bytes
 
-MOST_HELD = 32  # bytes for each one that fusing saves
+MOST_HELD = 32  # bytes for each byte that fusion saves
 
 
-def lent(program: Program) -> dict[str, int]:
-    """Typical bytes of the intermediates that one operation reads: it leaves their memory."""
+def single_reader_bytes(program: Program) -> dict[str, int]:
+    """Typical bytes of the intermediates with one reader: its end frees their memory."""
     given = {*program.inputs, *program.weights, *program.results}
     return {
         name: typical_bytes(program.buffers[name])
@@ -23,9 +23,9 @@ def lent(program: Program) -> dict[str, int]:
     }
 
 
-def holds_too_much(
-    one: Iterable[str], other: Iterable[str], lent: Mapping[str, int], saved: int
+def raises_pressure(
+    one: Iterable[str], other: Iterable[str], freed: Mapping[str, int], saved: int
 ) -> bool:
-    """True when what both leave is as large, and much more than the bytes saved."""
-    sizes = [Counter(lent[name] for name in {*names} if name in lent) for names in (one, other)]
+    """True when operands of equal sizes could share much more memory than the bytes saved."""
+    sizes = [Counter(freed[name] for name in {*names} if name in freed) for names in (one, other)]
     return sum((sizes[0] & sizes[1]).elements()) > MOST_HELD * saved

@@ -1,6 +1,6 @@
-"""Why an operation is not in a kernel whose buffers it reads: one reason each.
+"""The reasons why an operation is not in a kernel whose buffers it reads.
 
-The rules that refuse say so themselves; ``aotpack show MODEL --stage scheduled --why`` prints it.
+The rules that refuse return them; ``aotpack show MODEL --stage scheduled --why`` prints them.
 """
 
 from enum import Enum
@@ -9,16 +9,16 @@ from enum import Enum
 class Refusal(Enum):
     """The reasons, in the order in which they are found: a later one came closer to fusion."""
 
-    ALONE = "the program asks for a kernel of its own"
-    EMPTY = "what both read has no elements"
-    FULL = "the kernel has as many operations as it may"
-    CYCLE = "it needs something else that needs the kernel first"
-    MEMORY = "each could leave its memory to the other, which is much more than they share"
-    BEGINS = "products, attention, scatters, foreign kernels and control flow begin kernels"
-    CLOSED = "what a scatter, a foreign kernel or control flow makes is complete after it only"
-    TILE = "a tile of a product holds no whole row"
-    POINTS = "it has another number of points or rows than the kernel"
-    ORDER = "its rows do not take each element of the kernel's once"
-    NOTHING = "no program of the kernel has what it reads"
-    ELSEWHERE = "what it reads lies in the registers of another program"
-    CHOICE = "it is in a kernel with which it shares more bytes"
+    UNFUSABLE = "one of them must be alone in its kernel"
+    EMPTY = "the buffers that both touch have no elements"
+    FULL = "the kernel already has the maximum number of operations"
+    CYCLE = "each of the two kernels would wait for the other"
+    MEMORY = "unfused they can share memory, which is worth more than the reads that fusion saves"
+    STARTS = "a product, attention, scatter, foreign call, branch or loop starts a new kernel"
+    CLOSED = "a scatter, foreign call, branch or loop must end before its result can be read"
+    PARTIAL_ROW = "it reduces whole rows, and a program of the product has only a part of a row"
+    POINTS = "its loops have other extents than the loops of the kernel"
+    ORDER = "it does not read each element that the kernel makes exactly once, row by row"
+    NOTHING_SHARED = "no program of the kernel loads or computes the elements that it reads"
+    OTHER_PROGRAM = "it reads elements that another program of the kernel computes"
+    BETTER = "it is in another kernel, with which it shares more bytes"

@@ -1,10 +1,11 @@
-"""Where a kernel uses a result that other kernels read from memory, it uses what they will see.
+"""A kernel uses its result rounded to 16 bits, if other kernels read it so from memory.
 
     x: y = exp(a);  z = y - max(y)           x: y = exp(a);  z = rounded(y) - max(rounded(y))
     x: t = y - max                    ->     x: t = y - max
 
-for a y stored in 16 bits. Else the maximum were of other numbers than those it is taken from, and
-what should cancel would leave the rounding. A result that no other kernel reads is not rounded.
+for a y stored in 16 bits. Otherwise the maximum comes from other numbers than those that it is
+subtracted from, and a rounding error is left where values should cancel. A result that no other
+kernel reads is not rounded.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,14 +30,14 @@ def match_rounding(
     made = []
     for position, kernel in enumerate(kernels):
         elsewhere = [name for name in kernel.stored if uses.has_other_readers(name, position)]
-        made.append(_agreeing(kernel, _types_of_16_bits(program, elsewhere), changed))
+        made.append(_with_rounded_uses(kernel, _types_of_16_bits(program, elsewhere), changed))
     if not changed:
         return program, kernels
     operations = tuple(changed.get(targets(o), o) for o in program.operations)
     return replace(program, operations=operations), tuple(made)
 
 
-def _agreeing(
+def _with_rounded_uses(
     kernel: Kernel, shared: Mapping[str, DType], changed: dict[tuple[str, ...], Operation]
 ) -> Kernel:
     """The kernel with its uses of ``shared`` results rounded; adds to ``changed`` by targets."""

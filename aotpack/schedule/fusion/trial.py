@@ -1,4 +1,4 @@
-"""Plans that are tried before they are decided: the kernels a program would have."""
+"""Trial fusion: the kernels that a program would have, to compare plans."""
 
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.program import Program
@@ -6,5 +6,5 @@ from aotpack.schedule.fusion.fuse import fuse
 
 
 def trial_kernels(program: Program) -> tuple[Kernel, ...]:
-    """What fusion makes of a program, or of some operations of one; no draft takes it over."""
+    """The kernels that fusion makes of a program, or of some operations; no draft keeps them."""
     return fuse(program)

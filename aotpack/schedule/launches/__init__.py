@@ -1,1 +1,5 @@
-"""The order of launches, and which kernels share one."""
+"""Launches: their order, and which kernels share one.
+
+In reading order: ``order``, ``peak`` (an order for memory), ``last_block``, ``horizontal``,
+``user_partition``, ``unfused`` (other forms, for tuning).
+"""

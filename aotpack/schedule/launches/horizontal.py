@@ -1,9 +1,9 @@
-"""Let small kernels that do not wait for each other share a launch.
+"""Horizontal fusion: small kernels that do not depend on each other share a launch.
 
     launch a; launch b (reads a); launch c        ->        launch a and c; launch b
 
-A small kernel takes longer to launch than to run. Sharing changes no kernel: each member keeps its
-own tiles and becomes a function; programs of the launch are numbered through.
+A small kernel takes longer to launch than to run. Sharing changes no kernel: each keeps its own
+tiles and becomes a function; the programs of a launch are numbered through.
 """
 
 from dataclasses import replace
@@ -39,9 +39,10 @@ def fuse_horizontally(
 
 
 def group_small_kernels(kernels: tuple[Kernel, ...], program: Program, gpu: Gpu = H200) -> Groups:
-    """Each small kernel in the first launch that has room for it; order is kept otherwise.
+    """Put each small kernel into the first launch with room for it; the order is kept otherwise.
 
-    What overwrites an updated tensor stays in a later launch than what reads its old value.
+    A kernel that overwrites an updated tensor stays in a later launch than readers of the old
+    value.
     """
     slots: list[tuple[Kernel, ...]] = []
     made: dict[str, int] = {}
@@ -76,14 +77,14 @@ def _has_room(slot: tuple[Kernel, ...], kernel: Kernel, program: Program, gpu: G
 def is_small(kernel: Kernel, program: Program, gpu: Gpu) -> bool:
     """True for a kernel of no more points than the GPU computes at once.
 
-    It is over before a launch has begun to pay for itself.
+    It ends before a launch of its own would pay.
     """
     count = points(kernel.axes).constant
     return can_share(kernel, program) and count is not None and count <= gpu.threads_at_once
 
 
 def _together(group: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
-    """The members of a launch, all with the same number of warps; apart, each has its own tile."""
+    """The kernels of a launch, with equal warps; the tile of a separate launch is a candidate."""
     if len(group) == 1 or group[1].runs_in_last_block:
         return group
     return tuple(

@@ -1,10 +1,10 @@
-"""Let the last programs of a kernel to arrive do what a small kernel behind it would do.
+"""Last blocks: the last programs of a kernel to arrive run the small kernel behind it.
 
     launch a; launch b (reads what a made)        ->        launch a, of which some run b
 
-A launch costs what reading a few megabytes does. The kernel behind keeps its own order of
-operations, so who arrives last decides no bit. What says that programs meet is in
-``ir/kernels/last_block.py``; each launch has counters of its own.
+A launch costs as much as reading a few megabytes. The second kernel keeps its order of operations,
+so the order of arrival changes no bit. ``ir/kernels/last_block.py`` checks that programs match;
+each launch has its own counters.
 """
 
 from dataclasses import replace
@@ -30,11 +30,11 @@ def run_in_last_block(
     """Let the last programs of a kernel to arrive run the small kernel behind it."""
     launches: list[list[Kernel]] = []
     for kernel in kernels:
-        completing = _in_last_block(launches[-1], kernel, program, gpu) if launches else None
-        if completing is None:
+        moved = _in_last_block(launches[-1], kernel, program, gpu) if launches else None
+        if moved is None:
             launches.append([kernel])
         else:
-            launches[-1].append(completing)
+            launches[-1].append(moved)
     return tuple(kernel for launch in launches for kernel in launch)
 
 
@@ -43,28 +43,32 @@ def _in_last_block(
 ) -> Kernel | None:
     """A kernel that runs in the last blocks of a launch; None where it cannot."""
     first, *others = launch
-    walks, closes = _row_tiles(first), _row_tiles(second)
-    if not walks or not closes or is_small(first, program, gpu):
+    first_tiles, second_tiles = _row_tiles(first), _row_tiles(second)
+    if not first_tiles or not second_tiles or is_small(first, program, gpu):
         return None
     if _overwrites(second, launch, program):
         return None
-    blocks = {tile.x for tile in walks}
+    blocks = {tile.x for tile in first_tiles}
     if len(blocks) > 1 or any(
-        tile.cluster_size > 1 or tile.look_back for tile in (*walks, *closes)
+        tile.cluster_size > 1 or tile.look_back for tile in (*first_tiles, *second_tiles)
     ):
-        return None  # blocks that differ make no groups; clusters and chains meet in their own way
+        return None  # unequal blocks make no groups; clusters and look-backs exchange states
     (block,) = blocks
     if not is_made_in_groups(first, second, program, block):
         return None
-    closing = _closing_tile(second, closes[-1], block, walks[0].num_warps)
-    if closing is None or (others and others[0].counters[0].shape != _groups(second, closing)):
+    last_tile = _last_block_tile(second, second_tiles[-1], block, first_tiles[0].num_warps)
+    if last_tile is None or (others and others[0].counters[0].shape != _groups(second, last_tile)):
         return None
     variants = tuple(
-        replace(variant, tile=replace(closing, num_warps=tile.num_warps), others=(closes[-1],))
-        for variant, tile in zip(gpu_variants(first), walks, strict=True)
+        replace(
+            variant,
+            tile=replace(last_tile, num_warps=tile.num_warps),
+            others=(second_tiles[-1],),
+        )
+        for variant, tile in zip(gpu_variants(first), first_tiles, strict=True)
     )
     name = free_name(f"{second.stored[0]}_arrived", program.buffers)
-    counters = () if others else (Buffer(name, DType.INT32, _groups(second, closing)),)
+    counters = () if others else (Buffer(name, DType.INT32, _groups(second, last_tile)),)
     hosts = tuple(variant for variant in second.variants if variant.arch_high == 0)
     return replace(
         second,
@@ -87,9 +91,9 @@ def _row_tiles(kernel: Kernel) -> list[ReductionTile]:
 
 
 def _overwrites(second: Kernel, launch: list[Kernel], program: Program) -> bool:
-    """True when a kernel needs all of a launch to be done, or must be alone.
+    """True when a kernel must wait for the whole launch, or be alone in its kernel.
 
-    It would write where programs of the launch still read, or read what another one writes there.
+    It would write where the launch still reads, or read what another kernel in last blocks writes.
     """
     first, *others = launch
     if any(not set(second.reads).isdisjoint(other.stored) for other in others):
@@ -105,10 +109,10 @@ def _overwrites(second: Kernel, launch: list[Kernel], program: Program) -> bool:
     )
 
 
-def _closing_tile(
+def _last_block_tile(
     kernel: Kernel, own: ReductionTile, block: int, warps: int
 ) -> ReductionTile | None:
-    """A tile of so many rows and warps; None where one program would have too much to do."""
+    """The tile with this many rows and warps; None if one program would have too much work."""
     longest = bounds(kernel.axes[1].extent)[1]
     if longest > LONGEST or own.cluster_size > 1:
         return None

@@ -1,4 +1,4 @@
-"""Launch order: dependences first, otherwise as the user wrote it."""
+"""Launch order: dependences first, otherwise the user's order."""
 
 from aotpack.ir.kernels.kernel import Kernel, kernel_uses
 from aotpack.ir.program import Program, Update, expand_concats, targets
@@ -6,7 +6,7 @@ from aotpack.ir.uses import Uses
 
 
 def order_kernels(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
-    """Put kernels into the order of launches: dependences first, otherwise as the user wrote it."""
+    """Put kernels into launch order: dependences first, otherwise the user's order."""
     waiting = dependences(kernels, program)
     positions = enumerate(program.operations)
     position_of = {name: position for position, one in positions for name in targets(one)}
@@ -30,12 +30,12 @@ def dependences(kernels: tuple[Kernel, ...], program: Program) -> list[set[int]]
         for kernel in kernels
     ]
     for update in program.updates:
-        _let_old_value_be_read(update, uses, waiting)
+        _order_old_readers(update, uses, waiting)
     return waiting
 
 
-def _let_old_value_be_read(update: Update, uses: Uses[int], waiting: list[set[int]]) -> None:
-    """What reads a tensor before its update goes first, unless it needs the new value too."""
+def _order_old_readers(update: Update, uses: Uses[int], waiting: list[set[int]]) -> None:
+    """Readers of a tensor's old value go before its update, unless they need the new value too."""
     overwriting = uses.producers[update.value]
     for position in uses.readers.get(update.name, ()):
         if not _needs(position, overwriting, waiting):
@@ -43,7 +43,7 @@ def _let_old_value_be_read(update: Update, uses: Uses[int], waiting: list[set[in
 
 
 def _needs(position: int, other: int, waiting: list[set[int]]) -> bool:
-    """True when a kernel is ``other`` or waits for it, at whatever distance."""
+    """True when a kernel is ``other`` or depends on it, directly or not."""
     pending, seen = [position], {position}
     while pending:
         here = pending.pop()
@@ -61,7 +61,7 @@ def _place(
     done: set[int],
     result: list[Kernel],
 ) -> None:
-    """Depth first: what a kernel waits for goes before it. Fusion made no cycles."""
+    """Depth first: dependences go before a kernel. Fusion made no cycles."""
     if position in done:
         return
     done.add(position)

@@ -1,10 +1,10 @@
-"""Another launch order where it needs less memory: of a few candidates, the smallest peak.
+"""Reorder launches to lower the peak of memory: the best of a few candidate orders.
 
     a = x @ u; b = y @ v; p = a.sum(); q = b.sum()    ->    a = ...; p = ...; b = ...; q = ...
 
-Candidates are the order as it is, the one that always takes the kernel with the lowest peak, and
-those by depth and by descent. What is estimated to need less is planned; equal peaks keep the
-user's order, and so do peaks that are hardly lower: what is near in the program is near in caches.
+Candidates are the given order, a greedy order by lowest peak, an order by depth, and a depth-first
+order. The one with the lowest estimate is planned. If its peak is not well below that of the user's
+order, the latter stays: operations close in the program are close in caches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,9 +18,9 @@ from aotpack.schedule.launches.order import dependences
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.memory.lifetimes import plan_memory
 
-WORTH = 16  # a peak must be lower by this part of the one before
-LEAST = 2**20  # and by so many bytes: kernels that could share a launch may be torn apart
-WINDOW = 64  # kernels that could come next, of which the best is taken
+WORTH = 16  # the peak must fall by this part
+LEAST = 2**20  # and by these bytes: reordering may separate kernels that could share a launch
+WINDOW = 64  # ready kernels that are compared
 
 Order = Sequence[int]
 
@@ -28,7 +28,7 @@ Order = Sequence[int]
 def reorder_for_memory(
     program: Program, kernels: tuple[Kernel, ...], strides: Strides
 ) -> tuple[Kernel, ...]:
-    """Launch in another order where that lowers the peak of memory well; else the same object."""
+    """Reorder launches if that lowers the peak of memory well; the same object otherwise."""
     flow = _flow(program, kernels)
     given = range(len(kernels))
     found: tuple[int, Order] = (_estimate(flow, given), given)
@@ -43,7 +43,7 @@ def reorder_for_memory(
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """What each kernel waits for, allocates and reads; bytes at typical sizes."""
+    """The dependences, allocations and reads of each kernel; bytes at typical sizes."""
 
     waits: list[set[int]]  # of kernels before it
     allocates: list[int]
@@ -52,7 +52,7 @@ class _Flow:
     readers: dict[str, int]
 
     def followers(self) -> list[list[int]]:
-        """Who waits for each kernel, in order."""
+        """The kernels that wait for each kernel, in order."""
         found: list[list[int]] = [[] for _ in self.waits]
         for position, waits in enumerate(self.waits):
             for before in waits:
@@ -77,7 +77,7 @@ def _flow(program: Program, kernels: tuple[Kernel, ...]) -> _Flow:
 
 
 def _estimate(flow: _Flow, order: Order) -> int:
-    """The most bytes alive at once, if nothing is overwritten in place."""
+    """The most bytes live at once, if nothing is overwritten in place."""
     left = dict(flow.readers)
     live = peak = 0
     for position in order:
@@ -105,7 +105,7 @@ def _planned(program: Program, kernels: tuple[Kernel, ...], strides: Strides) ->
 
 
 def _by_least_peak(flow: _Flow) -> Order:
-    """Always what keeps the peak lowest, of that what leaves least behind."""
+    """Greedy: the kernel that keeps the peak lowest, then the one that leaves fewest bytes live."""
     followers = flow.followers()
     waiting = [len(waits) for waits in flow.waits]
     ready = [position for position, count in enumerate(waiting) if not count]
@@ -134,7 +134,7 @@ def _by_least_peak(flow: _Flow) -> Order:
 
 
 def _by_depth(flow: _Flow) -> Order:
-    """All that could begin together, one after the other."""
+    """By depth: all kernels that could begin together, one after the other."""
     depth: list[int] = []
     for waits in flow.waits:
         depth.append(1 + max((depth[before] for before in waits), default=0))
@@ -142,7 +142,7 @@ def _by_depth(flow: _Flow) -> Order:
 
 
 def _by_descent(flow: _Flow) -> Order:
-    """Each end of the program with all it needs, the most bytes first."""
+    """Depth first: each end of the program after its dependences, the most bytes first."""
 
     def needs(position: int) -> Iterator[int]:
         weigh = flow.allocates

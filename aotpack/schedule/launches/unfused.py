@@ -1,12 +1,12 @@
-"""What a kernel fuses as launches of their own: another form of the kernel, for tuning to time.
+"""Unfused forms: the operations of a kernel in two launches, for tuning to time.
 
     y = gelu(x @ w + b)               or    t = x @ w;          y = gelu(t + b)
     y = exp(x - max(x)) / sum         or    m, s = max, sum;    y = exp(x - m) / s
     p, q = x.sum(1), (x * z).sum(1)   or    p = x.sum(1);       q = (x * z).sum(1)
 
-What the first part passes on lies in memory of its own between the two. Nothing is decided here:
-the fused form comes first. A loop kernel is offered in parts where measuring may pay: it moves so
-much that a second launch is little beside it, and its parts move hardly more.
+The first launch passes values through memory. The fused form stays the first choice. A loop kernel
+is offered in parts if measuring may pay: it moves so many bytes that a second launch costs little,
+and its parts hardly move more.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.memory.lifetimes import may_overwrite
 from aotpack.schedule.tiles.choose import choose_tiles
 
-MOST_MORE = 0.6  # of a kernel's bytes that its parts move in addition: a softmax's row twice
+MOST_MORE = 0.6  # of a kernel's bytes, moved in addition by its parts: softmax reads a row twice
 MOST_TRIED = 4  # cuts of a kernel
 
 Operations = tuple[Operation, ...]
@@ -38,9 +38,9 @@ def offer_unfused(
     lifetimes: tuple[Lifetime, ...],
     gpu: Gpu,
 ) -> tuple[Kernel, ...]:
-    """Offer launches that do the same unfused, where tuning may find them quicker.
+    """Offer unfused forms of launches, where tuning may find them quicker.
 
-    What is inside a branch or loop is left as it is: a package holds one form of that.
+    Parts of branches and loops have none: a package holds one form of them.
     """
     homes = {life.buffer: life.storage for life in lifetimes}
     homes |= {update.value: update.name for update in program.updates}
@@ -53,21 +53,21 @@ def offer_unfused(
 def _unfused(
     kernel: Kernel, program: Program, strides: Strides, homes: dict[str, str], gpu: Gpu
 ) -> tuple[Kernel, ...]:
-    """The launches of the first cut whose parts are one launch each and spoil nothing."""
+    """The launches of the first legal cut whose parts are one launch each."""
     for first, rest in islice(_cuts(kernel, program, gpu), MOST_TRIED):
         passed = {name for operation in rest for name in reads(operation)}
         before = _launch(first, passed, kernel, program, strides, gpu)
         behind = _launch(rest, set(), kernel, program, strides, gpu)
-        if before and behind and spoils_nothing((before, behind), strides, homes):
+        if before and behind and keeps_operands((before, behind), strides, homes):
             return before, behind
     return ()
 
 
 def _cuts(kernel: Kernel, program: Program, gpu: Gpu) -> Iterable[tuple[Operations, Operations]]:
-    """The ways to part a kernel that may be worth a measurement, the best guess first.
+    """The cuts of a kernel that may be worth a measurement, the best guess first.
 
-    What is pointwise behind all reductions goes line by line no more, so it comes before others.
-    Each part moves a quarter of what could be moved in the time of a launch, or more.
+    Cuts with a pointwise second part come first: it need not go row by row. Each part moves at
+    least a quarter of the bytes that could be moved in the time of a launch.
     """
     if kernel.is_opaque or len(kernel.members) == 1:
         return ()
@@ -93,7 +93,7 @@ def _has_walk(operations: Operations) -> bool:
 
 
 def _places(operations: Operations) -> Iterator[tuple[Operations, Operations]]:
-    """What passes nothing to the rest and the rest, if there is such; then a cut at each place."""
+    """First the operations connected to the first one, if not all; then a cut at each place."""
     alone = _connected(operations)
     rest = tuple(operation for operation in operations if operation not in alone)
     if rest:
@@ -103,7 +103,7 @@ def _places(operations: Operations) -> Iterator[tuple[Operations, Operations]]:
 
 
 def _connected(operations: Operations) -> Operations:
-    """The first operation with all that values pass between, from one to the next."""
+    """The operations that values connect, directly or not, to the first one."""
     made = {name for one in operations for name in targets(one)}
     touched = {one: made & {*targets(one), *reads(one)} for one in operations}
     found: set[str] = {*targets(operations[0])}
@@ -115,7 +115,7 @@ def _connected(operations: Operations) -> Operations:
 
 
 def _moved_bytes(operations: Operations, passed: set[str], kernel: Kernel, program: Program) -> int:
-    """The typical bytes of what a launch of some operations reads, and of what it stores."""
+    """The typical bytes that a launch of some operations reads and stores."""
     made = {name for one in operations for name in targets(one)}
     touched = {name for one in operations for name in reads(one)} - made
     touched |= {name for name in made if name in passed or name in kernel.stored}
@@ -130,10 +130,10 @@ def _launch(
     strides: Strides,
     gpu: Gpu,
 ) -> Kernel | None:
-    """The one kernel of some operations of another; None where it would take more.
+    """A kernel of some operations of another; None if they need more than one.
 
-    A product keeps its tiles. Programs that share a row, or wait for each other, would need memory
-    to meet in: no part has it.
+    A product keeps its tiles. None for cluster reductions and look-back scans: a part has no memory
+    to exchange states.
     """
     first = kernel.members[0]
     made = (name for operation in operations for name in targets(operation))
@@ -145,17 +145,17 @@ def _launch(
         return replace(kernel, name=name, members=(first,), stored=stored, reads=read)
     part = replace(program, operations=operations, outputs=stored, updates=())
     found = choose_tiles(program, trial_kernels(part), strides, gpu)
-    if len(found) != 1 or any(_meets(variant.tile) for variant in found[0].variants):
+    if len(found) != 1 or any(_exchanges_states(variant.tile) for variant in found[0].variants):
         return None
     return found[0]
 
 
-def _meets(tile: Tile) -> bool:
+def _exchanges_states(tile: Tile) -> bool:
     return isinstance(tile, ReductionTile) and (tile.cluster_size > 1 or tile.look_back)
 
 
-def spoils_nothing(parts: tuple[Kernel, ...], strides: Strides, homes: dict[str, str]) -> bool:
-    """True when what shares memory is read before it is overwritten, or only where it then is."""
+def keeps_operands(parts: tuple[Kernel, ...], strides: Strides, homes: dict[str, str]) -> bool:
+    """True when each operand is read before its memory is overwritten, or as it is overwritten."""
     for number, part in enumerate(parts):
         for name in part.stored:
             for reader in parts[number:]:

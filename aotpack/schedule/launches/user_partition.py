@@ -1,10 +1,10 @@
-"""A partition of the user: a function that says which kernels share a launch.
+"""The user's partition: a function that says which kernels share a launch.
 
     kernels a, b, c        ->        [[a, c], [b]]: launch a and c; launch b
 
-Kernels of a launch run at the same time, so what a partition gives is checked: every kernel is in
-one group, what waits for another comes in a later group, and kernels of a group can be functions of
-one launch.
+Kernels of a launch run at the same time, so the groups are checked: every kernel is in one group, a
+kernel that waits for another is in a later group, and kernels of a group can be functions of one
+launch.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,9 +24,9 @@ LARGEST_TILE = 4096  # elements: 32 in each thread of four warps
 
 
 def partitioned(partition: Partition, kernels: tuple[Kernel, ...], program: Program) -> Groups:
-    """The groups that a partition of the user gives, in launch order; UsageError if they are none.
+    """The groups that the user's partition gives, in launch order; UsageError if they are illegal.
 
-    It is asked once for the model's kernels and once for those of each part of a branch or loop.
+    It is called once for the model's kernels and once for those of each part of a branch or loop.
     """
     name = getattr(partition, "__name__", type(partition).__name__)
     accepted = "a function from (kernels, program) to groups of these kernels, in launch order"
@@ -44,7 +44,7 @@ def partitioned(partition: Partition, kernels: tuple[Kernel, ...], program: Prog
 
 
 def can_share(kernel: Kernel, program: Program) -> bool:
-    """True for a loop kernel of one tile, without a loop, whose number of points is known."""
+    """True for a loop kernel of one tile that covers its rows, with a known number of points."""
     if kernel.scatter is not None or kernel.is_opaque:
         return False
     if any(program.buffers[name].unfusable for name in kernel.stored):
@@ -66,18 +66,18 @@ def touched(kernels: Iterable[Kernel]) -> set[str]:
 
 
 def overwritten_by(kernel: Kernel, program: Program) -> set[str]:
-    """The inputs and weights whose memory takes what a kernel stores.
+    """The inputs and weights whose memory takes a kernel's results.
 
-    Nothing else that is overwritten has another reader (``insert_copies``).
+    Other overwritten buffers have no other reader (``insert_copies``).
     """
     return {update.name for update in program.updates if update.value in kernel.stored}
 
 
-# --- what is wrong with groups -----------------------------------------------------------------
+# --- illegal groups ----------------------------------------------------------------------------
 
 
 def _fault_of_kernels(groups: Groups, kernels: tuple[Kernel, ...]) -> str:
-    """Each kernel is there once, as it was."""
+    """Each kernel is in one group, unchanged."""
     known = {kernel.stored: kernel for kernel in kernels}
     placed: set[tuple[str, ...]] = set()
     for kernel in (kernel for group in groups for kernel in group):
@@ -92,7 +92,7 @@ def _fault_of_kernels(groups: Groups, kernels: tuple[Kernel, ...]) -> str:
 
 
 def _fault_of_order(groups: Groups, program: Program) -> str:
-    """What a kernel reads was stored in a launch before, and is overwritten in none before."""
+    """A kernel's operands are stored in a launch before, and overwritten in none before."""
     stored_in = {name: n for n, group in enumerate(groups) for k in group for name in k.stored}
     for number, group in enumerate(groups):
         for kernel in group:

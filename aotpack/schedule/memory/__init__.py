@@ -1,1 +1,4 @@
-"""Lifetimes of intermediates, exchange buffers and updates in place."""
+"""Memory: updates in place, exchange buffers, and lifetimes of intermediates.
+
+In reading order: ``in_place_updates``, ``scan_exchange``, ``lifetimes``.
+"""

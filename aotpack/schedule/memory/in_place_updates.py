@@ -1,10 +1,9 @@
-"""New values of inputs and weights: written in place where nobody misses the old one.
+"""Updates of inputs and weights: written in place where that is legal, else copied at the end.
 
-A kernel may write an update straight into the tensor it updates when every kernel that reads the
-old value was launched before it, or reads, itself, only what the same program then overwrites.
-So may one that leaves elements as they are or sets them to a constant, as assertions do: whoever
-comes second to an element writes what is there.
-Any other new value has memory of its own, and a copy at the end.
+A kernel may write an update into the updated tensor if all readers of the old value run before it,
+or if it is itself the reader, and reads only what the same program then overwrites. So may a kernel
+that keeps elements or sets them to a constant, as assertions do: a second write changes nothing.
+Any other new value has its own memory, and a copy at the end.
 """
 
 from dataclasses import replace
@@ -40,17 +39,17 @@ def _is_in_place(update: Update, kernels: tuple[Kernel, ...], strides: Strides) 
     readers = [p for p, kernel in enumerate(kernels) if update.name in kernel.reads]
     writer = next(p for p, kernel in enumerate(kernels) if update.value in kernel.stored)
     if update.value in kernels[writer].bases:
-        return True  # ``insert_copies`` left it only where it may
+        return True  # ``insert_copies`` kept it only where legal
     last = max(readers, default=-1)
     if last == writer:
-        return _is_settled_by_one(update, kernels[writer]) or may_overwrite(
+        return _is_idempotent(update, kernels[writer]) or may_overwrite(
             kernels[writer], update.value, update.name, strides
         )
     return last < writer
 
 
-def _is_settled_by_one(update: Update, kernel: Kernel) -> bool:
-    """True for ``new[i] = where(c, old[i], constant)``, where nothing else of the kernel reads old.
+def _is_idempotent(update: Update, kernel: Kernel) -> bool:
+    """True for ``new[i] = where(c, old[i], constant)``, if the kernel reads old nowhere else.
 
     Lanes and programs may do this to one element several times, in any order.
     """
@@ -70,7 +69,7 @@ def _is_settled_by_one(update: Update, kernel: Kernel) -> bool:
 
 
 def _with_copy(program: Program, update: Update) -> tuple[Program, Pointwise]:
-    """The program where the update takes its value from a copy of what it was."""
+    """The program whose update takes its value from a copy."""
     name, buffers = f"{update.value}_copy", dict(program.buffers)
     copy = copied(update.value, name, Origin((name,)), buffers, program.sizes)
     changed = replace(

@@ -1,8 +1,8 @@
 """Lifetimes of intermediates over the launch order, and which results overwrite a dead operand.
 
-Offsets are not chosen here: the runtime packs the lifetimes once per concrete set of sizes.
-Results have no lifetime: an output is the caller's, a new value lies in what it updates. What a
-scatter or a foreign kernel changes lies where its base does
+Offsets are not chosen here: the runtime packs the lifetimes once per concrete set of sizes. Results
+have no lifetime: an output belongs to the caller, a new value lies in the updated tensor. The
+target of a scatter or foreign call lies where its base does
 (``schedule/program/insert_copies.py``).
 """
 
@@ -20,7 +20,7 @@ from aotpack.schedule.program.insert_copies import homes
 def plan_memory(
     program: Program, kernels: tuple[Kernel, ...], strides: Strides
 ) -> tuple[Lifetime, ...]:
-    """Give each intermediate its lifetime, and the memory of a dead operand where it may.
+    """Give each intermediate its lifetime, and the memory of a dead operand where that is legal.
 
     Lifetimes come in the order of writing; results have none.
     """
@@ -61,7 +61,7 @@ def _part(
     storage: dict[str, str],
     last: dict[str, int],
 ) -> list[Lifetime]:
-    """The lives that begin with a part: its own, and with the first that of the whole."""
+    """The lifetime of a part; with the first part also that of the concat buffer."""
     if whole in program.results:
         return [Lifetime(name, whole, step, step)]
     begun = [] if whole in storage else [Lifetime(whole, whole, step, last[whole])]
@@ -78,7 +78,7 @@ def _overwritable(
     storage: dict[str, str],
     taken: set[str],
 ) -> str | None:
-    """A dying operand as large that each program reads only where it then writes ``name``."""
+    """A dying operand of equal size that each program reads only where it then writes ``name``."""
     for other in dying:
         a, b = program.buffers[name], program.buffers[other]
         if a.dtype.itemsize != b.dtype.itemsize or storage[other] in taken:
@@ -93,7 +93,7 @@ def _overwritable(
 def may_overwrite(kernel: Kernel, name: str, other: str, strides: Strides) -> bool:
     """True when each program of a kernel reads ``other`` only where it then writes ``name``."""
     if kernel.is_opaque:
-        return False  # nobody knows where it reads
+        return False  # its reads are unknown
     if not _reads_once(kernel) or _is_shared(kernel, name):
         return False
     if _guards(kernel, other) or not _is_read_in_time(kernel, name, other):
@@ -104,7 +104,7 @@ def may_overwrite(kernel: Kernel, name: str, other: str, strides: Strides) -> bo
 
 
 def _reads_once(kernel: Kernel) -> bool:
-    """True when no variant walks twice over its row, and might read again what it has written."""
+    """True when no variant reads its row twice, after it may have overwritten it."""
     return all(
         isinstance(tile, (PointwiseTile, Tile2D, MatmulTile, HostTile))
         or (isinstance(tile, ReductionTile) and tile.persistent)
@@ -130,10 +130,10 @@ def _is_read_in_time(kernel: Kernel, name: str, other: str) -> bool:
 
 
 def _last_read(kernel: Kernel, name: str) -> int:
-    """The number of the last member that reads a buffer, itself or through what it recomputes.
+    """The number of the last member that reads a buffer, itself or by recomputing a member.
 
     A pointwise member that is not stored is computed where it is first used, which may be long
-    after its own place; one that is stored has been computed when it is stored.
+    after its own place; a stored one has been computed when it is stored.
     """
     readers: set[str] = {name}
     last = 0

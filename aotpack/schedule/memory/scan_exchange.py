@@ -1,6 +1,6 @@
-"""Memory in which the programs of a chain leave each other the states of their blocks.
+"""Exchange memory: the programs of a look-back scan leave each other the states of their blocks.
 
-s[i, k] = sum up to k of x[i, k], by a chain    ->    s_state0, s_ready[i, blocks]; s_turn[2]
+s[i, k] = sum up to k of x[i, k]        ->        s_state0, s_ready[i, blocks]; s_turn[2]
 """
 
 from dataclasses import replace
@@ -16,20 +16,20 @@ from aotpack.ir.symbolic.integers import Int
 
 
 def declare_exchanges(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
-    """Declare the memory in which programs of a look-back scan leave each other their states."""
+    """Declare the memory in which the programs of a look-back scan exchange states."""
     return tuple(_declared(kernel, program) for kernel in kernels)
 
 
 def _declared(kernel: Kernel, program: Program) -> Kernel:
     tiles = (variant.tile for variant in kernel.variants)
-    chains = [tile for tile in tiles if isinstance(tile, ReductionTile) and tile.look_back]
-    if chains:
-        return _with_exchange(kernel, chains[0], program)
+    look_backs = [tile for tile in tiles if isinstance(tile, ReductionTile) and tile.look_back]
+    if look_backs:
+        return _with_exchange(kernel, look_backs[0], program)
     return kernel
 
 
 def _with_exchange(kernel: Kernel, tile: ReductionTile, program: Program) -> Kernel:
-    """A kernel with what its programs tell each other: states, and counters of who is ready."""
+    """A kernel with the states that its programs exchange, and counters of ready blocks."""
     shape = (kernel.axes[0].extent, look_back_slots(kernel, tile))
     scans = [m.operation for m in kernel.members if isinstance(m.operation, Scan)]
     known = program.buffers

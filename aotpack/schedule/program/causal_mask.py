@@ -1,4 +1,4 @@
-"""Turn attention masks that say j <= i into the causal form, and masks that allow all into none."""
+"""Recognise attention masks: ``j <= i`` becomes the causal form, an all-true mask becomes none."""
 
 from dataclasses import replace
 
@@ -10,9 +10,9 @@ from aotpack.ir.values import Apply, Const, IndexValue, Value
 
 
 def recognise_causal_masks(program: Program) -> Program:
-    """Give attention its causal form, or none, for a mask known without reading memory.
+    """Replace an attention mask that is causal or all true by the causal form or by none.
 
-    The same object if no mask is known.
+    The same object if there is no such mask.
     """
     operations = tuple(map(_simplify, program.operations))
     if all(a is b for a, b in zip(operations, program.operations, strict=True)):

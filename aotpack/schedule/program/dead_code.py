@@ -1,4 +1,4 @@
-"""Drop operations whose results nobody reads, and the buffers, inputs' excepted, nobody uses."""
+"""Dead code elimination: drop operations that reach no result, and their buffers."""
 
 from collections.abc import Iterable
 from dataclasses import replace

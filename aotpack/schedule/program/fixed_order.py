@@ -1,4 +1,4 @@
-"""Scatters in a fixed order, without atomics: what a deterministic build runs instead.
+"""Deterministic scatters: a sort and sums in a fixed order, in place of atomics.
 
     for p: y[i[p]] += v[p]
 
@@ -7,9 +7,9 @@
         for d in 1, 2, 4, ...:  s[p] += s[p + d] where keys[p + d] == keys[p]
         y[t] = base[t] + s[place] where keys[place] == t, the first place with t's key
 
-After the pass with ``d``, ``s[p]`` holds the next 2*d points of its key: one tree for each element,
-the same in every run. "set" takes the last point of a key, as a loop would leave it. Integers are
-combined exactly in any order, and stay atomic; so does what cannot meet.
+After step ``d``, ``s[p]`` holds the next 2*d points of its key: one tree for each element, the same
+in every run. "set" takes the last point of a key, as a loop does. Integer scatters stay atomic:
+they are exact in any order. So do scatters whose points cannot collide.
 """
 
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,7 @@ COMBINE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 
 
 def fix_order(program: Program) -> Program:
-    """Replace each scatter whose result depends on an order by a sort and sums in a fixed order.
+    """Replace each scatter that depends on an order by a sort and sums in a fixed order.
 
     The same object if there is none.
     """
@@ -48,7 +48,7 @@ def fix_order(program: Program) -> Program:
 
 
 def _depends_on_order(scatter: Scatter, program: Program) -> bool:
-    """True where points may meet, and which comes first can be seen."""
+    """True if points may collide, and the result depends on which comes first."""
     if scatter.kind != "set" and not program.buffers[scatter.target].dtype.is_float:
         return False
     own = _own_axes(scatter, program.buffers[scatter.target].shape).values()
@@ -56,7 +56,7 @@ def _depends_on_order(scatter: Scatter, program: Program) -> bool:
 
 
 def _own_axes(scatter: Scatter, shape: tuple[Int, ...]) -> dict[int, Axis]:
-    """The dimensions that an axis walks by itself: points that differ there never meet."""
+    """The dimensions that one axis indexes alone: points that differ there never collide."""
     found: dict[int, Axis] = {}
     for dim, (part, size) in enumerate(zip(scatter.index, shape, strict=True)):
         axis = part.atom
@@ -76,20 +76,20 @@ class _Ordered:
     shape: tuple[Int, ...] = field(init=False)
     own: dict[int, Axis] = field(init=False)  # by dimension
     keyed: tuple[int, ...] = field(init=False)  # the other dimensions
-    meeting: tuple[Axis, ...] = field(init=False)  # axes whose points may meet
-    lanes: tuple[Axis, ...] = field(init=False)  # the others, of the values
-    rows: tuple[Axis, ...] = field(init=False)  # those of them that keys depend on
-    point: Axis = field(init=False)  # all meeting axes as one
+    colliding: tuple[Axis, ...] = field(init=False)  # axes whose points may collide
+    lanes: tuple[Axis, ...] = field(init=False)  # the other axes, of the values
+    rows: tuple[Axis, ...] = field(init=False)  # the lanes that keys depend on
+    point: Axis = field(init=False)  # all colliding axes as one
 
     def __post_init__(self) -> None:
         self.shape = self.buffers[self.scatter.target].shape
         self.own = _own_axes(self.scatter, self.shape)
         self.keyed = tuple(dim for dim in range(len(self.shape)) if dim not in self.own)
         self.lanes = tuple(self.own.values())
-        self.meeting = tuple(axis for axis in self.scatter.axes if axis not in self.lanes)
+        self.colliding = tuple(axis for axis in self.scatter.axes if axis not in self.lanes)
         used = axes_in(self._keyed(self.scatter.index))
         self.rows = tuple(axis for axis in self.lanes if axis in used)
-        self.point = self._axis("p", points(self.meeting))
+        self.point = self._axis("p", points(self.colliding))
 
     def expand(self) -> list[Operation]:
         """The operations, in order."""
@@ -102,16 +102,16 @@ class _Ordered:
 
     @property
     def count(self) -> Int:
-        """The number of points that may meet."""
+        """The number of points that may collide."""
         return self.point.extent
 
     def _sorted(self, places: tuple[Int, ...]) -> tuple[str, str]:
-        """The buffers of the keys in order and of their points; what is outside comes last."""
+        """The buffers of the sorted keys and of their points; keys outside the target are last."""
         shape = self._keyed(self.shape)
         key: Value = integer_value(flatten_index(places, shape))
         for condition in bounds_checks(places, shape):
             key = int64_op("where", condition, key, integer_value(product(shape)))
-        key = Rewriter(delinearize(self.meeting, Int.of(self.point)))(key)
+        key = Rewriter(delinearize(self.colliding, Int.of(self.point)))(key)
         axes = (*self.rows, self.point)
         unsorted = self._pointwise("keys", axes, key, DType.INT64)
         keys, order = (self._declare(role, axes, DType.INT64) for role in ("sorted", "order"))
@@ -123,11 +123,11 @@ class _Ordered:
     def _values(self, order: str) -> str:
         """The values in the order of their keys."""
         at = as_index(self._load(order, (*self.rows, self.point)), self.count)
-        value = Rewriter(delinearize(self.meeting, at))(self.scatter.value)
+        value = Rewriter(delinearize(self.colliding, at))(self.scatter.value)
         return self._pointwise("value", (*self.lanes, self.point), value)
 
     def _combined(self, values: str, keys: str) -> str:
-        """The values of a key's points from each place on, combined by doubling."""
+        """At each place, the values of its key from there on, combined by doubling."""
         lanes, rows = (*self.lanes, self.point), (*self.rows, self.point)
         step = 1
         while step < min(bounds(self.count)[1], 2**31):
@@ -145,10 +145,10 @@ class _Ordered:
         return Apply(COMBINE[self.scatter.kind], (a, b), a.dtype)
 
     def _result(self, keys: str, values: str) -> None:
-        """Each element of the target with what its key gathered."""
+        """Each element of the target, combined with the values of its key."""
         axes = tuple(self._axis(f"t{dim}", size) for dim, size in enumerate(self.shape))
         index = tuple(map(Int.of, axes))
-        at_lane = {  # beyond an axis that is shorter than the target nothing was taken in
+        at_lane = {  # nothing was scattered past an axis shorter than the target
             axis: minimum(index[dim], axis.extent - 1) for dim, axis in self.own.items()
         }
         key = integer_value(flatten_index(self._keyed(index), self._keyed(self.shape)))
@@ -176,7 +176,7 @@ class _Ordered:
         )
 
     def _place(self, keys: str, key: Value, rows: tuple[Int, ...]) -> Value:
-        """Where the points of a key begin; for "set" where they end, less one."""
+        """The first place of a key; for "set" the last."""
         is_set, longest = self.scatter.kind == "set", int(min(bounds(self.count)[1], 2**31))
 
         def is_before(place: Value) -> Value:
@@ -209,7 +209,7 @@ class _Ordered:
         return Load(name, tuple(map(Int.of, index)), self.buffers[name].dtype.compute)
 
     def _axis(self, name: str, extent: Int) -> Axis:
-        """A new axis, named like no size and no axis of the scatter."""
+        """A new axis, with no name of a size or of the scatter's axes."""
         taken = {axis.name for axis in self.scatter.axes} | {size.name for size in self.sizes}
         while name in taken:
             name += "_"

@@ -1,9 +1,9 @@
-"""Find gelu where a model spells it out, so that it gets the operator's forms.
+"""Recognise gelu where a model writes it out, so that it gets the operator's forms.
 
     x * 0.5 * (1 + erf(x / sqrt(2)))                                  ->    gelu(x)
     x * 0.5 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x)))   ->    gelu_tanh(x)
 
-In float32 alone, where the rounding of a constant does not count.
+Only in float32, where the rounding of the constants is negligible.
 """
 
 import math
@@ -19,7 +19,7 @@ TOLERANCE = 1e-6  # relative, of constants
 
 
 def recognise_gelu(program: Program) -> Program:
-    """Replace gelu spelled out by its operator; the same object if there is none."""
+    """Replace a written-out gelu by its operator; the same object if there is none."""
     rewrite = Rewriter({}, apply=_gelu)
     operations = tuple(map_values(operation, rewrite) for operation in program.operations)
     if all(a is b for a, b in zip(operations, program.operations, strict=True)):
@@ -28,7 +28,7 @@ def recognise_gelu(program: Program) -> Program:
 
 
 def _gelu(value: Apply) -> Value | None:
-    """The operator for a product of an operand, a half and its doubled share."""
+    """The operator for a product of x, 0.5 and a share ``1 + erf(...)`` or ``1 + tanh(...)``."""
     if value.op != "mul" or value.dtype is not DType.FLOAT32:
         return None
     for share in _factors(value):
@@ -66,7 +66,7 @@ def _operand(share: Value) -> tuple[str, Value] | None:
 
 
 def _is_product(value: Value, x: Value, share: Value) -> bool:
-    """True for x, a half and the share multiplied in any order."""
+    """True for x, 0.5 and the share multiplied in any order."""
     half = Const(0.5, DType.FLOAT32)
     triples = ((x, half, share), (x, share, half), (share, half, x))
     return any(
@@ -87,7 +87,7 @@ def _both_ways(a: Value, b: Value) -> tuple[Apply, Apply]:
 
 
 def _beside(value: Value, op: str, number: float) -> Value | None:
-    """What an operator joins with a constant near ``number``."""
+    """The other operand of an operator with a constant near ``number``."""
     if not _is_apply(value, op):
         return None
     a, b = value.args

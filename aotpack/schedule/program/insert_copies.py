@@ -1,10 +1,10 @@
-"""Where scatters and calls work: in their base's memory, once nobody needs it as it was.
+"""Scatters and foreign calls write in place; a copy is made where the old value is still read.
 
     y = x; y[i] = v    ->    c = x; y = c; y[i] = v        (c and y lie in one place)
 
-The copies come before anything else is scheduled; then every base has its operation for its only
-reader. ``homes`` says which buffers lie in a result from the start: those
-that are turned into it. An input or a weight is overwritten where forward updates it.
+The copies come before other scheduling; afterwards the operation is the only reader of its base.
+``homes`` gives the buffers that lie in a result from the start, because they become it. An input or
+a weight is overwritten where forward updates it.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from aotpack.ir.values import Load
 
 
 def insert_copies(program: Program) -> Program:
-    """Copy what a scatter or a call overwrites, where its old value is still needed.
+    """Copy the base of a scatter or foreign call, if its old value is still read.
 
     The same object if there is nothing to copy.
     """
@@ -61,7 +61,7 @@ def insert_copies(program: Program) -> Program:
 
 
 def _turns_into(update: Update, program: Program, uses: Uses[Operation]) -> bool:
-    """True when nothing but overwriting leads from a tensor to its new value, each in place."""
+    """True when a tensor becomes its new value only by in-place changes."""
     kept = {*program.inputs, *program.weights, *program.results} - {update.name}
     name = update.value
     while (base := _base(name, uses)) is not None:
@@ -72,20 +72,20 @@ def _turns_into(update: Update, program: Program, uses: Uses[Operation]) -> bool
 
 
 def _base(name: str, uses: Uses[Operation]) -> str | None:
-    """The buffer that another one is, with changes; None for one that is written anew."""
+    """The buffer that another one changes in place; None for one that is written anew."""
     producer = uses.producers.get(name)
     return None if producer is None else dict(in_place_pairs(producer)).get(name)
 
 
 def _may_overwrite(operation: Operation, base: str, uses: Uses[Operation], kept: set[str]) -> bool:
-    """True for a base of one target that nothing else reads, this operation included."""
+    """True for a base of one target that nothing else reads, including this operation."""
     is_read = any(load.buffer == base for load in loads(operation))
     is_alone = read_whole(operation).count(base) == 1
     return not is_read and is_alone and len(uses.readers[base]) == 1 and base not in kept
 
 
 def _with_bases(operation: Operation, copies: Mapping[str, str]) -> Operation:
-    """The operation on other bases, by target; the same object without any."""
+    """The operation with other bases, by target; the same object without any."""
     if not copies:
         return operation
     if isinstance(operation, Scatter):
@@ -111,7 +111,7 @@ def copied(
 
 
 def homes(program: Program) -> dict[str, str]:
-    """The intermediates that are overwritten to be results, each with the tensor it lies in."""
+    """The intermediates that become results by in-place changes, each with that result's tensor."""
     final = {name: name for name in program.outputs}
     final |= {update.value: update.name for update in program.updates}
     found: dict[str, str] = {}

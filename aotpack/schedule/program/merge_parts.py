@@ -1,7 +1,7 @@
-"""How the parts of a split reduction give its results, kind by kind.
+"""Merge the partial results of a split reduction, by kind.
 
 A merge takes the whole reduction and its first half, whose axes begin with ``part`` and whose one
-inner axis is ``step``; it declares the buffers in between and gives the operations instead.
+inner axis is ``step``; it declares the buffers in between and returns the new operations.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,11 +21,11 @@ from aotpack.ir.symbolic.integers import LARGEST_SIZE, Axis, Indirect, Int
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 
 Merge = Callable[[Reduction, Reduction, dict[str, Buffer]], list[Operation]]
-NEEDS_EQUAL_PARTS = frozenset(("welford",))  # no element adds nothing to a mean
+NEEDS_EQUAL_PARTS = frozenset(("welford",))  # a mean has no padding element
 
 
 def same_kind(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> list[Operation]:
-    """The kind of the kind is the kind."""
+    """Partial results merge by the same kind."""
     (name,) = _declare(whole.targets, first, buffers)
     value = _piece(name, first, buffers)
     part = first.axes[0]
@@ -36,7 +36,7 @@ def same_kind(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) ->
 
 
 def _welford(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> list[Operation]:
-    """Parts are equally long: means average, and their spread adds to the squares (Chan et al.)."""
+    """Parts are equally long: means average; their variance adds to the squares (Chan et al.)."""
     part, step = first.axes[0], first.inner[0]
     names = _declare(whole.targets, first, buffers)
     means, inner_squares = (_piece(name, first, buffers) for name in names)
@@ -58,7 +58,7 @@ def _welford(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> 
 
 
 def _softmax(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> list[Operation]:
-    """The maximum of maxima; sums shrink by how far their own maximum lies below it."""
+    """The maximum of maxima; sums are scaled by exp(own maximum - maximum)."""
     part = first.axes[0]
     names = _declare(whole.targets, first, buffers)
     tops, sums = (_piece(name, first, buffers) for name in names)
@@ -76,7 +76,7 @@ def _softmax(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> 
 
 
 def _position(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> list[Operation]:
-    """The position of the extreme of parts, the first of equals."""
+    """The position of the extreme of parts; of equals the first."""
     (target,) = whole.targets
     return _placed(whole, first, buffers, target, "first")
 
@@ -84,7 +84,7 @@ def _position(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) ->
 def _placed(
     whole: Reduction, first: Reduction, buffers: dict[str, Buffer], target: str, kind: str
 ) -> list[Operation]:
-    """Parts give their extreme with its position; the second half finds the extreme's own."""
+    """Parts give their extreme with its position; the second half selects a position."""
     part, step = first.axes[0], first.inner[0]
     (result,) = whole.targets
     (place,) = _declare((f"{result}_place",), first, buffers, DType.INT64)
@@ -105,7 +105,7 @@ def _placed(
 
 
 def has_neighbours(first: Reduction) -> bool:
-    """True when parts are made of whole groups of neighbours, and there are enough of them."""
+    """True when parts consist of whole groups of neighbours, and there are enough parts."""
     (step,), parts = first.inner, first.axes[0].extent.constant
     return int(step.extent) % NEIGHBOURS == 0 and parts is not None and parts >= NEIGHBOURS
 
@@ -113,9 +113,9 @@ def has_neighbours(first: Reduction) -> bool:
 def near_position(
     whole: Reduction, first: Reduction, buffers: dict[str, Buffer]
 ) -> list[Operation]:
-    """As ``_position``, but parts say only near what their extreme is, which costs them less.
+    """As ``_position``, but parts give only the group of their extreme, which costs less.
 
-    The neighbours there are compared once for each result, all of them at once.
+    The neighbours of that group are compared once for each result, all at once.
     """
     (target,) = whole.targets
     place = free_name(f"{target}_from", buffers)
@@ -144,7 +144,7 @@ def near_position(
 
 
 def _within_row(whole: Reduction, position: Int, length: int) -> Value:
-    """What is reduced at a flat position; past the end of the row, what is never an extreme."""
+    """The element at a flat position; past the end of the row, one that is never an extreme."""
     element = Rewriter(delinearize(whole.inner, position))(whole.args[0])
     if length % NEIGHBOURS == 0:
         return element
@@ -172,7 +172,7 @@ def _declare(
 
 
 def _piece(name: str, first: Reduction, buffers: dict[str, Buffer]) -> Load:
-    """What the first half made, at a part and an index of the result."""
+    """The element of the first half at a part and an index of the result."""
     axes: tuple[Axis, ...] = first.axes
     return Load(name, tuple(map(Int.of, axes)), buffers[name].dtype)
 

@@ -3,9 +3,9 @@
     q[m, n] = sum_k x[m, k] * wq[n, k] + bq[n]            y[m, n] = sum_k x[m, k] * w[n, k] + b[n]
     v[m, n] = sum_k x[m, k] * wv[n, k] + bv[n]     ->     q[m, n] = y[m, n];  v[m, n] = y[m, n + N]
 
-with w = wq, wv laid end to end. The runtime places weights in the order of the manifest without
-gaps, so nothing is copied, at load or at run time. One launch fills the machine where several small
-ones would not.
+with w = wq, wv contiguous in memory. The runtime places weights in the order of the manifest
+without gaps, so nothing is copied, at load or at run time. One launch fills the GPU where several
+small ones would not.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ PART_ALIGNMENT = 256  # bytes; each part must start where the runtime would plac
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A product with a weight and the operation that finishes it, with a bias or without."""
+    """A product with a weight and its epilogue, with a bias or without."""
 
     product: Matmul
     finish: Pointwise
@@ -48,7 +48,7 @@ def merge_products(program: Program) -> Program:
 def in_memory_order(
     weights: tuple[Weight, ...], packed: tuple[PackedWeight, ...]
 ) -> tuple[Weight, ...]:
-    """The weights such that parts of a packed one follow each other: the order is the placement."""
+    """The weights in memory order: parts of a packed weight follow each other."""
     followers = {name for group in packed for name in group.parts[1:]}
     groups = {group.parts[0]: group.parts for group in packed}
     by_name = {weight.name: weight for weight in weights}
@@ -76,10 +76,10 @@ def _linears(program: Program) -> Iterator[Linear]:
         if not isinstance(operation, Matmul) or operation.target in program.results:
             continue
         readers = uses.readers.get(operation.target, ())
-        alone = any(
+        is_unfusable = any(
             program.buffers[name].unfusable for o in (operation, *readers) for name in targets(o)
         )
-        if len(readers) == 1 and isinstance(readers[0], Pointwise) and not alone:
+        if len(readers) == 1 and isinstance(readers[0], Pointwise) and not is_unfusable:
             linear = _linear(operation, readers[0], program)
             if linear is not None:
                 yield linear
@@ -106,7 +106,7 @@ def _linear(product: Matmul, finish: Pointwise, program: Program) -> Linear | No
 
 
 def _bias(value: Value, product: str, columns: Int) -> str | None:
-    """The bias' buffer, "" for none, None when the value is something else."""
+    """The bias' buffer, "" for none, None for any other value."""
     if isinstance(value, Load):
         return "" if value.buffer == product and value.index[-1] is columns else None
     if not isinstance(value, Apply) or value.op != "add":
@@ -164,7 +164,7 @@ def _stacked(packed: PackedWeight, program: Program, width: Int) -> Buffer:
 def _wide(
     linear: Linear, width: Int, buffers: dict[str, Buffer], packed: list[PackedWeight]
 ) -> tuple[Matmul, Pointwise]:
-    """The first linear, stretched over all columns; declares its buffers."""
+    """The first linear, extended to all columns; declares its buffers."""
     product, finish = linear.product, linear.finish
     n = Axis(product.n.name, width)
     columns = Axis(finish.axes[-1].name, width)
@@ -192,7 +192,7 @@ def _wide(
 
 
 def _view(linear: Linear, finish: Pointwise, offset: Int, buffers: dict[str, Buffer]) -> Pointwise:
-    """A linear's own result, read from the wide one."""
+    """A linear's result, read from the wide one."""
     own = linear.finish
     index = (*map(Int.of, own.axes[:-1]), Int.of(own.axes[-1]) + offset)
     dtype = buffers[finish.target].dtype.compute
@@ -205,7 +205,7 @@ def _replaced(
     wide: tuple[Operation, ...],
     views: dict[str, Operation],
 ) -> tuple[Operation, ...]:
-    """The wide operations where the first of the family stood; views where the others ended."""
+    """The wide operations at the first product of the family; views at the old epilogues."""
     products = {linear.product.target for linear in linears}
     result: list[Operation] = []
     for operation in operations:

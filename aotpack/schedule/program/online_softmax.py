@@ -1,9 +1,9 @@
-"""The maximum of a long row and the sum of exponentials below it, in one walk, not two.
+"""Online softmax: the maximum of a long row and its sum of exponentials in one pass, not two.
 
     m[i] = max over k of x[i, k]                ->    m[i], s[i] = softmax over k of x[i, k]
     s[i] = sum over k of exp(x[i, k] - m[i])
 
-Rows that fit in registers stay as they are: there the second walk costs nothing.
+Rows that fit in registers stay as they are: their second pass costs nothing.
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ from aotpack.ir.values import Apply, Load, Value
 
 
 def merge_softmax_sums(program: Program, gpu: Gpu) -> Program:
-    """Join the maximum of a long row and the sum of exponentials below it into one reduction.
+    """Merge the maximum of a long row and its sum of exponentials into one reduction.
 
     The same object if there is no such pair.
     """
@@ -51,7 +51,7 @@ def merge_softmax_sums(program: Program, gpu: Gpu) -> Program:
 
 
 def _top_of(operation: Operation, tops: dict[str, Reduction]) -> Reduction | None:
-    """The maximum whose distances a reduction exponentiates and sums, if it is of that form."""
+    """The maximum that a sum of exponentials subtracts, if the reduction is of that form."""
     if not isinstance(operation, Reduction) or operation.kind != "sum":
         return None
     (value,) = operation.args
@@ -66,7 +66,7 @@ def _top_of(operation: Operation, tops: dict[str, Reduction]) -> Reduction | Non
         return None
     if not all(map(_is_own, load.index, operation.axes)):
         return None
-    return top if _is_same_walk(element, operation, top) else None
+    return top if _has_same_elements(element, operation, top) else None
 
 
 def _is_own(part: Int, axis: Axis) -> bool:
@@ -74,8 +74,8 @@ def _is_own(part: Int, axis: Axis) -> bool:
     return part is Int.of(axis) or (axis.extent.constant == 1 and part.constant == 0)
 
 
-def _is_same_walk(element: Value, operation: Reduction, top: Reduction) -> bool:
-    """True when both go over the same elements in the same order."""
+def _has_same_elements(element: Value, operation: Reduction, top: Reduction) -> bool:
+    """True when both reduce the same elements in the same order."""
     mine: tuple[Axis, ...] = (*operation.axes, *operation.inner)
     its: tuple[Axis, ...] = (*top.axes, *top.inner)
     if [axis.extent for axis in mine] != [axis.extent for axis in its]:

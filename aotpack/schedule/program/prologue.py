@@ -1,10 +1,10 @@
-"""Arithmetic in front of a product that enters the loads of its template.
+"""Prologues: arithmetic on a factor that moves into the loads of the product's template.
 
     w[n, k] = float(q[n, k]) * s[n]; y = x @ w    ->    y = x @ (float(q[n, k]) * s[n])
 
-Only what no other kernel would take in: of given tensors, cheap, not larger than what it makes, and
-each element for one product alone. A factor is loaded once for each tile along the other side, so
-that side is short: then the product is bound by memory, where nothing is lost by computing.
+Only cheap arithmetic on inputs and weights, which reads no more than it makes, for one product. A
+factor is loaded once for each tile along the other side, so that side must be short: then the
+product is bound by memory, and computing costs nothing.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from aotpack.schedule.layout import typical_bytes
 
 MOST_OPS = 8
 LONGEST_OTHER_SIDE = 256  # of the product: a few tiles
-MOST_READ = 1.1  # bytes for each byte that need not be written
+MOST_READ = 1.1  # bytes for each byte that is not written
 
 
 def is_prologue(operation: Pointwise, readers: Sequence[Operation], program: Program) -> bool:
-    """True for what is computed where its only reader, a product, loads it."""
+    """True for an operation that its only reader, a product, computes where it loads."""
     if len(readers) != 1 or not isinstance(readers[0], Matmul):
         return False
     template_op = readers[0]
@@ -48,7 +48,7 @@ def _reads(slot: Value, buffer: str) -> int:
 
 
 def _is_cheap(operation: Pointwise) -> bool:
-    """True for a few plain operators on elements at known addresses."""
+    """True for a few cheap operators on elements at known addresses."""
     inner = walk((operation.value,))
     applied = [value for value in inner if isinstance(value, Apply)]
     plain = all(isinstance(value, (Apply, Load, Const, IndexValue)) for value in inner)
@@ -57,7 +57,7 @@ def _is_cheap(operation: Pointwise) -> bool:
 
 
 def _is_small(operation: Pointwise, program: Program) -> bool:
-    """True when what is read is given, and no larger than what is made."""
+    """True when it reads only inputs and weights, and no more bytes than it makes."""
     names = {value.buffer for value in walk((operation.value,)) if isinstance(value, Load)}
     if not names <= {*program.inputs, *program.weights}:
         return False

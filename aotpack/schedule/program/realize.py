@@ -2,7 +2,7 @@
 
     t[i] = exp(x[i]);  y[i] = t[i] + 1        ->        y[i] = exp(x[i]) + 1
 
-One pass in program order: when an operation is reached, all it reads is final.
+One pass in program order: when an operation is reached, its operands are final.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ IDENTITIES = {"sum": 0, "any": False, "all": True}
 def realize(program: Program) -> Program:
     """Inline pointwise results that are cheaper to recompute than to store.
 
-    What is read as a whole is stored.
+    Buffers that are read as a whole are stored.
     """
     uses = operation_uses(program.operations)
     stored = {*program.results, *(name for o in program.operations for name in read_whole(o))}
@@ -66,7 +66,7 @@ def _inline_reads(operation: Operation, inlined: dict[str, Pointwise]) -> Operat
 def _is_inlinable(
     operation: Pointwise, program: Program, uses: Uses[Operation], stored: set[str]
 ) -> bool:
-    """Not results, bases, partial writes, and what templates or several readers would recompute."""
+    """False for results, bases, partial writes, and what is expensive to compute in each reader."""
     if operation.target in stored or operation.index != own_index(operation.axes):
         return False
     if program.buffers[operation.target].unfusable:
@@ -92,7 +92,7 @@ def _is_inlinable(
 
 
 def own_index(axes: tuple[Axis, ...]) -> tuple[Int, ...]:
-    """The index that writes each point of ``axes`` to the element of that number."""
+    """The identity index: each point of ``axes`` writes the element at its own position."""
     return tuple(Int.of(axis) for axis in axes)
 
 
@@ -118,7 +118,7 @@ def _is_operand(buffer: str, reader: Operation) -> bool:
 def _is_epilogue(operation: Pointwise, readers: Sequence[Operation], program: Program) -> bool:
     """True when the operation finishes a template's result: free, if that kernel stores it.
 
-    With one pointwise reader of the same size the reader is the better place to end the epilogue.
+    If its one reader is pointwise and of the same size, the epilogue ends there instead.
     """
     made = {t.target for t in program.operations if isinstance(t, (Matmul, Attention))}
     if not any(load.buffer in made for load in loads(operation)):
@@ -142,7 +142,7 @@ def _repeats(producer: Pointwise, reader: Operation) -> bool:
 
 
 def _simplify(operation: Operation) -> Operation:
-    """A reduction or scan over nothing but the monoid's identity is that identity."""
+    """A reduction or scan of the monoid's identity alone is that identity."""
     if not isinstance(operation, (Reduction, Scan)) or operation.kind not in IDENTITIES:
         return operation
     (value,) = operation.args

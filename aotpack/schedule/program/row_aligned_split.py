@@ -1,10 +1,10 @@
-"""Where a whole tensor is reduced behind a row reduction, its first half keeps to those rows.
+"""Split the reduction of a whole tensor along the rows of a row reduction that it depends on.
 
     m[i] = max over j of x[i, j]                 m[i] = max over j of x[i, j]
     y = sum over i, j of x[i, j] - m[i]    ->    p[i] = sum over j of x[i, j] - m[i]
                                                  y = sum over i of p[i]
 
-So both walk the same loops and share a kernel, which reads x once.
+Both then have the same loops and share a kernel, which reads x once.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ SHORTEST_ROW = 32  # elements: the second half reads one for each of them
 
 
 def row_length(operation: Reduction, producers: Mapping[str, Operation]) -> int | None:
-    """The length of the rows behind what is reduced to one number, if they all agree."""
+    """The common row length of the reductions that a reduction to one number depends on, if any."""
     if not all(known_one(axis.extent) for axis in operation.axes):
         return None
     loops = _loops(operation, producers)
@@ -38,7 +38,7 @@ def row_length(operation: Reduction, producers: Mapping[str, Operation]) -> int 
 
 
 def _loops(operation: Reduction, producers: Mapping[str, Operation]) -> list[tuple[Int, Int]]:
-    """The (rows, length) of the first reductions behind an operation's reads."""
+    """The (rows, length) of the nearest reductions that an operation depends on."""
     found: list[tuple[Int, Int]] = []
     seen: set[str] = set()
     pending = [*reads(operation)]

@@ -3,9 +3,9 @@
     y[i] = sum over k of x[i, k]    ->    p[s, i] = sum over j of x[i, s*J + j]
                                           y[i] = sum over s of p[s, i]
 
-Both halves are ordinary reductions, so they fuse and render like any other. Where no number of
-equal parts is near the one wanted, the last part is shorter: there the identity stands for what is
-missing. How parts of a kind merge is in ``merge_parts.py``.
+Both halves are ordinary reductions, so they fuse and render like any other. If no number of equal
+parts is near the wanted one, the last part is padded with the identity. ``merge_parts.py`` merges
+the parts.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ ALIGNED = 8  # elements: parts of rows begin where whole vectors do
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a GPU gains by a split, and in how many parts.
+    """The thresholds and part counts of splits.
 
     Measured on an H200 (docs/measurements/h200_few_long_rows.csv).
     """
@@ -55,12 +55,12 @@ class Limits:
 
     @property
     def column_programs(self) -> int:
-        """Those that run at once, with the registers that sums of columns take."""
+        """Programs that run at once, with the registers that sums of columns take."""
         return 8 * self.gpu.multiprocessors
 
     @property
     def most_parts(self) -> int:
-        """Of a row: one program merges them while nothing else is left to do.
+        """Parts of a row: one program merges them while the GPU is otherwise idle.
 
         [1,2^26] took 69.0 us in 2048 parts, 66.6 in 528 (fp32, H200, 2026-11-21).
         """
@@ -72,8 +72,8 @@ class Limits:
         return self.gpu.launch_bytes // 4
 
     @property
-    def longest_alone(self) -> int:
-        """Elements of a row; one program takes longer than a launch to read longer ones.
+    def longest_unsplit(self) -> int:
+        """Elements of a row that one program reads in the time of a launch.
 
         Of 32768 elements two to eight sums are quicker whole, of 65536 in parts (H200, 2026-11-22).
         """
@@ -81,24 +81,24 @@ class Limits:
 
     @property
     def shortest_row_part(self) -> int:
-        """Elements: a quarter of what a program could keep in registers."""
+        """Elements: a quarter of what a program can keep in registers."""
         return max(2, self.gpu.longest_row // 4)
 
     @property
     def shortest_column_part(self) -> int:
-        """Rows of a program's 32 columns, which have as many elements together."""
+        """Rows of a program's 32 columns, with as many elements together."""
         return max(2, self.shortest_row_part // 32)
 
 
 def rows_to_split(program: Program, gpu: Gpu) -> frozenset[str]:
-    """The first targets of reductions whose rows are split for being few."""
+    """The first targets of reductions that are split because their rows are few."""
     producers = operation_uses(program.operations).producers
     return frozenset(
         operation.targets[0]
         for operation in program.operations
         if isinstance(operation, Reduction)
         and row_length(operation, producers) is None
-        and not _walks_down_columns(operation, program)
+        and not _reduces_columns(operation, program)
         and _step(operation, program, producers, Limits(gpu)) is not None
     )
 
@@ -106,7 +106,7 @@ def rows_to_split(program: Program, gpu: Gpu) -> frozenset[str]:
 def split_reductions(program: Program, gpu: Gpu, resident: frozenset[str] = frozenset()) -> Program:
     """Split long reductions with few results in two, so that all multiprocessors work.
 
-    Not those to the targets ``resident``. The same object if none is worth it.
+    Reductions to the targets ``resident`` stay whole. The same object if no split pays.
     """
     buffers = dict(program.buffers)
     operations: list[Operation] = []
@@ -116,7 +116,7 @@ def split_reductions(program: Program, gpu: Gpu, resident: frozenset[str] = froz
         if isinstance(operation, Reduction) and operation.targets[0] not in resident:
             step = _step(operation, program, producers, Limits(gpu))
         if step is not None and isinstance(operation, Reduction):
-            down = _walks_down_columns(operation, program)
+            down = _reduces_columns(operation, program)
             operations += _split(operation, step, buffers, down=down)
         else:
             operations.append(operation)
@@ -128,7 +128,7 @@ def split_reductions(program: Program, gpu: Gpu, resident: frozenset[str] = froz
 def _step(
     operation: Reduction, program: Program, producers: Mapping[str, Operation], limits: Limits
 ) -> int | None:
-    """The length of a part, None to leave the reduction whole."""
+    """The length of a part; None to keep the reduction whole."""
     if operation.kind not in MERGES:
         return None
     row = row_length(operation, producers)
@@ -138,14 +138,14 @@ def _step(
     if length is None:
         return None
     results = typical(points(operation.axes))
-    if length * results < limits.worth_a_launch and length <= limits.longest_alone:
+    if length * results < limits.worth_a_launch and length <= limits.longest_unsplit:
         return None
-    down = _walks_down_columns(operation, program)
+    down = _reduces_columns(operation, program)
     if down:
         width = max(program.buffers[load.buffer].dtype.itemsize for load in loads(operation))
         programs, shortest = -(-results // columns_together(width)), limits.shortest_column_part
     elif results >= limits.gpu.multiprocessors:
-        return None  # one row for each reads at full speed
+        return None  # a row for each multiprocessor reads at full speed
     else:
         whole = limits.gpu.longest_row if results > 1 else 0  # stays in registers instead
         programs, shortest = results, max(limits.shortest_row_part, whole)
@@ -166,17 +166,17 @@ def _step(
 
 
 def columns_together(width: int) -> int:
-    """How many neighbouring results a program makes when it walks down columns of such elements.
+    """The neighbouring results that a program makes when it reduces columns of such elements.
 
     Whole cache lines, and no more: with two float32 lines sums took 2 to 4 % longer (measured).
     """
     return min(MOST_TOGETHER, LINE_BYTES // width)
 
 
-def _walks_down_columns(operation: Reduction, program: Program) -> bool:
-    """True when neighbours in memory belong to different results, of what each result reads anew.
+def _reduces_columns(operation: Reduction, program: Program) -> bool:
+    """True when more loads are contiguous across results than along the reduced axes.
 
-    A load that no inner axis moves is one element a result, such as an earlier reduction's.
+    A load that uses no inner axis, such as an earlier reduction's result, does not count.
     """
     if not operation.axes or not operation.inner:
         return False
@@ -192,7 +192,7 @@ def _walks_down_columns(operation: Reduction, program: Program) -> bool:
 
 
 def _leaving_least(length: int, wanted: int) -> int:
-    """About as many parts as wanted, for which the second kernel has least to merge and to read."""
+    """About ``wanted`` parts, so that the second kernel merges and reads least."""
     return min(range(wanted - wanted // 20, wanted + 1), key=lambda parts: parts + length % parts)
 
 
@@ -207,7 +207,7 @@ def _divisor_near(length: int, wanted: int) -> int:
 def _split(
     operation: Reduction, length: int, buffers: dict[str, Buffer], *, down: bool
 ) -> list[Operation]:
-    """Both halves. Down columns the second also takes what equal parts leave, where it can."""
+    """Both halves. For columns the second also reduces the elements in no part, if it can."""
     whole = points(operation.inner)
     merge = MERGES[operation.kind]
     leave = down and merge is same_kind
@@ -228,7 +228,7 @@ def _split(
 
 
 def _args_at(operation: Reduction, position: Int) -> tuple[Value, ...]:
-    """What is reduced at a flat position of the inner axes."""
+    """The reduced values at a flat position of the inner axes."""
     return tuple(map(Rewriter(delinearize(operation.inner, position)), operation.args))
 
 
@@ -252,7 +252,7 @@ def _with_rest(operation: Reduction, second: Operation, length: int, parts: int)
 
 
 def _within(position: Int, whole: Int, value: Value, kind: str) -> Guarded:
-    """The value before the end, and after it one that changes nothing."""
+    """The value before the end, and the identity after it."""
     dtype = DType.INT32 if bounds(position)[1] <= LARGEST_SIZE else DType.INT64
     inside = Apply("lt", (IndexValue(position, dtype), Const(int(whole), dtype)), DType.BOOL)
     nothing = Const(MONOIDS[kind].identities(value.dtype)[0], value.dtype)

@@ -3,18 +3,17 @@
     for i: v[i], p[i] = sort(x[i])
 
     ->  for i: k[i] = key(x[i])
-        for i: rank = how many of i's run come before k[i]
+        for i: rank = number of elements of i's run before k[i]
                k0[run + rank] = k[i];  p0[run + rank] = i
-        and until one run is left, for each pair of runs:
-        for i: rank = how many of the other run come before k0[i]
+        until one run is left, for each pair of runs:
+        for i: rank = number of elements of the other run before k0[i]
                k1[pair + i + rank] = k0[i];  p1[pair + i + rank] = p0[i]
-        of which the last stores elements: v[pair + i + rank] = x[p0[i]]
+        the last merge stores elements: v[pair + i + rank] = x[p0[i]]
 
-Equal elements keep their order: they are counted and merged as they stand. A row of at most
-``LONGEST_COUNTED`` is one run: a kernel, and as many comparisons for each element. A longer one
-costs a kernel that stores its keys, one of ``RUN`` comparisons, and one with a binary search for
-each doubling up to the largest size the model admits. Where only the first few elements are read
-(topk), they are selected first (``select_first.py``).
+The sort is stable. A row of at most ``LONGEST_COUNTED`` is one run: one kernel, which compares each
+element with all. A longer row takes a kernel that stores its keys, one that counts in runs of
+``RUN``, and one with a binary search for each doubling up to the largest size the model admits. If
+only the first few elements are read (topk), they are selected first (``select_first.py``).
 """
 
 import functools
@@ -36,9 +35,9 @@ from aotpack.schedule.sorts.select_first import first_of_runs
 from aotpack.schedule.sorts.sort_parts import COUNT, Parts, Row, inside
 
 LONGEST_COUNTED = 512  # elements of a row
-LONGEST_COUNTED_LEFT = 1024  # of a row of which these are left: few elements in all
+LONGEST_COUNTED_LEFT = 1024  # likewise of what a selection leaves: few elements in all
 MOST_SELECTED = 1024
-SHORTEST_SELECTED = 64  # of a shorter row as many comparisons take less than selecting does
+SHORTEST_SELECTED = 64  # a shorter row is counted more quickly than selected from
 # Elements of the first runs of a longer row. Each comparison costs more on GPUs, each merge more on
 # processors: 32 and 128 were quickest of 16 to 256 (docs/decisions/021-sorts-as-loops.md).
 RUN = 64
@@ -59,7 +58,7 @@ def expand_sorts(program: Program, gpu: Gpu) -> Program:
 
 
 def _kept(sort: Sort, program: Program) -> Int:
-    """How many elements of a sorted row are read; more where that is not known."""
+    """The number of elements of a sorted row that are read; an upper bound if that is unknown."""
     size, dim = sort.along.extent, sort.axes.index(sort.along)
     entire = {name for operation in program.operations for name in read_whole(operation)}
     if set(sort.targets) & {*program.results, *entire}:
@@ -97,12 +96,12 @@ class _Sorting:
         return self.parts.operations
 
     def _selects(self, row: Row, few: int) -> bool:
-        """Whether it takes less to select so many elements of a row than to sort it."""
+        """True when selecting ``few`` elements of a row is quicker than sorting it."""
         longest = bounds(row.size)[1]
         return few <= MOST_SELECTED and longest > max(SHORTEST_SELECTED, 2 * few)
 
     def _selected(self, row: Row, few: int) -> Row:
-        """The first few of each run, and the first few of those, while that halves them."""
+        """The first few of each run, selected again while that halves the row."""
         left = max(LONGEST_COUNTED_LEFT, 2 * few)
         row = first_of_runs(self.parts, row, few, left, self.gpu)
         while bounds(row.size)[1] > left:
@@ -119,7 +118,7 @@ class _Sorting:
         return names
 
     def _keys(self, row: Row) -> Callable[[Int], Value]:
-        """The keys of a row, computed wherever they are compared."""
+        """The keys of a row, recomputed for each comparison."""
         return lambda at: self.parts.key(row.element(at)).value
 
     def _stored_keys(self, row: Row) -> Callable[[Int], Value]:
@@ -141,7 +140,7 @@ class _Sorting:
         return keys, places
 
     def _source(self) -> Callable[[Int], Value]:
-        """The elements: read where they are, or stored first if computing them takes more."""
+        """The elements: read where they are, or stored first if they must be computed."""
         value, along = self.sort.value, self.sort.along
         if not is_view(value):
             target = self.sort.targets[0]
@@ -160,7 +159,7 @@ class _Sorting:
         width: Int,
         *runs: Axis,
     ) -> None:
-        """Store what belongs to a place behind all that come before it; past a row's end, zeros."""
+        """Store each element at its rank among the elements of its run; past a row's end, zeros."""
         i, j = self.parts.axis("i", width), self.parts.axis("j", width)
         start = Int.of(runs[0]) * width if runs else Int.of(0)
         here, there = start + Int.of(i), start + Int.of(j)
@@ -179,7 +178,7 @@ class _Sorting:
             self.parts.append(name, axes, inside(here, size, value(here)), self.parts.index(to))
 
     def _merge_all(self, size: Int, runs: tuple[str, str]) -> None:
-        """Merge runs two by two until there is one."""
+        """Merge runs in pairs until there is one."""
         span, longest = RUN, bounds(size)[1]
         while 2 * span < longest:
             dtypes = self.parts.buffers[runs[0]].dtype, self.parts.buffers[runs[1]].dtype
@@ -189,7 +188,7 @@ class _Sorting:
         self._merge(size, span, runs, self._targets(size), self._element_at)
 
     def _element_at(self, key: Value, place: Value) -> tuple[Value, Value]:
-        """What a sort gives for a key and its place: the element, and the place as int64."""
+        """The results of a sort for a key and its place: the element, and the place as int64."""
         position = fold(Apply("cast", (place,), DType.INT64))
         return self.element(as_index(place, self.size)), position
 
@@ -201,7 +200,7 @@ class _Sorting:
         merged: tuple[str, str],
         what: Callable[[Value, Value], tuple[Value, Value]],
     ) -> None:
-        """Put each element of two runs behind those of the other that come before it."""
+        """Put each element of two runs behind the elements of the other run that come before it."""
         at = self.parts.axis("at", size)
         axes, here = self.parts.axes(at), Int.of(at)
         key, place = (self.parts.load(name, here) for name in runs)
@@ -214,7 +213,7 @@ class _Sorting:
             self.parts.append(target, axes, stored, to)
 
     def _rank(self, keys: str, mine: Value, at: Int, size: Int, span: int) -> Value:
-        """How many of the run beside its own come before a key; equal ones of the left do."""
+        """The elements of the paired run that come before a key; equal ones of the left run do."""
         run = at // span
         start = (run + 1 - run % 2 * 2) * span
         dtype, is_right = self._places, bool_op("eq", integer_value(run % 2), integer_value(1))
@@ -238,7 +237,7 @@ class _Sorting:
         return integer_type(self.size)
 
     def _targets(self, width: Int) -> tuple[str, str]:
-        """The sort's own targets, without what nobody reads."""
+        """The sort's own targets, cut to the elements that are read."""
         values, positions = self.sort.targets
         for name in (values, positions):
             self.parts.buffers[name] = replace(

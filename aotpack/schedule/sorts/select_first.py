@@ -1,16 +1,16 @@
-"""The first few elements of long runs, found bit by bit; what is selected keeps its order.
+"""Radix selection: the first few elements of long runs, bit by bit; they keep their order.
 
     bound = the least key                                # keys: integers in the order of elements
     for each bit, from the highest:
-        reached = how many keys of the run are at least bound + bit
+        reached = number of keys of the run that are at least bound + bit
         bound += bit if reached >= few else 0
     # now the few largest are those above the bound, and the first of those at the bound
-    place[j] = so many of them lie up to and with j
+    place[j] = number of selected elements up to and with j
     first[s] = x[where place becomes s + 1]
 
-All steps but the last are one pass over a run that stays in registers, or in a cache. A count of a
-bit takes two instructions an element, whatever is selected; ranks (``expand_sorts.py``) would take
-as many comparisons as a run has elements.
+All steps but the last are one pass over a run that stays in registers, or in a cache. A bit takes
+two instructions for each element; a rank (``expand_sorts.py``) takes as many comparisons as a run
+has elements.
 
 Source: radix select, as in Alabi et al., Fast k-selection algorithms for graphics processing units.
 """
@@ -26,15 +26,16 @@ from aotpack.ir.symbolic.integers import Axis, Int, ceil_div, minimum
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.schedule.sorts.sort_parts import COUNT, Parts, Row
 
-_SHIFT = 16  # two counts of a run in one number: those above the bound, and those at it
+_SHIFT = 16  # two counts in one number: keys above the bound, and keys at it
 _HIGH = 1 << _SHIFT
 
 
 def first_of_runs(parts: Parts, row: Row, few: int, left: int, gpu: Gpu) -> Row:
-    """A row of the first ``few`` elements of each run: all runs but the last have so many.
+    """A row of the first ``few`` elements of each run; the last run may have fewer.
 
-    Equal elements stand as they stood, so a sort of what is left is a sort of the row. One of more
-    than ``left`` is selected from again: it is read for each bit, so it is not searched for then.
+    Equal elements keep their order, so sorting the result sorts the row. A result of more than
+    ``left`` elements is selected from again: each bit reads it, so it is stored, and not searched
+    for again.
     """
     longest = longest_run(few, gpu)
     if bounds(row.size)[1] <= longest:
@@ -44,12 +45,12 @@ def first_of_runs(parts: Parts, row: Row, few: int, left: int, gpu: Gpu) -> Row:
 
 
 def longest_run(few: int, gpu: Gpu) -> int:
-    """Elements that fit the registers of a program, and of which ``few`` are a small part."""
+    """Elements of a run that fits a program's registers, and is long compared to ``few``."""
     return max(gpu.longest_row // 2, 4 * few)
 
 
 class _Selection:
-    """The first few of each run of ``length``, ``longest`` at most; without an axis, of one run."""
+    """The selection from each run of ``length``, at most ``longest``; without an axis, one run."""
 
     def __init__(
         self, parts: Parts, row: Row, few: int, length: Int, longest: int, runs: tuple[Axis, ...]
@@ -60,7 +61,7 @@ class _Selection:
         self.start = self.number * length
 
     def selected(self, left: int) -> Row:
-        """The next row; its buffers are declared, and filled by the operations so far."""
+        """The next row; its buffers are declared, and the operations so far fill them."""
         j, slot = self.parts.axis("j", self.length), self.parts.axis("slot", Int.of(self.few))
         place = self._place(self._selected_so_far(j), slot)
         dtype = integer_type(self.row.size)
@@ -79,7 +80,7 @@ class _Selection:
         return Row(size, element, position)
 
     def _selected_so_far(self, j: Axis) -> str:
-        """A buffer: how many of the selected lie up to and with a place of a run."""
+        """A buffer: the number of selected elements up to and with each place of a run."""
         key = self._key(self.start + Int.of(j))
         bound = self._bound(key, j)
         above, equal = (bool_op(op, key.value, bound) for op in ("gt", "eq"))
@@ -102,7 +103,7 @@ class _Selection:
         return Key(value, key.least, key.bits)
 
     def _bound(self, key: Key, j: Axis) -> Value:
-        """The largest key that as many of a run have or exceed as are selected, or the least."""
+        """The largest bound that at least ``few`` keys of a run reach, or the least key."""
         bound: Value = key.integer(key.least)
         for bit in reversed(range(key.bits)):
             highest = bit == key.bits - 1
@@ -118,14 +119,14 @@ class _Selection:
         return self.parts.count(role, self.parts.axes(*self.runs), j, holds)
 
     def _so_far(self, j: Axis, one: Value) -> Load:
-        """The sum of a number over the places of a run up to and with this one."""
+        """The inclusive prefix sum of a number over the places of a run."""
         axes = self._axes(j)
         name = self.parts.temporary("so_far", axes, COUNT)
         self.parts.operations.append(Scan((name,), axes, j, "sum", (one,), self.parts.sort.origin))
         return Load(name, _places(axes), COUNT)
 
     def _place(self, so_far: str, slot: Axis) -> Value:
-        """The place of a run where as many are selected as there are up to and with a slot."""
+        """The place in a run of the element selected for a slot."""
 
         def is_before(place: Value) -> Value:
             axes = self.parts.axes(*self.runs, slot)

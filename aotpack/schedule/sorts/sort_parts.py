@@ -1,4 +1,4 @@
-"""What a sort is expanded with: rows, and the buffers, axes and operations it is expanded to."""
+"""Shared parts of sort expansion: rows, and new buffers, axes and operations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ COUNT = DType.INT32  # of what is counted in a run
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is put in order: so many elements, their values, their places in the sort's own row."""
+    """A row to sort: its size, its elements, and their positions in the sort's own row."""
 
     size: Int
     element: Callable[[Int], Value]
@@ -60,7 +60,7 @@ class Parts:
         return name
 
     def count(self, role: str, axes: tuple[Axis, ...], inner: Axis, wins: Value) -> Load:
-        """For each point of some axes, in how many places of another one ``wins`` holds."""
+        """For each point of some axes, the number of points of ``inner`` where ``wins`` holds."""
         name = self.temporary(role, axes, COUNT)
         counted = fold(Apply("cast", (wins,), COUNT))
         self.operations.append(
@@ -74,7 +74,7 @@ class Parts:
         return tuple(length if axis is sort.along else axis.extent for axis in sort.axes)
 
     def axis(self, name: str, extent: Int) -> Axis:
-        """A new axis, named like none of the sort's and no size."""
+        """A new axis, with no name of a size or of the sort's axes."""
         axes = self.sort.axes
         taken = {axis.name for axis in axes}
         taken |= {str(leaf) for axis in axes for leaf in axis.extent.leaves()}
@@ -83,17 +83,17 @@ class Parts:
         return Axis(name, extent)
 
     def axes(self, *along: Axis) -> tuple[Axis, ...]:
-        """The sort's axes, with others for the sorted one."""
+        """The sort's axes, with others in place of the sorted one."""
         sort = self.sort
         parts = ((along if axis is sort.along else (axis,)) for axis in sort.axes)
         return tuple(axis for part in parts for axis in part)
 
     def index(self, at: Int) -> tuple[Int, ...]:
-        """A place of the sort's row as an index."""
+        """The index of a place in the sort's row."""
         return tuple(at if axis is self.sort.along else Int.of(axis) for axis in self.sort.axes)
 
     def load(self, name: str, at: Int) -> Value:
-        """What lies at a place of a buffer's row."""
+        """The element at a place of a buffer's row."""
         return Load(name, self.index(at), self.buffers[name].dtype.compute)
 
     def append(

@@ -18,11 +18,11 @@ OTHERS_HALF = (
     *((32, 64, 4, 3), (64, 64, 4, 2), (64, 64, 8, 3)),
 )
 OTHERS_SINGLE = ((32, 32, 4, 2), (16, 64, 4, 2), (16, 32, 4, 2), (32, 32, 4, 1))
-"""Queries, keys, warps and stages of tiles that are timed beside the measured ones."""
+"""Queries, keys, warps and stages of candidates beside the measured tiles."""
 
 
 def attention_variants(template_op: Attention, gpu: Gpu) -> tuple[Variant, ...]:
-    """Measured tiles, made smaller where a long head exceeds an architecture's shared memory."""
+    """Measured tiles, made smaller if a long head exceeds an architecture's shared memory."""
     return tuple(_with_others(one, template_op, gpu) for one in _measured(template_op, gpu))
 
 
@@ -57,7 +57,7 @@ def _fitted(tile: AttentionTile, available: int, template_op: Attention) -> Atte
 
 
 def _shared_bytes(tile: AttentionTile, template_op: Attention) -> int:
-    """Queries, and keys and values of every stage, in whole powers of two."""
+    """The bytes of queries, and of keys and values in every stage, in whole powers of two."""
     d, e = (
         1 << (int(bounds(axis.extent)[1]) - 1).bit_length()
         for axis in (template_op.d, template_op.e)
@@ -69,7 +69,7 @@ def _shared_bytes(tile: AttentionTile, template_op: Attention) -> int:
 def _measured(template_op: Attention, gpu: Gpu) -> tuple[Variant, ...]:
     """Tiles that do not spill.
 
-    Larger ones where each multiprocessor has some four of them, over all heads.
+    Larger ones if each multiprocessor has about four of them, over all heads.
     """
     many = rounded_down(4 * gpu.multiprocessors * LARGE.i)
     head = max(bounds(template_op.d.extent)[1], bounds(template_op.e.extent)[1])

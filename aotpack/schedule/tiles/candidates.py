@@ -1,7 +1,7 @@
-"""Other tiles a launch could take, best guess first: neighbours of the one the tables choose.
+"""Candidates that tuning times, best guess first: neighbours of the tile that the tables choose.
 
-They are what tuning times. All are legal wherever the first is: a row kept in registers stays
-there, so what may be overwritten in place does not depend on the choice.
+All are legal wherever the first is: a row kept in registers stays there, so the choice does not
+decide what may be overwritten in place.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ BLOCKS = tuple((x, warps) for x in (128, 256, 512, 1024, 2048) for warps in (2, 
 
 
 def with_others(variant: Variant) -> Variant:
-    """The variant with neighbours of its tile, unless it comes with others."""
+    """The variant with neighbours of its tile as candidates, unless it has some."""
     if variant.others:
         return variant
     found = dict.fromkeys(tile for tile in _neighbours(variant.tile) if tile != variant.tile)
@@ -26,7 +26,7 @@ def with_others(variant: Variant) -> Variant:
 
 
 def _neighbours(tile: Tile) -> Iterator[Tile]:
-    """Tiles of the same kind; those of products and of processors have lists of their own."""
+    """Tiles of the same kind; products and CPUs have their own lists."""
     if isinstance(tile, PointwiseTile):
         yield from _blocks(tile)
     elif isinstance(tile, Tile2D):
@@ -37,7 +37,7 @@ def _neighbours(tile: Tile) -> Iterator[Tile]:
 
 
 def _blocks(tile: PointwiseTile) -> list[PointwiseTile]:
-    """Blocks with 1 to 8 elements a thread; those most alike come first."""
+    """Blocks with 1 to 8 elements a thread; the most similar come first."""
     near = [b for b in BLOCKS if 1 <= b[0] / (WARP * b[1]) <= 8 and b != (tile.x, tile.num_warps)]
     near.sort(key=lambda b: (abs(log2(b[0] / tile.x)) + abs(log2(b[1] / tile.num_warps)), b))
     return [replace(tile, x=x, num_warps=warps) for x, warps in near]
@@ -64,7 +64,7 @@ def _walks(tile: ReductionTile) -> Iterator[ReductionTile]:
 
 
 def _is_sensible(tile: ReductionTile) -> bool:
-    """True for a tile whose threads have something to do, and registers for it."""
+    """True for a tile whose threads have work, and registers for it."""
     threads, elements = WARP * tile.num_warps, tile.x * tile.r
     if (tile.cluster_size > 1 or tile.look_back) and tile.x > 1:
         return False

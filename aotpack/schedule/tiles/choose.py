@@ -1,7 +1,7 @@
 """Choose block sizes: for each kernel the closed list of variants a launch can take.
 
-Pointwise and reduction tiles follow from the access pattern and the sizes;
-matmul and attention tiles come from ``matmul.py`` and ``attention.py``.
+Pointwise and reduction tiles follow from the access pattern and the sizes; matmul and attention
+tiles come from ``matmul.py`` and ``attention.py``.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ from aotpack.schedule.tiles.row_tiles import row_tiles
 from aotpack.schedule.tiles.tile_2d import tile_2d
 
 ANY_ARCH = (1, MAX_ARCH)
-HELD_ELEMENTS = 24  # of the last block, in float32 registers: half of what 1024 threads may have
+BLOCK_ELEMENTS = 24  # float32 registers of the last block: half of what 1024 threads may have
 MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
 CLUSTER_SIZE = portable_cluster()  # programs that share a row
 LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
@@ -44,7 +44,7 @@ LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each mul
 def choose_tiles(
     program: Program, kernels: tuple[Kernel, ...], strides: Strides, gpu: Gpu
 ) -> tuple[Kernel, ...]:
-    """Choose block sizes: the variants of each kernel; a foreign kernel comes with its own."""
+    """Choose the block sizes, or variants, of each kernel; a foreign kernel brings its own."""
     return tuple(
         kernel
         if kernel.is_opaque
@@ -70,7 +70,7 @@ def choose_tiles(
 
 
 def one_tile_for_all_sizes(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
-    """Keep the variant for all sizes alone, for each architecture: each row is summed alike."""
+    """Keep only the variant for all sizes of each architecture: each row is summed in one order."""
     return tuple(
         replace(kernel, variants=tuple(v for v in kernel.variants if v.takes_everything))
         for kernel in kernels
@@ -78,15 +78,15 @@ def one_tile_for_all_sizes(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
 
 
 def _is_across(kernel: Kernel, program: Program, strides: Strides) -> bool:
-    """True when a processor's lanes are rows of a reduction; a scan walks its row in order."""
+    """True when the lanes of a CPU are rows of a reduction; a scan goes along its row in order."""
     if not _is_either(kernel):
         return False
     x = kernel.axes[0]
-    return is_window(kernel, strides) or _walks_along(kernel, program, strides) is x
+    return is_window(kernel, strides) or _contiguous_axis(kernel, program, strides) is x
 
 
 def _is_either(kernel: Kernel) -> bool:
-    """True for reductions of rows that have neighbours."""
+    """True for reductions of several rows: lanes may be along or across them."""
     if kernel.template_op is not None or len(kernel.axes) != 2 or _has_scan(kernel):
         return False
     return not known_one(kernel.axes[0].extent)
@@ -122,20 +122,20 @@ def _pointwise_variants(numel: Int, gpu: Gpu) -> tuple[Variant, ...]:
 def _reduction_variants(
     kernel: Kernel, program: Program, strides: Strides, gpu: Gpu
 ) -> tuple[Variant, ...]:
-    """Rows, or 16 columns, in registers while they fit there; to be read once, a quarter of that.
+    """Rows, or 16 columns, in registers while they fit; if read once, up to a quarter of that.
 
-    Longer ones are walked along, or down.
+    Longer ones are loops over blocks of rows or columns.
     """
     x, r = kernel.axes
     longest = bounds(r.extent)[1]
     once = not reads_again(kernel) and not _has_scan(kernel)
     fits = gpu.longest_row // 4 if once else gpu.longest_row
-    if _walks_along(kernel, program, strides) is x:
+    if _contiguous_axis(kernel, program, strides) is x:
         if longest > fits // 16:
             columns = _power_of_two(typical(x.extent))
             tile = _column_tile(columns, _width(kernel, program), _states(kernel))
         else:
-            tile = _held_columns(kernel, program, _power_of_two(int(longest)), gpu)
+            tile = _resident_columns(kernel, program, _power_of_two(int(longest)), gpu)
     elif longest <= fits:
         return _row_variants(kernel, program, strides, _power_of_two(int(longest)), gpu)
     elif _has_scan(kernel):
@@ -146,7 +146,7 @@ def _reduction_variants(
 
 
 def _long_scan_variants(kernel: Kernel, gpu: Gpu) -> tuple[Variant, ...]:
-    """Where rows are few, a program for each block, in a chain; else one for each row.
+    """Look-back with a program for each block if rows are few; else one program for each row.
 
     Blocks are half of a row in registers: [4,2^22] fp32 took 49.8 us with 8192 elements, 48.5 with
     4096 and 66.0 with 16384, but [1,2^26] 192.6 with 8192, 255.7 with 4096 (H200, 2026-11-21).
@@ -160,16 +160,16 @@ def _long_scan_variants(kernel: Kernel, gpu: Gpu) -> tuple[Variant, ...]:
     low, high = bounds(rows)
     block, most_rows = max(1, gpu.longest_row // 2), 2 * gpu.multiprocessors
     tile = ReductionTile(1, block, persistent=True, num_warps=max(1, block // 1024), look_back=True)
-    chain = Variant(tile, *ANY_ARCH, rows, most_rows)
+    look_back = Variant(tile, *ANY_ARCH, rows, most_rows)
     if low > most_rows:
         return (walk,)
-    return (replace(chain, at_most=None),) if high <= most_rows else (chain, walk)
+    return (replace(look_back, at_most=None),) if high <= most_rows else (look_back, walk)
 
 
 def _row_variants(
     kernel: Kernel, program: Program, strides: Strides, r: int, gpu: Gpu
 ) -> tuple[Variant, ...]:
-    """Rows in registers; where a multiprocessor has 32 or more, several share a program."""
+    """Rows in registers; if a multiprocessor has 32 or more, a program takes several."""
     rows = kernel.axes[0].extent
     few, many = row_tiles(kernel, program, strides, r, gpu)
     least = rounded_down(32 * gpu.multiprocessors)
@@ -183,7 +183,7 @@ def _row_variants(
 def _long_row_variants(
     kernel: Kernel, program: Program, strides: Strides, gpu: Gpu
 ) -> tuple[Variant, ...]:
-    """One program a row; where the GPU can, several for rows that are few, or too long for L2."""
+    """One program a row; a cluster, if the GPU has them, for few rows or rows too long for L2."""
     along = _read_along(kernel, strides)
     width = max((program.buffers[name].dtype.itemsize for name in along), default=4)
     tile = _long_row_tile(kernel, width, len(along), gpu)
@@ -203,20 +203,20 @@ def _long_row_variants(
             yield Variant(many, low, high, Int.of(1), None)
 
     in_row = row_reads(kernel, strides, program.buffers) if again else None
-    turn = tile_row_pipeline(kernel, in_row, gpu)
+    pipeline = tile_row_pipeline(kernel, in_row, gpu)
     many = _walking_tile(kernel, width) if can_share and too_long else tile
-    limit = cluster_rows(kernel, in_row, shared, turn, gpu)
-    if turn is None and many == tile and not (can_share and fewest <= limit):
+    limit = cluster_rows(kernel, in_row, shared, pipeline, gpu)
+    if pipeline is None and many == tile and not (can_share and fewest <= limit):
         return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
     return (
         Variant(tile, ANY_ARCH[0], first_with_clusters() - 1, Int.of(1), None),
-        *variants(*ROW_PIPELINE, limit, turn or many),
+        *variants(*ROW_PIPELINE, limit, pipeline or many),
         *variants(ROW_PIPELINE[1] + 1, ANY_ARCH[1], few_rows(gpu), many),
     )
 
 
 def _shared_tile(kernel: Kernel, width: int, gpu: Gpu) -> ReductionTile:
-    """Few rows are shared: parts in registers, if these hold them."""
+    """The tile of a cluster for few rows: parts in registers if they fit."""
     part = bounds(kernel.axes[1].extent)[1] // CLUSTER_SIZE
     if part > gpu.longest_row:
         return _walking_tile(kernel, width)
@@ -226,7 +226,7 @@ def _shared_tile(kernel: Kernel, width: int, gpu: Gpu) -> ReductionTile:
 
 
 def _walking_tile(kernel: Kernel, width: int) -> ReductionTile:
-    """Blocks of a part of a row; programs are small: while some wait, others read."""
+    """The tile of a cluster that loops over blocks; small programs: some wait while others read."""
     warps = 8 if _states(kernel) > MOST_STATES else 16
     return ReductionTile(
         1,
@@ -239,7 +239,7 @@ def _walking_tile(kernel: Kernel, width: int) -> ReductionTile:
 
 
 def _read_along(kernel: Kernel, strides: Strides) -> set[str]:
-    """The buffers whose neighbouring elements are neighbours of a row."""
+    """The buffers that are contiguous along rows."""
     return {
         access.buffer
         for access in accesses(kernel)
@@ -250,11 +250,11 @@ def _read_along(kernel: Kernel, strides: Strides) -> set[str]:
 def _long_row_tile(kernel: Kernel, width: int, tensors: int, gpu: Gpu) -> ReductionTile:
     """Blocks of a row that is not kept in registers (measured on an H200).
 
-    Read once: many small programs with several loads under way, larger ones where all rows run at
-    once ([1,2^26]: a sum in 33.7 us of 35.7, an argmax in 34.7 of 36.8). Read again: few rows at a
-    time, so that they are still in L2 then; rows of which it holds no more than two for each
-    multiprocessor take larger blocks, whose registers leave room for one program there.
-    ``tensors`` of ``width`` bytes an element are read.
+    Read once: many small programs with several loads in flight, larger ones if all rows run at once
+    ([1,2^26]: a sum in 33.7 us of 35.7, an argmax in 34.7 of 36.8). Read again: few rows at a time,
+    so that they are still in L2. If L2 holds at most two rows for each multiprocessor, blocks are
+    larger, and registers allow one program there. ``tensors`` of ``width`` bytes an element are
+    read.
     """
     r = kernel.axes[1]
     group = max(1, VECTOR_BYTES // width)
@@ -263,26 +263,26 @@ def _long_row_tile(kernel: Kernel, width: int, tensors: int, gpu: Gpu) -> Reduct
         is_few = typical(kernel.axes[0].extent) <= 4 * gpu.multiprocessors
         unroll, warps = 1 if many else 4, 8 if is_few else 4
         block = 2 * group * WARP * warps
-        if not _keeps_places(kernel):  # whose comparisons take registers
+        if not _keeps_positions(kernel):  # comparing positions takes registers
             block = max(2048, block)
         return ReductionTile(
             1, block, persistent=False, num_warps=warps, unroll=unroll, group=group
         )
     elements = group
     if typical(r.extent) * width > rounded_down(gpu.l2 / (2 * gpu.multiprocessors)):
-        elements = max(group, _power_of_two(HELD_ELEMENTS // max(1, tensors) + 1) // 2)
+        elements = max(group, _power_of_two(BLOCK_ELEMENTS // max(1, tensors) + 1) // 2)
     warps = 16 if many else 32
     return ReductionTile(1, WARP * warps * elements, persistent=False, num_warps=warps, group=group)
 
 
-def _keeps_places(kernel: Kernel) -> bool:
-    """True when lanes keep where they met an extreme."""
+def _keeps_positions(kernel: Kernel) -> bool:
+    """True when lanes keep the positions of extremes."""
     return any(MONOIDS[one.kind].needs_order for one in kernel.reductions)
 
 
 def reads_again(kernel: Kernel) -> bool:
-    """True when a row is needed again after its reduction."""
-    reduced: set[str] = set()  # what is known when a row was reduced
+    """True when a row is read again after its reduction."""
+    reduced: set[str] = set()  # known only after the row is reduced
     for member in kernel.members:
         follows = member.outer and reduced.intersection(reads(member.operation))
         if follows or isinstance(member.operation, Reduction):
@@ -295,7 +295,7 @@ def reads_again(kernel: Kernel) -> bool:
 
 
 def _states(kernel: Kernel) -> int:
-    """The accumulators of a kernel, for each lane."""
+    """The accumulators of a lane."""
     return sum(len(MONOIDS[one.kind].states) for one in kernel.reductions)
 
 
@@ -305,18 +305,18 @@ def _width(kernel: Kernel, program: Program) -> int:
 
 
 def _column_tile(columns: int, width: int, states: int) -> ReductionTile:
-    """Neighbouring columns a program, so that a warp reads whole cache lines."""
+    """Neighbouring columns for a program, so that a warp reads whole cache lines."""
     x = min(columns_together(width), max(16, columns))
     unroll = max(1, 4 // max(1, states))
     return ReductionTile(x, 2048 // x, persistent=False, num_warps=4, unroll=unroll)
 
 
-def _held_columns(kernel: Kernel, program: Program, r: int, gpu: Gpu) -> ReductionTile:
-    """Columns in registers (measured), best where they are read again.
+def _resident_columns(kernel: Kernel, program: Program, r: int, gpu: Gpu) -> ReductionTile:
+    """Columns in registers (measured), best if they are read again.
 
-    A warp reads 64 or 128 bytes of neighbouring columns at a time, and a thread holds 128 bytes of
-    what was read: enough loads are under way. With few columns a program takes fewer of them, so
-    that there are two for each multiprocessor.
+    A warp reads 64 or 128 bytes of neighbouring columns at a time, and a thread keeps 128 bytes:
+    enough loads are in flight. If columns are few, a program takes fewer, so that each
+    multiprocessor has two programs.
     """
     x, width = kernel.axes[0], _width(kernel, program)
     size = gpu.longest_row // 2 if r <= gpu.longest_row // 64 else gpu.longest_row
@@ -328,7 +328,7 @@ def _held_columns(kernel: Kernel, program: Program, r: int, gpu: Gpu) -> Reducti
     return ReductionTile(together, r, persistent=True, num_warps=min(8, max(1, warps)))
 
 
-def _walks_along(kernel: Kernel, program: Program, strides: Strides) -> Axis:
+def _contiguous_axis(kernel: Kernel, program: Program, strides: Strides) -> Axis:
     """The axis along which most bytes are contiguous; the inner one if undecided."""
     x, r = kernel.axes
     votes = {x: 0, r: 0}

@@ -1,9 +1,9 @@
-"""Variants for sizes that are multiples of a vector, where accesses of 16 bytes need that.
+"""Variants for divisible sizes, where accesses of 16 bytes need multiples of a vector.
 
     for x, r: y[x*d + r] = f(a[x*d + r])     rows begin at multiples of 8 only where d is one
 
-Each GPU variant is doubled: one compiled with the promise, taken where ``d % 8 == 0``, then the
-same without. What is known without a promise needs none.
+Each GPU variant is doubled: one that is compiled for ``d % 8 == 0``, then the same without. A
+divisibility that is known anyway needs no variant.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int, Monomial, Remainder, Var
 from aotpack.schedule.layout import typical_bytes
 
-SMALL_SHARE = 8  # of the bytes of the largest tensor: what is smaller is not worth a variant
+SMALL_SHARE = 8  # of the largest tensor's bytes: a smaller tensor is not worth a variant
 
 
 def with_divisibility(
     variants: tuple[Variant, ...], kernel: Kernel, program: Program, strides: Strides
 ) -> tuple[Variant, ...]:
-    """The variants, each with its twin for sizes that are multiples before it."""
+    """The variants, each behind its twin for divisible sizes."""
     if kernel.scatter is not None:
         return variants
     divisibility = tuple(divisible_sizes(kernel, program, strides).items())
@@ -38,7 +38,7 @@ def with_divisibility(
 
 
 def divisible_sizes(kernel: Kernel, program: Program, strides: Strides) -> dict[Var, int]:
-    """The sizes, and of what they must be multiples, for vector accesses to large tensors."""
+    """The sizes that vector accesses to large tensors need divisible, with their factors."""
     touched = list(accesses(kernel))
     sizes = {access.buffer: typical_bytes(program.buffers[access.buffer]) for access in touched}
     least = max(sizes.values(), default=0) / SMALL_SHARE
@@ -51,10 +51,8 @@ def divisible_sizes(kernel: Kernel, program: Program, strides: Strides) -> dict[
     return found
 
 
-def widening_sizes(
-    offset: Int, elements: int, promised: Mapping[Var, int] = {}
-) -> list[Var] | None:
-    """The sizes that must be multiples of ``elements``; None if that would not be enough."""
+def widening_sizes(offset: Int, elements: int, given: Mapping[Var, int] = {}) -> list[Var] | None:
+    """The sizes that must be multiples of ``elements``; None if that is not enough."""
     axis = next((a for a in _axes(offset) if local_slope(offset, a) == 1), None)
     if axis is None:
         return None
@@ -64,7 +62,7 @@ def widening_sizes(
             parts += [atom.den for atom in monomial if isinstance(atom, Remainder)]
         else:
             parts.append(Int(((monomial, coefficient),)))
-    needed = dict.fromkeys(var for var, factor in promised.items() if factor >= elements)
+    needed = dict.fromkeys(var for var, factor in given.items() if factor >= elements)
     for part in parts:
         for monomial, coefficient in part.terms:
             sizes = [atom for atom in monomial if isinstance(atom, Var) and not atom.is_turn]

@@ -1,4 +1,4 @@
-"""Variants of kernels for processors: what lies side by side goes into one vector."""
+"""Variants of kernels for CPUs: contiguous elements go into one vector."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ HOST_ARCH = (0, 0)
 # Rows of a product up to which dot products are quicker than packing
 # (docs/decisions/023-own-c-kernels.md).
 FEW = 16
-LONGEST_WINDOW = 64  # elements that lanes need not share
+LONGEST_WINDOW = 64  # elements of a row
 WIDEST_STEP = 3  # elements between neighbouring windows
 PACKED = Variant(HostTile(), *HOST_ARCH, Int.of(1), None)
 
@@ -22,9 +22,9 @@ PACKED = Variant(HostTile(), *HOST_ARCH, Int.of(1), None)
 def host_variants(
     kernel: Kernel, strides: Strides, *, is_across: bool, is_either: bool
 ) -> tuple[Variant, ...]:
-    """The variants of a kernel; ``is_across``: its bytes are contiguous across its rows.
+    """The CPU variants of a kernel; ``is_across``: its bytes are contiguous across its rows.
 
-    ``is_either``: its lanes may lie along or across.
+    ``is_either``: its lanes may be along or across.
     """
     if isinstance(kernel.template_op, Matmul):
         return _product_variants(kernel.template_op, strides)
@@ -35,7 +35,7 @@ def host_variants(
 
 
 def _product_variants(template_op: Matmul, strides: Strides) -> tuple[Variant, ...]:
-    """Dot products for few rows or columns, if the other factor is read along its depth."""
+    """Dot products for few rows or columns, if the other factor is contiguous along its depth."""
     packed = PACKED
     for name, axis, other in (
         ("m", template_op.m, template_op.rhs),
@@ -55,7 +55,7 @@ def _product_variants(template_op: Matmul, strides: Strides) -> tuple[Variant, .
 
 
 def _attention_variants(template_op: Attention, strides: Strides) -> tuple[Variant, ...]:
-    """Dot products for few queries, if keys and values are read along their depths."""
+    """Dot products for few queries, if keys and values are contiguous along their depths."""
     low, high = bounds(template_op.i.extent)
     rows = ((template_op.key, template_op.d), (template_op.value, template_op.e))
     if low > FEW or not all(_runs_along(value, axis, strides) for value, axis in rows):
@@ -65,14 +65,14 @@ def _attention_variants(template_op: Attention, strides: Strides) -> tuple[Varia
 
 
 def _runs_along(value: Value, axis: Axis, strides: Strides) -> bool:
-    """True when every load that depends on an axis walks through memory along it."""
+    """True when every load that depends on an axis is contiguous along it."""
     loads = [part for part in walk((value,)) if isinstance(part, Load)]
     steps = [slope(dot(load.index, strides[load.buffer]), axis) for load in loads]
     return 1 in steps and all(step in (0, 1) for step in steps)
 
 
 def is_window(kernel: Kernel, strides: Strides) -> bool:
-    """True for short rows that overlap their neighbours, such as those of pooling."""
+    """True for short rows that overlap their neighbours, as in pooling."""
     x, r = kernel.axes
     if bounds(r.extent)[1] > LONGEST_WINDOW:
         return False

@@ -4,7 +4,7 @@ The model for sm_90 was fitted to medians on an H200 (89 shapes, some of them in
 docs/measurements/h200_matmul.csv): a fixed time, a time for each step of k and for each wave of
 tiles, and the traffic at 4.3 TB/s times a factor. Other architectures take tiles that compile
 without spills within their shared memory, with scaled steps. Long sums on sm_90 read factors
-through tensor descriptors where both are rectangles of memory: making descriptors takes 2 us, and
+through tensor descriptors if both are rectangles of memory: making descriptors takes 2 us, and
 steps are a third shorter.
 """
 
@@ -23,7 +23,7 @@ from aotpack.ir.symbolic.facts import bounds, typical
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Load
 
-BYTES_PER_MICROSECOND = 4.3e6  # of the fit; a GPU that stands for another has its own
+BYTES_PER_MICROSECOND = 4.3e6  # of the fit; other GPUs are scaled by their bandwidth
 ROW_STEPS = (8, 16, 32, 64, 96, 128, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192, 32768)
 
 
@@ -40,7 +40,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What a range of architectures runs: a GPU of them, tiles for 16- and 32-bit factors."""
+    """A range of architectures: one GPU of them, and tiles for 16- and 32-bit factors."""
 
     arch_low: int
     arch_high: int
@@ -62,7 +62,7 @@ _WGMMA = (
     Cost(MatmulTile(32, 32, 256, 4, 3), 2.75, 0.43, 0.0, 0.45),
     Cost(MatmulTile(64, 32, 128, 4, 6), 0.46, 0.34, 1.42, 0.35),
     Cost(MatmulTile(64, 64, 128, 4, 5), 1.01, 0.44, 1.14, 0.24),
-    # Of these two, what one wave takes; more waves as 128 x 128 is reckoned, whose blocks share a
+    # These two are fitted to one wave; further waves cost as for 128 x 128, whose blocks share a
     # multiprocessor and take less (docs/measurements/h200_tuning.csv).
     Cost(MatmulTile(64, 128, 64, 4, 5), 1.9, 0.242, 2.1, 0.30),
     Cost(MatmulTile(128, 64, 64, 4, 5), 1.7, 0.251, 2.0, 0.30),
@@ -77,10 +77,10 @@ _MMA = (
     Cost(MatmulTile(128, 128, 32, 8, 4), 2.5, 0.5, 2.2, 0.30),
 )
 DESCRIBED = Cost(MatmulTile(128, 256, 64, 8, 3, descriptors=True), 4.0, 0.58, 2.4, 0.30)
-# float32 factors go through tensor cores as three bfloat16 parts each. Tensor cores cut sums off
-# where others round, so each step of k shrinks what it adds: by 0.3 to 0.45 of the last place for
-# two additions of 16 products (simulated). Two tf32 parts (tf32x3) take as long and shrink by 0.7
-# to 1.5, which adds up from layer to layer beyond eager's error.
+# float32 factors go through tensor cores as three bfloat16 parts each. Tensor cores truncate sums
+# instead of rounding, so each step of k loses 0.3 to 0.45 of the last place for two additions of 16
+# products (simulated). Two tf32 parts (tf32x3) take as long and lose 0.7 to 1.5, which over several
+# layers exceeds eager's error.
 _SINGLE_WGMMA = (
     Cost(MatmulTile(16, 32, 128, 4, 3, "bf16x6"), 2.4, 1.2, 0.3, 0.5),
     Cost(MatmulTile(64, 32, 32, 4, 4, "bf16x6"), 1.0, 0.3, 1.4, 0.3),
@@ -111,7 +111,7 @@ _MORE_DESCRIBED = (
     DESCRIBED.tile,
     MatmulTile(128, 128, 64, 8, 4, descriptors=True),
 )
-LONG_SUM = 2048  # products: from here on descriptors gain more than they cost
+LONG_SUM = 2048  # products, from which on descriptors gain more than they cost
 FAMILIES = (
     Family(0, HOPPER - 1, A100, _MMA, _SINGLE_MMA, _MORE_MMA),
     Family(
@@ -141,7 +141,7 @@ def matmul_variants(
 def _family_variants(
     template_op: Matmul, family: Family, program: Program, strides: Strides
 ) -> Iterable[Variant]:
-    """Each row count governs from the one before it; equal neighbours become one range."""
+    """Each row count ends a range; neighbouring ranges with equal tiles become one."""
     is_single = template_op.operand is DType.FLOAT32
     table = family.single if is_single else family.half
     table = tuple(cost for cost in table if _is_possible(cost.tile, template_op, program, strides))
@@ -165,7 +165,7 @@ def _family_variants(
 
 
 def _is_possible(tile: MatmulTile, template_op: Matmul, program: Program, strides: Strides) -> bool:
-    """False for descriptors where a factor is no rectangle at a fixed place."""
+    """False for descriptors if a factor is not a rectangle at a fixed place."""
     if not tile.descriptors:
         return True
     sides = (
@@ -192,7 +192,7 @@ def _cheapest_first(
     more: list[MatmulTile],
     rows: int,
 ) -> list[MatmulTile]:
-    """The tiles of the table in the order of their cost, then others: the most alike first."""
+    """The tiles of the table by cost, then the others by similarity to the cheapest."""
     ranked = [
         c.tile for c in sorted(table, key=lambda c: _microseconds(c, template_op, family, rows))
     ]
@@ -213,9 +213,9 @@ def _microseconds(cost: Cost, template_op: Matmul, family: Family, rows: int) ->
 
 
 def _fitted(tile: MatmulTile, template_op: Matmul, gpu: Gpu) -> MatmulTile:
-    """A step no longer than a short k needs.
+    """The tile with k no longer than the product needs.
 
-    Those with descriptors make them once: a program for each multiprocessor goes through all tiles.
+    With descriptors, a program for each multiprocessor makes them once and goes through all tiles.
     """
     shortest = max(16, 1 << max(0, typical(template_op.k.extent) - 1).bit_length())
     programs = gpu.multiprocessors if tile.descriptors else 0

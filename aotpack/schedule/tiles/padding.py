@@ -1,15 +1,9 @@
-"""Padded strides: rows of an intermediate begin at whole cache lines where accesses widen by it.
+"""Padded strides: rows of an intermediate begin at whole cache lines if that widens accesses.
 
     t[i, j] at 50257*i + j      ->      t[i, j] at 50304*i + j
 
-Where rows of 16-bit elements have an odd length, GPUs load and store 2 bytes a thread (and 1 or 2
-where rows of bytes have a length that 4 does not divide). Products then write results at half the
-speed and copy no factor ahead; long rows are read at half the speed (measured on an H200; from 4
-bytes a thread on nothing is gained). A kernel that holds rows in registers gains if all its large
-tensors have wide rows; else what threads hold of wide and of narrow rows differs, and to exchange
-it takes as long. A pointwise kernel goes line by line over padded rows (``line_tile``) and is as
-quick as without. So a buffer is padded if that lowers the bytes that products and row kernels move
-by narrow accesses.
+A buffer is padded if that lowers the bytes that products and row kernels move by narrow accesses. A
+pointwise kernel goes line by line over padded rows (``line_tile``) and is as quick as without.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,6 +18,12 @@ from aotpack.ir.symbolic.integers import Int
 from aotpack.schedule.layout import contiguous_by_contract, typical_bytes
 from aotpack.schedule.tiles.divisibility import SMALL_SHARE, widening_sizes
 
+# Measured on an H200: if rows of 16-bit elements have an odd length, GPUs load and store 2 bytes a
+# thread (and 1 or 2 if 4 does not divide the length of rows of bytes). Products then write results
+# at half the speed and copy no factor ahead; long rows are read at half the speed. From 4 bytes a
+# thread on nothing is gained. A kernel with rows in registers gains only if all its large tensors
+# have wide rows: else threads hold other elements of wide rows than of narrow ones, and exchanging
+# them takes as long.
 LARGEST_DENSE = 1024  # elements; a shorter stride would grow by too large a part
 WIDE = 4  # bytes of an access by one thread, from which on nothing is gained
 LINE = 1024  # elements of a block along a line
@@ -33,7 +33,7 @@ CHANNELS_LAST = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}
 def padded(shape: tuple[Int, ...], strides: tuple[Int, ...], itemsize: int) -> tuple[Int, ...]:
     """Dense strides, those beyond ``LARGEST_DENSE`` rounded up to whole cache lines.
 
-    The order of the dimensions stays, and what a size decides; channels-last stays as it is.
+    The order of the dimensions, symbolic strides and channels-last layouts stay.
     """
     order = fill_order(shape, strides)
     if order is None or order == CHANNELS_LAST.get(len(shape)):
@@ -56,9 +56,9 @@ def _rounded(stride: Int, elements: int) -> Int:
 def pad_strides(
     program: Program, kernels: tuple[Kernel, ...], strides: Mapping[str, tuple[Int, ...]]
 ) -> dict[str, tuple[Int, ...]]:
-    """Begin rows of intermediates at whole cache lines, where fewer bytes then move narrowly.
+    """Begin rows of intermediates at whole cache lines if that lowers the bytes of narrow accesses.
 
-    From all that could be padded those go back, in order, without which as many bytes are wide.
+    All candidates are padded first; then, in order, those go back that do not lower them.
     """
     whole, fixed = concats_by_part(program), contiguous_by_contract(program)
     could: dict[str, tuple[Int, ...]] = {}
@@ -88,7 +88,7 @@ def _with(
     changed: Mapping[str, tuple[Int, ...]],
     whole: Mapping[str, str],
 ) -> dict[str, tuple[Int, ...]]:
-    """The strides with some changed, for the parts of a concat buffer too."""
+    """The strides with some changed, also for the parts of concat buffers."""
     parts = {part: changed[name] for part, name in whole.items() if name in changed}
     return {**strides, **changed, **parts}
 
@@ -106,7 +106,7 @@ def _touching(
 
 
 def _narrow_bytes(kernels: Iterable[Kernel], program: Program, strides: Strides) -> int:
-    """The bytes that kernels move by narrow accesses; of a row kernel all bytes, if some are."""
+    """The bytes that kernels move by narrow accesses; in a row kernel all bytes, if any are."""
     total = 0
     for kernel in kernels:
         is_pointwise = len(kernel.axes) == 1 and kernel.scatter is None
@@ -117,7 +117,7 @@ def _narrow_bytes(kernels: Iterable[Kernel], program: Program, strides: Strides)
 
 
 def line_tile(kernel: Kernel, program: Program, strides: Strides) -> Tile2D | None:
-    """A pointwise kernel line by line, where that widens its accesses to padded rows."""
+    """The tile of a pointwise kernel line by line, if that widens its accesses to padded rows."""
     if kernel.is_opaque or kernel.scatter is not None or len(kernel.axes) != 1:
         return None
     rows = (row_of(program.buffers[n].shape, strides[n]) for n in (*kernel.reads, *kernel.stored))
@@ -130,7 +130,7 @@ def line_tile(kernel: Kernel, program: Program, strides: Strides) -> Tile2D | No
 
 
 def _narrow(kernel: Kernel, program: Program, strides: Strides) -> tuple[int, int]:
-    """The bytes of large tensors that narrow accesses move, and those that all accesses do."""
+    """The bytes of large tensors moved by narrow accesses, and by all accesses."""
     touched = dict.fromkeys((a.buffer, a.offset(strides), a.is_store) for a in accesses(kernel))
     sizes = {name: typical_bytes(program.buffers[name]) for name, *_ in touched}
     least = max(sizes.values(), default=0) / SMALL_SHARE
@@ -143,7 +143,7 @@ def _narrow(kernel: Kernel, program: Program, strides: Strides) -> tuple[int, in
 
 
 def _is_wide(buffer: Buffer, offset: Int, strides: Strides) -> bool:
-    """True for accesses of whole vectors, and for those that no strides make such."""
+    """True for accesses of whole vectors, in padded rows or at divisible sizes."""
     row = row_of(buffer.shape, strides[buffer.name])
     if row is not None and row.walked_by(offset) is not None:
         return True

@@ -1,15 +1,13 @@
-"""Rows that programs take in turn: while one is worked on, those that follow are copied.
+"""Row pipelines: programs go from row to row; while one is worked on, the next ones are copied.
 
-    walk 1: await block 0, reduce | await block 1, reduce | ...       the copies of before
-    walk 2: write block 0, copy the next row's | write block 1, ...   the copies of afterwards
+    pass 1: await block 0, reduce | await block 1, reduce | ...       copied before
+    pass 2: write block 0, copy the next row's | write block 1, ...   awaited afterwards
 
-A row, or the part of it that a program of a cluster has, lies in shared memory, so it is read from
-memory once, and reads never stop. What all rows need, such as weights, stays there or in registers,
-where each row would read it from L2 again; there is then room for few programs, whose rings go on
-into the next row, so that enough is on its way while they wait for each other.
-
-Measured on an H200 (2026-11-22, ``docs/measurements/h200_row_pipeline.csv``); other GPUs take
-lengths in proportion.
+A row, or a program's part of it in a cluster, lies in shared memory, so it is read from memory
+once, and reads never stop. Common reads, such as weights, stay there or in registers, so that rows
+do not read them from L2 again. That leaves room for few programs, so their rings extend into the
+next row: loads are in flight while they wait for each other. Measured on an H200 (2026-11-22,
+``docs/measurements/h200_row_pipeline.csv``); other GPUs take lengths in proportion.
 """
 
 from collections.abc import Iterator
@@ -26,31 +24,31 @@ from aotpack.ir.values import Apply, Load, walk
 from aotpack.stages import RING_START
 
 ROW_PIPELINE = (HOPPER, BLACKWELL - 1)  # architectures on which it was measured
-SHORTEST = 130_000  # bytes of a row; shorter ones are found in L2 when they are read again
-SHORTEST_WITH_EXPONENTIALS = 120_000  # likewise, where that is not all that takes time
+SHORTEST = 130_000  # bytes of a row; shorter ones are still in L2 when they are read again
+SHORTEST_WITH_EXPONENTIALS = 120_000  # likewise, if exponentials take time too
 SHORTEST_WITH_COMMON = 60_000
 MOST_KEPT = 64  # registers of a thread
 
 
 def few_rows(gpu: Gpu) -> int:
-    """Up to here most multiprocessors would wait for those that have a row."""
+    """The number of rows up to which most multiprocessors would be idle."""
     return rounded_down(gpu.multiprocessors / 4)
 
 
 def most_shared(gpu: Gpu) -> int:
-    """Likewise, where rows have nothing in common."""
+    """Likewise, if rows have no common reads."""
     return rounded_down(gpu.multiprocessors / 2)
 
 
 def tile_row_pipeline(kernel: Kernel, reads: RowReads | None, gpu: Gpu) -> ReductionTile | None:
-    """The tile of a kernel whose long rows are taken in turn; None if they are not."""
+    """The tile of a row pipeline for a kernel with long rows; None if it takes none."""
     row = kernel.axes[1].extent.constant
     if row is None or reads is None or not gpu.clusters:
         return None
     if row * reads.width < of_l2(_shortest(kernel, reads), gpu):
         return None
     clusters = dict(gpu.clusters)
-    part = rounded_down(gpu.shared / 4)  # so much of a stream leaves room for four programs
+    part = rounded_down(gpu.shared / 4)  # bytes of a stream that leave room for four programs
     fitting = [n for n in clusters if row * reads.width <= n * part]
     cluster = min(fitting, default=max(clusters))
     if row % (cluster * reads.vector):
@@ -81,16 +79,16 @@ def cluster_rows(
     kernel: Kernel,
     reads: RowReads | None,
     shared: ReductionTile,
-    turn: ReductionTile | None,
+    pipeline: ReductionTile | None,
     gpu: Gpu,
 ) -> int:
-    """Up to how many rows ``shared`` is better than ``turn``, or than a program a row (measured).
+    """The number of rows up to which ``shared`` beats ``pipeline``, or a program a row (measured).
 
-    Parts in registers are, where weights take no room there, or the row is shorter than what all
-    registers of a multiprocessor hold.
+    It does if parts are in registers, and there are no common reads or all registers of a
+    multiprocessor hold the row.
     """
     row = kernel.axes[1].extent.constant
-    if turn is None or reads is None or row is None:
+    if pipeline is None or reads is None or row is None:
         return few_rows(gpu) if reads is None or reads.common else most_shared(gpu)
     if not shared.persistent:
         return 0
@@ -100,14 +98,14 @@ def cluster_rows(
 
 
 def _shortest(kernel: Kernel, reads: RowReads) -> int:
-    """The bytes of a row from which on it gains by being taken in turn."""
+    """The bytes of a row from which on a row pipeline is quicker."""
     if reads.common:
         return SHORTEST_WITH_COMMON
     return SHORTEST_WITH_EXPONENTIALS if takes_exponentials(kernel) else SHORTEST
 
 
 def takes_exponentials(kernel: Kernel) -> bool:
-    """True when an exponential of each element is computed, as in a softmax's results."""
+    """True when the results take an exponential of each element, as softmax does."""
     r = kernel.axes[1]
     for member in kernel.members:
         if not isinstance(member.operation, Pointwise):
@@ -122,11 +120,10 @@ def takes_exponentials(kernel: Kernel) -> bool:
 
 
 def _divisions(reads: RowReads, blocks: int) -> Iterator[tuple[int, int, int, int]]:
-    """How a multiprocessor may be divided, best first.
+    """Divisions of a multiprocessor, best first: programs, kept tensors, least and most ring slots.
 
-    The programs, what each keeps in registers, the least and the most slots of their rings. Where
-    programs are few, something must be on its way while they wait for each other, so a ring has
-    more than a row's blocks; of fp32 layer_norm, with 14 slots for 8 blocks it was quickest.
+    Few programs need loads in flight while they wait for each other, so a ring has more slots than
+    a row has blocks; fp32 layer_norm was quickest with 14 slots for 8 blocks.
     """
     common = len(reads.common)
     if not common:
@@ -140,5 +137,5 @@ def _divisions(reads: RowReads, blocks: int) -> Iterator[tuple[int, int, int, in
 
 
 def _own_bytes(together: int, gpu: Gpu) -> int:
-    """The shared memory for one of so many programs of a multiprocessor, but for Triton's own."""
+    """The shared memory of one of these programs of a multiprocessor, without Triton's own."""
     return (gpu.shared + RESERVED_SHARED) // together - RESERVED_SHARED - RING_START

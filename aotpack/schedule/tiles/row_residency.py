@@ -1,10 +1,10 @@
-"""Long rows that stay whole, though few, where a GPU holds a row: as softmax of logits.
+"""Resident rows: long rows that are not split, though few, where a GPU can hold a row.
 
-    split:  launch 1 reads x and reduces parts; launch 2 reads x again, writes y
-    held:   programs have a row in shared memory or in registers: one launch, which reads x once
+    split:     launch 1 reads x and reduces parts; launch 2 reads x again, writes y
+    resident:  programs have a row in shared memory or registers: one launch, which reads x once
 
-Split rows keep all multiprocessors at work; a row that is held has eight of them at most. Which is
-quicker is estimated (fitted to an H200 with 1 to 131 rows of 32000 to 1048576 elements, 2026-11-22,
+Split rows keep all multiprocessors at work; a resident row has at most eight. Which is quicker is
+estimated (fitted to an H200 with 1 to 131 rows of 32000 to 1048576 elements, 2026-11-22,
 ``docs/measurements/h200_row_residency.csv``).
 """
 
@@ -24,17 +24,17 @@ from aotpack.schedule.program.split_reduction import rows_to_split, split_reduct
 from aotpack.schedule.tiles.choose import choose_tiles, reads_again
 from aotpack.schedule.tiles.row_pipeline import takes_exponentials
 
-HELD_LAUNCH = 2.0  # in launches of a graph
+RESIDENT_LAUNCH = 2.0  # in launches of a graph
 SPLIT_LAUNCHES = 5.8  # of both
-WALKING = 1.3  # how much longer a program takes that reads its row again
-COMMON_SHARE = 0.875  # of the vendor's bandwidth, at which all read and write
+REREAD = 1.3  # slowdown of a program that reads its row again
+COMMON_SHARE = 0.875  # of the vendor's bandwidth, when all read and write
 
 
 def resident_rows(
     program: Program, arches: tuple[int, ...], gpu: Gpu
 ) -> tuple[frozenset[str], ...]:
-    """For each architecture the first targets of reductions whose rows are not to be split."""
-    held: dict[int, set[str]] = {arch: set() for arch in arches}
+    """For each architecture the first targets of reductions whose rows are not split."""
+    resident: dict[int, set[str]] = {arch: set() for arch in arches}
     long = rows_to_split(program, gpu) if arches else frozenset()
     if long:
         whole = _around(split_reductions(program, gpu, long), long)
@@ -46,14 +46,14 @@ def resident_rows(
                 (tiled,) = choose_tiles(whole, (kernel,), strides, gpu)
                 for arch in arches:
                     is_quicker = _is_quicker_resident(tiled, whole, arch, gpu)
-                    held[arch] |= found if is_quicker else set()
-    return tuple(frozenset(held[arch]) for arch in arches)
+                    resident[arch] |= found if is_quicker else set()
+    return tuple(frozenset(resident[arch]) for arch in arches)
 
 
 def _around(program: Program, long: frozenset[str]) -> Program:
     """The operations that may share kernels with those reductions.
 
-    Whatever values pass to and from, one by one, and the products at the ends of that.
+    Those connected by values, directly or not, and the products at the ends.
     """
     operations = program.operations
     touched = [{*targets(one), *reads(one)} for one in operations]
@@ -86,19 +86,19 @@ def _is_quicker_resident(kernel: Kernel, program: Program, arch: int, gpu: Gpu) 
     split = SPLIT_LAUNCHES * gpu.launch + (2 * read + written) / rate
     walks = not tile.ring and not tile.persistent
     if walks and tile.cluster_size > 1 and takes_exponentials(kernel):
-        return False  # each of them twice
+        return False  # computes each exponential twice
     read *= 2 if walks else 1
     programs = rows * tile.cluster_size
     clusters = min(rows, dict(gpu.clusters)[tile.cluster_size]) if tile.ring else rows
     at_once = clusters * tile.cluster_size
-    alone = (read / gpu.read_rate + written / gpu.write_rate) / programs
-    alone *= WALKING if walks else 1
-    together = (read + written) / programs * at_once / rate
-    turns = -(-programs // at_once)
-    return HELD_LAUNCH * gpu.launch + turns * max(alone, together) < split
+    of_one = (read / gpu.read_rate + written / gpu.write_rate) / programs
+    of_one *= REREAD if walks else 1
+    of_all = (read + written) / programs * at_once / rate
+    waves = -(-programs // at_once)
+    return RESIDENT_LAUNCH * gpu.launch + waves * max(of_one, of_all) < split
 
 
 def _takes(variant: Variant, arch: int, rows: int) -> bool:
-    """True when so many rows are a variant's."""
+    """True when a variant takes this many rows."""
     is_for = variant.takes(arch) and not variant.divisibility
     return is_for and (variant.at_most is None or rows <= variant.at_most)

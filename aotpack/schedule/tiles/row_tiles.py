@@ -1,11 +1,10 @@
-"""Rows that stay in registers: how many share a program, and how many warps hold them.
+"""Tiles for rows in registers: the rows of a program, and the warps that hold them.
 
-Measured on an H200 (``docs/decisions/019-warps-follow-from-bytes.md``): memory serves best when
-some 64 KB are on their way to each multiprocessor, that is 2048 threads that wait for 32 bytes
-each. With 100 KB and more, kernels take 2 to 4 % longer, since reads and writes disturb each other;
-with 30 KB they wait. So there is a thread for each 32 bytes that are read of a row, of all tensors
-together. Programs are small, so that some read while others compute, but a GPU begins only so many
-in the time their bytes take.
+Measured on an H200 (``docs/decisions/019-warps-follow-from-bytes.md``): memory is fastest with
+about 64 KB in flight for each multiprocessor, that is 2048 threads that wait for 32 bytes each.
+With 100 KB kernels take 2 to 4 % longer, since reads and writes disturb each other; with 30 KB they
+wait. So a thread reads 32 bytes of a row, of all tensors together. Programs are small, so that some
+read while others compute, but a GPU starts only so many in the time their bytes take.
 """
 
 from collections.abc import Iterable
@@ -21,9 +20,9 @@ from aotpack.ir.symbolic.facts import typical
 
 BYTES_OF_THREAD = 32  # read of a row, or of a plane's tile
 SMALLEST = 1024  # elements of a program, where rows are many
-LEAST_TRAFFIC = 3072  # bytes of a program: 1600 begin in a microsecond, and an H200 moves 4 MB
+LEAST_TRAFFIC = 3072  # bytes of a program: 1600 start in a microsecond, and an H200 moves 4 MB
 MOST_WARPS = 16
-LONGEST_OF_MOST = 4096  # elements; of programs of so many warps with longer rows too few fit
+LONGEST_OF_MOST = 4096  # elements of a row; with longer ones too few programs of MOST_WARPS fit
 
 
 def row_tiles(
@@ -31,7 +30,7 @@ def row_tiles(
 ) -> tuple[ReductionTile, ReductionTile]:
     """Tiles for few and for many rows of at most ``r`` elements, a power of two.
 
-    Where there is a multiprocessor for each row, a row takes as long as its threads need.
+    If each row has a multiprocessor, it takes as long as its threads need.
     """
     row = kernel.axes[1].extent.constant or r
     along = _along(kernel, strides)
@@ -51,11 +50,11 @@ def row_tiles(
 
 
 def _warps(kernel: Kernel, rows: int, r: int, read: list[int]) -> int:
-    """The warps for so many rows; half of them where more than an eighth of a row's were idle.
+    """The warps for these rows; half of them if more than an eighth of a row's would be idle.
 
-    All threads read a vector each, then the next. The last time some find nothing left, but hold
-    registers for it: 5120 elements of 16 bits are two and a half reads of 8 warps and five of 4.
-    Positions are merged across warps at some cost, so an argmax has few.
+    All threads read a vector each, then the next. At the end idle ones still hold registers: 5120
+    elements of 16 bits are two and a half reads of 8 warps and five of 4. Merging positions across
+    warps has a cost, so an argmax has few.
     """
     row = kernel.axes[1].extent.constant or r
     wanted = rows * row * sum(read) / (WARP * BYTES_OF_THREAD)
@@ -71,12 +70,12 @@ def _warps(kernel: Kernel, rows: int, r: int, read: list[int]) -> int:
 
 
 def _finds_positions(kernel: Kernel) -> bool:
-    """True for reductions to where something is."""
+    """True for reductions that find positions."""
     return any(MONOIDS[one.kind].gives_positions for one in kernel.reductions)
 
 
 def _along(kernel: Kernel, strides: Strides) -> list[Access]:
-    """What is read and written row by row."""
+    """The accesses that go along rows."""
     axes = set(kernel.axes)
     return [a for a in accesses(kernel) if axes <= set(a.offset(strides).leaves())]
 

@@ -1,13 +1,13 @@
-"""Give a pointwise kernel an axis for each direction its accesses walk memory in.
+"""Two-dimensional tiles: a pointwise kernel gets an axis for each contiguous direction.
 
     for x:    out[x] = a[x] + b[x % N * M + x // N]
     for y, x: out[y*N + x] = a[y*N + x] + b[x*M + y]        # the same, over lines of N points
 
 One-dimensional blocks would read a cache line of b for every element.
 
-Where lines of b do not begin at whole cache lines, neighbouring tiles share some of these. Programs
-go along lines of the result; when those are so long that a line of tiles fills half of L2, several
-of them go together (on an H200, 128256 columns: 121 to 106 us, 2026-11-22).
+If lines of b do not begin at whole cache lines, neighbouring tiles share some of these. Programs go
+along lines of the result; if a line of tiles fills half of L2, they go down a band of lines (on an
+H200, 128256 columns: 121 to 106 us, 2026-11-22).
 """
 
 from collections.abc import Iterable
@@ -29,9 +29,9 @@ BAND = 16  # lines of tiles
 
 
 def tile_2d(kernel: Kernel, program: Program, strides: Strides, gpu: Gpu) -> Tile2D | None:
-    """Lines that make most jumping accesses contiguous; None if there are none.
+    """The tile with lines that make most strided accesses contiguous; None if there are none.
 
-    What then still jumps along both sides, and large tensors do, gets a third side.
+    Large tensors that are still strided along both sides get a third side.
     """
     (flat,) = kernel.axes
     width = _best(
@@ -52,7 +52,7 @@ def tile_2d(kernel: Kernel, program: Program, strides: Strides, gpu: Gpu) -> Til
 
 
 def _flat_tile(lines: Kernel, program: Program, strides: Strides, gpu: Gpu) -> Tile2D:
-    """Square tiles, in bands of lines where a line of tiles fills half of L2."""
+    """Square tiles, in bands of lines if a line of tiles fills half of L2."""
     width = lines.axes[1].extent
     touched = [a for a, at in _places(lines, strides) if set(lines.axes) <= set(at.leaves())]
     widths = [(program.buffers[a.buffer].dtype.itemsize, a.is_store) for a in touched]
@@ -64,13 +64,13 @@ def _flat_tile(lines: Kernel, program: Program, strides: Strides, gpu: Gpu) -> T
 
 
 def _places(kernel: Kernel, strides: Strides) -> list[tuple[Access, Int]]:
-    """Accesses with their offsets; what several operations read at one place is read once."""
+    """Accesses with their offsets, each once."""
     found = {(a.buffer, a.offset(strides), a.is_store): a for a in accesses(kernel)}
     return [(access, offset) for (_, offset, _), access in found.items()]
 
 
 def _best(scored: Iterable[tuple[int, Int]]) -> Int | None:
-    """The length that gains most bytes, if any gains some."""
+    """The length that gains most bytes, if any does."""
     score, best = max(scored, key=lambda one: one[0], default=(0, None))
     return best if score > 0 else None
 
@@ -91,7 +91,7 @@ def _widths(touched: list[Access], flat: Axis, strides: Strides) -> list[Int]:
 
 
 def _gained_bytes(kernel: Kernel, program: Program, strides: Strides) -> int:
-    """Bytes that are contiguous along the outermost side and jumped over along the others."""
+    """Bytes that are contiguous along the outermost side and strided along the others."""
     first, *others = kernel.axes
     gained = 0
     for access, offset in _places(kernel, strides):

@@ -100,19 +100,19 @@ def choice() -> Program:
 
 
 CASES = [
-    (alone, ("y", "t"), Refusal.ALONE),
+    (alone, ("y", "t"), Refusal.UNFUSABLE),
     (empty, ("y", "t"), Refusal.EMPTY),
     (full, ("y", "t"), Refusal.FULL),
     (cycle, ("y", "t"), Refusal.CYCLE),
     (memory, ("y", "t"), Refusal.MEMORY),
-    (begins, ("y", "t"), Refusal.BEGINS),
+    (begins, ("y", "t"), Refusal.STARTS),
     (scatter, ("y", "t"), Refusal.CLOSED),
-    (linear_then_row_sum, ("sum", "y"), Refusal.TILE),
+    (linear_then_row_sum, ("sum", "y"), Refusal.PARTIAL_ROW),
     (points, ("y", "t"), Refusal.POINTS),
     (order, ("y", "t"), Refusal.ORDER),
-    (nothing, ("y", "t"), Refusal.NOTHING),
-    (elsewhere, ("y", "t"), Refusal.ELSEWHERE),
-    (choice, ("y", "t"), Refusal.CHOICE),
+    (nothing, ("y", "t"), Refusal.NOTHING_SHARED),
+    (elsewhere, ("y", "t"), Refusal.OTHER_PROGRAM),
+    (choice, ("y", "t"), Refusal.BETTER),
 ]
 
 

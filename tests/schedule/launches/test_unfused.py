@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import layer_norm
 
 from aotpack.ir.kernels.kernel import Kernel
-from aotpack.schedule.launches.unfused import spoils_nothing
+from aotpack.schedule.launches.unfused import keeps_operands
 from tests.schedule.programs import scheduled
 
 ROWS = torch.zeros(512, 1024)  # 2 MB
@@ -92,5 +92,5 @@ def test_no_part_overwrites_what_the_next_one_reads() -> None:
     assert homes["sub"] == homes["matmul"] == "matmul"
     before, behind = kernel.unfused
     assert (before.stored, behind.stored) == (("amax", "sum_1"), ("sub",))
-    assert spoils_nothing((before, behind), schedule.strides, homes)
-    assert not spoils_nothing((behind, before), schedule.strides, homes)
+    assert keeps_operands((before, behind), schedule.strides, homes)
+    assert not keeps_operands((behind, before), schedule.strides, homes)
