@@ -6,7 +6,7 @@ The evaluator runs the lowered program, and what each pass of the schedule makes
 golden inputs; a pass is named when the answer breaks the accuracy law, or the draft is illegal.
 It evaluates a model of some million numbers in a minute, and no foreign kernels or calls of torch.
 Inside branches and loops the pass that is named is ``schedule_parts``. Where all passes are right,
-the kernels of the target answer: what is wrong then came after the passes.
+the kernels of the target answer: a fault then came after the passes.
 """
 
 import argparse

@@ -175,7 +175,8 @@ def _gives_positions(operation: Operation) -> bool:
 def needs_64_bits(schedule: Schedule, kernel: Kernel) -> bool:
     """True unless all offsets, loop counts and integers in between are known to fit 31 bits.
 
-    Sums may wrap on the way to an offset that fits; what is divided, compared or data may not.
+    Sums may wrap on the way to an offset that fits; operands of divisions and comparisons, and
+    data, may not.
     """
     buffers = schedule.program.buffers
     names = (*kernel.reads, *kernel.stored)

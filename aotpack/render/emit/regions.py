@@ -1,7 +1,7 @@
 """Nested regions of kernel text, straight code and loops; a line goes to the outermost possible.
 
-A region knows the kernel axes that have a value in it. What does not depend on a loop's axis is
-placed before the loop, also when first needed inside (loop-invariant code motion).
+A region knows the kernel axes with a value in it. A line that does not depend on a loop's axis
+goes before the loop, even if it is first needed inside (loop-invariant code motion).
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def _emit_walk(
     """One walk over the inner axis: stores and accumulations; then the reductions' results."""
     parts = stretches(loop.length, loop.tile.r, keep_last=loop.resident is not None)
     if loop.resident and not any(map(_gives_first, working)):
-        parts = parts[::-1]  # first what is in registers
+        parts = parts[::-1]  # first the block in registers
     for stretch in parts:
         with loop.over(stretch, cache):
             for member in _with_scans(working, builder.kernel):
