@@ -12,7 +12,7 @@ class Refusal(Enum):
     UNFUSABLE = "one of them must be alone in its kernel"
     EMPTY = "the buffers that both touch have no elements"
     FULL = "the kernel already has the maximum number of operations"
-    CYCLE = "each of the two kernels would wait for the other"
+    CYCLE = "fused, the kernel would wait for another kernel that waits for it"
     MEMORY = "unfused they can share memory, which is worth more than the reads that fusion saves"
     STARTS = "a product, attention, scatter, foreign call, branch or loop starts a new kernel"
     CLOSED = "a scatter, foreign call, branch or loop must end before its result can be read"

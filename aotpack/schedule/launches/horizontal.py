@@ -77,7 +77,7 @@ def _has_room(slot: tuple[Kernel, ...], kernel: Kernel, program: Program, gpu: G
 def is_small(kernel: Kernel, program: Program, gpu: Gpu) -> bool:
     """True for a kernel of no more points than the GPU computes at once.
 
-    It ends before a launch of its own would pay.
+    A separate launch would take longer than it runs.
     """
     count = points(kernel.axes).constant
     return can_share(kernel, program) and count is not None and count <= gpu.threads_at_once

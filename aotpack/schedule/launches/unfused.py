@@ -5,7 +5,7 @@
     p, q = x.sum(1), (x * z).sum(1)   or    p = x.sum(1);       q = (x * z).sum(1)
 
 The first launch passes values through memory. The fused form stays the first choice. A loop kernel
-is offered in parts if measuring may pay: it moves so many bytes that a second launch costs little,
+is offered in parts if measuring may pay: it moves enough bytes that a second launch costs little,
 and its parts hardly move more.
 """
 

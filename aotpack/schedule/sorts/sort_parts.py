@@ -12,7 +12,7 @@ from aotpack.ir.program import Buffer, Operation
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Apply, Const, Guarded, Load, Value
 
-COUNT = DType.INT32  # of what is counted in a run
+COUNT = DType.INT32  # of counts in a run
 
 
 @dataclass(frozen=True, slots=True)

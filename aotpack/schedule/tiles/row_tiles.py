@@ -4,7 +4,7 @@ Measured on an H200 (``docs/decisions/019-warps-follow-from-bytes.md``): memory 
 about 64 KB in flight for each multiprocessor, that is 2048 threads that wait for 32 bytes each.
 With 100 KB kernels take 2 to 4 % longer, since reads and writes disturb each other; with 30 KB they
 wait. So a thread reads 32 bytes of a row, of all tensors together. Programs are small, so that some
-read while others compute, but a GPU starts only so many in the time their bytes take.
+read while others compute, but a GPU starts a limited number in the time their bytes take.
 """
 
 from collections.abc import Iterable
