@@ -1,4 +1,10 @@
-"""Graph -> Program: each operator call becomes one loop operation, or a few. A file per family."""
+"""Lowering: Graph -> Program; each operator call becomes one loop operation or a few.
+
+Modules in reading order: ``program`` (the entry), ``registry`` (operator -> function), ``calls``,
+``context`` (the interface of lowering functions), ``builder`` (the program under construction),
+``values``, ``promotion``, ``reshape``; then the families ``elementwise``, ``reductions``,
+``views``, ``indexing``, ``linalg``, ``images``, ``special``, ``control`` and ``foreign``.
+"""
 
 from aotpack.lower.program import lower
 from aotpack.lower.registry import LOWERINGS

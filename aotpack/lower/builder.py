@@ -26,22 +26,20 @@ LOOPS = frozenset({"higher_order.while_loop", "higher_order.scan"})
 
 
 class Builder:
-    """Collects what lowering makes of a graph. A ``Ref`` names a buffer once it is declared."""
+    """Collects the buffers and operations of a graph. A declared ``Ref`` names a buffer."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._nodes = {node.name: node for node in every_node(graph.nodes)}
         self._buffers: dict[str, Buffer] = {}
         self._names: dict[Ref, str] = {}
-        self._types: dict[
-            str, DType
-        ] = {}  # what torch calls them; 8-bit floats are stored as bytes
+        self._types: dict[str, DType] = {}  # torch's types; 8-bit floats are stored as bytes
         self._operations: list[Operation] = []
         self._sizes = graph.signature.sizes
         self._size_names = {size.name for size in self._sizes}
         self.through_torch = False
         self.refused: list[tuple[GraphNode, str]] = []
-        self.fallen: list[tuple[GraphNode, str]] = []  # calls that torch runs
+        self.fallbacks: list[tuple[GraphNode, str]] = []  # calls that torch runs
         self._written_in_place = _written_in_place(graph, self._nodes)
         self._used = {*graph.outputs, *(value for _, value in graph.updates)}
         for node in graph.nodes:
@@ -56,7 +54,7 @@ class Builder:
             self._declare(Ref(assertion.word), assertion.word, DType.INT32, ())
 
     def is_used(self, ref: Ref) -> bool:
-        """True when a node takes this tensor, or the model returns it or keeps it."""
+        """True if a node takes this tensor, or the model returns it or stores it."""
         return ref in self._used
 
     def producer(self, ref: Ref) -> GraphNode | None:
@@ -64,7 +62,7 @@ class Builder:
         return self._nodes.get(ref.name)
 
     def declare_results(self, node: GraphNode) -> None:
-        """Make the buffers a node's results go to: ``split`` or ``split_out0``, ``split_out1``."""
+        """Make the buffers of a node's results: ``split`` or ``split_out0``, ``split_out1``."""
         for output, spec in enumerate(node.results):
             single = len(node.results) == 1
             self._reserved.discard(node.name)
@@ -72,17 +70,17 @@ class Builder:
             self._declare(Ref(node.name, output), name, spec.dtype, spec.shape)
 
     def declare(self, spec: TensorSpec) -> Ref:
-        """Make the buffer of a tensor that is neither an input nor a node's result."""
+        """Make the buffer of a tensor that is not an input or a node's result."""
         ref = Ref(spec.name)
         self._declare(ref, self._unique(spec.name), spec.dtype, spec.shape)
         return ref
 
     def is_written_in_place(self, ref: Ref) -> bool:
-        """True for a step from a tensor forward changes to its new value, writing parts of it."""
+        """True for a partial write between a tensor that forward changes and its new value."""
         return ref in self._written_in_place
 
     def temporary(self, name: str, dtype: DType, shape: tuple[Int, ...]) -> Ref:
-        """Make a buffer no graph node owns."""
+        """Make a buffer that belongs to no graph node."""
         name = self._unique(name)
         ref = Ref(name)
         self._declare(ref, name, dtype, shape)
@@ -92,11 +90,11 @@ class Builder:
         return self._buffers[self._names[ref]]
 
     def dtype(self, ref: Ref) -> DType:
-        """The type of the tensor, which its buffer may hold as another."""
+        """The type of the tensor; its buffer may store another type."""
         return self._types[self._names[ref]]
 
     def axes(self, prefix: str, shape: tuple[Int, ...]) -> tuple[Axis, ...]:
-        """Axes over a shape, none named like a size of the model."""
+        """Axes over a shape, with names distinct from the model's sizes."""
         names = [f"{prefix}{k}" for k in range(len(shape))]
         free = [name + "_" * (name in self._size_names) for name in names]
         return tuple(Axis(name, size) for name, size in zip(free, shape, strict=True))
@@ -105,18 +103,18 @@ class Builder:
         self._operations.append(operation)
 
     def mark(self) -> int:
-        """The present end of the program, for ``go_back``."""
+        """The current end of the program, for ``truncate``."""
         return len(self._operations)
 
-    def go_back(self, mark: int) -> None:
-        """Drop the operations behind a mark; buffers nobody writes are left out in the end."""
+    def truncate(self, mark: int) -> None:
+        """Drop the operations after a mark; ``finish`` drops unwritten buffers."""
         del self._operations[mark:]
 
     def finish(self) -> Program:
-        """The program; each output and each new value is a buffer of its own, that is written."""
+        """The program; each output and each new value is a distinct buffer that is written."""
         signature = self._graph.signature
-        words = (assertion.word for assertion in signature.assertions)
-        inputs = (*(spec.name for spec in signature.inputs), *words)
+        flags = (assertion.word for assertion in signature.assertions)
+        inputs = (*(spec.name for spec in signature.inputs), *flags)
         weights = tuple(weight.name for weight in self._graph.weights)
         taken = {*inputs, *weights}
         values = {name: self._own(value, taken) for name, value in self._graph.updates}
@@ -124,18 +122,18 @@ class Builder:
         updates = tuple(Update(name, value) for name, value in values.items())
         operations = tuple(self._operations)
         written = {name for operation in operations for name in targets(operation)}
-        known = {*inputs, *weights, *written}  # without results that nothing uses or writes
+        known = {*inputs, *weights, *written}  # not results that nothing uses or writes
         buffers = {name: buffer for name, buffer in self._buffers.items() if name in known}
         return Program(
             signature.sizes, buffers, inputs, weights, operations, outputs, updates=updates
         )
 
-    def same(self, ref: Ref, other: Ref) -> None:
-        """Let a tensor be another one."""
+    def alias(self, ref: Ref, other: Ref) -> None:
+        """Make ``ref`` a name of the buffer of ``other``."""
         self._names[ref] = self._names[other]
 
-    def turn(self, name: str, most: int) -> Var:
-        """The number of a loop's turn, 0 to ``most``: a size of its body."""
+    def iteration(self, name: str, most: int) -> Var:
+        """A loop's iteration number, 0 to ``most``, as a size of its body."""
         name = self._unique(name)
         while name in {size.name for size in self._sizes}:
             name += "_"
@@ -143,9 +141,9 @@ class Builder:
         return Var(name, 0, most, 1, True)
 
     def part(self, make: Callable[[], Mapping[Ref, Ref]], *sizes: Var) -> Program:
-        """What ``make`` appends, as a program that gives tensors the values ``make`` returns.
+        """The operations that ``make`` appends, as a program with the updates that it returns.
 
-        ``sizes`` are known within, beside those known around it.
+        ``sizes`` are additional sizes inside it.
         """
         around = self._operations, self._sizes
         self._operations, self._sizes = [], (*self._sizes, *sizes)
@@ -170,7 +168,7 @@ class Builder:
         )
 
     def _own(self, ref: Ref, taken: set[str]) -> str:
-        """A buffer for this result alone."""
+        """A buffer for this result that no other output uses."""
         name = self._names[ref]
         if name in taken:
             name = self._copy(ref)
@@ -178,7 +176,7 @@ class Builder:
         return name
 
     def _copy(self, ref: Ref) -> str:
-        """An input, a weight or an earlier output returned as it is becomes a copy."""
+        """Copy an input, a weight or an earlier output that is returned unchanged."""
         source = self.buffer(ref)
         copy = self.buffer(self.temporary(f"{source.name}_copy", source.dtype, source.shape))
         axes = self.axes("i", copy.shape)
@@ -200,7 +198,7 @@ class Builder:
 
 
 def _written_in_place(graph: Graph, nodes: Mapping[str, GraphNode]) -> frozenset[Ref]:
-    """The results of writers alone that lead from a tensor to its new value."""
+    """The results of chains of partial writes from a tensor to its new value."""
     found: set[Ref] = set()
     for changed, new in _changes(graph, nodes):
         chain: list[Ref] = []

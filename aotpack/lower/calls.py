@@ -10,25 +10,25 @@ from aotpack.stages import GraphNode
 
 
 def lower_calls(builder: Builder, nodes: Iterable[GraphNode]) -> None:
-    """Append what the calls become; those that cannot be are put in ``refused`` or ``fallen``."""
+    """Lower each call; a call that cannot be lowered is added to ``refused`` or ``fallbacks``."""
     for node in nodes:
         builder.declare_results(node)
         before = builder.mark()
         try:
             _lower(Context(builder, node))
         except CannotLower as refusal:
-            builder.go_back(before)
+            builder.truncate(before)
             _fall_back(Context(builder, node), str(refusal))
 
 
 def _fall_back(context: Context, reason: str) -> None:
-    """Let torch run a call that cannot be lowered, where that is wanted and can be."""
+    """Let torch run a call without a lowering, if the build allows that and torch can."""
     builder = context.builder
     try:
         complaint = call_torch(context, reason) if builder.through_torch else reason
     except CannotLower as refusal:
         complaint = f"{reason}; torch cannot run it either, since {refusal}"
-    (builder.fallen if complaint is None else builder.refused).append(
+    (builder.fallbacks if complaint is None else builder.refused).append(
         (context.node, complaint or reason)
     )
 

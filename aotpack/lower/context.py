@@ -1,7 +1,7 @@
-"""What a lowering function works with: reads of other tensors, and writes of its own results.
+"""The interface of a lowering function: reads of tensors, and writes of its results.
 
-Values are compute-typed: 16-bit floats are read as float32, and rounded by the store. 8-bit floats
-are bytes in memory, which are decoded where they are read and encoded before they are stored.
+Values have compute types: 16-bit floats are read as float32, and rounded by the store. 8-bit floats
+are bytes in memory, decoded when they are read and encoded before they are stored.
 """
 
 from collections.abc import Callable
@@ -45,11 +45,11 @@ class Context:
         return self.builder.dtype(ref)
 
     def result(self, output: int = 0) -> Ref:
-        """The tensor the node yields; its dtype and shape are those the graph states."""
+        """A result of the node, with the dtype and shape of the graph."""
         return Ref(self.node.name, output)
 
     def is_used(self, output: int) -> bool:
-        """True when the model does something with a result of the node."""
+        """True if the model uses a result of the node."""
         return self.builder.is_used(self.result(output))
 
     def producer(self, ref: Ref) -> GraphNode | None:
@@ -57,11 +57,11 @@ class Context:
         return self.builder.producer(ref)
 
     def temporary(self, role: str, dtype: DType, shape: Shape) -> Ref:
-        """A new tensor between the operations of this node, named after the node and ``role``."""
+        """A new intermediate tensor of this node, named after the node and ``role``."""
         return self.builder.temporary(f"{self.node.name}_{role}", dtype, shape)
 
     def dim(self, ref: Ref, dim: Scalar) -> int:
-        """A dimension number in [0, rank), from one that may count from the end."""
+        """A dimension in [0, rank), from one that may count from the end."""
         if not isinstance(dim, int):
             raise CannotLower(f"dimension {dim} is not a constant")
         return dim % max(1, self.rank(ref))
@@ -76,11 +76,11 @@ class Context:
         return decoded(Load(buffer.name, exact, buffer.dtype.compute), self.dtype(ref))
 
     def broadcast(self, ref: Ref, index: Index) -> Value:
-        """The element that broadcasting puts at an index of a larger shape."""
+        """The broadcast element at an index of a larger shape."""
         return self.load(ref, index[len(index) - self.rank(ref) :])
 
     def operand(self, arg: Ref | Scalar, index: Index, dtype: DType) -> Value:
-        """A broadcast tensor's element or a number, as a value of ``dtype``'s compute type."""
+        """A broadcast element or a number, as a value in the compute type of ``dtype``."""
         if isinstance(arg, Ref):
             return cast(self.broadcast(arg, index), dtype)
         return constant(arg, dtype)
@@ -93,11 +93,11 @@ class Context:
         return Origin((self.node.name,), (self.node.op,), source)
 
     def axes(self, prefix: str, shape: Shape) -> tuple[Axis, ...]:
-        """``i0, i1, ...`` over a result's shape, ``r0, r1, ...`` over what is reduced."""
+        """``i0, i1, ...`` over a result's shape, ``r0, r1, ...`` over the reduced shape."""
         return self.builder.axes(prefix, shape)
 
     def computed(self, target: Ref) -> str:
-        """The buffer of a result that an operation with a type of its own writes."""
+        """The buffer of a result that an operation with a fixed type writes."""
         if self.dtype(target).is_float8:
             raise CannotLower(
                 f"results of type {self.dtype(target)} are not accepted; compute in a wider type "
@@ -137,12 +137,12 @@ class Context:
                 self.pointwise(target, partial(self.load, found))
 
     def _wide(self, target: Ref, dtype: DType) -> Ref:
-        """The target, or a tensor to cast from where it does not hold what is computed."""
+        """The target, or a temporary to cast from if the target has a narrower type."""
         fits = self.dtype(target).compute is dtype and not self.dtype(target).is_float8
         return target if fits else self.temporary("wide", dtype, self.shape(target))
 
     def _without_elements(self, targets: tuple[Ref, ...], kind: str) -> None:
-        """What a reduction of no elements yields."""
+        """Write the result of a reduction over no elements."""
         monoid = MONOIDS[kind]
         dtype = self.dtype(targets[0]).compute
         none = tuple(np.asarray(identity) for identity in monoid.identities(dtype))
@@ -173,7 +173,7 @@ class Context:
         place: Callable[[Index], Index],
         value: Callable[[Index], Value],
     ) -> None:
-        """Write ``target`` as ``base`` that takes in a value at a place for each point."""
+        """Write ``target`` as ``base`` with a value scattered to a place for each point."""
         if is_empty((*over, *self.shape(target))):
             self.pointwise(target, lambda index: self.load(base, index))
             return

@@ -1,4 +1,4 @@
-"""Control flow: branches and loops around programs, and arithmetic on what loops carry."""
+"""Control flow: branches and loops with programs inside, and arithmetic on carried numbers."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -17,11 +17,11 @@ from aotpack.stages import Arg, Body, Ref
 
 @lowering("higher_order.cond")
 def cond(context: Context, predicate: Ref | Scalar) -> None:
-    """A branch; where sizes decide for every admitted size, the one side alone."""
+    """A branch; only one side if the predicate is constant for all admitted sizes."""
     if isinstance(predicate, (bool, int)):
         body = context.node.bodies[0 if predicate else 1]
         for result, given in _body(context, body, _results(context)).items():
-            context.builder.same(result, given)
+            context.builder.alias(result, given)
         return
     first, second = (
         context.builder.part(partial(_body, context, body, _results(context)))
@@ -37,7 +37,7 @@ def cond(context: Context, predicate: Ref | Scalar) -> None:
 
 @lowering("higher_order.while_loop")
 def while_loop(context: Context, carried: tuple[Arg, ...]) -> None:
-    """A loop that asks before each turn."""
+    """A loop that evaluates its test before each iteration."""
     state = _results(context)
     test, body = context.node.bodies
     predicate = context.temporary("goes_on", DType.BOOL, ())
@@ -62,13 +62,13 @@ def while_loop(context: Context, carried: tuple[Arg, ...]) -> None:
 
 @lowering("higher_order.map_impl")
 def map_over(context: Context, slices: tuple[Ref, ...]) -> None:
-    """A loop over the first dimension of tensors; what each turn gives is stacked."""
+    """A loop over the first dimension of tensors; stacks the results of the iterations."""
     _over_slices(context, (), slices)
 
 
 @lowering("higher_order.scan")
 def scan(context: Context, carried: tuple[Arg, ...], slices: tuple[Ref, ...]) -> None:
-    """The same, with a state that each turn takes from the one before."""
+    """The same, with state carried between iterations."""
     _over_slices(context, carried, slices)
 
 
@@ -77,7 +77,7 @@ def _over_slices(context: Context, carried: tuple[Arg, ...], slices: tuple[Ref, 
     results = _results(context)
     state, stacked = results[: len(carried)], results[len(carried) :]
     turns = context.shape(slices[0])[0]
-    turn = context.builder.turn(f"{context.node.name}_turn", max(0, int(bounds(turns)[1]) - 1))
+    turn = context.builder.iteration(f"{context.node.name}_turn", max(0, int(bounds(turns)[1]) - 1))
 
     def run() -> Mapping[Ref, Ref]:
         for spec, whole in zip(body.slices, slices, strict=True):
@@ -102,7 +102,7 @@ def _over_slices(context: Context, carried: tuple[Arg, ...], slices: tuple[Ref, 
 
 
 def _at(context: Context, whole: Ref, turn: Int, index: Index) -> Value:
-    """An element of what a turn gets of a tensor."""
+    """An element of one iteration's slice of a tensor."""
     return context.load(whole, (turn, *index))
 
 
@@ -125,13 +125,13 @@ def _stacked(context: Context, whole: Ref, part: Ref, at: Int) -> Ref:
 
 
 def _entry(context: Context, state: tuple[Ref, ...], carried: tuple[Arg, ...]) -> Program:
-    """What gives a loop's state its first values."""
+    """The program that initialises a loop's state."""
     pairs = list(zip(state, carried, strict=True))
     return context.builder.part(lambda: {ref: _tensor(context, first) for ref, first in pairs})
 
 
 def _body(context: Context, body: Body, results: tuple[Ref, ...]) -> dict[Ref, Ref]:
-    """Lower a body where the builder is; what each of the results becomes."""
+    """Lower a body at the builder's position; returns the value of each result."""
     lower_calls(context.builder, body.nodes)
     given = [_tensor(context, output) for output in body.outputs]
     return dict(zip(results, given, strict=True))
@@ -146,7 +146,7 @@ def _buffer(context: Context, ref: Ref) -> str:
 
 
 def _tensor(context: Context, arg: Arg) -> Ref:
-    """A number as a tensor without dimensions; a tensor as it is."""
+    """A number as a 0-d tensor; a tensor unchanged."""
     if isinstance(arg, Ref):
         return arg
     if not isinstance(arg, (bool, int, Int)):
@@ -157,7 +157,7 @@ def _tensor(context: Context, arg: Arg) -> Ref:
 
 
 def _truth(context: Context, predicate: Ref) -> Ref:
-    """A predicate as one bool without dimensions."""
+    """A predicate as a 0-d bool."""
     shape = context.shape(predicate)
     if not shape and context.dtype(predicate) is DType.BOOL:
         return predicate
@@ -174,7 +174,7 @@ def _check_one_element(context: Context, tensor: Ref, what: str) -> None:
         raise CannotLower(f"{what} has the shape [{', '.join(map(str, shape))}], not one element")
 
 
-# --- numbers that a loop carries, or that are read from a tensor -------------------------------
+# --- loop-carried numbers, and numbers read from a tensor --------------------------------------
 
 _ARITHMETIC = {
     "add": "add",
@@ -193,12 +193,12 @@ _ARITHMETIC = {
 }
 
 
-_OF_INTEGERS = ("floordiv", "mod")  # of floats, Python stops at a zero
+_OF_INTEGERS = ("floordiv", "mod")  # for floats, Python raises on a zero divisor
 
 
 @lowering(*(f"operator.{name}" for name in _ARITHMETIC))
 def arithmetic(context: Context, a: Ref | Scalar, b: Ref | Scalar) -> None:
-    """Python's arithmetic: on integers, which wrap at 64 bits, or with a float on both sides."""
+    """Python's arithmetic, on floats or on integers, which wrap at 64 bits."""
     name = context.node.op.removeprefix("operator.")
     dtype = DType.FLOAT64 if _is_float(context, a) or _is_float(context, b) else DType.INT64
     if dtype.is_float and name in _OF_INTEGERS:
@@ -217,7 +217,7 @@ def _is_float(context: Context, number: Ref | Scalar) -> bool:
 
 @lowering("operator.item")
 def item(context: Context, a: Ref) -> None:
-    """A tensor's only element; floats are wide, as Python's are."""
+    """A tensor's only element; floats become float64, as Python's are."""
     _check_one_element(context, a, "its tensor")
     first = (Int.of(0),) * context.rank(a)
     dtype = context.dtype(context.result())
@@ -226,7 +226,7 @@ def item(context: Context, a: Ref) -> None:
 
 @lowering("operator.if")
 def choice(context: Context, condition: Ref, a: Ref | Scalar, b: Ref | Scalar) -> None:
-    """One number or another."""
+    """Select one of two numbers."""
     dtype = context.dtype(context.result())
 
     def value(index: Index) -> Value:
@@ -248,7 +248,7 @@ def logical_not(context: Context, a: Ref) -> None:
 
 @lowering("operator.and_", "operator.or_")
 def junction(context: Context, a: Ref | Scalar, b: Ref | Scalar) -> None:
-    """Conditions that are both, or not both not, met."""
+    """The conjunction or disjunction of two conditions."""
     op = f"logical_{context.node.op.removeprefix('operator.').strip('_')}"
 
     def value(index: Index) -> Value:

@@ -1,4 +1,4 @@
-"""Calls of foreign code: the user's own Triton kernels, and operators that torch runs."""
+"""Foreign calls: the user's Triton kernels, and operators that torch runs."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Fixed, Foreign, Passed, TorchOperator, TritonKernel
@@ -18,7 +18,7 @@ _UNDEFINED = frozenset(
 
 
 def lower_launch(c: Context, kernel: TritonKernel) -> None:
-    """One call; what it changes begins as the argument was, or undefined if that was too."""
+    """One call; a changed tensor starts with the argument's contents, if they are defined."""
     node = c.node
     results = {position: c.result(output) for output, position in enumerate(node.changes)}
     changed = [node.args[position] for position in node.changes]
@@ -62,7 +62,7 @@ def _passed(c: Context, ref: Ref) -> str:
 
 
 def call_torch(c: Context, reason: str) -> str | None:
-    """The node as a call of torch with fresh results; why not, where that cannot be."""
+    """Append the node as a call of torch with new results; returns the obstacle, if any."""
     node = c.node
     namespace, *rest = node.op.split(".")
     if node.kernel is not None or len(rest) != 2 or namespace in ("prims", "aotpack"):
@@ -89,7 +89,7 @@ def call_torch(c: Context, reason: str) -> str | None:
 
 
 def _fixed(c: Context, arg: Arg, passed: list[str | Int]) -> Fixed:
-    """An argument with tensors and sizes replaced by their numbers among what is passed."""
+    """An argument with tensors and sizes replaced by their positions in ``passed``."""
     if isinstance(arg, tuple):
         return tuple(_fixed(c, part, passed) for part in arg)
     if isinstance(arg, Int) and arg.constant is not None:

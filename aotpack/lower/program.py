@@ -1,4 +1,4 @@
-"""The table of contents of lowering: one graph node after the other, all refusals at once.
+"""The entry of lowering: lowers the graph nodes in order and reports all refusals at once.
 
 Importing a family registers its lowerings.
 """
@@ -44,7 +44,7 @@ from aotpack.stages import Graph, GraphNode, Lowered, Traced, every_node
 def lower(traced: Traced, *, through_torch: bool = False) -> Lowered:
     """Turn the graph's operator calls into loop operations over buffers, each written once.
 
-    ``through_torch``: what cannot be lowered becomes a call of torch, where that can be.
+    With ``through_torch`` calls without a lowering become calls of torch, where possible.
     """
     graph = traced.graph
     builder = Builder(graph)
@@ -53,8 +53,8 @@ def lower(traced: Traced, *, through_torch: bool = False) -> Lowered:
     if builder.refused:
         raise UnsupportedError(_refusal(graph, builder.refused))
     program = builder.finish()
-    fallen = tuple(_listed(builder.fallen, "; "))
-    return Lowered(graph.signature, graph.weights, traced.golden, program, fallen)
+    fallbacks = tuple(_listed(builder.fallbacks, "; "))
+    return Lowered(graph.signature, graph.weights, traced.golden, program, fallbacks)
 
 
 def _refusal(graph: Graph, refused: list[tuple[GraphNode, str]]) -> str:

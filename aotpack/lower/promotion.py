@@ -1,4 +1,4 @@
-"""torch's type promotion, for operators whose result type is not the type they compute in."""
+"""torch's type promotion, for operators whose compute type is not the result type."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from aotpack.lower.registry import CannotLower
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What promotion looks at: the type, and how strong it is: "tensor", "zero-dim" or "number"."""
+    """An operand for promotion: its type and strength, "tensor", "zero-dim" or "number"."""
 
     dtype: DType
     strength: str
@@ -39,7 +39,7 @@ def result_type(operands: Iterable[Operand]) -> DType:
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The smallest type that holds both, as torch.promote_types says; none for 8-bit floats."""
+    """torch.promote_types; 8-bit floats have no common type with other floats."""
     if _category(a) < _category(b):
         a, b = b, a
     if _category(a) > _category(b) or a is b:

@@ -1,4 +1,4 @@
-"""Which function lowers which operator, and how a graph node's arguments reach its parameters."""
+"""The table of lowering functions by operator, and the binding of a node's arguments."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ def lowering(*operators: str) -> Callable[[Handler], Handler]:
 
 
 def handler_of(operator: str) -> Callable[..., None]:
-    """The lowering of an operator, or a refusal that names the overloads that do have one."""
+    """The lowering of an operator; CannotLower names the overloads that have one."""
     if operator in LOWERINGS:
         return LOWERINGS[operator]
     stem = operator.rpartition(".")[0] + "."
@@ -48,7 +48,7 @@ def handler_of(operator: str) -> Callable[..., None]:
 
 
 def register_hint(operator: str) -> str:
-    """How to give a lowering to an operator that torch did not bring; nothing for torch's own."""
+    """How to register a lowering for an operator that is not torch's; "" for torch's."""
     namespace, name, overload = (*operator.split("."), "", "")[:3]
     if namespace in _TORCHS:
         return ""
@@ -66,7 +66,7 @@ def bind(
     *,
     leading: int,
 ) -> inspect.BoundArguments:
-    """A call's arguments on the parameters of a function, but its first ``leading`` ones."""
+    """Bind a call's arguments to a function's parameters after the first ``leading`` ones."""
     positional = [_plain(arg) for arg in args]
     named = {key: _plain(arg) for key, arg in kwargs.items() if key not in WITHOUT_MEANING}
     signature = inspect.signature(function)

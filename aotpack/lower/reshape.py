@@ -19,10 +19,10 @@ def unflatten_index(position: Int, shape: Shape) -> Index:
 
 
 def reshape_index(index: Index, shape: Shape, source: Shape) -> Index:
-    """Where the element at ``index`` of a tensor of ``shape`` lies in its source.
+    """The index in ``source`` of the element at ``index`` of a tensor of ``shape``.
 
-    Dimensions are matched in groups of equal products, so that only what was really split or
-    merged meets division.
+    Dimensions are matched in groups of equal products, so that only dimensions that were split or
+    merged need divisions.
     """
     if any(size.constant == 0 for size in (*shape, *source)):
         return (Int.of(0),) * len(source)
@@ -37,7 +37,7 @@ def reshape_index(index: Index, shape: Shape, source: Shape) -> Index:
 
 
 def _group_end(shape: Shape, i: int, source: Shape, j: int) -> tuple[int, int]:
-    """Extend from (i, j) until both sides multiply to the same number."""
+    """Extend from (i, j) until both sides have the same product."""
     i_end, j_end = min(i + 1, len(shape)), min(j + 1, len(source))
     while True:
         a, b = product(shape[i:i_end]), product(source[j:j_end])

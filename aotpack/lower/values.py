@@ -1,4 +1,4 @@
-"""Making values: constants, casts, operators. Everything is folded as it is made."""
+"""Constructors of values: constants, casts, operators. All fold constants."""
 
 import math
 import struct
@@ -15,7 +15,7 @@ from aotpack.ir.symbolic.integers import Int, Number
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Value
 from aotpack.lower.registry import CannotLower
 
-# From here on numbers round to infinity.
+# Numbers from here on round to infinity.
 OVERFLOW = {DType.FLOAT16: 65520.0, DType.BFLOAT16: (2 - 2.0**-8) * 2.0**127}
 
 
@@ -38,7 +38,7 @@ def _wrap(number: int, dtype: DType) -> int:
 
 
 def rounded(number: float, dtype: DType) -> float:
-    """A float as ``dtype`` holds it, for short types; others are left to the constant itself."""
+    """A float rounded to ``dtype``, for 8- and 16-bit types; ``constant`` rounds the others."""
     if dtype.is_float8:
         form = FORMATS[dtype]
         return float(decode(encode(np.asarray(number, np.float32), form), form))
@@ -54,7 +54,7 @@ def rounded(number: float, dtype: DType) -> float:
 
 
 def cast(value: Value, dtype: DType) -> Value:
-    """The value in the compute type of ``dtype``; to bool it asks whether it is not zero.
+    """The value in the compute type of ``dtype``; a cast to bool tests for nonzero.
 
     16-bit floats are rounded by the store, 8-bit ones here.
     """
@@ -69,7 +69,7 @@ def cast(value: Value, dtype: DType) -> Value:
 
 
 def encoded(value: Value, dtype: DType) -> Value:
-    """The value as a buffer of ``dtype`` takes it: of an 8-bit float its code."""
+    """The value to store in a buffer of ``dtype``: the code of an 8-bit float."""
     return (
         apply(f"{dtype}_code", cast(value, DType.FLOAT32))
         if dtype.is_float8
@@ -78,12 +78,12 @@ def encoded(value: Value, dtype: DType) -> Value:
 
 
 def decoded(stored: Value, dtype: DType) -> Value:
-    """The value of an element that was read from a buffer of ``dtype``."""
+    """The value of an element read from a buffer of ``dtype``."""
     return apply(f"of_{dtype}_code", stored) if dtype.is_float8 else stored
 
 
 def apply(op: str, *args: Value | Int | bool | float) -> Value:
-    """An operator of the op table; numbers take the type of the first value beside them."""
+    """Apply an operator of the op table; numbers get the type of the first value."""
     typed = args[1:] if op == "where" else args
     first = next(arg for arg in typed if not isinstance(arg, (Int, bool, int, float)))
     info = OPS[op]
@@ -102,7 +102,7 @@ def where(condition: Value, a: Value | float, b: Value | float) -> Value:
 
 
 def guarded(conditions: list[Value], value: Value, otherwise: Value) -> Value:
-    """``value``, read only where all conditions hold; without conditions, the value itself."""
+    """``value``, loaded only if all conditions hold, else ``otherwise``."""
     if not conditions:
         return value
     condition = conditions[0]
@@ -112,14 +112,14 @@ def guarded(conditions: list[Value], value: Value, otherwise: Value) -> Value:
 
 
 def position(index: Number, dtype: DType = DType.INT64) -> Value:
-    """An index as data."""
+    """An index as a value."""
     return constant(Int.of(index), dtype)
 
 
 def index_from(value: Value, size: Int) -> Int:
     """A value as an index into a dimension: negative ones count from the end.
 
-    What is out of range even so (eager raises) reads the nearest element: never outside the buffer.
+    Indices out of range (eager raises) are clamped, so that no read leaves the buffer.
     """
     wide = cast(value, DType.INT64)
     inside = _known_inside(wide, size)
@@ -130,9 +130,9 @@ def index_from(value: Value, size: Int) -> Int:
 
 
 def target_from(value: Value, size: Int, *, from_end: bool = False) -> Int:
-    """A value as a position to write at; negative ones count ``from_end`` where eager does so.
+    """A value as an index to write at; negative ones count from the end if ``from_end``.
 
-    What is out of range (eager raises) becomes ``size``: a scatter skips it.
+    Indices out of range (eager raises) become ``size``, which a scatter skips.
     """
     wide = cast(value, DType.INT64)
     inside = _known_inside(wide, size)
@@ -144,7 +144,7 @@ def target_from(value: Value, size: Int, *, from_end: bool = False) -> Int:
 
 
 def _known_inside(value: Value, size: Int) -> Int | None:
-    """The index itself, where it is within [0, size) for every admitted size."""
+    """The index, if it is within [0, size) for every admitted size."""
     if isinstance(value, IndexValue) and known_le(0, value.index) and known_lt(value.index, size):
         return value.index
     if isinstance(value, Const) and known_le(0, int(value.value)):

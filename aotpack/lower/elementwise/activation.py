@@ -1,7 +1,7 @@
-"""Activations: elementwise operators composed of several of the op table.
+"""Activations: elementwise formulas over several operators of the op table.
 
 Each function maps values to a value; ``elementwise`` loads its first arguments, broadcast and in
-the result's compute type, and passes the rest as they are.
+the result's compute type, and passes the rest unchanged.
 """
 
 from collections.abc import Callable
@@ -149,7 +149,7 @@ def logit(x: Value, eps: float | None = None) -> Value:
 
 @lowering("aten.prelu.default", "aten._prelu_kernel.default")
 def prelu(c: Context, self: Ref, weight: Ref) -> None:
-    """The weight goes along dimension 1, or is a single number."""
+    """The weight is indexed by dimension 1, or is a single number."""
 
     def value(index: Index) -> Value:
         x = c.load(self, index)

@@ -19,7 +19,7 @@ LARGEST = {
 
 @elementwise("aten.lerp.Scalar", "aten.lerp.Tensor", operands=3)
 def lerp(x: Value, end: Value, weight: Value) -> Value:
-    """Starts from the nearer end, as torch does, so that both ends are exact."""
+    """Interpolates from the nearer end, as torch does, so that both ends are exact."""
     span = apply("sub", end, x)
     from_start = apply("add", x, apply("mul", weight, span))
     back = apply("mul", span, apply("sub", constant(1, x.dtype), weight))
@@ -54,7 +54,7 @@ def xlog1py(x: Value, y: Value) -> Value:
 
 
 def _zero_times(x: Value, y: Value, factor: Value) -> Value:
-    """``x * factor``, which is 0 where x is 0 unless y is not a number."""
+    """``x * factor``, but 0 where x is 0 and y is not NaN."""
     product = where(apply("eq", x, 0), constant(0, x.dtype), apply("mul", x, factor))
     return where(apply("isnan", y), y, product)
 
@@ -131,7 +131,7 @@ EUCLID_STEPS = {8: 12, 16: 23, 32: 46, 64: 92}
 
 @elementwise("aten.gcd.default", operands=2)
 def gcd(x: Value, y: Value) -> Value:
-    """Euclid's algorithm for as many steps as it can take; a division by 0 leaves 0."""
+    """Euclid's algorithm with a fixed number of steps, the maximum; x mod 0 counts as 0."""
     a, b = apply("abs", x), apply("abs", y)
     for _ in range(EUCLID_STEPS[x.dtype.facts.bits]):
         a, b = where(apply("ne", b, 0), b, a), apply("fmod", a, b)

@@ -9,7 +9,7 @@ from aotpack.stages import Ref
 
 @lowering("assertion.word")
 def word(context: Context, before: Ref, condition: Ref) -> None:
-    """What the word is after a run: a condition that holds leaves it as it was."""
+    """The flag after a run: unchanged if the condition holds, else 1."""
 
     def value(index: Index) -> Value:
         return where(context.load(condition, index), context.load(before, index), 1)

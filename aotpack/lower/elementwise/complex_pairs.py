@@ -1,7 +1,7 @@
-"""Arithmetic of complex numbers that are pairs of reals in the last dimension.
+"""Arithmetic of complex numbers, stored as pairs of reals in the last dimension.
 
 Quotients are scaled by the larger part of the divisor (Smith, 1962), so that squares neither
-overflow nor vanish.
+overflow nor underflow.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def _pairwise(function: Operator) -> Callable[..., None]:
 
 
 def _part(index: Index, pair: Pair) -> Value:
-    """The part of a pair that the last index names."""
+    """The part of a pair that the last index selects."""
     return where(apply("eq", position(index[-1]), 0), *pair)
 
 
@@ -111,8 +111,8 @@ def polar(c: Context, abs: Ref, angle: Ref) -> None:
     wide = result_dtype(c)
 
     def value(index: Index) -> Value:
-        size, turn = (c.operand(x, index[:-1], wide) for x in (abs, angle))
-        real, imaginary = (apply("mul", size, apply(name, turn)) for name in ("cos", "sin"))
+        size, phase = (c.operand(x, index[:-1], wide) for x in (abs, angle))
+        real, imaginary = (apply("mul", size, apply(name, phase)) for name in ("cos", "sin"))
         return _part(index, (real, imaginary))
 
     c.pointwise(c.result(), value)

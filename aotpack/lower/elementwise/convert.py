@@ -1,4 +1,4 @@
-"""Copies, conversions, bits seen as another type, and operators that do nothing in inference."""
+"""Copies, conversions, bit casts, and operators that do nothing in inference."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.ops.opinfo import TWINS
@@ -11,7 +11,7 @@ from aotpack.stages import Arg, Ref
 
 
 def _convert(c: Context, self: Ref, *_: Arg, **__: Arg) -> None:
-    """Copies and conversions: the result's dtype says all."""
+    """Copies and conversions: a cast to the result's dtype."""
     c.pointwise(c.result(), lambda index: cast(c.load(self, index), result_dtype(c)))
 
 
@@ -39,31 +39,31 @@ lowering(
 
 @lowering("aten.view.dtype")
 def view_dtype(c: Context, self: Ref, dtype: DType) -> None:
-    """Bits seen as another type: of another size, an element is several, or several are one."""
+    """A bit cast; with another item size an element splits into several, or several join."""
     before = c.dtype(self)
     if dtype is DType.BOOL is not before:
         raise CannotLower(f"reading {before} bytes as {dtype} is not accepted")
 
     def value(index: Index) -> Value:
         if before.itemsize > dtype.itemsize:
-            return _with_bits(_part(c, self, index, dtype.itemsize), dtype)
+            return _with_bits(_split_bits(c, self, index, dtype.itemsize), dtype)
         if before.itemsize < dtype.itemsize:
-            return _with_bits(_together(c, self, index, dtype.itemsize), dtype)
+            return _with_bits(_joined_bits(c, self, index, dtype.itemsize), dtype)
         return _with_bits(_bits(c.load(self, index), before), dtype)
 
     c.pointwise(c.result(), value)
 
 
-def _part(c: Context, self: Ref, index: Index, size: int) -> Value:
-    """An integer that ends in the bits of one of the parts of ``size`` bytes of an element."""
+def _split_bits(c: Context, self: Ref, index: Index, size: int) -> Value:
+    """An integer whose low bits are one part, of ``size`` bytes, of an element."""
     before = c.dtype(self)
     ratio = before.itemsize // size
     bits = _bits(c.load(self, (*index[:-1], index[-1] // ratio)), before)
     return apply("shift_right", bits, position(index[-1] % ratio * (8 * size), bits.dtype))
 
 
-def _together(c: Context, self: Ref, index: Index, size: int) -> Value:
-    """The bits of neighbours that are ``size`` bytes together, the first the lowest."""
+def _joined_bits(c: Context, self: Ref, index: Index, size: int) -> Value:
+    """The joined bits of neighbours, ``size`` bytes in all, in little-endian order."""
     before = c.dtype(self)
     ratio, width = size // before.itemsize, before.facts.bits
     wide = DType.INT64 if size == 8 else DType.INT32
@@ -76,7 +76,7 @@ def _together(c: Context, self: Ref, index: Index, size: int) -> Value:
 
 
 def _bits(value: Value, dtype: DType) -> Value:
-    """An integer that ends in the bits of an element of a type; it may be longer."""
+    """An integer whose low bits are those of an element; the high bits are undefined."""
     if dtype is DType.FLOAT16:
         return apply("half_bits", value)
     if dtype is DType.BFLOAT16:
@@ -87,7 +87,7 @@ def _bits(value: Value, dtype: DType) -> Value:
 
 
 def _with_bits(bits: Value, dtype: DType) -> Value:
-    """The value of a type with such bits."""
+    """The value of a type with the given bits."""
     if not dtype.is_float:
         return cast(bits, dtype)
     if dtype is DType.FLOAT16:

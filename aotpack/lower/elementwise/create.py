@@ -87,9 +87,9 @@ def arange_step(
 def linspace(
     c: Context, start: Ref | Scalar, end: Ref | Scalar, steps: Scalar, *, dtype: Arg = None
 ) -> None:
-    """Counted from the nearer end, as torch does, so that both ends are exact.
+    """Computed from the nearer end, as in torch, so that both ends are exact.
 
-    Between integers the ends are cut first, then what lies between them, from float64.
+    For integers the ends are truncated first, then the values between them, from float64.
     """
     result = result_dtype(c)
     common = result if result.is_float else DType.FLOAT64
@@ -103,7 +103,7 @@ def linspace(
 
 
 def between(first: Value, last: Value, place: Int, count: Int, common: DType) -> Value:
-    """The value at a place of ``count`` that go from first to last in equal steps."""
+    """The value at a position of ``count`` equal steps from first to last."""
     if count.constant == 1:
         return first
     step = apply("div", apply("sub", last, first), position(count - 1, common))

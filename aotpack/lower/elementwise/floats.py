@@ -1,4 +1,4 @@
-"""What floats are made of: exponents, neighbours, and comparisons that pass over NaN."""
+"""The parts of floats: exponents and neighbours; and comparisons that ignore NaN."""
 
 import math
 
@@ -43,7 +43,7 @@ def exponent_of(size: Value) -> Value:
     tiny = apply("lt", size, 2.0**-100)
     lifted = where(tiny, apply("mul", size, lift), size)
     guess = apply("floor", apply("log2", lifted))
-    # the logarithm of a number next to a power of two may round to the other side
+    # the logarithm of a number near a power of two may round across it
     above = apply("gt", _power_of_two(guess), lifted)
     guess = where(above, apply("sub", guess, 1.0), guess)
     below = apply("le", _power_of_two(apply("add", guess, 1.0)), lifted)
@@ -69,7 +69,7 @@ def frexp(c: Context, self: Ref) -> None:
 
 @lowering("aten.nextafter.default")
 def nextafter(c: Context, self: Ref, other: Ref) -> None:
-    """One step of the type's last place towards the other number."""
+    """The neighbour in the type towards the other number."""
     dtype = result_dtype(c)
     smallest, largest = math.ldexp(1.0, LEAST_EXPONENT[dtype]), LARGEST[str(dtype)]
 
@@ -90,7 +90,7 @@ def nextafter(c: Context, self: Ref, other: Ref) -> None:
 
 
 def _last_place(x: Value, up: Value, dtype: DType) -> Value:
-    """How far the next number is; towards zero, powers of two have a nearer one."""
+    """The distance to the next number; powers of two have a nearer one towards zero."""
     size = apply("abs", x)
     finite = apply("logical_and", apply("gt", size, 0), apply("lt", size, math.inf))
     safe = where(finite, size, 1.0)
@@ -114,7 +114,7 @@ def fmin(x: Value, y: Value) -> Value:
 
 
 def _present(x: Value, y: Value, op: str) -> Value:
-    """The extremum, or the operand that is a number if one is not."""
+    """The extremum, or the other operand if one is NaN."""
     if not x.dtype.is_float:
         return apply(op, x, y)
     found = where(apply("isnan", y), x, apply(op, x, y))

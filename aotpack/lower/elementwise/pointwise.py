@@ -1,4 +1,4 @@
-"""Elementwise operators that are one operator of the op table, or nearly: a table drives them.
+"""Elementwise operators that map to one operator of the op table, or nearly: table-driven.
 
 A call computes in the type of its result ("result"), in the promoted type of its operands
 ("operands": comparisons), or in bool ("truth").
@@ -18,7 +18,7 @@ from aotpack.stages import Arg, Ref
 
 @dataclass(frozen=True, slots=True)
 class Elementwise:
-    """How an aten operator maps to the op table; ``boolean`` is the operator used for bools."""
+    """An aten operator's entry in the op table; ``boolean`` is the operator for bools."""
 
     op: str
     domain: str = "result"
@@ -129,7 +129,7 @@ def _binary(entry: Elementwise) -> Callable[[Context, Ref | Scalar, Ref | Scalar
 
 
 def _round_number(operand: Ref | Scalar, dtype: DType) -> Ref | Scalar:
-    """Eager compares with the number as the tensor's type holds it."""
+    """Round a number to the tensor's type before a comparison, as eager does."""
     return rounded(operand, dtype) if isinstance(operand, float) else operand
 
 
@@ -251,7 +251,7 @@ def power(c: Context, self: Ref | Scalar, exponent: Ref | Scalar) -> None:
 
 
 def _integer_power(base: Value, exponent: Value) -> Value:
-    """By squaring, one step for each bit; a negative power of anything but 1 and -1 is 0."""
+    """By squaring, one step for each bit; negative powers are 0, except of 1 and -1."""
     result, square, rest = constant(1, base.dtype), base, exponent
     for _ in range(base.dtype.facts.bits - (base.dtype.facts.kind == "int")):
         odd = apply("ne", apply("bitwise_and", rest, 1), 0)
@@ -265,7 +265,7 @@ def _integer_power(base: Value, exponent: Value) -> Value:
 
 
 def constant_power(base: Value, exponent: float) -> Value | None:
-    """A power that is exact as products, a root or a reciprocal; None for any other."""
+    """A power as products, a root or a reciprocal; None for other exponents."""
     if exponent == 0.5:
         return apply("sqrt", base)
     if exponent in (-0.5, -1, -2):

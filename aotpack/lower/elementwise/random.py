@@ -1,4 +1,4 @@
-"""Random bits: what tracing makes of every operator that draws numbers."""
+"""Random bits, to which tracing reduces all random operators."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import flatten_index
@@ -14,7 +14,7 @@ LONGEST_STREAM = 2**40  # elements of one drawn tensor
 
 @lowering("aotpack.philox.default")
 def philox(c: Context, seed: Ref, stream: int, size: Arg) -> None:
-    """Each element's counter is its row-major position behind those of the streams before."""
+    """An element's counter is its row-major position after all earlier streams."""
 
     def value(index: Index) -> Value:
         place = flatten_index(index, c.shape(c.result()))

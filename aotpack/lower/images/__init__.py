@@ -1,1 +1,4 @@
-"""Pooling, resizing and sampling of images."""
+"""Pooling, resizing and sampling of images. In reading order:
+
+``pooling`` (and nearest neighbours), ``resample`` (interpolation, grids), ``antialias``.
+"""

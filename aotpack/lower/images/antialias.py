@@ -1,8 +1,8 @@
-"""Resizing of planes without aliasing: where it shrinks, a result is a mean of all it covers.
+"""Antialiased resizing of planes: a result is a weighted mean of the source pixels it covers.
 
-Along each dimension, the result at i has its centre at (i + 1/2) scale of the source; it is the
-mean of the positions within ``support`` of it, with the weights of a filter as wide as the step
-(one position at least). Dimensions are resized one after the other, the last first. (P. Heckbert,
+Along each dimension, result i has its centre at (i + 1/2) scale in the source; it is the mean of
+the positions within ``support`` of it, weighted by a filter as wide as the step (one position at
+least). Dimensions are resized one after the other, the last first. (P. Heckbert,
 "Fundamentals of texture mapping and image warping", 1989; the cubic is Keys', 1981, with a = -1/2;
 C. Duchon, "Lanczos filtering in one and two dimensions", 1979.)
 """
@@ -49,13 +49,13 @@ def _lanczos(x: Value) -> Value:
     angle = apply("mul", x, math.pi)
     third = apply("div", angle, 3.0)
     waves = apply("mul", apply("sin", angle), apply("sin", third))
-    share = apply("div", waves, apply("mul", angle, third))
-    near = where(apply("lt", apply("abs", x), 3.0), share, constant(0, x.dtype))
+    weight = apply("div", waves, apply("mul", angle, third))
+    near = where(apply("lt", apply("abs", x), 3.0), weight, constant(0, x.dtype))
     return where(apply("eq", x, 0.0), constant(1, x.dtype), near)
 
 
 def _most_taps(size: Int, count: Int, align: bool, factor: float | None, reach: float) -> int:
-    """How many positions at most a result is a mean of."""
+    """The most positions in the window of a result."""
     if not align and factor is not None and factor > 0:
         step = 1.0 / factor
     elif size.constant is None or count.constant is None:
@@ -72,7 +72,7 @@ def _most_taps(size: Int, count: Int, align: bool, factor: float | None, reach: 
 
 @dataclass(frozen=True, slots=True)
 class _Windows:
-    """What each result along a dimension of ``size`` elements is a mean of, at most ``most``."""
+    """The windows along a dimension of ``size`` elements, of at most ``most`` positions."""
 
     size: Int
     step: Value
@@ -81,7 +81,7 @@ class _Windows:
     form: Filter
 
     def at(self, out: Int) -> tuple[Value, Value, Value]:
-        """The centre of a result, its first position, and the one behind its last."""
+        """The centre of a window, its first position, and the one after its last."""
         wide = self.step.dtype
         support = apply("mul", apply("maximum", self.step, 1.0), self.reach)
         centre = apply("mul", self.step, apply("add", position(out, wide), 0.5))
@@ -90,30 +90,30 @@ class _Windows:
         return centre, apply("maximum", low, 0), apply("minimum", high, position(self.size))
 
     def weight(self, out: Int, tap: Int) -> Value:
-        """The weight of one position, before all are divided by their sum."""
+        """The weight of one position, before normalisation."""
         wide = self.step.dtype
         centre, low, high = self.at(out)
         place = apply("add", low, position(tap))
         distance = apply("add", apply("sub", cast(place, wide), centre), 0.5)
         inverse = apply("reciprocal", apply("maximum", self.step, 1.0))
-        share = self.form(apply("mul", distance, inverse))
-        return where(apply("lt", place, high), share, constant(0, wide))
+        weight = self.form(apply("mul", distance, inverse))
+        return where(apply("lt", place, high), weight, constant(0, wide))
 
 
-def _shares(c: Context, count: Int, windows: _Windows) -> Ref:
-    """The weights of each result, in a table."""
+def _weight_table(c: Context, count: Int, windows: _Windows) -> Ref:
+    """The table of normalised weights for each result."""
     wide, most = windows.step.dtype, windows.most
     total = c.temporary("total", wide, (count,))
     c.reduction((total,), "sum", (most,), lambda at, tap: (windows.weight(at[0], tap[0]),))
-    share = c.temporary("share", wide, (count, most))
-    c.pointwise(share, lambda at: apply("div", windows.weight(*at), c.load(total, at[:1])))
-    return share
+    weights = c.temporary("share", wide, (count, most))
+    c.pointwise(weights, lambda at: apply("div", windows.weight(*at), c.load(total, at[:1])))
+    return weights
 
 
 def _resized(c: Context, source: Ref, dim: int, count: Int, windows: _Windows) -> Ref:
     """The tensor with one dimension resized, in the compute type."""
     wide, size = windows.step.dtype, windows.size
-    share = _shares(c, count, windows)
+    weights = _weight_table(c, count, windows)
     result = c.temporary("resized", wide, replaced(c.shape(source), dim, count))
 
     def term(at: Index, tap: Index) -> tuple[Value, ...]:
@@ -121,9 +121,9 @@ def _resized(c: Context, source: Ref, dim: int, count: Int, windows: _Windows) -
         place = apply("add", low, position(tap[0]))
         within = as_index(apply("minimum", place, apply("sub", position(size), 1)), size)
         element = c.load(source, replaced(at, dim, within))
-        inside = apply("lt", place, high)  # what lies outside is not seen, be it NaN
+        inside = apply("lt", place, high)  # positions outside have no influence, even NaN
         used = guarded([inside], cast(element, wide), constant(0, wide))
-        return (apply("mul", used, c.load(share, (at[dim], tap[0]))),)
+        return (apply("mul", used, c.load(weights, (at[dim], tap[0]))),)
 
     c.reduction((result,), "sum", (windows.most,), term)
     return result

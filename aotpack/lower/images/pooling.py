@@ -49,7 +49,7 @@ def _write_maximum(
     at: Callable[[Index, Index], Index],
     ends: Callable[[Index], Index],
 ) -> None:
-    """The largest element of each window and, for a second result, its place in the plane."""
+    """The largest element of each window and, for a second result, its index in the plane."""
     dims = len(kernel)
     plane = c.shape(self)[-dims:]
     lowest = _lowest(c.dtype(self))
@@ -73,7 +73,7 @@ def _write_maximum(
 
 
 def _lowest(dtype: DType) -> float:
-    """What no element is smaller than."""
+    """The lower bound of the type's elements."""
     if dtype.is_float:
         return float("-inf")
     if not dtype.is_integer:
@@ -150,7 +150,7 @@ def _register_adaptive(dims: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Where each window of adaptive pooling starts and ends, and how long it is at most."""
+    """The starts and ends of the windows of adaptive pooling, and the longest window."""
 
     starts: Callable[[Index], Index]
     ends: Callable[[Index], Index]
@@ -186,7 +186,7 @@ def _write_average(
     ends: Callable[[Index], Index],
     count: Callable[[Index], Int],
 ) -> None:
-    """The sum of what lies in each window and before its end, divided by ``count``."""
+    """The sum of the elements in each window before its end, divided by ``count``."""
     wide = result_dtype(c).accumulator
     divide = "div" if wide.is_float else "truncdiv"
     total = c.temporary("sum", wide, c.shape(c.result()))

@@ -1,7 +1,7 @@
 """interpolate (linear, cubic) and grid_sample: reads between elements.
 
-The position along a dimension is a float; its taps are whole positions with weights. Positions
-are computed in the operand's compute type, as eager does.
+The position along a dimension is a float; its taps are integer positions with weights. Positions
+are computed in the operand's compute type, as in eager.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +21,12 @@ from aotpack.stages import Arg, Ref
 Resize = Callable[[Context, Ref, bool, Sequence[float | None]], None]
 """What resizes a tensor: with corners aligned or not, and a factor or None for each dimension."""
 
-CUBIC = -0.75  # the free parameter of the convolution kernel, as torch has it
+CUBIC = -0.75  # torch's free parameter of the cubic convolution kernel
 
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """A whole position along one dimension, as an int64 value, and its share."""
+    """An integer position along one dimension, as an int64 value, and its weight."""
 
     place: Value
     weight: Value
@@ -58,7 +58,7 @@ def cubic_taps(source: Value) -> tuple[Tap, ...]:
 def _inner_weight(x: Value, rest: Value) -> Value:
     """``(a + 2) x**3 - (a + 3) x**2 + 1`` at a distance x up to 1; ``rest`` is 1 - x.
 
-    As a product both weights keep their relative accuracy: torch's sums cancel.
+    The product form keeps the relative accuracy of the weight; torch's sums cancel.
     """
     slope = apply("sub", constant(1, x.dtype), apply("mul", x, CUBIC + 2))
     return apply("mul", rest, apply("add", apply("mul", x, slope), 1.0))
@@ -96,7 +96,7 @@ def _weighted_sum(
 
 
 def step_of(size: Int, count: Int, align: bool, factor: float | None, dtype: DType) -> Value:
-    """How far one step of the result goes in the source."""
+    """The step in the source for one step of the result."""
     if align:
         whole = position(size - 1, dtype)
         gaps = apply("maximum", position(count - 1, dtype), 1.0)
@@ -147,7 +147,7 @@ def register_resize(operator: str, dims: int, resize: Resize) -> None:
     def sizes(
         c: Context, self: Ref, output_size: Arg, align_corners: bool, *scales: float | None
     ) -> None:
-        missing = dims - len(scales)  # torch leaves out the last ones that are None
+        missing = dims - len(scales)  # torch omits trailing None
         resize(c, self, align_corners, (*scales, *(None,) * missing))
 
     @lowering(f"{operator}.vec")
@@ -208,7 +208,7 @@ def grid_sampler(
 def _grid_taps(
     source: Value, size: Int, mode: int, padded: Callable[[Value, Int], Value]
 ) -> tuple[Tap, ...]:
-    """Of cubic taps, each is padded for itself; otherwise the position between them is."""
+    """Cubic taps are padded one by one; for other modes the position is padded."""
     one = constant(1, source.dtype)
     if mode == NEAREST:
         return (Tap(cast(apply("round", padded(source, size)), DType.INT64), one),)
@@ -223,7 +223,7 @@ def _grid_taps(
 def _grid_element(
     c: Context, input: Ref, lead: Index, plane: Shape, places: tuple[Value, ...]
 ) -> Value:
-    """The element, or 0 outside of the plane."""
+    """The element, or 0 outside the plane."""
     bounded = [_bounded(place, size) for place, size in zip(places, plane, strict=True)]
     where_ = tuple(as_index(place, size) for place, size in zip(bounded, plane, strict=True))
     found = c.load(input, (*lead, *where_))
@@ -252,7 +252,7 @@ def _padded(coordinate: Value, size: Int, mode: int, align: bool) -> Value:
 
 
 def _reflected(coordinate: Value, twice_low: Int, twice_high: Int) -> Value:
-    """Folded back and forth between two ends, given as doubled numbers."""
+    """Reflect a coordinate between two bounds, which are given doubled."""
     if (twice_high - twice_low).constant == 0:
         return apply("mul", position(0, coordinate.dtype), coordinate)
     low = apply("mul", position(twice_low, coordinate.dtype), 0.5)

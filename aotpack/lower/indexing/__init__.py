@@ -1,1 +1,5 @@
-"""Reads and writes at positions that are data: gather, scatter, embedding, histograms."""
+"""Reads and writes at indices that are data. In reading order:
+
+``gather``, ``scatter``, ``index_put``, ``search`` (sorted rows), ``nonzero``, ``histogram``,
+``segments``, ``embedding_bag``.
+"""

@@ -1,7 +1,7 @@
 """embedding_bag, and embedding_renorm.
 
-Bags of one size are a reduction. Others begin where offsets say, which are data: each place in the
-list of rows finds its bag by counting the offsets up to it, and its row is scattered there.
+Bags of one size are a reduction. Other bags begin at offsets, which are data: each entry of the
+index list finds its bag by counting the offsets up to it, and its row is scattered there.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ SUM, MEAN, MAX = range(3)
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The listed rows of a table, each with a factor; ``padding`` is a row that is in no bag."""
+    """The rows of a table that indices list, with factors; ``padding`` is a row to skip."""
 
     c: Context
     table: Ref
@@ -37,7 +37,7 @@ class _Rows:
         return self.c.dtype(self.table).compute
 
     def element(self, place: Int, column: Int) -> Value:
-        """One element of the row at a place of the list."""
+        """One element of the row at a position of the list."""
         c = self.c
         entry = index_from(c.load(self.indices, (place,)), c.shape(self.table)[0])
         element = c.load(self.table, (entry, column))
@@ -46,7 +46,7 @@ class _Rows:
         return apply("mul", element, cast(c.load(self.factors, (place,)), self.wide))
 
     def or_padding(self, place: Int, value: Value, otherwise: Value) -> Value:
-        """A value, or another one for a place that is padding."""
+        """``value``, or ``otherwise`` for an entry that is padding."""
         if self.padding is None:
             return value
         entry = cast(self.c.load(self.indices, (place,)), DType.INT64)
@@ -94,14 +94,14 @@ def bare_embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> None:
-    """A negative padding index means none, where the public operator counts from the end."""
+    """A negative padding index means none; the public operator counts it from the end."""
     padding = None if padding_idx < 0 else padding_idx
     options = (False, mode, False, per_sample_weights, include_last_offset, padding)
     embedding_bag(c, weight, indices, offsets, *options)
 
 
 def _finish(rows: _Rows, mode: int, total: Ref, size: Ref) -> None:
-    """The result, from the sum or maximum and the number of rows: empty bags are 0."""
+    """Write the result from the sum or maximum and the number of rows; empty bags are 0."""
     c = rows.c
 
     def value(index: Index) -> Value:
@@ -117,7 +117,7 @@ def _finish(rows: _Rows, mode: int, total: Ref, size: Ref) -> None:
 
 
 def _equal_size(c: Context, indices: Ref, offsets: Ref) -> Int | None:
-    """The size of every bag, where the offsets are known to be its multiples."""
+    """The size of every bag if the offsets are known multiples of it, else None."""
     made = c.producer(offsets)
     if made is None or made.op != "aten.arange.start_step" or len(made.args) < 3:
         return None
@@ -176,7 +176,7 @@ def _scatter_rows(rows: _Rows, offsets: Ref, mode: int) -> None:
 
 
 def _bag_numbers(c: Context, indices: Ref, offsets: Ref) -> Ref:
-    """For each place of the list, how many offsets are up to it."""
+    """The number of offsets up to each position of the list."""
     length = c.shape(indices)[0]
     starts = Points(c.shape(offsets), lambda point: (target_from(c.load(offsets, point), length),))
     begun = count_hits(c, starts, (length,))
@@ -196,7 +196,7 @@ def _filled(c: Context, role: str, dtype: DType, shape: Shape, number: Scalar) -
 def embedding_renorm(
     c: Context, self: Ref, indices: Ref, max_norm: float, norm_type: float
 ) -> None:
-    """The table with those of its listed rows that are longer than ``max_norm`` made so long."""
+    """Scale the listed rows with a norm above ``max_norm`` to ``max_norm``."""
     rows, width = c.shape(self)
     wide = c.dtype(self).compute
     kind, element, finish = norm_parts(float(norm_type))

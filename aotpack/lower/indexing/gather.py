@@ -1,4 +1,4 @@
-"""Reads at positions that are themselves read: embedding, gather, advanced indexing."""
+"""Reads at indices that are data: embedding, gather, advanced indexing."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.symbolic.integers import Int, product
@@ -42,7 +42,7 @@ def gather(c: Context, self: Ref, dim: int, index: Ref, *, sparse_grad: bool = F
 
 @lowering("aten.index_select.default")
 def index_select(c: Context, self: Ref, dim: int, index: Ref) -> None:
-    """Of a tensor without dimensions there is one element to select."""
+    """A 0-d tensor has one element to select."""
     if not c.rank(self):
         emit_view(c, self, lambda place: ())
         return
@@ -69,7 +69,7 @@ def take(c: Context, self: Ref, index: Ref) -> None:
 
 @lowering("aten.index.Tensor")
 def index_tensor(c: Context, self: Ref, indices: tuple[Ref | None, ...]) -> None:
-    """Index tensors broadcast together; their shape stands where they are, or first if apart."""
+    """Index tensors broadcast; their shape replaces their dimensions, or leads if not adjacent."""
     given = {dim: ref for dim, ref in enumerate(indices) if ref is not None}
     for dim, ref in given.items():
         if c.dtype(ref) in (DType.BOOL, DType.UINT8):

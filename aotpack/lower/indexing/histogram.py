@@ -1,4 +1,4 @@
-"""Values counted in bins: equal ones, or between given edges."""
+"""Histograms: bins of equal width, or between given edges."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.ordering import clamped_index, search
@@ -15,7 +15,7 @@ from aotpack.stages import Ref
 
 @lowering("aten.histc.default")
 def histc(c: Context, self: Ref, bins: int = 100, min: Scalar = 0, max: Scalar = 0) -> None:
-    """Counts in equal bins over [min, max]; between the extreme elements if both are equal."""
+    """Equal bins over [min, max], or over the range of the elements if min equals max."""
     dtype = c.dtype(self).compute
     if not dtype.is_float:
         raise CannotLower(f"{dtype} tensors are not accepted")
@@ -67,9 +67,9 @@ def histogram(
     weight: Ref | None = None,
     density: bool = False,
 ) -> None:
-    """Equal bins over a range, else between the extreme elements; half a unit around equal ones.
+    """Equal bins over ``range``, else over that of the elements; one point is widened by 1/2.
 
-    Without elements they lie between 0 and 1.
+    Without elements the range is [0, 1].
     """
     dtype = c.dtype(self).compute
     given = range or ((0.0, 1.0) if is_empty(c.shape(self)) else None)
@@ -92,9 +92,9 @@ def histogram_of_edges(
 
 
 def _count_between(c: Context, self: Ref, weight: Ref | None, *, density: bool) -> None:
-    """Each bin holds its lower edge, the last both; elements outside all, and NaN, count nowhere.
+    """Bins include their lower edge, the last one both; elements outside and NaN are ignored.
 
-    Densities are shares of the total weight, over the widths of the bins.
+    Densities are fractions of the total weight, divided by the widths of the bins.
     """
     counts, edges = c.result(0), c.result(1)
     dtype = c.dtype(self).compute

@@ -39,7 +39,7 @@ def index_put(
 
 
 def _points(c: Context, self: Ref, given: dict[int, Ref]) -> Points:
-    """Index tensors broadcast together; their shape stands where they are, or first if apart."""
+    """Index tensors broadcast; their shape replaces their dimensions, or leads if not adjacent."""
     shape, dims = c.shape(self), list(given)
     shared = broadcast_shape([c.shape(ref) for ref in given.values()])
     adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
@@ -61,7 +61,7 @@ def _points(c: Context, self: Ref, given: dict[int, Ref]) -> Points:
 
 
 def broadcast_shape(shapes: list[Shape]) -> Shape:
-    """The shape that tensors of these shapes have together."""
+    """The common broadcast shape."""
     rank = max(map(len, shapes))
     padded = [(Int.of(1),) * (rank - len(shape)) + shape for shape in shapes]
     columns = zip(*padded, strict=True)
@@ -72,7 +72,7 @@ def broadcast_shape(shapes: list[Shape]) -> Shape:
 
 
 def _put_mask(c: Context, self: Ref, dim: int, mask: Ref, values: Ref, accumulate: bool) -> None:
-    """Values that do not depend on how many elements the mask has are chosen in place."""
+    """Values that broadcast over the mask are written by a select."""
     end = dim + c.rank(mask)
     after = c.rank(self) - end
     count = c.shape(values)[-1 - after] if c.rank(values) > after else Int.of(1)
@@ -98,7 +98,7 @@ def _put_mask(c: Context, self: Ref, dim: int, mask: Ref, values: Ref, accumulat
 
 @lowering("aten.masked_scatter.default")
 def masked_scatter(c: Context, self: Ref, mask: Ref, source: Ref) -> None:
-    """The elements of ``source`` go to the True ones in order: a running count says which."""
+    """A running count of the mask gives the element of ``source`` for each True."""
     shape, count = c.shape(c.result()), product(c.shape(source))
     length = product(shape)
 

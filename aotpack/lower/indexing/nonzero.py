@@ -1,4 +1,4 @@
-"""Positions of what is not zero, as many as a result of fixed size holds: nonzero_static."""
+"""nonzero_static: the indices of nonzero elements, in a result of fixed size."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.symbolic.integers import Int, product
@@ -12,7 +12,7 @@ from aotpack.stages import Ref
 
 @lowering("aten.nonzero_static.default")
 def nonzero_static(c: Context, self: Ref, *, size: Scalar, fill_value: int = -1) -> None:
-    """Each such element counts those up to it, which is the row its position goes to."""
+    """The running count of nonzero elements gives the row of each index."""
     shape = c.shape(self)
     numel = product(shape)
 
@@ -30,7 +30,7 @@ def nonzero_static(c: Context, self: Ref, *, size: Scalar, fill_value: int = -1)
         return target_from(where(is_found(point[0]), found, position(rows)), rows), point[1]
 
     def value(point: Index) -> Value:
-        """The entry of the element's position that the column holds."""
+        """The coordinate of the element for the column."""
         chosen = constant(0, DType.INT64)
         for column, entry in enumerate(unflatten_index(point[0], shape)):
             is_here = apply("eq", position(point[1]), column)

@@ -1,7 +1,7 @@
-"""Writes at positions that are themselves read: scatter, index_add, index_copy, put.
+"""Writes at indices that are data: scatter, index_add, index_copy, put.
 
-What is combined is kept wide until the end: 16-bit floats in float32, so that a sum is rounded
-once; narrow integers and bool in int32, as atomics work on.
+Accumulators are wide: 16-bit floats accumulate in float32, so that a sum is rounded once; narrow
+integers and bool in int32, as atomics require.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def take_in(
     points: Points,
     value: Callable[[Index], Value],
 ) -> None:
-    """Write ``target`` as ``base`` with the values taken in, rounded to its type at the end."""
+    """Write ``target`` as ``base`` with values scattered in, rounded to its type at the end."""
     dtype = c.dtype(target)
     wide = accumulator(dtype)
     if kind == "set" or wide is dtype:
@@ -73,7 +73,7 @@ def reduce_in(
     reduce: str,
     include_self: bool = True,
 ) -> None:
-    """Write the result as ``self`` with the values combined, with its own elements or without."""
+    """Write the result as ``self`` with values combined, including its elements or not."""
     if reduce not in KINDS:
         raise CannotLower(f"the reduction {reduce!r} is none of {', '.join(KINDS)}")
     kind, base = KINDS[reduce], self
@@ -88,7 +88,7 @@ def reduce_in(
 def _mean_in(
     c: Context, self: Ref, points: Points, value: Callable[[Index], Value], include_self: bool
 ) -> None:
-    """The sum divided by the count, which is at least 1; of integers, rounded down."""
+    """The sum divided by the count, at least 1; integer quotients are rounded down."""
     count = count_hits(c, points, c.shape(self), int(include_self))
     base = self if include_self else _cleared(c, self, count, "sum")
     dtype = c.dtype(self)
@@ -112,7 +112,7 @@ def _widened(c: Context, base: Ref, dtype: DType) -> Ref:
 
 
 def count_hits(c: Context, points: Points, shape: Shape, start: int = 0) -> Ref:
-    """How many points hit each element of a shape, and ``start``."""
+    """``start`` plus the number of points that hit each element of a shape."""
     none = c.temporary("none", DType.INT32, shape)
     c.pointwise(none, lambda index: constant(start, DType.INT32))
     count = c.temporary("count", DType.INT32, shape)
@@ -122,7 +122,7 @@ def count_hits(c: Context, points: Points, shape: Shape, start: int = 0) -> Ref:
 
 
 def _cleared(c: Context, self: Ref, count: Ref, kind: str) -> Ref:
-    """``self`` with the identity where a point hits."""
+    """``self`` with the identity at elements that a point hits."""
     dtype = c.dtype(self).compute
     if dtype is DType.BOOL:
         kind = {"sum": "any", "max": "any"}.get(kind, "all")
@@ -141,7 +141,7 @@ def _cleared(c: Context, self: Ref, count: Ref, kind: str) -> Ref:
 
 
 def along_index(c: Context, self: Ref, dim: int, index: Ref) -> Points:
-    """Each element of ``index`` says where it goes along a dimension; the others are its own."""
+    """Each element of ``index`` is the target index along one dimension."""
     along = c.dim(self, dim)
 
     def place(point: Index) -> Index:
@@ -216,7 +216,7 @@ def _reshaped(c: Context, source: Ref, points: Points) -> Callable[[Index], Valu
 
 
 def along_rows(c: Context, self: Ref, dim: int, index: Ref, *, from_end: bool = False) -> Points:
-    """Each element of ``index`` says where a slice goes along a dimension."""
+    """Each element of ``index`` is the target index of a slice along a dimension."""
     along = c.dim(self, dim)
     count = product(c.shape(index))
     if not c.rank(self):

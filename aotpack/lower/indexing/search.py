@@ -1,4 +1,4 @@
-"""Places of values in sorted rows, and membership: searchsorted, bucketize, isin."""
+"""Search in sorted rows, and membership: searchsorted, bucketize, isin."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.ordering import clamped_index, search
@@ -24,7 +24,7 @@ def searchsorted(
     side: str | None = None,
     sorter: Ref | None = None,
 ) -> None:
-    """Rows of equal leading dimensions, or one row for all; halves as torch does, sorted or not."""
+    """Binary search in rows of equal leading dimensions, or in one row for all, as in torch."""
     after_equals = right or side == "right"
     shape = c.shape(sorted_sequence)
     common = _common_type(c, sorted_sequence, self)
@@ -63,7 +63,7 @@ def isin(
     assume_unique: bool = False,
     invert: bool = False,
 ) -> None:
-    """Each element is compared with each of the others. NaN is in nothing."""
+    """Compare each element with each test element. NaN equals nothing."""
     common = _common_type(c, elements, test_elements)
     tests = c.shape(test_elements) if isinstance(test_elements, Ref) else ()
     found = c.temporary("found", DType.BOOL, c.shape(c.result()))

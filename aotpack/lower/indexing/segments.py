@@ -1,7 +1,7 @@
 """segment_reduce: reductions of parts of a dimension.
 
-The parts lie one after the other; where they end is data. Each place finds its part by halving the
-list of ends, and is scattered there.
+The parts are consecutive; their ends are data. Each element finds its part by binary search in the
+ends, and is scattered there.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _STARTS = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": float("-inf"), "min": fl
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Part p lies between the entries p and p + 1 of the last dimension of ``edges``."""
+    """Part p ranges from entry p to entry p + 1 of the last dimension of ``edges``."""
 
     c: Context
     edges: Ref
@@ -40,7 +40,7 @@ class _Parts:
         return apply("sub", self.edge(lead, part + 1), self.edge(lead, part))
 
     def number_of(self, lead: Index, place: Int) -> Value:
-        """The part a place lies in; ``count`` or -1 for a place in none."""
+        """The part of a position; ``count`` or -1 for none."""
         size = self.count + 1
 
         def is_before(entry: Value) -> Value:
@@ -64,7 +64,7 @@ def segment_reduce(
     unsafe: bool = False,
     initial: Scalar | None = None,
 ) -> None:
-    """Places in no part (lengths that do not add up) are left out; empty parts have the start."""
+    """Elements in no part (lengths may not add up) are ignored; empty parts are ``initial``."""
     if indices is not None:
         raise CannotLower("indices are not accepted; lengths or offsets are")
     along = c.dim(data, axis)
@@ -83,7 +83,7 @@ def segment_reduce(
 
 
 def _edges(c: Context, lengths: Ref | None) -> Ref:
-    """0, and the running sums of the lengths."""
+    """0, then the running sums of the lengths."""
     if lengths is None:
         raise CannotLower("neither lengths nor offsets are given")
     shape = c.shape(lengths)
@@ -103,7 +103,7 @@ def _edges(c: Context, lengths: Ref | None) -> Ref:
 def _totals(
     c: Context, data: Ref, reduce: str, initial: Scalar | None, along: int, parts: _Parts
 ) -> Ref:
-    """The start, and all elements of each part, combined in the compute type."""
+    """The reduction of each part, from the start value, in the compute type."""
     wide, shape = c.dtype(data).compute, c.shape(c.result())
     number = c.temporary("part", DType.INT64, c.shape(data)[: along + 1])
     c.pointwise(number, lambda index: parts.number_of(index[:along], index[along]))

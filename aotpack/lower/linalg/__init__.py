@@ -1,1 +1,5 @@
-"""Matrix products, convolutions and attention, and the windows they read through."""
+"""Matrix products, convolutions and attention. In reading order:
+
+``matmul``, ``grouped_mm``, ``attention``, ``windows`` (geometry), ``convolution``,
+``conv_transpose``, ``patches`` (im2col), ``distance``.
+"""

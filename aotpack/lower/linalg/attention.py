@@ -29,7 +29,7 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> None:
-    """Leading dimensions but the last are the batch; they, and those of the mask, may broadcast."""
+    """Leading dimensions but the last are the batch; they and the mask's may broadcast."""
     operand = c.dtype(query)
     if dropout_p > 0:
         raise CannotLower("dropout is on; call model.eval() before the build")
@@ -58,7 +58,7 @@ def _attention(
     scale: float,
     shared: bool,
 ) -> Attention:
-    """The operation without masks; with grouped queries several heads share a key's."""
+    """The operation without masks; with grouped queries several heads share a key head."""
 
     def row(ref: Ref, position: Axis, column: Axis) -> Value:
         place = axes.place
@@ -89,7 +89,7 @@ def _attention(
 
 
 class _Axes:
-    """The axes of the operation, and the leading index of the tensors they stand for."""
+    """The axes of the operation, and the leading index of its tensors."""
 
     def __init__(self, c: Context, query: Ref, key: Ref, shape: Shape) -> None:
         self.lead = shape[:-2]
@@ -101,7 +101,7 @@ class _Axes:
         self.place: Index = (*before, Int.of(self.head)) if self.lead else ()
 
     def packed(self, index: Index) -> Index:
-        """Where an element of the result lies in the tensor of four dimensions."""
+        """The index in the 4-d tensor of an element of the result."""
         if not self.lead:
             return (Int.of(0), Int.of(0), *index)
         return (flatten_index(index[:-3], self.lead[:-1]), *index[-3:])
@@ -117,7 +117,7 @@ def _scale(c: Context, query: Ref) -> float:
 def _mask_and_bias(
     c: Context, attn_mask: Ref | None, axes: _Axes
 ) -> tuple[Value | None, Value | None]:
-    """A bool mask says where to look; another one is added to the logits."""
+    """A bool mask selects keys; a float mask is a bias, added to the logits."""
     if attn_mask is None:
         return None, None
     loaded = c.broadcast(attn_mask, (*axes.place, Int.of(axes.i), Int.of(axes.j)))

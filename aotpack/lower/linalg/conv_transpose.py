@@ -7,8 +7,8 @@ reach the same positions. So with ``o = phase + j * period`` and ``gap = dilatio
     result[position] = sum over j of x[q - j * gap] * w[phase + j * period]
     where position + padding = q * stride + phase * dilation
 
-That is as many multiplications as there are; none is by a zero between elements of the input, which
-would make NaN of infinity.
+No product multiplies by a zero inserted between elements of the input: it would be wasted, and turn
+infinity into NaN.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from aotpack.stages import Ref
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """Phases side by side, ``first`` and on, that are sums of as many terms."""
+    """Consecutive phases, from ``first``, with the same number of terms."""
 
     first: int
     count: int
@@ -41,13 +41,13 @@ class Phases:
     period: int
 
     def offset(self, phase: Int, term: Int) -> Int:
-        """Where the kernel is read."""
+        """The kernel offset of a phase and term."""
         return self.first + phase + term * self.period
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One dimension of a transposed convolution; ``result`` is the size of what it yields."""
+    """One dimension of a transposed convolution; ``result`` is the size of the result."""
 
     stride: int
     padding: int
@@ -69,29 +69,29 @@ class Side:
 
     @property
     def low(self) -> int:
-        """The first q that a position may have and the input too; rows count from it."""
+        """The first q that both a position and the input have; rows count from it."""
         return max(0, -(((self.period - 1) * self.dilation - self.padding) // self.stride))
 
     @property
     def rows(self) -> Int:
-        """How many q there are, to that of the last position in phase 0."""
+        """The number of q, up to that of the last position in phase 0."""
         return (self.result - 1 + self.padding) // self.stride + 1 - self.low
 
     @property
     def is_whole(self) -> bool:
-        """True when the result is all phases of all rows, each a sum of as many terms."""
+        """True if the result is all phases of all rows, with equal numbers of terms."""
         fits = known_equal(self.rows * self.stride, self.result)
         even = self.kernel % self.stride == 0 and self.padding % self.stride == 0
         return self.dilation == 1 and even and fits
 
     def phases(self) -> list[Phases]:
-        """Those that the kernel's offsets have, by their number of terms."""
+        """The phases of the kernel's offsets, grouped by number of terms."""
         terms, more = divmod(self.kernel, self.period)
         counts = ((0, more, terms + 1), (more, self.period - more, terms))
         return [Phases(*found, self.period) for found in counts if found[1] and found[2]]
 
     def place(self, at: Int) -> tuple[Int, Int, list[Value]]:
-        """The row and the phase of a position, and what must hold for it to have both."""
+        """The row and phase of a position, and the conditions for them to exist."""
         reach = at + self.padding
         digit = reach % self.stride // self.common
         phase = digit * pow(self.gap, -1, self.period) % self.period
@@ -102,7 +102,7 @@ class Side:
         return row, phase, conditions
 
     def source(self, row: Int, term: Int) -> Int:
-        """Where the input is read."""
+        """The input position of a row and term."""
         return row + self.low - term * self.gap
 
 
@@ -120,17 +120,17 @@ class Form:
     window: Shape
 
     def source(self, group: Index, channel: Int) -> Int:
-        """The channel of the input."""
+        """The input channel of a group and channel."""
         return flatten_index((*group, channel), (*self.groups, self.window[0]))
 
 
 def phased_convolution(
     c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry
 ) -> None:
-    """A product for each set of phases that are sums of as many terms, and who reads which.
+    """One product for each set of phases with equal terms, and a gather of the result.
 
-    A side has at most two sets, and one where the kernel is a multiple of the period. Unless the
-    product stores the result itself, both are in memory, the product in the accumulator's type.
+    A side has at most two sets, and one if the kernel is a multiple of the period. Unless the
+    product stores the result directly, products are stored in the accumulator's type.
     """
     groups = group_axes(geometry)
     dims = c.rank(weight) - 2
@@ -159,7 +159,7 @@ def phased_convolution(
 
 
 def _sides(c: Context, input: Ref, weight: Ref, geometry: Geometry) -> tuple[Side, ...]:
-    """One for each dimension. Where the input is one element, each offset becomes a phase."""
+    """One side for each dimension. For an input of one element, each offset is a phase."""
     kernel, sizes = c.shape(weight)[2:], c.shape(c.result())[2 - c.rank(weight) :]
     steps = (geometry.stride, geometry.padding, geometry.dilation, kernel, sizes)
     sides = [Side(s, p, d, int(k), size) for s, p, d, k, size in zip(*steps, strict=True)]
@@ -170,7 +170,7 @@ def _sides(c: Context, input: Ref, weight: Ref, geometry: Geometry) -> tuple[Sid
 
 
 def _digits(sides: Sequence[Side]) -> list[Shape]:
-    """The positions of the result; as rows and phases where the product can store them itself."""
+    """The positions of the result; as rows and phases if the product stores them directly."""
     if any(side.stride > 1 for side in sides) and all(side.is_whole for side in sides):
         return [(side.rows, Int.of(side.stride)) for side in sides]
     return [(side.result,) for side in sides]
@@ -179,7 +179,7 @@ def _digits(sides: Sequence[Side]) -> list[Shape]:
 def _product(
     c: Context, input: Ref, weight: Ref, form: Form, sides: Sequence[Side], own: Sequence[Phases]
 ) -> Ref:
-    """The product of a form; what a gather reads along rows lies along rows."""
+    """The product of a form, stored so that the gather reads along rows."""
     operand = c.dtype(input)
     shape = (*form.groups, product(form.columns), product(form.rows))
     total = c.temporary("product", operand.accumulator, shape)
@@ -204,7 +204,7 @@ def _product(
 def _dense(c: Context, weight: Ref, form: Form, own: Sequence[Phases]) -> Ref:
     """[group, columns, window]: the kernel at the offsets of some phases, rows along the depth.
 
-    Else the product would gather it anew for each tile. A kernel of one stride needs no copy.
+    Without this copy the product gathers the kernel for each tile; at one stride it is a view.
     """
     shape = (*form.groups, product(form.columns), product(form.window))
     dense = c.temporary("weight", c.dtype(weight), shape)

@@ -1,9 +1,9 @@
-"""Convolutions of any dimension: matrix products whose left factor is read through the window.
+"""Convolutions of any dimension: implicit GEMM, whose left factor is read through the window.
 
     y[n, c, p] = sum over k of x[n, window(p, k)] * w[c, k],   k = (input channel, kernel position)
 
-Depthwise ones, integers and float64 are direct sums: their products are too thin for tiles, or of
-no use to tensor cores. Transposed ones are products by phases.
+Depthwise convolutions, integers and float64 are direct sums: their products are too thin for tiles,
+or tensor cores cannot compute them. Transposed convolutions are products by phases.
 """
 
 from aotpack.ir.kernels.access import flatten_index
@@ -34,7 +34,7 @@ def convolution(
     output_padding: Steps,
     groups: int,
 ) -> None:
-    """The output's shape holds what ``output_padding`` says."""
+    """``output_padding`` is already part of the output's shape."""
     dims = c.rank(weight) - 2
     geometry = Geometry(
         spread(stride, dims), spread(padding, dims), spread(dilation, dims), groups, transposed
@@ -52,7 +52,7 @@ def _convolve(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: G
 
 
 def _is_product(c: Context, input: Ref, weight: Ref, geometry: Geometry) -> bool:
-    """True when tiles of a matrix product have enough to do, and phases are of a known kernel."""
+    """True if matrix tiles have enough work, and phases have a kernel of constant size."""
     shapes = (*c.shape(c.result()), *c.shape(weight))
     depthwise = geometry.groups > 1 and c.shape(weight)[1].constant == 1
     fits = c.dtype(input) in TENSOR_CORE_TYPES and not is_empty(shapes)
@@ -61,7 +61,7 @@ def _is_product(c: Context, input: Ref, weight: Ref, geometry: Geometry) -> bool
 
 
 def _as_product(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry) -> None:
-    """A product for each group, rows for items and output positions, and where its parts go."""
+    """A product for each group, with rows for items and output positions, then a gather."""
     batched = c.rank(input) == c.rank(weight)
     result = c.shape(c.result())
     items = result[:1] if batched else ()
@@ -147,7 +147,7 @@ def _term(
 def _element(
     c: Context, input: Ref, geometry: Geometry, place: Index, channel: Int, offsets: Index
 ) -> tuple[list[Value], Value]:
-    """What must hold for an input element to be inside, and the element itself."""
+    """The conditions for an input element to be inside, and the element."""
     lead = len(place) - len(offsets)
     conditions: list[Value] = []
     positions = []
@@ -162,7 +162,7 @@ def _element(
 def _input_position(
     geometry: Geometry, dim: int, out: Int, offset: Int, size: Int
 ) -> tuple[Int, list[Value]]:
-    """Where the input is read along one dimension, and what must hold for it to be inside."""
+    """The input position along one dimension, and the conditions for it to be inside."""
     stride, padding = geometry.stride[dim], geometry.padding[dim]
     reach = offset * geometry.dilation[dim]
     if not geometry.transposed:

@@ -42,14 +42,14 @@ def pdist(c: Context, self: Ref, p: float = 2.0) -> None:
 
 
 def _pair(number: Int, rows: Int) -> tuple[Int, Int]:
-    """Both rows of a numbered pair; the root is exact enough below 2**26 rows after one step."""
+    """The rows of a numbered pair; below 2**26 rows one step corrects the root's rounding."""
     wide, whole = DType.FLOAT64, DType.INT64
     odd = position(2 * rows - 1, wide)
     square = apply("sub", apply("square", odd), position(8 * number, wide))
     guess = cast(apply("mul", apply("sub", odd, apply("sqrt", square)), 0.5), whole)
 
     def before(row: Value) -> Value:
-        """Pairs whose first row comes earlier."""
+        """The number of pairs with an earlier first row."""
         return apply("floordiv", apply("mul", row, apply("sub", position(2 * rows - 1), row)), 2)
 
     late = apply("gt", before(guess), position(number))

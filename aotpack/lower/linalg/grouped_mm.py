@@ -3,8 +3,8 @@
     out[s] = x[s] @ w[g]    for ends[g - 1] <= s < ends[g]
 
 Each group's rows are cut into blocks, of which only the last may be short, so that a block has one
-matrix: a batched product over blocks, whose right factor is read where the block's matrix lies. How
-many blocks there are is known but for the groups without rows: at most rows // size + groups.
+matrix: a batched product over blocks, whose right factor is read through the block's group. The
+number of blocks depends on data; it is at most rows // size + groups.
 
 Source: block-sparse products of experts, as in Gale et al., MegaBlocks (2022).
 """
@@ -24,7 +24,7 @@ from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.values import apply, cast, constant, position, where
 from aotpack.stages import Ref
 
-_LEAST, _MOST = 16, 128  # rows of a block: what a tile of a product has
+_LEAST, _MOST = 16, 128  # rows of a block: those of a product's tile
 
 
 @lowering("aten._grouped_mm.default")
@@ -36,7 +36,7 @@ def grouped_mm(
     bias: Ref | None = None,
     out_dtype: DType | None = None,
 ) -> None:
-    """Rows of groups, or with two batches and no ``offs`` a product for each pair."""
+    """Groups of rows, or a batched product for two batches without ``offs``."""
     ranks = c.rank(self), c.rank(mat2)
     if bias is not None:
         raise CannotLower("a bias is not accepted; add it to what comes out")
@@ -53,7 +53,7 @@ def grouped_mm(
 
 @lowering("transformers.grouped_mm_fallback.default")
 def grouped_rows(c: Context, input: Ref, weight: Ref, offs: Ref) -> None:
-    """``input`` [s, k], ``weight`` [g, k, n], ``offs`` [g]: where groups end. Rows behind are 0."""
+    """``input`` [s, k], ``weight`` [g, k, n], ``offs`` [g]: ends of groups. Later rows are 0."""
     rows, (groups, depth, columns) = c.shape(input)[0], c.shape(weight)
     if is_empty((rows, groups)):
         c.pointwise(c.result(), lambda index: constant(0, c.dtype(c.result())))
@@ -84,11 +84,11 @@ def grouped_rows(c: Context, input: Ref, weight: Ref, offs: Ref) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """``count`` blocks of ``size`` rows, by int64 tensors.
+    """``count`` blocks of ``size`` rows, described by int64 tensors.
 
-    ``group`` and ``first`` [count]: a block's group and its first row; of blocks that are not
-    needed, any. ``place`` [rows]: a row's block times ``size``, and its place in the block; -1 for
-    one of no group.
+    ``group`` and ``first`` [count]: a block's group and first row; undefined for unused blocks.
+    ``place`` [rows]: a row's block times ``size``, plus its position in the block; -1 for a row of
+    no group.
     """
 
     size: int
@@ -113,7 +113,7 @@ def _cut(c: Context, offs: Ref, rows: Int) -> _Blocks:
         length = apply("sub", _end(c, offs, index[0]), _start(c, offs, index[0]))
         return apply("shift_right", apply("add", length, size - 1), shift)
 
-    ends = c.temporary("ends", DType.INT64, (groups,))  # as offs, of blocks
+    ends = c.temporary("ends", DType.INT64, (groups,))  # like offs, in blocks
     c.scan((ends,), "sum", 0, blocks_of)
     group, owner = _group_of(c, "group", ends, count), _group_of(c, "owner", offs, rows)
 
@@ -137,7 +137,7 @@ def _cut(c: Context, offs: Ref, rows: Int) -> _Blocks:
 
 
 def _group_of(c: Context, role: str, ends: Ref, count: Int) -> Ref:
-    """For each of so many numbers the group it is in: how many of them end before it."""
+    """The group of each number below ``count``: the number of ends up to it."""
     found = c.temporary(role, DType.INT64, (count,))
 
     def ended(outer: Index, inner: Index) -> tuple[Value, ...]:
@@ -152,11 +152,11 @@ def _end(c: Context, ends: Ref, group: Int) -> Value:
 
 
 def _start(c: Context, ends: Ref, group: Int) -> Value:
-    """Where a group begins: where the one before it ends."""
+    """The start of a group: the end of the one before it."""
     before = _inside(position(group - 1), c.shape(ends)[0])
     return where(apply("gt", position(group), 0), _end(c, ends, before), 0)
 
 
 def _inside(place: Value, size: Int) -> Int:
-    """A place as an index: the nearest one, whatever ``offs`` says."""
+    """A position as an index, clamped against invalid ``offs``."""
     return clamped_index(apply("maximum", place, 0), size)

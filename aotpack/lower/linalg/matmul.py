@@ -1,7 +1,7 @@
-"""Matrix products: a Matmul into the accumulator's type, and a Pointwise for what follows it.
+"""Matrix products: a Matmul into the accumulator's type, and a Pointwise epilogue.
 
 Leading dimensions that only the left factor has are flattened into m. Products with a vector, of
-integers and of float64 are reductions: tensor cores have no use for them.
+integers and of float64 are reductions: tensor cores do not apply.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def emit_product(
 ) -> None:
     """``target[*batch, m, n] = sum over k < depth of lhs * rhs``.
 
-    bfloat16 holds every 8-bit float.
+    8-bit floats are multiplied as bfloat16, which represents all of them.
     """
     operand = DType.BFLOAT16 if operand.is_float8 else operand
     if operand in TENSOR_CORE_TYPES and not is_empty((depth, *c.shape(target))):
@@ -83,7 +83,7 @@ def _stores(operand: DType, result: DType) -> bool:
 
 
 def stored_type(operand: DType, result: DType) -> DType:
-    """What a product is stored as that becomes a result unchanged."""
+    """The storage type of a product that becomes a result unchanged."""
     return result if _stores(operand, result) else operand.accumulator
 
 
@@ -191,7 +191,7 @@ def scaled_mm(
     out_dtype: DType | None = None,
     use_fast_accum: bool = False,
 ) -> None:
-    """``(self @ mat2) * scale_a * scale_b + bias``; one scale each, or one a row or column."""
+    """``(self @ mat2) * scale_a * scale_b + bias``; scales for a tensor, or each row or column."""
     rows, columns = c.shape(c.result())
     _check_scale(c, "scale_a", scale_a, (rows, Int.of(1)))
     _check_scale(c, "scale_b", scale_b, (Int.of(1), columns))

@@ -49,7 +49,7 @@ def col2im(
     padding: Steps,
     stride: Steps,
 ) -> None:
-    """Each pixel is the sum over the windows that hold it: a reduction over places in a window."""
+    """A pixel is the sum over the windows that cover it: a reduction over kernel positions."""
     kernel = tuple(map(Int.of, spread(kernel_size, 2)))
     gaps, pads, steps = (spread(each, 2) for each in (dilation, padding, stride))
     plane = c.shape(c.result())[-2:]
@@ -86,7 +86,7 @@ def _windows(
     pads: tuple[int, ...],
     steps: tuple[int, ...],
 ) -> Shape:
-    """How many windows there are along each side."""
+    """The number of windows along each side."""
     sides = zip(plane, kernel, gaps, pads, steps, strict=True)
     return tuple((n + 2 * p - (k - 1) * g - 1) // s + 1 for n, k, g, p, s in sides)
 
@@ -101,7 +101,7 @@ def _register_unpool(dims: int) -> None:
         stride: Steps = (),
         padding: Steps = (),
     ) -> None:
-        """Zeros, and each element at its place in the plane."""
+        """Zeros, with each element scattered to its index in the plane."""
         plane = c.shape(c.result())[-dims:]
         zeros = c.temporary("zeros", c.dtype(self), c.shape(c.result()))
         c.pointwise(zeros, lambda index: constant(0, c.dtype(self)))

@@ -17,7 +17,7 @@ Steps = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """How output positions, kernel positions and input positions belong together."""
+    """The relation of output, kernel and input positions."""
 
     stride: Steps
     padding: Steps
@@ -27,13 +27,13 @@ class Geometry:
 
 
 def spread(steps: Steps | int, dims: int) -> Steps:
-    """One number for each dimension, from one for all or one for each."""
+    """Expand one number to all dimensions; a tuple is unchanged."""
     given = steps if isinstance(steps, tuple) else (steps,)
     return given * dims if len(given) == 1 else given
 
 
 def group_axes(geometry: Geometry) -> Shape:
-    """The dimension of groups in a product; a single group has none."""
+    """The group dimension of a product; none for a single group."""
     return (Int.of(geometry.groups),) if geometry.groups > 1 else ()
 
 
@@ -44,9 +44,9 @@ def write_channels(
     digits: Sequence[Shape],
     read: Callable[[Index, Index, Int, Index], Value],
 ) -> None:
-    """[item, channel, position] from a sum for each item, group, channel of it and position.
+    """Write [item, channel, position] from sums by item, group, channel of the group and position.
 
-    Each dimension of positions is walked by the digits it is made of.
+    Each dimension of positions is iterated by its digits.
     """
     items = c.shape(c.result())[: -len(digits) - 1]
     per_group = c.shape(c.result())[len(items)] // product(groups)

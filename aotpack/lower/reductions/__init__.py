@@ -1,1 +1,4 @@
-"""Operators that combine elements along dimensions: sums, norms, softmax, scans, sorts."""
+"""Operators that combine elements along dimensions. In reading order:
+
+``reduction``, ``variance_norms``, ``norm`` (normalisations), ``softmax``, ``scan``, ``sort``.
+"""

@@ -1,4 +1,4 @@
-"""Normalisations: statistics by one reduction, in float32 or float64, and an elementwise rest."""
+"""Normalisations: statistics by one reduction, in float32 or float64, then elementwise."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.symbolic.integers import Int
@@ -35,7 +35,7 @@ def native_layer_norm(
     bias: Ref | None,
     eps: float,
 ) -> None:
-    """Also yields the statistics, with reduced dimensions of size 1."""
+    """Also returns the statistics, with reduced dimensions of size 1."""
     count = len(normalized_shape)
     reduced, mean, m2 = _write_layer_norm(c, input, count, weight, bias, eps, keepdim=True)
     c.pointwise(c.result(1), lambda index: mean_at(c, mean, index))
@@ -52,7 +52,7 @@ def _write_layer_norm(
     *,
     keepdim: bool,
 ) -> tuple[Reduced, Ref, Ref]:
-    """The first result, over the last ``count`` dimensions; what was reduced, mean and spread."""
+    """Write the first result, over the last ``count`` dimensions; returns mean and spread."""
     reduced = _trailing(c, input, count, keepdim)
     mean, m2 = statistics(
         c, input, reduced, c.shape(c.result(1)) if keepdim else _outer(c, input, reduced)
@@ -84,7 +84,7 @@ def _inverse_deviation(c: Context, m2: Ref, kept: Index, reduced: Reduced, eps: 
 
 
 def _affine(c: Context, x: Value, weight: Ref | None, bias: Ref | None, index: Index) -> Value:
-    """``x * weight + bias`` with either perhaps missing, broadcast along leading dimensions."""
+    """``x * weight + bias``, both optional, broadcast along leading dimensions."""
     if weight is not None:
         x = apply("mul", x, cast(c.broadcast(weight, index), x.dtype))
     if bias is not None:
@@ -100,7 +100,7 @@ def rms_norm(
     weight: Ref | None = None,
     eps: float | None = None,
 ) -> None:
-    """Without ``eps``, the compute type's. A second result is the inverse root mean square."""
+    """``eps`` defaults to that of the compute type. A second result is the inverse RMS."""
     fused = len(c.node.results) == 2
     reduced = _trailing(c, input, len(normalized_shape), keepdim=fused)
     wide = c.dtype(input).compute
@@ -173,7 +173,7 @@ def native_group_norm(
     group: int,
     eps: float,
 ) -> None:
-    """Also yields mean and inverse deviation, [items, groups]."""
+    """Also returns mean and inverse deviation, [items, groups]."""
     group_norm(c, input, group, weight, bias, eps)
 
 
@@ -234,7 +234,7 @@ def batch_norm_no_training(
     momentum: float,
     eps: float,
 ) -> None:
-    """The two saved statistics it also yields are empty."""
+    """Also returns the saved statistics, which are empty."""
     _normalize_channels(c, input, weight, bias, running_mean, running_var, eps)
     for output in (1, 2):
         c.pointwise(c.result(output), lambda index: constant(0, c.dtype(input)))
@@ -249,7 +249,7 @@ def _normalize_channels(
     running_var: Ref | None,
     eps: float,
 ) -> None:
-    """With stored statistics of each channel."""
+    """Normalise with stored statistics of each channel."""
     if running_mean is None or running_var is None:
         raise CannotLower("without running statistics it depends on the batch")
     wide = c.dtype(input).compute

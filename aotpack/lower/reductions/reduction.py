@@ -1,4 +1,4 @@
-"""Reductions over dimensions: a Reduction, and a Pointwise where its result is not yet the end."""
+"""Reductions over dimensions: a Reduction, and a Pointwise epilogue if needed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Element = Callable[[Value], Value]
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """Which dimensions of a tensor are reduced, and how indices outside and inside them join."""
+    """The reduced dimensions of a tensor, and the index maps between outer, inner and source."""
 
     dims: tuple[int, ...]
     rank: int
@@ -39,7 +39,7 @@ class Reduced:
         return tuple(entries)
 
     def kept(self, index: Index) -> Index:
-        """Where the result of an element of the tensor lies; reduced dimensions are read at 0."""
+        """The index of the result for an element of the tensor; 0 in reduced dimensions."""
         zero = Int.of(0)
         if self.keepdim:
             return tuple(zero if dim in self.dims else i for dim, i in enumerate(index))
@@ -47,7 +47,7 @@ class Reduced:
 
     @property
     def count(self) -> Int:
-        """How many elements make one result."""
+        """The number of elements of one result."""
         return product(self.inner)
 
 
@@ -79,7 +79,7 @@ def reduce_to(
 def finished(
     c: Context, kind: str, self: Ref, reduced: Reduced, element: Element, finish: Element
 ) -> None:
-    """The result is ``finish`` of the monoid, which is kept in its wide type in between."""
+    """Write ``finish`` of the monoid, which is stored in its wide type in between."""
     probe = element(c.load(self, (Int.of(0),) * c.rank(self))).dtype
     state = c.temporary(kind, probe, c.shape(c.result()))
     reduce_to(c, state, kind, self, reduced, element)

@@ -1,4 +1,4 @@
-"""softmax and its kin: a maximum, a sum of exponentials, then elementwise arithmetic."""
+"""softmax and variants: a maximum, a sum of exponentials, then elementwise arithmetic."""
 
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index
@@ -22,7 +22,7 @@ def softmax(c: Context, self: Ref, dim: int, dtype: Arg = None) -> None:
 
 @lowering("aten._safe_softmax.default")
 def safe_softmax(c: Context, self: Ref, dim: int, dtype: Arg = None) -> None:
-    """A row of nothing but -inf gives zeros."""
+    """A row of -inf gives zeros."""
     top, total, reduced = _exponential_sums(c, self, dim)
 
     def value(index: Index) -> Value:
@@ -54,7 +54,7 @@ def _exponential(c: Context, self: Ref, top: Ref, index: Index, kept: Index) -> 
 
 
 def _exponential_sums(c: Context, self: Ref, dim: int) -> tuple[Ref, Ref, Reduced]:
-    """The maximum along ``dim``, and the sum of exponentials of the distances from it."""
+    """The maximum along ``dim``, and the sum of exp(x - maximum)."""
     reduced = over(c, self, dim, keepdim=True)
     wide, shape = result_dtype(c).compute, kept_shape(c, self, reduced)
     top, total = c.temporary("max", wide, shape), c.temporary("sum", wide, shape)

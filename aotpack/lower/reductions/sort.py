@@ -1,4 +1,4 @@
-"""Sorted rows and what is read off them: sort, argsort, topk, kthvalue, medians, mode."""
+"""Sorted rows and reads from them: sort, argsort, topk, kthvalue, medians, mode."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from aotpack.stages import Ref
 
 @lowering("aten.sort.default", "aten.sort.dim")
 def sort(c: Context, self: Ref, dim: int = -1, descending: bool = False) -> None:
-    """Always stable, which torch's default need not be."""
+    """Always stable; torch's default may be unstable."""
     c.sort((c.result(0), c.result(1)), self, dim, descending=descending)
 
 
@@ -51,9 +51,9 @@ def argsort_stable(
 def topk(
     c: Context, self: Ref, k: Scalar, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> None:
-    """The beginning of a sorted row; so what torch may leave unsorted is sorted too.
+    """The first elements of a sorted row; also sorted where torch may leave them unsorted.
 
-    The first of a row is its largest element, of which NaN is one.
+    NaN counts as the largest element.
     """
     if k == 1 and largest:
         max_dim(c, self, dim, keepdim=True)
@@ -68,7 +68,7 @@ def topk(
 
 @dataclass(frozen=True, slots=True)
 class SortedRows:
-    """A tensor's elements in order along one dimension, and where they come from."""
+    """A tensor sorted along one dimension, and the source positions of its elements."""
 
     c: Context
     reduced: Reduced  # over the sorted dimension
@@ -80,11 +80,11 @@ class SortedRows:
         return self.reduced.count
 
     def value(self, outer: Index, place: Int) -> Value:
-        """The element at a place of the row that belongs to an index of the result."""
+        """The element at a position of the row for an index of the result."""
         return self.c.load(self.values, self.reduced.source(outer, (place,)))
 
     def position(self, outer: Index, place: Int) -> Value:
-        """Where that element comes from."""
+        """The source position of that element."""
         return self.c.load(self.order, self.reduced.source(outer, (place,)))
 
     def pick(self, place: Callable[[Index], Int]) -> None:
@@ -93,7 +93,7 @@ class SortedRows:
         self.c.pointwise(self.c.result(1), lambda outer: self.position(outer, place(outer)))
 
     def numbers(self, self_: Ref) -> Ref:
-        """A new tensor: how many elements of each row are not NaN."""
+        """A new tensor: the number of elements of each row that are not NaN."""
         c = self.c
         count = c.temporary("numbers", DType.INT64, c.shape(c.result()))
 
@@ -137,7 +137,7 @@ def kthvalue(c: Context, self: Ref, k: Scalar, dim: int = -1, keepdim: bool = Fa
 
 @lowering("aten.median.dim")
 def median_dim(c: Context, self: Ref, dim: int, keepdim: bool = False) -> None:
-    """The lower of two in the middle; the first NaN if there is one."""
+    """The lower of two middle elements; the first NaN if there is one."""
     rows = sorted_rows(c, self, dim, keepdim)
     rows.pick(_median_place(c, self, rows))
 
@@ -165,7 +165,7 @@ def nanmedian(c: Context, self: Ref) -> None:
 
 
 def _without_elements(c: Context, self: Ref) -> bool:
-    """True for a tensor without elements, whose median is written: NaN."""
+    """True for a tensor without elements; writes its median, NaN."""
     if not is_empty(c.shape(self)):
         return False
     if not c.dtype(self).is_float:
@@ -202,10 +202,10 @@ def _nanmedian_place(c: Context, self: Ref, rows: SortedRows) -> Callable[[Index
 
 @lowering("aten.mode.default")
 def mode(c: Context, self: Ref, dim: int = -1, keepdim: bool = False) -> None:
-    """The most frequent element, of equally frequent ones the least, where it is last; NaN is rare.
+    """The most frequent element, the least of equally frequent ones; NaN never equals NaN.
 
-    In order, the place in its run of equals is an element's frequency so far: the first place that
-    is highest ends the run.
+    In sorted order, an element's position in its run of equals is its frequency so far; the first
+    maximum ends the longest run. The index is the element's last.
     """
     if is_empty(c.shape(self)) or not c.rank(self):
         c.sort((c.result(0), c.result(1)), self, dim, descending=False)
@@ -232,5 +232,5 @@ def mode(c: Context, self: Ref, dim: int = -1, keepdim: bool = False) -> None:
 
 
 def _previous(place: Int, size: Int) -> Int:
-    """The place before, 0 for the first."""
+    """The position before; 0 for the first."""
     return as_index(apply("maximum", position(place - 1), 0), size)

@@ -98,7 +98,7 @@ def vector_norm(
 
 
 def norm_parts(order: float) -> tuple[str, Element, Element]:
-    """The monoid, what it is over, and what is done to its result."""
+    """The monoid, the function of its elements, and the function of its result."""
 
     def size(x: Value) -> Value:
         return apply("abs", x)

@@ -1,1 +1,5 @@
-"""Special functions: formulas over elementwise operators, with fitted series."""
+"""Special functions: formulas over elementwise operators. In reading order:
+
+``functions`` (error functions, Airy), ``series`` (fitted coefficients), ``gamma``, ``zeta``,
+``bessel``, ``chebyshev``.
+"""

@@ -1,4 +1,4 @@
-"""Bessel functions: fitted series near zero, a slow factor times a fast one far from it.
+"""Bessel functions: fitted series near zero; far from it a fitted times a known factor.
 
 Sources: Abramowitz and Stegun 9.2 (P, Q and the phase), 9.6 and 9.7 (the modified functions).
 """
@@ -64,7 +64,7 @@ def _times_exp(size: Value, scaled: Value) -> Value:
 
 
 def _with_nan(x: Value, found: Value) -> Value:
-    """NaN stays: series move their point into an interval."""
+    """Propagate NaN, which a series would clamp into its interval."""
     return where(apply("isnan", x), x, found)
 
 
@@ -72,7 +72,7 @@ def _with_nan(x: Value, found: Value) -> Value:
 
 
 def _k(x: Value, order: int, *, scaled: bool) -> Value:
-    """K(x), or exp(x) K(x); infinite at 0, not defined below."""
+    """K(x), or exp(x) K(x); infinite at 0, NaN below."""
     inner = apply("minimum", x, MODIFIED_BORDER)
     log = apply("log", apply("mul", inner, 0.5))
     square = apply("square", inner)
@@ -114,7 +114,7 @@ def scaled_k1(x: Value) -> Value:
     return _k(x, 1, scaled=True)
 
 
-# --- of the first and second kind: in float64, as what oscillates cancels -----------------------
+# --- of the first and second kind: in float64, as oscillations cancel ---------------------------
 
 
 def _wave(size: Value, order: int, *, second: bool) -> Value:
@@ -125,7 +125,7 @@ def _wave(size: Value, order: int, *, second: bool) -> Value:
     q = evaluated(fitted.Q0_FAR if order == 0 else fitted.Q1_FAR, t)
     q = apply("div", q, outer)
     sine, cosine = apply("sin", outer), apply("cos", outer)
-    # the phase is x - (2 order + 1) pi / 4, whose cosine and sine these are but for sqrt(1/2)
+    # cosine and sine of the phase x - (2 order + 1) pi / 4, times sqrt(2)
     if order == 0:
         cos_phase, sin_phase = apply("add", cosine, sine), apply("sub", sine, cosine)
     else:
@@ -184,7 +184,7 @@ def y1(x: Value) -> Value:
 
 @elementwise("aten.special_spherical_bessel_j0.default")
 def spherical_j0(x: Value) -> Value:
-    """``sin(x) / x``, which ends at 1 and 0."""
+    """``sin(x) / x``; 1 at 0, and 0 at infinity."""
     ratio = apply("div", apply("sin", x), x)
     found = where(apply("eq", x, 0), constant(1, x.dtype), ratio)
     return where(apply("isinf", x), constant(0, x.dtype), found)

@@ -1,9 +1,9 @@
 """Chebyshev polynomials of any degree, by their trigonometric forms.
 
 With x = cos(a): T_n = cos(n a), U_n = sin((n + 1) a) / sin(a), V_n = cos((n + 1/2) a) / cos(a / 2)
-and W_n = sin((n + 1/2) a) / sin(a / 2); beyond 1 the hyperbolic functions stand in. Negative x are
-turned by the parity of n, where V and W change places. Computed in float64, as degrees multiply
-what is rounded. (Abramowitz and Stegun 22.3.15-16, 22.5.)
+and W_n = sin((n + 1/2) a) / sin(a / 2); beyond 1 with hyperbolic functions. Negative x use the
+parity of n, which swaps V and W. Computed in float64, as the degree multiplies rounding errors.
+(Abramowitz and Stegun 22.3.15-16, 22.5.)
 """
 
 from aotpack.ir.dtypes import DType
@@ -31,7 +31,7 @@ def _ratio(form: str, sine: str, cosine: str, n: Value, angle: Value) -> Value:
 
 
 def _at_one(form: str, n: Value) -> Value:
-    """Where the angle is 0."""
+    """The value at angle 0."""
     if form == "u":
         return apply("add", n, 1.0)
     if form == "w":

@@ -1,7 +1,7 @@
 """Special functions: formulas over the elementwise operators, with series fitted to float64.
 
-A series is cut where the compute type holds no more. Sources: Abramowitz and Stegun chapters 6 to
-10 (recurrences, reflections, asymptotic forms); the series are those of tools/fit_series.py.
+A series is truncated at the precision of the compute type. Sources: Abramowitz and Stegun chapters
+6 to 10 (recurrences, reflections, asymptotic forms); tools/fit_series.py fits the series.
 """
 
 import math
@@ -27,7 +27,7 @@ EPSILON = {DType.FLOAT32: 2.0**-26, DType.FLOAT64: 2.0**-56}
 
 
 def evaluated(series: Series, t: Value) -> Value:
-    """The series at a point of its interval, by Clenshaw's recurrence; ``t`` outside is moved in.
+    """The series at a point, clamped to its interval, by Clenshaw's recurrence.
 
     (T_0 + T_1 + ... with c_k: b_k = c_k + 2 y b_(k+1) - b_(k+2), the sum is c_0 + y b_1 - b_2.)
     """
@@ -74,7 +74,7 @@ def _erfinv_ratio(w: Value) -> Value:
 
 @elementwise("aten.special_ndtri.default")
 def ndtri(p: Value) -> Value:
-    """``sqrt(2) erfinv(2 p - 1)`` without the difference where it would lose the small tail."""
+    """``sqrt(2) erfinv(2 p - 1)``, without that difference in the small tail, where it cancels."""
     rest = apply("sub", constant(1, p.dtype), p)
     w = apply("neg", apply("log", apply("mul", apply("mul", p, 4), rest)))
     middle = apply("mul", apply("sub", p, 0.5), 2 * math.sqrt(2))
@@ -100,7 +100,7 @@ def erfcx(x: Value) -> Value:
 
 
 def exp_of_square(x: Value) -> Value:
-    """``exp(x * x)`` with the square in two parts, as its rounding would be magnified."""
+    """``exp(x * x)`` with the square in two parts, as exp magnifies its rounding error."""
     coarse = apply("div", apply("round", apply("mul", x, 64)), 64)
     high = apply("exp", apply("square", coarse))
     rest = apply("mul", apply("sub", x, coarse), apply("add", x, coarse))
@@ -110,7 +110,7 @@ def exp_of_square(x: Value) -> Value:
 
 @elementwise("aten.special_log_ndtr.default")
 def log_ndtr(x: Value) -> Value:
-    """The logarithm of the normal distribution: by erfcx where that is small."""
+    """The logarithm of the normal distribution function; by erfcx where it is small."""
     scaled = apply("mul", x, math.sqrt(0.5))
     tail = apply("log", apply("mul", erfcx(apply("neg", scaled)), 0.5))
     below = apply("sub", tail, apply("square", scaled))
@@ -138,7 +138,7 @@ def entr(x: Value) -> Value:
 
 @elementwise("aten.special_airy_ai.default")
 def airy_ai(x: Value) -> Value:
-    """A decaying tail, a series between -3 and 3, an oscillation of falling height."""
+    """A decaying tail above 3, a series between -3 and 3, a decaying oscillation below."""
     size = apply("maximum", apply("abs", x), 2.5)
     root = apply("sqrt", size)
     zeta = apply("mul", apply("mul", size, root), 2 / 3)

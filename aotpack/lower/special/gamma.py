@@ -1,7 +1,7 @@
 """The gamma function's logarithm and its derivatives.
 
-Sources: Abramowitz and Stegun 6.3 and 6.4: steps up to where the asymptotic series holds, and the
-reflection formulas for negative numbers.
+Sources: Abramowitz and Stegun 6.3 and 6.4: recurrence steps up to the range of the asymptotic
+series, and the reflection formulas for negative numbers.
 """
 
 import math
@@ -26,7 +26,7 @@ def lgamma(x: Value) -> Value:
 
 @elementwise("aten.digamma.default", "aten.special_digamma.default", "aten.special_psi.default")
 def digamma(x: Value) -> Value:
-    """Ten steps up to where the asymptotic series holds; negative numbers by reflection."""
+    """Ten recurrence steps, then the asymptotic series; negative numbers by reflection."""
     reflected = apply("lt", x, 0)
     positive = where(reflected, apply("sub", constant(1, x.dtype), x), x)
     steps = constant(0, x.dtype)
@@ -72,7 +72,7 @@ def _polynomial(coefficients: list[float], x: Value) -> Value:
 
 @lowering("aten.polygamma.default", "aten.special_polygamma.default")
 def polygamma(c: Context, n: int, self: Ref) -> None:
-    """The n-th derivative of digamma: in float64, as high powers magnify what is rounded."""
+    """The n-th derivative of digamma, in float64, as high powers magnify rounding errors."""
     common = result_dtype(c)
 
     def value(index: Index) -> Value:
@@ -114,7 +114,7 @@ def _inverse_power(x: Value, power: int) -> Value:
 
 
 def _tail(n: int, x: Value) -> Value:
-    """6.4.11: what is left of the sum, times n!, from a large x on."""
+    """6.4.11: the remainder of the sum, times n!, for large x."""
     inverse = apply("reciprocal", x)
     first = [math.factorial(n - 1), math.factorial(n) / 2]
     series = [

@@ -3,7 +3,7 @@
 Ten terms, then the Euler-Maclaurin formula (DLMF 25.11.28). Of a negative q, which only whole s
 admit, the m terms below zero are those of positive numbers with the sign of ``(-1)**s``: with
 f = 1 - m - q between 0 and 1 their sum is ``zeta(s, f) - zeta(s, f + m)``. Computed in float64, as
-powers magnify what is rounded.
+powers magnify rounding errors.
 """
 
 import math
@@ -19,7 +19,7 @@ from aotpack.stages import Ref
 
 WIDE = DType.FLOAT64
 TERMS = 10
-FAR = 1e8  # from here on the first two terms of the formula are all
+FAR = 1e8  # from here on the first two terms of the formula suffice
 BERNOULLI = (
     *(1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798),
     *(-174611 / 330, 854513 / 138, -236364091 / 2730),
@@ -58,7 +58,7 @@ def _tail(s: Value, start: Value) -> Value:
 
 
 def zeta(s: Value, q: Value) -> Value:
-    """infinity at s = 1 and at the poles of q; NaN below s = 1, and where a power has no sign."""
+    """Infinity at s = 1 and at the poles of q; NaN below s = 1, and for undefined powers."""
     below = apply("lt", q, 0.0)
     count = where(below, apply("ceil", apply("neg", q)), constant(0, WIDE))
     found = _of_positive(s, apply("add", q, count))

@@ -1,1 +1,4 @@
-"""Operators that move no data or copy it unchanged: views, strides, concatenation."""
+"""Operators that only move elements. In reading order:
+
+``view`` (index maps, slices), ``rearrange``, ``strided``, ``concat`` (and padding).
+"""

@@ -1,4 +1,4 @@
-"""cat, stack, pad and diff: results put together from several tensors or from one with a border."""
+"""cat, stack, pad and diff: results assembled from several tensors, or one with a border."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ def cat(c: Context, tensors: tuple[Ref, ...], dim: int = 0) -> None:
 
 
 def _write_concats(c: Context, target: Ref, parts: list[Ref], dim: int) -> None:
-    """Each part is read where the index lies in it; one of size 1 may be read everywhere else."""
+    """Select the part that contains the index; a part of size 1 is read without a condition."""
     dtype = c.dtype(target)
     sizes = [c.shape(part)[dim] for part in parts]
     begins = [total(sizes[:k]) for k in range(len(sizes))]
@@ -63,7 +63,7 @@ def stack(c: Context, tensors: tuple[Ref, ...], dim: int = 0) -> None:
 
 @lowering("aten.constant_pad_nd.default")
 def constant_pad_nd(c: Context, self: Ref, pad: tuple[Scalar, ...], value: Scalar = 0) -> None:
-    """``pad`` goes from the last dimension: before, after; negative ones cut off."""
+    """``pad`` has (before, after) from the last dimension; negative entries crop."""
     before = _before(c, self, pad)
     dtype = result_dtype(c)
 
@@ -106,7 +106,7 @@ def pad(
 
 
 def _around(position: Int, before: Int, size: Int, count: Int) -> Int:
-    """Where a position of ``count`` reads: negative counts cut first, and what is left repeats."""
+    """Circular padding: the source position; negative counts crop first."""
     after = count - size - before
     first = maximum(-before, 0)
     length = size - first - maximum(-after, 0)
@@ -114,7 +114,7 @@ def _around(position: Int, before: Int, size: Int, count: Int) -> Int:
 
 
 def border_index(position: Int, size: Int, mode: str) -> Int:
-    """Where a position outside ``[0, size)`` reads: mirrored, or at the edge."""
+    """The source of a position outside ``[0, size)``: mirrored, or at the edge."""
     last = size - 1
     if mode == "replicate":
         return minimum(maximum(position, 0), last)
@@ -181,7 +181,7 @@ def select_scatter(c: Context, self: Ref, src: Ref, dim: int, index: Scalar) -> 
 
 
 def _write_part(c: Context, base: Ref, part: Ref, place: Callable[[Index], Index]) -> None:
-    """Replace a part of a tensor that forward changes: only its elements are touched."""
+    """Replace a part of a tensor that forward changes; writes only that part."""
     c.scatter(c.result(), base, "set", c.shape(part), place, lambda index: c.load(part, index))
 
 
@@ -194,8 +194,8 @@ def diff(
     prepend: Ref | None = None,
     append: Ref | None = None,
 ) -> None:
-    """``n`` differences of neighbours along a dimension, after joining what stands at the ends."""
-    if n == 0:  # then what stands at the ends does not count
+    """``n``-th differences along a dimension, with ``prepend`` and ``append`` concatenated."""
+    if n == 0:  # then torch ignores prepend and append
         c.pointwise(c.result(), lambda index: c.load(self, index))
         return
     along = c.dim(self, dim)

@@ -1,6 +1,6 @@
 """Views and writes by strides in memory: as_strided, diagonals.
 
-Tracing lets as_strided pass only where the tensor lies row-major in memory, from its beginning.
+Tracing accepts as_strided only on tensors that cover their storage in row-major order.
 """
 
 from aotpack.ir.kernels.access import flatten_index
@@ -42,7 +42,7 @@ def as_strided_scatter(
     stride: tuple[Scalar, ...],
     storage_offset: Int | int | None = None,
 ) -> None:
-    """Each element asks which digits of ``stride`` its place in memory has, if it has any."""
+    """Decompose each memory position into digits of ``stride``, if it has them."""
     sides = _by_stride(c, src, stride)
 
     def value(index: Index) -> Value:
@@ -60,7 +60,7 @@ def as_strided_scatter(
 
 
 def _by_stride(c: Context, src: Ref, stride: tuple[Scalar, ...]) -> list[tuple[int, int, Int]]:
-    """(dimension, stride, size) of the dimensions that move, largest step first."""
+    """(dimension, stride, size) of the dimensions of size above 1, largest stride first."""
     sides: list[tuple[int, int, Int]] = []
     for dim, (step, extent) in enumerate(zip(stride, c.shape(src), strict=True)):
         if extent.constant == 1:

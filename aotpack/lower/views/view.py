@@ -51,7 +51,7 @@ def with_entry(index: Index, dim: int, entry: Int) -> Index:
     "aten.atleast_1d.default",
 )
 def reshape(c: Context, self: Ref, *_: Arg, **__: Arg) -> None:
-    """All that keep the row-major order: the result's shape says where the elements are."""
+    """All views that keep row-major order; the result's shape determines the index map."""
     shape, source = c.shape(c.result()), c.shape(self)
     emit_view(c, self, lambda index: reshape_index(index, shape, source))
 
@@ -106,7 +106,7 @@ def movedim(
 
 
 def slice_start(start: Scalar | None, size: Int) -> Int:
-    """Where a slice begins: negative starts count from the end; all are clamped."""
+    """The start of a slice: negative starts count from the end; all are clamped."""
     begin = Int.of(0 if start is None else whole(start))
     if known_lt(begin, 0):
         begin = begin + size
@@ -156,7 +156,7 @@ def narrow(c: Context, self: Ref, dim: int, start: Scalar, length: Scalar) -> No
 def select(c: Context, self: Ref, dim: int, index: Scalar | Ref) -> None:
     along = c.dim(self, dim)
     size = c.shape(self)[along]
-    entry = (  # the number of a row may be one that a loop carries
+    entry = (  # the index may be a loop-carried number
         index_from(c.load(index, ()), size) if isinstance(index, Ref) else wrapped(index, size)
     )
     emit_view(c, self, lambda place: with_entry(place, along, entry))
@@ -173,7 +173,7 @@ def select(c: Context, self: Ref, dim: int, index: Scalar | Ref) -> None:
     "aten.tensor_split.indices",
 )
 def split(c: Context, self: Ref, sizes: Arg, dim: int = 0) -> None:
-    """The pieces lie one after the other; the results' shapes say how long each is."""
+    """Consecutive pieces; the results' shapes give their lengths."""
     along = c.dim(self, dim)
     begin = Int.of(0)
     for output in range(len(c.node.results)):
