@@ -36,7 +36,7 @@ from aotpack.trace import register_lowering as register_lowering
 from aotpack.trace import trace
 from aotpack.tune import read_decisions
 
-Options = ParamSpec("Options")
+Params = ParamSpec("Params")
 Made = TypeVar("Made")
 FALLBACKS = ("error", "torch")
 
@@ -136,7 +136,7 @@ class Build:
             self.lowered,
             deterministic=self.options.deterministic,
             partition=self.options.partition,
-            in_parts=self.options.decisions.looks_beyond_the_first,
+            offers_unfused=self.options.decisions.looks_beyond_the_first,
             targets=self.options.targets,
             gpu=self.options.gpu,
             after=self.hook.after_passes_of("scheduled"),
@@ -178,12 +178,12 @@ def _lower(traced: Traced, options: BuildOptions, after: AfterPass) -> Lowered:
     return replace(lowered, program=apply_passes(lowered.program, options.passes, after))
 
 
-def _naming_keywords(function: Callable[Options, Made]) -> Callable[Options, Made]:
+def _naming_keywords(function: Callable[Params, Made]) -> Callable[Params, Made]:
     """Make a function's TypeError for an unknown keyword list the accepted ones."""
     accepted = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)
-    def checked(*args: Options.args, **keywords: Options.kwargs) -> Made:
+    def checked(*args: Params.args, **keywords: Params.kwargs) -> Made:
         for name in keywords:
             if name not in accepted:
                 near = ", ".join(get_close_matches(name, accepted, 1) or accepted)

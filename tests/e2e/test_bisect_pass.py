@@ -19,6 +19,7 @@ from aotpack.schedule.program.gelu import recognise_gelu
 from aotpack.schedule.program.realize import realize
 from aotpack.stages import Lowered
 from tests.e2e.models import Function
+from tests.schedule.programs import numbered
 from tools.bisect_pass import first_wrong, main
 
 X = torch.linspace(-2, 2, 24).reshape(4, 6)
@@ -66,15 +67,15 @@ def test_right_passes_are_not_accused() -> None:
 @pytest.mark.parametrize(
     ("name", "function", "words"),
     [
-        ("realize", wrong_realize, "wrong after pass 6, realize: output0: largest error"),
-        ("recognise_gelu", wrong_gelu, "wrong after pass 7, recognise_gelu: output0: largest"),
-        ("fuse", wrong_fuse, "wrong after pass 14, fuse: output0: largest error"),
-        ("order_kernels", backwards, "wrong after pass 15, order_kernels: cumsum is read before"),
+        ("realize", wrong_realize, "output0: largest error"),
+        ("recognise_gelu", wrong_gelu, "output0: largest error"),
+        ("fuse", wrong_fuse, "output0: largest error"),
+        ("order_kernels", backwards, "illegal: kernel "),
     ],
 )
 def test_a_planted_fault_is_found(name: str, function: Callable[..., Any], words: str) -> None:
     found = first_wrong(lowered(), passes=PASSES.replaced(name, function))
-    assert found.startswith(words)
+    assert found.startswith(f"wrong after pass {numbered(name)}: {words}")
 
 
 def test_a_wrong_lowering_is_no_fault_of_a_pass() -> None:
