@@ -182,8 +182,8 @@ def _device(target: Target, package: Path) -> InterpreterDevice | str:
     return InterpreterDevice(package, target) if target.backend == "cuda" else str(target)
 
 
-def main(arguments: list[str]) -> int:
-    """0 when all is right."""
+def main(arguments: list[str], *, passes: Passes = PASSES, building: type[Build] = Build) -> int:
+    """0 when all is right; what builds the model may be given in the place of aotpack's."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     parser.add_argument(
@@ -191,9 +191,12 @@ def main(arguments: list[str]) -> int:
     )
     add_trace_options(parser)
     options = parser.parse_args(arguments)
-    build = Build(load_source(options), read_options(options, targets=(options.target,)))
+    build = building(load_source(options), read_options(options, targets=(options.target,)))
     wrong = first_wrong(
-        build.lowered, deterministic=options.deterministic, targets=(options.target,)
+        build.lowered,
+        deterministic=options.deterministic,
+        targets=(options.target,),
+        passes=passes,
     )
     if wrong:
         print(wrong)
