@@ -31,8 +31,8 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_equal, known_le, typical
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Apply, Guarded, Value
-from aotpack.schedule.fusion.group import Group, join
 from aotpack.schedule.fusion.fuse import fuse
+from aotpack.schedule.fusion.group import Group, join
 from aotpack.schedule.program.realize import own_index
 
 SHORTEST_RUN = 32  # contiguous bytes; shorter stores share sectors of memory

@@ -19,8 +19,8 @@ from aotpack.ir.kernels.kernel import Kernel, Lifetime
 from aotpack.ir.kernels.tiles import ReductionTile, Tile
 from aotpack.ir.operations import Pointwise, Reduction, Scan
 from aotpack.ir.program import Operation, Program, reads, targets
-from aotpack.schedule.fusion.naming import kernel_name
 from aotpack.schedule.fusion.fuse import fuse
+from aotpack.schedule.fusion.naming import kernel_name
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.memory.lifetimes import may_overwrite
 from aotpack.schedule.tiles.choose import choose_tiles
