@@ -233,7 +233,7 @@ def build(
     options = replace(how, decisions=read_decisions(tuning, candidates))
     made = Build(Source(module, args, kwargs, dynamic_shapes, name, version), options)
     wheel = made.emitted.wheel
-    _warn_of(made.hook.fallbacks)
+    _warn_of(made.lowered.fallbacks)
     return wheel
 
 
@@ -266,7 +266,7 @@ def compile(
     options = replace(how, targets=(chosen,), jobs=jobs)
     made = Build(Source(module, args, kwargs, dynamic_shapes), options)
     precompiled = made.precompiled
-    _warn_of(made.hook.fallbacks)
+    _warn_of(made.lowered.fallbacks)
     with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
         write_package(precompiled, Path(folder))
         return load(folder, _port(chosen, device), graphs=graphs)
