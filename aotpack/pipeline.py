@@ -97,6 +97,11 @@ class Build:
     hook: Instrumentation = field(default_factory=Instrumentation)
 
     @cached_property
+    def identity(self) -> Identity:
+        """What its package is installed by; UsageError for a name or version that is refused."""
+        return Identity.of(self.source.name, self.source.version)
+
+    @cached_property
     def traced(self) -> Traced:
         """The model as a graph of torch's operators."""
         return self.hook(
@@ -165,11 +170,16 @@ class Build:
     @cached_property
     def emitted(self) -> Emitted:
         """The wheel; refuses outputs or targets that are impossible here before the first stage."""
-        Identity.of(self.source.name, self.source.version)
+        identity = self.identity
         if CPU in self.options.targets:
             check_host(self.options.cpu_arch)
         return self.hook(
-            "emitted", emit, self.precompiled, self.options.out, weights=self.options.weights
+            "emitted",
+            emit,
+            self.precompiled,
+            identity,
+            self.options.out,
+            weights=self.options.weights,
         )
 
 

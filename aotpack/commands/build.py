@@ -10,7 +10,6 @@ from aotpack.commands.model_options import (
     load_source,
     read_options,
 )
-from aotpack.emit.names import import_name
 from aotpack.errors import UsageError
 from aotpack.progress import Bar, terminal_reporter
 from aotpack.runtime.command import positive
@@ -91,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     if emitted.sidecar is not None:
         print(f"{emitted.sidecar}  {emitted.sidecar.stat().st_size:,} bytes, its weights")
     print(f"for {', '.join(map(str, targets))}; {times}")
-    print(_shadow_note(Path(options.model).parent, import_name(source.name)), end="")
+    print(_shadow_note(Path(options.model).parent, made.identity.name), end="")
     for line in made.lowered.fallbacks:
         print(f"through torch: {line}")
     if options.tuning is not None:
