@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from aotpack.ir.passes import AfterPass, PassRun, verify_each
-from aotpack.ir.verify.program import verify
-from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.knobs import read_knobs
 from aotpack.progress import Quiet, Reporter
 from aotpack.stages import Emitted, Lowered, Precompiled, Rendered, Scheduled, Traced
 
-Product = TypeVar("Product", Traced, Lowered, Scheduled, Rendered, Precompiled, Emitted)
+Made = TypeVar("Made", Traced, Lowered, Scheduled, Rendered, Precompiled, Emitted)
 Args = ParamSpec("Args")
 STAGES = {  # verbs by product
     "traced": "trace",
@@ -43,25 +41,16 @@ class Instrumentation:
     verifies_passes: bool = field(default_factory=lambda: read_knobs().verifies_passes)
     seconds: dict[str, float] = field(default_factory=dict)
     pass_seconds: dict[str, list[float]] = field(default_factory=dict)  # of runs, by title
-    fallbacks: tuple[str, ...] = ()  # operators that torch will run, with reasons
-    settled: tuple[tuple[str, str], ...] = ()  # (target, key) of what a tuning file decided
 
     def __call__(
-        self, stage: str, verb: Callable[Args, Product], *args: Args.args, **options: Args.kwargs
-    ) -> Product:
+        self, stage: str, verb: Callable[Args, Made], *args: Args.args, **options: Args.kwargs
+    ) -> Made:
         """Make a product, then verify, show and dump it."""
         self.reporter.begin(STAGES[stage])
         start = time.perf_counter()
         product = verb(*args, **options)
         self.seconds[stage] = time.perf_counter() - start
-        if isinstance(product, Lowered):
-            verify(product.program)
-            self.fallbacks = product.fallbacks
-        if isinstance(product, Scheduled):
-            for each in product.schedules:
-                verify_schedule(each)
-        if isinstance(product, Rendered):
-            self.settled = product.settled
+        product.verify()
         if self.look is not None:
             self.look(stage, product)
         self._write(f"{_number(stage)}_{stage}", product.as_text)

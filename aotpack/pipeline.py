@@ -36,7 +36,7 @@ from aotpack.trace import register_lowering as register_lowering
 from aotpack.trace import trace
 from aotpack.tune import read_decisions
 
-Options = ParamSpec("Options")
+Params = ParamSpec("Params")
 Made = TypeVar("Made")
 FALLBACKS = ("error", "torch")
 
@@ -97,6 +97,11 @@ class Build:
     hook: Instrumentation = field(default_factory=Instrumentation)
 
     @cached_property
+    def identity(self) -> Identity:
+        """What its package is installed by; UsageError for a name or version that is refused."""
+        return Identity.of(self.source.name, self.source.version)
+
+    @cached_property
     def traced(self) -> Traced:
         """The model as a graph of torch's operators."""
         return self.hook(
@@ -136,7 +141,7 @@ class Build:
             self.lowered,
             deterministic=self.options.deterministic,
             partition=self.options.partition,
-            in_parts=self.options.decisions.looks_beyond_the_first,
+            offers_unfused=self.options.decisions.looks_beyond_the_first,
             targets=self.options.targets,
             gpu=self.options.gpu,
             after=self.hook.after_passes_of("scheduled"),
@@ -165,11 +170,16 @@ class Build:
     @cached_property
     def emitted(self) -> Emitted:
         """The wheel; refuses outputs or targets that are impossible here before the first stage."""
-        Identity.of(self.source.name, self.source.version)
+        identity = self.identity
         if CPU in self.options.targets:
             check_host(self.options.cpu_arch)
         return self.hook(
-            "emitted", emit, self.precompiled, self.options.out, weights=self.options.weights
+            "emitted",
+            emit,
+            self.precompiled,
+            identity,
+            self.options.out,
+            weights=self.options.weights,
         )
 
 
@@ -178,12 +188,12 @@ def _lower(traced: Traced, options: BuildOptions, after: AfterPass) -> Lowered:
     return replace(lowered, program=apply_passes(lowered.program, options.passes, after))
 
 
-def _naming_keywords(function: Callable[Options, Made]) -> Callable[Options, Made]:
+def _naming_keywords(function: Callable[Params, Made]) -> Callable[Params, Made]:
     """Make a function's TypeError for an unknown keyword list the accepted ones."""
     accepted = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)
-    def checked(*args: Options.args, **keywords: Options.kwargs) -> Made:
+    def checked(*args: Params.args, **keywords: Params.kwargs) -> Made:
         for name in keywords:
             if name not in accepted:
                 near = ", ".join(get_close_matches(name, accepted, 1) or accepted)
@@ -233,7 +243,7 @@ def build(
     options = replace(how, decisions=read_decisions(tuning, candidates))
     made = Build(Source(module, args, kwargs, dynamic_shapes, name, version), options)
     wheel = made.emitted.wheel
-    _warn_of(made.hook.fallbacks)
+    _warn_of(made.lowered.fallbacks)
     return wheel
 
 
@@ -266,7 +276,7 @@ def compile(
     options = replace(how, targets=(chosen,), jobs=jobs)
     made = Build(Source(module, args, kwargs, dynamic_shapes), options)
     precompiled = made.precompiled
-    _warn_of(made.hook.fallbacks)
+    _warn_of(made.lowered.fallbacks)
     with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
         write_package(precompiled, Path(folder))
         return load(folder, _port(chosen, device), graphs=graphs)

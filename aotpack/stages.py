@@ -20,15 +20,23 @@ from aotpack.ir.graph import TensorSpec as TensorSpec
 from aotpack.ir.graph import arg_text, node_lines
 from aotpack.ir.graph import every_node as every_node
 from aotpack.ir.graph import refs_in as refs_in
-from aotpack.ir.kernels.kernel import ArchSchedule
+from aotpack.ir.kernels.kernel import ArchSchedule, Schedule, why_text
 from aotpack.ir.kernels.tiles import MAX_ARCH
 from aotpack.ir.kernels.traffic import NO_WORK, Work
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Var
+from aotpack.ir.verify.program import verify
+from aotpack.ir.verify.schedule import verify_schedule
 
 if TYPE_CHECKING:
-    from aotpack.ir.kernels.kernel import Schedule
-    from aotpack.ir.program import Program
     from aotpack.target import Target
+
+
+class Product:
+    __slots__ = ()
+
+    def verify(self) -> None:
+        """Raise what is illegal about it; most products have nothing to verify."""
 
 
 # --- the interface of the model: shared by every stage -----------------------------------------
@@ -139,7 +147,7 @@ class Graph:
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class Traced(Product):
     graph: Graph
     golden: Golden
 
@@ -163,33 +171,36 @@ class Traced:
 
 
 @dataclass(frozen=True, slots=True)
-class Lowered:
+class Lowered(Product):
     signature: Signature
     weights: tuple[Weight, ...]
     golden: Golden
-    program: "Program"
+    program: Program
     fallbacks: tuple[str, ...] = ()  # operators that torch will run, with reasons
 
     def as_text(self) -> str:
         return "".join(f"# through torch: {line}\n" for line in self.fallbacks) + str(self.program)
 
+    def verify(self) -> None:
+        verify(self.program)
+
 
 @dataclass(frozen=True, slots=True)
-class Scheduled:
+class Scheduled(Product):
     """``schedule`` is for all architectures but those of ``per_arch``, in order."""
 
     signature: Signature
     weights: tuple[Weight, ...]
     golden: Golden
-    schedule: "Schedule"
+    schedule: Schedule
     per_arch: tuple[ArchSchedule, ...] = ()
 
     @property
-    def schedules(self) -> tuple["Schedule", ...]:
+    def schedules(self) -> tuple[Schedule, ...]:
         """The schedules of all architectures."""
         return (*(one.schedule for one in self.per_arch), self.schedule)
 
-    def on(self, arch: int) -> "Schedule":
+    def on(self, arch: int) -> Schedule:
         """The schedule for an architecture."""
         special = (one.schedule for one in self.per_arch if one.takes(arch))
         return next(special, self.schedule)
@@ -198,10 +209,12 @@ class Scheduled:
         others = "# on all others\n" if self.per_arch else ""
         return "".join(map(str, (*self.per_arch, others, self.schedule)))
 
+    def verify(self) -> None:
+        for schedule in self.schedules:
+            verify_schedule(schedule)
+
     def why_text(self) -> str:
         """The reasons why operations were not fused."""
-        from aotpack.ir.kernels.kernel import why_text
-
         return "".join(map(why_text, self.schedules))
 
 
@@ -287,7 +300,7 @@ class TorchCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(Product):
     """All kernels, deduplicated by text, and the wrapper that launches them."""
 
     signature: Signature
@@ -355,7 +368,7 @@ class HostBuild:
 
 
 @dataclass(frozen=True, slots=True)
-class Precompiled:
+class Precompiled(Product):
     rendered: Rendered
     targets: tuple["Target", ...]
     binaries: tuple[Binary, ...]  # sorted by (target, kernel)
@@ -376,7 +389,7 @@ class Precompiled:
 
 
 @dataclass(frozen=True, slots=True)
-class Emitted:
+class Emitted(Product):
     wheel: Path
     files: tuple[tuple[str, int], ...]  # (path in the wheel, bytes), sorted
     sidecar: Path | None  # the weights beside the wheel, if separate

@@ -24,7 +24,7 @@ HEAD = """\
 Written by `tools/passes.py` from `aotpack/schedule/passes.py` and the docstrings of the passes;
 a test fails when it is stale.
 
-A pass is a function of the parts of a draft that it reads; its result replaces the parts that it
+A pass is a function of the fields of a draft that it reads; its result replaces the fields that it
 changes (`aotpack/schedule/draft.py`). Passes of the user (`passes=[...]`) run before these, on the
 lowered program.
 

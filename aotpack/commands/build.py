@@ -10,7 +10,6 @@ from aotpack.commands.model_options import (
     load_source,
     read_options,
 )
-from aotpack.emit.names import import_name
 from aotpack.errors import UsageError
 from aotpack.progress import Bar, terminal_reporter
 from aotpack.runtime.command import positive
@@ -84,17 +83,18 @@ def run(options: argparse.Namespace) -> int:
             out=options.out,
         )
         hook = Instrumentation(reporter)
-        emitted = Build(source, how, hook).emitted
+        made = Build(source, how, hook)
+        emitted = made.emitted
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in hook.seconds.items())
     print(f"{emitted.wheel}  {emitted.wheel.stat().st_size:,} bytes")
     if emitted.sidecar is not None:
         print(f"{emitted.sidecar}  {emitted.sidecar.stat().st_size:,} bytes, its weights")
     print(f"for {', '.join(map(str, targets))}; {times}")
-    print(_shadow_note(Path(options.model).parent, import_name(source.name)), end="")
-    for line in hook.fallbacks:
+    print(_shadow_note(Path(options.model).parent, made.identity.name), end="")
+    for line in made.lowered.fallbacks:
         print(f"through torch: {line}")
     if options.tuning is not None:
-        print(_tuning_note(options.tuning, decisions, targets, hook.settled))
+        print(_tuning_note(options.tuning, decisions, targets, made.rendered.settled))
     return 0
 
 

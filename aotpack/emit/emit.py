@@ -22,12 +22,16 @@ _EMBEDDED = "weights.safetensors"
 
 
 def emit(
-    precompiled: Precompiled, out: Path, *, weights: str = "embed", entry_point: bool = True
+    precompiled: Precompiled,
+    identity: Identity,
+    out: Path,
+    *,
+    weights: str = "embed",
+    entry_point: bool = True,
 ) -> Emitted:
     """Write NAME-VERSION-py3-none-PLATFORM.whl into ``out``, weights beside it for "sidecar"."""
     check_weights_mode(weights)
     rendered = precompiled.rendered
-    identity = Identity.of(rendered.signature.name, rendered.signature.version)
     name, version = identity.name, identity.version
     contents = package_contents(precompiled, identity, weights)
     early = [content for content in contents if content.path != _EMBEDDED]

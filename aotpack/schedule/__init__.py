@@ -11,7 +11,7 @@ from aotpack.devices import H200, Gpu
 from aotpack.ir.kernels.kernel import ArchSchedule, arch_range
 from aotpack.ir.kernels.tiles import MAX_ARCH
 from aotpack.ir.passes import AfterPass
-from aotpack.schedule.draft import Draft, Options, Passes
+from aotpack.schedule.draft import Draft, Passes, ScheduleOptions
 from aotpack.schedule.launches.user_partition import Partition
 from aotpack.schedule.passes import PASSES
 from aotpack.schedule.program.merge_products import in_memory_order
@@ -33,7 +33,7 @@ def schedule(
     *,
     deterministic: bool = False,
     partition: Partition | None = None,
-    in_parts: bool = False,
+    offers_unfused: bool = False,
     targets: tuple[Target, ...] = (),
     gpu: Gpu = H200,
     passes: Passes | None = None,
@@ -41,11 +41,11 @@ def schedule(
 ) -> Scheduled:
     """Schedule a program for these targets; without any, for all.
 
-    ``deterministic``, ``partition``, ``in_parts`` and ``gpu`` are those of ``Options``. With a
-    partition all architectures have the same kernels, so it is called for no others. ``passes`` run
-    in place of ``PASSES``; ``after`` is called after each.
+    ``deterministic``, ``partition``, ``offers_unfused`` and ``gpu`` are those of
+    ``ScheduleOptions``. With a partition all architectures have the same kernels, so it is called
+    for no others. ``passes`` run in place of ``PASSES``; ``after`` is called after each.
     """
-    options = Options(deterministic, partition, in_parts, gpu)
+    options = ScheduleOptions(deterministic, partition, offers_unfused, gpu)
     draft = Draft(lowered.program, options=options, passes=passes or PASSES, after=after).prepared()
     result = draft.planned()
     own = _arch_schedules(draft, targets) if partition is None else ()

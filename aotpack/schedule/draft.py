@@ -1,7 +1,7 @@
 """A schedule under construction, and the passes that change it.
 
-A pass is a function of the parts of a draft that it reads, by parameter name; the tuples in
-``passes.py`` say which parts its result replaces.
+A pass is a function of the fields of a draft that it reads, by parameter name; the tuples in
+``passes.py`` say which fields its result replaces.
 """
 
 from __future__ import annotations
@@ -17,44 +17,24 @@ from aotpack.ir.kernels.kernel import Kernel, Lifetime, Schedule, schedule_text
 from aotpack.ir.passes import AfterPass, run_passes
 from aotpack.ir.program import Operation, Program
 from aotpack.ir.symbolic.integers import Int
-from aotpack.ir.verify.program import verify
-from aotpack.ir.verify.schedule import (
-    check_binding_axes,
-    check_binding_points,
-    check_kernel_order,
-    check_operations,
-    check_registers,
-    check_stored_once,
-    check_strides,
-    verify_schedule,
-)
-from aotpack.ir.verify.tiles import check_candidates, check_variants
+from aotpack.ir.verify.phases import Phase
+from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.schedule.launches.user_partition import Partition
-
-FUSED = (
-    check_stored_once,
-    check_operations,
-    check_binding_axes,
-    check_binding_points,
-    check_registers,
-)
-LAID_OUT = (check_kernel_order, check_strides)
-TILED = (check_variants, check_candidates)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ScheduleOptions:
     """The options of ``schedule``.
 
     ``deterministic``: equal inputs give equal bits in every run, and a row of a batch gets the same
-    bits in any other batch. ``partition`` says which kernels share a launch. ``in_parts`` adds
-    unfused forms of launches, for tuning to time. Thresholds are those of ``gpu``, except on
+    bits in any other batch. ``partition`` says which kernels share a launch. ``offers_unfused``
+    adds unfused forms of launches, for tuning to time. Thresholds are those of ``gpu``, except on
     architectures that have their own.
     """
 
     deterministic: bool = False
     partition: Partition | None = None
-    in_parts: bool = False
+    offers_unfused: bool = False
     gpu: Gpu = H200
 
 
@@ -86,7 +66,8 @@ class Draft:
 
     ``parts`` are the schedules inside each branch and loop. Reductions to the targets ``resident``
     are not split. ``part`` names the part of a branch or loop that this is, ``arches`` its
-    architectures if not all. ``passes`` and ``after`` are for the parts.
+    architectures if not all. ``phase`` says what has been decided. ``passes`` and ``after`` are for
+    the parts.
     """
 
     program: Program
@@ -95,9 +76,10 @@ class Draft:
     lifetimes: tuple[Lifetime, ...] = ()
     parts: Mapping[Operation, tuple[Schedule, ...]] = field(default_factory=dict)
     resident: frozenset[str] = frozenset()
-    options: Options = Options()
+    options: ScheduleOptions = ScheduleOptions()
     part: str = ""
     arches: str = ""
+    phase: Phase = Phase.PROGRAM
     passes: Passes = Passes()
     after: AfterPass | None = None
 
@@ -114,14 +96,7 @@ class Draft:
 
     def verify(self) -> None:
         """Verify the program and the decided parts of the schedule."""
-        if self.lifetimes:
-            verify_schedule(self.schedule)
-            return
-        verify(self.program)
-        is_tiled = all(kernel.variants or kernel.is_opaque for kernel in self.kernels)
-        if self.kernels:
-            for check in (*FUSED, *LAID_OUT * bool(self.strides), *TILED * is_tiled):
-                check(self.schedule)
+        verify_schedule(self.schedule, self.phase)
 
     def prepared(self) -> Draft:
         """The draft after the passes of ``prepare``."""
@@ -133,15 +108,15 @@ class Draft:
         return run_passes(self.passes.plan, self, self.after, first).schedule
 
 
-PARTS = {one.name for one in fields(Draft)} | {one.name for one in fields(Options)}
+FIELDS = {one.name for one in fields(Draft)} | {one.name for one in fields(ScheduleOptions)}
 
 
 @dataclass(frozen=True, slots=True)
 class DraftPass:
-    """A function as a pass: its result replaces the parts of a draft that it ``changes``.
+    """A function as a pass: its result replaces the fields of a draft that it ``changes``.
 
     A parameter ``draft`` takes the whole draft. A pass runs ``only_with`` one of the options, or
-    ``only_without`` it.
+    ``only_without`` it. The phase that it ``reaches`` is verified from then on.
     """
 
     name: str
@@ -149,16 +124,17 @@ class DraftPass:
     changes: tuple[str, ...]
     only_with: str = ""
     only_without: str = ""
+    reaches: Phase = Phase.PROGRAM
 
     def __post_init__(self) -> None:
         named = {*self.reads, *self.changes, self.only_with, self.only_without}
-        unknown = named - PARTS - {"draft", ""}
+        unknown = named - FIELDS - {"draft", ""}
         if unknown:
             raise TypeError(f"pass {self.name}: a draft has no {', '.join(sorted(unknown))}")
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The parts of a draft that the function is given."""
+        """The fields of a draft that the function is given."""
         return tuple(inspect.signature(self.function).parameters)
 
     def __call__(self, draft: Draft) -> Draft:
@@ -168,23 +144,31 @@ class DraftPass:
             return draft
         if self.only_without and getattr(options, self.only_without):
             return draft
-        result = self.function(**{name: _part(draft, name) for name in self.reads})
+        result = self.function(**{name: _field(draft, name) for name in self.reads})
         made = (result,) if len(self.changes) == 1 else result
         new = dict(zip(self.changes, made, strict=True))
-        if all(_is_same(getattr(draft, name), value) for name, value in new.items()):
+        phase = max(draft.phase, self.reaches)
+        if phase == draft.phase and all(
+            _is_same(getattr(draft, name), value) for name, value in new.items()
+        ):
             return draft
-        return replace(draft, **new)
+        return replace(draft, phase=phase, **new)
 
 
 def draft_pass(
-    function: Callable[..., Any], changes: str, *, only_with: str = "", only_without: str = ""
+    function: Callable[..., Any],
+    changes: str,
+    *,
+    only_with: str = "",
+    only_without: str = "",
+    reaches: Phase = Phase.PROGRAM,
 ) -> DraftPass:
     """A pass; ``changes`` holds names separated by blanks."""
     name = function.__name__
-    return DraftPass(name, function, tuple(changes.split()), only_with, only_without)
+    return DraftPass(name, function, tuple(changes.split()), only_with, only_without, reaches)
 
 
-def _part(draft: Draft, name: str) -> Any:
+def _field(draft: Draft, name: str) -> Any:
     if name == "draft":
         return draft
     return getattr(draft if hasattr(draft, name) else draft.options, name)

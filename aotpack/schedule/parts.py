@@ -13,7 +13,7 @@ from aotpack.schedule.draft import Draft
 
 def schedule_parts(draft: Draft) -> tuple[Program, Mapping[Operation, tuple[Schedule, ...]]]:
     """Schedule the parts of branches and loops, each by all passes."""
-    options = replace(draft.options, in_parts=False)
+    options = replace(draft.options, offers_unfused=False)
     parts: dict[Operation, tuple[Schedule, ...]] = {}
     operations: list[Operation] = []
     for operation in draft.program.operations:

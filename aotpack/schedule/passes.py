@@ -5,6 +5,7 @@ and again for architectures with resident rows that are split elsewhere. Parts o
 go through both.
 """
 
+from aotpack.ir.verify.phases import Phase
 from aotpack.schedule.draft import Passes, draft_pass
 from aotpack.schedule.fusion.concat_in_place import concat_in_place
 from aotpack.schedule.fusion.fuse import fuse
@@ -49,21 +50,21 @@ PLAN = (
     draft_pass(split_reductions, "program"),
     draft_pass(remove_dead_code, "program"),  # unused after splitting
     draft_pass(concat_in_place, "program"),
-    draft_pass(fuse, "kernels"),
-    draft_pass(order_kernels, "kernels"),
+    draft_pass(fuse, "kernels", reaches=Phase.FUSED),
+    draft_pass(order_kernels, "kernels", reaches=Phase.ORDERED),
     draft_pass(match_rounding, "program kernels"),
     draft_pass(attach_parts, "kernels"),
-    draft_pass(choose_strides, "strides"),
+    draft_pass(choose_strides, "strides", reaches=Phase.LAID_OUT),
     draft_pass(pad_strides, "strides"),
-    draft_pass(choose_tiles, "kernels"),
+    draft_pass(choose_tiles, "kernels", reaches=Phase.TILED),
     draft_pass(one_tile_for_all_sizes, "kernels", only_with="deterministic"),
     draft_pass(reorder_for_memory, "kernels"),
-    draft_pass(place_updates, "program kernels strides"),
+    draft_pass(place_updates, "program kernels strides", reaches=Phase.UPDATED),
     draft_pass(run_in_last_block, "kernels", only_without="partition"),
     draft_pass(fuse_horizontally, "kernels"),
-    draft_pass(declare_exchanges, "kernels"),
-    draft_pass(plan_memory, "lifetimes"),
-    draft_pass(offer_unfused, "kernels", only_with="in_parts"),
+    draft_pass(declare_exchanges, "kernels", reaches=Phase.LAUNCHED),
+    draft_pass(plan_memory, "lifetimes", reaches=Phase.COMPLETE),
+    draft_pass(offer_unfused, "kernels", only_with="offers_unfused"),
 )
 
 PASSES = Passes(PREPARE, PLAN)

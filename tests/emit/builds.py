@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from aotpack.emit.names import Identity
 from aotpack.ir.dtypes import DType
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import (
@@ -23,6 +24,7 @@ B = Var("b", 1, 8)
 LEAF = Tree("leaf")
 WRAPPER = '"""tiny: 1 launch."""\nfrom ._runtime import Buffer, Launch, Plan\n'
 TARGETS = (Target("cuda", 80), Target("cuda", 90))
+IDENTITY = Identity.of("Tiny-Model", "1.0-rc1")
 
 
 def tiny(weight: bytes = bytes(range(8)), **signature: Any) -> Precompiled:

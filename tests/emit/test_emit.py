@@ -13,18 +13,19 @@ import pytest
 from safetensors.torch import load_file
 
 from aotpack.emit import emit
+from aotpack.emit.names import Identity
 from aotpack.errors import AotpackError, UsageError
 from aotpack.runtime import errors, load
 from aotpack.stages import Emitted
 
-from .builds import tiny
+from .builds import IDENTITY, tiny
 
 NAME = "tiny_model-1.0rc1-py3-none-any.whl"
 
 
 @pytest.fixture(scope="module")
 def emitted(tmp_path_factory: pytest.TempPathFactory) -> Emitted:
-    return emit(tiny(), tmp_path_factory.mktemp("out") / "dist")
+    return emit(tiny(), IDENTITY, tmp_path_factory.mktemp("out") / "dist")
 
 
 def test_only_the_wheel_is_left(emitted: Emitted) -> None:
@@ -124,9 +125,9 @@ def test_bill_of_materials(emitted: Emitted) -> None:
 
 
 def test_the_same_bytes_in_another_folder(emitted: Emitted, tmp_path: Path) -> None:
-    again = emit(tiny(), tmp_path)
+    again = emit(tiny(), IDENTITY, tmp_path)
     assert again.wheel.read_bytes() == emitted.wheel.read_bytes()
-    other = emit(tiny(weight=bytes(8)), tmp_path)
+    other = emit(tiny(weight=bytes(8)), IDENTITY, tmp_path)
     assert other.wheel.read_bytes() != emitted.wheel.read_bytes()
 
 
@@ -151,12 +152,12 @@ def test_pip_installs_it_and_it_imports(emitted: Emitted, tmp_path: Path) -> Non
 
 
 def test_sidecar_and_none(tmp_path: Path) -> None:
-    apart = emit(tiny(), tmp_path / "apart", weights="sidecar", entry_point=False)
+    apart = emit(tiny(), IDENTITY, tmp_path / "apart", weights="sidecar", entry_point=False)
     sidecar = tmp_path / "apart" / "tiny_model-1.0rc1.weights.safetensors"
     assert sorted(os.listdir(apart.wheel.parent)) == [NAME, sidecar.name]
     assert load_file(sidecar)["w"].shape == (4,)
     assert not [path for path, _ in apart.files if "weights.safe" in path or "entry_points" in path]
-    bare = emit(tiny(), tmp_path / "bare", weights="none")
+    bare = emit(tiny(), IDENTITY, tmp_path / "bare", weights="none")
     assert os.listdir(bare.wheel.parent) == [NAME]
 
 
@@ -169,11 +170,11 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(subprocess, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        emit(tiny(), tmp_path)
+        emit(tiny(), IDENTITY, tmp_path)
     monkeypatch.undo()
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(AotpackError, match="No space left.*Nothing was left there; make room"):
-        emit(tiny(), tmp_path)
+        emit(tiny(), IDENTITY, tmp_path)
     assert os.listdir(tmp_path) == []
 
 
@@ -181,11 +182,11 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(UsageError, match="is not a folder"):
-            emit(tiny(), out)
+            emit(tiny(), IDENTITY, out)
 
 
 def test_wrong_options(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="weights='inside'; accepted: embed, sidecar, none"):
-        emit(tiny(), tmp_path, weights="inside")
+        emit(tiny(), IDENTITY, tmp_path, weights="inside")
     with pytest.raises(UsageError, match="version 'new' is not accepted"):
-        emit(tiny(version="new"), tmp_path)
+        Identity.of("tiny", "new")

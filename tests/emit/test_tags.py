@@ -11,7 +11,7 @@ from aotpack.emit.tags import platform_tag, requirements
 from aotpack.stages import Binary, HostBuild
 from aotpack.target import CPU
 
-from .builds import tiny
+from .builds import IDENTITY, tiny
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,9 @@ def test_a_wheel_for_processors(tmp_path: Path) -> None:
     binaries = (code, replace(code, kernel="k2", symbol="k2"))
     host = HostBuild("x86_64", "x86-64-v3", (2, 17))
     wheel = emit(
-        replace(build, rendered=rendered, targets=(CPU,), binaries=binaries, host=host), tmp_path
+        replace(build, rendered=rendered, targets=(CPU,), binaries=binaries, host=host),
+        IDENTITY,
+        tmp_path,
     ).wheel
     assert wheel.name == "tiny_model-1.0rc1-py3-none-manylinux_2_17_x86_64.whl"
     with zipfile.ZipFile(wheel) as archive:

@@ -22,7 +22,7 @@ from aotpack.ir.symbolic.integers import Axis, Int, Number, Var
 from aotpack.ir.values import Apply, Const, Load, Value
 from aotpack.lower import lower
 from aotpack.render import reserved_names
-from aotpack.schedule import schedule
+from aotpack.schedule import PASSES, schedule
 from aotpack.stages import Golden, Lowered, Scheduled, Signature, TensorSpec, Tree
 from aotpack.target import Target
 from aotpack.trace import trace
@@ -190,12 +190,17 @@ def schedule_of(program: Program, arch: int = 80, gpu: Gpu = H200) -> Schedule:
     return schedule(lowered(program), gpu=gpu, after=verify_each).on(arch)
 
 
+def numbered(name: str) -> str:
+    """A pass as messages name it: the first of that name."""
+    return f"{[one.name for one in PASSES].index(name) + 1}, {name}"
+
+
 def scheduled(
     module: nn.Module,
     *args: Any,
     dynamic_shapes: Any = None,
     kwargs: Mapping[str, Any] | None = None,
-    in_parts: bool = False,
+    offers_unfused: bool = False,
     targets: tuple[Target, ...] = (),
     gpu: Gpu = H200,
 ) -> Scheduled:
@@ -209,7 +214,9 @@ def scheduled(
         version="1",
         reserved=reserved_names(),
     )
-    return schedule(lower(traced), in_parts=in_parts, targets=targets, gpu=gpu, after=verify_each)
+    return schedule(
+        lower(traced), offers_unfused=offers_unfused, targets=targets, gpu=gpu, after=verify_each
+    )
 
 
 def names(schedule: Schedule) -> list[str]:

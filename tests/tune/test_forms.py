@@ -139,7 +139,7 @@ def forms(product: Rendered) -> dict[str, tuple[Form, ...]]:
 @pytest.mark.row("S:N2", "C:K3")
 def test_a_product_keeps_what_follows_it_unless_two_launches_were_quicker() -> None:
     module, args, _ = CASES["products"]
-    product = scheduled(module, *args, in_parts=True)
+    product = scheduled(module, *args, offers_unfused=True)
     targets = (Target("cuda", 90),)
     fused = render(product, targets, Decisions(3))
     key = next(key for key in fused.choices if key.startswith("linear_gelu"))
@@ -183,7 +183,7 @@ def test_a_fused_kernel_is_right_in_parts(target: Target, tmp_path: Path) -> Non
 
 @pytest.mark.row("S:N3", "C:K3")
 def test_a_reduction_keeps_its_partner_unless_two_launches_were_quicker() -> None:
-    product = scheduled(torch.nn.Softmax(-1), torch.zeros(512, 1024), in_parts=True)
+    product = scheduled(torch.nn.Softmax(-1), torch.zeros(512, 1024), offers_unfused=True)
     targets = (Target("cuda", 90),)
     fused = render(product, targets, Decisions(3))
     ((key, (_, _, apart)),) = forms(fused).items()

@@ -28,6 +28,7 @@ from aotpack.ir.program import (
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Axis, Int, Var
+from aotpack.ir.verify.phases import Phase
 from aotpack.ir.verify.program import verify
 from aotpack.ir.verify.tiles import (
     InvalidSchedule,
@@ -43,13 +44,14 @@ from aotpack.ir.verify.tiles import (
 SAMPLED_POINTS = 4096  # of each member, when its points are compared
 
 
-def verify_schedule(schedule: Schedule) -> None:
-    """Check every invariant, those of the program first; the first broken one is raised."""
+def verify_schedule(schedule: Schedule, phase: Phase = Phase.COMPLETE) -> None:
+    """Check the program, then every invariant of the phase; the first broken one is raised."""
     verify(schedule.program)
     for part in (part for kernel in schedule.kernels for part in kernel.parts):
         verify_schedule(part)
-    for check in CHECKS:
-        check(schedule)
+    for check, first in CHECKS.items():
+        if first <= phase:
+            check(schedule)
 
 
 # --- kernels -----------------------------------------------------------------------------------
@@ -285,27 +287,27 @@ def check_update_order(schedule: Schedule) -> None:
                 raise InvalidSchedule(schedule, kernel, message)
 
 
-CHECKS: tuple[Callable[[Schedule], None], ...] = (
-    check_kernel_order,
-    check_shared_launches,
-    check_stored_once,
-    check_operations,
-    check_binding_axes,
-    check_binding_points,
-    check_registers,
-    check_strides,
-    check_lifetimes,
-    check_shared_storage,
-    check_bases,
-    check_concat_places,
-    check_update_order,
-    check_variants,
-    check_candidates,
-    check_row_pipelines,
-    check_cluster_reductions,
-    check_last_block,
-    check_look_back,
-)
+CHECKS: dict[Callable[[Schedule], None], Phase] = {  # and the phase from which each holds
+    check_kernel_order: Phase.ORDERED,
+    check_shared_launches: Phase.TILED,
+    check_stored_once: Phase.FUSED,
+    check_operations: Phase.FUSED,
+    check_binding_axes: Phase.FUSED,
+    check_binding_points: Phase.FUSED,
+    check_registers: Phase.FUSED,
+    check_strides: Phase.LAID_OUT,
+    check_lifetimes: Phase.COMPLETE,
+    check_shared_storage: Phase.COMPLETE,
+    check_bases: Phase.COMPLETE,
+    check_concat_places: Phase.COMPLETE,
+    check_update_order: Phase.UPDATED,
+    check_variants: Phase.TILED,
+    check_candidates: Phase.TILED,
+    check_row_pipelines: Phase.TILED,
+    check_cluster_reductions: Phase.TILED,
+    check_last_block: Phase.TILED,
+    check_look_back: Phase.LAUNCHED,
+}
 
 
 # --- traversal ---------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_equal, known_le, typical
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Apply, Guarded, Value
+from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.fusion.group import Group, join
-from aotpack.schedule.fusion.trial import trial_kernels
 from aotpack.schedule.program.realize import own_index
 
 SHORTEST_RUN = 32  # contiguous bytes; shorter stores share sectors of memory
@@ -54,7 +54,7 @@ def concat_in_place(program: Program, gpu: Gpu) -> Program:
     """
     if not any(isinstance(one, Pointwise) and _pieces(one) for one in program.operations):
         return program
-    kernels = trial_kernels(program)
+    kernels = fuse(program)
     producers = {n: kernels[position] for n, position in kernel_uses(kernels).producers.items()}
     kept = {update.value for update in program.updates}
     kept |= {base for o in program.operations for _, base in in_place_pairs(o)}

@@ -19,8 +19,8 @@ from aotpack.ir.kernels.kernel import Kernel, Lifetime
 from aotpack.ir.kernels.tiles import ReductionTile, Tile
 from aotpack.ir.operations import Pointwise, Reduction, Scan
 from aotpack.ir.program import Operation, Program, reads, targets
+from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.fusion.naming import kernel_name
-from aotpack.schedule.fusion.trial import trial_kernels
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.memory.lifetimes import may_overwrite
 from aotpack.schedule.tiles.choose import choose_tiles
@@ -144,7 +144,7 @@ def _launch(
         name, read = kernel_name((first,)), tuple(dict.fromkeys(reads(kernel.template_op)))
         return replace(kernel, name=name, members=(first,), stored=stored, reads=read)
     part = replace(program, operations=operations, outputs=stored, updates=())
-    found = choose_tiles(program, trial_kernels(part), strides, gpu)
+    found = choose_tiles(program, fuse(part), strides, gpu)
     if len(found) != 1 or any(_exchanges_states(variant.tile) for variant in found[0].variants):
         return None
     return found[0]

@@ -1,6 +1,8 @@
 """Exchange memory: the programs of a look-back scan leave each other the states of their blocks.
 
-s[i, k] = sum up to k of x[i, k]        ->        s_state0, s_ready[i, blocks]; s_turn[2]
+    s[i, k] = sum up to k of x[i, k]        ->        s_state0, s_ready[i, blocks]; s_turn[2]
+
+The kernel keeps the states as its ``exchange``, the others as its ``counters``.
 """
 
 from dataclasses import replace

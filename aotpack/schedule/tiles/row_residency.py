@@ -18,7 +18,7 @@ from aotpack.ir.kernels.tiles import ReductionTile, Variant
 from aotpack.ir.operations import Pointwise, Reduction, Scan
 from aotpack.ir.program import Program, reads, targets
 from aotpack.ir.symbolic.facts import typical
-from aotpack.schedule.fusion.trial import trial_kernels
+from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.layout import choose_strides, typical_bytes
 from aotpack.schedule.program.split_reduction import rows_to_split, split_reductions
 from aotpack.schedule.tiles.choose import choose_tiles, reads_again
@@ -38,7 +38,7 @@ def resident_rows(
     long = rows_to_split(program, gpu) if arches else frozenset()
     if long:
         whole = _around(split_reductions(program, gpu, long), long)
-        kernels = trial_kernels(whole)
+        kernels = fuse(whole)
         strides = choose_strides(whole, kernels)
         for kernel in kernels:
             found = long & {one.targets[0] for one in kernel.reductions}

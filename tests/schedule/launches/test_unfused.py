@@ -26,7 +26,7 @@ class Model(nn.Module):
 
 
 def kernels(function: Function, *args: torch.Tensor) -> tuple[Kernel, ...]:
-    return scheduled(Model(function), *args, in_parts=True).schedule.kernels
+    return scheduled(Model(function), *args, offers_unfused=True).schedule.kernels
 
 
 def residual_norm(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -86,7 +86,7 @@ def test_no_parts_where_they_cannot_pay(name: str) -> None:
 @pytest.mark.row("S:N3")
 def test_no_part_overwrites_what_the_next_one_reads() -> None:
     square = torch.zeros(1024, 1024)
-    schedule = scheduled(Model(overwritten), square, square, square, in_parts=True).schedule
+    schedule = scheduled(Model(overwritten), square, square, square, offers_unfused=True).schedule
     kernel = schedule.kernels[1]
     homes = {life.buffer: life.storage for life in schedule.lifetimes}
     assert homes["sub"] == homes["matmul"] == "matmul"
