@@ -204,7 +204,7 @@ def _product(
 def _dense(c: Context, weight: Ref, form: Form, own: Sequence[Phases]) -> Ref:
     """[group, columns, window]: the kernel at the offsets of some phases, rows along the depth.
 
-    Without this copy the product gathers the kernel for each tile; at one stride it is a view.
+    Without this copy the product gathers the kernel for each tile. One stride needs no copy.
     """
     shape = (*form.groups, product(form.columns), product(form.window))
     dense = c.temporary("weight", c.dtype(weight), shape)
