@@ -7,7 +7,6 @@ Precompiled -> Emitted. Each prints as text (``as_text``) and none imports the s
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import TorchOperator
@@ -27,9 +26,7 @@ from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Var
 from aotpack.ir.verify.program import verify
 from aotpack.ir.verify.schedule import verify_schedule
-
-if TYPE_CHECKING:
-    from aotpack.target import Target
+from aotpack.target import Target
 
 
 class Product:
@@ -370,7 +367,7 @@ class HostBuild:
 @dataclass(frozen=True, slots=True)
 class Precompiled(Product):
     rendered: Rendered
-    targets: tuple["Target", ...]
+    targets: tuple[Target, ...]
     binaries: tuple[Binary, ...]  # sorted by (target, kernel)
     compilers: Mapping[str, str]  # name -> version, recorded in the manifest
     host: HostBuild | None = None  # with the target cpu
