@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.diff_codegen import differences, normal, pairs
+from tools.codegen_corpus import write_shown
+from tools.diff_codegen import differences, main, normal, pairs
 
 OLD = """\
 # ==== kernel add_0123abcd
@@ -91,3 +92,55 @@ def test_pairs_come_from_options_and_files(tmp_path: Path) -> None:
 def test_what_is_no_pair_is_refused(word: str) -> None:
     with pytest.raises(SystemExit, match="is no OLD=NEW"):
         pairs([word])
+
+
+MODEL = """\
+import torch
+
+model = torch.nn.GELU()
+example_inputs = (torch.zeros(4, 8),)
+"""
+
+
+def sides(tmp_path: Path, *models: tuple[str, str, str]) -> list[str]:
+    """The folders of both sides: what each shows for (side, name, text of a model)."""
+    folders = [tmp_path / side for side in ("old", "new")]
+    for folder in folders:
+        folder.mkdir()
+    for side, name, text in models:
+        file = tmp_path / f"{name}.py"
+        file.write_text(text)
+        write_shown(tmp_path / side, name, str(file))
+    return list(map(str, folders))
+
+
+def test_equal_models_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = sides(tmp_path, ("old", "a", MODEL), ("new", "a", MODEL), ("new", "b", MODEL))
+    assert main([*given, "--ignore-names"]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "only one side has b\n1 models compared, 0 refusals\n"
+
+
+def test_models_that_both_sides_refuse_are_not_equal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = MODEL.replace("torch.zeros(4, 8)", "")
+    models = [
+        (side, name, text)
+        for side in ("old", "new")
+        for name, text in (("good", MODEL), ("bad", refused))
+    ]
+    assert main([*sides(tmp_path, *models), "--ignore-names"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "old refuses bad: " in err and "new refuses bad: " in err
+    assert err.endswith("1 models compared, 2 refusals\n")
+
+
+def test_a_model_that_one_side_refuses_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = sides(tmp_path, ("old", "a", MODEL), ("new", "a", "model = 1\n"))
+    assert main(given) == 1
+    assert "new refuses a: " in capsys.readouterr().err

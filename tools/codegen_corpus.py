@@ -4,8 +4,9 @@
 
 The corpus is every example of TREE, every case of ``tests/e2e/cases.py``, once more with
 ``--deterministic``, and the long rows and scatters below, for GPUs, processors and the interpreter.
-OUT gets a file for each, with the output of ``aotpack show --stage rendered``, or its error where
-there is no product. It uses only the command line of aotpack, so that it runs with any commit's.
+OUT gets a file for each: NAME.txt with the output of ``aotpack show --stage rendered``, or
+NAME.refused with its error where there is no product. It uses only the command line of aotpack, so
+that it runs with any commit's.
 """
 
 import contextlib
@@ -122,14 +123,17 @@ def importable(name: str, model: nn.Module, args: tuple[Any, ...], dynamic: Any)
     return f"{module.__name__}:model"
 
 
-def shown(model: str, options: tuple[str, ...]) -> str:
-    """The output of ``aotpack show``."""
+def write_shown(out: Path, name: str, model: str, options: tuple[str, ...] = ()) -> None:
+    """Write the output of ``aotpack show``, or its error."""
     main = importlib.import_module("aotpack.cli").main
-    out, complaint = io.StringIO(), io.StringIO()
+    printed, complaint = io.StringIO(), io.StringIO()
     command = ["show", model, "--stage", "rendered", "--target", TARGETS, *options]
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(complaint):
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complaint):
         code = main(command)
-    return out.getvalue() if code == 0 else complaint.getvalue()
+    if code == 0:
+        (out / f"{name}.txt").write_text(printed.getvalue())
+    else:
+        (out / f"{name}.refused").write_text(complaint.getvalue())
 
 
 def main() -> None:
@@ -140,7 +144,7 @@ def main() -> None:
     sys.path.insert(0, str(tree))  # tests are not installed
     for number, (name, model, options) in enumerate(corpus(tree)):
         if number % parts == part - 1:
-            (out / f"{name}.txt").write_text(shown(model, options))
+            write_shown(out, name, model, options)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
     python tools/diff_codegen.py [OLD [NEW]] [--ignore-names] [--renamed OLD=NEW] [--renamed FILE]
 
 A side is a commit, or a folder that ``tools/codegen_corpus.py`` made; OLD is HEAD unless given, NEW
-the working tree. Prints a unified diff; exits with 0 when it is empty. A model that one side lacks
-is named, and is no difference.
+the working tree. Prints a unified diff, and how many models were compared; exits with 0 when the
+diff is empty and no side refuses a model. A model that one side lacks is named, and is no
+difference.
 
 With ``--ignore-names`` comments are dropped and digests in names are numbered as they appear, so
 that headers and names alone may differ; each ``--renamed`` then gives a text of OLD its text in
@@ -121,12 +122,21 @@ def differences(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]
         yield from difflib.unified_diff(*sides, f"old/{name}", f"new/{name}")
 
 
+def refusals(old: Path, new: Path) -> list[str]:
+    """The models that a side refuses, with the first line of each complaint."""
+    return [
+        f"{side} refuses {path.stem}: {path.read_text().partition(chr(10))[0]}"
+        for side, folder in (("old", old), ("new", new))
+        for path in sorted(folder.glob("*.refused"))
+    ]
+
+
 def texts(folder: Path) -> dict[str, str]:
     """Model -> its rendered text."""
     return {path.stem: path.read_text() for path in sorted(folder.glob("*.txt"))}
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     """Print the differences."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("old", nargs="?", default="HEAD")
@@ -134,13 +144,15 @@ def main() -> int:
     parser.add_argument("--ignore-names", action="store_true")
     parser.add_argument("--renamed", action="append", default=[], metavar="OLD=NEW")
     parser.add_argument("--jobs", type=int, default=1, help="processes that render a side")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     renamed = pairs(options.renamed)
-    with corpus_of(options.old, options.jobs) as old_folder:
-        old = texts(old_folder)
-    with corpus_of(options.new, options.jobs) as new_folder:
-        new = texts(new_folder)
-    if not old.keys() & new.keys():
+    with (
+        corpus_of(options.old, options.jobs) as old_folder,
+        corpus_of(options.new, options.jobs) as new_folder,
+    ):
+        old, new = texts(old_folder), texts(new_folder)
+        refused = refusals(old_folder, new_folder)
+    if not refused and not old.keys() & new.keys():
         raise SystemExit("the sides have no model in common")
     for name in sorted(old.keys() ^ new.keys()):
         print(f"only one side has {name}", file=sys.stderr)
@@ -149,7 +161,11 @@ def main() -> int:
         new = {name: normal(text) for name, text in new.items()}
     found = list(differences(old, new))
     sys.stdout.writelines(found)
-    return 1 if found else 0
+    for line in refused:
+        print(line, file=sys.stderr)
+    compared = len(old.keys() & new.keys())
+    print(f"{compared} models compared, {len(refused)} refusals", file=sys.stderr)
+    return 1 if found or refused else 0
 
 
 if __name__ == "__main__":

@@ -42,9 +42,9 @@ from aotpack.ir.operations import Scan
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import bounds, typical
 from aotpack.ir.symbolic.integers import product
-from aotpack.schedule.fusion import concat_in_place as join
+from aotpack.schedule.fusion import concat_in_place
 from aotpack.schedule.sorts import expand_sorts
-from aotpack.schedule.tiles import tile_2d as plane
+from aotpack.schedule.tiles import tile_2d
 from aotpack.schedule.tiles.choose import choose_tiles
 from aotpack.target import CPU, INTERPRETER, Target, parse_targets
 from tests.e2e.law import Tolerance
@@ -59,8 +59,8 @@ NARROWS = re.compile(r"float\(|half\(|bfloat16|float16|float32")
 # Few elements are a long row there, and launches are free, so that many are made.
 SMALL = replace(H200, name="small", registers=12, launch=0.0)
 SMALL_NUMBERS = (
-    (plane, "SHORTEST_SIDE", 2),
-    (join, "SHORTEST_RUN", 1),
+    (tile_2d, "SHORTEST_SIDE", 2),
+    (concat_in_place, "SHORTEST_RUN", 1),
     (expand_sorts, "LONGEST_COUNTED", 3),
     (expand_sorts, "LONGEST_COUNTED_LEFT", 4),
     (expand_sorts, "SHORTEST_SELECTED", 2),

@@ -1,1 +1,6 @@
-"""One file a verb of the command line: ``add_arguments(parser)`` and ``run(options) -> int``."""
+"""One file a verb of the command line: ``add_arguments(parser)`` and ``run(options) -> int``.
+
+In reading order: ``build``, ``show`` and ``verify`` with ``model_options``; ``inspect`` with
+``report``; ``bench`` and ``tune``; ``wheel_file`` and ``shipped`` (wheels and their runtime);
+``doctor``.
+"""

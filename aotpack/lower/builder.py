@@ -201,15 +201,15 @@ def _written_in_place(graph: Graph, nodes: Mapping[str, GraphNode]) -> frozenset
     """The results of chains of partial writes from a tensor to its new value."""
     found: set[Ref] = set()
     for changed, new in _changes(graph, nodes):
-        chain: list[Ref] = []
+        along: list[Ref] = []
         value = new
         while value.name in nodes and nodes[value.name].op in WRITERS:
-            chain.append(value)
+            along.append(value)
             base = nodes[value.name].args[0]
             assert isinstance(base, Ref)
             value = base
         if value == changed:
-            found.update(chain)
+            found.update(along)
     return frozenset(found)
 
 

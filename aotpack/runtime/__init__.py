@@ -3,7 +3,8 @@
 ``manifest`` and ``plan`` (the inputs), ``loading`` (folder -> ``model``), ``binding``, ``checks``
 (guards, assertions, debugging), ``arrays`` (the caller's), ``prepare`` (plan -> steps), ``memory``,
 ``graph`` (order of steps), ``devices``, ``torch_calls``; ``selftest``, ``tuning`` and ``command``
-run packages. ``EXPORTED`` lists the names that a package's wrapper may import.
+run packages. ``dtypes``, ``errors``, ``sizes``, ``trees``, ``safetensors`` and ``tuning_file``
+serve the others. ``EXPORTED`` lists the names that a package's wrapper may import.
 """
 
 from .errors import (

@@ -71,6 +71,23 @@ def test_a_folder_without_a_bullet_is_found(tmp_path: Path) -> None:
     assert missing_folders(text, tmp_path) == {"ir/ops/", "render/"}
 
 
+def unnamed_modules(text: str, root: Path) -> set[str]:
+    """Modules at the top that the text does not name."""
+    modules = {path.name for path in (root / "aotpack").glob("*.py")}
+    return modules - {"__init__.py", "__main__.py"} - set(_CODE.findall(text))
+
+
+def test_every_module_at_the_top_is_named() -> None:
+    assert unnamed_modules((ROOT / PAGE).read_text(), ROOT) == set()
+
+
+def test_a_module_without_a_name_is_found(tmp_path: Path) -> None:
+    (tmp_path / "aotpack").mkdir()
+    for name in ("__init__", "stages", "linker"):
+        (tmp_path / "aotpack" / f"{name}.py").touch()
+    assert unnamed_modules("`stages.py` and linker.py", tmp_path) == {"linker.py"}
+
+
 def test_the_map_fits_in_one_reading() -> None:
     assert len((ROOT / PAGE).read_text().split()) <= MOST_WORDS
 

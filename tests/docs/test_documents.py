@@ -12,6 +12,7 @@ import aotpack
 from aotpack.cli import VERBS, main
 from aotpack.errors import AotpackError
 from aotpack.runtime import Model, command, load
+from aotpack.schedule import PASSES
 
 from .blocks import blocks
 from .tables import anchors, links, long_lines, named, prose, rows, sections, words
@@ -114,6 +115,28 @@ def test_a_page_that_nothing_leads_to_is_found(tmp_path: Path) -> None:
     for name in ("linked", "lost"):
         (tmp_path / "docs" / f"{name}.md").write_text(f"[itself]({name}.md)\n")
     assert unreachable(tmp_path) == ["lost.md"]
+
+
+DUMPED = re.compile(r"\b03_(\d\d)_([a-z]\w*)")
+
+
+def wrong_dumps(text: str) -> list[str]:
+    """Files of passes that a text names, but that a dump does not have."""
+    passes = {(f"{number:02}", one.name) for number, one in enumerate(PASSES, 1)}
+    return ["_".join(found) for found in DUMPED.findall(text) if found not in passes]
+
+
+def test_dumps_of_passes_are_named_as_they_are_written() -> None:
+    files = [*LINKED, *(ROOT / "aotpack").rglob("*.py"), *(ROOT / "tools").glob("*.py")]
+    texts = [file.read_text() for file in files]
+    assert any(DUMPED.search(text) for text in texts)
+    assert [wrong for text in texts for wrong in wrong_dumps(text)] == []
+
+
+def test_a_dump_of_another_number_is_found() -> None:
+    (number,) = (n for n, one in enumerate(PASSES, 1) if one.name == "fuse")
+    text = f"03_{number:02}_fuse.txt, 03_{number + 1:02}_fuse.txt, 03_01_lost, 03_passes.txt"
+    assert wrong_dumps(text) == [f"{number + 1:02}_fuse", "01_lost"]
 
 
 # --- options -----------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def test_each_target_agrees(
 @pytest.mark.parametrize(
     ("rows", "columns"), [(1, 33_024), (1, 262_144), (9, 128_256), (64, 50_304), (16, 131_072)]
 )
-def test_held_rows_on_a_gpu(
+def test_resident_rows_on_a_gpu(
     function: Callable[..., Any], rows: int, columns: int, dtype: torch.dtype
 ) -> None:
     x, module = numbers(rows, columns, dtype), Rows(function)

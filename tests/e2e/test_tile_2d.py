@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from aotpack.devices import H200
-from aotpack.schedule.tiles import tile_2d as plane
+from aotpack.schedule.tiles import tile_2d
 from aotpack.target import INTERPRETER
 
 from .oracle import compile_all
@@ -24,7 +24,7 @@ class AddTransposed(nn.Module):
 def test_a_band_takes_every_tile_once(
     rows: int, columns: int, band: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plane, "BAND", band)
+    monkeypatch.setattr(tile_2d, "BAND", band)
     args = torch.randn(rows, columns), torch.randn(columns, rows)
     small = replace(H200, l2=0)  # so that every line of tiles fills it
     compiled = compile_all(AddTransposed(), args, targets=(INTERPRETER,), gpu=small)

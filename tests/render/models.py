@@ -82,7 +82,7 @@ class Collected(nn.Module):
         return x.index_add(0, n, y)
 
 
-class ConcatBuffer(nn.Module):
+class Concatenated(nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.cat([x, y], 1) + 1
 

@@ -17,7 +17,7 @@ from .models import (
     Attended,
     Collected,
     ColumnSum,
-    ConcatBuffer,
+    Concatenated,
     Embedded,
     Gelu,
     Normed,
@@ -84,7 +84,7 @@ def test_index_add(golden: Golden) -> None:
 
 @pytest.mark.row("S:H4", "S:H6")
 def test_cat(golden: Golden) -> None:
-    golden(kernel_text(rendered(ConcatBuffer(), torch.zeros(4, 3), torch.zeros(4, 5))), "py")
+    golden(kernel_text(rendered(Concatenated(), torch.zeros(4, 3), torch.zeros(4, 5))), "py")
 
 
 @pytest.mark.row("S:G1", "S:G2", "C:I1", "C:I4", "C:inv29")

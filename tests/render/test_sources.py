@@ -10,7 +10,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.render.sources import check_written
 from aotpack.stages import KernelArg
 
-from .models import Attended, Collected, ConcatBuffer, Projection, rendered
+from .models import Attended, Collected, Concatenated, Projection, rendered
 
 
 @pytest.mark.row("S:I1", "S:I2", "C:H16")
@@ -45,7 +45,7 @@ def test_equal_text_over_other_types_is_another_kernel() -> None:
     [
         (Projection(16, 16), [torch.zeros(2, 16)]),
         (Attended(), [torch.zeros(1, 2, 100, 64)] * 3),
-        (ConcatBuffer(), [torch.zeros(4, 3), torch.zeros(4, 5)]),
+        (Concatenated(), [torch.zeros(4, 3), torch.zeros(4, 5)]),
         (
             Collected(),
             [torch.zeros(100, 32), torch.zeros(5, dtype=torch.int64), torch.zeros(5, 32)],

@@ -90,7 +90,9 @@ def check_last_block(schedule: Schedule) -> None:
                 legal &= shapes == [(block_count(second, later),)]
                 legal &= is_made_in_groups(first, second, schedule.program, later.x)
             if not legal:
-                raise InvalidSchedule(schedule, second, f"cannot complete {first.name}")
+                raise InvalidSchedule(
+                    schedule, second, f"cannot run in last blocks of {first.name}"
+                )
 
 
 def check_candidates(schedule: Schedule) -> None:

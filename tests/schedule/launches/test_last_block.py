@@ -117,5 +117,5 @@ def test_groups_and_counters_must_match() -> None:
     (counter,) = second.counters
     fewer = replace(counter, shape=(Int.of(3),))
     for wrong in (replace(second, counters=()), replace(second, counters=(fewer,))):
-        with pytest.raises(InvalidSchedule, match="cannot complete"):
+        with pytest.raises(InvalidSchedule, match="cannot run in last blocks"):
             verify_schedule(replace(schedule, kernels=(first, wrong)))

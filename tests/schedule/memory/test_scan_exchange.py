@@ -182,11 +182,13 @@ def test_long_scans_of_few_rows_are_chains(count: Size) -> None:
     w.operations.append(Scan((s.name,), (i, j), j, "sum", (load(x, i, j),)))
     schedule = schedule_of(w.program(s))
     (kernel,) = schedule.kernels
-    chains = [v.tile.look_back for v in gpu_variants(kernel) if isinstance(v.tile, ReductionTile)]
-    assert chains == ([True, False] if isinstance(count, Var) else [True])
+    look_back = [
+        v.tile.look_back for v in gpu_variants(kernel) if isinstance(v.tile, ReductionTile)
+    ]
+    assert look_back == ([True, False] if isinstance(count, Var) else [True])
     blocks = LONG // (H200.longest_row // 2)
-    rooms = [buffer.shape for buffer in (*kernel.exchange, *kernel.counters[1:])]
-    assert rooms == [(Int.of(count), Int.of(blocks + 1))] * 2
+    shapes = [buffer.shape for buffer in (*kernel.exchange, *kernel.counters[1:])]
+    assert shapes == [(Int.of(count), Int.of(blocks + 1))] * 2
     verify_schedule(schedule)
     for broken in (replace(kernel, counters=kernel.counters[1:]), replace(kernel, exchange=())):
         with pytest.raises(InvalidSchedule, match="cannot wait for each other"):
