@@ -47,9 +47,10 @@ __all__ = [
 def load(device: Any = None, **options: Any) -> Model:
     """The model on a device, ready to be called.
 
-    ``device`` is a GPU's number or "cpu"; without it, the first GPU if there is one. Options are
-    those of ``_runtime.load``: weights, stream, concurrency, tuning, graphs, debug. What goes wrong
-    is an AotpackError: ArgumentError, AssertionFailed, DeviceError, PackageError or WeightError.
+    ``device`` is a GPU's number or "cpu"; without it, the first GPU that the package has code for.
+    Options are those of ``_runtime.load``: weights, stream, concurrency, tuning, graphs, debug.
+    Errors are AotpackErrors: ArgumentError, AssertionFailed, DeviceError, PackageError, VerifyError
+    or WeightError.
     """
     return _load(Path(__file__).parent, device, **options)
 '''
