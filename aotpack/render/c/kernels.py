@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+from aotpack.ir.kernels.access import points
 from aotpack.ir.kernels.kernel import Kernel, Schedule
-from aotpack.ir.kernels.tiles import HostTile
+from aotpack.ir.kernels.tiles import HostTile, Tile
+from aotpack.ir.kernels.traffic import work_of
 from aotpack.ir.operations import Attention, Matmul
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.render.c.contexts import AttentionContext, FewContext, MatmulContext
@@ -20,9 +23,12 @@ from aotpack.render.c.products.matmul import matmul_source
 from aotpack.render.c.regions import c_lines
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
+from aotpack.render.emit.language import Divisibility, RenderedKernel
 from aotpack.render.emit.regions import Region
 from aotpack.render.environment import render_template
 from aotpack.stages import KernelSource
+
+C_TILES = (HostTile,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,9 @@ class HostContext:
         return replace(self, name=name, entry=entry)
 
 
+Context: TypeAlias = HostContext | MatmulContext | FewContext | AttentionContext
+
+
 @dataclass(frozen=True, slots=True)
 class HostFileContext:
     """All kernels for processors."""
@@ -55,9 +64,31 @@ def host_file(title: str, kernels: Iterable[KernelSource]) -> str:
     return render_template("kernels.c.jinja", HostFileContext(title, texts)) if texts else ""
 
 
-def host_context(
+def c_kernel(
+    schedule: Schedule, kernel: Kernel, tile: Tile, divisibility: Divisibility
+) -> RenderedKernel:
+    """A kernel with a tile; its programs are points of its outermost axes."""
+    assert isinstance(tile, HostTile)
+    template, context, builder = _context(schedule, kernel, tile)
+    template_op = kernel.template_op
+    return RenderedKernel(
+        kernel.name,
+        lambda name: render_template(template, _named(context, name)),
+        builder.arguments.parameters(dict(divisibility)),
+        builder.arguments.names,
+        tile,
+        work_of(kernel, schedule.program),
+        points(template_op.axes if template_op else kernel.axes[:1]),
+    )
+
+
+def _named(context: Context, name: str) -> Context:
+    return context.named(name) if isinstance(context, HostContext) else replace(context, name=name)
+
+
+def _context(
     schedule: Schedule, kernel: Kernel, tile: HostTile
-) -> tuple[str, HostContext | MatmulContext | FewContext | AttentionContext, KernelBuilder]:
+) -> tuple[str, Context, KernelBuilder]:
     """The template of a kernel, what it prints but the name, and the kernel's builder."""
     if isinstance(kernel.template_op, Attention):
         template = "kernel_attention_few.c.jinja" if tile.few else "kernel_attention.c.jinja"

@@ -116,7 +116,7 @@ class KernelBuilder:
     @property
     def index_type(self) -> str:
         """The cast of program numbers and ranges."""
-        return ".to(tl.int64)" if self.wide else ""
+        return self.dialect.wide_index() if self.wide else ""
 
     @property
     def comments(self) -> tuple[str, ...]:

@@ -11,9 +11,9 @@ that run. The last to end clears all counters: the next launch finds them as thi
 
 from aotpack.ir.kernels.kernel import LOOK_BACK_GROUP, Kernel, Member
 from aotpack.ir.operations import Scan
-from aotpack.render.contexts import LookBackContext
 from aotpack.render.emit.regions import INDENT
 from aotpack.render.environment import render_function
+from aotpack.render.triton.contexts import LookBackContext
 from aotpack.render.triton.loops.loop_builder import LoopBuilder
 from aotpack.render.triton.loops.reductions import along, block_states, named, reduced, tile_shape
 from aotpack.render.triton.loops.walk import RowWalk

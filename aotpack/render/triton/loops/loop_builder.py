@@ -6,11 +6,11 @@ from typing import Protocol
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.operations import Reduction
 from aotpack.ir.symbolic.integers import Int
-from aotpack.render.contexts import ClusterContext
 from aotpack.render.emit.emitter import Options
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
+from aotpack.render.triton.contexts import ClusterContext
 from aotpack.render.triton.dialect import TRITON
 from aotpack.render.triton.loops.softmax import Softmax
 

@@ -9,9 +9,9 @@ from aotpack.ir.kernels.access import written_index
 from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.operations import Scatter
 from aotpack.ir.ops.conditions import bounds_checks
-from aotpack.render.contexts import AtomicContext, SwapContext
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.environment import render_function
+from aotpack.render.triton.contexts import AtomicContext, SwapContext
 from aotpack.render.triton.monoids import TRITON_MONOIDS
 from aotpack.render.triton.types import TRITON_TYPES
 

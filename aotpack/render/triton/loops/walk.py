@@ -15,7 +15,7 @@ from aotpack.ir.operations import Pointwise, Reduction, Scan, Scatter
 from aotpack.ir.program import targets
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int
-from aotpack.render.contexts import LookBackContext, TileAxis
+from aotpack.render.triton.contexts import LookBackContext, TileAxis
 from aotpack.render.triton.loops.loop_builder import LoopBuilder, RowShare, WholeRow
 from aotpack.render.triton.loops.reductions import block_reduction, block_scan
 from aotpack.render.triton.loops.scatter import scatter_line
