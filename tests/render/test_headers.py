@@ -13,7 +13,7 @@ from aotpack.render.languages import LANGUAGES
 from aotpack.stages import KernelSource
 from aotpack.target import CPU
 
-from .models import H100, Attended, Gelu, Projection, Softmax, Total, rendered
+from .models import H100, Attended, Gelu, Normed, Projection, Softmax, Total, rendered
 
 PLACE = re.compile(r"\w+\.py:\d+: ")
 
@@ -87,9 +87,14 @@ def test_a_launch_of_several_kernels_names_the_lines_of_all() -> None:
     assert len(places) == 1 and "x.softmax(-1), y.argmax(-1)" in places[0]
 
 
+def unnamed(text: str) -> list[str]:
+    """The functions of a Triton kernel that name no template beside them; the entry is the last."""
+    *functions, _ = re.finditer(r"^(# template: .*\n)?@triton.jit\ndef (\w+)", text, re.MULTILINE)
+    return [found[2] for found in functions if found[1] is None]
+
+
 def test_a_device_function_names_its_template_beside_it() -> None:
-    module = Gelu()
-    (plain,) = rendered(module, torch.zeros(64), torch.zeros(64)).kernels
+    (plain,) = rendered(Gelu(), torch.zeros(64), torch.zeros(64)).kernels
     assert plain.text.count("template: ") == 1
 
     class Scattered(nn.Module):
@@ -99,6 +104,31 @@ def test_a_device_function_names_its_template_beside_it() -> None:
     index = torch.zeros(8, dtype=torch.int64)
     last = rendered(Scattered(), torch.zeros(64), index, torch.zeros(8)).kernels[-1]
     assert "\n# template: device_scatter.py.jinja\n@triton.jit\ndef scatter_sum(" in last.text
+
+
+@pytest.mark.parametrize(
+    ("module", "args"),
+    [
+        (Softmax(), (torch.zeros(64, 1000),)),
+        (Softmax(), (torch.zeros(64, 50_021),)),
+        (Normed(50_021), (torch.zeros(64, 50_021), torch.zeros(64, 50_021))),
+        (Rows(), (torch.zeros(4, 9), torch.zeros(5, 7))),
+        (Total(), (torch.zeros(2, 2**20),)),
+    ],
+    ids=["short", "long", "variance", "launch", "last-block"],
+)
+def test_every_function_but_the_entry_names_its_template(
+    module: nn.Module, args: tuple[torch.Tensor, ...]
+) -> None:
+    texts = [kernel.text for kernel in rendered(module, *args).kernels]
+    assert [unnamed(text) for text in texts] == [[] for _ in texts]
+    assert any(text.count("@triton.jit") > 1 for text in texts)
+
+
+def test_a_function_without_a_template_is_found() -> None:
+    function = "@triton.jit\ndef {}(a, b):\n    return a\n"
+    named = "# template: device_monoids.py.jinja\n" + function.format("g")
+    assert unnamed(function.format("f") + named + function.format("k")) == ["f"]
 
 
 def test_equal_kernels_of_two_lines_are_one() -> None:

@@ -85,6 +85,32 @@ class SwapContext:
 
 
 @dataclass(frozen=True, slots=True)
+class SimpleContext:
+    """The combination of a monoid whose state is an element, as text."""
+
+    name: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialContext:
+    """The functions of a sum of exponentials."""
+
+    name: str
+    log2_e: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExtremeContext:
+    """The functions of a monoid that finds a position: of equals by ``tie``, "" for the first."""
+
+    name: str
+    extremum: str  # "max" or "min"
+    sign: str
+    tie: str
+
+
+@dataclass(frozen=True, slots=True)
 class LoopContext:
     """A pointwise or reduction kernel: definitions of its indices, then the body."""
 

@@ -13,6 +13,8 @@ from aotpack.render.emit.regions import Region
 from aotpack.render.triton.contexts import ClusterContext
 from aotpack.render.triton.dialect import TRITON
 from aotpack.render.triton.loops.softmax import Softmax
+from aotpack.render.triton.monoid import DeviceFunction
+from aotpack.render.triton.monoids import TRITON_MONOIDS
 
 
 class RowShare(Protocol):
@@ -77,6 +79,14 @@ class LoopBuilder(KernelBuilder):
         self.softmax = Softmax()
         options = Options(awaited, unpack, self.softmax.shortcut)
         super().__init__(schedule, kernel, frame, root, TRITON, options)
+
+    def use(self, function: DeviceFunction) -> str:
+        """The name of a function, which the kernel then has, with what it calls."""
+        for kind in function.calls:
+            self.use(TRITON_MONOIDS[kind].combine)
+        if function.name not in self.functions:
+            self.functions[function.name] = function.text
+        return function.name
 
     @property
     def length(self) -> Int:
