@@ -51,9 +51,9 @@ KERNELS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], bool]] = {
     "kernel_horizontal.py.jinja": (Rows(), (torch.zeros(4, 9), torch.zeros(5, 7)), False),
     "kernel_loop.c.jinja": (Softmax(), (torch.zeros(64, 1000),), True),
     "kernel_matmul.c.jinja": (Projection(64, 48), (torch.zeros(70, 64),), True),
-    "kernel_few.c.jinja": (Projection(64, 48), (torch.zeros(1, 64),), True),
+    "kernel_gemv.c.jinja": (Projection(64, 48), (torch.zeros(1, 64),), True),
     "kernel_attention.c.jinja": (Attended(), HEADS, True),
-    "kernel_attention_few.c.jinja": (Attended(), ONE, True),
+    "kernel_attention_gemv.c.jinja": (Attended(), ONE, True),
 }
 
 

@@ -62,7 +62,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class FewContext:
+class GemvContext:
     """A product with few rows ``s``: dot products with every column ``v``."""
 
     name: str

@@ -10,7 +10,7 @@ from aotpack.ir.kernels.tiles import HostTile, Tile
 from aotpack.ir.kernels.traffic import work_of
 from aotpack.ir.operations import Attention, Matmul
 from aotpack.ir.symbolic.integers import Axis
-from aotpack.render.c.contexts import AttentionContext, FewContext, MatmulContext
+from aotpack.render.c.contexts import AttentionContext, GemvContext, MatmulContext
 from aotpack.render.c.dialect import C
 from aotpack.render.c.loops.loops import HostCode, HostFunction, pointwise_code
 from aotpack.render.c.loops.nest import nest
@@ -18,7 +18,7 @@ from aotpack.render.c.loops.scatter import scatter_code, scatter_nest
 from aotpack.render.c.loops.walks import walked_code
 from aotpack.render.c.parameters import parameter_lines
 from aotpack.render.c.products.attention import attention_source
-from aotpack.render.c.products.gemv import few_source
+from aotpack.render.c.products.gemv import gemv_source
 from aotpack.render.c.products.matmul import matmul_source
 from aotpack.render.c.regions import c_lines
 from aotpack.render.emit.frame import Frame
@@ -47,7 +47,7 @@ class HostContext:
         return replace(self, name=name, entry=entry)
 
 
-Context: TypeAlias = HostContext | MatmulContext | FewContext | AttentionContext
+Context: TypeAlias = HostContext | MatmulContext | GemvContext | AttentionContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,12 @@ def _context(
 ) -> tuple[str, Context, KernelBuilder]:
     """The template of a kernel, what it prints but the name, and the kernel's builder."""
     if isinstance(kernel.template_op, Attention):
-        template = "kernel_attention_few.c.jinja" if tile.few else "kernel_attention.c.jinja"
+        template = (
+            "kernel_attention_gemv.c.jinja" if tile.short_axis else "kernel_attention.c.jinja"
+        )
         return template, *attention_source(schedule, kernel)
-    if tile.few:
-        return "kernel_few.c.jinja", *few_source(schedule, kernel, tile.few)
+    if tile.short_axis:
+        return "kernel_gemv.c.jinja", *gemv_source(schedule, kernel, tile.short_axis)
     if isinstance(kernel.template_op, Matmul):
         return "kernel_matmul.c.jinja", *matmul_source(schedule, kernel)
     scatter = kernel.scatter

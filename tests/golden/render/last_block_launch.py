@@ -38,7 +38,7 @@ def sum_2(sum_part_ptr, out_ptr, program):
 
 
 @triton.jit
-def sum_completed(p0, p1, p2, arrived_ptr):
+def sum_with_last_block(p0, p1, p2, arrived_ptr):
     gdc_wait()
     program = tl.program_id(0)
     sum(p0, p1, program)

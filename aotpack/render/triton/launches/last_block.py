@@ -63,7 +63,7 @@ def last_block_launch(
     lines = _lines(calls, _groups(second, close.x), arrival_count(first, second))
     context = horizontal_context(builders, members, passed, lines)
     return RenderedKernel(
-        f"{first.name}_completed",
+        f"{first.name}_with_last_block",
         lambda name: render_template("kernel_horizontal.py.jinja", replace(context, name=name)),
         tuple(passed.values()),
         tuple(passed),

@@ -6,7 +6,7 @@ from typing import Protocol
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.operations import Reduction
 from aotpack.ir.symbolic.integers import Int
-from aotpack.render.emit.emitter import Options
+from aotpack.render.emit.emitter import EmitOptions
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
@@ -77,7 +77,7 @@ class LoopBuilder(KernelBuilder):
     ) -> None:
         self.share = share
         self.softmax = Softmax()
-        options = Options(awaited, unpack, self.softmax.shortcut)
+        options = EmitOptions(awaited, unpack, self.softmax.shortcut)
         super().__init__(schedule, kernel, frame, root, TRITON, options)
 
     def use(self, function: DeviceFunction) -> str:
