@@ -261,6 +261,7 @@ class KernelSource:
     cluster_size: int = 1
     ring_bytes: int = 0
     starts_early: bool = False
+    late_text: str = ""  # of one that starts early, for GPUs that cannot
 
     def is_for(self, arch: int) -> bool:
         """True when a launch on this compute capability may pick the kernel."""

@@ -1,4 +1,4 @@
-"""The IR means: text of a language of kernels stands in that language's folder of render."""
+"""Text of a language of kernels stands in that language's folder of render, and nowhere else."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,35 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MODULES = sorted((ROOT / "aotpack" / "ir").rglob("*.py"))
-USERS_KERNELS = {"foreign.py", "graph.py"}  # models may launch Triton kernels: those are input
-TRITON = re.compile(r"\btl\.\w+|\blibdevice\b|\bconstexpr\b|@?\w*triton\w*", re.IGNORECASE)
+PACKAGE = ROOT / "aotpack"
+MODULES = sorted(
+    [
+        *(PACKAGE / "ir").rglob("*.py"),
+        *(PACKAGE / "render").glob("*.py"),
+        *(PACKAGE / "render" / "emit").rglob("*.py"),
+        *PACKAGE.glob("*.py"),
+    ]
+)
+USERS_KERNELS = ("Triton", "TritonKernel")  # models may launch Triton kernels: those are input
+NAMED = {
+    "ir/foreign.py": USERS_KERNELS,
+    "ir/graph.py": ("TritonKernel",),
+    "render/foreign.py": USERS_KERNELS,
+    "pipeline.py": ("triton",),  # the stage's user kernels
+    "stages.py": ("Triton", "triton"),  # the language's name, which a kernel's source has
+    "render/languages.py": (  # the rows: names of the folder and of what it gives
+        "triton",
+        "triton_kernel",
+        "TRITON",
+        "TRITON_MONOIDS",
+        "TRITON_NAMES",
+        "TRITON_TEXTS",
+        "TRITON_TILES",
+    ),
+}
+TRITON = re.compile(
+    r"\btl\.\w+|\blibdevice\b|\bconstexpr\b|\bgdc_\w+|@?\w*triton\w*", re.IGNORECASE
+)
 C = re.compile(
     r"\bu?int(?:8|16|32|64)_t\b|\bsize_t\b|\baot_\w+|#include|#pragma|\bINFINITY\b|\bNAN\b"
     r"|\b(?:fabs|fmod|exp|log|sqrt|trunc|floor|pow)f\b|\bconst (?:float|double|bool|int)\b"
@@ -18,14 +44,18 @@ C = re.compile(
 def target_text(name: str, text: str) -> list[str]:
     """What of a module is text of a language of kernels."""
     found = [*TRITON.findall(text), *C.findall(text)]
-    if name in USERS_KERNELS:
-        found = [word for word in found if word not in ("Triton", "TritonKernel")]
-    return found
+    return [word for word in found if word not in NAMED.get(name, ())]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
-def test_a_module_of_the_ir_has_no_target_text(path: Path) -> None:
-    assert target_text(path.name, path.read_text()) == []
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_outside_of_the_languages_has_no_target_text(path: Path) -> None:
+    assert target_text(str(path.relative_to(PACKAGE)), path.read_text()) == []
+
+
+def test_no_name_is_admitted_in_vain() -> None:
+    for name, words in NAMED.items():
+        text = (PACKAGE / name).read_text()
+        assert set(words) <= {*TRITON.findall(text), *C.findall(text)}
 
 
 @pytest.mark.parametrize(
@@ -40,12 +70,19 @@ def test_a_module_of_the_ir_has_no_target_text(path: Path) -> None:
         ('"exp": "aot_exp_float32({0})"', ["aot_exp_float32"]),
         ('DType.INT64: "int64_t"', ["int64_t"]),
         ("the class TritonKernel", ["TritonKernel"]),
+        ('return ".to(tl.int64)" if self.wide else ""', ["tl.int64"]),
+        ('_LINES = re.compile(r"^ +gdc_wait")', ["gdc_wait"]),
     ],
 )
 def test_target_text_is_found(line: str, found: list[str]) -> None:
-    assert target_text("optable.py", line) == found
+    assert target_text("render/kernels.py", line) == found
 
 
 def test_a_users_kernel_may_be_written_in_triton() -> None:
-    assert target_text("foreign.py", "class TritonKernel:  # a Triton kernel") == []
-    assert target_text("foreign.py", "import triton; tl.load(x)") == ["triton", "tl.load"]
+    assert target_text("ir/foreign.py", "class TritonKernel:  # a Triton kernel") == []
+    assert target_text("ir/foreign.py", "import triton; tl.load(x)") == ["triton", "tl.load"]
+
+
+def test_a_row_of_the_languages_has_names_and_no_text() -> None:
+    assert target_text("render/languages.py", "from aotpack.render.triton import x") == []
+    assert target_text("render/languages.py", 'stores=re.compile("tl.store")') == ["tl.store"]

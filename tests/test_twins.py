@@ -8,6 +8,8 @@ STAGES = ("render", "runtime")
 WITHOUT = {
     "render/contexts.py": "dataclasses alone",
     "render/c/contexts.py": "dataclasses alone",
+    "render/triton/contexts.py": "dataclasses alone",
+    "render/emit/language.py": "dataclasses alone",
     "render/c/reserved.py": "one value, which is empty",
     "render/emit/dialect.py": "a protocol; its two dialects have tests",
     "runtime/errors.py": "classes without code",

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from aotpack.early_start import FIRST_ARCH, without_early_start
+from aotpack.early_start import FIRST_ARCH
 from aotpack.precompile.signature import parameter_type
 from aotpack.stages import KernelSource
 from aotpack.target import Target
@@ -54,7 +54,7 @@ class Request:
             cluster_size=kernel.cluster_size,
             ring_bytes=kernel.ring_bytes,
             starts_early=starts_early,
-            text=without_early_start(kernel.text) if is_changed else kernel.text,
+            text=kernel.late_text if is_changed else kernel.text,
         )
 
     @property

@@ -12,7 +12,10 @@ from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, product, total
 from aotpack.render.emit.arguments import POINTER_MULTIPLE
-from aotpack.render.sources import Called, Choice, Launched, Sources, digest
+from aotpack.render.emit.language import RenderedKernel
+from aotpack.render.emit.source_text import digest
+from aotpack.render.languages import language_of
+from aotpack.render.sources import Called, Choice, Launched, Sources
 from aotpack.stages import KernelArg, TorchCall
 from aotpack.target import CPU, Target
 
@@ -57,18 +60,19 @@ def foreign_choice(schedule: Schedule, kernel: Kernel, sources: Sources) -> Choi
     touched = (program.buffers[name] for name in (*call.operands, *call.targets))
     moved = total(product(buffer.shape) * buffer.dtype.itemsize for buffer in touched)
     sources.spare = False
-    name = sources.add(
+    x, y, z = call.grid
+    made = RenderedKernel(
         kernel.name,
         call.kernel.text,
         _parameters(call, program),
+        tuple(map(str, call.arguments)),
         tile,
-        variant,
-        "triton",
         Work(moved, Int.of(0)),
-        programs=None,
+        x,
+        is_ours=False,
     )
-    x, y, z = call.grid
-    return Choice(variant, ((Launched(name, x, tuple(map(str, call.arguments)), (y, z)),),))
+    name = sources.add(made, variant, language_of(tile))
+    return Choice(variant, ((Launched(name, x, made.arguments, (y, z)),),))
 
 
 def _called(

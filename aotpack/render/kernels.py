@@ -2,44 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TypeAlias
 
-from aotpack.ir.kernels.access import points
-from aotpack.ir.kernels.kernel import (
-    Kernel,
-    Schedule,
-    block_count,
-    gpu_variants,
-    launches,
-    unflattened,
-)
-from aotpack.ir.kernels.tiles import (
-    MAX_ARCH,
-    AttentionTile,
-    HostTile,
-    MatmulTile,
-    PointwiseTile,
-    ReductionTile,
-    Tile,
-    Tile2D,
-    Variant,
-)
-from aotpack.ir.kernels.traffic import work_of
-from aotpack.ir.operations import Attention, Matmul
-from aotpack.ir.symbolic.integers import Int, ceil_div, minimum
-from aotpack.render.c.contexts import AttentionContext as HostAttentionContext
-from aotpack.render.c.contexts import FewContext
-from aotpack.render.c.contexts import MatmulContext as HostMatmulContext
-from aotpack.render.c.kernels import HostContext, host_context
-from aotpack.render.contexts import AttentionContext, LoopContext, MatmulContext
-from aotpack.render.emit.frame import Frame
-from aotpack.render.emit.kernel_builder import KernelBuilder
-from aotpack.render.emit.regions import Region
-from aotpack.render.environment import render_template
+from aotpack.ir.kernels.kernel import Kernel, Schedule, gpu_variants, launches
+from aotpack.ir.kernels.tiles import MAX_ARCH, ReductionTile, Tile, Variant
+from aotpack.render.emit.language import Language, RenderedKernel, SharedLaunchRenderer
 from aotpack.render.foreign import foreign_choice, refuse_foreign
 from aotpack.render.forms import Form, FormSelector
-from aotpack.render.horizontal import horizontal_launch
-from aotpack.render.last_block import last_block_launch
+from aotpack.render.languages import language_of
 from aotpack.render.sources import (
     Alternatives,
     Choice,
@@ -50,22 +19,8 @@ from aotpack.render.sources import (
     Sources,
     Step,
 )
-from aotpack.render.triton.attention import attention_context, attention_frame
-from aotpack.render.triton.dialect import TRITON
-from aotpack.render.triton.loops.loops import loop_kernel
-from aotpack.render.triton.matmul import matmul_context, output_frame
 from aotpack.stages import Decisions, KernelSource, Scheduled
 from aotpack.target import Target
-
-Context: TypeAlias = (
-    LoopContext
-    | MatmulContext
-    | AttentionContext
-    | HostContext
-    | HostMatmulContext
-    | FewContext
-    | HostAttentionContext
-)
 
 
 def render_kernels(
@@ -169,13 +124,34 @@ def _horizontal_forms(
 ) -> tuple[Form, ...]:
     """One launch of all kernels, then a launch of each."""
     pairs = list(zip(kernels, variants, strict=True))
-    return (
-        lambda own, sources: (horizontal_launch(schedule, kernels, own, sources),),
-        lambda own, sources: tuple(
+    tiles = tuple(variant.tile for variant in variants)
+    language = language_of(tiles[0])
+
+    def apart(own: Variant, sources: Sources) -> tuple[Launched, ...]:
+        return tuple(
             _launched(schedule, kernel, variant.others[0], own, sources)
             for kernel, variant in pairs
-        ),
-    )
+        )
+
+    return (*_shared(language, language.horizontal, schedule, kernels, tiles), apart)
+
+
+def _shared(
+    language: Language,
+    renderer: SharedLaunchRenderer | None,
+    schedule: Schedule,
+    kernels: tuple[Kernel, ...],
+    tiles: tuple[Tile, ...],
+) -> tuple[Form, ...]:
+    """The form in which all kernels are one, if the language has it."""
+    if renderer is None:
+        return ()
+
+    def shared(own: Variant, sources: Sources) -> tuple[Launched, ...]:
+        made = renderer(schedule, kernels, tiles, own.divisibility)
+        return (_added(made, own, language, sources),)
+
+    return (shared,)
 
 
 def _admitting(variant: Variant, targets: Iterable[Target]) -> list[Target]:
@@ -211,9 +187,11 @@ def _last_block_forms(
     walk, *closing = variants
     closes = [one.tile for one in closing if isinstance(one.tile, ReductionTile)]
 
-    def form(tile: ReductionTile) -> Form:
+    language = language_of(walk.tile)
+
+    def shared(tile: ReductionTile) -> tuple[Form, ...]:
         tiles = tile, *(replace(close, num_warps=tile.num_warps) for close in closes)
-        return lambda own, sources: (last_block_launch(schedule, kernels, tiles, own, sources),)
+        return _shared(language, language.last_block, schedule, kernels, tiles)
 
     def separate(own: Variant, sources: Sources) -> tuple[Launched, ...]:
         tiles = walk.tile, *(one.others[0] for one in closing)
@@ -221,7 +199,7 @@ def _last_block_forms(
         return tuple(_launched(schedule, *pair, own, sources) for pair in pairs)
 
     tiles = [t for t in walk.tiles if isinstance(t, ReductionTile) and t.x == closes[0].x]
-    return (*map(form, tiles), separate)
+    return (*(form for tile in tiles for form in shared(tile)), apart)
 
 
 def _plain_tile(kernel: Kernel, own: Variant) -> Tile:
@@ -236,72 +214,10 @@ def _plain_tile(kernel: Kernel, own: Variant) -> Tile:
 def _launched(
     schedule: Schedule, kernel: Kernel, tile: Tile, own: Variant, sources: Sources
 ) -> Launched:
-    """A kernel with a tile, for the architectures of ``own``."""
-    template, context, builder, ring_bytes = _context(schedule, kernel, tile)
-    programs = _programs(kernel, tile)
-    name = sources.add(
-        kernel.name,
-        lambda name: render_template(template, _named(context, name)),
-        builder.arguments.parameters(dict(own.divisibility)),
-        tile,
-        own,
-        "c" if isinstance(tile, HostTile) else "triton",
-        work_of(kernel, schedule.program),
-        programs,
-        ring_bytes,
-    )
-    return Launched(name, programs, builder.arguments.names)
+    """A kernel with a tile; ``own`` says for which architectures."""
+    language = language_of(tile)
+    return _added(language.render(schedule, kernel, tile, own.divisibility), own, language, sources)
 
 
-def _named(context: Context, name: str) -> Context:
-    return context.named(name) if isinstance(context, HostContext) else replace(context, name=name)
-
-
-def _context(
-    schedule: Schedule, kernel: Kernel, tile: Tile
-) -> tuple[str, Context, KernelBuilder, int]:
-    """The template, its context without the name, the builder, and the bytes of the ring."""
-    if isinstance(tile, HostTile):
-        return *host_context(schedule, kernel, tile), 0
-    if isinstance(tile, MatmulTile):
-        builder = _builder(schedule, kernel, output_frame(kernel, tile))
-        return "kernel_matmul.py.jinja", matmul_context(schedule, kernel, tile, builder), builder, 0
-    if isinstance(tile, AttentionTile):
-        builder = _builder(schedule, kernel, attention_frame(kernel, tile))
-        context = attention_context(schedule, kernel, tile, builder)
-        return "kernel_attention.py.jinja", context, builder, 0
-    if isinstance(tile, Tile2D):
-        kernel = unflattened(kernel, tile.width, tile.height)
-    made = loop_kernel(schedule, kernel, tile)
-    return "kernel_loop.py.jinja", made.context, made.builder, made.ring_bytes
-
-
-def _builder(schedule: Schedule, kernel: Kernel, frame: Frame) -> KernelBuilder:
-    return KernelBuilder(schedule, kernel, frame, Region(frozenset(frame.names)), TRITON)
-
-
-def _programs(kernel: Kernel, tile: Tile) -> Int:
-    """The number of programs of a launch."""
-    template_op = kernel.template_op
-    if isinstance(tile, HostTile):
-        return points(template_op.axes if template_op else kernel.axes[:1])
-    if isinstance(template_op, Matmul) and isinstance(tile, MatmulTile):
-        tiles = ceil_div(template_op.m.extent, tile.m) * ceil_div(template_op.n.extent, tile.n)
-        tiles = tiles * points(template_op.batch)
-        return minimum(tiles, tile.most_programs) if tile.most_programs else tiles
-    if isinstance(template_op, Attention) and isinstance(tile, AttentionTile):
-        return (
-            ceil_div(template_op.i.extent, tile.i)
-            * template_op.batch.extent
-            * template_op.head.extent
-        )
-    if isinstance(tile, Tile2D):
-        lines, across = kernel.axes[0].extent // tile.width, ceil_div(tile.width, tile.x)
-        if tile.height is None:
-            return ceil_div(lines, tile.y) * across
-        planes = ceil_div(lines // tile.height, tile.z)
-        return planes * ceil_div(tile.height, tile.y) * across
-    assert isinstance(tile, (PointwiseTile, ReductionTile))
-    blocks = block_count(kernel, tile)
-    resident = tile.resident if isinstance(tile, ReductionTile) else 0
-    return minimum(blocks, resident) if resident else blocks
+def _added(kernel: RenderedKernel, own: Variant, language: Language, sources: Sources) -> Launched:
+    return Launched(sources.add(kernel, own, language), kernel.programs, kernel.arguments)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from typing import TypeAlias
 
-from aotpack.early_start import MOST_PROGRAMS, without_early_start
+from aotpack.early_start import MOST_PROGRAMS
 from aotpack.ir.kernels.kernel import Kernel, Schedule
-from aotpack.ir.kernels.tiles import MAX_ARCH, Tile, Variant, cluster_size
-from aotpack.ir.kernels.traffic import Work
-from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.kernels.tiles import MAX_ARCH, Variant, cluster_size
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int
+from aotpack.render.emit.language import Language, RenderedKernel
+from aotpack.render.emit.source_text import digest, without_comments
 from aotpack.stages import KernelArg, KernelSource, TorchCall
 from aotpack.target import Target
-
-_STORE = re.compile(rf"\b(?:tl\.store|tl\.atomic_\w+|scatter_(?:{'|'.join(MONOIDS)}))\(\s*(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,46 +105,40 @@ class Sources:
     spare: bool = False
     within: Ranges = ((0, MAX_ARCH),)
 
-    def add(
-        self,
-        name: str,
-        text: Callable[[str], str],
-        parameters: tuple[KernelArg, ...],
-        tile: Tile,
-        variant: Variant,
-        language: str,
-        work: Work,
-        programs: Int | None,
-        ring_bytes: int = 0,
-    ) -> str:
-        """Add a source, and give its full name; ``text`` gives the text under a name.
-
-        ``programs`` of a launch is None for a foreign kernel.
-        """
+    def add(self, kernel: RenderedKernel, variant: Variant, language: Language) -> str:
+        """The full name of a kernel in a language, for the architectures of a variant."""
         arches = self._arches(variant)
-        early = language == "triton" and programs is not None and is_small(programs)
-        given = text if early or programs is None else lambda name: without_early_start(text(name))
-        shown = without_comments(given(name), language)
-        if programs is not None:
-            check_written(name, shown, parameters)
-        key = digest(f"{shown} {_types(parameters)} {tile.num_warps} {tile.num_stages}")
+        without = language.without_early_start if kernel.is_ours else None
+        early = without is not None and is_small(kernel.programs)
+        shown = kernel.text(kernel.name)
+        if without is not None and not early:
+            shown = without(shown)
+        shown = without_comments(shown, language.comment_mark)
+        if kernel.is_ours and language.stores is not None:
+            check_written(kernel.name, shown, kernel.parameters, language.stores)
+        tile = kernel.tile
+        key = digest(f"{shown} {_types(kernel.parameters)} {tile.num_warps} {tile.num_stages}")
         if key in self.known:
             return self._again(key, arches)
+        name = f"{kernel.name}_{key}"
+        text = kernel.text(name)
+        late = without(text) if without is not None else text
         self.known[key] = KernelSource(
-            name=f"{name}_{key}",
-            text=given(f"{name}_{key}"),
-            args=parameters,
+            name=name,
+            text=text if early else late,
+            args=kernel.parameters,
             num_warps=tile.num_warps,
             num_stages=tile.num_stages,
             arches=arches,
-            language=language,
+            language=language.name,
             is_spare=self.spare,
-            work=work,
+            work=kernel.work,
             cluster_size=cluster_size(tile),
-            ring_bytes=ring_bytes,
+            ring_bytes=kernel.ring_bytes,
             starts_early=early,
+            late_text=late if early else "",
         )
-        return self.known[key].name
+        return name
 
     def _arches(self, variant: Variant) -> Ranges:
         """The architectures of a variant that an addition is for."""
@@ -169,10 +159,12 @@ class Sources:
         return found.name
 
 
-def check_written(name: str, text: str, parameters: tuple[KernelArg, ...]) -> None:
-    """Parameters that are stored through say so: the order of launches in graphs relies on it."""
-    stores = set(_STORE.findall(text))
-    silent = [one.name for one in parameters if one.name in stores and not one.is_written]
+def check_written(
+    name: str, text: str, parameters: tuple[KernelArg, ...], stores: re.Pattern[str]
+) -> None:
+    """Whoever a kernel stores through says so: the order of launches in graphs rests on it."""
+    stored = set(stores.findall(text))
+    silent = [one.name for one in parameters if one.name in stored and not one.is_written]
     if silent:
         raise ValueError(f"the kernel {name} stores through {silent[0]}, which is not written")
 
@@ -184,14 +176,3 @@ def is_small(programs: Int) -> bool:
 
 def _types(parameters: tuple[KernelArg, ...]) -> str:
     return " ".join(f"{parameter.dtype} {parameter.multiple}" for parameter in parameters)
-
-
-def digest(text: str) -> str:
-    """A short hash of a text."""
-    return sha256(text.encode()).hexdigest()[:8]
-
-
-def without_comments(text: str, language: str) -> str:
-    """The text without lines that are comments."""
-    mark = "//" if language == "c" else "#"
-    return re.sub(rf"^\s*{mark}.*\n", "", text, flags=re.MULTILINE)

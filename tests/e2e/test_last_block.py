@@ -97,7 +97,7 @@ def test_what_a_completing_kernel_reads_is_overwritten_after_it() -> None:
 
     source = Source(Counted(), (torch.zeros(4, 2**20), torch.zeros(16)))
     rendered = Build(source, BuildOptions(parse_targets("sm_90"))).rendered
-    assert any("sum_completed" in kernel.name for kernel in rendered.kernels)
+    assert any("sum_with_last_block" in kernel.name for kernel in rendered.kernels)
 
 
 def test_a_size_has_another_name_than_the_tensors_of_a_launch() -> None:

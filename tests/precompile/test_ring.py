@@ -10,8 +10,8 @@ from aotpack.precompile.interpreter.device import HostKernel, interpretable, lau
 from aotpack.precompile.request import Request
 from aotpack.precompile.spills import settle
 from aotpack.precompile.worker import compile_request
-from aotpack.render.contexts import RingContext, VectorContext
 from aotpack.render.environment import render_function
+from aotpack.render.triton.contexts import RingContext, VectorContext
 from aotpack.render.triton.loops.row_pipeline import TEMPLATE
 from aotpack.runtime.errors import DeviceError
 from tests.precompile.test_spills import form

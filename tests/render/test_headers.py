@@ -7,12 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from aotpack.render.emit.source_text import without_comments
 from aotpack.render.environment import environment
-from aotpack.render.sources import without_comments
+from aotpack.render.languages import LANGUAGES
 from aotpack.stages import KernelSource
 from aotpack.target import CPU
 
-from .models import H100, Attended, Gelu, Projection, Softmax, Total, rendered
+from .models import H100, Attended, Gelu, Normed, Projection, Softmax, Total, rendered
 
 PLACE = re.compile(r"\w+\.py:\d+: ")
 
@@ -50,9 +51,9 @@ KERNELS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], bool]] = {
     "kernel_horizontal.py.jinja": (Rows(), (torch.zeros(4, 9), torch.zeros(5, 7)), False),
     "kernel_loop.c.jinja": (Softmax(), (torch.zeros(64, 1000),), True),
     "kernel_matmul.c.jinja": (Projection(64, 48), (torch.zeros(70, 64),), True),
-    "kernel_few.c.jinja": (Projection(64, 48), (torch.zeros(1, 64),), True),
+    "kernel_gemv.c.jinja": (Projection(64, 48), (torch.zeros(1, 64),), True),
     "kernel_attention.c.jinja": (Attended(), HEADS, True),
-    "kernel_attention_few.c.jinja": (Attended(), ONE, True),
+    "kernel_attention_gemv.c.jinja": (Attended(), ONE, True),
 }
 
 
@@ -86,9 +87,14 @@ def test_a_launch_of_several_kernels_names_the_lines_of_all() -> None:
     assert len(places) == 1 and "x.softmax(-1), y.argmax(-1)" in places[0]
 
 
+def unnamed(text: str) -> list[str]:
+    """The functions of a Triton kernel that name no template beside them; the entry is the last."""
+    *functions, _ = re.finditer(r"^(# template: .*\n)?@triton.jit\ndef (\w+)", text, re.MULTILINE)
+    return [found[2] for found in functions if found[1] is None]
+
+
 def test_a_device_function_names_its_template_beside_it() -> None:
-    module = Gelu()
-    (plain,) = rendered(module, torch.zeros(64), torch.zeros(64)).kernels
+    (plain,) = rendered(Gelu(), torch.zeros(64), torch.zeros(64)).kernels
     assert plain.text.count("template: ") == 1
 
     class Scattered(nn.Module):
@@ -98,6 +104,31 @@ def test_a_device_function_names_its_template_beside_it() -> None:
     index = torch.zeros(8, dtype=torch.int64)
     last = rendered(Scattered(), torch.zeros(64), index, torch.zeros(8)).kernels[-1]
     assert "\n# template: device_scatter.py.jinja\n@triton.jit\ndef scatter_sum(" in last.text
+
+
+@pytest.mark.parametrize(
+    ("module", "args"),
+    [
+        (Softmax(), (torch.zeros(64, 1000),)),
+        (Softmax(), (torch.zeros(64, 50_021),)),
+        (Normed(50_021), (torch.zeros(64, 50_021), torch.zeros(64, 50_021))),
+        (Rows(), (torch.zeros(4, 9), torch.zeros(5, 7))),
+        (Total(), (torch.zeros(2, 2**20),)),
+    ],
+    ids=["short", "long", "variance", "launch", "last-block"],
+)
+def test_every_function_but_the_entry_names_its_template(
+    module: nn.Module, args: tuple[torch.Tensor, ...]
+) -> None:
+    texts = [kernel.text for kernel in rendered(module, *args).kernels]
+    assert [unnamed(text) for text in texts] == [[] for _ in texts]
+    assert any(text.count("@triton.jit") > 1 for text in texts)
+
+
+def test_a_function_without_a_template_is_found() -> None:
+    function = "@triton.jit\ndef {}(a, b):\n    return a\n"
+    named = "# template: device_monoids.py.jinja\n" + function.format("g")
+    assert unnamed(function.format("f") + named + function.format("k")) == ["f"]
 
 
 def test_equal_kernels_of_two_lines_are_one() -> None:
@@ -124,7 +155,8 @@ def test_a_kernel_has_the_same_name_from_another_line(targets: tuple[object, ...
         for module in (Total(), Moved())
     )
     assert header(one) != header(other) and one.name == other.name
-    assert without_comments(one.text, one.language) == without_comments(other.text, other.language)
+    (mark,) = (language.comment_mark for language in LANGUAGES if language.name == one.language)
+    assert without_comments(one.text, mark) == without_comments(other.text, mark)
 
 
 def test_no_comment_goes_on_in_the_next_line() -> None:

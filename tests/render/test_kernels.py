@@ -1,6 +1,5 @@
-"""Each launch's variants as sources: for whom they are, how many programs, what a part may be."""
+"""Each launch's variants as sources: for whom they are, what a part may be."""
 
-import pytest
 import torch
 from torch import nn
 from torch.export import Dim
@@ -10,7 +9,7 @@ from aotpack.stages import Decisions
 from aotpack.target import CPU, Target
 from tests.schedule.programs import scheduled
 
-from .models import H100, Gelu, Projection, Softmax, rendered
+from .models import H100, Gelu, Softmax, rendered
 from .test_wrapper import plan_of
 
 BF16 = torch.bfloat16
@@ -39,27 +38,6 @@ def test_a_schedule_for_one_architecture_has_sources_for_it_alone() -> None:
 def test_one_schedule_for_all_is_one_source() -> None:
     (kernel,) = rendered(Softmax(), torch.zeros(64, 64), targets=tuple(SM.values())).kernels
     assert kernel.is_for(80) and kernel.is_for(90) and not kernel.is_for(0)
-
-
-@pytest.mark.parametrize(
-    ("model", "shape", "programs"),
-    [
-        (nn.Tanh(), (1000, 3), 12),  # blocks of 256 points
-        (Softmax(), (50, 1000), 50),  # rows
-        (Projection(64, 96), (130, 64), 3 * 3),  # tiles of 64 x 32
-    ],
-    ids=["points", "rows", "tiles"],
-)
-def test_a_launch_has_a_program_for_each_block(
-    model: nn.Module, shape: tuple[int, ...], programs: int
-) -> None:
-    (launch,) = plan_of(rendered(model, torch.zeros(shape)))(90).launches
-    assert launch.grid == (programs, 1, 1)
-
-
-def test_processors_count_points() -> None:
-    (launch,) = plan_of(rendered(nn.Tanh(), torch.zeros(1000, 3), targets=(CPU,)))(0).launches
-    assert launch.grid == (3000, 1, 1)
 
 
 class Repeated(nn.Module):

@@ -4,20 +4,23 @@ import ast
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.tiles import HostTile, PointwiseTile, Tile
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.values import Load
 from aotpack.pipeline import Build, Source
 from aotpack.render import render, reserved_names
+from aotpack.render.emit.language import Language
 from aotpack.render.emit.reserved import defined_names, given_names
 from aotpack.render.emit.texts import text_for
 from aotpack.render.environment import template_texts
-from aotpack.render.languages import LANGUAGES, Language
+from aotpack.render.languages import LANGUAGES, language_of
 from aotpack.schedule import schedule
 from aotpack.target import Target
 from tests.ir.samples import COMPUTE
@@ -69,6 +72,13 @@ def test_each_folder_with_a_dialect_is_a_language() -> None:
     folders = {path.parent.name for path in RENDER.glob("*/dialect.py")} - {"emit"}  # the port
     assert unregistered(folders, LANGUAGES) == set()
     assert unregistered([*folders, "metal"], LANGUAGES) == {"metal"}
+
+
+def test_each_kind_of_tile_has_one_language() -> None:
+    kinds = [kind for language in LANGUAGES for kind in language.tiles]
+    assert len(kinds) == len(set(kinds)) and set(kinds) == set(get_args(Tile))
+    assert language_of(HostTile()).name == "c"
+    assert language_of(PointwiseTile(256, 4)).name == "triton"
 
 
 @pytest.mark.parametrize("name", ["b", "s", "batch", "seq_len", "x_size0"])

@@ -99,12 +99,12 @@ class AttentionTile:
 class HostTile:
     """Loops over host memory; ``along`` is the inner loop of a reduction: "r" or "x".
 
-    ``few`` is the short axis of a product, "m" or "n", or of attention, "i"; the kernel then
-    computes dot products.
+    ``short_axis`` is the axis of a product, "m" or "n", or of attention, "i", that has few points:
+    then it is dot products.
     """
 
     along: str = "r"
-    few: str = ""
+    short_axis: str = ""
     num_warps: int = 1
     num_stages: int = 1
 

@@ -20,7 +20,6 @@ import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 from triton.runtime.jit import JITFunction
 
-from aotpack.early_start import without_early_start
 from aotpack.ir.dtypes import DType
 from aotpack.precompile.interpreter import bfloat16, block_types
 from aotpack.precompile.interpreter.cluster_memory import ClusterMemory
@@ -201,7 +200,7 @@ def interpretable(name: str, text: str) -> Callable[..., Any]:
     try:
         text = re.sub(r"^( +)(mbarrier_wait\(.*\))$", r"\1yield\n\1\2", text, flags=re.MULTILINE)
         text = re.sub(r"^( +)fence\(\)$", r"\1pass", text, flags=re.MULTILINE)
-        text = without_early_start(text)
+        text = re.sub(r"^( +)gdc_\w+\(\)$", r"\1pass", text, flags=re.MULTILINE)
         module = vars(load_module(name, text))
         told = _CLUSTER.functions() | _RING.functions()
         for key, value in tuple(module.items()):

@@ -64,8 +64,8 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class FewContext:
-    """A matrix-vector product, or one of few rows ``s``: dot products with every column ``v``."""
+class GemvContext:
+    """A product with few rows ``s``: dot products with every column ``v``."""
 
     name: str
     comments: tuple[str, ...]

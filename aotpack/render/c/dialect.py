@@ -71,6 +71,10 @@ class CDialect:
         """A size of the model, under a prefix that no other identifier has."""
         return f"size_of_{name}"
 
+    def wide_index(self) -> str:
+        """Nothing: indices are 64 bits wide."""
+        return ""
+
     def quotient(self, num: str, den: str) -> str:
         """C's / rounds towards zero."""
         return f"{num} / {den}"

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+from aotpack.ir.kernels.access import points
 from aotpack.ir.kernels.kernel import Kernel, Schedule
-from aotpack.ir.kernels.tiles import HostTile
+from aotpack.ir.kernels.tiles import HostTile, Tile
+from aotpack.ir.kernels.traffic import work_of
 from aotpack.ir.operations import Attention, Matmul
 from aotpack.ir.symbolic.integers import Axis
-from aotpack.render.c.contexts import AttentionContext, FewContext, MatmulContext
+from aotpack.render.c.contexts import AttentionContext, GemvContext, MatmulContext
 from aotpack.render.c.dialect import C
 from aotpack.render.c.loops.loops import HostCode, HostFunction, pointwise_code
 from aotpack.render.c.loops.nest import nest
@@ -15,14 +18,17 @@ from aotpack.render.c.loops.scatter import scatter_code, scatter_nest
 from aotpack.render.c.loops.walks import walked_code
 from aotpack.render.c.parameters import parameter_lines
 from aotpack.render.c.products.attention import attention_source
-from aotpack.render.c.products.gemv import few_source
+from aotpack.render.c.products.gemv import gemv_source
 from aotpack.render.c.products.matmul import matmul_source
 from aotpack.render.c.regions import c_lines
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
+from aotpack.render.emit.language import Divisibility, RenderedKernel
 from aotpack.render.emit.regions import Region
 from aotpack.render.environment import render_template
 from aotpack.stages import KernelSource
+
+C_TILES = (HostTile,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,9 @@ class HostContext:
         return replace(self, name=name, entry=entry)
 
 
+Context: TypeAlias = HostContext | MatmulContext | GemvContext | AttentionContext
+
+
 @dataclass(frozen=True, slots=True)
 class HostFileContext:
     """All kernels for processors."""
@@ -55,15 +64,39 @@ def host_file(title: str, kernels: Iterable[KernelSource]) -> str:
     return render_template("kernels.c.jinja", HostFileContext(title, texts)) if texts else ""
 
 
-def host_context(
+def c_kernel(
+    schedule: Schedule, kernel: Kernel, tile: Tile, divisibility: Divisibility
+) -> RenderedKernel:
+    """A kernel with a tile; its programs are points of its outermost axes."""
+    assert isinstance(tile, HostTile)
+    template, context, builder = _context(schedule, kernel, tile)
+    template_op = kernel.template_op
+    return RenderedKernel(
+        kernel.name,
+        lambda name: render_template(template, _named(context, name)),
+        builder.arguments.parameters(dict(divisibility)),
+        builder.arguments.names,
+        tile,
+        work_of(kernel, schedule.program),
+        points(template_op.axes if template_op else kernel.axes[:1]),
+    )
+
+
+def _named(context: Context, name: str) -> Context:
+    return context.named(name) if isinstance(context, HostContext) else replace(context, name=name)
+
+
+def _context(
     schedule: Schedule, kernel: Kernel, tile: HostTile
-) -> tuple[str, HostContext | MatmulContext | FewContext | AttentionContext, KernelBuilder]:
-    """The template of a kernel, its context without the name, and the kernel's builder."""
+) -> tuple[str, Context, KernelBuilder]:
+    """The template of a kernel, what it prints but the name, and the kernel's builder."""
     if isinstance(kernel.template_op, Attention):
-        template = "kernel_attention_few.c.jinja" if tile.few else "kernel_attention.c.jinja"
+        template = (
+            "kernel_attention_gemv.c.jinja" if tile.short_axis else "kernel_attention.c.jinja"
+        )
         return template, *attention_source(schedule, kernel)
-    if tile.few:
-        return "kernel_few.c.jinja", *few_source(schedule, kernel, tile.few)
+    if tile.short_axis:
+        return "kernel_gemv.c.jinja", *gemv_source(schedule, kernel, tile.short_axis)
     if isinstance(kernel.template_op, Matmul):
         return "kernel_matmul.c.jinja", *matmul_source(schedule, kernel)
     scatter = kernel.scatter

@@ -2,4 +2,5 @@
 
 from aotpack.render.emit.reserved import Reserved
 
+COMMENT_MARK = "//"  # of lines
 C_NAMES = Reserved()

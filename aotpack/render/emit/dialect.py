@@ -57,6 +57,9 @@ class Dialect(Protocol):
     def size(self, name: str) -> str:
         """A size of the model."""
 
+    def wide_index(self) -> str:
+        """What stands behind a program number or range to make it 64 bits wide."""
+
     def quotient(self, num: str, den: str) -> str:
         """Division of indices that rounds towards zero."""
 

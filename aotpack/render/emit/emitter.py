@@ -36,8 +36,8 @@ Shortcut: TypeAlias = "Callable[[Emitter, Apply, bool], str | None]"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """How the values of a kernel are written.
+class EmitOptions:
+    """What a kernel's values are written with, all the way through.
 
     ``awaited`` buffers are written by other programs of the launch. With ``unpack`` elements of 16
     bits stay packed in registers; it gives the text that widens them at each use.
@@ -48,7 +48,7 @@ class Options:
     shortcut: Shortcut | None = None
 
 
-PLAIN = Options()
+PLAIN = EmitOptions()
 
 
 class Emitter(Scoped):
@@ -73,7 +73,7 @@ class Emitter(Scoped):
         *,
         ends_in: DType | None,
         exact: Collection[Value] = (),
-        options: Options = PLAIN,
+        options: EmitOptions = PLAIN,
     ) -> None:
         super().__init__(region, frame)
         self.arguments = arguments

@@ -1,29 +1,31 @@
 """Shared by templates: pointwise members over the result tile, stores, and batch numbers."""
 
 from aotpack.ir.kernels.access import written_index
-from aotpack.ir.kernels.kernel import Kernel
-from aotpack.ir.operations import Pointwise
+from aotpack.ir.kernels.kernel import Kernel, Member
 from aotpack.ir.program import targets
 from aotpack.ir.symbolic.integers import Axis, Int, operand
+from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.kernel_builder import KernelBuilder
 
 
 def render_epilogue(
     kernel: Kernel, builder: KernelBuilder, axes: tuple[Axis, ...]
 ) -> tuple[str, ...]:
-    """Compute and store the pointwise members over the template's result tile."""
-    emitter = builder.emitter
+    """Compute and store what the members make of the template's result tile."""
     for member in kernel.members:
-        for name in targets(member.operation):
-            if name not in kernel.stored:
-                continue
-            if isinstance(member.operation, Pointwise):
-                value = emitter.value(builder.bound(member, member.operation.value))
-            else:
-                value = builder.results[name]
-            offset = builder.offset_of(name, written_index(member))
-            emitter.region.append(emitter.store(name, offset, value, frozenset(axes)))
+        store_results(builder, member, builder.emitter, frozenset(axes))
     return tuple(builder.root.lines())
+
+
+def store_results(
+    builder: KernelBuilder, member: Member, emitter: Emitter, axes: frozenset[Axis]
+) -> None:
+    """The stores of what a member makes and others read."""
+    for name in targets(member.operation):
+        if name in builder.kernel.stored:
+            value = builder.result(member, name, emitter)
+            offset = builder.offset_of(name, written_index(member))
+            emitter.region.append(emitter.store(name, offset, value, axes))
 
 
 def batch_names(axes: tuple[Axis, ...]) -> dict[Axis, str]:

@@ -18,7 +18,7 @@ from aotpack.ir.symbolic.integers import LARGEST_SIZE, Extremum, Int, Quotient, 
 from aotpack.ir.values import Apply, IndexValue, Load, Value, children, walk
 from aotpack.render.emit.arguments import Arguments
 from aotpack.render.emit.dialect import Dialect
-from aotpack.render.emit.emitter import PLAIN, Emitter, Options
+from aotpack.render.emit.emitter import PLAIN, EmitOptions, Emitter
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.regions import Region
 
@@ -35,7 +35,7 @@ class KernelBuilder:
         frame: Frame,
         root: Region,
         dialect: Dialect,
-        options: Options = PLAIN,
+        options: EmitOptions = PLAIN,
     ) -> None:
         self.schedule = schedule
         self.dialect = dialect
@@ -116,7 +116,7 @@ class KernelBuilder:
     @property
     def index_type(self) -> str:
         """The cast of program numbers and ranges."""
-        return ".to(tl.int64)" if self.wide else ""
+        return self.dialect.wide_index() if self.wide else ""
 
     @property
     def comments(self) -> tuple[str, ...]:
@@ -141,6 +141,12 @@ class KernelBuilder:
     def define(self, member: Member, names: Sequence[str]) -> None:
         """Record the names of a member's results."""
         self.results.update(zip(targets(member.operation), names, strict=True))
+
+    def result(self, member: Member, name: str, emitter: Emitter) -> str:
+        """The text of one of a member's targets: a value for points, else what it was named."""
+        if isinstance(member.operation, Pointwise):
+            return emitter.value(self.bound(member, member.operation.value))
+        return self.results[name]
 
     def resolve(self, load: Load) -> Value | str | None:
         """The value or name of a load of this kernel's own results."""

@@ -8,13 +8,13 @@ from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Value
-from aotpack.render.contexts import AttentionContext, KeyBlock, TileAxis
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import batch_names, batch_numbers, render_epilogue
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.emit.texts import LOG2_E
+from aotpack.render.triton.contexts import AttentionContext, KeyBlock, TileAxis
 from aotpack.render.triton.matmul import precision
 from aotpack.render.triton.types import TRITON_TYPES
 

@@ -15,11 +15,11 @@ from aotpack.ir.kernels.access import dot
 from aotpack.ir.kernels.blocks import Block, described_block
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Load, Value
-from aotpack.render.contexts import Factor
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
+from aotpack.render.triton.contexts import Factor
 
 
 def described_factor(

@@ -77,6 +77,10 @@ class TritonDialect:
         """Sizes are parameters under their own names."""
         return name
 
+    def wide_index(self) -> str:
+        """A cast."""
+        return ".to(tl.int64)"
+
     def quotient(self, num: str, den: str) -> str:
         """Triton's // rounds towards zero."""
         return f"{num} // {den}"

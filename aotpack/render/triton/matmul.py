@@ -7,11 +7,11 @@ from aotpack.ir.operations import Matmul
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Value
-from aotpack.render.contexts import Factor, MatmulContext
 from aotpack.render.emit.epilogue import batch_names, batch_numbers, render_epilogue
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
+from aotpack.render.triton.contexts import Factor, MatmulContext
 from aotpack.render.triton.descriptors import described_factor
 from aotpack.render.triton.types import TRITON_TYPES
 

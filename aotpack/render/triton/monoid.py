@@ -1,4 +1,4 @@
-"""The shape of a reduction in Triton: texts of its parts, and jit functions named after it.
+"""What a reduction is in Triton: texts of its parts, and functions of templates.
 
 The kinds are in ``monoids.py`` and ``extremes.py``.
 """
@@ -9,7 +9,28 @@ from dataclasses import dataclass, field
 from aotpack.ir.dtypes import DType
 from aotpack.ir.ops.monoid import Monoid
 from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.render.environment import render_function
 from aotpack.render.triton.types import triton_literal
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFunction:
+    """A function that kernels call: a macro of a template, and the context that it prints.
+
+    It ``calls`` the combinations of these kinds.
+    """
+
+    name: str
+    template: str
+    macro: str
+    context: object = None
+    calls: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The source."""
+        context = () if self.context is None else (self.context,)
+        return render_function(self.template, self.macro, *context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,15 +38,15 @@ class TritonMonoid:
     """Texts for one monoid.
 
     ``lift`` uses ``{0}`` (the element), ``{index}`` (int64) and ``{type}`` (of the element),
-    ``finalise`` the states ``{0}``...; ``combine`` is the source of
+    ``finalise`` the states ``{0}``...; ``combine`` is
     ``combine_<name>(a0, ..., b0, ...)``, a jit function for blocks and for single pairs. ``block``
-    reduces a block along ``{axis}`` better than ``tl.reduce``, for some kinds of type. ``group`` is
-    the source of ``group_<name>(elements, along)``: the states of a tile's lines, with less work
-    than lifting each element. ``merge`` is the source of ``merge_<name>(a0, ..., total, along)``:
-    the states of a tile's lines from states of ``total`` elements a line, in fewer steps than by
-    pairs. These and ``across`` may call the combinations of the kinds ``uses``.
+    reduces a block along ``{axis}`` better than ``tl.reduce``, for kinds of type it is there for.
+    ``group`` is ``group_<name>(elements, along)``: the states of a tile's lines with
+    less work than lifting each element. ``merge`` is
+    ``merge_<name>(a0, ..., total, along)``: the states of a tile's lines from states that have
+    ``total`` elements in a line, in fewer steps than by pairs.
 
-    Kinds that find the first extreme have ``across``, the source of
+    Kinds that find the first extreme have ``across``:
     ``across_<name>(a0, a1, axis)``: states (positions of 32 or 64 bits) reduced along a dimension,
     values before positions. Unless positions are given, they combine states a with states b of
     later elements. ``group_<name>(elements, start)`` takes a tile of (steps, lanes, neighbours) in
@@ -35,13 +56,12 @@ class TritonMonoid:
 
     name: str
     lift: tuple[str, ...]
-    combine: str
+    combine: DeviceFunction
     finalise: tuple[str, ...]
     block: Mapping[str, str] = field(default_factory=dict)
-    group: str = ""
-    merge: str = ""
-    across: str = ""
-    uses: tuple[str, ...] = ()
+    group: DeviceFunction | None = None
+    merge: DeviceFunction | None = None
+    across: DeviceFunction | None = None
     most_neighbours: int = 0
 
     @property
@@ -49,47 +69,6 @@ class TritonMonoid:
         """The monoid that the texts compute."""
         return MONOIDS[self.name]
 
-    @property
-    def combine_name(self) -> str:
-        """The name of the jit function in ``combine``."""
-        return f"combine_{self.name}"
-
-    @property
-    def group_name(self) -> str:
-        """The name of the jit function in ``group``."""
-        return f"group_{self.name}"
-
-    @property
-    def merge_name(self) -> str:
-        """The name of the jit function in ``merge``."""
-        return f"merge_{self.name}"
-
-    @property
-    def across_name(self) -> str:
-        """The name of the jit function in ``across``."""
-        return f"across_{self.name}"
-
     def identity(self, dtype: DType) -> tuple[str, ...]:
         """The states of no element of ``dtype``, as literals."""
         return tuple(map(triton_literal, self.meaning.identities(dtype)))
-
-
-def combination(name: str, parameters: str, *lines: str) -> str:
-    """The jit function that combines states."""
-    return jit_function(f"combine_{name}", parameters, *lines)
-
-
-def grouping(name: str, *lines: str) -> str:
-    """The jit function for groups of neighbours, which lie along a dimension."""
-    return jit_function(f"group_{name}", "elements, along: tl.constexpr", *lines)
-
-
-def merging(name: str, states: str, *lines: str) -> str:
-    """The jit function that reduces a tile of states along a dimension."""
-    return jit_function(f"merge_{name}", f"{states}, total, along: tl.constexpr", *lines)
-
-
-def jit_function(name: str, parameters: str, *lines: str) -> str:
-    """A jit function of these lines."""
-    body = "".join(f"    {line}\n" for line in lines)
-    return f"@triton.jit\ndef {name}({parameters}):\n{body}"

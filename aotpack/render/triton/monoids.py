@@ -3,18 +3,20 @@
 from collections.abc import Mapping
 
 from aotpack.render.emit.texts import INTEGERS, LOG2_E, NUMBERS, on
+from aotpack.render.triton.contexts import ExponentialContext, SimpleContext
 from aotpack.render.triton.extremes import indexed, near, placed
-from aotpack.render.triton.monoid import TritonMonoid, combination, grouping, merging
+from aotpack.render.triton.monoid import DeviceFunction, TritonMonoid
 
+TEMPLATE = "device_monoids.py.jinja"
 _EXTREMUM = "tl.{0}(a, b, propagate_nan=tl.PropagateNan.ALL)".format
 
 
-def _simple(name: str, text: str, block: Mapping[str, str] = {}) -> TritonMonoid:
+def _simple(name: str, result: str, block: Mapping[str, str] = {}) -> TritonMonoid:
     """A monoid whose state is an element."""
     return TritonMonoid(
         name=name,
         lift=("{0}",),
-        combine=combination(name, "a, b", f"return {text}"),
+        combine=DeviceFunction(f"combine_{name}", TEMPLATE, "combine", SimpleContext(name, result)),
         finalise=("{0}",),
         block=block,
     )
@@ -34,80 +36,33 @@ def _simple_monoids() -> list[TritonMonoid]:
 
 
 def _welford() -> TritonMonoid:
+    combine, group, merge = (
+        DeviceFunction(name, TEMPLATE, name)
+        for name in ("combine_welford", "group_welford", "merge_welford")
+    )
     return TritonMonoid(
         name="welford",
         lift=("{0}", "tl.full({0}.shape, 0, {type})", "tl.full({0}.shape, 1, {type})"),
-        combine=combination(
-            "welford",
-            "a0, a1, a2, b0, b1, b2",
-            "weight = a2 + b2",
-            "share = tl.where(weight == 0.0, 0.0, b2 / weight)",
-            "delta = b0 - a0",
-            "return a0 + delta * share, a1 + b1 + delta * delta * a2 * share, weight",
-        ),
+        combine=combine,
         finalise=("{0}", "{1}"),
-        group=grouping(
-            "welford",
-            "size: tl.constexpr = elements.shape[along]",
-            "mean = tl.sum(elements, along) * (1.0 / size)",
-            "rest = elements - tl.expand_dims(mean, along)",
-            "weight = tl.full(mean.shape, size, mean.dtype)",
-            "return mean, tl.sum(rest * rest, along), weight",
-        ),
-        merge=merging(
-            "welford",
-            "a0, a1, a2",
-            "mean = tl.sum(a0 * (a2 / total), along)",
-            "delta = a0 - tl.expand_dims(mean, along)",
-            "weight = tl.full(mean.shape, total, mean.dtype)",
-            "return mean, tl.sum(a1 + a2 * delta * delta, along), weight",
-        ),
+        group=group,
+        merge=merge,
     )
-
-
-def _exponential(below: str, result: str) -> tuple[str, ...]:
-    """An exponential where results that flush to zero are negligible beside the maximum's 1."""
-    return (
-        f"if {below}.dtype == tl.float64:",
-        f"    {result} = tl.exp({below})",
-        "else:",
-        f"    {result} = tl.exp2({below} * {LOG2_E})",
-    )
-
-
-_BASE = 'base = tl.where(tl.abs(top) == float("inf"), 0.0, top)'
-_GROUPED_EXPONENTIALS = (
-    "top = tl.reduce(elements, along, combine_max)",
-    _BASE,
-    "below = elements - tl.expand_dims(base, along)",
-    *_exponential("below", "shares"),
-    "return top, tl.sum(shares, along)",
-)
-_MERGED_EXPONENTIALS = (
-    "top = tl.reduce(a0, along, combine_max)",
-    _BASE,
-    "below = a0 - tl.expand_dims(base, along)",
-    *_exponential("below", "shrink"),
-    "return top, tl.sum(a1 * shrink, along)",
-)
 
 
 def _exponential_sum(name: str, *finalise: str) -> TritonMonoid:
+    context = ExponentialContext(name, LOG2_E)
+
+    def function(part: str, *calls: str) -> DeviceFunction:
+        return DeviceFunction(f"{part}_{name}", TEMPLATE, f"{part}_exponentials", context, calls)
+
     return TritonMonoid(
         name=name,
         lift=("{0}", "tl.where({0} == {0}, 1.0, {0})"),
-        combine=combination(
-            name,
-            "a0, a1, b0, b1",
-            "top = tl.maximum(a0, b0, propagate_nan=tl.PropagateNan.ALL)",
-            "below = tl.where(a0 == b0, 0.0, -tl.abs(a0 - b0))",
-            *_exponential("below", "shrink"),
-            "return top, tl.where(a0 > b0, a1 + b1 * shrink, a1 * shrink + b1)",
-        ),
+        combine=function("combine"),
         finalise=finalise,
-        group=grouping(name, *_GROUPED_EXPONENTIALS),
-        merge=merging(name, "a0, a1", *_MERGED_EXPONENTIALS),
-        uses=("max",),
+        group=function("group", "max"),
+        merge=function("merge", "max"),
     )
 
 

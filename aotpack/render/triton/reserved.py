@@ -5,6 +5,7 @@ A size is a parameter under its own name, so it must not have one of these.
 
 from aotpack.render.emit.reserved import Reserved
 
+COMMENT_MARK = "#"  # of lines
 _ANY_KERNEL = "h i_tiles key libdevice math numpy query r_start rest step tl triton value"
 _CLUSTERS = "clusters mailbox"
 _ROWS = "at next_row r_block ring slot stage"

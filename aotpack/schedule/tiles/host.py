@@ -44,7 +44,9 @@ def _product_variants(template_op: Matmul, strides: Strides) -> tuple[Variant, .
         low, high = bounds(axis.extent)
         if low > 4 * FEW or not _runs_along(other, template_op.k, strides):
             continue
-        few = Variant(HostTile(few=name), *HOST_ARCH, axis.extent, None, others=(packed.tile,))
+        few = Variant(
+            HostTile(short_axis=name), *HOST_ARCH, axis.extent, None, others=(packed.tile,)
+        )
         if high <= FEW:
             return (few,)
         if low <= FEW:
@@ -60,7 +62,9 @@ def _attention_variants(template_op: Attention, strides: Strides) -> tuple[Varia
     rows = ((template_op.key, template_op.d), (template_op.value, template_op.e))
     if low > FEW or not all(_runs_along(value, axis, strides) for value, axis in rows):
         return (PACKED,)
-    few = Variant(HostTile(few="i"), *HOST_ARCH, template_op.i.extent, None, others=(PACKED.tile,))
+    few = Variant(
+        HostTile(short_axis="i"), *HOST_ARCH, template_op.i.extent, None, others=(PACKED.tile,)
+    )
     return (few,) if high <= FEW else (replace(few, at_most=FEW), PACKED)
 
 

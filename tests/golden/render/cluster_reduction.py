@@ -27,6 +27,7 @@ def open_mailbox():
     }""", "=r,r", [0], tl.int32, is_pure=False, pack=1)
 
 
+# template: device_monoids.py.jinja
 @triton.jit
 def combine_max(a, b):
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)

@@ -1,4 +1,4 @@
-// template: kernel_attention_few.c.jinja
+// template: kernel_attention_gemv.c.jinja
 
 AOT_INLINE void attention_heads(
     const aot_call *call, int64_t batch, int64_t heads, float *scratch,

@@ -5,6 +5,7 @@ from triton.language.extra import libdevice
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
+# template: loop_function.py.jinja
 @triton.jit
 def exp(x_ptr, out_ptr, program):
     x = (program*256 + tl.arange(0, 256))
@@ -14,6 +15,7 @@ def exp(x_ptr, out_ptr, program):
     tl.store(out_ptr + x, t2, mask=x_mask)
 
 
+# template: loop_function.py.jinja
 @triton.jit
 def sin(y_ptr, out_ptr, program):
     x = (program*256 + tl.arange(0, 256))

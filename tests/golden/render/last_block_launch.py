@@ -5,11 +5,13 @@ from triton.language.extra import libdevice
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
+# template: device_monoids.py.jinja
 @triton.jit
 def combine_sum(a, b):
     return a + b
 
 
+# template: loop_function.py.jinja
 @triton.jit
 def sum(x_ptr, out_ptr, program):
     x = program
@@ -25,6 +27,7 @@ def sum(x_ptr, out_ptr, program):
     tl.store(out_ptr + x, t6)
 
 
+# template: loop_function.py.jinja
 @triton.jit
 def sum_2(sum_part_ptr, out_ptr, program):
     x = program
@@ -35,7 +38,7 @@ def sum_2(sum_part_ptr, out_ptr, program):
 
 
 @triton.jit
-def sum_completed(p0, p1, p2, arrived_ptr):
+def sum_with_last_block(p0, p1, p2, arrived_ptr):
     gdc_wait()
     program = tl.program_id(0)
     sum(p0, p1, program)

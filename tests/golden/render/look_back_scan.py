@@ -39,6 +39,7 @@ def clear(ready, places):
         tl.store(ready + place, 0, mask=place < places)
 
 
+# template: device_monoids.py.jinja
 @triton.jit
 def combine_sum(a, b):
     return a + b

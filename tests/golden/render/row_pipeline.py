@@ -1,6 +1,7 @@
 # template: kernel_loop.py.jinja
 # template: device_row_pipeline.py.jinja
 # template: device_cluster_reduction.py.jinja
+# template: device_monoids.py.jinja
 @triton.jit
 def sum_add(x_ptr, out_ptr):
     gdc_wait()

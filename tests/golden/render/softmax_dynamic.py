@@ -5,6 +5,7 @@ from triton.language.extra import libdevice
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
+# template: device_monoids.py.jinja
 @triton.jit
 def combine_max(a, b):
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)

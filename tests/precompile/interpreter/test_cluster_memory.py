@@ -10,8 +10,8 @@ from aotpack.precompile.interpreter.device import (
     pointer_type,
     scalar_type,
 )
-from aotpack.render.contexts import MailboxContext, WordContext
 from aotpack.render.environment import render_function
+from aotpack.render.triton.contexts import MailboxContext, WordContext
 from aotpack.render.triton.loops.cluster_reduction import TEMPLATE
 from aotpack.runtime.errors import DeviceError
 

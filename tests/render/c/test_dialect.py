@@ -35,3 +35,7 @@ def test_a_size_may_be_called_what_c_or_a_kernel_calls_something(name: str) -> N
     text = c_kernel(w.program(w.pointwise("y", [size], lambda i: apply("relu", load(x, i)))))
     assert f"const int64_t size_of_{name} = (int64_t)call->cells[" in text
     assert f"int64_t {name} =" not in text
+
+
+def test_indices_are_wide_as_they_are() -> None:
+    assert C.wide_index() == ""

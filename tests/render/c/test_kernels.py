@@ -9,6 +9,7 @@ from torch import nn
 from aotpack.render.c.kernels import host_file
 from aotpack.target import CPU
 from tests.render.models import H100, Projection, Softmax, rendered
+from tests.render.test_wrapper import plan_of
 
 
 def test_a_file_holds_every_kernel_and_its_entry_once() -> None:
@@ -33,3 +34,8 @@ def test_the_number_of_rows_chooses_how_a_product_is_computed(rows: int, functio
     (kernel,) = rendered(Projection(64, 64), torch.zeros(rows, 64), targets=(CPU,)).kernels
     both = {"_columns(", "_tile("}
     assert function in kernel.text and not any(one in kernel.text for one in both - {function})
+
+
+def test_processors_count_points() -> None:
+    (launch,) = plan_of(rendered(nn.Tanh(), torch.zeros(1000, 3), targets=(CPU,)))(0).launches
+    assert launch.grid == (3000, 1, 1)

@@ -114,15 +114,15 @@ def reduction_text(monoid: Monoid, dtype: DType, *, block: bool) -> str:
             lines.append(f"    {part}{n} = tl.where(j{part} < {COLUMNS - 5}, {lifted}, {own})")
     pairs = ", ".join(f"{part}{n}" for part in "ab" for n in range(count))
     states = ", ".join(f"s{n}" for n in range(count))
-    lines.append(f"    {states} = {texts.combine_name}({pairs})")
+    lines.append(f"    {states} = {texts.combine.name}({pairs})")
     kind = texts.block.get(dtype.facts.kind)
     if block and kind:
         lines.append(f"    s0 = {kind.format('s0', axis=1)}")
     elif texts.across:
-        lines.append(f"    {states} = {texts.across_name}({states}, 1)")
+        lines.append(f"    {states} = {texts.across.name}({states}, 1)")
     else:
         given = "s0" if count == 1 else f"({states})"
-        lines.append(f"    {states} = tl.reduce({given}, 1, {texts.combine_name})")
+        lines.append(f"    {states} = tl.reduce({given}, 1, {texts.combine.name})")
     for n, text in enumerate(texts.finalise):
         result = text.format(*(f"s{m}" for m in range(count)))
         lines.append(f"    tl.store(out{n}_ptr + tl.arange(0, {ROWS}), {result})")
@@ -143,8 +143,8 @@ def reductions() -> list[tuple[Monoid, DType, bool]]:
 
 def module_text() -> str:
     parts = [kernel_text(operand) for operand in COMPUTE]
-    parts += [texts.combine for texts in TRITON_MONOIDS.values()]
-    parts += [texts.across for texts in TRITON_MONOIDS.values() if texts.across]
+    parts += [texts.combine.text for texts in TRITON_MONOIDS.values()]
+    parts += [texts.across.text for texts in TRITON_MONOIDS.values() if texts.across]
     parts += [reduction_text(monoid, dtype, block=block) for monoid, dtype, block in reductions()]
     return HEAD + "\n\n".join(parts)
 

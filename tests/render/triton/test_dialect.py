@@ -54,3 +54,7 @@ def test_short_floats_are_cast_where_they_are_stored_and_plain_numbers_by_triton
 def test_a_shift_that_is_in_range_asks_for_none(count: str, plain: bool) -> None:
     text = TRITON.apply("shift_left", ("t1", count), DType.INT32, DType.INT32, None)
     assert (text == f"t1 << {count}") is plain
+
+
+def test_indices_are_widened_by_a_cast() -> None:
+    assert TRITON.wide_index() == ".to(tl.int64)"

@@ -35,7 +35,7 @@ def test_a_loop_keeps_the_first_extreme_that_each_lane_met() -> None:
 
 def test_the_latest_of_equals_is_found_by_pairs() -> None:
     """Scans ask for it: there is no across, and no group."""
-    latest = [one for one in TRITON_MONOIDS.values() if "(a1 > b1)" in one.combine]
+    latest = [one for one in TRITON_MONOIDS.values() if "(a1 > b1)" in one.combine.text]
     assert latest and not any(one.across or one.group for one in latest)
     first = TRITON_MONOIDS["argmax"]
-    assert first.across and first.group and "(a1 > b1)" not in first.combine
+    assert first.across and first.group and "(a1 > b1)" not in first.combine.text

@@ -3,21 +3,18 @@
 import ast
 
 import pytest
+from jinja2 import UndefinedError
 
 from aotpack.ir.dtypes import DType
-from aotpack.render.triton.monoid import TritonMonoid, jit_function
-from aotpack.render.triton.monoids import TRITON_MONOIDS
+from aotpack.render.triton.contexts import SimpleContext
+from aotpack.render.triton.monoid import DeviceFunction, TritonMonoid
+from aotpack.render.triton.monoids import TEMPLATE, TRITON_MONOIDS
 
 
-def functions(monoid: TritonMonoid) -> dict[str, str]:
-    """The sources a monoid has, by the names it gives them."""
-    found = {
-        monoid.combine_name: monoid.combine,
-        monoid.group_name: monoid.group,
-        monoid.merge_name: monoid.merge,
-        monoid.across_name: monoid.across,
-    }
-    return {name: text for name, text in found.items() if text}
+def functions(monoid: TritonMonoid) -> list[DeviceFunction]:
+    """The functions a monoid has."""
+    found = (monoid.combine, monoid.group, monoid.merge, monoid.across)
+    return [function for function in found if function is not None]
 
 
 def called(text: str) -> set[str]:
@@ -26,21 +23,20 @@ def called(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", TRITON_MONOIDS)
-def test_sources_define_what_they_are_called_and_call_what_the_monoid_says(name: str) -> None:
-    monoid = TRITON_MONOIDS[name]
-    known = {monoid.combine_name, *(TRITON_MONOIDS[one].combine_name for one in monoid.uses)}
-    for own, text in functions(monoid).items():
-        (function,) = ast.parse(text).body
-        assert isinstance(function, ast.FunctionDef) and function.name == own
-        combined = {one for one in called(text) if one.startswith("combine_")}
-        assert combined <= known
+def test_sources_define_what_they_are_called_and_call_what_they_say(name: str) -> None:
+    for one in functions(TRITON_MONOIDS[name]):
+        (function,) = ast.parse(one.text).body
+        assert isinstance(function, ast.FunctionDef) and function.name == one.name
+        assert one.name.endswith(f"_{name}")
+        combined = {word for word in called(one.text) if word.startswith("combine_")}
+        assert combined == {TRITON_MONOIDS[kind].combine.name for kind in one.calls}
 
 
 @pytest.mark.parametrize("name", TRITON_MONOIDS)
 def test_combinations_take_two_of_each_state(name: str) -> None:
     monoid = TRITON_MONOIDS[name]
     count = len(monoid.lift)
-    (function,) = ast.parse(monoid.combine).body
+    (function,) = ast.parse(monoid.combine.text).body
     assert isinstance(function, ast.FunctionDef)
     assert len(function.args.args) == 2 * count == 2 * len(monoid.meaning.states)
 
@@ -53,7 +49,13 @@ def test_identities_have_the_type_of_the_elements() -> None:
     )
 
 
-def test_a_function_is_indented_and_ends_a_line() -> None:
-    assert jit_function("f", "a, b", "c = a", "return c") == (
-        "@triton.jit\ndef f(a, b):\n    c = a\n    return c\n"
+def test_a_function_is_a_macro_and_its_context() -> None:
+    function = DeviceFunction("combine_f", TEMPLATE, "combine", SimpleContext("f", "a + b"))
+    assert function.text == (
+        f"# template: {TEMPLATE}\n@triton.jit\ndef combine_f(a, b):\n    return a + b\n"
     )
+
+
+def test_a_context_without_what_a_macro_prints_is_refused() -> None:
+    with pytest.raises(UndefinedError):
+        _ = DeviceFunction("combine_f", TEMPLATE, "combine", object()).text

@@ -28,12 +28,12 @@ def host_variants(m: Size, n: int, *, weight_rows: bool = True) -> list[Variant]
 )
 def test_few_rows_become_dot_products(m: int, n: int, few: str) -> None:
     (variant,) = host_variants(m, n)
-    assert variant.tile == HostTile(few=few) and variant.at_most is None
+    assert variant.tile == HostTile(short_axis=few) and variant.at_most is None
 
 
 def test_a_dynamic_number_of_rows_decides_when_called() -> None:
     few, packed = host_variants(B, 768)
-    assert few.tile == HostTile(few="m") and (few.measure, few.at_most) == (Int.of(B), FEW)
+    assert few.tile == HostTile(short_axis="m") and (few.measure, few.at_most) == (Int.of(B), FEW)
     assert packed.tile == HostTile() and packed.at_most is None
 
 
@@ -62,12 +62,12 @@ def attention_tiles(queries: int, *, dynamic: bool = False, turned: bool = False
 @pytest.mark.parametrize("queries", [1, FEW])
 def test_few_queries_become_dot_products(queries: int) -> None:
     (variant,) = attention_tiles(queries)
-    assert variant.tile == HostTile(few="i") and variant.others == (HostTile(),)
+    assert variant.tile == HostTile(short_axis="i") and variant.others == (HostTile(),)
 
 
 def test_a_dynamic_number_of_queries_decides_when_called() -> None:
     few, packed = attention_tiles(3, dynamic=True)
-    assert few.tile == HostTile(few="i") and few.at_most == FEW
+    assert few.tile == HostTile(short_axis="i") and few.at_most == FEW
     assert packed.tile == HostTile() and packed.at_most is None
 
 

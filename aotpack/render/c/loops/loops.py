@@ -93,12 +93,7 @@ def stores(members: Sequence[Member], nest: LoopNest, builder: KernelBuilder) ->
     for member in members:
         for name in targets(member.operation):
             if name in nest.kernel.stored:
-                value = (
-                    emitter.value(builder.bound(member, member.operation.value))
-                    if isinstance(member.operation, Pointwise)
-                    else builder.results[name]
-                )
-                pending.append((name, value, member))
+                pending.append((name, builder.result(member, name, emitter), member))
     return [
         _store(name, value, builder.offset_of(name, written_index(member)), builder)
         for name, value, member in pending

@@ -19,8 +19,8 @@ from aotpack.render.emit.loop_fission import fission_groups
 
 
 @dataclass(slots=True)
-class Walk:
-    """One loop nest: scans come before it, each in a separate loop."""
+class RowLoop:
+    """One loop: scans come before it, each in a loop of its own."""
 
     scans: list[Member] = field(default_factory=list)
     reductions: list[Member] = field(default_factory=list)  # the only pass, or the first of two
@@ -34,7 +34,7 @@ class Walk:
 class WalkPlan:
     """The walks in order, then the members that are stored once for each row."""
 
-    walks: tuple[Walk, ...]
+    walks: tuple[RowLoop, ...]
     outer: tuple[Member, ...]
 
 
@@ -46,7 +46,7 @@ def plan_walks(
     ``inner`` are the axes of a walk's loops; ``innermost`` is the axis of the innermost loop.
     """
     ready: dict[str, int] = {}
-    walks: list[Walk] = []
+    walks: list[RowLoop] = []
     stored: list[tuple[int, Member]] = []
     outer: list[Member] = []
     for member in kernel.members:
@@ -68,8 +68,8 @@ def plan_walks(
     return WalkPlan(tuple(walks), tuple(outer))
 
 
-def _place(member: Member, number: int, walks: list[Walk]) -> int:
-    """Put a reduction or scan into a walk; gives the number of walks until its result is ready."""
+def _place(member: Member, number: int, walks: list[RowLoop]) -> int:
+    """Put a reduction or scan where its operands are ready; how many walks later its result is."""
     if isinstance(member.operation, Pointwise):
         return 0
     if isinstance(member.operation, Scan):
@@ -83,22 +83,22 @@ def _place(member: Member, number: int, walks: list[Walk]) -> int:
     return 2
 
 
-def _fission(walk: Walk, kernel: Kernel, inner: frozenset[Axis]) -> list[Walk]:
-    """Loop fission: a walk for each group of reductions that read nothing in common."""
+def _apart(walk: RowLoop, kernel: Kernel, inner: frozenset[Axis]) -> list[RowLoop]:
+    """A walk for each group of reductions that read nothing in common."""
     if walk.scans or walk.seconds or walk.stored:
         return [walk]
     groups = fission_groups(walk.reductions, kernel, inner)
-    return [Walk(reductions=group) for group in groups]
+    return [RowLoop(reductions=group) for group in groups]
 
 
-def _at(walks: list[Walk], number: int) -> Walk:
+def _at(walks: list[RowLoop], number: int) -> RowLoop:
     while len(walks) <= number:
-        walks.append(Walk())
+        walks.append(RowLoop())
     return walks[number]
 
 
 def _keep(
-    walks: list[Walk], builder: KernelBuilder, inner: frozenset[Axis], innermost: Axis
+    walks: list[RowLoop], builder: KernelBuilder, inner: frozenset[Axis], innermost: Axis
 ) -> None:
     """Give row buffers to values that are expensive and needed by several walks.
 
@@ -126,7 +126,7 @@ def _is_expensive(value: Value, builder: KernelBuilder) -> bool:
     return weight(value) >= EXPENSIVE
 
 
-def _roots(walk: Walk, builder: KernelBuilder) -> list[Value]:
+def _roots(walk: RowLoop, builder: KernelBuilder) -> list[Value]:
     members = [*walk.reductions, *walk.seconds, *walk.stored]
     return [
         value

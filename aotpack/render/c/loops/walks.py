@@ -22,7 +22,7 @@ from aotpack.render.c.loops.loops import (
 from aotpack.render.c.loops.nest import LoopNest
 from aotpack.render.c.loops.reductions import Accumulator, fill, two_pass
 from aotpack.render.c.loops.walk_loops import WalkLoops
-from aotpack.render.c.loops.walk_plan import Walk, WalkPlan, plan_walks
+from aotpack.render.c.loops.walk_plan import RowLoop, WalkPlan, plan_walks
 from aotpack.render.c.regions import Loop, c_lines
 from aotpack.render.c.types import C_TYPES
 from aotpack.render.c.window import Window, window
@@ -61,7 +61,7 @@ class Walker:
 
     # --- one walk
 
-    def _walk(self, walk: Walk) -> None:
+    def _walk(self, walk: RowLoop) -> None:
         for member in walk.scans:
             self._scan(member)
         firsts = [(m, self._first(m)) for m in walk.reductions]
@@ -90,8 +90,8 @@ class Walker:
         for member, accumulator in seconds:
             self._finish_second(member, accumulator, lanes)
 
-    def _guarded(self, walk: Walk, firsts: list[tuple[Member, Accumulator]]) -> Window | None:
-        """The window of a walk's only element, if it has one: outside it is the identity."""
+    def _guarded(self, walk: RowLoop, firsts: list[tuple[Member, Accumulator]]) -> Window | None:
+        """Columns of a walk that alone count: elsewhere its only element changes nothing."""
         if not self.is_columns or len(firsts) != 1:
             return None
         if walk.seconds or walk.stored or walk.kept or walk.used:
@@ -106,7 +106,7 @@ class Walker:
             return None
         return window(value, self.nest.x[-1], identities[0], self.builder.resolve)
 
-    def _store(self, walk: Walk, loop: Loop, made: list[Accumulator]) -> None:
+    def _store(self, walk: RowLoop, loop: Loop, made: list[Accumulator]) -> None:
         if made or self.is_columns:
             loop.stores += stores(walk.stored, self.nest, self.builder)
         else:
@@ -209,12 +209,12 @@ class Walker:
 
     # --- row buffers
 
-    def _keep_rows(self, walk: Walk, loop: Loop) -> None:
+    def _keep_rows(self, walk: RowLoop, loop: Loop) -> None:
         for value in walk.kept:
             name = self.rows[value] = self.loops.row_buffer(value.dtype)
             loop.append(f"{self.loops.place(name)} = {self.builder.emitter.value(value)};")
 
-    def _use_rows(self, walk: Walk, loop: Loop) -> None:
+    def _use_rows(self, walk: RowLoop, loop: Loop) -> None:
         for value in walk.used:
             name = self.builder.fresh("t")
             loop.append(

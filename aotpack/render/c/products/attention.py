@@ -119,7 +119,7 @@ def _store(builder: KernelBuilder, o: Attention) -> Slot:
     """The members over a result, and its stores."""
     builder.results[o.target] = "attended"
     nest = _nest(builder, o, (o.i, o.e))
-    store_members(builder, nest.emitter, "attended")
+    store_members(builder, nest.emitter)
     return _slot(nest, "")
 
 

@@ -4,7 +4,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import points
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.operations import Matmul
-from aotpack.render.c.contexts import FewContext
+from aotpack.render.c.contexts import GemvContext
 from aotpack.render.c.products.levels import batch_lines, extent_text, setup_lines, tile_builder
 from aotpack.render.c.products.operand_roles import epilogue_indices, operands_of
 from aotpack.render.c.products.slots import IN_PLACE, axis_names, rows_of, stored
@@ -12,15 +12,17 @@ from aotpack.render.c.products.split import split
 from aotpack.render.emit.kernel_builder import KernelBuilder
 
 
-def few_source(schedule: Schedule, kernel: Kernel, few: str) -> tuple[FewContext, KernelBuilder]:
-    """The context of the template, and the kernel's builder.
+def gemv_source(
+    schedule: Schedule, kernel: Kernel, short_axis: str
+) -> tuple[GemvContext, KernelBuilder]:
+    """Everything the template prints, and the builder that knows the kernel's arguments.
 
-    ``few`` is "m" or "n", the axis with few points.
+    ``short_axis`` is "m" or "n", the axis with few points.
     """
     template_op = kernel.template_op
     assert isinstance(template_op, Matmul)
-    left, right = operands_of(template_op)
-    rows, columns = (left, right) if few == "m" else (right, left)
+    left, right = sides(template_op)
+    rows, columns = (left, right) if short_axis == "m" else (right, left)
     parts = split(columns.axis, epilogue_indices(kernel, schedule.strides))
     names = axis_names(template_op, {rows.axis: "s"}, parts, "v")
     builder = tile_builder(schedule, kernel, parts, names)
@@ -31,7 +33,7 @@ def few_source(schedule: Schedule, kernel: Kernel, few: str) -> tuple[FewContext
     batch = batch_lines(builder, template_op.batch)
     extents = (batches, columns.axis.extent, rows.axis.extent, template_op.k.extent)
     texts = [extent_text(builder, extent) for extent in extents]
-    context = FewContext(
+    context = GemvContext(
         name=kernel.name,
         comments=builder.comments,
         parameters=setup_lines(builder, kernel.stored),

@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import written_index
-from aotpack.ir.operations import Matmul, Pointwise
-from aotpack.ir.program import targets
+from aotpack.ir.operations import Matmul
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Load
 from aotpack.render.c.contexts import AxisLoop, Rows
@@ -14,7 +12,7 @@ from aotpack.render.c.products.levels import LevelRegions, factor_text, walk_of
 from aotpack.render.c.products.operand_roles import Operand, row_stride
 from aotpack.render.c.products.split import Split
 from aotpack.render.emit.emitter import Emitter
-from aotpack.render.emit.epilogue import batch_names
+from aotpack.render.emit.epilogue import batch_names, store_results
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 
@@ -47,25 +45,16 @@ def stored(
     nest = LevelRegions(
         builder, Frame(names, {}, ()), axis_levels(template_op.batch, outer, columns)
     )
-    store_members(builder, nest.emitter, "sum")
+    store_members(builder, nest.emitter)
     return walk_of(
         nest, builder, "v" if names[columns.column].startswith("v") else "s", columns, ""
     )
 
 
-def store_members(builder: KernelBuilder, emitter: Emitter, result: str) -> None:
-    """The stores of a template: its result, and the pointwise members over it."""
+def store_members(builder: KernelBuilder, emitter: Emitter) -> None:
+    """The stores of a template: its result, and what pointwise members make of it."""
     for member in builder.kernel.members:
-        for name in targets(member.operation):
-            if name not in builder.kernel.stored:
-                continue
-            value = result
-            if isinstance(member.operation, Pointwise):
-                value = emitter.value(builder.bound(member, member.operation.value))
-            offset = builder.offset_of(name, written_index(member))
-            emitter.region.append(
-                emitter.store(name, offset, value, frozenset(emitter.frame.names))
-            )
+        store_results(builder, member, emitter, frozenset(emitter.frame.names))
 
 
 def rows_of(

@@ -26,9 +26,9 @@ from aotpack.ir.kernels.cluster_mailbox import (
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.operations import Reduction
 from aotpack.ir.symbolic.integers import Int
-from aotpack.render.contexts import ClusterContext, MailboxContext, WordContext
 from aotpack.render.emit.regions import Region
 from aotpack.render.environment import render_function
+from aotpack.render.triton.contexts import ClusterContext, MailboxContext, WordContext
 from aotpack.render.triton.loops.loop_builder import LoopBuilder
 from aotpack.render.triton.loops.reductions import across
 from aotpack.render.triton.monoids import TRITON_MONOIDS

@@ -11,13 +11,19 @@ only. The last to end clears all counters, for the next launch.
 
 from aotpack.ir.kernels.kernel import LOOK_BACK_GROUP, Kernel, Member
 from aotpack.ir.operations import Scan
-from aotpack.render.contexts import LookBackContext
 from aotpack.render.emit.regions import INDENT
 from aotpack.render.environment import render_function
+from aotpack.render.triton.contexts import LookBackContext
 from aotpack.render.triton.loops.loop_builder import LoopBuilder
-from aotpack.render.triton.loops.reductions import along, block_states, named, reduced, tile_shape
+from aotpack.render.triton.loops.reductions import (
+    along,
+    block_states,
+    combined,
+    named,
+    reduced,
+    tile_shape,
+)
 from aotpack.render.triton.loops.walk import RowWalk
-from aotpack.render.triton.monoid import TritonMonoid
 from aotpack.render.triton.monoids import TRITON_MONOIDS
 
 TEMPLATE = "device_look_back.py.jinja"
@@ -52,10 +58,10 @@ class LookBack(RowWalk):
             for pointer, fill in zip(pointers, fills, strict=True)
         ]
         earlier = along(builder, monoid, "tl.reduce", told, 0)
-        after = _combined(builder, monoid, earlier, totals)
+        after = combined(builder, region, monoid, earlier, totals)
         _publish(builder, ready, pointers, after, "row + parts + group + 1", "is_last")
         spread = [f"tl.broadcast_to({name}, {tile_shape(builder)})" for name in earlier]
-        names = _combined(builder, monoid, spread, scanned)
+        names = combined(builder, region, monoid, spread, scanned)
         return [named(builder, text.format(*names)) for text in monoid.finalise]
 
     def emit(self, builder: LoopBuilder, program: str) -> None:
@@ -100,10 +106,3 @@ def _publish(
     for pointer, state in zip(pointers, states, strict=True):
         region.append(f"tl.store({pointer} + {place}, {state}, mask={mask})")
     region.append(f"publish({ready} + {place}, {mask})")
-
-
-def _combined(builder: LoopBuilder, monoid: TritonMonoid, a: list[str], b: list[str]) -> list[str]:
-    names = [builder.fresh("t") for _ in a]
-    call = f"{monoid.combine_name}({', '.join([*a, *b])})"
-    builder.emitter.region.append(f"{', '.join(names)} = {call}")
-    return names

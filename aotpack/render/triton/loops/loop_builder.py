@@ -6,13 +6,15 @@ from typing import Protocol
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.operations import Reduction
 from aotpack.ir.symbolic.integers import Int
-from aotpack.render.contexts import ClusterContext
-from aotpack.render.emit.emitter import Options
+from aotpack.render.emit.emitter import EmitOptions
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
+from aotpack.render.triton.contexts import ClusterContext
 from aotpack.render.triton.dialect import TRITON
 from aotpack.render.triton.loops.softmax import Softmax
+from aotpack.render.triton.monoid import DeviceFunction
+from aotpack.render.triton.monoids import TRITON_MONOIDS
 
 
 class RowPartition(Protocol):
@@ -75,8 +77,16 @@ class LoopBuilder(KernelBuilder):
     ) -> None:
         self.partition = partition
         self.softmax = Softmax()
-        options = Options(awaited, unpack, self.softmax.shortcut)
+        options = EmitOptions(awaited, unpack, self.softmax.shortcut)
         super().__init__(schedule, kernel, frame, root, TRITON, options)
+
+    def use(self, function: DeviceFunction) -> str:
+        """The name of a function, which the kernel then has, with what it calls."""
+        for kind in function.calls:
+            self.use(TRITON_MONOIDS[kind].combine)
+        if function.name not in self.functions:
+            self.functions[function.name] = function.text
+        return function.name
 
     @property
     def length(self) -> Int:

@@ -14,7 +14,7 @@ from aotpack.ir.uses import operation_uses
 from aotpack.render.emit.loop_fission import fission_groups
 from aotpack.render.triton.loops.loop_builder import LoopBuilder
 from aotpack.render.triton.loops.reduction_loops import Blocks, ReductionLoop, stretches
-from aotpack.render.triton.loops.walk import RowWalk, define_reduction, store_results
+from aotpack.render.triton.loops.walk import RowWalk, define_reduction, store_member
 
 
 class LoopedRow(RowWalk):
@@ -76,12 +76,12 @@ def _emit_walk(
                 if isinstance(member.operation, Scan):
                     builder.define(member, loop.scan(member))
                 if member in working:
-                    store_results(builder, member)
+                    store_member(builder, member)
     with builder.emitter.at(builder.emitter.region, cache=cache):
         for member, names in loop.finish():
             assert isinstance(member.operation, Reduction)
             define_reduction(builder, member, member.operation, names)
-            store_results(builder, member)
+            store_member(builder, member)
 
 
 def _cache(number: int, walked: list[set[str]], kernel: Kernel) -> dict[str, str]:

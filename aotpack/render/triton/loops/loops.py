@@ -7,9 +7,9 @@ from typing import TypeAlias
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.kernels.tiles import PointwiseTile, ReductionTile, Tile2D
 from aotpack.ir.symbolic.integers import Axis
-from aotpack.render.contexts import LoopContext, TileAxis
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.regions import Region
+from aotpack.render.triton.contexts import LoopContext, TileAxis
 from aotpack.render.triton.loops.cluster_reduction import ClusterReduction
 from aotpack.render.triton.loops.look_back import LookBack
 from aotpack.render.triton.loops.loop_builder import LoopBuilder, WholeRow

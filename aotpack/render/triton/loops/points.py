@@ -5,7 +5,7 @@ from dataclasses import replace
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.tiles import PointwiseTile, Tile2D
 from aotpack.ir.symbolic.integers import Axis
-from aotpack.render.contexts import TileAxis
+from aotpack.render.triton.contexts import TileAxis
 from aotpack.render.triton.loops.loop_builder import LoopBuilder
 from aotpack.render.triton.loops.walk import Walk, tile_axis
 

@@ -20,6 +20,7 @@ from aotpack.render.triton.loops.loop_builder import LoopBuilder
 from aotpack.render.triton.loops.reductions import (
     along,
     block_states,
+    combined,
     finish,
     last_axis,
     last_place,
@@ -186,12 +187,12 @@ class ReductionLoop:
         else:
             states, shape = block_states(builder, member, monoid, masked=False), tile_shape(builder)
         names = self._start(member, "acc", shape)
-        combined = self._combine(monoid, names, states)
-        for name, new in zip(names, combined, strict=True):
+        made = combined(builder, self.region, monoid, names, states)
+        for name, new in zip(names, made, strict=True):
             self.region.append(f"{name} = " + (f"tl.where({mask}, {new}, {name})" if mask else new))
 
     def _in_groups(self, monoid: TritonMonoid) -> bool:
-        return self.tile.group > 1 and bool(monoid.group) and not last_axis(self.builder)
+        return self.tile.group > 1 and monoid.group is not None and not last_axis(self.builder)
 
     def _grouped(self, member: Member, monoid: TritonMonoid) -> list[str]:
         """The states of groups of neighbours in a whole block."""
@@ -213,10 +214,8 @@ class ReductionLoop:
     def _call_group(self, monoid: TritonMonoid, operands: str) -> list[str]:
         """The states that a monoid's function for groups gives."""
         builder, names = self.builder, [self.builder.fresh("t") for _ in monoid.meaning.states]
-        for used in monoid.uses:
-            builder.functions[TRITON_MONOIDS[used].combine_name] = TRITON_MONOIDS[used].combine
-        builder.functions[monoid.group_name] = monoid.group
-        self.region.append(f"{', '.join(names)} = {monoid.group_name}({operands})")
+        assert monoid.group is not None
+        self.region.append(f"{', '.join(names)} = {builder.use(monoid.group)}({operands})")
         return names
 
     def _rest(self, member: Member, monoid: TritonMonoid) -> list[str]:
@@ -240,9 +239,7 @@ class ReductionLoop:
         if self._in_groups(monoid):
             shape = list(self._lanes(monoid))
             states = self._call_group(monoid, f"tl.reshape({element}, {shape}), {self.start}")
-        builder.functions[monoid.combine_name] = monoid.combine
-        call = f"{monoid.combine_name}({', '.join([*names, *states])})"
-        self.region.append(f"{', '.join(names)} = {call}")
+        combined(builder, self.region, monoid, names, states, names)
 
     def _start_first(self, member: Member, monoid: TritonMonoid) -> list[str]:
         """The accumulators of ``_accumulate_first``: at first, those of a lane's first element."""
@@ -301,10 +298,9 @@ class ReductionLoop:
         carried = self._start(member, "carry", row)
         scanned = along(builder, monoid, "tl.associative_scan", states, axis)
         before = [f"tl.broadcast_to({name}, {tile_shape(builder)})" for name in carried]
-        names = self._combine(monoid, before, scanned)
+        names = combined(builder, self.region, monoid, before, scanned)
         totals = reduced(builder, monoid, states)
-        call = f"{monoid.combine_name}({', '.join([*carried, *totals])})"
-        self.region.append(f"{', '.join(carried)} = {call}")
+        combined(builder, self.region, monoid, carried, totals, carried)
         return [named(builder, text.format(*names)) for text in monoid.finalise]
 
     def _start(self, member: Member, prefix: str, shape: str) -> list[str]:
@@ -319,12 +315,6 @@ class ReductionLoop:
             for name, (identity, kind) in zip(self.names[key], kinds, strict=True):
                 self.outside.append(f"{name} = tl.full({shape}, {identity}, {TRITON_TYPES[kind]})")
         return self.names[key]
-
-    def _combine(self, monoid: TritonMonoid, a: list[str], b: list[str]) -> list[str]:
-        self.builder.functions[monoid.combine_name] = monoid.combine
-        names = [self.builder.fresh("t") for _ in a]
-        self.region.append(f"{', '.join(names)} = {monoid.combine_name}({', '.join([*a, *b])})")
-        return names
 
     def finish(self) -> list[tuple[Member, list[str]]]:
         """Reduce the accumulators across lanes."""

@@ -1,10 +1,13 @@
 """Any monoid over a block in registers, as a reduction or as a scan."""
 
+from collections.abc import Sequence
+
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.operations import Reduction, Scan
 from aotpack.ir.ops.monoid import LAST_INDEX
 from aotpack.ir.symbolic.integers import Int
+from aotpack.render.emit.regions import Region
 from aotpack.render.triton.loops.loop_builder import LoopBuilder
 from aotpack.render.triton.loops.softmax import ResidentExponentials, exponential
 from aotpack.render.triton.monoid import TritonMonoid
@@ -106,21 +109,19 @@ def across(
         if dtype.is_integer and dtype.facts.bits < 32:
             text += f".to({TRITON_TYPES[dtype]})"  # Triton reduces narrow integers in 32 bits
         return [named(builder, text + keep)]
-    for used in monoid.uses:
-        builder.functions[TRITON_MONOIDS[used].combine_name] = TRITON_MONOIDS[used].combine
-    if monoid.merge:
-        builder.functions[monoid.merge_name] = monoid.merge
+    if monoid.merge is not None:
         names = [builder.fresh("t") for _ in states]
         operands = ", ".join(
             [*states, _count(builder, length, dtype), str(last_axis(builder) or 0)]
         )
-        builder.emitter.region.append(f"{', '.join(names)} = {monoid.merge_name}({operands})")
+        builder.emitter.region.append(
+            f"{', '.join(names)} = {builder.use(monoid.merge)}({operands})"
+        )
         return [named(builder, f"{name}{keep}") for name in names]
-    if not monoid.across:
+    if monoid.across is None:
         return reduced(builder, monoid, states)
-    builder.functions[monoid.across_name] = monoid.across
     value, place = builder.fresh("t"), builder.fresh("t")
-    call = f"{monoid.across_name}({', '.join(states)}, {last_axis(builder)})"
+    call = f"{builder.use(monoid.across)}({', '.join(states)}, {last_axis(builder)})"
     builder.emitter.region.append(f"{value}, {place} = {call}")
     return [named(builder, f"{value}{keep}"), named(builder, f"{place}{keep}.to(tl.int64)")]
 
@@ -135,12 +136,26 @@ def along(
     builder: LoopBuilder, monoid: TritonMonoid, function: str, states: list[str], axis: int | None
 ) -> list[str]:
     """Reduce or scan states along a dimension."""
-    builder.functions[monoid.combine_name] = monoid.combine
     names = [builder.fresh("t") for _ in states]
     operand = f"({', '.join(states)})" if len(states) > 1 else states[0]
-    call = f"{function}({operand}, {axis}, {monoid.combine_name})"
+    call = f"{function}({operand}, {axis}, {builder.use(monoid.combine)})"
     builder.emitter.region.append(f"{', '.join(names)} = {call}")
     return names
+
+
+def combined(
+    builder: LoopBuilder,
+    region: Region,
+    monoid: TritonMonoid,
+    a: Sequence[str],
+    b: Sequence[str],
+    names: Sequence[str] = (),
+) -> list[str]:
+    """The names of states combined by pairs; ``names`` gives them, else they are new."""
+    made = list(names) or [builder.fresh("t") for _ in a]
+    call = f"{builder.use(monoid.combine)}({', '.join([*a, *b])})"
+    region.append(f"{', '.join(made)} = {call}")
+    return made
 
 
 def block_states(
@@ -154,8 +169,8 @@ def block_states(
 def _two_pass_exponentials(builder: LoopBuilder, member: Member, operation: Reduction) -> list[str]:
     """The maximum, then distances from it: merging pairs would need more exponentials."""
     monoid, dtype = TRITON_MONOIDS[operation.kind], operation.args[0].dtype
-    builder.functions["combine_max"] = TRITON_MONOIDS["max"].combine
-    top = named(builder, f"tl.reduce({masked_element(builder, member, monoid)}, 0, combine_max)")
+    combine = builder.use(TRITON_MONOIDS["max"].combine)
+    top = named(builder, f"tl.reduce({masked_element(builder, member, monoid)}, 0, {combine})")
     base = named(builder, f'tl.where(tl.abs({top}) == float("inf"), 0.0, {top})')
     builder.forget()
     below = named(builder, f"{masked_element(builder, member, monoid)} - {base}")

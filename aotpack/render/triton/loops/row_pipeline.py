@@ -25,9 +25,9 @@ from aotpack.ir.kernels.row_reads import Read, RowReads, in_row, row_reads
 from aotpack.ir.kernels.rows import LINE_BYTES
 from aotpack.ir.kernels.tiles import WARP, ReductionTile
 from aotpack.ir.symbolic.integers import Axis
-from aotpack.render.contexts import RingContext, VectorContext
 from aotpack.render.emit.regions import Region
 from aotpack.render.environment import render_function
+from aotpack.render.triton.contexts import RingContext, VectorContext
 from aotpack.render.triton.loops.cluster_reduction import ClusterReduction
 from aotpack.render.triton.loops.loop_builder import LoopBuilder
 from aotpack.render.triton.loops.looped_row import LoopedRow

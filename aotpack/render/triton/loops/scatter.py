@@ -9,17 +9,17 @@ from aotpack.ir.kernels.access import written_index
 from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.operations import Scatter
 from aotpack.ir.ops.conditions import bounds_checks
-from aotpack.render.contexts import AtomicContext, SwapContext
-from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.environment import render_function
+from aotpack.render.triton.contexts import AtomicContext, SwapContext
+from aotpack.render.triton.loops.loop_builder import LoopBuilder
 from aotpack.render.triton.monoids import TRITON_MONOIDS
 from aotpack.render.triton.types import TRITON_TYPES
 
 TEMPLATE = "device_scatter.py.jinja"
 
 
-def scatter_line(builder: KernelBuilder, member: Member, operation: Scatter) -> str:
-    """The statement that scatters the value of every point whose index is in bounds."""
+def scatter_line(builder: LoopBuilder, member: Member, operation: Scatter) -> str:
+    """The statement that takes in the value of every point whose index lies in the buffer."""
     emitter, buffer = builder.emitter, builder.schedule.program.buffers[operation.target]
     index = written_index(member)
     value = emitter.value(builder.bound(member, operation.value))
@@ -34,15 +34,14 @@ def scatter_line(builder: KernelBuilder, member: Member, operation: Scatter) -> 
     return f"scatter_{operation.kind}({pointer}, {emitter.index(offset)}, {value}, {mask})"
 
 
-def _define(builder: KernelBuilder, kind: str, dtype: DType) -> None:
-    """Add the function that the statement calls to the kernel's functions."""
+def _define(builder: LoopBuilder, kind: str, dtype: DType) -> None:
+    """Put what the statement calls into the kernel's functions."""
     name, function = f"scatter_{kind}", _instruction(kind, dtype)
     if function is not None:
         context = AtomicContext(kind, function)
         builder.functions[name] = render_function(TEMPLATE, "atomic", context)
         return
-    monoid = TRITON_MONOIDS[kind]
-    builder.functions[monoid.combine_name] = monoid.combine
+    builder.use(TRITON_MONOIDS[kind].combine)
     swap = SwapContext(kind, dtype.facts.bits, TRITON_TYPES[dtype])
     builder.functions[name] = render_function(TEMPLATE, "compare_and_swap", swap)
 

@@ -8,15 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 
-from aotpack.ir.kernels.access import written_index
 from aotpack.ir.kernels.kernel import Kernel, Member
 from aotpack.ir.kernels.tiles import ReductionTile
-from aotpack.ir.operations import Pointwise, Reduction, Scan, Scatter
-from aotpack.ir.program import targets
+from aotpack.ir.operations import Reduction, Scan, Scatter
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int
-from aotpack.render.contexts import LookBackContext, TileAxis
-from aotpack.render.triton.loops.loop_builder import LoopBuilder, RowPartition, WholeRow
+from aotpack.render.emit.epilogue import store_results
+from aotpack.render.triton.contexts import LookBackContext, TileAxis
+from aotpack.render.triton.loops.loop_builder import LoopBuilder, RowShare, WholeRow
 from aotpack.render.triton.loops.reductions import block_reduction, block_scan
 from aotpack.render.triton.loops.scatter import scatter_line
 
@@ -55,7 +54,7 @@ class Walk(ABC):
             case Scatter():
                 builder.emitter.region.append(scatter_line(builder, member, operation))
                 return
-        store_results(builder, member)
+        store_member(builder, member)
 
     def scan(self, builder: LoopBuilder, member: Member) -> list[str]:
         """The results of a scan of the block."""
@@ -100,17 +99,8 @@ def define_reduction(
         builder.softmax.sums.add(total)
 
 
-def store_results(builder: LoopBuilder, member: Member) -> None:
-    """The stores of a member's results, where others read them."""
-    kernel, operation = builder.kernel, member.operation
-    outer = member.outer or isinstance(operation, Reduction)
-    axes = frozenset(kernel.axes[:1] if outer else kernel.axes)
-    for name in targets(operation):
-        if name not in kernel.stored:
-            continue
-        if isinstance(operation, Pointwise):
-            value = builder.emitter.value(builder.bound(member, operation.value))
-        else:
-            value = builder.results[name]
-        offset = builder.offset_of(name, written_index(member))
-        builder.emitter.region.append(builder.emitter.store(name, offset, value, axes))
+def store_member(builder: LoopBuilder, member: Member) -> None:
+    """The stores of what a member makes: for each point, or once for each row."""
+    outer = member.outer or isinstance(member.operation, Reduction)
+    axes = frozenset(builder.kernel.axes[:1] if outer else builder.kernel.axes)
+    store_results(builder, member, builder.emitter, axes)

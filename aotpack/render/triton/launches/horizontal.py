@@ -11,16 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.kernel import Kernel, Schedule, block_count, gpu_variants
-from aotpack.ir.kernels.tiles import PointwiseTile, ReductionTile, Variant
+from aotpack.ir.kernels.kernel import Kernel, Schedule, block_count
+from aotpack.ir.kernels.tiles import PointwiseTile, ReductionTile, Tile
 from aotpack.ir.kernels.traffic import NO_WORK, work_of
 from aotpack.ir.symbolic.integers import Int, Var
-from aotpack.render.contexts import HorizontalContext, LoopContext
 from aotpack.render.emit.kernel_builder import KernelBuilder
+from aotpack.render.emit.language import Divisibility, RenderedKernel
 from aotpack.render.emit.regions import INDENT
+from aotpack.render.emit.source_text import digest, without_comments
 from aotpack.render.environment import render_template
-from aotpack.render.sources import Launched, Sources, digest, without_comments
+from aotpack.render.triton.contexts import HorizontalContext, LoopContext
 from aotpack.render.triton.loops.loops import loop_kernel
+from aotpack.render.triton.reserved import COMMENT_MARK
 from aotpack.stages import KernelArg
 
 PROGRAM = "program"  # the parameter of member functions
@@ -36,16 +38,17 @@ class _Call:
 
 
 def horizontal_launch(
-    schedule: Schedule, kernels: tuple[Kernel, ...], own: Variant, sources: Sources
-) -> Launched:
-    """One source for all kernels of a launch, for the architectures of ``own``."""
+    schedule: Schedule,
+    kernels: tuple[Kernel, ...],
+    tiles: tuple[Tile, ...],
+    divisibility: Divisibility,
+) -> RenderedKernel:
+    """One kernel for all of a launch."""
     builders: list[KernelBuilder] = []
     members: list[LoopContext] = []
     starts: list[int] = []
     programs = 0
-    for kernel in kernels:
-        (variant,) = gpu_variants(kernel)
-        tile = variant.tile
+    for kernel, tile in zip(kernels, tiles, strict=True):
         assert isinstance(tile, (PointwiseTile, ReductionTile))
         made = loop_kernel(schedule, kernel, tile, PROGRAM)
         members.append(member_function(made.context))
@@ -55,24 +58,22 @@ def horizontal_launch(
     passed = launch_parameters(builders)
     calls = map(_Call, member_calls(builders, members, passed), starts)
     context = horizontal_context(builders, members, passed, _search(list(calls), ""))
-    name = sources.add(
+    return RenderedKernel(
         _name(kernels),
         lambda name: render_template("kernel_horizontal.py.jinja", replace(context, name=name)),
         tuple(passed.values()),
-        own.tile,
-        own,
-        "triton",
+        tuple(passed),
+        tiles[0],
         sum((work_of(kernel, schedule.program) for kernel in kernels), NO_WORK),
         Int.of(programs),
     )
-    return Launched(name, Int.of(programs), tuple(passed))
 
 
 def member_function(context: LoopContext) -> LoopContext:
     """A loop kernel as a function of its program number, named by a digest of its text."""
     parameters = (*context.parameters, PROGRAM)
     function = replace(context, parameters=parameters, comments=())
-    text = without_comments(render_template("loop_function.py.jinja", function), "triton")
+    text = without_comments(render_template("loop_function.py.jinja", function), COMMENT_MARK)
     return replace(function, name=f"{context.name}_{digest(text)}")
 
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from aotpack.early_start import FIRST_ARCH, without_early_start
+from aotpack.early_start import FIRST_ARCH
 from aotpack.precompile.request import Request
+from aotpack.render.triton.early_start import without_early_start
 from aotpack.target import Target
 from tests.ptx import ptx
-
-from .models import Attended, Gelu, Projection, Softmax, rendered
+from tests.render.models import Attended, Gelu, Projection, Softmax, rendered
 
 GLOBAL = re.compile(r"\b(?:(?:ld|st|atom|red)\.(?:\w+\.)*global|cp\.async|tensormap)")
 WAIT = "griddepcontrol.wait"

@@ -12,26 +12,25 @@ last program to arrive acquires them, and reads past L1, which may hold stale li
 program uses the counter then, so it is reset.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Kernel, Schedule, block_count
 from aotpack.ir.kernels.last_block import arrival_count
-from aotpack.ir.kernels.tiles import ReductionTile, Variant
+from aotpack.ir.kernels.tiles import ReductionTile, Tile
 from aotpack.ir.kernels.traffic import NO_WORK, work_of
 from aotpack.ir.symbolic.integers import Int
 from aotpack.render.emit.arguments import POINTER_MULTIPLE
+from aotpack.render.emit.language import Divisibility, RenderedKernel
 from aotpack.render.emit.regions import INDENT
 from aotpack.render.environment import render_template
-from aotpack.render.horizontal import (
+from aotpack.render.triton.launches.horizontal import (
     PROGRAM,
     horizontal_context,
     launch_parameters,
     member_calls,
     member_function,
 )
-from aotpack.render.sources import Launched, Sources
 from aotpack.render.triton.loops.loops import loop_kernel
 from aotpack.stages import KernelArg
 
@@ -42,15 +41,16 @@ COUNTER = KernelArg(
 
 def last_block_launch(
     schedule: Schedule,
-    kernels: Sequence[Kernel],
-    tiles: Sequence[ReductionTile],
-    own: Variant,
-    sources: Sources,
-) -> Launched:
-    """One source for a kernel and those that run in its last blocks."""
-    first, second = kernels[:2]
+    kernels: tuple[Kernel, ...],
+    tiles: tuple[Tile, ...],
+    divisibility: Divisibility,
+) -> RenderedKernel:
+    """One kernel for a kernel and those that complete it."""
+    (first, second), (walk, close) = kernels[:2], tiles[:2]
+    assert isinstance(walk, ReductionTile) and isinstance(close, ReductionTile)
     builders, members = [], []
     for kernel, tile in zip(kernels, tiles, strict=True):
+        assert isinstance(tile, ReductionTile)
         awaited = () if kernel is first else first.stored
         made = loop_kernel(schedule, kernel, tile, PROGRAM, awaited)
         members.append(member_function(made.context))
@@ -58,22 +58,19 @@ def last_block_launch(
     for number in (arrival_count(first, second), second.axes[0].extent):
         builders[0].arguments.use_sizes(number)
     counter = {second.counters[0].name: COUNTER}
-    passed = launch_parameters(builders, dict(own.divisibility), counter)
+    passed = launch_parameters(builders, dict(divisibility), counter)
     calls = member_calls(builders, members, passed)
-    lines = _lines(calls, _groups(second, tiles[1].x), arrival_count(first, second))
+    lines = _lines(calls, _groups(second, close.x), arrival_count(first, second))
     context = horizontal_context(builders, members, passed, lines)
-    programs = block_count(first, tiles[0])
-    name = sources.add(
-        f"{first.name}_completed",
+    return RenderedKernel(
+        f"{first.name}_with_last_block",
         lambda name: render_template("kernel_horizontal.py.jinja", replace(context, name=name)),
         tuple(passed.values()),
+        tuple(passed),
         tiles[0],
-        own,
-        "triton",
         sum((work_of(kernel, schedule.program) for kernel in kernels), NO_WORK),
-        programs,
+        block_count(first, walk),
     )
-    return Launched(name, programs, tuple(passed))
 
 
 def _lines(calls: list[str], groups: str, parts: Int) -> list[str]:

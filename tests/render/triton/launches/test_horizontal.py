@@ -9,10 +9,9 @@ from torch import nn
 from aotpack.render import render
 from aotpack.stages import Rendered
 from aotpack.target import CPU, Target
+from tests.render.models import H100
+from tests.render.test_wrapper import plan_of
 from tests.schedule.programs import scheduled
-
-from .models import H100
-from .test_wrapper import plan_of
 
 
 class Apart(nn.Module):

@@ -6,9 +6,8 @@ import torch
 from torch.export import Dim
 
 from aotpack.stages import Rendered
-
-from .models import Total, kernel_text, rendered
-from .test_wrapper import plan_of
+from tests.render.models import Total, kernel_text, rendered
+from tests.render.test_wrapper import plan_of
 
 LONG = 2**20
 

@@ -1,0 +1,227 @@
+"""What the templates of Triton kernels get: frozen contexts of finished text and numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TileAxis:
+    """One axis of a tile: how long it is in all, its block, and whether accesses need a mask."""
+
+    extent: str
+    block: int
+    masked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterContext:
+    """A row in parts of ``length`` (text), one for each program of the cluster."""
+
+    cluster_size: int
+    length: str
+
+
+@dataclass(frozen=True, slots=True)
+class LookBackContext:
+    """Blocks of ``rows`` (text) rows in turn, counted at ``turn``; ``group`` look at each other."""
+
+    turn: str
+    rows: str
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxContext:
+    """A program's mailbox in a cluster: its bytes, and the places of its counters (mbarriers)."""
+
+    bytes: int
+    counters: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WordContext:
+    """A word that goes to all ``programs`` of a cluster; ``register`` as in inline assembly."""
+
+    bits: int
+    bytes: int
+    register: str
+    programs: int
+
+
+@dataclass(frozen=True, slots=True)
+class RingContext:
+    """A ring in shared memory behind ``start`` bytes of Triton's, in cache lines of ``line``."""
+
+    start: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class VectorContext:
+    """A thread's ``vector`` elements in shared memory; ``operands`` as in inline assembly."""
+
+    dtype: str
+    type: str  # in Triton
+    vector: int
+    operands: str
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicContext:
+    """A scatter by an atomic instruction of Triton."""
+
+    kind: str
+    instruction: str
+
+
+@dataclass(frozen=True, slots=True)
+class SwapContext:
+    """A scatter by compare and swap of words of so many bits."""
+
+    kind: str
+    bits: int
+    type: str  # of the elements, in Triton
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleContext:
+    """The combination of a monoid whose state is an element, as text."""
+
+    name: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialContext:
+    """The functions of a sum of exponentials."""
+
+    name: str
+    log2_e: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExtremeContext:
+    """The functions of a monoid that finds a position: of equals by ``tie``, "" for the first."""
+
+    name: str
+    extremum: str  # "max" or "min"
+    sign: str
+    tie: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoopContext:
+    """A pointwise or reduction kernel: definitions of its indices, then the body."""
+
+    name: str
+    comments: tuple[str, ...]
+    functions: tuple[str, ...]  # source of the combine functions the kernel calls
+    parameters: tuple[str, ...]
+    index_type: str  # "" or ".to(tl.int64)"
+    z: TileAxis | None
+    y: TileAxis | None
+    x: TileAxis  # a block of 0: one row a program
+    r: TileAxis | None
+    is_flat: bool  # the tile has one dimension
+    persistent: bool
+    lines: tuple[str, ...]
+    program: str
+    is_launched: bool  # else a kernel calls it for some of its programs
+    band: int = 1  # lines of tiles that programs go through together
+    cluster: ClusterContext | None = None
+    in_turn: bool = False  # among the lines is a loop over rows
+    look_back: LookBackContext | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HorizontalContext:
+    """Several loop kernels as functions, and the lines by which a program finds its own."""
+
+    name: str
+    comments: tuple[str, ...]
+    functions: tuple[str, ...]
+    members: tuple[LoopContext, ...]
+    parameters: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """How a factor is loaded: lines of the program, of a tile, of a step; what it is called."""
+
+    before: tuple[str, ...]
+    setup: tuple[str, ...]
+    body: tuple[str, ...]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulContext:
+    """A tiled matrix product with load slots for its operands and a store slot for the result."""
+
+    name: str
+    comments: tuple[str, ...]
+    functions: tuple[str, ...]
+    parameters: tuple[str, ...]
+    index_type: str
+    m_extent: str
+    n_extent: str
+    k_extent: str
+    m_block: int
+    n_block: int
+    k_block: int
+    m_masked: bool
+    n_masked: bool
+    k_masked: bool
+    persistent: bool
+    group: int
+    batch: tuple[tuple[str, str], ...]  # (name, expression of the program's batch number)
+    batch_count: str  # "" or a factor: how many products there are
+    lhs: Factor
+    rhs: Factor
+    accumulator: str
+    precision: str
+    epilogue: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBlock:
+    """The lines of one step over keys, and the names or texts of what they load."""
+
+    edge: bool  # some of its keys may lie outside, or after a query that must not see them
+    key_lines: tuple[str, ...]
+    key: str
+    value_lines: tuple[str, ...]
+    value: str
+    logits_lines: tuple[str, ...]
+    bias: str
+    mask: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionContext:
+    """Flash attention forward with load slots for query, key, value, mask and bias."""
+
+    name: str
+    comments: tuple[str, ...]
+    functions: tuple[str, ...]
+    parameters: tuple[str, ...]
+    index_type: str
+    heads: str  # batch times heads
+    batch: tuple[tuple[str, str], ...]
+    i: TileAxis
+    j: TileAxis
+    d: TileAxis
+    e: TileAxis
+    causal: bool
+    natural: bool  # logits in natural units, for masks and biases; else scaled to powers of two
+    scale: str
+    scale_log2: str
+    operand: str
+    accumulator: str
+    precision: str
+    setup: tuple[str, ...]
+    query: str
+    blocks: tuple[KeyBlock, ...]
+    epilogue: tuple[str, ...]

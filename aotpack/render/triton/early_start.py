@@ -1,0 +1,15 @@
+"""The lines by which a Triton kernel starts while the launch before it drains.
+
+gdc_wait(): the launches before this one are done, and what they wrote is seen
+gdc_launch_dependents(): the next launch may start once all programs of this one have come here
+"""
+
+import re
+
+_LINES = re.compile(r"^ +gdc_(?:launch_dependents|wait)\(\)\n", re.MULTILINE)
+_IMPORT = re.compile(r"^from triton\.language\.extra\.cuda import gdc_.*\n", re.MULTILINE)
+
+
+def without_early_start(text: str) -> str:
+    """The text of a kernel that starts when the launch before it has ended."""
+    return _LINES.sub("", _IMPORT.sub("", text))

@@ -1,0 +1,101 @@
+"""A Triton kernel for each kind of tile: its template, and how many programs a launch has."""
+
+from dataclasses import replace
+
+from aotpack.ir.kernels.access import points
+from aotpack.ir.kernels.kernel import Kernel, Schedule, block_count, unflattened
+from aotpack.ir.kernels.tiles import (
+    AttentionTile,
+    HostTile,
+    MatmulTile,
+    PointwiseTile,
+    ReductionTile,
+    Tile,
+    Tile2D,
+)
+from aotpack.ir.kernels.traffic import work_of
+from aotpack.ir.operations import Attention, Matmul
+from aotpack.ir.symbolic.integers import Int, ceil_div, minimum
+from aotpack.render.emit.frame import Frame
+from aotpack.render.emit.kernel_builder import KernelBuilder
+from aotpack.render.emit.language import Divisibility, RenderedKernel
+from aotpack.render.emit.regions import Region
+from aotpack.render.environment import render_template
+from aotpack.render.triton.attention import attention_context, attention_frame
+from aotpack.render.triton.contexts import AttentionContext, LoopContext, MatmulContext
+from aotpack.render.triton.dialect import TRITON
+from aotpack.render.triton.loops.loops import LoopTile, loop_kernel
+from aotpack.render.triton.matmul import matmul_context, output_frame
+
+TRITON_TILES = (PointwiseTile, Tile2D, ReductionTile, MatmulTile, AttentionTile)
+
+
+def triton_kernel(
+    schedule: Schedule, kernel: Kernel, tile: Tile, divisibility: Divisibility
+) -> RenderedKernel:
+    """A kernel with a tile."""
+    assert not isinstance(tile, HostTile)
+    context: LoopContext | MatmulContext | AttentionContext
+    builder: KernelBuilder
+    ring_bytes = 0
+    match tile:
+        case MatmulTile():
+            builder = _builder(schedule, kernel, output_frame(kernel, tile))
+            context = matmul_context(schedule, kernel, tile, builder)
+            template, programs = "kernel_matmul.py.jinja", _matmul_programs(kernel, tile)
+        case AttentionTile():
+            builder = _builder(schedule, kernel, attention_frame(kernel, tile))
+            context = attention_context(schedule, kernel, tile, builder)
+            template, programs = "kernel_attention.py.jinja", _attention_programs(kernel, tile)
+        case _:
+            shaped = _shaped(kernel, tile)
+            made = loop_kernel(schedule, shaped, tile)
+            context, builder, ring_bytes = made.context, made.builder, made.ring_bytes
+            template, programs = "kernel_loop.py.jinja", _loop_programs(kernel, tile)
+    return RenderedKernel(
+        kernel.name,
+        lambda name: render_template(template, replace(context, name=name)),
+        builder.arguments.parameters(dict(divisibility)),
+        builder.arguments.names,
+        tile,
+        work_of(kernel, schedule.program),
+        programs,
+        ring_bytes,
+    )
+
+
+def _builder(schedule: Schedule, kernel: Kernel, frame: Frame) -> KernelBuilder:
+    return KernelBuilder(schedule, kernel, frame, Region(frozenset(frame.names)), TRITON)
+
+
+def _shaped(kernel: Kernel, tile: LoopTile) -> Kernel:
+    """The kernel in as many dimensions as its tile."""
+    return unflattened(kernel, tile.width, tile.height) if isinstance(tile, Tile2D) else kernel
+
+
+def _matmul_programs(kernel: Kernel, tile: MatmulTile) -> Int:
+    template_op = kernel.template_op
+    assert isinstance(template_op, Matmul)
+    tiles = ceil_div(template_op.m.extent, tile.m) * ceil_div(template_op.n.extent, tile.n)
+    tiles = tiles * points(template_op.batch)
+    return minimum(tiles, tile.most_programs) if tile.most_programs else tiles
+
+
+def _attention_programs(kernel: Kernel, tile: AttentionTile) -> Int:
+    template_op = kernel.template_op
+    assert isinstance(template_op, Attention)
+    return (
+        ceil_div(template_op.i.extent, tile.i) * template_op.batch.extent * template_op.head.extent
+    )
+
+
+def _loop_programs(kernel: Kernel, tile: LoopTile) -> Int:
+    if isinstance(tile, Tile2D):
+        lines, across = kernel.axes[0].extent // tile.width, ceil_div(tile.width, tile.x)
+        if tile.height is None:
+            return ceil_div(lines, tile.y) * across
+        planes = ceil_div(lines // tile.height, tile.z)
+        return planes * ceil_div(tile.height, tile.y) * across
+    blocks = block_count(kernel, tile)
+    resident = tile.resident if isinstance(tile, ReductionTile) else 0
+    return minimum(blocks, resident) if resident else blocks
