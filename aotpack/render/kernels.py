@@ -199,7 +199,7 @@ def _last_block_forms(
         return tuple(_launched(schedule, *pair, own, sources) for pair in pairs)
 
     tiles = [t for t in walk.tiles if isinstance(t, ReductionTile) and t.x == closes[0].x]
-    return (*(form for tile in tiles for form in shared(tile)), apart)
+    return (*(form for tile in tiles for form in shared(tile)), separate)
 
 
 def _plain_tile(kernel: Kernel, own: Variant) -> Tile:

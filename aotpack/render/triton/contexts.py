@@ -130,7 +130,7 @@ class LoopContext:
     is_launched: bool  # else a kernel calls it for some of its programs
     band: int = 1  # lines of tiles that programs go through together
     cluster: ClusterContext | None = None
-    in_turn: bool = False  # among the lines is a loop over rows
+    is_row_pipeline: bool = False  # among the lines is a loop over rows
     look_back: LookBackContext | None = None
 
 

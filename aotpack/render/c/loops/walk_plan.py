@@ -83,7 +83,7 @@ def _place(member: Member, number: int, walks: list[RowLoop]) -> int:
     return 2
 
 
-def _apart(walk: RowLoop, kernel: Kernel, inner: frozenset[Axis]) -> list[RowLoop]:
+def _fission(walk: RowLoop, kernel: Kernel, inner: frozenset[Axis]) -> list[RowLoop]:
     """A walk for each group of reductions that read nothing in common."""
     if walk.scans or walk.seconds or walk.stored:
         return [walk]

@@ -21,7 +21,7 @@ def gemv_source(
     """
     template_op = kernel.template_op
     assert isinstance(template_op, Matmul)
-    left, right = sides(template_op)
+    left, right = operands_of(template_op)
     rows, columns = (left, right) if short_axis == "m" else (right, left)
     parts = split(columns.axis, epilogue_indices(kernel, schedule.strides))
     names = axis_names(template_op, {rows.axis: "s"}, parts, "v")

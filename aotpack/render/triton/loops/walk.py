@@ -15,7 +15,7 @@ from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.render.emit.epilogue import store_results
 from aotpack.render.triton.contexts import LookBackContext, TileAxis
-from aotpack.render.triton.loops.loop_builder import LoopBuilder, RowShare, WholeRow
+from aotpack.render.triton.loops.loop_builder import LoopBuilder, RowPartition, WholeRow
 from aotpack.render.triton.loops.reductions import block_reduction, block_scan
 from aotpack.render.triton.loops.scatter import scatter_line
 
