@@ -73,6 +73,12 @@ def test_a_name_in_a_longer_one_is_another() -> None:
     ]
 
 
+def test_an_underscore_joins_a_name_to_longer_ones() -> None:
+    old, renamed = "sum_completed_0a1b2c3d()\n", {"_completed_": "_with_last_block_"}
+    assert normal(old, renamed) == "sum_with_last_block_#0()\n"
+    assert normal("completed_sum()\n", {"_completed_": "_x_"}) == "completed_sum()\n"
+
+
 def test_a_model_of_one_side_is_not_compared() -> None:
     assert list(differences({"m": "x\n"}, {"m": "x\n", "n": "y\n"})) == []
     assert list(differences({"m": "x\n"}, {"m": "y\n"}))[2:] == ["@@ -1 +1 @@\n", "-x\n", "+y\n"]

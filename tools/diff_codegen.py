@@ -9,7 +9,8 @@ difference.
 
 With ``--ignore-names`` comments are dropped and digests in names are numbered as they appear, so
 that headers and names alone may differ; each ``--renamed`` then gives a text of OLD its text in
-NEW (or a file has a pair in each line). A text that is part of a longer word is not found.
+NEW (or a file has a pair in each line). A text that is part of a longer word is not found
+(``_sum_`` with its underscores is, in ``x_sum_1``).
 """
 
 import argparse
@@ -96,9 +97,9 @@ def normal(text: str, renamed: Mapping[str, str] = {}) -> str:
 
 
 def _whole(text: str) -> str:
-    """The pattern of a text that is not part of longer words."""
+    """The pattern of a text that is not part of longer words, but where it ends in underscores."""
     before, after = (r"(?<!\w)", r"(?!\w)")
-    starts, ends = re.match(r"\w", text), re.search(r"\w$", text)
+    starts, ends = re.match(r"[^\W_]", text), re.search(r"[^\W_]$", text)
     return f"{before if starts else ''}{re.escape(text)}{after if ends else ''}"
 
 
