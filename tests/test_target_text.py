@@ -19,6 +19,7 @@ USERS_KERNELS = ("Triton", "TritonKernel")  # models may launch Triton kernels: 
 NAMED = {
     "ir/foreign.py": USERS_KERNELS,
     "ir/graph.py": ("TritonKernel",),
+    "render/__init__.py": ("triton",),  # the folder
     "render/foreign.py": USERS_KERNELS,
     "pipeline.py": ("triton",),  # the stage's user kernels
     "stages.py": ("Triton", "triton"),  # the language's name, which a kernel's source has

@@ -2,8 +2,8 @@
 
 In reading order: ``languages`` (the kernel languages), ``environment`` and ``contexts`` (templates
 and their inputs), ``emit`` (values to lines), ``triton``, ``c``, ``sources`` (sources by content),
-``forms`` (the forms of a launch), ``kernels`` (variants to sources), ``horizontal`` and
-``last_block`` (several kernels in a launch), ``foreign`` (the user's kernels, torch), ``wrapper``.
+``forms`` (the forms of a launch), ``kernels`` (variants to sources), ``foreign`` (the
+user's kernels, torch), ``wrapper``.
 """
 
 from aotpack.render.c.kernels import host_file

@@ -174,7 +174,7 @@ def scaled() -> Program:
     [
         ("order_kernels", backwards, scaled, "total is read before it is stored"),
         ("choose_tiles", in_clusters, long_sum, "3 programs cannot share its rows"),
-        ("run_in_last_block", uncounted, long_sum, "cannot complete"),
+        ("run_in_last_block", uncounted, long_sum, "cannot run in last blocks"),
         ("fuse_horizontally", all_at_once, scaled, "total is read before it is stored"),
     ],
 )

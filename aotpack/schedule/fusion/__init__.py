@@ -1,6 +1,5 @@
 """Fusion: which operations share a kernel, and why others do not.
 
 In reading order: ``fuse`` (the pass), ``group`` (kernels under construction), ``refusal`` (the
-reasons), ``pressure`` (memory), ``naming``, ``trial`` (plans to compare), ``rounding``,
-``concat_in_place``.
+reasons), ``pressure`` (memory), ``naming``, ``rounding``, ``concat_in_place``.
 """
