@@ -11,7 +11,16 @@ from collections.abc import Sequence
 from aotpack.ir.dtypes import DType
 from aotpack.ir.ops.float8 import FORMATS
 from aotpack.render.c.types import C_TYPES, c_cast
-from aotpack.render.emit.texts import ALL, INTEGERS, NUMBERS, Texts, on, text_for
+from aotpack.render.emit.texts import (
+    ALL,
+    COMPARISONS,
+    INTEGERS,
+    LOGIC,
+    NUMBERS,
+    Texts,
+    on,
+    text_for,
+)
 
 
 def c_text(op: str, operands: Sequence[str], operand: DType, result: DType) -> str:
@@ -122,24 +131,8 @@ _TO_16_BITS = {
 }
 
 _PREDICATES = {
-    **{
-        name: on(ALL, f"{{0}} {sign} {{1}}")
-        for name, sign in {
-            "eq": "==",
-            "ne": "!=",
-            "lt": "<",
-            "le": "<=",
-            "gt": ">",
-            "ge": ">=",
-        }.items()
-    },
-    **{
-        f"logical_{name}": {
-            **on(NUMBERS, f"({{0}} != 0) {sign} ({{1}} != 0)"),
-            "bool": f"{{0}} {sign} {{1}}",
-        }
-        for name, sign in {"and": "&", "or": "|", "xor": "^"}.items()
-    },
+    **COMPARISONS,
+    **LOGIC,
     "logical_not": on(ALL, "{0} == 0"),
     "isnan": {"float": "{0} != {0}"},
     "isinf": {"float32": "fabsf({0}) == INFINITY", "float64": "fabs({0}) == INFINITY"},

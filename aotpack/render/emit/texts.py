@@ -25,3 +25,23 @@ def text_for(texts: Texts, op: str, operand: DType) -> str:
     if found is None:
         raise TypeError(f"operator {op} has no form for {operand}")
     return found
+
+
+COMPARISONS: Texts = {  # both languages spell these alike
+    name: on(ALL, f"{{0}} {sign} {{1}}")
+    for name, sign in {
+        "eq": "==",
+        "ne": "!=",
+        "lt": "<",
+        "le": "<=",
+        "gt": ">",
+        "ge": ">=",
+    }.items()
+}
+LOGIC: Texts = {
+    f"logical_{name}": {
+        **on(NUMBERS, f"({{0}} != 0) {sign} ({{1}} != 0)"),
+        "bool": f"{{0}} {sign} {{1}}",
+    }
+    for name, sign in {"and": "&", "or": "|", "xor": "^"}.items()
+}

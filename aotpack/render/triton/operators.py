@@ -9,7 +9,16 @@ from collections.abc import Sequence
 from aotpack.ir.dtypes import DType
 from aotpack.ir.ops.float8 import FORMATS
 from aotpack.ir.ops.opinfo import TWINS
-from aotpack.render.emit.texts import ALL, INTEGERS, NUMBERS, Texts, on, text_for
+from aotpack.render.emit.texts import (
+    ALL,
+    COMPARISONS,
+    INTEGERS,
+    LOGIC,
+    NUMBERS,
+    Texts,
+    on,
+    text_for,
+)
 from aotpack.render.triton.fast_operators import fast_text
 from aotpack.render.triton.float8 import decode_text, encode_text
 from aotpack.render.triton.types import TRITON_TYPES
@@ -130,24 +139,8 @@ _TO_16_BITS = {
 }
 
 _PREDICATES = {
-    **{
-        name: on(ALL, f"{{0}} {sign} {{1}}")
-        for name, sign in {
-            "eq": "==",
-            "ne": "!=",
-            "lt": "<",
-            "le": "<=",
-            "gt": ">",
-            "ge": ">=",
-        }.items()
-    },
-    **{
-        f"logical_{name}": {
-            **on(NUMBERS, f"({{0}} != 0) {sign} ({{1}} != 0)"),
-            "bool": f"{{0}} {sign} {{1}}",
-        }
-        for name, sign in {"and": "&", "or": "|", "xor": "^"}.items()
-    },
+    **COMPARISONS,
+    **LOGIC,
     "logical_not": {**on(NUMBERS, "{0} == 0"), "bool": "~{0}"},
     "isnan": {"float": "{0} != {0}"},
     "isinf": {"float": 'tl.abs({0}) == float("inf")'},
