@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aotpack.runtime.errors import AotpackError, AssertionFailed, VerifyError
+from aotpack.runtime.errors import AotpackError, AssertionFailed, VerifyError, did_you_mean
 
 __all__ = [
     "AotpackError",
@@ -14,6 +14,7 @@ __all__ = [
     "UsageError",
     "VerifyError",
     "calling_user",
+    "did_you_mean",
     "noting",
 ]
 

@@ -3,6 +3,9 @@
 Every package exports its own: ``import PACKAGE; PACKAGE.ArgumentError``.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class AotpackError(Exception):
     """Input of the user, or a property of the machine, makes the operation impossible.
@@ -37,3 +40,13 @@ class DeviceError(AotpackError):
 
 class VerifyError(AotpackError):
     """The package gives a wrong answer on its golden data, or breaks the zero-compile promise."""
+
+
+def did_you_mean(found: str, accepted: Iterable[str]) -> str:
+    """The end of an error's sentence, such as ``"; did you mean 'build'?"``, or "".
+
+    Case does not count.
+    """
+    by_case = {name.lower(): name for name in accepted}
+    near = get_close_matches(found.lower(), by_case, 1)
+    return f"; did you mean {by_case[near[0]]!r}?" if near else ""
