@@ -20,6 +20,7 @@ from aotpack.trace.changes import updates_of
 from aotpack.trace.diagnostics.guards import check_guards, check_shapes
 from aotpack.trace.dynamic import LeafSpec
 from aotpack.trace.operators.assertions import flags_of
+from aotpack.trace.operators.collectives import check_collectives
 from aotpack.trace.operators.operators import OperatorReader
 from aotpack.trace.sizes import Sizes, find_sizes
 from aotpack.trace.source import source_of
@@ -106,7 +107,11 @@ def _unused(program: ExportedProgram, kept: Sequence[Weight]) -> tuple[str, ...]
 def _check_objects(
     name: str, program: ExportedProgram, placeholders: Mapping[str, fx.Node]
 ) -> None:
-    """Refuse inputs that are neither tensors nor Python values; names the first user of one."""
+    """Refuse communication that decompositions or registered lowerings brought, and script objects.
+
+    Inputs are tensors and Python values; the first user of another input is named.
+    """
+    check_collectives(program, name)
     objects = [
         placeholders[spec.arg.name]
         for spec in program.graph_signature.input_specs

@@ -19,6 +19,7 @@ from aotpack.trace.capture import cast_floats, decompose, evaluation_copy, expor
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
 from aotpack.trace.golden import in_program_order, record_golden
 from aotpack.trace.graph import build_graph
+from aotpack.trace.operators.collectives import check_collectives
 from aotpack.trace.operators.random import Example, check_drawn, draws, seeded, with_example_seed
 from aotpack.trace.triton.triton_kernels import TritonPort, launches_kernels
 
@@ -56,6 +57,7 @@ def trace(
         _check_module(name, module)
         made = _export(module, example, dynamic_shapes, dtype, name, strict)
     program, run, example, leaves = made
+    check_collectives(program, name)
     eager = None if launches_kernels(program) else run
     check_lowerings(program, in_program_order(program, *example) if eager else None, name)
     program = decompose(program, name=name, whole=whole, triton=triton)

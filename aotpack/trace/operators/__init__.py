@@ -1,6 +1,7 @@
 """Calls of torch's operators: read, decomposed and replaced. In reading order:
 
 ``operators`` (FX calls -> graph nodes), ``control`` and ``bodies`` (branches and loops),
-``assertions``, ``positions`` (index checks), ``decompositions``, ``registered`` (the user's
-lowerings); replaced while exporting: ``answers`` (checks of data), ``random``, ``streams``.
+``assertions``, ``positions`` (index checks), ``collectives`` (refused), ``decompositions``,
+``registered`` (the user's lowerings); replaced while exporting: ``answers`` (checks of data),
+``random``, ``streams``.
 """
