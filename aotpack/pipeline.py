@@ -1,15 +1,12 @@
 """The table of contents: six calls turn a model into a wheel, each inside one hook."""
 
-import functools
-import inspect
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -29,6 +26,7 @@ from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.precompile.user_kernels import UserKernels
 from aotpack.render import FIRST_FORMS, render, reserved_names
 from aotpack.runtime import Model, load
+from aotpack.runtime.interface.keywords import naming_keywords
 from aotpack.schedule import Partition, schedule
 from aotpack.stages import Decisions, Emitted, Lowered, Precompiled, Rendered, Scheduled, Traced
 from aotpack.target import CPU, DEFAULT_TARGETS, INTERPRETER, Target, parse_targets
@@ -36,8 +34,6 @@ from aotpack.trace import register_lowering as register_lowering
 from aotpack.trace import trace
 from aotpack.tune import read_decisions
 
-Params = ParamSpec("Params")
-Made = TypeVar("Made")
 FALLBACKS = ("error", "torch")
 
 
@@ -188,24 +184,7 @@ def _lower(traced: Traced, options: BuildOptions, after: AfterPass) -> Lowered:
     return replace(lowered, program=apply_passes(lowered.program, options.passes, after))
 
 
-def _naming_keywords(function: Callable[Params, Made]) -> Callable[Params, Made]:
-    """Make a function's TypeError for an unknown keyword list the accepted ones."""
-    accepted = list(inspect.signature(function).parameters)
-
-    @functools.wraps(function)
-    def checked(*args: Params.args, **keywords: Params.kwargs) -> Made:
-        for name in keywords:
-            if name not in accepted:
-                near = ", ".join(get_close_matches(name, accepted, 1) or accepted)
-                raise TypeError(
-                    f"{function.__name__}() takes no keyword {name!r}; accepted: {near}"
-                )
-        return function(*args, **keywords)
-
-    return checked
-
-
-@_naming_keywords
+@naming_keywords(UsageError)
 def build(
     module: nn.Module | ExportedProgram,
     args: tuple[Any, ...],
@@ -247,7 +226,7 @@ def build(
     return wheel
 
 
-@_naming_keywords
+@naming_keywords(UsageError)
 def compile(
     module: nn.Module | ExportedProgram,
     args: tuple[Any, ...],

@@ -53,19 +53,19 @@ def test_compile_gives_a_callable_that_agrees_with_eager(model: nn.Module) -> No
 
 
 @pytest.mark.parametrize(
-    ("function", "keyword", "accepted"),
+    ("function", "keyword", "answer"),
     [
-        (aotpack.compile, "targets", "target$"),
-        (aotpack.build, "target", "targets$"),
-        (aotpack.build, "wieghts", "weights$"),
-        (aotpack.compile, "zzz", "module, args, kwargs, dynamic_shapes, target, "),
+        (aotpack.compile, "targets", "did you mean 'target'"),
+        (aotpack.build, "target", "did you mean 'targets'"),
+        (aotpack.build, "wieghts", "did you mean 'weights'"),
+        (aotpack.compile, "zzz", "accepted: module, args, kwargs, dynamic_shapes, target, "),
     ],
 )
 def test_a_keyword_that_is_not_taken_is_answered_with_those_that_are(
-    model: nn.Module, function: Callable[..., Any], keyword: str, accepted: str
+    model: nn.Module, function: Callable[..., Any], keyword: str, answer: str
 ) -> None:
-    told = rf"{function.__name__}\(\) takes no keyword '{keyword}'; accepted: {accepted}"
-    with pytest.raises(TypeError, match=told):
+    told = rf"{function.__name__}\(\) takes no keyword '{keyword}'; {answer}"
+    with pytest.raises(UsageError, match=told):
         function(model, (X,), **{keyword: "cpu"})
 
 

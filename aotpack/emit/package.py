@@ -15,6 +15,7 @@ WEIGHTS_MODES = ("embed", "sidecar", "none")
 _INIT = '''\
 """{name} {version}, a model packaged by aotpack."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ from ._runtime import (
     AotpackError,
     ArgumentError,
     AssertionFailed,
+    Device,
     DeviceError,
     Model,
     PackageError,
     VerifyError,
     WeightError,
+    naming_keywords,
 )
 from ._runtime import load as _load
 
@@ -36,6 +39,7 @@ __all__ = [
     "ArgumentError",
     "AssertionFailed",
     "DeviceError",
+    "Model",
     "PackageError",
     "VerifyError",
     "WeightError",
@@ -44,15 +48,38 @@ __all__ = [
 ]
 
 
-def load(device: Any = None, **options: Any) -> Model:
+@naming_keywords(ArgumentError)
+def load(
+    device: int | str | Device | None = None,
+    *,
+    weights: str | Path | Mapping[str, Any] | None = None,
+    stream: Any = None,
+    concurrency: int = 2,
+    tuning: str | Path | None = None,
+    graphs: bool = True,
+    debug: str | None = None,
+) -> Model:
     """The model on a device, ready to be called.
 
     ``device`` is a GPU's number or "cpu"; without it, the first GPU that the package has code for.
-    Options are those of ``_runtime.load``: weights, stream, concurrency, tuning, graphs, debug.
+    ``weights`` is a safetensors file or a mapping that replaces the package's weights. ``stream``
+    overrides the caller's current stream. ``concurrency`` bounds the calls in flight. ``tuning`` is
+    a file of measured times. Repeated sizes run as CUDA graphs unless ``graphs`` is False.
+    ``debug`` is "sync" or "nan": launches are watched one by one.
+
     Errors are AotpackErrors: ArgumentError, AssertionFailed, DeviceError, PackageError, VerifyError
     or WeightError.
     """
-    return _load(Path(__file__).parent, device, **options)
+    return _load(
+        Path(__file__).parent,
+        device,
+        weights=weights,
+        stream=stream,
+        concurrency=concurrency,
+        tuning=tuning,
+        graphs=graphs,
+        debug=debug,
+    )
 '''
 
 _MAIN = '''\
@@ -86,6 +113,7 @@ def package_contents(precompiled: Precompiled, identity: Identity, weights: str)
         Content.of(
             "__init__.py", _INIT.format(name=identity.name, version=identity.version).encode()
         ),
+        Content.of("py.typed", b""),
         Content.of("__main__.py", _MAIN.format(name=identity.name).encode()),
         Content.of("wrapper.py", rendered.wrapper.encode()),
         Content.of("manifest.json", manifest),

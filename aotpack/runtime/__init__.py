@@ -2,11 +2,13 @@
 
 ``manifest`` and ``plan`` (the inputs), ``loading`` (folder -> ``model``), ``binding``, ``checks``
 (guards, assertions, debugging), ``arrays`` (the caller's), ``prepare`` (plan -> steps), ``memory``,
-``graph`` (order of steps), ``devices``, ``torch_calls``; ``selftest``, ``tuning`` and ``command``
-run packages. ``dtypes``, ``errors``, ``sizes``, ``trees``, ``safetensors`` and ``tuning_file``
-serve the others. ``EXPORTED`` lists the names that a package's wrapper may import.
+``graph`` (order of steps), ``devices``, ``torch_calls``; ``interface`` (what callers see of it);
+``selftest``, ``tuning`` and ``command`` run packages. ``dtypes``, ``errors``, ``sizes``, ``trees``,
+``safetensors`` and ``tuning_file`` serve the others. ``EXPORTED`` lists the names that
+a package's wrapper may import.
 """
 
+from .devices.device import Device
 from .errors import (
     AotpackError,
     ArgumentError,
@@ -16,6 +18,7 @@ from .errors import (
     VerifyError,
     WeightError,
 )
+from .interface.keywords import naming_keywords
 from .loading import load
 from .model import Model
 from .plan import Branch, Buffer, Call, Counters, Launch, Loop, Part, Plan, first
@@ -32,6 +35,7 @@ __all__ = [
     "Buffer",
     "Call",
     "Counters",
+    "Device",
     "DeviceError",
     "Launch",
     "Loop",
@@ -43,5 +47,6 @@ __all__ = [
     "WeightError",
     "first",
     "load",
+    "naming_keywords",
     "verify",
 ]

@@ -1,30 +1,60 @@
 """The errors that a packaged model raises. Any other exception is a defect of aotpack.
 
-Every package exports its own: ``import PACKAGE; PACKAGE.ArgumentError``.
+Every package exports classes of its own: ``import PACKAGE; PACKAGE.ArgumentError``. Each class has
+an ``aotpack_kind``, and ``isinstance`` takes equal kinds for one: the errors of another package and
+of aotpack are instances of ``PACKAGE.AotpackError``. But ``except PACKAGE.AotpackError`` asks for
+base classes alone, and so catches the errors of that package.
 """
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any, ClassVar
 
 
-class AotpackError(Exception):
+class _Kinds(type):
+    """Classes that count as bases of those with an equal ``aotpack_kind`` in other packages.
+
+    A class that a user derives has no kind in its own body: it has its own instances alone.
+    """
+
+    def __subclasscheck__(cls, subclass: Any) -> bool:
+        if super().__subclasscheck__(subclass):
+            return True
+        kind = vars(cls).get("aotpack_kind")
+        bases = (vars(base) for base in getattr(subclass, "__mro__", ()))
+        return kind is not None and any(base.get("aotpack_kind") == kind for base in bases)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return super().__instancecheck__(instance) or cls.__subclasscheck__(type(instance))
+
+
+class AotpackError(Exception, metaclass=_Kinds):
     """Input of the user, or a property of the machine, makes the operation impossible.
 
     The message names the operation, its object, the value found, the values accepted and the
-    remedy. ``str(error)`` is complete; no traceback is needed to act on it.
+    remedy. ``str(error)`` is complete; no traceback is needed to act on it. To handle the errors of
+    several packages at once, catch ``Exception`` and ask ``isinstance(error, AotpackError)``.
     """
+
+    aotpack_kind: ClassVar[str] = "error"
 
 
 class ArgumentError(AotpackError):
     """A call does not fit the model's signature; nothing was launched."""
 
+    aotpack_kind = "argument"
+
 
 class PackageError(AotpackError):
     """A file of the package is missing, damaged, or of another schema."""
 
+    aotpack_kind = "package"
+
 
 class WeightError(AotpackError):
     """Weights are missing or do not fit the model."""
+
+    aotpack_kind = "weight"
 
 
 class AssertionFailed(AotpackError):
@@ -33,13 +63,19 @@ class AssertionFailed(AotpackError):
     The results of that call, and the tensors and state it changed, are invalid.
     """
 
+    aotpack_kind = "assertion"
+
 
 class DeviceError(AotpackError):
     """The driver, the GPU or its memory failed."""
 
+    aotpack_kind = "device"
+
 
 class VerifyError(AotpackError):
     """The package gives a wrong answer on its golden data, or breaks the zero-compile promise."""
+
+    aotpack_kind = "verify"
 
 
 def did_you_mean(found: str, accepted: Iterable[str]) -> str:

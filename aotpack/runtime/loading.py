@@ -17,7 +17,8 @@ from .devices.cpu import CPU_TARGET, CpuDevice
 from .devices.cuda import CudaDevice
 from .devices.device import Device, active
 from .devices.timing import hardware
-from .errors import AotpackError, DeviceError, PackageError
+from .errors import AotpackError, ArgumentError, DeviceError, PackageError
+from .interface.keywords import naming_keywords
 from .manifest import Manifest, read_checked, read_manifest
 from .memory.layout import Loaded
 from .memory.weights import weights_file
@@ -30,6 +31,7 @@ CONSTANTS = "constants.safetensors"
 _numbers = itertools.count()
 
 
+@naming_keywords(ArgumentError)
 def load(
     package: str | Path | ModuleType,
     device: int | str | Device | None = None,

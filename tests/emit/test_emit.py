@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from aotpack.emit import emit
 from aotpack.emit.names import Identity
 from aotpack.errors import AotpackError, UsageError
-from aotpack.runtime import errors, load
+from aotpack.runtime import errors, loading
 from aotpack.stages import Emitted
 
 from .builds import IDENTITY, tiny
@@ -50,6 +50,7 @@ def test_layout(emitted: Emitted) -> None:
         "tiny_model/kernels/source/k1.py",
         "tiny_model/kernels/source/k2.py",
         "tiny_model/manifest.json",
+        "tiny_model/py.typed",
         "tiny_model/weights.safetensors",
         "tiny_model/wrapper.py",
         *(
@@ -70,22 +71,30 @@ def test_layout(emitted: Emitted) -> None:
     assert info["tiny_model/manifest.json"].compress_type == zipfile.ZIP_DEFLATED
 
 
-def test_help_on_load_names_its_options(emitted: Emitted) -> None:
+def test_load_has_the_options_of_the_runtime(emitted: Emitted) -> None:
     with zipfile.ZipFile(emitted.wheel) as archive:
         module = ast.parse(archive.read("tiny_model/__init__.py"))
-    (loading,) = [one for one in module.body if isinstance(one, ast.FunctionDef)]
-    options = [p for p in inspect.signature(load).parameters if p not in ("package", "device")]
-    assert f": {', '.join(options)}." in (ast.get_docstring(loading) or "")
+    (given,) = [one for one in module.body if isinstance(one, ast.FunctionDef)]
+    ours = ast.parse(inspect.getsource(loading))
+    (theirs,) = [o for o in ours.body if isinstance(o, ast.FunctionDef) and o.name == "load"]
+    theirs.args.args.remove(theirs.args.args[0])  # the package is the module itself
+    assert ast.dump(given.args) == ast.dump(theirs.args)
+    documented = re.findall(r"``(\w+)``", ast.get_docstring(given) or "")
+    assert {arg.arg for arg in (*given.args.args, *given.args.kwonlyargs)} == {*documented}
+
+
+def _is_error(one: object) -> bool:
+    return isinstance(one, type) and issubclass(one, Exception)
 
 
 def test_the_package_exports_all_errors_of_its_runtime(emitted: Emitted) -> None:
     with zipfile.ZipFile(emitted.wheel) as archive:
         text = archive.read("tiny_model/__init__.py").decode()
-    known = {name for name, one in vars(errors).items() if isinstance(one, type)}
+    known = {name for name, one in vars(errors).items() if _is_error(one)}
     (exported,) = re.findall(r"__all__ = (\[[^]]*\])", text)
     (imported,) = re.findall(r"from \._runtime import \(([^)]*)\)", text)
-    assert {*ast.literal_eval(exported)} == {*known, "__version__", "load"}
-    assert {*re.findall(r"\w+", imported)} == {*known, "Model"}
+    assert {*ast.literal_eval(exported)} == {*known, "Model", "__version__", "load"}
+    assert {*re.findall(r"\w+", imported)} == {*known, "Device", "Model", "naming_keywords"}
 
 
 def test_metadata(emitted: Emitted) -> None:
