@@ -4,17 +4,19 @@ Exit codes: 0 done, 1 build or check failed, 2 a wrong command line, 130 interru
 141 standard output was closed.
 """
 
-import argparse
+import json
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from aotpack.errors import AotpackError, UsageError
+from aotpack.commands.parser import OneLineParser, add_traceback
+from aotpack.errors import AotpackError, UsageError, did_you_mean
 from aotpack.version import __version__
 
 VERBS = {
@@ -28,14 +30,6 @@ VERBS = {
 }
 
 
-class OneLineParser(argparse.ArgumentParser):
-    """Reports an error in one line: the value found and those accepted."""
-
-    def error(self, message: str) -> NoReturn:
-        """Exit with the code of a wrong command line."""
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; the verb may be left out before MODEL."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -46,25 +40,46 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"aotpack {__version__}")
         return 0
     if _is_misspelt_verb(words):
-        accepted = f"a verb ({', '.join(VERBS)}) or MODEL -o DIR is accepted"
+        near = did_you_mean(words[0], VERBS)
+        accepted = f"a verb ({', '.join(VERBS)}) or MODEL -o DIR is accepted{near}"
         print(f"aotpack: {words[0]!r} is neither a verb nor a model; {accepted}", file=sys.stderr)
         return 2
     verb = words.pop(0) if words[0] in VERBS else "build"
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         return _run(verb, words)
-    except UsageError as error:
-        print(f"aotpack {verb}: {error}", file=sys.stderr)
-        return 2
-    except AotpackError as error:
-        print(f"aotpack {verb}: {error}", file=sys.stderr)
-        return 1
     except BrokenPipeError:  # the reader, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         print(f"aotpack {verb}: interrupted; nothing was left behind", file=sys.stderr)
         return 130
+    except Exception as error:
+        if "--traceback" in words:
+            traceback.print_exc()
+        message = _explained(error)
+        if "--json" in words:
+            print(json.dumps({"error": {"class": type(error).__name__, "message": message}}))
+        print(f"aotpack {verb}: {message}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+
+
+def _explained(error: Exception) -> str:
+    """The message of an error: ours, the system's, or that of a defect."""
+    if isinstance(error, AotpackError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename is not None else ""
+        return f"{place}{error.strerror}; --traceback shows where it happened"
+    if isinstance(error, MemoryError):
+        return "out of memory; a machine with more of it, or a smaller example input, is needed"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
+    return (
+        f"internal error: {type(error).__name__}: {error} ({Path(last.filename).name}:"
+        f"{last.lineno}{notes}). This is a defect of aotpack: please report it with the output "
+        "of --traceback"
+    )
 
 
 def _run(verb: str, words: Sequence[str]) -> int:
@@ -72,17 +87,19 @@ def _run(verb: str, words: Sequence[str]) -> int:
     command = import_module(f"aotpack.commands.{verb}")
     parser = OneLineParser(prog=f"aotpack {verb}", description=command.__doc__, allow_abbrev=False)
     command.add_arguments(parser)
-    code: int = command.run(parser.parse_args(words))
+    add_traceback(parser)
+    code: int = command.run(parser.read(words))
     sys.stdout.flush()
     return code
 
 
 def _is_misspelt_verb(words: Sequence[str]) -> bool:
-    """True for a word that cannot name a model: not a path or module, and without -o."""
+    """True for a word that names no model: no path or module, and no -o or a model after it."""
     first = words[0]
     if first in VERBS or not first.isidentifier() or Path(first).exists():
         return False
-    return not any(word.startswith(("-o", "--out")) for word in words[1:])
+    has_model = len(words) > 1 and not words[1].startswith("-")
+    return has_model or not any(word.startswith(("-o", "--out")) for word in words[1:])
 
 
 def _overview() -> str:

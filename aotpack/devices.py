@@ -5,6 +5,7 @@ Programming Guide) and measurements. Thresholds were measured on an H200, which 
 default device of schedules; another device needs one more row.
 """
 
+import re
 from dataclasses import dataclass, replace
 
 HOPPER = 90  # wgmma, clusters, tensor descriptors
@@ -134,6 +135,17 @@ RTX_PRO_6000 = Gpu(
     has_descriptors=True,
     has_early_start=True,
 )
+PRODUCTS = {  # compute capabilities of products whose names people give, also of those too old
+    70: ("V100",),
+    75: ("T4", "RTX 2080"),
+    80: ("A100", "A30"),
+    86: ("A10", "A10G", "A40", "A16", "RTX A6000", "RTX 3090", "RTX 3080"),
+    89: ("L4", "L40", "L40S", "RTX 4090", "RTX 4080", "RTX 6000 Ada"),
+    90: ("H100", "H200", "H800", "H20", "GH200"),
+    100: ("B200", "GB200", "B100"),
+    103: ("B300", "GB300"),
+    120: ("RTX PRO 6000", "RTX 5090", "RTX 5080", "RTX 5070"),
+}
 GPUS = {gpu.arch: gpu for gpu in (A100, A10, L40S, H200, B200, B300, RTX_PRO_6000)}
 
 
@@ -155,3 +167,13 @@ def first_with_early_start() -> int:
 def of_l2(measured: int, gpu: Gpu) -> int:
     """Scale bytes ``measured`` on an H200 by the ratio of L2 bytes per multiprocessor."""
     return measured * gpu.l2 * H200.multiprocessors // (H200.l2 * gpu.multiprocessors)
+
+
+def arch_of_product(name: str) -> int | None:
+    """The compute capability of a product such as "H100" or "rtx-4090"; None if unknown."""
+    spelt = re.sub(r"nvidia|geforce|[\W_]", "", name.lower())
+    for arch, products in PRODUCTS.items():
+        names = {product.lower().replace(" ", "") for product in products}
+        if spelt in names or f"rtx{spelt}" in names:
+            return arch
+    return None

@@ -1,6 +1,7 @@
 """Progress of long work: a bar on a terminal, plain lines elsewhere."""
 
 import sys
+import time
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
@@ -48,6 +49,26 @@ class PlainLines:
             print(f"{self.what} {self.done}/{self.total}: {label}", file=self.stream, flush=True)
 
 
+class EveryStep:
+    """A line for each piece of work and each step, with the seconds since the start."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.start = time.perf_counter()
+
+    def begin(self, what: str, total: int = 0) -> None:
+        """See Reporter."""
+        self._write(f"{what} ({total})" if total else what)
+
+    def step(self, label: str) -> None:
+        """See Reporter."""
+        self._write(f"  {label}")
+
+    def _write(self, text: str) -> None:
+        seconds = time.perf_counter() - self.start
+        print(f"{seconds:8.2f} s  {text}", file=self.stream, flush=True)
+
+
 class Bar:
     """A live bar; use as a context manager so that the terminal is restored."""
 
@@ -83,7 +104,11 @@ class Bar:
         self.bar.advance(self.task)
 
 
-def terminal_reporter() -> Bar | PlainLines:
-    """A bar if standard error is a terminal, plain lines if not."""
+def chosen_reporter(*, quiet: bool = False, verbose: bool = False) -> Reporter:
+    """What the options ask for; by default a bar on a terminal and plain lines elsewhere."""
+    if quiet:
+        return Quiet()
+    if verbose:
+        return EveryStep(sys.stderr)
     console = Console(stderr=True)
     return Bar(console) if console.is_terminal else PlainLines(sys.stderr)

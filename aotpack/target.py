@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from aotpack.errors import UsageError
+from aotpack.devices import arch_of_product
+from aotpack.errors import UsageError, did_you_mean
 
 SUPPORTED_ARCHES = (80, 86, 89, 90, 100, 103, 120)
 _NOT_BUILT_YET = {"gfx": "AMD code objects", "ptx": "PTX text"}
@@ -43,7 +44,7 @@ class Target:
         _refuse_unbuilt(text, spelling)
         match = _SPELLING.fullmatch(spelling)
         if match is None:
-            raise UsageError(f"target {text!r} is not known; {accepted_targets()}")
+            raise UsageError(f"target {text!r} is not known; {accepted_targets()}{_meant(text)}")
         major, minor, suffix = match.groups()
         arch = int(major) if minor is None else int(major) * 10 + int(minor)
         if arch not in SUPPORTED_ARCHES or (suffix and arch < 90):
@@ -110,6 +111,18 @@ def device_arch(device: int = 0) -> int | None:
         if driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, handle):
             return None
     return major.value * 10 + minor.value
+
+
+def _meant(text: str) -> str:
+    """The target that a product's name or another spelling probably means, for an error."""
+    arch = arch_of_product(text)
+    if arch is not None and arch not in SUPPORTED_ARCHES:
+        return f"; {text} has the compute capability {arch // 10}.{arch % 10}"
+    if arch is not None:
+        return f"; did you mean 'sm_{arch}'?"
+    digits = re.search(r"(\d+)\D*$", text)
+    names = ("cpu", "interpreter", "native", "all", *(f"sm_{arch}" for arch in SUPPORTED_ARCHES))
+    return did_you_mean(f"sm_{digits[1]}" if digits else text, names)
 
 
 def _refuse_unbuilt(text: str, spelling: str) -> None:

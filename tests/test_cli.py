@@ -1,5 +1,6 @@
 """The command line from outside: one message, the right exit code, nothing left behind."""
 
+import hashlib
 import json
 import os
 import re
@@ -308,6 +309,13 @@ def test_doctor_names_versions_and_targets(capsys: pytest.CaptureFixture[str]) -
     printed = capsys.readouterr().out
     assert "triton" in printed and "ptxas" in printed and "sm_120, cpu, interpreter" in printed
     assert re.search(r"^c compiler   (cc|gcc|clang) .*[0-9]", printed, re.MULTILINE)
+    assert main(["doctor", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["missing"] == [] and "sm_120" in facts["targets"] and "torch" in facts["found"]
+    assert main(["doctor", "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
+    assert main(["doctor", "--verbose"]) == 0
+    assert sys.executable in capsys.readouterr().out
 
 
 def test_doctor_finds_what_is_too_old(
@@ -340,7 +348,17 @@ def test_doctor_without_a_c_compiler_leaves_out_the_target_cpu(
             "'sm_70' is not supported; accepted are sm_80",
         ),
         (["MODEL", "-o", "OUT", "--jobs", "0"], "found '0', accepted is a whole number from 1"),
-        (["MODEL", "-o", "OUT", "--weights", "no"], "invalid choice: 'no'"),
+        (
+            ["MODEL", "-o", "OUT", "--weights", "no"],
+            "found 'no', accepted are embed, sidecar, none",
+        ),
+        (["MODEL", "-o", "OUT", "--weights", "sidcar"], "did you mean 'sidecar'?"),
+        (["MODEL", "-o", "OUT", "--dtype", "bf16"], "did you mean 'bfloat16'?"),
+        (["MODEL", "-o", "OUT", "--target", "sm90"], "did you mean 'sm_90'?"),
+        (["MODEL", "-o", "OUT", "--target", "RTX-4090"], "did you mean 'sm_89'?"),
+        (["MODEL", "-o", "OUT", "--target", "v100"], "v100 has the compute capability 7.0"),
+        (["MODEL", "--ot", "OUT"], "there is no option --ot; did you mean '--out'?"),
+        (["MODEL", "-o", "OUT", "more"], "the argument 'more' is one too many"),
         (["MODEL", "-o", "OUT", "--dynamic", "x=3"], "ARGUMENT:AXIS=NAME"),
         (["MODEL", "-o", "OUT", "--name", "a b"], "the name 'a b' is not accepted"),
         (["MODEL"], "the following arguments are required: -o/--out"),
@@ -383,6 +401,68 @@ def test_a_model_that_fails_is_one_message_without_a_traceback(
     (tmp_path / "bad.py").write_text("raise ValueError('no weights here')\n")
     code, error = failed(capsys, str(tmp_path / "bad.py"), "-o", str(tmp_path / "out"))
     assert code == 1 and "no weights here" in error and "Traceback" not in error
+
+
+@pytest.mark.parametrize(("word", "near"), [("biuld", "build"), ("verfy", "verify")])
+def test_a_misspelt_verb_is_answered_with_the_nearest(
+    folder: Path, capsys: pytest.CaptureFixture[str], word: str, near: str
+) -> None:
+    code, error = failed(capsys, word, str(folder / "half_model.py"), "-o", "dist")
+    assert code == 2 and f"did you mean {near!r}?" in error and error.count("\n") == 1
+
+
+def test_a_traceback_is_printed_when_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.py").write_text("raise ValueError('no weights here')\n")
+    words = [str(tmp_path / "bad.py"), "-o", str(tmp_path / "out"), "--traceback"]
+    code, error = failed(capsys, *words)
+    message = error.splitlines()[-2]
+    assert code == 1 and "Traceback" in error and "ValueError: no weights here" in error
+    assert message.startswith("aotpack build: loading ")
+
+
+def test_what_is_no_error_of_ours_is_named_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("AOTPACK_DUMP", str(tmp_path / "file" / "dump"))
+    (tmp_path / "half.py").write_text(MODEL)
+    code, error = failed(capsys, str(tmp_path / "half.py"), "-o", str(tmp_path / "out"), "--quiet")
+    assert code == 1 and "Not a directory" in error and error.count("\n") == 1
+    monkeypatch.setattr(doctor, "version", lambda name: len(3))
+    code, error = failed(capsys, "doctor")
+    assert code == 1 and "internal error: TypeError: object of type 'int' has no len()" in error
+    assert "test_cli.py:" in error and "--traceback" in error
+
+
+def test_quiet_verbose_and_json_say_less_and_more(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(folder / "half_model.py"), "-o", str(tmp_path), "--target", "sm_90"]
+    (tmp_path / "half.py").write_text("")
+    capsys.readouterr()
+    assert main([*words, "--quiet"]) == 0
+    told = capsys.readouterr()
+    wheel = tmp_path / "half-0.1.0-py3-none-any.whl"
+    assert told.out == f"{wheel}\n" and told.err == ""
+    assert main([*words, "--verbose"]) == 0
+    told = capsys.readouterr()
+    assert re.search(r"^ +[0-9.]+ s +1 runs  03_\d\d_fuse$", told.err, re.MULTILINE)
+    assert main([*words, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["wheel"]["path"] == str(wheel)
+    assert facts["wheel"]["sha256"] == hashlib.sha256(wheel.read_bytes()).hexdigest()
+    assert facts["targets"] == ["sm_90"] and facts["kernels"] == 1
+    code, error = failed(capsys, *words, "--quiet", "--verbose")
+    assert code == 2 and "not allowed with" in error
+
+
+def test_an_error_is_json_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bad.py").write_text("raise ValueError('no weights here')\n")
+    assert main([str(tmp_path / "bad.py"), "-o", str(tmp_path / "out"), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["error"]["class"] == "TraceError" and "no weights" in told["error"]["message"]
 
 
 def test_help_and_usage_errors_do_not_import_torch() -> None:

@@ -15,7 +15,7 @@ BELOW = BASE | {"ir", "stages", "runtime"}
 ALLOWED = {
     "errors": {"runtime"},  # a package raises errors of the same classes
     "version": set(),
-    "target": {"errors"},
+    "target": {"devices", "errors"},
     "knobs": {"errors"},
     "devices": set(),
     "early_start": {"devices"},  # on which devices it pays

@@ -1,8 +1,12 @@
 """Package a model as one wheel that needs no compiler: for GPUs with a driver, or processors."""
 
 import argparse
+import hashlib
+import json
+import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from aotpack.commands.model_options import (
     MODEL_HELP,
@@ -10,12 +14,17 @@ from aotpack.commands.model_options import (
     load_source,
     read_options,
 )
+from aotpack.commands.parser import add_verbosity
 from aotpack.errors import UsageError
-from aotpack.progress import Bar, terminal_reporter
+from aotpack.progress import Bar, chosen_reporter
 from aotpack.runtime.command import positive
 from aotpack.stages import Decisions
 from aotpack.target import DEFAULT_TARGETS, Target, parse_targets
 from aotpack.tune import read_decisions, unused
+
+if TYPE_CHECKING:
+    from aotpack.instrumentation import Instrumentation
+    from aotpack.pipeline import Build
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tuning", metavar="FILE", type=Path, help="take the kernels that aotpack tune found best"
     )
     add_trace_options(parser)
+    add_verbosity(
+        parser,
+        quiet="print the path of the wheel and errors alone",
+        verbose="a line for each kernel, and the time of each stage and pass",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -65,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"-o {options.out}: it is a file; a folder, existing or new, is accepted")
     decisions = read_decisions(options.tuning, options.candidates)
     with ExitStack() as stack:
-        reporter = terminal_reporter()
+        reporter = chosen_reporter(quiet=options.quiet, verbose=options.verbose)
         if isinstance(reporter, Bar):
             stack.enter_context(reporter)
         reporter.begin("load the model")
@@ -82,20 +96,63 @@ def run(options: argparse.Namespace) -> int:
             weights=options.weights,
             out=options.out,
         )
-        hook = Instrumentation(reporter)
-        made = Build(source, how, hook)
-        emitted = made.emitted
-    times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in hook.seconds.items())
-    print(f"{emitted.wheel}  {emitted.wheel.stat().st_size:,} bytes")
-    if emitted.sidecar is not None:
-        print(f"{emitted.sidecar}  {emitted.sidecar.stat().st_size:,} bytes, its weights")
-    print(f"for {', '.join(map(str, targets))}; {times}")
-    print(_shadow_note(Path(options.model).parent, made.identity.name), end="")
-    for line in made.lowered.fallbacks:
-        print(f"through torch: {line}")
+        made = Build(source, how, Instrumentation(reporter))
+        _ = made.emitted
+    notes = [_shadow_note(Path(options.model).parent, made.identity.name)]
     if options.tuning is not None:
-        print(_tuning_note(options.tuning, decisions, targets, made.rendered.settled))
+        notes.append(_tuning_note(options.tuning, decisions, targets, made.rendered.settled))
+    if options.json:
+        print(json.dumps(_facts(made, [note for note in notes if note]), indent=2))
+    elif options.quiet:
+        print(made.emitted.wheel)
+    else:
+        print("\n".join([*_summary(made), *filter(None, notes)]))
+    if options.verbose:
+        print(_times(made.hook), file=sys.stderr)
     return 0
+
+
+def _summary(made: "Build") -> list[str]:
+    """The files, the targets, the time of each stage and the operators that torch runs."""
+    emitted, seconds = made.emitted, made.hook.seconds
+    lines = [f"{emitted.wheel}  {emitted.wheel.stat().st_size:,} bytes"]
+    if emitted.sidecar is not None:
+        lines.append(f"{emitted.sidecar}  {emitted.sidecar.stat().st_size:,} bytes, its weights")
+    times = ", ".join(f"{stage} {time:.1f} s" for stage, time in seconds.items())
+    lines.append(f"for {', '.join(map(str, made.options.targets))}; {times}")
+    return lines + [f"through torch: {line}" for line in made.lowered.fallbacks]
+
+
+def _facts(made: "Build", notes: list[str]) -> dict[str, Any]:
+    """The JSON of a build; times are in seconds, sizes in bytes."""
+    emitted = made.emitted
+    return {
+        "name": made.identity.name,
+        "version": made.identity.version,
+        "wheel": _file(emitted.wheel),
+        "weights": None if emitted.sidecar is None else _file(emitted.sidecar),
+        "targets": [str(target) for target in made.options.targets],
+        "kernels": len(made.rendered.kernels),
+        "through_torch": list(made.lowered.fallbacks),
+        "seconds": {stage: round(time, 3) for stage, time in made.hook.seconds.items()},
+        "notes": notes,
+    }
+
+
+def _file(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"path": str(path), "bytes": path.stat().st_size, "sha256": digest}
+
+
+def _times(hook: "Instrumentation") -> str:
+    """The seconds of each stage and pass, with the number of runs of a pass."""
+    stages = [f"{time:8.3f} s          {stage}" for stage, time in hook.seconds.items()]
+    passes = [
+        f"{sum(times):8.3f} s  {len(times):3} runs  {title}"
+        for title, times in sorted(hook.pass_seconds.items())
+    ]
+    return "\n".join(stages + passes)
 
 
 def _shadow_note(folder: Path, name: str) -> str:
@@ -104,7 +161,7 @@ def _shadow_note(folder: Path, name: str) -> str:
         return ""
     return (
         f"note: in {folder.resolve()}, `import {name}` takes {name}.py instead of the package; "
-        "start Python elsewhere, or build with --name\n"
+        "start Python elsewhere, or build with --name"
     )
 
 

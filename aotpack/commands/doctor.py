@@ -1,15 +1,19 @@
 """Report what this machine can build and run, and what is missing."""
 
 import argparse
+import json
 import os
 import platform
 import shlex
+import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from aotpack.commands.parser import add_verbosity
 from aotpack.errors import AotpackError
 from aotpack.knobs import read_knobs
 from aotpack.target import CPU, INTERPRETER, SUPPORTED_ARCHES, device_arch
@@ -28,7 +32,12 @@ class Finding:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """``aotpack doctor`` has no options."""
+    """The options of ``aotpack doctor``."""
+    add_verbosity(
+        parser,
+        quiet="print only what is missing",
+        verbose="also print where each package lies, and the environment variables that are set",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,15 +49,33 @@ def run(options: argparse.Namespace) -> int:
         _c_compiler(),
         _cache(),
         _gpu(),
+        *(_details() if options.verbose else ()),
     ]
-    for finding in findings:
-        print(f"{finding.name:12} {finding.value}")
     missing = [finding.missing for finding in findings if finding.missing]
-    targets = [*(target for finding in findings for target in finding.targets), str(INTERPRETER)]
-    print(f"{'can build':12} {'nothing' if missing else ', '.join(targets)}")
+    able = [*(target for finding in findings for target in finding.targets), str(INTERPRETER)]
+    targets = [] if missing else able
+    if options.json:
+        found = {finding.name: finding.value for finding in findings}
+        print(json.dumps({"found": found, "targets": targets, "missing": missing}, indent=2))
+        return 1 if missing else 0
+    if not options.quiet:
+        for finding in findings:
+            print(f"{finding.name:12} {finding.value}")
+        print(f"{'can build':12} {', '.join(targets) or 'nothing'}")
     for text in missing:
         print(f"missing: {text}")
     return 1 if missing else 0
+
+
+def _details() -> list[Finding]:
+    """The interpreter, the folder of each package, and the variables that are set."""
+    places = [Finding("executable", sys.executable)]
+    for name in _BUILD_PACKAGES:
+        spec = find_spec(name)
+        if spec is not None and spec.origin is not None:
+            places.append(Finding(f"{name} in", str(Path(spec.origin).parent)))
+    names = sorted(name for name in os.environ if name.startswith("AOTPACK_"))
+    return places + [Finding(name, os.environ[name]) for name in names]
 
 
 def _package(name: str) -> Finding:

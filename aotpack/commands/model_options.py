@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from aotpack.errors import UsageError
 from aotpack.ir.dtypes import CAST_TYPES, read_cast
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def add_trace_options(whole: argparse.ArgumentParser, title: str | None = None) 
     )
     parser.add_argument(
         "--dtype",
+        type=_cast_name,
         choices=tuple(map(str, CAST_TYPES)),
         help="cast weights and floating inputs first",
     )
@@ -44,6 +46,14 @@ def add_trace_options(whole: argparse.ArgumentParser, title: str | None = None) 
         help="what becomes of operators without a lowering: refused, or run by torch, which the "
         "wheel then requires (default error)",
     )
+
+
+def _cast_name(text: str) -> str:
+    """The name of a type, for argparse."""
+    try:
+        return str(read_cast(text))
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def load_source(

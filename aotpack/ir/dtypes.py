@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from aotpack.errors import UsageError
+from aotpack.errors import UsageError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,19 @@ _FACTS = {
     DType.FLOAT64: _Facts(64, "float", "float64", "F64", (2, 64)),
 }
 
+_ABBREVIATIONS = {  # common elsewhere
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "f16": "float16",
+    "half": "float16",
+    "fp32": "float32",
+    "f32": "float32",
+    "float": "float32",
+    "single": "float32",
+    "fp64": "float64",
+    "f64": "float64",
+    "double": "float64",
+}
 CAST_TYPES = tuple(dtype for dtype in DType if dtype.is_float and not dtype.is_float8)
 
 
@@ -99,7 +112,8 @@ def read_cast(given: object) -> DType | None:
     if given is None:
         return None
     accepted = {str(dtype): dtype for dtype in CAST_TYPES}
-    found = accepted.get(str(given).removeprefix("torch."))
-    if found is None:
-        raise UsageError(f"dtype {given!r} is not accepted; {', '.join(accepted)} are")
-    return found
+    name = str(given).removeprefix("torch.")
+    if name not in accepted:
+        near = did_you_mean(_ABBREVIATIONS.get(name.lower(), name), accepted)
+        raise UsageError(f"dtype {given!r} is not accepted; {', '.join(accepted)} are{near}")
+    return accepted[name]

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -53,21 +55,34 @@ def main(package: str, argv: Sequence[str] | None = None) -> int:
     folder = Path(package).parent
     options = _parser(folder.name).parse_args(argv)
     try:
-        if options.command == "info":
-            return info(folder, as_json=options.json)
-        import_first(options.imports)
-        if options.command == "verify":
-            report = verify(folder, device_of(options.device), weights=options.weights)
-            print(report)
-            return 0 if report.is_passed else 1
-        if options.command == "tune":
-            device = device_of(options.device)
-            tune_into(Path(options.out), folder, device, options.weights, print)
-            return 0
-        return bench(folder, device_of(options.device), options.weights, options.repeat)
+        code = _run(folder, options)
+        sys.stdout.flush()
+        return code
     except AotpackError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # the reader, such as head, has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(folder: Path, options: argparse.Namespace) -> int:
+    """Run one verb."""
+    if options.command == "info":
+        return info(folder, as_json=options.json)
+    import_first(options.imports)
+    if options.command == "verify":
+        report = verify(folder, device_of(options.device), weights=options.weights)
+        print(report)
+        return 0 if report.is_passed else 1
+    if options.command == "tune":
+        device = device_of(options.device)
+        tune_into(Path(options.out), folder, device, options.weights, print)
+        return 0
+    return bench(folder, device_of(options.device), options.weights, options.repeat)
 
 
 def info(folder: Path, *, as_json: bool) -> int:

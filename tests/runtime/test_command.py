@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,28 @@ def test_usage(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(str(package / "__main__.py"), ["dance"])
     assert stop.value.code == 2 and "invalid choice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("reads", "code"), [(True, 0), (False, 141)])
+def test_a_reader_that_goes_away_ends_the_command_quietly(
+    package: Path, reads: bool, code: int
+) -> None:
+    program = (
+        "import sys\nfrom aotpack.runtime.command import main\n"
+        "sys.stdin.readline()\nsys.exit(main(sys.argv[1], ['info', '--json']))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(package / "__main__.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    if not reads:
+        process.stdout.close()
+    process.stdin.write("\n")
+    process.stdin.close()
+    if reads:
+        assert json.loads(process.stdout.read())["schema"] == 1
+    assert process.stderr.read() == "" and process.wait(20) == code

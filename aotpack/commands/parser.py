@@ -1,0 +1,57 @@
+"""Parsers whose errors are one line, and the options that every verb has."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from aotpack.errors import did_you_mean
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Reports an error in one line: the value found, those accepted, the nearest of them."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with the code of a wrong command line."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+    def read(self, words: Sequence[str]) -> argparse.Namespace:
+        """The options that words give. A misspelt one is named before a missing one."""
+        accepted = self._option_string_actions
+        for word in words:
+            name = word.partition("=")[0]
+            if name == "--":
+                break
+            if name.startswith("--") and name not in accepted:
+                near = did_you_mean(name, (known for known in accepted if known.startswith("--")))
+                self.error(f"there is no option {name}{near}")
+        options, rest = self.parse_known_args(words)
+        if rest:
+            self.error(f"the argument {rest[0]!r} is one too many")
+        return options
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Called by argparse for options with ``choices``."""
+        if action.choices is None or value in action.choices:
+            return
+        names = [str(choice) for choice in action.choices]
+        raise argparse.ArgumentError(
+            action,
+            f"found {value!r}, accepted are {', '.join(names)}{did_you_mean(str(value), names)}",
+        )
+
+
+def add_traceback(parser: argparse.ArgumentParser) -> None:
+    """The option of every verb."""
+    parser.add_argument(
+        "--traceback", action="store_true", help="print Python's traceback of an error too"
+    )
+
+
+def add_verbosity(parser: argparse.ArgumentParser, quiet: str, verbose: str) -> None:
+    """Options for less and for more output, with their help, and for JSON."""
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument("--quiet", action="store_true", help=quiet)
+    amount.add_argument("--verbose", action="store_true", help=verbose)
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object, in place of text"
+    )
