@@ -54,6 +54,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ARCH",
         help="the oldest processors the target cpu runs on (default x86-64-v3, or armv8-a)",
     )
+    _add_tuning(parser)
+    add_trace_options(parser)
+    add_verbosity(
+        parser,
+        quiet="print the path of the wheel and errors alone",
+        verbose="a line for each kernel, and the time of each stage and pass",
+    )
+
+
+def _add_tuning(parser: argparse.ArgumentParser) -> None:
+    """The options that choose forms of kernels."""
     parser.add_argument(
         "--candidates",
         type=positive,
@@ -63,12 +74,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tuning", metavar="FILE", type=Path, help="take the kernels that aotpack tune found best"
-    )
-    add_trace_options(parser)
-    add_verbosity(
-        parser,
-        quiet="print the path of the wheel and errors alone",
-        verbose="a line for each kernel, and the time of each stage and pass",
     )
 
 
