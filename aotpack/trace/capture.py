@@ -84,7 +84,7 @@ def export(
     log = ConditionLog()
     try:
         with (
-            _quiet_inference(),
+            quiet_inference(),
             logged_conditions() as log,
             redirect_stderr(io.StringIO()) as printed,
         ):
@@ -129,7 +129,7 @@ def decompose(
     check_parts(program, name)
     try:
         analysis = nullcontext() if triton is None else triton.analysis()
-        with _quiet_inference(), RegisteredLowerings(), WithoutStreams(), analysis:
+        with quiet_inference(), RegisteredLowerings(), WithoutStreams(), analysis:
             return run_decompositions(program, whole)
     except UnsupportedError as error:
         raise UnsupportedError(f"tracing {name}: {error}") from None
@@ -150,7 +150,7 @@ def _views_of_one_memory(program: ExportedProgram) -> list[str]:
 
 
 @contextmanager
-def _quiet_inference() -> Iterator[None]:
+def quiet_inference() -> Iterator[None]:
     """No gradients, no fused encoder kernels (which hide operators), no torch log on stderr."""
     fast_path = torch.backends.mha.get_fastpath_enabled()
     disabled = [log.disabled for log in _CHATTY]

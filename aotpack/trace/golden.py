@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
@@ -18,11 +18,10 @@ from aotpack.errors import AotpackError, TraceError
 from aotpack.ir.dtypes import DType
 from aotpack.stages import Golden, Graph
 from aotpack.trace.capture import torch_dtype
-from aotpack.trace.changes import CHANGES, kept, named_tensors
+from aotpack.trace.changes import CHANGES
 from aotpack.trace.graph import is_returned
 from aotpack.trace.meanings import MEANINGS
 from aotpack.trace.operators.control import CONTROL, run_control
-from aotpack.trace.operators.streams import WithoutStreams
 from aotpack.trace.source import users_source_of
 from aotpack.trace.triton.triton_kernels import TritonPort, is_launch, read_launch
 from aotpack.trace.weights import bytes_of, dtype_of, weight_tensor
@@ -31,32 +30,26 @@ _BITCAST = torch.ops.aten.view.dtype
 
 
 def record_golden(
-    run: nn.Module | None,
+    eager: Sequence[torch.Tensor] | None,
     program: ExportedProgram,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    example: Sequence[Any],
     graph: Graph,
     triton: TritonPort | None = None,
 ) -> Golden:
     """Inputs and reference results as bytes, and the errors of eager.
 
-    ``run`` is None for a model that launches Triton kernels. Then the program is interpreted in its
-    place, with its kernels run by ``triton``, so that no GPU is needed.
+    ``example`` are the leaves of the inputs in the program's order. ``eager`` are eager's results
+    and new values, None for a model that launches Triton kernels: then the program is interpreted
+    in its place, with its kernels run by ``triton``, so that no GPU is needed.
     """
-    args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
     signature, changed = graph.signature, graph.signature.updates
-    example = in_program_order(program, args, kwargs)
     tensors = [leaf for leaf in example if isinstance(leaf, torch.Tensor)]
     given = dict(zip((spec.name for spec in signature.inputs), tensors, strict=True))
     inputs = tuple(_recorded(name, tensor) for name, tensor in given.items())
-    held = {**(named_tensors(run) if run else {}), **given}
-    with torch.no_grad(), kept(held[name] for name in changed if run):
+    with torch.no_grad():
         reference = _results(program, example, _Reference(program.graph_module, triton))
-        if run is None:
+        if eager is None:
             eager = _results(program, example, _Eager(program.graph_module, triton))
-        else:
-            eager = _eager(run, args, kwargs, signature.name)
-            eager = [result.clone() for result in (*eager, *(held[name] for name in changed))]
     names = [*(spec.name for spec in signature.outputs), *changed]
     results, errors = [], []
     for name, exact, result in zip(names, reference, eager, strict=True):
@@ -64,30 +57,6 @@ def record_golden(
         results.append(_recorded(name, _rounded(exact, dtype_of(result.dtype, name))))
     count = len(signature.outputs)
     return Golden(inputs, tuple(results[:count]), tuple(errors), tuple(results[count:]))
-
-
-def in_program_order(
-    program: ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> list[Any]:
-    """The leaves of the inputs in the order of the program's placeholders."""
-    numbered = pytree.tree_unflatten(
-        list(range(program.call_spec.in_spec.num_leaves)), program.call_spec.in_spec
-    )
-    leaves: list[Any] = pytree.tree_leaves((args, {key: kwargs[key] for key in numbered[1]}))
-    return leaves
-
-
-def _eager(
-    run: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
-) -> list[torch.Tensor]:
-    try:
-        with WithoutStreams():
-            result = run(*args, **kwargs)
-    except Exception as error:
-        raise TraceError(
-            f"running {name} eagerly on the example inputs: {type(error).__name__}: {error}"
-        ) from error
-    return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
 
 
 def _results(

@@ -33,7 +33,6 @@ def build_graph(
     leaves: Sequence[LeafSpec],
     name: str,
     version: str,
-    *,
     check_indices: bool = False,
     reserved: Container[str] = (),
 ) -> Graph:

@@ -14,10 +14,12 @@ from torch.export import ExportedProgram
 from aotpack.errors import TraceError, UsageError
 from aotpack.ir.dtypes import DType
 from aotpack.stages import Traced
-from aotpack.trace.agreement import check_lowerings
+from aotpack.trace.agreement.exported import check_export
+from aotpack.trace.agreement.lowerings import check_lowerings
 from aotpack.trace.capture import cast_floats, decompose, evaluation_copy, export
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
-from aotpack.trace.golden import in_program_order, record_golden
+from aotpack.trace.eager import in_program_order, run_eagerly
+from aotpack.trace.golden import record_golden
 from aotpack.trace.graph import build_graph
 from aotpack.trace.operators.collectives import check_collectives
 from aotpack.trace.operators.random import Example, check_drawn, draws, seeded, with_example_seed
@@ -44,10 +46,9 @@ def trace(
     """Export the module for inference and record golden data on the example inputs.
 
     ``dynamic_shapes`` has torch.export's form; ``dtype`` casts weights and floating inputs first.
-    ``check_indices`` asserts that indices read from data are in the range that eager accepts.
-    ``whole`` names the operators with lowerings: all others are decomposed where torch can; None
-    decomposes none. ``triton`` is used for models that launch Triton kernels. ``reserved`` are
-    names that no size may have.
+    ``check_indices`` asserts that indices read from data are in range. Operators not in ``whole``,
+    those with lowerings, are decomposed where torch can (None: no operator is). ``triton`` runs
+    models that launch Triton kernels. ``reserved`` are names that no size may have.
     """
     example = _example(name, args, kwargs)
     if isinstance(module, ExportedProgram):
@@ -56,16 +57,17 @@ def trace(
     else:
         _check_module(name, module)
         made = _export(module, example, dynamic_shapes, dtype, name, strict)
-    program, run, example, leaves = made
-    check_collectives(program, name)
-    eager = None if launches_kernels(program) else run
-    check_lowerings(program, in_program_order(program, *example) if eager else None, name)
-    program = decompose(program, name=name, whole=whole, triton=triton)
+    exported, run, example, leaves = made
+    check_collectives(exported, name)
+    runs, in_order = not launches_kernels(exported), in_program_order(exported, *example)
+    check_lowerings(exported, in_order if runs else None, name)
+    program = decompose(exported, name=name, whole=whole, triton=triton)
     check_drawn(program, name)
-    graph = build_graph(
-        program, leaves, name, version, check_indices=check_indices, reserved=reserved
-    )
-    return Traced(graph, record_golden(eager, program, *example, graph, triton))
+    graph = build_graph(program, leaves, name, version, check_indices, reserved)
+    eager = run_eagerly(run, exported, example, graph.signature) if runs else None
+    if eager is not None and isinstance(module, nn.Module):
+        check_export(run, exported, example, graph.signature, eager)
+    return Traced(graph, record_golden(eager, program, in_order, graph, triton))
 
 
 def _example(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Example:

@@ -157,10 +157,10 @@ WRONG: dict[str, tuple[Callable[..., Any], str]] = {
     "dtype": (lambda x, y: (x + 1).double(), "is float64"),
     "count": (lambda x, y: (x + 1, y), "returns 2 results, the operator 1"),
     "nothing": (lambda x, y: None, "result 0 of the lowering is a NoneType"),
-    "values": (lambda x, y: x + 1.01, "on the example inputs results are off by 0.01"),
+    "values": (lambda x, y: x + 1.01, "on the example inputs one of its results differs by 0.01"),
     "sizes": (by_sizes, "asks for more than the model's sizes promise"),
     "error": (lambda x, y: x @ y, "the lowering fails"),
-    "changes": (lambda x, y: x.add_(1), "the arguments it changes are off by 1"),
+    "changes": (lambda x, y: x.add_(1), "one of the arguments it changes differs by 1"),
 }
 
 

@@ -55,10 +55,14 @@ def condensed(error: Exception, log: ConditionLog | None = None) -> str:
 
 def _place(error: Exception) -> list[str]:
     """The user's innermost line in the traceback, or in a traceback inside the message."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [shown_frame(frame) for frame in frames if is_user_file(frame.filename)]
     told = users_source_in(str(error))
-    return own[-1:] or ([str(told)] if told else [])
+    return users_line(error) or ([str(told)] if told else [])
+
+
+def users_line(error: Exception) -> list[str]:
+    """The user's innermost line in the traceback, if there is one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [shown_frame(frame) for frame in frames if is_user_file(frame.filename)][-1:]
 
 
 def _useful(error: Exception, text: str) -> str:

@@ -5,7 +5,6 @@ with the example inputs: values must agree to half of their type's digits, which
 lowering from a different rounding order.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError
+from aotpack.trace.agreement.values import difference, shown
 from aotpack.trace.operators.registered import RegisteredLowerings, registered, run_registered
 from aotpack.trace.source import source_of
 from aotpack.trace.weights import weight_tensor
@@ -65,7 +65,7 @@ class _Comparison(fx.Interpreter):
         with RegisteredLowerings():
             answer = _answer(n, *theirs)
         wanted, found = ((result, args, kwargs), (answer, *theirs))
-        complaint = answer if isinstance(answer, str) else _difference(wanted, found)
+        complaint = answer if isinstance(answer, str) else _departure(wanted, found)
         if complaint:
             raise TraceError(_refusal(self.name, n, complaint))
         return result
@@ -110,7 +110,7 @@ def _mismatch(wanted: Any, found: Any) -> str | None:
         return f"the lowering returns {len(right)} results, the operator {len(left)}"
     for number, (a, b) in enumerate(zip(left, right, strict=True)):
         if isinstance(a, torch.Tensor) and not _is_like(a, b):
-            return f"result {number} of the lowering is {_shown(b)}, the operator's {_shown(a)}"
+            return f"result {number} of the lowering is {shown(b)}, the operator's {shown(a)}"
     return None
 
 
@@ -120,41 +120,20 @@ def _is_like(a: torch.Tensor, b: Any) -> bool:
     return all(statically_known_true(x == y) for x, y in zip(a.shape, b.shape, strict=True))
 
 
-def _shown(value: Any) -> str:
-    if not isinstance(value, torch.Tensor):
-        return f"a {type(value).__name__}"
-    return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
-
-
-def _difference(wanted: Any, found: Any) -> str | None:
+def _departure(wanted: Any, found: Any) -> str | None:
     """A difference of the values of results, or of changed arguments, if any."""
     mismatch = _mismatch(wanted[0], found[0])
     if mismatch:
         return mismatch
     for what, left, right in (
-        ("results", wanted[0], found[0]),
+        ("its results", wanted[0], found[0]),
         ("the arguments it changes", wanted[1:], found[1:]),
     ):
         for a, b in zip(pytree.tree_leaves(left), pytree.tree_leaves(right), strict=True):
-            if isinstance(a, torch.Tensor) and not _agrees(a, b):
-                off = (a.double() - b.double()).abs().max()
-                return f"on the example inputs {what} are off by {float(off):.3g}"
+            complaint = difference(a, b) if isinstance(a, torch.Tensor) else None
+            if complaint:
+                return f"on the example inputs one of {what} {complaint}"
     return None
-
-
-def _agrees(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """True for equal integers, and floats that agree to half their digits at the largest scale."""
-    if not a.is_floating_point() or a.numel() == 0:
-        return bool(torch.equal(a, b))
-    x, y = a.double(), b.double()
-    finite = x.isfinite()
-    if not torch.equal(finite, y.isfinite()):
-        return False
-    if not torch.equal(x[~finite].nan_to_num(0.5), y[~finite].nan_to_num(0.5)):
-        return False
-    scale = float(x[finite].abs().max()) if finite.any() else 0.0
-    off = float((x[finite] - y[finite]).abs().max()) if finite.any() else 0.0
-    return off <= math.sqrt(torch.finfo(a.dtype).eps) * scale
 
 
 def _refusal(name: str, node: fx.Node, complaint: str) -> str:

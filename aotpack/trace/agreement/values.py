@@ -1,0 +1,37 @@
+"""When two results agree: equal integers, floats to half the digits of their type.
+
+Half of the digits separate another function from another order of rounding.
+"""
+
+import math
+
+import torch
+
+
+def difference(wanted: torch.Tensor, found: torch.Tensor) -> str | None:
+    """How a result departs from the wanted one, as the rest of a sentence; None if they agree."""
+    if wanted.dtype is not found.dtype or wanted.shape != found.shape:
+        return f"is {shown(found)}, not {shown(wanted)}"
+    if wanted.is_complex():
+        return difference(torch.view_as_real(wanted), torch.view_as_real(found))
+    if not wanted.is_floating_point():
+        count = int(torch.count_nonzero(wanted != found))
+        return f"differs in {count} of {wanted.numel()} elements" if count else None
+    x, y = wanted.double(), found.double()
+    finite = x.isfinite()
+    exact = torch.where(finite, 0.0, x).nan_to_num(0.5), torch.where(finite, 0.0, y).nan_to_num(0.5)
+    if not torch.equal(finite, y.isfinite()) or not torch.equal(*exact):
+        return "has infinities or NaN in other places"
+    if not finite.any():
+        return None
+    off, scale = float((x - y)[finite].abs().max()), float(x[finite].abs().max())
+    if off <= math.sqrt(torch.finfo(wanted.dtype).eps) * scale:
+        return None
+    return f"differs by {off:.3g} (its values reach {scale:.3g})"
+
+
+def shown(value: object) -> str:
+    """The element type and shape of a tensor, the type of anything else."""
+    if not isinstance(value, torch.Tensor):
+        return f"a {type(value).__name__}"
+    return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"

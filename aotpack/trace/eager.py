@@ -1,0 +1,126 @@
+"""Runs of the model on the example inputs: as eager runs it, and as torch.export recorded it.
+
+Both leave the weights as they are. The fused encoder kernels stay off, as they are in export.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
+
+from aotpack.errors import TraceError
+from aotpack.stages import Signature
+from aotpack.trace.capture import quiet_inference
+from aotpack.trace.changes import kept, named_tensors
+from aotpack.trace.diagnostics.complaint import users_line
+from aotpack.trace.graph import is_returned
+from aotpack.trace.operators.random import Example
+from aotpack.trace.operators.streams import WithoutStreams
+from aotpack.trace.source import users_source_of
+from aotpack.trace.weights import weight_tensor
+
+Tensors = list[torch.Tensor]
+
+
+def in_program_order(
+    program: ExportedProgram, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> list[Any]:
+    """The leaves of the inputs in the order of the program's placeholders."""
+    numbered = pytree.tree_unflatten(
+        list(range(program.call_spec.in_spec.num_leaves)), program.call_spec.in_spec
+    )
+    leaves: list[Any] = pytree.tree_leaves((args, {key: kwargs[key] for key in numbered[1]}))
+    return leaves
+
+
+def run_eagerly(
+    module: nn.Module, program: ExportedProgram, example: Example, signature: Signature
+) -> Tensors:
+    """The tensors that the module returns, then the new values of those that it changes."""
+    args, kwargs = _copied(example)
+    with _unchanged(program, args, kwargs, signature, named_tensors(module)) as changed:
+        try:
+            result = module(*args, **kwargs)
+        except Exception as error:
+            raise TraceError(
+                f"running {signature.name} eagerly on the example inputs: "
+                + "\n  at ".join([f"{type(error).__name__}: {error}", *users_line(error)])
+            ) from error
+        returned = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        return [tensor.clone() for tensor in (*returned, *changed)]
+
+
+def run_exported(
+    program: ExportedProgram,
+    example: Example,
+    signature: Signature,
+    interpreter: fx.Interpreter | None = None,
+) -> Tensors:
+    """The same of the program as export gave it, which changes tensors in place."""
+    args, kwargs = _copied(example)
+    user = iter(in_program_order(program, args, kwargs))
+    flat = [
+        next(user)
+        if spec.kind is InputKind.USER_INPUT
+        else weight_tensor(program, spec.target or "")
+        for spec in program.graph_signature.input_specs
+    ]
+    weights = {name: weight_tensor(program, name) for name in _weights(signature)}
+    with _unchanged(program, args, kwargs, signature, weights) as changed:
+        runner = interpreter or _Named(program.graph_module, signature.name)
+        pairs = zip(runner.run(*flat), program.graph_signature.output_specs, strict=True)
+        returned = [value for value, spec in pairs if is_returned(spec)]
+        return [tensor.clone() for tensor in (*returned, *changed)]
+
+
+class _Named(fx.Interpreter):
+    """An error names the operator and the user's line."""
+
+    def __init__(self, module: fx.GraphModule, name: str) -> None:
+        super().__init__(module)
+        self.extra_traceback = False
+        self.name = name
+
+    def run_node(self, n: fx.Node) -> Any:
+        try:
+            return super().run_node(n)
+        except Exception as error:
+            place = users_source_of(n)
+            raise TraceError(
+                f"running {self.name} as torch.export recorded it on the example inputs: "
+                f"{n.target} failed: {type(error).__name__}: {error}"
+                + (f"\n  at {place}" if place else "")
+            ) from error
+
+
+def _copied(example: Example) -> Example:
+    copies: Example = pytree.tree_map_only(torch.Tensor, torch.clone, example)
+    return copies
+
+
+def _weights(signature: Signature) -> list[str]:
+    """The names of the weights that the model changes."""
+    inputs = {spec.name for spec in signature.inputs}
+    return [name for name in signature.updates if name not in inputs]
+
+
+@contextmanager
+def _unchanged(
+    program: ExportedProgram,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    signature: Signature,
+    weights: Mapping[str, torch.Tensor],
+) -> Iterator[Sequence[torch.Tensor]]:
+    """Inside the block the model may change tensors; yields those, by ``signature.updates``."""
+    leaves = in_program_order(program, args, kwargs)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    given = dict(zip((spec.name for spec in signature.inputs), tensors, strict=True))
+    changed = [{**weights, **given}[name] for name in signature.updates]
+    with quiet_inference(), WithoutStreams(), kept(changed):
+        yield changed
