@@ -16,6 +16,7 @@ from types import FrameType
 from typing import NoReturn
 
 from aotpack.commands.parser import OneLineParser, add_traceback
+from aotpack.commands.settings import with_settings
 from aotpack.errors import AotpackError, UsageError, did_you_mean
 from aotpack.version import __version__
 
@@ -28,6 +29,8 @@ VERBS = {
     "doctor": "what this machine can build and run, and what is missing",
     "show": "the stage products of a model as text",
 }
+
+SETTABLE = ("build", "show")  # verbs that read pyproject.toml
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,9 +91,21 @@ def _run(verb: str, words: Sequence[str]) -> int:
     parser = OneLineParser(prog=f"aotpack {verb}", description=command.__doc__, allow_abbrev=False)
     command.add_arguments(parser)
     add_traceback(parser)
+    if verb in SETTABLE:
+        words = with_settings(words, parser.long_options, _settable_options(), Path.cwd())
     code: int = command.run(parser.read(words))
     sys.stdout.flush()
     return code
+
+
+def _settable_options() -> set[str]:
+    """The long options of all verbs that take settings."""
+    found: set[str] = set()
+    for verb in SETTABLE:
+        parser = OneLineParser()
+        import_module(f"aotpack.commands.{verb}").add_arguments(parser)
+        found |= parser.long_options
+    return found
 
 
 def _is_misspelt_verb(words: Sequence[str]) -> bool:

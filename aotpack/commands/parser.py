@@ -14,16 +14,20 @@ class OneLineParser(argparse.ArgumentParser):
         """Exit with the code of a wrong command line."""
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
+    @property
+    def long_options(self) -> set[str]:
+        """The options that begin with two dashes, but for ``--help``."""
+        return {n for n in self._option_string_actions if n.startswith("--")} - {"--help"}
+
     def read(self, words: Sequence[str]) -> argparse.Namespace:
         """The options that words give. A misspelt one is named before a missing one."""
-        accepted = self._option_string_actions
+        accepted = self.long_options | {"--help"}
         for word in words:
             name = word.partition("=")[0]
             if name == "--":
                 break
             if name.startswith("--") and name not in accepted:
-                near = did_you_mean(name, (known for known in accepted if known.startswith("--")))
-                self.error(f"there is no option {name}{near}")
+                self.error(f"there is no option {name}{did_you_mean(name, accepted)}")
         options, rest = self.parse_known_args(words)
         if rest:
             self.error(f"the argument {rest[0]!r} is one too many")
