@@ -29,6 +29,7 @@ VERBS = {
     "doctor": "what this machine can build and run, and what is missing",
     "show": "the stage products of a model as text",
 }
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 SETTABLE = ("build", "show")  # verbs that read pyproject.toml
 
@@ -48,7 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"aotpack: {words[0]!r} is neither a verb nor a model; {accepted}", file=sys.stderr)
         return 2
     verb = words.pop(0) if words[0] in VERBS else "build"
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in _INTERRUPTS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, and shells' background jobs
+            signal.signal(number, _interrupt)
     try:
         return _run(verb, words)
     except BrokenPipeError:  # the reader, such as head, has closed the pipe
@@ -128,5 +131,7 @@ def _overview() -> str:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Treat SIGTERM as an interrupt, so that resources are cleaned up."""
+    """Raise once, so that resources are cleaned up; later signals do not disturb that."""
+    for one in _INTERRUPTS:
+        signal.signal(one, signal.SIG_IGN)
     raise KeyboardInterrupt

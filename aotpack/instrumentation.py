@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from aotpack.errors import UsageError
 from aotpack.ir.passes import AfterPass, PassRun, verify_each
 from aotpack.knobs import read_knobs
 from aotpack.progress import Quiet, Reporter
@@ -75,9 +76,16 @@ class Instrumentation:
     def _write(self, title: str, as_text: Callable[[], str], *, is_first: bool = True) -> None:
         """Write a file of the dump; repeated runs of a pass are appended."""
         if self.dump is not None:
-            self.dump.mkdir(parents=True, exist_ok=True)
-            with (self.dump / f"{title}.txt").open("w" if is_first else "a") as file:
-                file.write(as_text())
+            text = as_text()
+            try:
+                self.dump.mkdir(parents=True, exist_ok=True)
+                with (self.dump / f"{title}.txt").open("w" if is_first else "a") as file:
+                    file.write(text)
+            except OSError as error:
+                raise UsageError(
+                    f"writing {title}.txt into the folder of dumps {self.dump} failed: "
+                    f"{error.strerror or error}; name another in AOTPACK_DUMP"
+                ) from error
 
     def _write_times(self, stage: str) -> None:
         """Write the time of each pass; that of ``schedule_parts`` includes the parts."""

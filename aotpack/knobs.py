@@ -9,6 +9,8 @@ import platformdirs
 
 from aotpack.errors import UsageError
 
+_LONGEST = 10**8  # seconds: clocks of the system take no more than some years
+
 
 @dataclass(frozen=True, slots=True)
 class Knobs:
@@ -18,6 +20,7 @@ class Knobs:
     ``verifies_passes``: AOTPACK_VERIFY is "1": the output of each pass is verified.
     ``cache``: AOTPACK_CACHE, the folder of compiled kernels; None when it is "off".
     ``jobs``: AOTPACK_JOBS, how many kernels are compiled at once.
+    ``timeout``: AOTPACK_TIMEOUT, the seconds that one run of a compiler may take.
     ``compiler``: AOTPACK_CC, the C compiler of the target cpu; None for the system's.
     ``compiler_flags``: AOTPACK_CFLAGS, more flags for it, to debug kernels.
     """
@@ -26,6 +29,7 @@ class Knobs:
     verifies_passes: bool
     cache: Path | None
     jobs: int
+    timeout: int
     compiler: str | None
     compiler_flags: tuple[str, ...]
 
@@ -39,9 +43,20 @@ def read_knobs() -> Knobs:
         verifies_passes=_is_on("AOTPACK_VERIFY"),
         cache=None if cache == "off" else Path(cache),
         jobs=_positive("AOTPACK_JOBS", len(os.sched_getaffinity(0))),
+        timeout=min(_positive("AOTPACK_TIMEOUT", 3600), _LONGEST),
         compiler=os.environ.get("AOTPACK_CC") or None,
-        compiler_flags=tuple(shlex.split(os.environ.get("AOTPACK_CFLAGS", ""))),
+        compiler_flags=_words("AOTPACK_CFLAGS"),
     )
+
+
+def _words(name: str) -> tuple[str, ...]:
+    text = os.environ.get(name, "")
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(
+            f"{name}={text!r} is not accepted: {error}; it takes words as in a shell"
+        ) from None
 
 
 def _positive(name: str, default: int) -> int:

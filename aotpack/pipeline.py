@@ -1,6 +1,5 @@
 """The table of contents: six calls turn a model into a wheel, each inside one hook."""
 
-import tempfile
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from aotpack.ir.dtypes import DType, read_cast
 from aotpack.ir.passes import AfterPass
 from aotpack.ir.user_passes import UserPass, apply_passes, read_passes
 from aotpack.lower import LOWERINGS, lower
-from aotpack.precompile import check_host, precompile
+from aotpack.precompile import check_build, precompile
 from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.precompile.user_kernels import UserKernels
 from aotpack.render import FIRST_FORMS, render, reserved_names
@@ -30,6 +29,7 @@ from aotpack.runtime.interface.keywords import naming_keywords
 from aotpack.schedule import Partition, schedule
 from aotpack.stages import Decisions, Emitted, Lowered, Precompiled, Rendered, Scheduled, Traced
 from aotpack.target import CPU, DEFAULT_TARGETS, INTERPRETER, Target, parse_targets
+from aotpack.temporary import temporary_folder
 from aotpack.trace import register_lowering as register_lowering
 from aotpack.trace import trace
 from aotpack.tune import read_decisions
@@ -167,8 +167,7 @@ class Build:
     def emitted(self) -> Emitted:
         """The wheel; refuses outputs or targets that are impossible here before the first stage."""
         identity = self.identity
-        if CPU in self.options.targets:
-            check_host(self.options.cpu_arch)
+        check_build(self.options.targets, self.options.cpu_arch)
         return self.hook(
             "emitted",
             emit,
@@ -256,8 +255,8 @@ def compile(
     made = Build(Source(module, args, kwargs, dynamic_shapes), options)
     precompiled = made.precompiled
     _warn_of(made.lowered.fallbacks)
-    with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
-        write_package(precompiled, Path(folder))
+    with temporary_folder("compiling the model") as folder:
+        write_package(precompiled, folder)
         return load(folder, _port(chosen, device), graphs=graphs)
 
 

@@ -10,7 +10,17 @@ from tests.imports import imports
 ROOT = Path(__file__).parents[1]
 MODULES = sorted(p for p in (ROOT / "aotpack").rglob("*.py") if "templates" not in p.parts)
 STAGES = {"trace", "lower", "schedule", "render", "precompile", "emit", "tune"}
-BASE = {"errors", "target", "devices", "early_start", "importable", "knobs", "progress", "version"}
+BASE = {
+    "errors",
+    "target",
+    "devices",
+    "early_start",
+    "importable",
+    "knobs",
+    "progress",
+    "temporary",
+    "version",
+}
 BELOW = BASE | {"ir", "stages", "runtime"}
 ALLOWED = {
     "errors": {"runtime"},  # a package raises errors of the same classes
@@ -21,6 +31,7 @@ ALLOWED = {
     "early_start": {"devices"},  # on which devices it pays
     "importable": set(),
     "progress": set(),
+    "temporary": {"errors"},
     "": {"errors", "target", "version", "pipeline"},
     "ir": {"errors", "target", "ir"},
     "stages": {"ir", "target"},
@@ -29,7 +40,13 @@ ALLOWED = {
     "tune": BASE | {"", "ir", "stages", "runtime", "tune"},
     "precompile": BASE | {"", "ir", "stages", "runtime", "precompile"},
     "emit": BASE | {"", "ir", "stages", "runtime", "emit"},
-    "instrumentation": {"ir", "stages", "knobs", "progress"},  # it sees every stage's product
+    "instrumentation": {
+        "errors",
+        "ir",
+        "stages",
+        "knobs",
+        "progress",
+    },  # it sees every stage's product
     "pipeline": BELOW | STAGES | {"", "instrumentation"},
     "commands": BELOW | STAGES | {"", "instrumentation", "pipeline", "commands"},
     "cli": {"errors", "version", "commands"},  # it dispatches; verbs import what they need

@@ -131,6 +131,14 @@ def _cache() -> Finding:
     folder = read_knobs().cache
     if folder is None:
         return Finding("cache", "off (AOTPACK_CACHE)")
+    try:
+        from aotpack.precompile.cache import KernelCache  # triton may be absent
+
+        KernelCache(folder)
+    except ImportError:
+        pass
+    except AotpackError as error:
+        return Finding("cache", f"{folder} (not safe)", str(error))
     nearest = next(place for place in (folder, *folder.parents) if place.exists())
     is_writable = nearest.is_dir() and os.access(nearest, os.W_OK)
     entries = sum(1 for path in (folder / "kernels").rglob("*") if path.is_file())

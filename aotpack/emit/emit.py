@@ -1,9 +1,6 @@
 """``emit``: one wheel in the output folder, whole or not at all."""
 
-import errno
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +14,7 @@ from aotpack.emit.wheel import Facts, build_wheel, seal
 from aotpack.errors import AotpackError, UsageError
 from aotpack.runtime.memory.weights import sidecar_name
 from aotpack.stages import Emitted, Precompiled
+from aotpack.temporary import is_full, locked_folder
 
 _EMBEDDED = "weights.safetensors"
 
@@ -50,32 +48,40 @@ def emit(
         built = build_wheel(project, name, version, early, facts)
         sealed = staging / built.name
         files = seal(built, late, sealed)
-        sidecar = None
+        beside = []
         if weights == "sidecar" and rendered.weights:
             content = weights_content(rendered, sidecar_name(name, version))
             content.write(staging)
-            sidecar = out / content.path
-            os.replace(staging / content.path, sidecar)
-        os.replace(sealed, out / sealed.name)
-    return Emitted(out / sealed.name, files, sidecar)
+            beside.append(content.path)
+        _move([*beside, sealed.name], staging, out)
+    return Emitted(out / sealed.name, files, out / beside[0] if beside else None)
+
+
+def _move(names: list[str], staging: Path, out: Path) -> None:
+    """Move whole files into place; if one cannot be, none of the new ones stays."""
+    placed: list[Path] = []
+    try:
+        for name in names:
+            os.replace(staging / name, out / name)
+            placed.append(out / name)
+    except BaseException:
+        for path in placed:
+            path.unlink(missing_ok=True)
+        raise
 
 
 @contextmanager
 def _staging(out: Path, name: str) -> Iterator[Path]:
-    """A temporary folder inside ``out``."""
-    staging: Path | None = None
+    """A temporary folder inside ``out``; those of killed builds are removed."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=".aotpack-", dir=out))
-        yield staging
+        with locked_folder(out, ".aotpack-") as staging:
+            yield staging
     except (FileExistsError, NotADirectoryError):
         raise UsageError(f"emitting {name}: {out} is not a folder; pass a folder to -o") from None
     except OSError as error:
-        advice = "make room there" if error.errno == errno.ENOSPC else "check the folder"
+        advice = "make room there" if is_full(error) else "check the folder"
         raise AotpackError(
             f"emitting {name}: writing into {out} failed: {error.strerror or error}. Nothing was "
             f"left there; {advice} and build again."
         ) from error
-    finally:
-        if staging is not None:
-            shutil.rmtree(staging, ignore_errors=True)

@@ -56,6 +56,7 @@ def build_wheel(
         env={**os.environ, "SOURCE_DATE_EPOCH": _SOURCE_DATE_EPOCH, "PYTHONHASHSEED": "0"},
         capture_output=True,
         text=True,
+        errors="backslashreplace",
         check=False,
     )
     if done.returncode:

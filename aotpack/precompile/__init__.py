@@ -4,10 +4,9 @@ In reading order: ``precompile``, ``request`` (a compilation as a value), ``cach
 ``messages`` (compiling processes), ``worker`` (such a process) with ``signature``,
 ``kernel_module``, ``packed_halves`` (a workaround) and ``columns`` (a check), ``elf`` and
 ``spills`` (registers), ``host`` and ``shared_object`` (C), ``compilers`` (versions),
-``user_kernels``, ``interpreter``.
+``tool`` (runs one), ``dump`` (of failures), ``user_kernels``, ``interpreter``.
 """
 
-from aotpack.precompile.host import check_host
-from aotpack.precompile.precompile import precompile
+from aotpack.precompile.precompile import check_build, precompile
 
-__all__ = ["check_host", "precompile"]
+__all__ = ["check_build", "precompile"]

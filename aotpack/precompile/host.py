@@ -4,8 +4,6 @@ import functools
 import platform
 import shlex
 import shutil
-import subprocess
-import tempfile
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -13,9 +11,13 @@ from pathlib import Path
 from aotpack.errors import CompileError, UsageError
 from aotpack.knobs import read_knobs
 from aotpack.precompile.cache import KernelCache
-from aotpack.precompile.shared_object import read_needs
+from aotpack.precompile.dump import KEEP, leave_in_dump
+from aotpack.precompile.elf import read_exports, read_machine
+from aotpack.precompile.shared_object import Needs, read_needs
+from aotpack.precompile.tool import run_tool
 from aotpack.stages import Binary, HostBuild, KernelSource
 from aotpack.target import CPU
+from aotpack.temporary import temporary_folder
 
 _FAMILIES = {
     "x86_64": ("x86-64-v3", "x86-64", "x86-64-v2", "x86-64-v4"),
@@ -35,6 +37,8 @@ _LIBRARIES = frozenset(
     {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
     | {"libc.musl-x86_64.so.1", "libc.musl-aarch64.so.1"}
 )
+_POOL = frozenset(f"aot_{name}" for name in "open tune work run stop close forked".split())
+_DOING = "compiling for cpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def find_compiler(named: str | None) -> Compiler:
     """The compiler of AOTPACK_CC, else cc, gcc or clang."""
     names = [named] if named else ["cc", "gcc", "clang"]
     for name in names:
-        command = shlex.split(name)
+        command = _words(name)
         if command and shutil.which(command[0]):
             return Compiler(tuple(command), _version(command))
     looked = named or ", ".join(names)
@@ -97,13 +101,24 @@ def compile_host(
     flags = (*host_flags(build.arch), *knobs.compiler_flags)
     asked = (compiler.version, *compiler.command[1:], *flags, text)
     key = sha256("\n".join(asked).encode()).hexdigest()
-    kept = cache.get(key)
+    names = frozenset(kernel.name for kernel in kernels)
+
+    def check(binary: Binary) -> None:
+        _check(binary.code, names, build)
+
+    kept = cache.get(key, check)
     code = kept.code if kept is not None else _compile(text, compiler, flags)
-    needs = read_needs(code)
+    try:
+        needs = _check(code, names, build)
+    except ValueError as error:
+        raise CompileError(
+            f"{_DOING}: {shlex.join(compiler.command)} reported success, but what it wrote cannot "
+            f"be shipped: {error}. Name another compiler in AOTPACK_CC."
+        ) from error
     foreign = [name for name in needs.libraries if name not in _LIBRARIES]
     if foreign and not knobs.compiler_flags:
         raise CompileError(
-            f"compiling for cpu: the shared object needs {', '.join(foreign)}, which a wheel cannot"
+            f"{_DOING}: the shared object needs {', '.join(foreign)}, which a wheel cannot"
             f" count on; accepted: {', '.join(sorted(_LIBRARIES))}. Use another compiler."
         )
     binaries = [_binary(kernel.name, code) for kernel in kernels]
@@ -112,37 +127,59 @@ def compile_host(
     return binaries, HostBuild(build.machine, build.arch, needs.glibc), compiler.version
 
 
+def _check(code: bytes, kernels: frozenset[str], build: HostBuild) -> Needs:
+    """The needs of a shared object of these kernels; ValueError if it is something else."""
+    if not code:
+        raise ValueError("the file is empty")
+    machine = read_machine(code)
+    if machine != build.machine:
+        raise ValueError(f"its machine is {machine}, not {build.machine}")
+    lacking = sorted((kernels | _POOL) - read_exports(code))
+    if lacking:
+        more = f" and {len(lacking) - 1} more" if lacking[1:] else ""
+        raise ValueError(f"it does not offer the function {lacking[0]}{more}")
+    return read_needs(code)
+
+
 def _compile(text: str, compiler: Compiler, flags: tuple[str, ...]) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
-        source, target = Path(folder, "kernels.c"), Path(folder, "kernels.so")
-        source.write_text(text)
+    with temporary_folder(_DOING) as folder:
+        source, target = folder / "kernels.c", folder / "kernels.so"
+        source.write_text(text, encoding="utf-8")
         command = [*compiler.command, *flags, "kernels.c", "-o", "kernels.so", "-lm"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        if done.returncode:
+        done = run_tool(_DOING, command, folder)
+        if done.status:
             raise CompileError(
-                f"compiling for cpu failed (exit code {done.returncode}).\n"
-                f"The compiler says:\n{done.stderr.strip()[-4000:]}\n{_repeat(text, command)}"
+                f"{_DOING} failed ({done.ending}).\nThe compiler says:\n"
+                f"{done.errors.strip()[-4000:]}\n{_repeat(text, command)}"
             )
-        return target.read_bytes()
+        return target.read_bytes() if target.is_file() else b""
 
 
 def _repeat(text: str, command: list[str]) -> str:
-    """Leave the text in a file; gives the command that compiles it again."""
-    folder = read_knobs().dump or Path(tempfile.gettempdir())
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"failed_{sha256(text.encode()).hexdigest()[:8]}.c"
-    file.write_text(text)
+    """The command that compiles the text again, which is left in the folder of dumps."""
+    file = leave_in_dump(f"failed_{sha256(text.encode()).hexdigest()[:8]}.c", text)
+    if file is None:
+        return KEEP
     again = [str(file) if word == "kernels.c" else word for word in command]
     return f"To repeat: {shlex.join(again)}"
 
 
+def _words(named: str) -> list[str]:
+    try:
+        return shlex.split(named)
+    except ValueError as error:
+        raise UsageError(
+            f"AOTPACK_CC={named!r} is not accepted: {error}; it takes a command as in a shell"
+        ) from None
+
+
 def _version(command: list[str]) -> str:
-    answer = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
-    lines = answer.stdout.splitlines()
-    if answer.returncode or not lines:
+    done = run_tool(_DOING, [*command, "--version"])
+    lines = done.output.splitlines()
+    if done.status or not lines:
         raise CompileError(
-            f"compiling for cpu: {shlex.join(command)} --version failed with exit code "
-            f"{answer.returncode}: {answer.stderr.strip()[-500:]}. Name another in AOTPACK_CC."
+            f"{_DOING}: {shlex.join(command)} --version failed with {done.ending}: "
+            f"{done.errors.strip()[-500:]}. Name another in AOTPACK_CC."
         )
     return lines[0].strip().removeprefix(f"{Path(command[0]).name} ")
 

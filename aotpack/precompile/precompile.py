@@ -2,23 +2,29 @@
 
 import shlex
 import sys
-import tempfile
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 
 from aotpack.devices import GPUS
 from aotpack.errors import CompileError
 from aotpack.knobs import read_knobs
 from aotpack.precompile.cache import KernelCache
 from aotpack.precompile.compilers import compiler_versions
-from aotpack.precompile.host import compile_host, host_build
+from aotpack.precompile.dump import KEEP, leave_in_dump
+from aotpack.precompile.host import check_host, compile_host, host_build
 from aotpack.precompile.pool import compile_all
 from aotpack.precompile.request import Request
 from aotpack.precompile.spills import settle
 from aotpack.progress import Quiet, Reporter
 from aotpack.stages import Binary, HostBuild, KernelSource, Precompiled, Rendered
 from aotpack.target import CPU, INTERPRETER, Target
+
+
+def check_build(targets: Sequence[Target], cpu_arch: str | None) -> None:
+    """Refuse early a cache that is not safe, and what cannot be compiled on this machine."""
+    KernelCache(read_knobs().cache)
+    if CPU in targets:
+        check_host(cpu_arch)
 
 
 def precompile(
@@ -83,7 +89,7 @@ def _compile(
     None for a kernel that does not compile and is not ``needed``.
     """
     keys = {request: request.key(compilers) for request in requests}
-    found = {request: cache.get(key) for request, key in keys.items()}
+    found = {request: cache.get(key, request.check) for request, key in keys.items()}
     missing = [request for request, binary in found.items() if binary is None]
     progress.begin("compile kernels", len(missing))
     answers = compile_all(missing, jobs)
@@ -120,11 +126,10 @@ def _accept(request: Request, answer: Binary | str) -> Binary:
 
 
 def _repeat(request: Request) -> str:
-    """Leave the request in a file; gives the command that compiles it again."""
-    folder = read_knobs().dump or Path(tempfile.gettempdir())
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"failed_{request.name}_{request.target}.py"
-    file.write_text(request.as_text())
+    """The command that compiles a request again, which is left in the folder of dumps."""
+    file = leave_in_dump(f"failed_{request.name}_{request.target}.py", request.as_text())
+    if file is None:
+        return KEEP
     command = shlex.join([sys.executable, "-m", "aotpack.precompile.worker", str(file)])
     return f"To repeat: {command}"
 

@@ -5,9 +5,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+from aotpack.devices import GPUS
 from aotpack.early_start import FIRST_ARCH
+from aotpack.precompile.elf import read_machine, read_resources
 from aotpack.precompile.signature import parameter_type
-from aotpack.stages import KernelSource
+from aotpack.stages import Binary, KernelSource
 from aotpack.target import Target
 
 RECIPE = 2  # version of this compilation; 1 did not split packed halves
@@ -61,6 +63,21 @@ class Request:
     def target(self) -> Target:
         """The target this is compiled for."""
         return Target("cuda", self.arch)
+
+    def check(self, binary: Binary) -> None:
+        """Raise ValueError for a binary of another request, or one that differs from its code."""
+        facts = (binary.kernel, binary.symbol, binary.target, binary.num_ctas, binary.starts_early)
+        if facts != (self.name, self.name, str(self.target), self.cluster_size, self.starts_early):
+            raise ValueError(f"it is the kernel {binary.kernel} for {binary.target}")
+        if read_machine(binary.code) != str(self.target):
+            raise ValueError(f"its code is for {read_machine(binary.code)}")
+        found = read_resources(binary.code, binary.symbol)
+        if (found.registers, found.local_bytes) != (binary.registers, binary.spills):
+            raise ValueError("its code takes other resources than it says")
+        if (binary.suffix, binary.num_warps) != ("cubin", self.num_warps):
+            raise ValueError(f"it has {binary.num_warps} warps in place of {self.num_warps}")
+        if not self.ring_bytes <= binary.shared <= GPUS[self.arch].shared:
+            raise ValueError(f"it takes {binary.shared} bytes of shared memory")
 
     def as_text(self) -> str:
         """The kernel's text under a comment with all other fields: a file to compile again."""

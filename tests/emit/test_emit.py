@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import zipfile
@@ -184,6 +185,25 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(AotpackError, match="No space left.*Nothing was left there; make room"):
         emit(tiny(), IDENTITY, tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_wheel_that_cannot_be_placed_leaves_no_weights_behind(tmp_path: Path) -> None:
+    (tmp_path / NAME).mkdir()
+    (tmp_path / ".aotpack-killed").mkdir()
+    with pytest.raises(AotpackError, match="failed: Is a directory. Nothing was left there"):
+        emit(tiny(), IDENTITY, tmp_path, weights="sidecar")
+    assert os.listdir(tmp_path) == [NAME]
+
+
+def test_a_full_disk_is_one_error(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    try:
+        with pytest.raises(AotpackError, match="into .* failed: File too large.*; make room there"):
+            emit(tiny(), IDENTITY, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert os.listdir(tmp_path) == []
 
 

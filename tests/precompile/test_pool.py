@@ -3,14 +3,17 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aotpack.precompile.pool import compile_all, worker_environment
 from aotpack.precompile.request import Request
+from aotpack.stages import Binary
 from aotpack.target import Target
-from tests.precompile.kernels import kernel
+from tests.precompile.kernels import ADD, BROKEN, kernel
 
 DIES = """import os
 
@@ -36,7 +39,73 @@ def test_a_process_that_dies_is_an_answer() -> None:
     request = Request.of(kernel("dies", DIES), Target("cuda", 90))
     ((asked, answer),) = compile_all([request], 2)
     assert asked == request
-    assert isinstance(answer, str) and "ended with status 7" in answer
+    assert isinstance(answer, str) and "ended with exit code 7" in answer
+
+
+def test_a_process_that_dies_takes_no_other_kernel_with_it() -> None:
+    texts = [kernel("dies", DIES), kernel("a"), kernel("b", BROKEN)]
+    requests = [Request.of(text, Target("cuda", 90)) for text in texts]
+    answers = dict(compile_all(requests, 1))
+    assert isinstance(answers[requests[1]], Binary)
+    assert "no_such_name" in str(answers[requests[2]])
+
+
+TALKS = """import os
+import stat
+
+for number in range(3, 20):
+    try:
+        if stat.S_ISFIFO(os.fstat(number).st_mode):
+            os.write(number, b"junk \\xff\\n")
+    except OSError:
+        pass
+"""
+
+
+def test_junk_is_no_answer_and_is_not_taken_for_the_next_one() -> None:
+    requests = [Request.of(kernel(n, t), Target("cuda", 90)) for n, t in (("t", TALKS), ("a", ADD))]
+    answers = dict(compile_all(requests, 1))
+    assert "gave no answer: UnicodeDecodeError" in str(answers[requests[0]])
+    made = answers[requests[1]]
+    assert isinstance(made, Binary)
+    requests[1].check(made)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"kernel": "b"}, "it is the kernel b for sm_90"),
+        ({"target": "sm_80"}, "it is the kernel a for sm_80"),
+        ({"symbol": "b"}, "it is the kernel"),
+        ({"registers": 8}, "takes other resources than it says"),
+        ({"num_warps": 8}, "has 8 warps in place of 4"),
+        ({"shared": 10**6}, "takes 1000000 bytes of shared memory"),
+        ({"code": b"junk"}, "not a little-endian ELF64"),
+    ],
+)
+def test_a_binary_of_something_else_is_found(
+    made: Binary, changed: dict[str, Any], message: str
+) -> None:
+    request = Request.of(kernel("a"), Target("cuda", 90))
+    request.check(made)
+    with pytest.raises(ValueError, match=message):
+        request.check(replace(made, **changed))
+    with pytest.raises(ValueError, match="its code is for sm_90"):
+        Request.of(kernel("a"), Target("cuda", 80)).check(replace(made, target="sm_80"))
+
+
+@pytest.fixture(scope="module")
+def made() -> Binary:
+    ((_, answer),) = compile_all([Request.of(kernel("a"), Target("cuda", 90))], 1)
+    assert isinstance(answer, Binary)
+    return answer
+
+
+def test_a_process_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AOTPACK_TIMEOUT", "1")
+    slow = "import time\ntime.sleep(600)\n"
+    ((_, answer),) = compile_all([Request.of(kernel("slow", slow), Target("cuda", 90))], 1)
+    assert "did not end within 1 seconds and was stopped; AOTPACK_TIMEOUT" in str(answer)
 
 
 def test_nothing_to_do_starts_nothing() -> None:
