@@ -4,12 +4,14 @@ import hashlib
 import json
 import math
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from aotpack.emit.names import Identity
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Fixed, Passed
 from aotpack.ir.symbolic.integers import Int, Var
+from aotpack.runtime.manifest import SCHEMA, parse_manifest
 from aotpack.stages import (
     Binary,
     HostBuild,
@@ -22,8 +24,6 @@ from aotpack.stages import (
     Weight,
 )
 from aotpack.version import __version__
-
-SCHEMA = 1
 
 
 def manifest_text(
@@ -63,7 +63,9 @@ def manifest_text(
         "calls": {call.name: _call(call) for call in rendered.calls},
         "golden": {"eager_errors": list(rendered.golden.eager_errors)},
     }
-    return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
+    text = json.dumps(data, indent=1, sort_keys=True, allow_nan=False)
+    parse_manifest(json.loads(text), Path(identity.name))  # what no runtime would read
+    return f"{text}\n".encode()
 
 
 def _range(size: Var) -> dict[str, Any]:
@@ -185,5 +187,5 @@ def _tree(tree: Tree) -> dict[str, Any]:
     if tree.keys:
         data["keys"] = list(tree.keys)
     if tree.kind == "constant":
-        data["value"] = tree.value
+        data["value"] = _fixed(tree.value)
     return data

@@ -18,8 +18,9 @@ from .devices.cuda import CudaDevice
 from .devices.device import Device, active
 from .devices.timing import hardware
 from .errors import AotpackError, ArgumentError, DeviceError, PackageError
+from .files.checked import read_checked
 from .interface.keywords import naming_keywords
-from .manifest import Manifest, read_checked, read_manifest
+from .manifest import Manifest, read_manifest
 from .memory.layout import Loaded
 from .memory.weights import weights_file
 from .model import Model, Options, Parts

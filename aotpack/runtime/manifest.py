@@ -1,28 +1,57 @@
-"""manifest.json as typed values: signature, weights, kernels and their binaries."""
+"""manifest.json as typed values: signature, weights, kernels and their binaries.
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+The dataclasses are the schema: ``files.schema`` reads the file by their annotations. To add a key,
+add a field here and write it in ``aotpack.emit.manifest``.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from .dtypes import DTYPES, DType
 from .errors import PackageError
+from .files.checked import read_bounded
+from .files.kinds import (
+    MOST,
+    Argument,
+    Count,
+    Error,
+    File,
+    Identifier,
+    Name,
+    Operator,
+    Positive,
+    Sha256,
+    Small,
+    Type,
+)
+from .files.schema import INLINE, PLACE, Mismatch, OneOf, Parsed, read_record, shown
+from .files.strict_json import parse_json
 from .sizes import Size
-from .trees import Tree, read_tree
+from .trees import Tree
 
-SCHEMA = 1
+SCHEMA = 2
+MOST_DIMENSIONS = 64
+_MANIFEST_BYTES = 1 << 28
+
+
+Formula: TypeAlias = Annotated[Size, Parsed(Size)]
 
 
 @dataclass(frozen=True, slots=True)
 class SizeRange:
     """A size of the model: ``low <= name <= high``, a multiple of ``multiple``."""
 
-    name: str
-    low: int
-    high: int
-    multiple: int
+    name: Identifier
+    low: Count
+    high: Count
+    multiple: Positive
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise Mismatch(str(self.high), f"{self.low}, which is low, or more").within("high")
 
     def __str__(self) -> str:
         step = f", a multiple of {self.multiple}" if self.multiple > 1 else ""
@@ -33,9 +62,15 @@ class SizeRange:
 class Tensor:
     """A named tensor of the signature."""
 
-    name: str
-    dtype: DType
-    shape: tuple[Size, ...]
+    name: Name
+    dtype: Type
+    shape: tuple[Formula, ...]
+
+    def __post_init__(self) -> None:
+        for dimension, size in enumerate(self.shape):
+            if not 0 <= (size.constant or 0) <= MOST:
+                raise Mismatch(str(size), f"0 to {MOST}").within(dimension).within("shape")
+        _check_rank(self.shape)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -45,7 +80,7 @@ class Tensor:
 class Assertion:
     """A condition on data that calls check. ``word`` names its flag, ``place`` the source line."""
 
-    word: str
+    word: Name
     message: str
     place: str
 
@@ -54,16 +89,27 @@ class Assertion:
 class Signature:
     """The inputs, results and in-place changes of the model."""
 
-    name: str
-    version: str
+    name: Identifier
+    version: Name
     sizes: tuple[SizeRange, ...]
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     args: Tree
     kwargs: Tree
     result: Tree
-    updates: tuple[str, ...]  # inputs and weights that a call changes in place
+    updates: tuple[Name, ...]  # inputs and weights that a call changes in place
     assertions: tuple[Assertion, ...]
+
+    def __post_init__(self) -> None:
+        for key, found, tensors in (
+            ("args", self.args.leaves + self.kwargs.leaves, self.inputs),
+            ("result", self.result.leaves, self.outputs),
+        ):
+            if found != len(tensors):
+                raise Mismatch(f"a structure of {found} tensors", f"{len(tensors)}").within(key)
+        for key, tree, kind in (("args", self.args, "tuple"), ("kwargs", self.kwargs, "dict")):
+            if tree.kind != kind:
+                raise Mismatch(f"a {tree.kind}", f"a {kind}").within("kind").within(key)
 
     def __str__(self) -> str:
         takes, gives = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
@@ -79,19 +125,24 @@ class Weight:
     A weight that ``follows`` is contiguous with the weight before it.
     """
 
-    name: str
-    names: tuple[str, ...]
-    dtype: DType
-    shape: tuple[int, ...]
+    name: Name
+    names: tuple[Name, ...]
+    dtype: Type
+    shape: tuple[Count, ...]
     constant: bool
     follows: bool
+
+    def __post_init__(self) -> None:
+        _check_rank(self.shape)
+        if math.prod(self.shape) > MOST // self.dtype.itemsize:
+            raise Mismatch(f"{self.dtype}{[*self.shape]}", f"{MOST} bytes").within("shape")
 
 
 @dataclass(frozen=True, slots=True)
 class KernelArg:
     """A parameter of a kernel: a pointer to ``dtype``, or an integer of ``dtype``."""
 
-    dtype: DType
+    dtype: Type
     pointer: bool
     written: bool  # the kernel may store there
 
@@ -100,28 +151,37 @@ class KernelArg:
 class Binary:
     """A kernel compiled for one target, and its launch configuration."""
 
-    file: str
-    sha256: str
-    bytes: int
-    symbol: str
-    num_warps: int
-    num_ctas: int
-    shared: int
-    global_scratch: int
-    global_scratch_align: int
-    registers: int
-    spills: int
+    file: File
+    sha256: Sha256
+    bytes: Count
+    symbol: Identifier
+    num_warps: Small
+    num_ctas: Small
+    shared: Count
+    global_scratch: Count
+    global_scratch_align: Small
+    registers: Count
+    spills: Count
     starts_early: bool  # programmatic dependent launch
 
 
 @dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A number of warps that the build gave up, for it spilled."""
+
+    num_warps: Small
+    spills: Count
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
-    name: str
+    name: Annotated[str, PLACE]
     args: tuple[KernelArg, ...]
-    source: str
-    moved: Size  # bytes that a launch moves, in the model's sizes
-    flops: Size  # of its products
-    binaries: Mapping[str, Binary]
+    source: File
+    moved: Formula  # bytes that a launch moves, in the model's sizes
+    flops: Formula  # of its products
+    binaries: Mapping[Identifier, Binary]
+    refused: Mapping[Identifier, tuple[GivenUp, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,59 +192,91 @@ class TorchCall:
     {"dtype": name} for a type, {"float": text} for a number that JSON lacks.
     """
 
-    operator: str
-    args: list[Any]
-    kwargs: dict[str, Any]
-    dtypes: tuple[DType | None, ...]  # of the passed values; None for an integer
-    results: int
+    operator: Operator
+    args: tuple[Argument, ...]
+    kwargs: Mapping[Identifier, Argument]
+    dtypes: tuple[Type | None, ...]  # of the passed values; None for an integer
+    results: Count
     reason: str  # why it has no kernel
+
+    def __post_init__(self) -> None:
+        passed = len(self.dtypes)
+        if self.results > passed:
+            raise Mismatch(str(self.results), f"at most {passed}, the values passed").within(
+                "results"
+            )
+        for key, argument in (("args", [*self.args]), ("kwargs", [*self.kwargs.values()])):
+            if max(_numbers_of(argument), default=-1) >= passed:
+                raise Mismatch("a number of a passed value", f"below {passed}").within(key)
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
     """The requirements of CPU code."""
 
-    machine: str
-    arch: str
+    machine: Name
+    arch: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """The facts about the golden data that their file does not have."""
+
+    eager_errors: tuple[Error, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    folder: Path
-    aotpack: str
-    compilers: Mapping[str, str]
-    targets: tuple[str, ...]
-    signature: Signature
+    folder: Annotated[Path, PLACE]
+    schema: Annotated[int, OneOf((SCHEMA,))]
+    aotpack: Name
+    compilers: Mapping[Name, Name]
+    targets: tuple[Identifier, ...]
+    signature: Annotated[Signature, INLINE]
     weights: tuple[Weight, ...]
-    unused: frozenset[str]  # state_dict names of tensors that the package does not use
-    weights_mode: str
-    weights_sha256: str | None
-    constants_sha256: str
-    peak_bytes: int
-    wrapper_sha256: str
-    kernels: Mapping[str, Kernel]
-    eager_errors: tuple[float, ...]
+    unused: frozenset[Name]  # state_dict names of tensors that the package does not use
+    weights_mode: Annotated[str, OneOf(("embed", "sidecar", "none"))]
+    weights_sha256: Sha256 | None
+    constants_sha256: Sha256
+    peak_bytes: Count
+    wrapper_sha256: Sha256
+    kernels: Mapping[Identifier, Kernel]
+    golden: Golden
     host: Host | None
     choices: tuple[str, ...]  # keys of the launches that have several forms
-    calls: Mapping[str, TorchCall]
+    calls: Mapping[Name, TorchCall]
 
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of the package in ``folder``."""
-    data = _load(folder)
-    found = data.get("schema")
-    if found != SCHEMA:
+    doing, file = f"loading the package in {folder}: manifest.json", folder / "manifest.json"
+    content = read_bounded(file, _MANIFEST_BYTES, f"loading a package: {file}")
+    try:
+        data = parse_json(content)
+    except ValueError as error:
         raise PackageError(
-            f"loading the package in {folder}: manifest.json has schema {found!r}; this runtime "
+            f"{doing} is not JSON ({error}). The package is damaged: reinstall it."
+        ) from None
+    found = data.get("schema") if isinstance(data, dict) else None
+    if type(found) is int and found != SCHEMA:
+        raise PackageError(
+            f"{doing} has schema {found!r}; this runtime "
             f"reads schema {SCHEMA}. Reinstall the package: its files are of different builds."
         )
+    return parse_manifest(data, folder)
+
+
+def parse_manifest(data: Any, folder: Path) -> Manifest:
+    """The manifest of the JSON value ``data``; PackageError where it breaks the schema."""
     try:
-        return _manifest(folder, data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        manifest: Manifest = read_record(Manifest, data, folder)
+        _check(manifest)
+    except Mismatch as error:
         raise PackageError(
-            f"loading the package in {folder}: manifest.json lacks or misstates "
-            f"{error}. The package is damaged: reinstall it."
+            f"loading the package in {folder}: manifest.json: {error}. The package is damaged: "
+            "reinstall it."
         ) from None
+    return manifest
 
 
 def called(manifest: Manifest) -> tuple[str, ...]:
@@ -192,100 +284,59 @@ def called(manifest: Manifest) -> tuple[str, ...]:
     return tuple(dict.fromkeys(call.operator for call in manifest.calls.values()))
 
 
-def read_checked(folder: Path, file: str, sha256: str) -> bytes:
-    """The bytes of a file of the package, checked against the manifest."""
-    try:
-        content = (folder / file).read_bytes()
-    except OSError as error:
-        raise PackageError(
-            f"loading the package in {folder}: {file} cannot be read ({error.strerror}). "
-            "Reinstall the package."
-        ) from None
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
-        raise PackageError(
-            f"loading the package in {folder}: {file} is damaged: its sha256 is {found[:16]}..., "
-            f"the manifest says {sha256[:16]}... Nothing of it was used. Reinstall the package."
-        )
-    return content
+def _check(manifest: Manifest) -> None:
+    """What holds between the records."""
+    signature = manifest.signature
+    names = [tensor.name for tensor in (*signature.inputs, *signature.outputs)]
+    weights = [weight.name for weight in manifest.weights]
+    words = [assertion.word for assertion in signature.assertions]
+    _check_once("the tensors", [*names, *weights, *words])
+    _check_once("sizes", [size.name for size in signature.sizes])
+    _check_once("targets", manifest.targets)
+    _check_sizes(manifest)
+    changeable = {*names[: len(signature.inputs)], *weights}
+    for number, name in enumerate(signature.updates):
+        if name not in changeable:
+            accepted = "an input or a weight"
+            raise Mismatch(shown(name), accepted).within(number).within("updates")
+    results = len(signature.outputs) + len(signature.updates)
+    if len(manifest.golden.eager_errors) != results:
+        found = f"a list of {len(manifest.golden.eager_errors)}"
+        raise Mismatch(found, f"{results} numbers").within("eager_errors").within("golden")
 
 
-def _load(folder: Path) -> dict[str, Any]:
-    try:
-        data = json.loads((folder / "manifest.json").read_bytes())
-    except OSError as error:
-        raise PackageError(
-            f"loading a package: {folder / 'manifest.json'} cannot be read ({error.strerror}); "
-            "accepted: the folder of a package that aotpack emitted"
-        ) from None
-    except ValueError as error:
-        raise PackageError(
-            f"loading the package in {folder}: manifest.json is not JSON ({error}). The package "
-            "is damaged: reinstall it."
-        ) from None
-    if not isinstance(data, dict):
-        raise PackageError(f"loading the package in {folder}: manifest.json is not an object")
-    return data
+def _check_sizes(manifest: Manifest) -> None:
+    """Every size expression is in the sizes of the model."""
+    known = {size.name for size in manifest.signature.sizes}
+    signature, kernels = manifest.signature, manifest.kernels.values()
+    for tensor in (*signature.inputs, *signature.outputs):
+        _check_known(known, tensor.shape, f"the shape of {tensor.name}")
+    for kernel in kernels:
+        _check_known(known, (kernel.moved, kernel.flops), f"the work of {kernel.name}")
 
 
-def _manifest(folder: Path, data: Mapping[str, Any]) -> Manifest:
-    signature = Signature(
-        data["name"],
-        data["version"],
-        tuple(_size(size) for size in data["sizes"]),
-        tuple(_tensor(tensor) for tensor in data["inputs"]),
-        tuple(_tensor(tensor) for tensor in data["outputs"]),
-        read_tree(data["args"]),
-        read_tree(data["kwargs"]),
-        read_tree(data["result"]),
-        tuple(data["updates"]),
-        tuple(Assertion(**one) for one in data["assertions"]),
-    )
-    return Manifest(
-        folder,
-        data["aotpack"],
-        dict(data["compilers"]),
-        tuple(data["targets"]),
-        signature,
-        tuple(_weight(weight) for weight in data["weights"]),
-        frozenset(data["unused"]),
-        data["weights_mode"],
-        data["weights_sha256"],
-        data["constants_sha256"],
-        data["peak_bytes"],
-        data["wrapper_sha256"],
-        {name: _kernel(name, kernel) for name, kernel in data["kernels"].items()},
-        tuple(data["golden"]["eager_errors"]),
-        Host(**data["host"]) if data.get("host") else None,
-        tuple(data["choices"]),
-        {name: _call(call) for name, call in data["calls"].items()},
-    )
+def _check_known(known: set[str], sizes: Iterable[Size], what: str) -> None:
+    for size in sizes:
+        if unknown := {*size.names} - known:
+            raise Mismatch(f"{size}, with {min(unknown)}", f"the sizes {sorted(known)}").within(
+                what
+            )
 
 
-def _call(data: Mapping[str, Any]) -> TorchCall:
-    dtypes = tuple(None if name is None else DTYPES[name] for name in data["dtypes"])
-    fixed = list(data["args"]), dict(data["kwargs"])
-    return TorchCall(data["operator"], *fixed, dtypes, data["results"], data["reason"])
+def _check_once(what: str, names: Iterable[str]) -> None:
+    name, count = max(Counter(names).items(), key=lambda item: item[1], default=("", 0))
+    if count > 1:
+        raise Mismatch(f"{shown(name)} {count} times", "different names").within(what)
 
 
-def _size(data: Mapping[str, Any]) -> SizeRange:
-    return SizeRange(data["name"], data["low"], data["high"], data["multiple"])
+def _check_rank(shape: tuple[Any, ...]) -> None:
+    if len(shape) > MOST_DIMENSIONS:
+        found = f"a list of {len(shape)}"
+        raise Mismatch(found, f"at most {MOST_DIMENSIONS} dimensions").within("shape")
 
 
-def _tensor(data: Mapping[str, Any]) -> Tensor:
-    return Tensor(data["name"], DTYPES[data["dtype"]], tuple(map(Size, data["shape"])))
-
-
-def _weight(data: Mapping[str, Any]) -> Weight:
-    shape = tuple(map(int, data["shape"]))
-    dtype = DTYPES[data["dtype"]]
-    marks = data["constant"], data["follows"]
-    return Weight(data["name"], tuple(data["names"]), dtype, shape, *marks)
-
-
-def _kernel(name: str, data: Mapping[str, Any]) -> Kernel:
-    args = tuple(
-        KernelArg(DTYPES[arg["dtype"]], arg["pointer"], arg["written"]) for arg in data["args"]
-    )
-    binaries = {target: Binary(**binary) for target, binary in data["binaries"].items()}
-    return Kernel(name, args, data["source"], Size(data["moved"]), Size(data["flops"]), binaries)
+def _numbers_of(argument: Any) -> list[int]:
+    """The passed values that an argument takes."""
+    if isinstance(argument, list):
+        return [number for part in argument for number in _numbers_of(part)]
+    return [argument["passed"]] if isinstance(argument, dict) and "passed" in argument else []

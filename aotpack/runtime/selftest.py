@@ -142,9 +142,10 @@ def _golden_run(model: Model, golden: Mapping[str, Stored]) -> list[Check]:
     for name in signature.updates:
         left = present(given[name], dtypes[name]) if name in given else state[name].numpy()
         found.append((f"updates/{name}", left, dtypes[name]))
+    errors = model.manifest.golden.eager_errors
     return [
         compare(key.partition("/")[2], array, golden[key].data, dtype, eager_error)
-        for (key, array, dtype), eager_error in zip(found, model.manifest.eager_errors, strict=True)
+        for (key, array, dtype), eager_error in zip(found, errors, strict=True)
     ]
 
 

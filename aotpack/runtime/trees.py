@@ -7,21 +7,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import Annotated, Any
 
-from .errors import ArgumentError, PackageError
+from .errors import ArgumentError
+from .files.kinds import read_constant
+from .files.schema import Mismatch, OneOf, Parsed
 
-KINDS = ("leaf", "none", "tuple", "list", "dict", "object", "constant")
+_KINDS = ("leaf", "none", "tuple", "list", "dict", "object", "constant")
+_PARENTS = {"tuple", "list", "dict", "object"}
+_KEYED = {"dict", "object"}
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
     """A node of the structure; ``keys`` are for "dict" and "object", ``value`` for "constant"."""
 
-    kind: str
+    kind: Annotated[str, OneOf(_KINDS)]
     children: tuple["Tree", ...] = ()
     keys: tuple[str, ...] = ()
-    value: bool | int | float | str | None = None
+    value: Annotated[bool | int | float | str | None, Parsed(read_constant)] = None
+
+    def __post_init__(self) -> None:
+        if self.children and self.kind not in _PARENTS:
+            raise Mismatch("a list", f"nothing below a {self.kind}").within("children")
+        keys = len(self.children) if self.kind in _KEYED else 0
+        if len(self.keys) != keys or len({*self.keys}) != keys:
+            raise Mismatch(f"a list of {len(self.keys)}", f"{keys} different keys").within("keys")
 
     @property
     def leaves(self) -> int:
@@ -42,18 +53,6 @@ class Record(dict[str, Any]):
         if isinstance(key, (int, slice)):
             return tuple(self.values())[key]
         return dict.__getitem__(self, key)
-
-
-def read_tree(data: Mapping[str, Any]) -> Tree:
-    """The tree a manifest describes."""
-    kind = data["kind"]
-    if kind not in KINDS:
-        raise PackageError(
-            f"reading manifest.json: the structure kind {kind!r} is not known; accepted: "
-            f"{', '.join(KINDS)}. The package is of a newer aotpack: reinstall it."
-        )
-    children = tuple(read_tree(child) for child in data.get("children", ()))
-    return Tree(kind, children, tuple(data.get("keys", ())), data.get("value"))
 
 
 def flatten(tree: Tree, value: Any, path: str, leaves: list[Any]) -> None:

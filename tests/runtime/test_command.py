@@ -7,6 +7,7 @@ import pytest
 
 from aotpack.runtime import command
 from aotpack.runtime.command import main
+from aotpack.runtime.manifest import SCHEMA
 
 from .fake_device import FakeDevice
 
@@ -16,7 +17,7 @@ def test_info(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert "demo(x: float32[b, s]" in text and "targets   fake" in text
     assert main(str(package / "__main__.py"), ["info", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["schema"] == 1
+    assert json.loads(capsys.readouterr().out)["schema"] == SCHEMA
 
 
 def test_a_damaged_package_is_one_line(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,5 +69,5 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(
     process.stdin.write("\n")
     process.stdin.close()
     if reads:
-        assert json.loads(process.stdout.read())["schema"] == 1
+        assert json.loads(process.stdout.read())["schema"] == SCHEMA
     assert process.stderr.read() == "" and process.wait(20) == code

@@ -1,6 +1,9 @@
+from typing import Any
+
 import pytest
 
 from aotpack.runtime.errors import PackageError
+from aotpack.runtime.files.schema import Mismatch
 from aotpack.runtime.sizes import Size
 
 
@@ -26,8 +29,24 @@ def test_solve() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["s.real", "open('f')", "s**9", "lambda: 0", "s if s else 1", "1.5", "s +", "min(s)"]
+    "text",
+    [
+        *("s//0", "s%0", "1//(2-2)", "-" * 5000 + "s", "9" * 30, "1 + " * 400 + "s", "s" * 100_001),
+        *("s.real", "open('f')", "s**9", "lambda: 0", "s if s else 1", "1.5", "s +", "min(s)"),
+    ],
 )
 def test_other_text_is_refused(text: str) -> None:
-    with pytest.raises(PackageError, match="the size .* cannot be read"):
+    with pytest.raises(Mismatch, match="cannot be read: .*accepted: sizes, integers"):
         Size(text)
+
+
+def test_a_division_by_zero_at_some_size_is_an_error_of_the_package() -> None:
+    assert Size("8//(s - 1)").evaluate({"s": 3}) == 4
+    with pytest.raises(PackageError, match=r"it divides by zero for \{'s': 1\}"):
+        Size("8//(s - 1)").evaluate({"s": 1})
+
+
+@pytest.mark.parametrize("entry", [True, None, 1.5, [1], {}])
+def test_what_is_no_text_and_no_integer_is_refused(entry: Any) -> None:
+    with pytest.raises(Mismatch, match="accepted: an integer, or a size expression"):
+        Size(entry)
