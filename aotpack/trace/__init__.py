@@ -4,7 +4,8 @@ Modules in reading order: ``trace`` (the entry), ``load`` (MODEL -> module and i
 (torch.export), ``dynamic`` and ``sizes`` (dynamic shapes), ``graph`` (program -> ``Graph``) with
 ``arguments``, ``weights``, ``changes``, ``tree`` and ``source``, ``operators``, ``triton`` (the
 user's kernels), ``complex_pairs``, ``eager`` (runs on the example inputs), ``agreement`` (other
-forms of the model are checked), ``golden`` and ``meanings`` (reference data), ``diagnostics``.
+forms of the model are checked), ``golden`` with ``meanings`` and ``strides`` (reference data),
+``diagnostics``.
 """
 
 from aotpack.trace.dynamic import merge_dynamic, parse_dynamic

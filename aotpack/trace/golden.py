@@ -23,6 +23,7 @@ from aotpack.trace.graph import is_returned
 from aotpack.trace.meanings import MEANINGS
 from aotpack.trace.operators.control import CONTROL, run_control
 from aotpack.trace.source import users_source_of
+from aotpack.trace.strides import as_recorded
 from aotpack.trace.triton.triton_kernels import TritonPort, is_launch, read_launch
 from aotpack.trace.weights import bytes_of, dtype_of, weight_tensor
 
@@ -90,6 +91,10 @@ class _Eager(fx.Interpreter):
         return result
 
     def run_node(self, n: fx.Node) -> Any:
+        return as_recorded(self.computed(n), n.meta.get("val"))
+
+    def computed(self, n: fx.Node) -> Any:
+        """The value of a node, in any strides."""
         return self.launch(n, widened=False) if is_launch(n) else super().run_node(n)
 
     def launch(self, node: fx.Node, *, widened: bool) -> dict[str, torch.Tensor]:
@@ -131,11 +136,12 @@ class _Reference(_Eager):
         with _double_default():
             return super().run(*args, **kwargs)
 
-    def run_node(self, n: fx.Node) -> Any:
+    def computed(self, n: fx.Node) -> Any:
+        """See _Eager.computed."""
         if is_launch(n):
             return self._widened_launch(n)
         if n.op != "call_function":
-            return super().run_node(n)
+            return super().computed(n)
         if "_assert" in str(n.target):
             return None
         args, kwargs = self.fetch_args_kwargs_from_env(n)

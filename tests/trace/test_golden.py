@@ -6,6 +6,8 @@ from torch import nn
 
 from aotpack.errors import TraceError
 from aotpack.ir.dtypes import DType
+from aotpack.lower import LOWERINGS
+from aotpack.trace import trace
 
 X = torch.arange(-4.0, 4.0).view(2, 4)
 
@@ -144,3 +146,41 @@ def test_refuses_a_failing_run(trace_function):
         match=r"running m eagerly .*ValueError: no eager run\n  at test_golden.py:\d+: raise",
     ):
         trace_function(lambda self, x: self.a(x), X, modules={"a": Picky()})
+
+
+class Normal(nn.Module):
+    """torch foresees the strides of a transposed input, and BatchNorm1d answers contiguous."""
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        super().__init__()
+        self.norm, self.dims = nn.BatchNorm1d(5), dims
+
+    def forward(self, x):
+        return self.norm(x.permute(self.dims)).permute(self.dims).reshape(-1, 5) * 2
+
+
+@pytest.mark.parametrize(
+    ("dims", "shape", "sizes"),
+    [
+        ((0, 2, 1), (4, 3, 5), None),
+        ((0, 2, 1), (4, 3, 5), {0: torch.export.Dim("n", max=64)}),
+        ((2, 1, 0), (3, 5, 4), None),
+    ],
+)
+def test_no_run_depends_on_strides(dims, shape, sizes):
+    kept = {"whole": frozenset(LOWERINGS), "dynamic_shapes": {"x": sizes}}
+    traced = trace(Normal(dims), (torch.randn(shape),), name="m", version="1", **kept)
+    assert traced.golden.eager_errors[0] < 1e-5
+
+
+def test_weights_and_inputs_have_any_strides(trace_function):
+    layer = nn.Linear(4, 6)
+    layer.weight = nn.Parameter(torch.randn(4, 6).t())
+    x = torch.randn(3, 1, 4).expand(3, 2, 4)
+    image = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+
+    def forward(self, x, image):
+        return self.a(x).flatten(), nn.functional.avg_pool2d(image, 2).permute(0, 2, 3, 1).flatten()
+
+    traced = trace_function(forward, x, image, modules={"a": layer})
+    assert max(traced.golden.eager_errors) < 1e-6
