@@ -76,8 +76,10 @@ def _check_guards(
     inputs: Sequence[TensorSpec | None],
 ) -> None:
     """Check the guards on the inputs' sizes, if the inputs' paths are known."""
-    pairs = zip(leaves, inputs, strict=bool(leaves))
-    shapes = {leaf.path: spec.shape for leaf, spec in pairs if spec is not None}
+    pairs = enumerate(zip(leaves, inputs, strict=bool(leaves)))
+    known = [(number, leaf, spec.shape) for number, (leaf, spec) in pairs if spec is not None]
+    shapes = {leaf.path: shape for _, leaf, shape in known}
+    shapes |= {f"['flat_args'][{number}]": shape for number, _, shape in known}  # strict mode's
     if leaves:
         check_guards(name, program, shapes)
 

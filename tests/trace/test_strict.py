@@ -1,0 +1,90 @@
+"""Strict mode with dynamic sizes: its guards name the inputs by number."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+import aotpack
+from aotpack.errors import TraceError
+from aotpack.stages import Traced
+from aotpack.trace import trace
+
+X, N, M = torch.randn(4, 5), Dim("b", max=64), Dim("c", max=32)
+
+
+class Sum(nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return torch.relu(x) + y
+
+
+class Nested(nn.Module):
+    """A number among the inputs, and keywords in another order than the signature's."""
+
+    def forward(self, x: Tensor, *, factor: int, last: Tensor, all_: list[Any]) -> Tensor:
+        return x * factor + all_[0] + all_[1]["y"] + last.sum(0)[:, None]
+
+
+class Variable(nn.Module):
+    def forward(self, x: Tensor, *ys: Tensor) -> Tensor:
+        return x + sum(ys)
+
+
+class Fours(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.view(-1, 4)
+
+
+def strictly(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], shapes: Any
+) -> Traced:
+    return trace(module, args, kwargs, dynamic_shapes=shapes, name="m", version="1", strict=True)
+
+
+NESTED = {"last": torch.randn(7, 4), "all_": [X, {"y": X + 1}], "factor": 3}
+CASES: dict[str, tuple[nn.Module, tuple[Any, ...], dict[str, Any], Any, list[str]]] = {
+    "shared": (Sum(), (X, X + 1), {}, ({0: N, 1: M}, {0: N, 1: M}), ["b, c", "b, c"]),
+    "automatic": (
+        Sum(),
+        (X, X + 1),
+        {},
+        {"x": {0: Dim.AUTO}, "y": {0: Dim.AUTO}},
+        ["x_size0, 5", "x_size0, 5"],
+    ),
+    "keywords": (
+        Nested(),
+        (X,),
+        NESTED,
+        {"x": {0: N}, "last": {0: M, 1: N}, "all_": [{0: N}, {"y": {0: N}}]},
+        ["b, 5", "c, b", "b, 5", "b, 5"],
+    ),
+    "variable": (Variable(), (X, X, X + 1), {}, ({0: N}, ({0: N}, {0: N})), ["b, 5"] * 3),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_shared_sizes_are_accepted(case: str) -> None:
+    module, args, kwargs, shapes, wanted = CASES[case]
+    inputs = strictly(module, args, kwargs, shapes).graph.signature.inputs
+    assert [", ".join(map(str, spec.shape)) for spec in inputs] == wanted
+
+
+def test_another_condition_is_refused_by_name() -> None:
+    words = r"sizes where\n  \(x_size0 % 4\) == 0  \(not for x_size0=2\)"
+    with pytest.raises(TraceError, match=words):
+        strictly(Fours(), (torch.randn(8),), {}, {"x": {0: Dim.AUTO}})
+
+
+def test_a_strict_package_answers_at_other_sizes() -> None:
+    shapes = ({0: N, 1: M}, {0: N, 1: M})
+    model = aotpack.compile(
+        Sum(), (X, X + 1), dynamic_shapes=shapes, target="interpreter", strict=True
+    )
+    x, y = torch.randn(7, 3), torch.randn(7, 3)
+    assert torch.equal(model(x, y), torch.relu(x) + y)
+    with pytest.raises(aotpack.AotpackError, match="y"):
+        model(x, torch.randn(7, 4))
+    model.close()
