@@ -5,6 +5,7 @@ plan and issues it. It allocates only outputs, and synchronises only for numpy a
 """
 
 import math
+import sys
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from functools import reduce
 from operator import or_
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from .arrays.device_array import DeviceArray
 from .arrays.frameworks import Framework, Frameworks
@@ -32,8 +33,9 @@ from .devices.device import Device, active, is_host
 from .dtypes import present
 from .errors import AotpackError, ArgumentError
 from .manifest import Manifest, Signature
-from .memory.arena import Arena, ArenaPool
+from .memory.arena import Arena
 from .memory.layout import Loaded
+from .memory.pool import ArenaPool
 from .memory.weights import Weights
 from .plan import Plan
 from .prepare import Prepared, prepare
@@ -41,6 +43,7 @@ from .safetensors import read_safetensors
 from .torch_calls import TorchCalls
 from .trees import unflattener
 
+ResultT = TypeVar("ResultT")
 POINTER_ALIGNMENT = 16
 CHECKED_KEPT = 1024
 
@@ -105,8 +108,8 @@ class Model:
         # A call that synchronises raises its own failed assertions.
         self._is_waited_for = is_host(parts.device) or parts.options.debug is not None
         held = self._pool, self._weights, self._assertions, self.device
-        self._release = weakref.finalize(self, _release, *held)
-        self._release.atexit = False  # at exit the process frees all memory
+        self._finalizer = weakref.finalize(self, _release, *held)
+        self._finalizer.atexit = False  # at exit the process frees all memory
 
     def __repr__(self) -> str:
         return f"<Model {self.signature.name} {self.signature.version} on {self.device.name}>"
@@ -138,17 +141,10 @@ class Model:
     def state(self) -> dict[str, DeviceArray]:
         """The buffers that calls change, by name: views of the model's memory after all calls.
 
-        Writing to them (through DLPack) changes the state before the next call.
+        Writing to them (through DLPack) changes the state before the next call. Their memory lives
+        as long as a view, even if the model is closed.
         """
-        with active(self.device), self._pool.idle():
-            self.device.synchronize(None)
-            self._assertions.raise_failed()
-            return {
-                weight.name: DeviceArray.over(
-                    self.device, address, weight.shape, weight.dtype, self
-                )
-                for weight, address in self._weights.state()
-            }
+        return self._exclusively("reading the state of", self._views)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The model's result, in the caller's framework and on the caller's stream.
@@ -169,9 +165,7 @@ class Model:
 
     def synchronize(self) -> None:
         """Wait for all calls so far; raises AssertionFailed if an assertion failed in one."""
-        with active(self.device), self._pool.idle():
-            self.device.synchronize(None)
-            self._assertions.raise_failed()
+        self._exclusively("waiting for", self._wait)
 
     def bind_weights(self, mapping: Mapping[str, Any] | str | Path, strict: bool = True) -> None:
         """Replace the weights by tensors or by a safetensors file, all or (not strict) some.
@@ -182,18 +176,22 @@ class Model:
         Waits for calls in flight. The tensors are copied and may be freed afterwards.
         """
         given = read_safetensors(Path(mapping)) if isinstance(mapping, (str, Path)) else mapping
-        with active(self.device), self._pool.idle():
+
+        def bind() -> None:
             self.device.synchronize(None)
-            try:
-                self._weights.bind(given, self._frameworks, strict=strict)
-            finally:
-                self._pool.forget()
+            self._pool.forget()  # the addresses in plans may change
+            self._weights.bind(given, self._frameworks, strict=strict)
+
+        self._exclusively("binding weights to", bind)
 
     def poison(self) -> None:
         """Fill the memory of intermediates with NaN, to expose reads of unwritten memory."""
-        with active(self.device), self._pool.idle():
+
+        def poison() -> None:
             self.device.synchronize(None)
             self._pool.poison()
+
+        self._exclusively("poisoning", poison)
 
     def close(self) -> None:
         """Wait for calls in flight and free all device memory; a second close does nothing.
@@ -201,10 +199,10 @@ class Model:
         Raises AssertionFailed for a failed assertion that no call has raised.
         """
         try:
-            if self._assertions:
+            if self._assertions and not self._pool.is_closed:
                 self.synchronize()
         finally:
-            self._release()
+            self._close()
 
     def __enter__(self) -> "Model":
         return self
@@ -218,7 +216,30 @@ class Model:
         if error is None:
             self.close()
         else:
-            self._release()
+            self._close()
+
+    def _close(self) -> None:
+        """Free everything. After an exception in it, another call frees the rest."""
+        if self._finalizer.alive:
+            _release(self._pool, self._weights, self._assertions, self.device)
+            self._finalizer.detach()
+
+    def _exclusively(self, doing: str, work: Callable[[], ResultT]) -> ResultT:
+        """The result of ``work``, on this device; no call is in flight meanwhile."""
+        with active(self.device):
+            return self._pool.exclusively(doing, work)
+
+    def _wait(self) -> None:
+        self.device.synchronize(None)
+        self._assertions.raise_failed()
+
+    def _views(self) -> dict[str, DeviceArray]:
+        self._wait()
+        block = self._weights.block
+        return {
+            weight.name: DeviceArray.over(self.device, address, weight.shape, weight.dtype, block)
+            for weight, address in self._weights.state()
+        }
 
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
         try:
@@ -239,14 +260,19 @@ class Model:
         if self._assertions and not capture and self._assertions.is_any_set:
             self.synchronize()
         recording = (capture, stream, checked.sizes) if capture else None
-        arena = self._pool.take(stream, recording)
+        arena = self._pool.take(sys._getframe(), stream, recording)
+        failed = None
         try:
             results = self._issue(arena, checked, addresses, caller, stream)
             if arena.flags and (self._is_waited_for or caller.name == "numpy"):
-                self._assertions.raise_failed(arena.flags)
-            return results
-        finally:
-            self._pool.give(arena)
+                failed = self._assertions.failure(arena.flags)
+        except BaseException:
+            self._pool.drop(arena)
+            raise
+        self._pool.give(arena)
+        if failed is not None:
+            raise failed
+        return results
 
     def _issue(
         self,
@@ -259,17 +285,15 @@ class Model:
         prepared = arena.plan(checked.sizes) or self._prepare(arena, checked.sizes, stream)
         results, outputs = caller.empty(prepared.outputs, stream)
         arena.begin(stream)
-        try:
-            used = inputs
-            if checked.uploads or reduce(or_, inputs, 0) % POINTER_ALIGNMENT:
-                used = self._staged_inputs(arena, checked, inputs, stream)
-            copied = self._stage_outputs(arena, prepared, outputs)
-            prepared.store(used + outputs)
-            prepared.issue(stream)
-            if self._changed:
-                self._return_changes(checked, inputs, used, stream)
-        finally:
-            arena.end(stream)
+        used = inputs
+        if checked.uploads or reduce(or_, inputs, 0) % POINTER_ALIGNMENT:
+            used = self._staged_inputs(arena, checked, inputs, stream)
+        copied = self._stage_outputs(arena, prepared, outputs)
+        prepared.store(used + outputs)
+        prepared.issue(stream)
+        if self._changed:
+            self._return_changes(checked, inputs, used, stream)
+        arena.end(stream)
         if caller.name == "numpy":
             self._fetch(prepared, results, copied, stream)
         return results

@@ -1,14 +1,13 @@
 """The result array for callers whose framework cannot allocate on the device; frees its memory."""
 
 import math
-import weakref
 from typing import Any
 
 import numpy as np
 
 from ..devices.device import Device, active, is_host
 from ..dtypes import Array, DType, present
-from ..errors import AotpackError
+from ..memory.block import Block
 from .dlpack import export_capsule
 
 
@@ -28,8 +27,8 @@ class DeviceArray:
         self._owner: Any = None
         self.address = 0
         if self.nbytes:
-            self.address = device.alloc(self.nbytes)
-            weakref.finalize(self, _free, device, self.address).atexit = False
+            self._owner = Block(device, self.nbytes)
+            self.address = self._owner.address
 
     def __repr__(self) -> str:
         return f"DeviceArray({self.dtype}{list(self.shape)} on {self._device.name})"
@@ -120,11 +119,3 @@ def order(device: Device, before: int, after: int) -> None:
         device.wait(event, after)
     finally:
         device.drop(event)
-
-
-def _free(device: Device, address: int) -> None:
-    try:
-        with active(device):
-            device.free(address)
-    except AotpackError:
-        return  # the driver is shutting down and has freed the memory

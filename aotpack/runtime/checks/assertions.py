@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ..devices.device import Device
 from ..errors import AssertionFailed
 from ..manifest import Assertion
+from ..memory.block import Block
 
 FLAG_BYTES = 4  # bytes
 _SPACING = 16  # the pointer alignment that kernels assume
@@ -23,10 +24,11 @@ class AssertionFlags:
     def __init__(self, device: Device, assertions: Sequence[Assertion]) -> None:
         self._assertions = assertions
         size = _SPACING * len(assertions)
-        self.address = device.alloc_shared(size)
-        self._memory = (ctypes.c_char * size).from_address(self.address)
+        self._block = Block(device, size, is_shared=True)
+        address = self._block.address
+        self._memory = (ctypes.c_char * size).from_address(address)
         self._memory.raw = self._clear = bytes(size)
-        starts = enumerate(range(self.address, self.address + size, _SPACING))
+        starts = enumerate(range(address, address + size, _SPACING))
         self.addresses = {assertions[number].word: start for number, start in starts}
 
     @property
@@ -63,21 +65,24 @@ class Assertions:
         """True when an assertion has failed, as far as the device has come."""
         return any(flags.is_any_set for flags in self._flags)
 
-    def raise_failed(self, flags: AssertionFlags | None = None) -> None:
-        """Raise if a flag of one arena (or of any) is set; clears these flags.
+    def raise_failed(self) -> None:
+        """Raise if a flag of any arena is set; clears the flags.
 
-        All calls that use them must have finished on the device.
+        All calls must have finished on the device.
         """
+        failed = self.failure(*self._flags)
+        if failed is not None:
+            raise failed
+
+    def failure(self, *used: AssertionFlags) -> AssertionFailed | None:
+        """The error for what failed in calls that have finished; clears their flags."""
         taken: set[Assertion] = set()
-        taken.update(*(one.take() for one in ([flags] if flags else self._flags)))
+        taken.update(*(flags.take() for flags in used))
         failed = [f"{one.message}\n  {one.place}" for one in self._assertions if one in taken]
-        if failed:
-            raise AssertionFailed(
-                f"calling {self._model}: an assertion failed: " + "\n".join(failed)
-            )
+        if not failed:
+            return None
+        return AssertionFailed(f"calling {self._model}: an assertion failed: " + "\n".join(failed))
 
     def free(self) -> None:
         """Free the memory of all flags."""
-        for flags in self._flags:
-            self._device.free_shared(flags.address)
         self._flags.clear()

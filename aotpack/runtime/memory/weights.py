@@ -13,6 +13,7 @@ from ..dtypes import DType, is_accepted
 from ..errors import WeightError
 from ..manifest import Manifest, Weight
 from ..safetensors import Stored
+from .block import Block
 from .packing import align
 
 _HOST_PLACES = (1, 3)  # pageable and pinned, in DLPack's numbering
@@ -48,8 +49,13 @@ class Weights:
                 self._groups[-1].append(weight)
             else:
                 self._groups.append([weight])
-        self._address = 0
+        self._block: Block | None = None
         self._mapped: dict[str, _Source] = {}  # used in place in a mapped file
+
+    @property
+    def block(self) -> Block | None:
+        """The device memory, with that of the state; None if there is none."""
+        return self._block
 
     @property
     def missing(self) -> list[str]:
@@ -65,7 +71,8 @@ class Weights:
                 f"been given, the first is {missing[0]!r}. Call bind_weights(...) first, or load "
                 "with weights=PATH; a command line takes --weights FILE."
             )
-        own = {name: self._address + offset for name, offset in self._offsets.items()}
+        start = self._block.address if self._block else 0
+        own = {name: start + offset for name, offset in self._offsets.items()}
         return own | {name: source.address for name, source in self._mapped.items()}
 
     def places(self) -> dict[str, tuple[int, int]]:
@@ -98,10 +105,8 @@ class Weights:
         yield from ((weight, addresses[weight.name]) for weight in changed)
 
     def free(self) -> None:
-        """Free the device memory."""
-        if self._address:
-            self._device.free(self._address)
-        self._address = 0
+        """Free the device memory, once nobody else has its ``block``."""
+        self._block = None
         self._mapped.clear()
         self._bound.clear()
 
@@ -132,12 +137,12 @@ class Weights:
         return is_host(self._device)
 
     def _copy(self, weight: Weight, source: _Source) -> None:
-        if self._address == 0 and self.total:
-            self._address = self._device.alloc(self.total)
+        if self._block is None:
+            self._block = Block(self._device, self.total)
         copy = self._device.copy_in if source.place[0] in _HOST_PLACES else self._device.copy
         size = _bytes(weight.dtype, weight.shape)
         if size:
-            copy(self._address + self._offsets[weight.name], source.address, size, 0)
+            copy(self._block.address + self._offsets[weight.name], source.address, size, 0)
 
     def _choose(self, given: Mapping[str, Any], *, strict: bool) -> list[tuple[Weight, Any]]:
         self._check_names(given)

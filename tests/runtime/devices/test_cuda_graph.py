@@ -17,7 +17,7 @@ def test_only_nodes_with_new_addresses_are_set(diamond: Path, gpu: FakeGpu) -> N
         for _ in range(4):
             model(x, x)  # staged, so every address is that of the call before
         assert "cuGraphExecKernelNodeSetParams_v2" not in gpu.library.log
-        prepared = next(iter(model._pool._free[0]._plans.values()))
+        prepared = next(iter(model._pool._known[0]._plans.values()))
         ours = np.full((2, 3), 4, np.float32)
         addresses = list(prepared.cells[1:4])
         prepared.store([addresses[0], ours.ctypes.data, addresses[2]])
