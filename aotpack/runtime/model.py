@@ -135,6 +135,7 @@ class Model:
 
     def weight_places(self) -> dict[str, tuple[int, int]]:
         """The address of each weight, and its bytes with those of the weights that follow it."""
+        self._pool.check_open("asking for the weights of")
         return self._weights.places()
 
     @property

@@ -69,6 +69,11 @@ def plan(arch: int, b: int, s: int) -> Plan:
     )
 '''
 """5 * (x + y) + y, in five launches."""
+STATEFUL = WRAPPER.replace(
+    "        launches=(\n",
+    '        launches=(\n            Launch("add", (1, 1, 1), ("scale", "scale", "scale", 1)),\n',
+).replace("b*s, 0, 1)", "b*s, 1, 2)")
+"""(x + y) * scale, where each call doubles scale first."""
 LOOPED = '''\
 """demo 0.1.0: 5 launches."""
 from ._runtime import Branch, Buffer, Launch, Loop, Part, Plan
@@ -146,6 +151,20 @@ def demo(
 def write_demo(folder: Path, weights: str = "embed", **changes: Any) -> Path:
     """Write the demo package and return its folder."""
     write_package(demo(**changes), folder, weights)
+    return folder
+
+
+def write_stateful(folder: Path) -> Path:
+    """The demo package with ``STATEFUL``: scale, which is 2, is state."""
+    made = demo(wrapper=STATEFUL, updates=("scale",))
+    four = np.float32(4).tobytes()
+    golden = replace(
+        made.rendered.golden,
+        outputs=(("output0", F32, (2, 3), np.arange(0, 48, 8, dtype=np.float32).tobytes()),),
+        updates=(("scale", F32, (1,), four),),
+        eager_errors=(1e-6, 1e-6),
+    )
+    write_package(replace(made, rendered=replace(made.rendered, golden=golden)), folder)
     return folder
 
 

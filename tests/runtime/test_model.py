@@ -1,6 +1,8 @@
 import gc
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from aotpack.runtime.arrays.device_array import DeviceArray
 from aotpack.runtime.dtypes import DTYPES
 
 from .fake_device import FakeDevice
+from .packages import write_stateful
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -112,8 +115,46 @@ def test_close_gives_all_memory_back(package: Path, device: FakeDevice) -> None:
     model.close()
     model.close()
     assert device.blocks == {} and device.is_closed
-    with pytest.raises(AotpackError, match="calling demo: the model was closed"):
+    with pytest.raises(AotpackError, match="calling demo: the model was closed. Load it again."):
         model(X, X)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda model: model(X, X),
+        lambda model: model.state,
+        lambda model: model.synchronize(),
+        lambda model: model.poison(),
+        lambda model: model.bind_weights({"scale": np.ones(1, np.float32)}),
+        lambda model: model.weight_places(),
+    ],
+)
+def test_a_closed_model_says_so_whatever_is_asked(
+    tmp_path: Path, use: Callable[[Model], Any]
+) -> None:
+    with load(write_stateful(tmp_path / "demo"), FakeDevice()) as model:
+        use(model)
+    with pytest.raises(AotpackError, match=r"demo: the model was closed\. Load it again\.$"):
+        use(model)
+
+
+@pytest.mark.parametrize("close", [Model.close, lambda model: None])
+def test_views_of_state_outlive_the_model(tmp_path: Path, close: Callable[[Model], None]) -> None:
+    device = FakeDevice((1, 0))
+    model = load(write_stateful(tmp_path / "demo"), device)
+    model(X, X)
+    lent = model.state["scale"]
+    view = np.from_dlpack(lent)
+    close(model)
+    del model
+    gc.collect()
+    assert device.is_closed and len(device.blocks) == 1
+    assert lent.numpy().tolist() == view.tolist() == [4.0]
+    del lent
+    assert view.sum() == 4 and len(device.blocks) == 1
+    del view
+    assert device.blocks == {}
 
 
 def test_a_dropped_model_gives_all_memory_back(package: Path, device: FakeDevice) -> None:

@@ -171,8 +171,7 @@ class InterpreterDevice:
         return issue
 
     def close(self) -> None:
-        """Drop all memory."""
-        self.memory.clear()
+        """Nothing to unload. Memory goes with the arrays and arenas that hold it."""
 
 
 def _latest_first(steps: Sequence[Step]) -> list[Step]:

@@ -87,7 +87,7 @@ class ArenaPool(Generic[PlanT]):
         """The result of ``work``; meanwhile no call is in flight and none begins."""
         self._enter(doing, sys._getframe())
         try:
-            self._check_open(doing)
+            self.check_open(doing)
             return work()
         finally:
             self._leave()
@@ -106,6 +106,11 @@ class ArenaPool(Generic[PlanT]):
         """Fill the memory of all arenas with NaN; only inside ``exclusively``."""
         for arena in self._all():
             arena.poison()
+
+    def check_open(self, doing: str) -> None:
+        """Refuse what a closed model cannot do; ``doing`` it to the model."""
+        if self._is_closed:
+            raise AotpackError(f"{doing} {self._model}: the model was closed. Load it again.")
 
     def close(self) -> None:
         """Wait for calls in flight and free all arenas; a second close does nothing."""
@@ -128,7 +133,7 @@ class ArenaPool(Generic[PlanT]):
             if arena is not None:  # it came between the idler's look and its work
                 self.drop(arena)
             return None
-        self._check_open("calling")
+        self.check_open("calling")
         return arena
 
     def _claimed(self, frame: FrameType, stream: int, recording: Hashable) -> Arena[PlanT] | None:
@@ -179,10 +184,6 @@ class ArenaPool(Generic[PlanT]):
         self._exclusive.release()
         self._idlers.ring()
         self._line.ring_all()
-
-    def _check_open(self, doing: str) -> None:
-        if self._is_closed:
-            raise AotpackError(f"{doing} {self._model}: the model was closed. Load it again.")
 
     def _check_ends(self, frame: FrameType) -> None:
         """Refuse a call that would wait for calls of its own thread that wait for it."""

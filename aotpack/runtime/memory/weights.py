@@ -108,7 +108,6 @@ class Weights:
         """Free the device memory, once nobody else has its ``block``."""
         self._block = None
         self._mapped.clear()
-        self._bound.clear()
 
     def _place(self, group: Sequence[Weight], sources: Mapping[str, _Source]) -> None:
         """Use a group of contiguous weights in place in a mapped file, or copy them."""
