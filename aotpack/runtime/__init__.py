@@ -2,10 +2,10 @@
 
 ``manifest`` and ``plan`` (the inputs), ``files`` (reads them), ``loading`` (folder -> ``model``),
 ``binding``, ``checks`` (guards, assertions, debugging), ``arrays`` (the caller's), ``prepare``
-(plan -> steps), ``memory``, ``graph`` (order of steps), ``devices``, ``torch_calls``; ``interface``
-(what callers see of it); ``selftest``, ``tuning`` and ``command`` run packages. ``dtypes``,
-``errors``, ``sizes``, ``trees``, ``safetensors`` and ``tuning_file`` serve the others.
-``EXPORTED`` lists the names that a package's wrapper may import.
+(plan -> steps), ``memory``, ``graph`` (order of steps), ``devices``, ``staging`` (copies),
+``torch_calls``; ``interface`` (what callers see of it); ``selftest``, ``tuning`` and ``command``
+run packages. ``dtypes``, ``errors``, ``sizes``, ``trees``, ``safetensors`` and ``tuning_file``
+serve the others. ``EXPORTED`` lists the names that a package's wrapper may import.
 """
 
 from .devices.device import Device

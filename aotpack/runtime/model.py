@@ -4,7 +4,6 @@ A call reads its arguments' addresses, checks the arguments, stores the addresse
 plan and issues it. It allocates only outputs, and synchronises only for numpy arrays.
 """
 
-import math
 import sys
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -25,12 +24,10 @@ from .checks.changes import (
     check_no_aliases,
     check_not_state,
     check_writable,
-    copy_back,
 )
 from .checks.debugging import Watch, lengths_of
 from .checks.guards import check_call
 from .devices.device import Device, active, is_host
-from .dtypes import present
 from .errors import AotpackError, ArgumentError
 from .manifest import Manifest, Signature
 from .memory.arena import Arena
@@ -40,21 +37,19 @@ from .memory.weights import Weights
 from .plan import Plan
 from .prepare import Prepared, prepare
 from .safetensors import read_safetensors
+from .staging import (
+    POINTER_ALIGNMENT,
+    CheckedCall,
+    fetch,
+    return_changes,
+    stage_inputs,
+    stage_outputs,
+)
 from .torch_calls import TorchCalls
 from .trees import unflattener
 
 ResultT = TypeVar("ResultT")
-POINTER_ALIGNMENT = 16
 CHECKED_KEPT = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class _Checked:
-    """A call that passed the guards: its sizes, and the arguments to copy to the device."""
-
-    sizes: tuple[int, ...]
-    uploads: frozenset[int]
-    input_bytes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +97,7 @@ class Model:
             1 if self._has_state else parts.options.concurrency
         )  # calls that change state are serialised
         self._pool: ArenaPool[Prepared] = ArenaPool(name, parts.device, limit)
-        self._checked: dict[Hashable, _Checked] = {}
+        self._checked: dict[Hashable, CheckedCall] = {}
         self._arranged = unflattener(self.signature.result)
         self._assertions = Assertions(name, parts.device, self.signature.assertions)
         # A call that synchronises raises its own failed assertions.
@@ -278,7 +273,7 @@ class Model:
     def _issue(
         self,
         arena: Arena[Prepared],
-        checked: _Checked,
+        checked: CheckedCall,
         inputs: list[int],
         caller: Framework,
         stream: int,
@@ -288,23 +283,23 @@ class Model:
         arena.begin(stream)
         used = inputs
         if checked.uploads or reduce(or_, inputs, 0) % POINTER_ALIGNMENT:
-            used = self._staged_inputs(arena, checked, inputs, stream)
-        copied = self._stage_outputs(arena, prepared, outputs)
+            used = stage_inputs(self.device, arena, checked, inputs, stream)
+        copied = stage_outputs(arena, prepared.outputs, outputs)
         prepared.store(used + outputs)
         prepared.issue(stream)
         if self._changed:
-            self._return_changes(checked, inputs, used, stream)
+            return_changes(self.device, checked, self._changed, inputs, used, stream)
         arena.end(stream)
         if caller.name == "numpy":
-            self._fetch(prepared, results, copied, stream)
+            fetch(self.device, results, prepared.outputs, copied, stream)
         return results
 
-    def _check(self, facts: Hashable, caller: Framework) -> _Checked:
+    def _check(self, facts: Hashable, caller: Framework) -> CheckedCall:
         seen = caller.seen(facts)
         sizes = check_call(self.signature, seen, self.device.place)
         uploads = frozenset(i for i, one in enumerate(seen) if one.place != self.device.place)
         input_bytes = byte_sizes(self.signature, [one.shape for one in seen])
-        checked = _Checked(tuple(sizes.values()), uploads, input_bytes)
+        checked = CheckedCall(tuple(sizes.values()), uploads, input_bytes)
         if len(self._checked) >= CHECKED_KEPT:
             self._checked.clear()
         self._checked[facts] = checked
@@ -337,56 +332,6 @@ class Model:
             return None
         found = lengths_of(self.manifest, sizes, plan)
         return Watch(self.signature.name, self.device, mode, found)
-
-    def _staged_inputs(
-        self, arena: Arena[Prepared], checked: _Checked, inputs: Sequence[int], stream: int
-    ) -> list[int]:
-        """Addresses of the inputs, with host and unaligned arguments copied to staging buffers."""
-        staged = list(inputs)
-        for index, size in enumerate(checked.input_bytes):
-            is_upload = index in checked.uploads
-            if size and (is_upload or inputs[index] % POINTER_ALIGNMENT):
-                staged[index] = arena.staging(("input", index), size)
-                copy = self.device.copy_in if is_upload else self.device.copy
-                copy(staged[index], inputs[index], size, stream)
-        return staged
-
-    def _return_changes(
-        self, checked: _Checked, inputs: Sequence[int], staged: Sequence[int], stream: int
-    ) -> None:
-        """Copy staged arguments that were changed back to the caller's memory."""
-        copies = [
-            (index in checked.uploads, (inputs[index], staged[index], checked.input_bytes[index]))
-            for index in self._changed
-            if inputs[index] != staged[index]
-        ]
-        copy_back(self.device, copies, stream)
-
-    def _stage_outputs(
-        self, arena: Arena[Prepared], prepared: Prepared, outputs: list[int]
-    ) -> list[tuple[int, int, int]]:
-        """Staging buffers for outputs on the host: (output, address, bytes)."""
-        copied = []
-        for index in [index for index, address in enumerate(outputs) if address == -1]:
-            shape, _, dtype = prepared.outputs[index]
-            size = math.prod(shape) * dtype.itemsize
-            outputs[index] = arena.staging(("output", index), size) if size else 0
-            copied.append((index, outputs[index], size))
-        return copied
-
-    def _fetch(
-        self,
-        prepared: Prepared,
-        results: list[Any],
-        copied: Sequence[tuple[int, int, int]],
-        stream: int,
-    ) -> None:
-        """Copy numpy results to the host and synchronise."""
-        for index, address, size in copied:
-            self.device.copy_out(results[index].ctypes.data, address, size, stream)
-        self.device.synchronize(stream)
-        for index, (*_, dtype) in enumerate(prepared.outputs):
-            results[index] = present(results[index], dtype)
 
     def _named(self, leaves: Sequence[Any], error: ArgumentError) -> AotpackError:
         """``error`` with the name of the argument that is not a tensor."""

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from ..devices.block import Block
 from ..devices.device import Device, active, is_host
 from ..dtypes import Array, DType, present
-from ..memory.block import Block
 from .dlpack import export_capsule
 
 

@@ -9,10 +9,10 @@ serialised, so no two kernels write a flag at once.
 import ctypes
 from collections.abc import Sequence
 
+from ..devices.block import Block
 from ..devices.device import Device
 from ..errors import AssertionFailed
 from ..manifest import Assertion
-from ..memory.block import Block
 
 FLAG_BYTES = 4  # bytes
 _SPACING = 16  # the pointer alignment that kernels assume

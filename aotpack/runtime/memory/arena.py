@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from ..checks.assertions import AssertionFlags
+from ..devices.block import Block
 from ..devices.device import Device
-from .block import Block
 from .ownership import Owned
 
 PlanT = TypeVar("PlanT")

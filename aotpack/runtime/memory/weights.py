@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from ..arrays.frameworks import Frameworks
 from ..checks.guards import describe
+from ..devices.block import Block
 from ..devices.device import Device, is_host
 from ..dtypes import DType, is_accepted
 from ..errors import WeightError
 from ..manifest import Manifest, Weight
 from ..safetensors import Stored
-from .block import Block
 from .packing import align
 
 _HOST_PLACES = (1, 3)  # pageable and pinned, in DLPack's numbering

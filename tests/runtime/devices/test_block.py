@@ -2,8 +2,8 @@ import weakref
 
 import pytest
 
+from aotpack.runtime.devices.block import Block
 from aotpack.runtime.errors import DeviceError
-from aotpack.runtime.memory.block import Block
 from tests.runtime.fake_device import FakeDevice
 
 

@@ -2,8 +2,8 @@
 
 import weakref
 
-from ..devices.device import Device, active
 from ..errors import AotpackError
+from .device import Device, active
 
 
 class Block:

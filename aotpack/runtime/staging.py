@@ -1,0 +1,86 @@
+"""Copies between a caller's memory and an arena: what kernels cannot use where it lies."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .arrays.frameworks import Spec
+from .checks.changes import copy_back
+from .devices.device import Device
+from .dtypes import present
+from .memory.arena import Arena
+
+POINTER_ALIGNMENT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCall:
+    """A call that passed the guards: its sizes, and the arguments to copy to the device."""
+
+    sizes: tuple[int, ...]
+    uploads: frozenset[int]
+    input_bytes: tuple[int, ...]
+
+
+def stage_inputs(
+    device: Device,
+    arena: Arena[Any],
+    checked: CheckedCall,
+    inputs: Sequence[int],
+    stream: int,
+) -> list[int]:
+    """Addresses of the inputs, with host and unaligned arguments copied to staging buffers."""
+    staged = list(inputs)
+    for index, size in enumerate(checked.input_bytes):
+        is_upload = index in checked.uploads
+        if size and (is_upload or inputs[index] % POINTER_ALIGNMENT):
+            staged[index] = arena.staging(("input", index), size)
+            copy = device.copy_in if is_upload else device.copy
+            copy(staged[index], inputs[index], size, stream)
+    return staged
+
+
+def return_changes(
+    device: Device,
+    checked: CheckedCall,
+    changed: Sequence[int],
+    inputs: Sequence[int],
+    staged: Sequence[int],
+    stream: int,
+) -> None:
+    """Copy staged arguments that were changed back to the caller's memory."""
+    copies = [
+        (index in checked.uploads, (inputs[index], staged[index], checked.input_bytes[index]))
+        for index in changed
+        if inputs[index] != staged[index]
+    ]
+    copy_back(device, copies, stream)
+
+
+def stage_outputs(
+    arena: Arena[Any], specs: Sequence[Spec], outputs: list[int]
+) -> list[tuple[int, int, int]]:
+    """Staging buffers for outputs on the host: (output, address, bytes)."""
+    copied = []
+    for index in [index for index, address in enumerate(outputs) if address == -1]:
+        shape, _, dtype = specs[index]
+        size = math.prod(shape) * dtype.itemsize
+        outputs[index] = arena.staging(("output", index), size) if size else 0
+        copied.append((index, outputs[index], size))
+    return copied
+
+
+def fetch(
+    device: Device,
+    results: list[Any],
+    specs: Sequence[Spec],
+    copied: Sequence[tuple[int, int, int]],
+    stream: int,
+) -> None:
+    """Copy numpy results to the host and synchronise."""
+    for index, address, size in copied:
+        device.copy_out(results[index].ctypes.data, address, size, stream)
+    device.synchronize(stream)
+    for index, (*_, dtype) in enumerate(specs):
+        results[index] = present(results[index], dtype)
