@@ -17,20 +17,11 @@ from typing import NoReturn
 
 from aotpack.commands.parser import OneLineParser, add_traceback
 from aotpack.commands.settings import with_settings
+from aotpack.commands.verbs import VERBS
 from aotpack.errors import AotpackError, UsageError, did_you_mean
 from aotpack.version import __version__
 
-VERBS = {
-    "build": "package a model as a wheel (the default: aotpack MODEL -o DIR)",
-    "inspect": "what is inside a wheel: kernels, sizes, memory, weights",
-    "verify": "check a wheel's answers, and that it compiles nothing",
-    "bench": "time a wheel on its golden inputs",
-    "tune": "time the candidate kernels inside a wheel, for the next build",
-    "doctor": "what this machine can build and run, and what is missing",
-    "show": "the stage products of a model as text",
-}
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
 SETTABLE = ("build", "show")  # verbs that read pyproject.toml
 
 

@@ -465,6 +465,17 @@ def test_an_error_is_json_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert told["error"]["class"] == "TraceError" and "no weights" in told["error"]["message"]
 
 
+def test_a_shell_completes_verbs_and_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    bash = f"{script}\ntype -t _shtab_aotpack\necho ${{_shtab_aotpack_build_option_strings[@]}}"
+    done = subprocess.run(["bash", "-c", bash], capture_output=True, text=True, check=True)
+    kind, options = done.stdout.splitlines()
+    assert kind == "function" and "--deterministic" in options.split()
+    code, error = failed(capsys, "completion", "fish")
+    assert code == 2 and "accepted are bash, zsh, tcsh" in error
+
+
 def test_help_and_usage_errors_do_not_import_torch() -> None:
     program = (
         "import sys\nfrom aotpack.cli import main\n"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import aotpack
-from aotpack.cli import VERBS, main
+from aotpack.cli import main
+from aotpack.commands.verbs import VERBS
 from aotpack.errors import AotpackError
 from aotpack.runtime import Model, command, load
 from aotpack.schedule import PASSES
