@@ -1,5 +1,6 @@
 """The importable folder of a package: modules, the runtime, kernels, weights, golden data."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from aotpack.emit.content import Content, safetensors
 from aotpack.emit.manifest import manifest_text, source_path, stored_binaries
 from aotpack.emit.names import Identity
 from aotpack.errors import UsageError
+from aotpack.runtime.manifest import parse_manifest
 from aotpack.stages import Golden, Precompiled, Rendered
 
 WEIGHTS_MODES = ("embed", "sidecar", "none")
@@ -109,6 +111,7 @@ def package_contents(precompiled: Precompiled, identity: Identity, weights: str)
     has_file = weights != "none" and bool(rendered.weights)
     weights_sha256 = tensors.sha256.hex() if has_file else None
     manifest = manifest_text(precompiled, identity, weights, weights_sha256, constants.sha256.hex())
+    parse_manifest(json.loads(manifest), Path(identity.name))  # no runtime would read another
     contents = [
         Content.of(
             "__init__.py", _INIT.format(name=identity.name, version=identity.version).encode()

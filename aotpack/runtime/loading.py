@@ -5,8 +5,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,10 +23,11 @@ from .memory.layout import Loaded
 from .memory.weights import weights_file
 from .model import Model, Options, Parts
 from .plan import Form, Plan, flat
+from .safetensors import parse_safetensors
 from .torch_calls import TorchCalls
 from .tuning_file import Tuning, best_form, form_name, read_tuning
 
-CONSTANTS = "constants.safetensors"
+CONSTANTS, WRAPPER = "constants.safetensors", "wrapper.py"
 _numbers = itertools.count()
 
 
@@ -171,32 +170,32 @@ def _bind(model: Model, weights: str | Path | Mapping[str, Any] | None) -> None:
 def _bind_constants(model: Model) -> None:
     """Bind the constants, which no checkpoint has, from the package."""
     manifest = model.manifest
-    read_checked(manifest.folder, CONSTANTS, manifest.constants_sha256)
+    content = read_checked(manifest.folder, CONSTANTS, manifest.constants_sha256)
     if any(weight.constant for weight in manifest.weights):
-        model.bind_weights(manifest.folder / CONSTANTS, strict=False)
-
-
-class _Loader(SourceFileLoader):
-    """Reads bytecode that the installer compiled, and never writes any."""
-
-    def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
-        return None
+        tensors = parse_safetensors(content, manifest.folder / CONSTANTS)
+        model.bind_weights(tensors, strict=False)
 
 
 def _plan_function(manifest: Manifest) -> Callable[..., Plan]:
-    """``plan`` of the package's wrapper, with this runtime as its ``._runtime``."""
-    read_checked(manifest.folder, "wrapper.py", manifest.wrapper_sha256)
-    path = manifest.folder / "wrapper.py"
+    """``plan`` of the package's wrapper, with this runtime as its ``._runtime``.
+
+    The checked bytes are compiled: bytecode that lies beside the file is never run.
+    """
+    content = read_checked(manifest.folder, WRAPPER, manifest.wrapper_sha256)
     name = f"_aotpack_package_{next(_numbers)}"
-    package = ModuleType(name)
+    package, wrapper = ModuleType(name), ModuleType(f"{name}.wrapper")
     package.__path__ = []
-    loader = _Loader(f"{name}.wrapper", str(path))
-    wrapper = module_from_spec(ModuleSpec(loader.name, loader, origin=str(path)))
+    wrapper.__file__, wrapper.__package__ = str(manifest.folder / WRAPPER), name
     sys.modules[name] = package
     sys.modules[f"{name}._runtime"] = sys.modules[__package__]
     try:
-        loader.exec_module(wrapper)
+        exec(compile(content, wrapper.__file__, "exec", dont_inherit=True), vars(wrapper))
+        plan: Callable[..., Plan] = wrapper.plan
+    except (AttributeError, ImportError, SyntaxError, ValueError) as error:
+        raise PackageError(
+            f"loading the package in {manifest.folder}: {WRAPPER} does not define plan() for this "
+            f"runtime ({error}). Reinstall the package: its files are of different builds."
+        ) from None
     finally:
         del sys.modules[name], sys.modules[f"{name}._runtime"]
-    plan: Callable[..., Plan] = wrapper.plan
     return plan

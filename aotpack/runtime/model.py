@@ -27,6 +27,7 @@ from .checks.changes import (
 )
 from .checks.debugging import Watch, lengths_of
 from .checks.guards import check_call
+from .checks.plans import check_plan
 from .devices.device import Device, active, is_host
 from .errors import AotpackError, ArgumentError
 from .manifest import Manifest, Signature
@@ -308,6 +309,7 @@ class Model:
     def _prepare(self, arena: Arena[Prepared], sizes: tuple[int, ...], stream: int) -> Prepared:
         parts = self._parts
         plan = parts.plan(parts.arch, *sizes)
+        check_plan(self.manifest, plan, sizes)
         if self._assertions and arena.flags is None:
             arena.flags = self._assertions.new_flags()
         flags = arena.flags.addresses if arena.flags else {}

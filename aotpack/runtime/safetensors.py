@@ -1,86 +1,161 @@
 """Reads safetensors files through a memory map; every size is checked before a byte is used."""
 
-import json
+import io
 import math
 import mmap
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, BinaryIO
 
 import numpy as np
 
 from .dtypes import BY_SAFETENSORS, Array, DType
 from .errors import WeightError
+from .files.kinds import MOST, Count
+from .files.schema import Mismatch, Parsed, read_record, shown
+from .files.strict_json import parse_json
 
 HEADER_LIMIT = 100_000_000
+MOST_DIMENSIONS = 64
+_PREFIX = 8
+
+
+def _read_dtype(name: Any) -> DType:
+    if not isinstance(name, str) or name not in BY_SAFETENSORS:
+        raise Mismatch(shown(name), ", ".join(BY_SAFETENSORS))
+    return BY_SAFETENSORS[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A tensor of the header: its bytes lie from the first of ``data_offsets`` to the second."""
+
+    dtype: Annotated[DType, Parsed(_read_dtype)]
+    shape: tuple[Count, ...]
+    data_offsets: tuple[Count, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.shape) > MOST_DIMENSIONS:
+            found = f"a list of {len(self.shape)}"
+            raise Mismatch(found, f"at most {MOST_DIMENSIONS} dimensions").within("shape")
+        if math.prod(filter(None, self.shape)) > MOST // self.dtype.itemsize:
+            raise Mismatch(f"{[*self.shape]}", f"{MOST} bytes at most").within("shape")
+        if len(self.data_offsets) != 2 or self.end - self.begin != self.size:
+            what = f"{self.dtype}{[*self.shape]}"
+            accepted = f"begin and end of {what}, which takes {self.size} bytes"
+            raise Mismatch(f"{[*self.data_offsets]}", accepted).within("data_offsets")
+
+    @property
+    def begin(self) -> int:
+        return self.data_offsets[0]
+
+    @property
+    def end(self) -> int:
+        return self.data_offsets[1]
+
+    @property
+    def size(self) -> int:
+        """Bytes, by type and shape."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def moved(self, start: int) -> "Entry":
+        """The entry with offsets in the file, whose data begins at ``start``."""
+        return replace(self, data_offsets=(start + self.begin, start + self.end))
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A tensor in a file; ``data`` is a read-only view of the map (bfloat16 as uint16 bits)."""
+    """A tensor in a file; ``data`` is a read-only view (bfloat16 as uint16 bits).
+
+    Its bytes begin at byte ``begin`` of the file.
+    """
 
     dtype: DType
     shape: tuple[int, ...]
     data: Array
+    begin: int = 0
 
 
 def read_safetensors(path: Path) -> Mapping[str, Stored]:
     """All tensors of a file by name. The file stays mapped while an array of it is alive."""
     try:
-        with path.open("rb") as file:
-            size = path.stat().st_size
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-    except OSError as error:
-        raise WeightError(f"reading {path}: {error.strerror or error}; check the path") from None
-    header_size = int.from_bytes(mapped[:8], "little")
-    if size < 8 or header_size > min(HEADER_LIMIT, size - 8):
+        with open(path, "rb", opener=open_at_once) as file:
+            size = size_of(file, path)
+            header = read_header(file, size, path)
+            mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise WeightError(f"reading {path}: {reason}; check the path") from None
+    return _tensors(mapped, header)
+
+
+def parse_safetensors(content: bytes, path: Path) -> Mapping[str, Stored]:
+    """All tensors of a file whose bytes have been read."""
+    return _tensors(content, read_header(io.BytesIO(content), len(content), path))
+
+
+def open_at_once(path: str, flags: int) -> int:
+    """Opens without waiting for the other end of a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def size_of(file: BinaryIO, path: Path) -> int:
+    """The size of an open file; WeightError if it is a pipe or a device."""
+    facts = os.fstat(file.fileno())
+    if not stat.S_ISREG(facts.st_mode):
+        raise WeightError(f"reading {path}: it is no regular file; check the path")
+    return facts.st_size
+
+
+def read_header(file: BinaryIO, size: int, path: Path) -> Mapping[str, Entry]:
+    """The entries of a file of ``size`` bytes, in the order of their data."""
+    length = int.from_bytes(file.read(_PREFIX), "little")
+    if size < _PREFIX or length > min(HEADER_LIMIT, size - _PREFIX):
         raise _damaged(path, f"its {size} bytes do not hold the header they promise")
-    header = _header(path, mapped[8 : 8 + header_size])
-    start, available = 8 + header_size, size - 8 - header_size
-    whole = np.frombuffer(mapped, np.uint8)[start:] if available else np.empty(0, np.uint8)
-    tensors: dict[str, Stored] = {}
-    end = 0
-    for name, entry in header.items():
-        stored = _tensor(path, name, entry, whole)
-        tensors[name] = stored
-        end = max(end, entry["data_offsets"][1])
-    if end != available:
-        raise _damaged(path, f"it holds {available} bytes of data, its header describes {end}")
-    return tensors
-
-
-def _header(path: Path, text: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(text)
-    except ValueError:
-        raise _damaged(path, "its header is not JSON") from None
+        header = parse_json(file.read(length))
+    except ValueError as error:
+        raise _damaged(path, f"its header is not JSON ({error})") from None
     if not isinstance(header, dict):
         raise _damaged(path, "its header is not an object")
-    header.pop("__metadata__", None)
-    return header
-
-
-def _tensor(path: Path, name: str, entry: Any, whole: Array) -> Stored:
     try:
-        dtype, shape = BY_SAFETENSORS[entry["dtype"]], tuple(map(int, entry["shape"]))
-        begin, end = map(int, entry["data_offsets"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(
-            path, f"the header's entry for {name!r} lacks or misstates {error}"
-        ) from None
-    if not 0 <= begin <= end <= len(whole):
-        raise _damaged(
-            path, f"{name!r} lies at bytes {begin} to {end} of {len(whole)} bytes of data"
-        )
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != end - begin:
-        raise _damaged(
-            path, f"{name!r} is {dtype}{list(shape)} by its header and takes {end - begin} bytes"
-        )
-    data = np.frombuffer(whole[begin:end], np.dtype(dtype.storage)) if end > begin else None
-    return Stored(
-        dtype, shape, np.empty(shape, dtype.storage) if data is None else data.reshape(shape)
-    )
+        read_record(Mapping[str, str], header.pop("__metadata__", {}))
+        entries = read_record(Mapping[str, Entry], header)
+    except Mismatch as error:
+        raise _damaged(path, f"in its header {error}") from None
+    start, available = _PREFIX + length, size - _PREFIX - length
+    ordered = sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end))
+    _check_cover(path, ordered, available)
+    return {name: entry.moved(start) for name, entry in ordered}
+
+
+def _check_cover(path: Path, ordered: Sequence[tuple[str, Entry]], available: int) -> None:
+    """Each byte of the data belongs to one tensor."""
+    end = 0
+    for name, entry in ordered:
+        if entry.begin != end:
+            what = "overlaps the one before it" if entry.begin < end else "lies behind a hole"
+            raise _damaged(path, f"{name!a} {what}: it begins at byte {entry.begin}, not {end}")
+        end = entry.end
+    if end != available:
+        raise _damaged(path, f"it holds {available} bytes of data, its header describes {end}")
+
+
+def _tensors(whole: Any, header: Mapping[str, Entry]) -> dict[str, Stored]:
+    return {name: _stored(whole, entry) for name, entry in header.items()}
+
+
+def _stored(whole: Any, entry: Entry) -> Stored:
+    kind = np.dtype(entry.dtype.storage)
+    if entry.size:
+        count = math.prod(entry.shape)
+        data = np.frombuffer(whole, kind, count, entry.begin).reshape(entry.shape)
+    else:
+        data = np.empty(entry.shape, kind)
+    return Stored(entry.dtype, entry.shape, data, entry.begin)
 
 
 def _damaged(path: Path, reason: str) -> WeightError:

@@ -1,9 +1,14 @@
 """From a folder to a model: what is read and refused, and the device where none is named."""
 
+import hashlib
+import json
+import os
+import py_compile
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from aotpack.runtime import AotpackError, DeviceError, PackageError, load, loading
@@ -14,6 +19,7 @@ from aotpack.runtime.manifest import read_manifest
 from .fake_device import FakeDevice
 from .packages import write_demo
 
+X = np.ones((2, 3), np.float32)
 NO_GPU = "loading a model: this machine has no NVIDIA driver"
 
 
@@ -33,6 +39,30 @@ def test_a_flipped_byte_is_found(package: Path, device: FakeDevice, file: str) -
     data[5] ^= 1
     (package / file).write_bytes(data)
     with pytest.raises(PackageError, match=f"{file} is damaged: its sha256"):
+        load(package, device)
+
+
+def test_bytecode_beside_the_wrapper_is_never_run(package: Path, device: FakeDevice) -> None:
+    wrapper = package / "wrapper.py"
+    text = wrapper.read_text()
+    wrapper.write_text('raise SystemExit("planted")' + " " * (len(text) - 27))
+    py_compile.compile(str(wrapper), doraise=True)
+    facts = wrapper.stat()
+    wrapper.write_text(text)
+    os.utime(wrapper, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    with load(package, device) as model:
+        np.testing.assert_array_equal(model(X, X), X * 4)
+
+
+@pytest.mark.parametrize(
+    "text", ["plan = ", "import lost", "from ._runtime import Lost", "plans = 1"]
+)
+def test_a_wrapper_of_another_build_is_told(package: Path, device: FakeDevice, text: str) -> None:
+    (package / "wrapper.py").write_text(text)
+    data = json.loads((package / "manifest.json").read_bytes())
+    data["wrapper_sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    (package / "manifest.json").write_text(json.dumps(data))
+    with pytest.raises(PackageError, match=r"wrapper.py does not define plan\(\)"):
         load(package, device)
 
 

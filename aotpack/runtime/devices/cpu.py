@@ -14,10 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..errors import AotpackError, DeviceError
+from ..errors import AotpackError, DeviceError, PackageError
 from ..manifest import Binary, Kernel, Manifest
 from .device import Step
 from .fork import register_after_fork
+from .shared_object import SharedObject, load_shared_object
 
 CPU_TARGET = "cpu"
 PLAN_ARCH = 0
@@ -25,6 +26,7 @@ MOST_THREADS = 256
 _PAGE = 2 << 20
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _TYPICAL_CACHE = 32 << 20
+_POOL = tuple(f"aot_{name}" for name in ("open", "tune", "work", "run", "stop", "close", "forked"))
 _LONG_SPIN, _SHORT_SPIN = 200_000, 2_000  # pauses of some 25 ns
 _FLAGS = {
     "x86-64": (),
@@ -50,6 +52,7 @@ class CpuDevice:
             raise DeviceError(f"loading on cpu: threads={threads}; accepted: 1 or more")
         self._manifest = manifest
         self._threads = min(threads or default_threads(), MOST_THREADS)
+        self._objects: dict[str, SharedObject] = {}
         self._library: ctypes.CDLL | None = None
         self._team: _Team | None = None
         self._memory: dict[int, mmap.mmap] = {}
@@ -118,17 +121,19 @@ class CpuDevice:
 
     def load(self, kernel: Kernel, binary: Binary, code: bytes) -> int:
         """The address of the kernel's entry point; ``code`` was checked against its file."""
+        shared = self._objects.get(binary.file)
+        if shared is None:
+            file = str(self._manifest.folder / binary.file)
+            shared = self._objects[binary.file] = load_shared_object(code, file)
         if self._library is None:
-            self._library = _open(self._manifest.folder / binary.file)
+            self._library = _pool_of(shared, binary.file)
             self._team = _Team(self._library, self._threads - 1)
-        entry = getattr(self._library, binary.symbol, None)
-        if entry is None:
-            raise DeviceError(
+        address = None if binary.symbol in _POOL else shared.address(binary.symbol)
+        if address is None:
+            raise PackageError(
                 f"loading {binary.file}: it lacks the kernel {binary.symbol}. The package is "
                 "damaged: reinstall it."
             )
-        address = ctypes.cast(entry, ctypes.c_void_p).value
-        assert address is not None
         return address
 
     def capture(self, stream: int) -> int:
@@ -256,14 +261,14 @@ def _nothing(stream: int) -> None:
     """A plan without steps."""
 
 
-def _open(path: Path) -> ctypes.CDLL:
-    try:
-        library = ctypes.CDLL(str(path.resolve()))
-    except OSError as error:
-        raise DeviceError(
-            f"loading {path}: the system refuses it ({error}). The wheel is for another machine or "
-            "an older C library is installed here than its tag asks for."
-        ) from None
+def _pool_of(shared: SharedObject, file: str) -> ctypes.CDLL:
+    """The library with the types of its functions for the team of threads."""
+    library = shared.library
+    if lacking := [name for name in _POOL if shared.address(name) is None]:
+        raise PackageError(
+            f"loading {file}: it lacks the function {lacking[0]}. The package is damaged: "
+            "reinstall it."
+        )
     library.aot_open.restype = ctypes.c_void_p
     library.aot_open.argtypes = (ctypes.c_uint32,)
     library.aot_tune.restype = None

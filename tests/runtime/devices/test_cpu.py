@@ -21,7 +21,8 @@ from aotpack.pipeline import Source
 from aotpack.runtime import Model, load
 from aotpack.runtime.devices import cpu
 from aotpack.runtime.devices.cpu import CpuDevice, default_threads
-from aotpack.runtime.errors import AotpackError, DeviceError
+from aotpack.runtime.errors import AotpackError, DeviceError, PackageError
+from aotpack.runtime.files.checked import read_checked
 from aotpack.runtime.manifest import Host, read_manifest
 from aotpack.target import CPU
 
@@ -160,10 +161,26 @@ def test_code_for_newer_processors_is_refused_before_it_runs(
     assert CpuDevice(manifest, threads=1).select(("cpu",)) == ("cpu", 0)
 
 
-def test_a_library_the_system_refuses_is_an_error_in_words(tmp_path: Path) -> None:
-    (tmp_path / "kernels.so").write_bytes(b"no library")
-    with pytest.raises(DeviceError, match="the system refuses it"):
-        cpu._open(tmp_path / "kernels.so")
+@pytest.mark.parametrize("symbol", ["malloc", "aot_run", "lost"])
+def test_a_symbol_that_is_no_kernel_of_the_library_is_refused(package: Path, symbol: str) -> None:
+    manifest = read_manifest(package)
+    kernel, *_ = manifest.kernels.values()
+    binary = kernel.binaries["cpu"]
+    code = read_checked(package, binary.file, binary.sha256)
+    device = CpuDevice(manifest, threads=1)
+    assert device.load(kernel, binary, code)
+    with pytest.raises(PackageError, match=f"it lacks the kernel {symbol}"):
+        device.load(kernel, replace(binary, symbol=symbol), code)
+    device.close()
+
+
+def test_a_library_without_a_team_of_threads_is_refused(tmp_path: Path, package: Path) -> None:
+    (tmp_path / "a.c").write_text("int k(void) { return 1; }")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", "a.so", "a.c"], cwd=tmp_path, check=True)
+    kernel, *_ = read_manifest(package).kernels.values()
+    device = CpuDevice(read_manifest(package), threads=1)
+    with pytest.raises(PackageError, match="kernels.so: it lacks the function aot_open"):
+        device.load(kernel, kernel.binaries["cpu"], (tmp_path / "a.so").read_bytes())
 
 
 def test_memory_that_is_not_there_is_an_error_in_words(package: Path) -> None:

@@ -1,0 +1,106 @@
+"""Loads a shared object from bytes that have been checked, not from a file that may change.
+
+The bytes go into a sealed file in memory, or into a private folder where the system has none. The
+same bytes are loaded once: the loader keeps them until the process ends.
+"""
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import DeviceError, PackageError
+from ..files.exported import exported_functions
+
+_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+_EXECUTABLE = 0x10  # MFD_EXEC, which systems with vm.memfd_noexec ask for
+_loaded: dict[bytes, "SharedObject"] = {}
+_uses: Counter[int] = Counter()
+
+
+class SharedObject:
+    """A loaded library with the functions of its own table."""
+
+    def __init__(self, library: ctypes.CDLL, functions: frozenset[str]) -> None:
+        self.library, self._functions = library, functions
+
+    def address(self, function: str) -> int | None:
+        """Where an exported function begins; None if this library defines none of that name."""
+        if function not in self._functions:  # the loader would look in other libraries too
+            return None
+        return ctypes.cast(getattr(self.library, function), ctypes.c_void_p).value
+
+
+def load_shared_object(code: bytes, name: str) -> SharedObject:
+    """The library of these bytes; ``name`` is its path in errors."""
+    key = hashlib.sha256(code).digest()
+    if key not in _loaded:
+        try:
+            functions = exported_functions(code)
+        except ValueError as error:
+            raise PackageError(
+                f"loading {name}: it is no shared object: {error}. The package is damaged: "
+                "reinstall it."
+            ) from None
+        _loaded.setdefault(key, SharedObject(_load(code, name), functions))
+    return _loaded[key]
+
+
+def _load(code: bytes, name: str) -> ctypes.CDLL:
+    try:
+        with _file_of(code) as path:
+            return ctypes.CDLL(path)
+    except OSError as error:
+        raise DeviceError(
+            f"loading {name}: the system refuses it ({error}). {_advice(error)}"
+        ) from None
+
+
+def _advice(error: OSError) -> str:
+    if "failed to map segment" in str(error):
+        return (
+            "It may not run code from memory, nor from its temporary folder, which is mounted "
+            "noexec: set TMPDIR to a folder where programs may run."
+        )
+    return (
+        "The wheel is for another machine, or an older C library is installed here than its tag "
+        "asks for."
+    )
+
+
+@contextmanager
+def _file_of(code: bytes) -> Iterator[str]:
+    """A path under which the loader finds the bytes, and nobody else can change them."""
+    number = _memory_file()
+    if number is None:
+        with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
+            path = Path(folder, "kernels.so")
+            path.write_bytes(code)
+            yield str(path)
+        return
+    try:
+        rest = memoryview(code)
+        while rest:
+            rest = rest[os.write(number, rest) :]
+        fcntl.fcntl(number, fcntl.F_ADD_SEALS, _SEALS)
+        # The loader takes a path that it knows for the library of before, though by now the number
+        # is that of another file. So each use of a number is spelt differently.
+        _uses[number] += 1
+        yield f"/proc/self/fd{'/.' * _uses[number]}/{number}"
+    finally:
+        os.close(number)
+
+
+def _memory_file() -> int | None:
+    """A file without a name; None where the system has none or none may hold code."""
+    for flags in (_EXECUTABLE, 0):  # older systems refuse what they do not know
+        try:
+            return os.memfd_create("kernels.so", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | flags)
+        except (AttributeError, OSError):
+            continue
+    return None
