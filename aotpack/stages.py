@@ -27,6 +27,7 @@ from aotpack.ir.symbolic.integers import Var
 from aotpack.ir.verify.program import verify
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.target import Target
+from aotpack.trees import Tree
 
 
 class Product:
@@ -37,21 +38,6 @@ class Product:
 
 
 # --- the interface of the model: shared by every stage -----------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """A framework-independent pytree; leaves are numbered in order of appearance.
-
-    ``kind`` is one of "leaf", "none", "tuple", "list", "dict", "object" (a named record: dict keys
-    that are also attributes, such as a transformers ModelOutput), "constant" (a Python value that
-    is part of the structure, held in ``value``).
-    """
-
-    kind: str
-    children: tuple["Tree", ...] = ()
-    keys: tuple[str, ...] = ()
-    value: bool | int | float | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +58,9 @@ class Signature:
     """The contract of the packaged callable.
 
     ``sizes`` are the dynamic dimensions with their ranges; ``args``/``kwargs`` describe what
-    forward takes, leaves in the order of ``inputs``; ``result`` what it returns, leaves in the
-    order of ``outputs``; ``updates`` are the inputs and weights it changes in place;
+    forward takes, leaves in the order of ``inputs``; ``positional`` names what a call may pass by
+    position: the children of ``args``, then keys of ``kwargs``; ``result`` is what it returns,
+    leaves in the order of ``outputs``; ``updates`` are the inputs and weights it changes in place;
     ``assertions`` are checked by every call; ``unused`` are state_dict names of tensors that the
     program does not use.
     """
@@ -86,6 +73,7 @@ class Signature:
     args: Tree
     kwargs: Tree
     result: Tree
+    positional: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
     assertions: tuple[Assertion, ...] = ()
     unused: tuple[str, ...] = ()

@@ -19,11 +19,13 @@ BASE = {
     "knobs",
     "progress",
     "temporary",
+    "trees",
     "version",
 }
 BELOW = BASE | {"ir", "stages", "runtime"}
 ALLOWED = {
     "errors": {"runtime"},  # a package raises errors of the same classes
+    "trees": set(),
     "version": set(),
     "target": {"devices", "errors"},
     "knobs": {"errors"},
@@ -34,7 +36,7 @@ ALLOWED = {
     "temporary": {"errors"},
     "": {"errors", "target", "version", "pipeline"},
     "ir": {"errors", "target", "ir"},
-    "stages": {"ir", "target"},
+    "stages": {"ir", "target", "trees"},
     "runtime": {"runtime"},  # it is copied into wheels, where nothing else is
     **{stage: BASE | {"", "ir", "stages", stage} for stage in STAGES},
     "tune": BASE | {"", "ir", "stages", "runtime", "tune"},

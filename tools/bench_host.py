@@ -39,9 +39,9 @@ from aotpack.stages import (
     Rendered,
     Signature,
     TensorSpec,
-    Tree,
 )
 from aotpack.target import device_arch, parse_targets
+from aotpack.trees import Tree
 
 F32, ROWS = DType.FLOAT32, Var("s", 1, 64)
 SIZES = (8, 16, 24, 32)
@@ -131,8 +131,10 @@ def package(inputs: int, launches: int, folder: Path) -> Path:
     leaf = Tree("leaf")
     args = Tree("tuple", (leaf,) * inputs)
     output = TensorSpec("output0", F32, shape)
-    signature = Signature("host", "0", (ROWS,), tensors, (output,), args, Tree("dict"), leaf)
-    golden = Golden(tuple((t.name, F32, (1, 64), bytes(256)) for t in (*tensors,)), (), ())
+    names = tuple(tensor.name for tensor in tensors)
+    kwargs = Tree("dict")
+    signature = Signature("host", "0", (ROWS,), tensors, (output,), args, kwargs, leaf, names)
+    golden = Golden(tuple((t.name, F32, (1, 64), bytes(256)) for t in (*tensors,)), (), (0.0,))
     names = ("x_ptr", "y_ptr", "out_ptr")
     pointers = (KernelArg(name, F32, True, is_written=name == "out_ptr") for name in names)
     arguments = (*pointers, KernelArg("s", DType.INT32, False, is_written=False))

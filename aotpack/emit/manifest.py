@@ -19,9 +19,9 @@ from aotpack.stages import (
     Precompiled,
     TensorSpec,
     TorchCall,
-    Tree,
     Weight,
 )
+from aotpack.trees import Tree
 from aotpack.version import __version__
 
 
@@ -44,9 +44,8 @@ def manifest_text(
         "sizes": [_range(size) for size in signature.sizes],
         "inputs": [_tensor(spec) for spec in signature.inputs],
         "outputs": [_tensor(spec) for spec in signature.outputs],
-        "args": _tree(signature.args),
-        "kwargs": _tree(signature.kwargs),
-        "result": _tree(signature.result),
+        **{side: _tree(getattr(signature, side)) for side in ("args", "kwargs", "result")},
+        "positional": list(signature.positional),
         "updates": list(signature.updates),
         "assertions": [asdict(one) for one in signature.assertions],
         "weights": [_weight(weight) for weight in rendered.weights],
@@ -183,6 +182,10 @@ def _tree(tree: Tree) -> dict[str, Any]:
         data["children"] = [_tree(child) for child in tree.children]
     if tree.keys:
         data["keys"] = list(tree.keys)
+    if tree.name:
+        data["name"] = tree.name
+    if tree.fields:
+        data["fields"] = list(tree.fields)
     if tree.kind == "constant":
         data["value"] = _fixed(tree.value)
     return data

@@ -4,7 +4,7 @@
 ``binding``, ``checks`` (guards, assertions, debugging), ``arrays`` (the caller's), ``prepare``
 (plan -> steps), ``memory``, ``graph`` (order of steps), ``devices``, ``staging`` (copies),
 ``torch_calls``; ``interface`` (what callers see of it); ``selftest``, ``tuning`` and ``command``
-run packages. ``dtypes``, ``errors``, ``sizes``, ``trees``, ``safetensors`` and ``tuning_file``
+run packages. ``dtypes``, ``errors``, ``sizes``, ``structures``, ``safetensors`` and ``tuning_file``
 serve the others. ``EXPORTED`` lists the names that a package's wrapper may import.
 """
 

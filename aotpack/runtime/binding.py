@@ -3,68 +3,72 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .errors import ArgumentError
+from .errors import ArgumentError, did_you_mean
 from .manifest import Signature
-from .trees import flatten
+from .structures.trees import flatten
 
 
 class Binder:
-    """Flattens calls of one signature. A positional tensor may also be given by its name."""
+    """Flattens calls of one signature, by position and by name as in a call of the model."""
 
     def __init__(self, signature: Signature) -> None:
-        self._signature = signature
-        children = signature.args.children
-        self._count = len(children)
-        self._is_plain = not signature.kwargs.children and all(
-            child.kind == "leaf" for child in children
-        )
-        self._names: list[str] = []
-        leaf = 0
-        for position, child in enumerate(children):
-            named = child.kind == "leaf"
-            self._names.append(signature.inputs[leaf].name if named else f"args[{position}]")
-            leaf += child.leaves
-        calling = f"calling {signature.name}: argument "
-        self._args = [
-            (calling + name, child) for name, child in zip(self._names, children, strict=True)
-        ]
-        tree = signature.kwargs
-        self._kwargs = [
-            (key, calling + key, child) for key, child in zip(tree.keys, tree.children, strict=True)
+        self._model = signature.name
+        self._positional = signature.positional
+        self._count = len(self._positional)
+        args, kwargs = signature.args, signature.kwargs
+        self._names = (*self._positional[: len(args.children)], *kwargs.keys)
+        children = (*args.children, *kwargs.children)
+        self._has_tensors_alone = all(child.kind == "leaf" for child in children)
+        self._is_plain = self._has_tensors_alone and self._names == self._positional
+        self._parts = [
+            (name, f"calling {signature.name}: argument {name}", child)
+            for name, child in zip(self._names, children, strict=True)
         ]
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """The tensors in the order of the signature's inputs."""
         if self._is_plain and not kwargs and len(args) == self._count:
             return args
-        args, kwargs = self._by_position(args, kwargs)
+        given = self._given(args, kwargs)
+        if self._has_tensors_alone:
+            return [given[name] for name in self._names]
         leaves: list[Any] = []
-        for (path, child), value in zip(self._args, args, strict=True):
-            flatten(child, value, path, leaves)
-        for key, path, child in self._kwargs:
-            flatten(child, kwargs[key], path, leaves)
+        for name, path, child in self._parts:
+            flatten(child, given[name], path, leaves)
         return leaves
 
-    def _by_position(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        rest = dict(kwargs)
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
+        """The arguments by name, each exactly once."""
+        given = {**dict(zip(self._positional, args, strict=False)), **kwargs}
+        fits = len(given) == len(args) + len(kwargs) == len(self._names)
+        if not (fits and all(map(given.__contains__, self._names))):
+            raise self._refused(args, kwargs)
+        return given
+
+    def _refused(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ArgumentError:
+        """Why the arguments do not fit, and which do."""
+        wrong = []
         if len(args) > self._count:
             plural = "" if len(args) == 1 else "s"
-            raise self._refused(f"got {len(args)} positional argument{plural}")
-        asked = self._names[len(args) :]
-        keys = self._signature.kwargs.keys
-        missing = [name for name in (*asked, *keys) if name not in rest]
-        extra = [name for name in rest if name not in asked and name not in keys]
-        if missing or extra:
-            wrong = [f"argument {name!r} is missing" for name in missing[:1]]
-            wrong += [f"argument {name!r} is unknown or given twice" for name in extra[:1]]
-            raise self._refused(", ".join(wrong))
-        return (*args, *[rest.pop(name) for name in asked]), rest
+            wrong.append(f"got {len(args)} positional argument{plural} for {self._count}")
+        placed = self._positional[: len(args)]
+        wanted = dict.fromkeys((*self._positional, *self._names))
+        missing = [name for name in wanted if name not in placed and name not in kwargs]
+        if missing:
+            plural, be = ("", "is") if len(missing) == 1 else ("s", "are")
+            wrong.append(f"argument{plural} {', '.join(map(repr, missing))} {be} missing")
+        for name in kwargs:
+            if name in placed:
+                wrong.append(f"argument {name!r} is given twice, by position and by name")
+            elif name not in self._names:
+                hint = did_you_mean(name, self._names).removeprefix("; ")
+                wrong.append(f"argument {name!r} is unknown{f' ({hint})' if hint else ''}")
+        return ArgumentError(
+            f"calling {self._model}: {', '.join(wrong)}; accepted: {self._accepted()}."
+        )
 
-    def _refused(self, reason: str) -> ArgumentError:
-        keys = ", ".join(self._signature.kwargs.keys)
-        by_keyword = f"by keyword alone: {keys}" if keys else ""
-        accepted = ", ".join(self._names) or f"no {'positional ' if keys else ''}argument"
-        accepted = "; ".join(filter(None, (accepted, by_keyword)))
-        return ArgumentError(f"calling {self._signature.name}: {reason}; accepted: {accepted}.")
+    def _accepted(self) -> str:
+        alone = [name for name in self._names if name not in self._positional]
+        by_keyword = f"by keyword alone: {', '.join(alone)}" if alone else ""
+        places = ", ".join(self._positional) or f"no {'positional ' if alone else ''}argument"
+        return "; ".join(filter(None, (places, by_keyword)))

@@ -30,7 +30,8 @@ from .files.kinds import (
 from .files.schema import INLINE, PLACE, Mismatch, OneOf, Parsed, read_record, shown
 from .files.strict_json import parse_json
 from .sizes import Size
-from .trees import Tree
+from .structures.text import labels, parameters_text, paths, structure_text
+from .structures.trees import Tree
 
 SCHEMA = 2
 MOST_DIMENSIONS = 64
@@ -73,7 +74,11 @@ class Tensor:
         _check_rank(self.shape)
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+        return f"{self.name}: {self.type_text()}"
+
+    def type_text(self) -> str:
+        """Type and shape, such as ``float32[b, 4]``."""
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,7 @@ class Signature:
     args: Tree
     kwargs: Tree
     result: Tree
+    positional: tuple[Name, ...]  # parameters that have a place: those of args, then keys of kwargs
     updates: tuple[Name, ...]  # inputs and weights that a call changes in place
     assertions: tuple[Assertion, ...]
 
@@ -110,9 +116,34 @@ class Signature:
         for key, tree, kind in (("args", self.args, "tuple"), ("kwargs", self.kwargs, "dict")):
             if tree.kind != kind:
                 raise Mismatch(f"a {tree.kind}", f"a {kind}").within("kind").within(key)
+        count, keys = len(self.args.children), {*self.kwargs.keys}
+        own, shared = {*self.positional[:count]}, {*self.positional[count:]}
+        places = len(own | shared) == len(self.positional) >= count
+        if not places or own & keys or shared - keys:
+            accepted = f"{count} names that are no keys of kwargs, then such keys"
+            raise Mismatch(shown([*self.positional]), accepted).within("positional")
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where each input stands in a call, such as ``values[0]``."""
+        count = len(self.args.children)
+        names = (*self.positional[:count], *self.kwargs.keys)
+        pairs = zip((*self.args.children, *self.kwargs.children), names, strict=True)
+        return tuple(path for tree, name in pairs for path in paths(tree, name))
+
+    def path_of(self, tensor: Tensor) -> str:
+        """The path of an input."""
+        return self.paths[self.inputs.index(tensor)]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each output is called, such as ``logits`` or ``output0``."""
+        return tuple(labels(self.result))
 
     def __str__(self) -> str:
-        takes, gives = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
+        inputs, outputs = (map(Tensor.type_text, side) for side in (self.inputs, self.outputs))
+        takes = parameters_text(self.args, self.kwargs, self.positional, inputs)
+        gives = structure_text(self.result, outputs)
         where = "".join(f"\n  {size}" for size in self.sizes)
         changes = f"\n  changes {', '.join(self.updates)}" if self.updates else ""
         return f"{self.name}({takes}) -> {gives}{where}{changes}"

@@ -30,6 +30,7 @@ from .checks.guards import check_call
 from .checks.plans import check_plan
 from .devices.device import Device, active, is_host
 from .errors import AotpackError, ArgumentError
+from .interface.listing import TensorInfo, inputs_of, outputs_of
 from .manifest import Manifest, Signature
 from .memory.arena import Arena
 from .memory.layout import Loaded
@@ -46,8 +47,8 @@ from .staging import (
     stage_inputs,
     stage_outputs,
 )
+from .structures.trees import unflattener
 from .torch_calls import TorchCalls
-from .trees import unflattener
 
 ResultT = TypeVar("ResultT")
 CHECKED_KEPT = 1024
@@ -109,6 +110,16 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<Model {self.signature.name} {self.signature.version} on {self.device.name}>"
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """The inputs in order: names, types, shapes and ranges of sizes."""
+        return inputs_of(self.signature, self.device.name, POINTER_ALIGNMENT)
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        """The outputs in order, like ``inputs``."""
+        return outputs_of(self.signature, self.device.name, POINTER_ALIGNMENT)
 
     @property
     def memory(self) -> int:
@@ -336,14 +347,12 @@ class Model:
         return Watch(self.signature.name, self.device, mode, found)
 
     def _named(self, leaves: Sequence[Any], error: ArgumentError) -> AotpackError:
-        """``error`` with the name of the argument that is not a tensor."""
-        for tensor, leaf in zip(self.signature.inputs, leaves, strict=True):
+        """``error`` with the path of the argument that is not a tensor."""
+        for path, leaf in zip(self.signature.paths, leaves, strict=True):
             try:
                 self._frameworks.of(leaf)
             except ArgumentError:
-                return ArgumentError(
-                    f"calling {self.signature.name}: argument {tensor.name!r}: {error}"
-                )
+                return ArgumentError(f"calling {self.signature.name}: argument {path!r}: {error}")
         return error
 
 

@@ -23,7 +23,7 @@ from .manifest import Manifest, Signature, called
 from .memory.weights import weights_file
 from .model import Model
 from .safetensors import Stored, read_safetensors
-from .trees import flatten, unflatten
+from .structures.trees import flatten, unflatten
 
 _CHUNK = 1 << 24
 _CALLS = 3  # launches twice, then a graph

@@ -46,6 +46,8 @@ class Size:
     def __str__(self) -> str:
         return self.text
 
+    __repr__ = __str__
+
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The value for given sizes."""
         try:

@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
 
 from aotpack.errors import TraceError, UnsupportedError
-from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Tree, Weight, every_node
+from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Weight, every_node
 from aotpack.trace.changes import updates_of
 from aotpack.trace.diagnostics.guards import check_guards, check_shapes
 from aotpack.trace.dynamic import LeafSpec
@@ -26,6 +26,7 @@ from aotpack.trace.sizes import Sizes, find_sizes
 from aotpack.trace.source import source_of
 from aotpack.trace.tree import children_of, leaf_of, tree_of
 from aotpack.trace.weights import Weights, collect_weights, dtype_of
+from aotpack.trees import Tree
 
 
 def build_graph(

@@ -23,6 +23,7 @@ from aotpack.trace.golden import record_golden
 from aotpack.trace.graph import build_graph
 from aotpack.trace.operators.collectives import check_collectives
 from aotpack.trace.operators.random import Example, check_drawn, draws, seeded, with_example_seed
+from aotpack.trace.parameters import with_positional_names
 from aotpack.trace.triton.triton_kernels import TritonPort, launches_kernels
 
 Exported: TypeAlias = tuple[ExportedProgram, nn.Module, Example, tuple[LeafSpec, ...]]
@@ -55,7 +56,6 @@ def trace(
         _refuse_changes(name, dynamic_shapes, dtype, strict)
         made: Exported = (module, module.module(), example, ())
     else:
-        _check_module(name, module)
         made = _export(module, example, dynamic_shapes, dtype, name, strict)
     exported, run, example, leaves = made
     check_collectives(exported, name)
@@ -64,6 +64,7 @@ def trace(
     program = decompose(exported, name=name, whole=whole, triton=triton)
     check_drawn(program, name)
     graph = build_graph(program, leaves, name, version, check_indices, reserved)
+    graph = with_positional_names(graph, module, program)
     eager = run_eagerly(run, exported, example, graph.signature) if runs else None
     if eager is not None and isinstance(module, nn.Module):
         check_export(run, exported, example, graph.signature, eager)
@@ -85,6 +86,7 @@ def _export(
     strict: bool,
 ) -> Exported:
     """The program and its inputs; a model that draws random numbers takes a seed."""
+    _check_module(name, module)
     run = evaluation_copy(module, dtype)
     if dtype is not None:
         example = cast_floats(example, dtype)

@@ -1,7 +1,10 @@
 """torch pytree specs -> ``stages.Tree``; leaves are given in order, one Tree each."""
 
+import dataclasses
+import keyword
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
@@ -9,7 +12,7 @@ from torch.export.graph_signature import ArgumentSpec, ConstantArgument, TensorA
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UnsupportedError
-from aotpack.stages import Tree
+from aotpack.trees import Tree
 
 LEAF = Tree("leaf")
 _SEQUENCES = {tuple: "tuple", torch.Size: "tuple", list: "list"}
@@ -24,15 +27,27 @@ def tree_of(spec: pytree.TreeSpec, leaves: Iterator[Tree], what: str) -> Tree:
     if spec.type in _SEQUENCES:
         return Tree(_SEQUENCES[spec.type], children)
     if spec.type.__module__ == "torch.return_types":  # such as the result of torch.sort
-        return Tree("tuple", children)
+        name = f"torch.return_types.{spec.type.__name__}"
+        return Tree("named", children, spec.type.__match_args__, name=name)
     keys = _keys(spec)
-    if len(keys) < len(children):
+    if len(keys) != len(children):
         raise TraceError(
             f"the {what} contains a {spec.type.__name__} without plain text keys; tuples, lists, "
             "dicts with text keys, named tuples and registered dataclasses are accepted"
         )
-    kind = "dict" if spec.type in _MAPPINGS else "object"
-    return Tree(kind, children + (Tree("none"),) * (len(keys) - len(children)), keys)
+    if spec.type in _MAPPINGS:
+        return Tree("dict", children, keys)
+    if hasattr(spec.context, "_fields"):
+        return Tree("named", children, keys, name=_name_of(spec.context))
+    own = [one.name for one in dataclasses.fields(spec.type)] if is_dataclass(spec.type) else []
+    kind = "record" if own and not issubclass(spec.type, dict) else "object"
+    fields = tuple(dict.fromkeys((*own, *keys)))
+    return Tree(kind, children, keys, name=_name_of(spec.type), fields=fields)
+
+
+def _name_of(kind: type) -> str:
+    name = kind.__name__
+    return name if name.isidentifier() and not keyword.iskeyword(name) else "Result"
 
 
 def children_of(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
@@ -55,9 +70,9 @@ def leaf_of(argument: ArgumentSpec, what: str) -> Tree:
 
 
 def _keys(spec: pytree.TreeSpec) -> tuple[str, ...]:
-    """Keys of a dict, fields of a named tuple, or the key lists of a registered record.
+    """Keys of a dict, fields of a named tuple, or keys of a registered class that have a value.
 
-    Fields without a value come last; other structures have no keys.
+    Other structures have no keys.
     """
     context: Any = getattr(spec.context, "_fields", spec.context)
     if spec.type is defaultdict:
@@ -65,5 +80,5 @@ def _keys(spec: pytree.TreeSpec) -> tuple[str, ...]:
     if not isinstance(context, (list, tuple)):
         return ()
     if context and all(isinstance(keys, (list, tuple)) for keys in context):
-        context = [key for keys in context for key in keys]  # torch.export.register_dataclass
+        context = context[0]  # torch.export.register_dataclass; the others have no value
     return tuple(context) if all(isinstance(key, str) for key in context) else ()

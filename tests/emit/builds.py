@@ -15,10 +15,10 @@ from aotpack.stages import (
     Rendered,
     Signature,
     TensorSpec,
-    Tree,
     Weight,
 )
 from aotpack.target import Target
+from aotpack.trees import Tree
 
 B = Var("b", 1, 8)
 LEAF = Tree("leaf")
@@ -32,7 +32,7 @@ def tiny(weight: bytes = bytes(range(8)), **signature: Any) -> Precompiled:
     x = TensorSpec("x", DType.FLOAT32, (Int.of(B), Int.of(4)))
     y = TensorSpec("output0", DType.FLOAT32, (2 * Int.of(B), Int.of(4)))
     args = Tree("tuple", (LEAF,))
-    whole = Signature("Tiny-Model", "1.0-rc1", (B,), (x,), (y,), args, Tree("dict"), LEAF)
+    whole = Signature("Tiny-Model", "1.0-rc1", (B,), (x,), (y,), args, Tree("dict"), LEAF, ("x",))
     golden = Golden(
         (("x", DType.FLOAT32, (1, 4), bytes(16)),),
         (("output0", DType.FLOAT32, (2, 4), bytes(32)),),

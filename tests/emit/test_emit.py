@@ -158,7 +158,7 @@ def test_pip_installs_it_and_it_imports(emitted: Emitted, tmp_path: Path) -> Non
         capture_output=True,
         text=True,
     )
-    assert "tiny_model(x: float32[b, 4]) -> output0: float32[2*b, 4]" in done.stdout, done.stderr
+    assert "tiny_model(x: float32[b, 4]) -> float32[2*b, 4]" in done.stdout, done.stderr
 
 
 def test_sidecar_and_none(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from aotpack.stages import (
     Source,
     TensorSpec,
     Traced,
-    Tree,
     Weight,
 )
+from aotpack.trees import Tree
 
 NO_GOLDEN = Golden((), (), ())
 _RANDOM = torch.Generator().manual_seed(0)

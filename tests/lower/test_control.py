@@ -21,8 +21,8 @@ from aotpack.stages import (
     Signature,
     TensorSpec,
     Traced,
-    Tree,
 )
+from aotpack.trees import Tree
 
 FLOAT, LONG, BOOL = DType.FLOAT32, DType.INT64, DType.BOOL
 SIZE = Var("s", 1, 9)

@@ -2,7 +2,8 @@
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.tiles import MAX_ARCH
-from aotpack.stages import Golden, KernelArg, KernelSource, Rendered, Signature, Tree
+from aotpack.stages import Golden, KernelArg, KernelSource, Rendered, Signature
+from aotpack.trees import Tree
 
 ADD = """import triton
 import triton.language as tl

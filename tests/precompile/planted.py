@@ -21,8 +21,9 @@ from aotpack.precompile import host, precompile
 from aotpack.render import render
 from aotpack.runtime import load
 from aotpack.schedule import schedule
-from aotpack.stages import Golden, Lowered, Signature, TensorSpec, Tree
+from aotpack.stages import Golden, Lowered, Signature, TensorSpec
 from aotpack.target import CPU
+from aotpack.trees import Tree
 
 LOOP = "for (int64_t item = first; item < last; item++) {"
 FAULTS = {
@@ -70,7 +71,8 @@ def main(fault: str) -> None:
     )
     leaf = Tree("leaf")
     args = Tree("tuple", (leaf, leaf))
-    signature = Signature("m", "1", (), inputs, outputs, args, Tree("dict"), leaf)
+    names = tuple(one.name for one in inputs)
+    signature = Signature("m", "1", (), inputs, outputs, args, Tree("dict"), leaf, names)
     lowered = Lowered(signature, (), Golden((), (), ()), program())
     product = precompile(render(schedule(lowered), (CPU,)), (CPU,))
     x, w = np.ones(SHAPES["x"], np.float32), np.ones(SHAPES["w"], np.float32)

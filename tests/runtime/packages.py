@@ -19,9 +19,9 @@ from aotpack.stages import (
     Rendered,
     Signature,
     TensorSpec,
-    Tree,
     Weight,
 )
+from aotpack.trees import Tree
 
 LEAF = Tree("leaf")
 B, S = Var("b", 1, 8), Var("s", 0, 32)
@@ -134,6 +134,10 @@ def demo(
     args = Tree("tuple", (LEAF,) * len(tensors))
     output = TensorSpec("output0", F32, shape)
     whole = Signature("demo", "0.1.0", (B, S), tensors, (output,), args, Tree("dict"), LEAF)
+    whole = replace(whole, **signature)
+    if not whole.positional:
+        names = [*(tensor.name for tensor in tensors), "third", "fourth", "fifth"]
+        whole = replace(whole, positional=tuple(names[: len(whole.args.children)]))
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     golden = Golden(
         tuple((name, F32, (2, 3), x.tobytes()) for name in ("x", "y")),
@@ -143,7 +147,7 @@ def demo(
     two = memoryview(np.float32(2).tobytes())
     weight = Weight("scale", ("scale", "alias"), F32, (1,), two, is_constant)
     kernels = (_kernel("add", ADD, "x", "y", "out"), _kernel("scale", SCALE, "x", "w", "out"))
-    rendered = Rendered(replace(whole, **signature), (weight,), golden, kernels, wrapper, 1024)
+    rendered = Rendered(whole, (weight,), golden, kernels, wrapper, 1024)
     binaries = (_binary("add", ADD, target), _binary("scale", SCALE, target))
     return Precompiled(rendered, (target,), binaries, {"fake": "1.0"})  # type: ignore[arg-type]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aotpack.runtime import ArgumentError, Model, load
-from aotpack.stages import Tree
+from aotpack.trees import Tree
 
 from .fake_device import FakeDevice
 from .packages import LEAF, write_demo
@@ -23,9 +23,10 @@ def test_arguments_by_name(model: Model) -> None:
     [
         ((X,), {}, "argument 'y' is missing; accepted: x, y"),
         ((X, X, X), {}, "got 3 positional arguments"),
-        ((X, X), {"mask": X}, "argument 'mask' is unknown"),
-        ((X, X), {"y": X}, "argument 'y' is unknown or given twice"),
-        ((X,), {"z": X}, "argument 'y' is missing, argument 'z' is unknown or given twice; accept"),
+        ((), {}, "arguments 'x', 'y' are missing; accepted: x, y"),
+        ((X, X), {"mask": X}, "argument 'mask' is unknown; accepted: x, y"),
+        ((X, X), {"y": X}, "argument 'y' is given twice, by position and by name; accepted: x, y"),
+        ((X, X), {"Y": X}, r"argument 'Y' is unknown \(did you mean 'y'\?\); accepted: x, y"),
     ],
 )
 def test_wrong_argument_lists(model: Model, args: tuple, kwargs: dict, message: str) -> None:
@@ -36,12 +37,8 @@ def test_wrong_argument_lists(model: Model, args: tuple, kwargs: dict, message: 
 @pytest.mark.parametrize(
     ("args", "kwargs", "words"),
     [
-        (
-            (),
-            ("x", "y"),
-            "accepted: no positional argument; by keyword alone: x, y.",
-        ),
-        (("x",), ("y",), "2 positional arguments; accepted: x; by keyword alone: y."),
+        ((), ("x", "y"), "missing; accepted: no positional argument; by keyword alone: x, y."),
+        (("x",), ("y",), "2 positional arguments for 1, .*; accepted: x; by keyword alone: y."),
     ],
 )
 def test_keywords_of_the_example_are_keywords(
@@ -55,3 +52,20 @@ def test_keywords_of_the_example_are_keywords(
         np.testing.assert_array_equal(model(*[X] * len(args), **dict.fromkeys(kwargs, X)), X * 4)
         with pytest.raises(ArgumentError, match=words):
             model(X, X)
+
+
+def test_keywords_that_have_a_place(tmp_path: Path, device: FakeDevice) -> None:
+    trees = {"args": Tree("tuple"), "kwargs": Tree("dict", (LEAF, LEAF), ("y", "x"))}
+    folder = write_demo(tmp_path / "demo", **trees, positional=("x", "y"))
+    with load(folder, device) as model:
+        for answer in (model(X, X), model(X, y=X), model(x=X, y=X)):
+            np.testing.assert_array_equal(answer, X * 4)
+        with pytest.raises(ArgumentError, match="argument 'y' is missing; accepted: x, y"):
+            model(X)
+
+
+def test_an_argument_stands_in_its_place(tmp_path: Path, device: FakeDevice) -> None:
+    names = {"kwargs": Tree("dict", (LEAF, LEAF), ("y", "x")), "args": Tree("tuple")}
+    folder = write_demo(tmp_path / "demo", **names, positional=("x", "y"))
+    with load(folder, device) as model, pytest.raises(ArgumentError, match="'y' .*dtype int64"):
+        model(X, X.astype(np.int64))

@@ -23,9 +23,10 @@ from aotpack.ir.values import Apply, Const, Load, Value
 from aotpack.lower import lower
 from aotpack.render import reserved_names
 from aotpack.schedule import PASSES, schedule
-from aotpack.stages import Golden, Lowered, Scheduled, Signature, TensorSpec, Tree
+from aotpack.stages import Golden, Lowered, Scheduled, Signature, TensorSpec
 from aotpack.target import Target
 from aotpack.trace import trace
+from aotpack.trees import Tree
 
 F32, F16, BF16, I64, BOOL = (
     DType.FLOAT32,

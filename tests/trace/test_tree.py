@@ -8,10 +8,11 @@ import torch
 from transformers.modeling_outputs import BaseModelOutput
 
 from aotpack.errors import TraceError
-from aotpack.stages import Tree
+from aotpack.trees import Tree
 
 X = torch.randn(2, 4)
 LEAF, NONE = Tree("leaf"), Tree("none")
+FIELDS = ("last_hidden_state", "hidden_states", "attentions")
 Point = namedtuple("Point", ["u", "v"])
 
 
@@ -22,6 +23,10 @@ class Record:
 
 
 torch.export.register_dataclass(Record, serialized_type_name="test_tree.Record")
+
+
+def named(name: str, *keys: str) -> Tree:
+    return Tree("named", (LEAF,) * len(keys), keys, name=name)
 
 
 @pytest.mark.row("S:D1", "S:H13")
@@ -38,15 +43,17 @@ torch.export.register_dataclass(Record, serialized_type_name="test_tree.Record")
             Tree("dict", (LEAF, Tree("constant", value=3)), ("a", "n")),
         ),
         (lambda self, x: OrderedDict(b=x + 1), Tree("dict", (LEAF,), ("b",))),
-        (lambda self, x: torch.max(x, 0), Tree("tuple", (LEAF, LEAF))),
-        (lambda self, x: Point(x + 1, x), Tree("object", (LEAF, LEAF), ("u", "v"))),
+        (lambda self, x: torch.max(x, 0), named("torch.return_types.max", "values", "indices")),
+        (lambda self, x: x.topk(2), named("torch.return_types.topk", "values", "indices")),
+        (lambda self, x: torch.svd(x), named("torch.return_types.svd", "U", "S", "V")),
+        (lambda self, x: Point(x + 1, x), named("Point", "u", "v")),
         (
             lambda self, x: Record(x + 1),
-            Tree("object", (LEAF, NONE), ("value", "extra")),
+            Tree("record", (LEAF,), ("value",), name="Record", fields=("value", "extra")),
         ),
         (
             lambda self, x: BaseModelOutput(last_hidden_state=x + 1),
-            Tree("object", (LEAF,), ("last_hidden_state",)),
+            Tree("object", (LEAF,), FIELDS[:1], name="BaseModelOutput", fields=FIELDS),
         ),
     ],
 )

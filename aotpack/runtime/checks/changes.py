@@ -48,7 +48,7 @@ def check_no_aliases(
         met = furthest if is_changed(number) else furthest_changed
         if addresses[number] < met[0]:
             pair = (number, met[1]) if is_changed(number) else (met[1], number)
-            shared = signature.inputs[pair[1]].name
+            shared = signature.paths[pair[1]]
             reason = f"shares memory with {shared!r}, but the model changes it; give a copy"
             raise _refused(signature, pair[0], reason)
         furthest = max(furthest, end)
@@ -87,5 +87,5 @@ def byte_sizes(signature: Signature, shapes: Sequence[tuple[int, ...]]) -> tuple
 
 
 def _refused(signature: Signature, index: int, reason: str) -> ArgumentError:
-    name = signature.inputs[index].name
+    name = signature.paths[index]
     return ArgumentError(f"calling {signature.name}: argument {name!r} {reason}.")

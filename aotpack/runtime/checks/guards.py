@@ -108,7 +108,7 @@ def check_dimensions(signature: Signature, seen: Sequence[Seen], sizes: dict[str
             if size.names:
                 known = ", ".join(f"{name} = {sizes[name]}" for name in size.names)
                 other = _place_of(signature, size.names[0])
-                reason += f", for it is {size} with {known} (from {other[0].name!r})"
+                reason += f", for it is {size} with {known} (from {signature.path_of(other[0])!r})"
             raise _refused(
                 signature, tensor, f"has size {found} in dimension {dimension}; {reason}"
             )
@@ -167,4 +167,6 @@ def _place_of(signature: Signature, name: str) -> tuple[Tensor, int]:
 
 
 def _refused(signature: Signature, tensor: Tensor, reason: str) -> ArgumentError:
-    return ArgumentError(f"calling {signature.name}: argument {tensor.name!r} {reason}.")
+    return ArgumentError(
+        f"calling {signature.name}: argument {signature.path_of(tensor)!r} {reason}."
+    )

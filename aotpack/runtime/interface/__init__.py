@@ -1,1 +1,1 @@
-"""What callers see of a package: ``keywords``."""
+"""What callers see beside the call: ``keywords`` of functions, ``listing`` of tensors."""

@@ -86,7 +86,8 @@ def test_whatever_a_changed_argument_shares_is_found(
 ) -> None:
     changed = sorted(number for number in chosen if number < len(given_spans))
     inputs = tuple(SimpleNamespace(name=f"x{number}") for number in range(len(given_spans)))
-    signature: Any = SimpleNamespace(name="demo", inputs=inputs)
+    paths = tuple(one.name for one in inputs)
+    signature: Any = SimpleNamespace(name="demo", inputs=inputs, paths=paths)
     is_shared = any(
         one != other and set(range(a, a + n)) & set(range(b, b + m))
         for one, (a, n) in enumerate(given_spans)

@@ -1,0 +1,133 @@
+"""Results as the model returns them, and calls as the model takes them."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import nn
+from transformers.modeling_outputs import BaseModelOutput
+
+import aotpack
+from aotpack.emit import write_package
+from aotpack.pipeline import Build, BuildOptions, Source
+from aotpack.target import CPU
+
+X = torch.linspace(-1, 1, 12).reshape(3, 4)
+
+
+class Pair(NamedTuple):
+    left: torch.Tensor
+    right: torch.Tensor
+
+
+@dataclass
+class Box:
+    first: torch.Tensor
+    second: torch.Tensor | None = None
+
+
+torch.export.register_dataclass(Box, serialized_type_name="test_containers.Box")
+
+
+class Many(nn.Module):
+    """Returns every kind of container."""
+
+    def forward(self, ids, scale=None, *, pair):
+        y = ids * scale + pair.left
+        return {
+            "top": y.topk(2),
+            "sorted": list(y.sort(descending=True)),
+            "pair": Pair(left=y, right=pair.right),
+            "output": BaseModelOutput(last_hidden_state=y, attentions=(y, y + 1)),
+            "box": Box(second=y + 2, first=y),
+        }
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package of ``Many`` with a dict of example inputs."""
+    path = tmp_path_factory.mktemp("packages") / "many_kinds"
+    kwargs = {"pair": Pair(X, X), "scale": X, "ids": X}
+    source = Source(Many(), (), kwargs, None, "many_kinds")
+    write_package(Build(source, BuildOptions(targets=(CPU,))).precompiled, path)
+    return path
+
+
+def test_a_package_gives_what_the_model_gives(folder: Path) -> None:
+    with aotpack.runtime.load(folder, "cpu") as model:
+        for made in (model(X, X, pair=Pair(X, X)), model(X, scale=X, pair={"left": X, "right": X})):
+            wanted = Many()(X, X, pair=Pair(X, X))
+            assert [*made] == [*wanted]
+            torch.testing.assert_close(tuple(made["top"]), tuple(wanted["top"]))
+            assert repr(made["top"]) == repr(wanted["top"])
+            torch.testing.assert_close(made["sorted"], wanted["sorted"])
+            assert repr(made["pair"]) == repr(wanted["pair"])
+            assert repr(made["box"]) == repr(wanted["box"])
+            ours, theirs = made["output"], wanted["output"]
+            assert repr(ours) == repr(theirs) and [*ours] == [*theirs]
+            assert ours.hidden_states is None and len(ours) == len(theirs) == 2
+            torch.testing.assert_close(ours[1][1], theirs[1][1])
+        told = str(model.signature)
+    f = "float32[3, 4]"
+    pair = f"Pair(left: {f}, right: {f})"
+    assert told.startswith(
+        f"many_kinds(ids: {f}, scale: {f}, *, pair: {pair}) -> {{'top': torch.ret"
+    )
+    assert f"'box': Box(first: {f}, second: {f})}}" in told and "hidden_states" not in told
+
+
+PROGRAM = """
+import sys
+sys.modules["torch"] = sys.modules["transformers"] = None
+import numpy, many_kinds
+x = numpy.ones((3, 4), "float32")
+made = many_kinds.load("cpu")(x, x, pair={"left": x, "right": x})
+print(made["top"].indices.shape, made["output"].last_hidden_state.sum(), made["box"].second[0, 0])
+"""
+
+
+def test_containers_need_no_torch(folder: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, cwd=folder.parent, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["(3,", "2)", "24.0", "4.0"]
+
+
+@pytest.mark.parametrize(
+    ("args", "keywords", "words"),
+    [
+        (
+            (X, X, X),
+            {"pair": Pair(X, X)},
+            "got 3 positional arguments for 2; accepted: ids, scale; by",
+        ),
+        ((X,), {}, "arguments 'scale', 'pair' are missing; accepted: ids, scale; by keyword alone"),
+        (
+            (X, X),
+            {"pair": Box(X, X)},
+            "pair is Box; accepted: Pair with 'left', 'right', or a dict",
+        ),
+        ((X, X), {"pair": Pair(X, X[:, 0])}, "argument 'pair.right' has 1 dimensions"),
+    ],
+)
+def test_what_forward_does_not_take_is_refused(
+    folder: Path, args: tuple, keywords: dict, words: str
+) -> None:
+    refused = pytest.raises(aotpack.AotpackError, match=words)
+    with aotpack.runtime.load(folder, "cpu") as model, refused:
+        model(*args, **keywords)
+
+
+def test_inputs_and_outputs_one_by_one(folder: Path) -> None:
+    with aotpack.runtime.load(folder, "cpu") as model:
+        assert [one.path for one in model.inputs] == ["pair.left", "pair.right", "scale", "ids"]
+        paths = {one.name: one.path for one in model.outputs}
+        assert paths["top.values"] == "['top'].values" and paths["sorted[1]"] == "['sorted'][1]"
+        made = model(X, X, pair=Pair(X, X))
+        for one in model.outputs:
+            found = eval(f"made{one.path}", {"made": made})
+            assert (tuple(found.shape), str(found.dtype)) == (one.shape, f"torch.{one.dtype}")
+        assert repr(model.inputs[2]) == "<scale: float32[3, 4] on cpu>"
