@@ -16,12 +16,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
 from torch import nn
 from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError, UsageError
 from aotpack.importable import importable
+from aotpack.trace.saved import load_program
 from aotpack.trace.source import shown_frame
 
 _ACCEPTED = "model.py, model.py:attr, package.module:attr or model.pt2"
@@ -56,14 +56,7 @@ def load_model(spec: str) -> Loaded:
 
 def _load_program(path: Path) -> Loaded:
     _check_exists(path)
-    try:
-        program = torch.export.load(path)
-    except Exception as error:
-        raise TraceError(
-            f"loading {path} with torch.export.load: {type(error).__name__}: "
-            f"{_first_line(error)}. Save it again with torch.export.save of this torch "
-            f"({torch.__version__})."
-        ) from error
+    program = load_program(path)
     if program.example_inputs is None:
         raise TraceError(
             f"loading {path}: the saved program has no example inputs; save it again from "
