@@ -9,7 +9,7 @@ loaded values (``Indirect``). Equal values are one object, and distinct ones pri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeAlias, Union, cast
@@ -116,6 +116,24 @@ def walk(roots: Iterable[Value]) -> tuple[Value, ...]:
             stack.append((value, True))
             stack += [(child, False) for child in reversed(children(value)) if child not in done]
     return tuple(done)
+
+
+def unguarded_parts(root: Value, known: Container[Value]) -> Iterator[Value]:
+    """The values inside ``root`` and itself, parts first, but none that a guard encloses.
+
+    Values that are known already are left out.
+    """
+    stack, seen = [(root, False)], set[Value]()
+    while stack:
+        value, is_ready = stack.pop()
+        if is_ready:
+            yield value
+        elif value not in seen and value not in known:
+            seen.add(value)
+            stack.append((value, True))
+            guarded = isinstance(value, Guarded)
+            parts = (value.condition, value.otherwise) if guarded else children(value)
+            stack += [(part, False) for part in reversed(parts)]
 
 
 # --- text --------------------------------------------------------------------------------------

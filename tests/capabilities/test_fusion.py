@@ -70,7 +70,7 @@ def test_a_refused_operation_leaves_the_kernel_as_it_was() -> None:
     # its rows are t's columns: accepting it would renumber t, which its second read forbids
     y = w.reduction("y", [8], [4], lambda j, r: apply("add", load(t, r, j), load(t, 3 - r, j)))
     program = w.program(t, y)
-    group = start(program.operations[0], program)
+    group = start(program.operations[0])
     before = str(group)
     assert join(group, program.operations[1], program) is Refusal.OTHER_PROGRAM
     assert str(group) == before

@@ -23,7 +23,15 @@ from aotpack.ir.ops.reference import Array, cast, round_bfloat16
 from aotpack.ir.ordering import positions_in_order
 from aotpack.ir.program import Branch, Loop, Operation, Program, concats_by_part, targets
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
-from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
+from aotpack.ir.values import (
+    Apply,
+    Const,
+    Guarded,
+    IndexValue,
+    Load,
+    Value,
+    unguarded_parts,
+)
 
 _ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -134,10 +142,10 @@ class _Machine:
         return np.broadcast_to(self.value(value, scope), scope.shape)
 
     def value(self, value: Value, scope: _Scope) -> Array:
-        found = scope.done.get(value)
-        if found is None:
-            found = scope.done[value] = self._compute(value, scope)
-        return found
+        if value not in scope.done:
+            for part in unguarded_parts(value, scope.done):
+                scope.done[part] = self._compute(part, scope)
+        return scope.done[value]
 
     def _compute(self, value: Value, scope: _Scope) -> Array:
         dtype = self.numpy_type(value.dtype)

@@ -308,16 +308,39 @@ def _fold_code(value: Apply) -> Value | None:
 
 def _code(number: Value, op: str) -> Value | None:
     """The code that a number was decoded from, or None."""
-    match number:
+    codes: dict[Value, Value | None] = {}
+    pending = [number]
+    while pending:
+        value = pending[-1]
+        waiting = [part for part in _selected(value) if part not in codes]
+        if not waiting:
+            codes[pending.pop()] = _code_of_one(value, op, codes)
+        pending += waiting
+    return codes[number]
+
+
+def _selected(value: Value) -> tuple[Value, ...]:
+    """The two values that a select chooses from; none of any other value."""
+    match value:
+        case Apply(op="where", args=(_, one, other)):
+            return (one, other)
+        case Guarded(value=one, otherwise=other):
+            return (one, other)
+    return ()
+
+
+def _code_of_one(value: Value, op: str, codes: Mapping[Value, Value | None]) -> Value | None:
+    """The code of a value, from those of the values that it selects from."""
+    match value:
         case Apply(op=inner, args=(code,)) if inner == f"of_{op}":
             return code
         case Const():
-            return fold(Apply(op, (number,), DType.UINT8))
+            return fold(Apply(op, (value,), DType.UINT8))
         case Apply(op="where", args=(condition, one, other)):
-            a, b = _code(one, op), _code(other, op)
+            a, b = codes[one], codes[other]
             return fold(Apply("where", (condition, a, b), DType.UINT8)) if a and b else None
         case Guarded(condition=condition, value=one, otherwise=other):
-            a, b = _code(one, op), _code(other, op)
+            a, b = codes[one], codes[other]
             return fold(Guarded(condition, a, b, DType.UINT8)) if a and b else None
     return None
 

@@ -4,17 +4,15 @@ for w: y[w] = x[w + k - 1] if 0 <= w + k - 1 < W else 0
 ->  low = max(first, 1 - k), high = min(end, W + 1 - k); zeros, a plain copy, zeros
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aotpack.ir.kernels.access import slope
 from aotpack.ir.ops.fold import integer_of
 from aotpack.ir.symbolic.integers import Axis, Int
-from aotpack.ir.values import Apply, Const, Guarded, Load, Value, walk
+from aotpack.ir.values import Apply, Const, Guarded, Load, Value
 from aotpack.render.emit.emitter import Emitter
-
-Resolve = Callable[[Load], Value | str | None]
-"""What stands for a load: a value to be computed, a name that holds it, or None for memory."""
+from aotpack.render.emit.nesting import Nesting, Resolve
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +67,12 @@ def window(
 
 def _moves(value: Value, axis: Axis, resolve: Resolve) -> bool:
     """True when all loads of a value, through resolved ones too, vary along the axis."""
-    for load in walk((value,)):
-        if not isinstance(load, Load):
-            continue
-        made = resolve(load)
-        if made is None and not any(axis in part.leaves() for part in load.index):
-            return False
-        if made is not None and not isinstance(made, str) and not _moves(made, axis, resolve):
-            return False
-    return True
+    nesting = Nesting(resolve)
+    return all(
+        any(axis in part.leaves() for part in load.index)
+        for load in nesting.innermost_first(value, ())
+        if isinstance(load, Load) and resolve(load) is None
+    )
 
 
 def limit_texts(emitter: Emitter, found: Window, first: str, end: str) -> tuple[str, str]:
@@ -100,11 +95,13 @@ def _limit(condition: Value, index: Int, step: int, axis: Axis) -> Limit:
 
 
 def _conjuncts(condition: Value) -> Iterator[Value]:
-    if isinstance(condition, Apply) and condition.op == "logical_and":
-        for part in condition.args:
-            yield from _conjuncts(part)
-    else:
-        yield condition
+    pending = [condition]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Apply) and part.op == "logical_and":
+            pending += reversed(part.args)
+        else:
+            yield part
 
 
 def _compared(condition: Value, axis: Axis) -> Int | None:

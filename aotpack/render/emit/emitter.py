@@ -6,7 +6,8 @@ masks and common subexpressions; templates only place the lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -27,8 +28,8 @@ from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.render.emit.arguments import Arguments
 from aotpack.render.emit.dialect import Dialect
 from aotpack.render.emit.frame import Frame
+from aotpack.render.emit.nesting import Dependent
 from aotpack.render.emit.regions import Computed, Region
-from aotpack.render.emit.scope import Scoped
 
 PACKED_BITS = 16  # of elements; a register holds two
 Shortcut: TypeAlias = "Callable[[Emitter, Apply, bool], str | None]"
@@ -51,7 +52,7 @@ class EmitOptions:
 PLAIN = EmitOptions()
 
 
-class Emitter(Scoped):
+class Emitter(Dependent):
     """Writes the lines that compute values in a frame, into regions.
 
     ``offset`` gives the element offset of a load, ``row`` the padded rows of a buffer, ``resolve``
@@ -75,11 +76,10 @@ class Emitter(Scoped):
         exact: Collection[Value] = (),
         options: EmitOptions = PLAIN,
     ) -> None:
-        super().__init__(region, frame)
+        super().__init__(region, frame, resolve)
         self.arguments = arguments
         self._offset = offset
         self._row = row
-        self._resolve = resolve
         self._guards: tuple[str, ...] = ()
         self._guard_needs: frozenset[Axis] = frozenset()
         self.fresh = fresh
@@ -87,7 +87,6 @@ class Emitter(Scoped):
         self._ends_in = ends_in
         self._exact = exact
         self._options = options
-        self._needs: dict[Value, frozenset[Axis]] = {}
 
     @property
     def ends_short(self) -> bool:
@@ -104,12 +103,43 @@ class Emitter(Scoped):
         found = self.region.find(key)
         if found is not None:
             return found
+        if self._nesting.is_deep(value):
+            self._name_inner(value)
         text = self._compute(value)
         needs = self.needs(value) | self._guard_needs
         home = self._home(value, needs)
         name = text if text.isidentifier() else self._assign(text, home, value.dtype)
         home.names[key] = name
         return name
+
+    def _name_inner(self, root: Value) -> None:
+        """Emit the deep parts of a value, innermost first, so that no call nests deeper."""
+        path = [(root, self._emitted_parts(root))]
+        while path:
+            value, rest = path[-1]
+            part = next(filter(self._is_deep, rest), None)
+            if part is not None:
+                path.append((part, self._emitted_parts(part)))
+                continue
+            path.pop()
+            if path:
+                self.value(value)
+
+    def _is_deep(self, value: Value) -> bool:
+        """True for a value that is nested deep, and has no name here."""
+        return (
+            self._nesting.is_deep(value) and self.region.find(Computed(value, self._guards)) is None
+        )
+
+    def _emitted_parts(self, value: Value) -> Iterator[Value]:
+        """The parts of a value, each while its guards hold."""
+        if not isinstance(value, Guarded):
+            yield from self._nesting.parts(value)
+            return
+        yield value.condition
+        with self._guarded_by(value.condition):
+            yield value.value
+        yield value.otherwise
 
     def _home(self, value: Value, needs: frozenset[Axis]) -> Region:
         """The region of a value's line: the outermost one; for widened elements the current one."""
@@ -162,8 +192,12 @@ class Emitter(Scoped):
 
     def made(self, value: Value) -> Value:
         """The value that a load of the kernel's own results stands for."""
-        found = self._resolve(value) if isinstance(value, Load) else None
-        return value if found is None or isinstance(found, str) else self.made(found)
+        while isinstance(value, Load):
+            found = self._resolve(value)
+            if found is None or isinstance(found, str):
+                break
+            value = found
+        return value
 
     def once(self, text: str, dtype: DType) -> str:
         """The name of a number that is uniform over a row, by its text."""
@@ -241,13 +275,18 @@ class Emitter(Scoped):
         return self._assign(self.dialect.cast(f"({text})", value.dtype, dtype), home, dtype)
 
     def _guarded(self, value: Guarded) -> str:
-        condition = self.value(value.condition)
-        outside = self._guards, self._guard_needs
-        self._guards = (*self._guards, condition)
-        self._guard_needs |= self.needs(value.condition)
-        inner = self.value(value.value)
-        self._guards, self._guard_needs = outside
+        with self._guarded_by(value.condition) as condition:
+            inner = self.value(value.value)
         return self.dialect.where(condition, inner, self.value(value.otherwise))
+
+    @contextmanager
+    def _guarded_by(self, condition: Value) -> Iterator[str]:
+        """Inside the block, loads are masked by a condition, which has the name given."""
+        outside, name = (self._guards, self._guard_needs), self.value(condition)
+        self._guards = (*self._guards, name)
+        self._guard_needs |= self.needs(condition)
+        yield name
+        self._guards, self._guard_needs = outside
 
     def _assign(self, text: str, home: Region, dtype: DType) -> str:
         name = self.fresh("t")
@@ -302,46 +341,7 @@ class Emitter(Scoped):
         text = self.index(expression)
         return text if text.isidentifier() or text.isdigit() else f"({text})"
 
-    # --- what things depend on
-
-    def needs(self, value: Value) -> frozenset[Axis]:
-        """The kernel axes a value depends on, through members' results too."""
-        found = self._needs.get(value)
-        if found is None:
-            found = self._needs[value] = self._value_needs(value)
-        return found
-
-    def _value_needs(self, value: Value) -> frozenset[Axis]:
-        match value:
-            case Const():
-                return frozenset()
-            case IndexValue():
-                return self.index_needs(value.index)
-            case Load():
-                resolved = self._resolve(value)
-                if resolved is not None and not isinstance(resolved, str):
-                    return self.needs(resolved)
-                made_for = self.scope.made_for if resolved is not None else frozenset()
-                return made_for.union(*map(self.index_needs, value.index))
-            case Apply():
-                return frozenset().union(*map(self.needs, value.args))
-            case Guarded():
-                parts = (value.condition, value.value, value.otherwise)
-                return frozenset().union(*map(self.needs, parts))
-
-    def index_needs(self, expression: Int) -> frozenset[Axis]:
-        """The kernel axes an integer depends on."""
-        found: set[Axis] = set()
-        for atom in expression.atoms():
-            if isinstance(atom, Axis):
-                found.add(atom)
-            elif isinstance(atom, Indirect):
-                found |= self.needs(atom.value)
-            elif isinstance(atom, Extremum):
-                found |= self.index_needs(atom.a) | self.index_needs(atom.b)
-            elif isinstance(atom, (Quotient, Remainder)) and self.frame.start(atom) is None:
-                found |= self.index_needs(atom.num) | self.index_needs(atom.den)
-        return frozenset(found)
+    # --- bound checks
 
     def masks(self, needs: frozenset[Axis]) -> list[str]:
         """The bound checks an access that depends on these axes must obey, in tile order."""

@@ -142,7 +142,7 @@ def _run_bytes(part: Pointwise, buffer: Buffer) -> int:
 def _group(kernel: Kernel) -> Group:
     """A kernel as a group that operations can be added to."""
     written = tuple(name for member in kernel.members for name in targets(member.operation))
-    return Group(0, kernel.axes, kernel.members, written, kernel.reads)
+    return Group(kernel.axes, kernel.members, written, kernel.reads)
 
 
 def _with_parts(program: Program, found: Mapping[str, list[Pointwise]]) -> Program:

@@ -9,19 +9,32 @@ a rule of ``schedule/fusion/group.py`` binds its axes to the kernel's and no cyc
 """
 
 from collections.abc import Iterable
+from itertools import islice
 
 from aotpack.ir.kernels.kernel import Kernel, NotFused
-from aotpack.ir.program import Operation, Program, concats_by_part, expand_concats, reads, targets
+from aotpack.ir.program import (
+    Operation,
+    Program,
+    concats_by_part,
+    reads,
+    targets,
+    values,
+)
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import product
 from aotpack.ir.uses import Uses
-from aotpack.schedule.fusion.group import Group, join, start
+from aotpack.ir.values import Apply, Guarded, walk
+from aotpack.schedule.fusion.group import Group, always_starts, join, start
+from aotpack.schedule.fusion.group_order import GroupOrder
 from aotpack.schedule.fusion.naming import kernel_name
 from aotpack.schedule.fusion.pressure import raises_pressure, single_reader_bytes
 from aotpack.schedule.fusion.refusal import Refusal
 
 MAX_MEMBERS = 64
+MAX_OPERATORS = 512  # of a kernel that takes members: compilers need about 20 ms for each
+MAX_BUFFERS = 250  # likewise: parameters of a kernel
 MOST_REASONS = 8  # kept for an operation, by bytes shared
+MOST_TRIED = 64  # groups that touch a buffer, the latest ones: a weight may be read everywhere
 
 
 class Groups:
@@ -29,23 +42,42 @@ class Groups:
 
     def __init__(self, program: Program) -> None:
         self.members: list[Group] = []
+        self.operators: list[int] = []
+        self.order = GroupOrder()
         self.single_reader_bytes = single_reader_bytes(program)
-        self.writer: dict[str, int] = {}
         self.not_fused: dict[int, list[NotFused]] = {}
+        self._parts = {concat.name: concat.parts for concat in program.concats}
+        self._writer: dict[str, int] = {}
         self._touching: dict[str, dict[int, None]] = {}
 
-    def put(self, position: int, group: Group) -> None:
-        """Append a group, or replace one."""
-        self.members[position : position + 1] = [group]
-        self.writer.update(dict.fromkeys(group.written, position))
-        for name in (*group.written, *group.read):
-            self._touching.setdefault(name, {})[position] = None
+    def put(self, position: int, group: Group, operation: Operation) -> None:
+        """Append a group of one operation, or replace a group by itself with the operation."""
+        if position == len(self.members):
+            self.members.append(group)
+            self.operators.append(0)
+            self.order.append()
+        self.members[position] = group
+        self.operators[position] += operator_count(operation)
+        self.order.add(position, self.writers(reads(operation)))
+        self._writer.update(dict.fromkeys(targets(operation), position))
+        for name in (*targets(operation), *reads(operation)):
+            touching = self._touching.setdefault(name, {})
+            touching.pop(position, None)  # the latest come last
+            touching[position] = None
+
+    def writers(self, names: Iterable[str]) -> list[int]:
+        """The groups that write some of these buffers."""
+        sources = (source for name in names for source in self._parts.get(name, (name,)))
+        return [self._writer[source] for source in sources if source in self._writer]
 
     def shared(self, names: Iterable[str]) -> dict[int, list[str]]:
         """For each group that touches some of these buffers, the buffers that it touches."""
         found: dict[int, list[str]] = {}
         for name in names:
-            for position in self._touching.get(name, ()):
+            touching = dict.fromkeys(islice(reversed(self._touching.get(name, {})), MOST_TRIED))
+            if name in self._writer:
+                touching[self._writer[name]] = None
+            for position in touching:
                 found.setdefault(position, []).append(name)
         return found
 
@@ -58,12 +90,18 @@ def fuse(program: Program) -> tuple[Kernel, ...]:
     groups = Groups(program)
     for operation in program.operations:
         position, group, not_fused = _best_group(operation, groups, program)
-        groups.put(position, group)
+        groups.put(position, group, operation)
         groups.not_fused.setdefault(position, []).extend(not_fused)
     positions = range(len(groups.members))
     members = zip(positions, groups.members, strict=True)
     uses = Uses.of((position, group.written, group.read) for position, group in members)
-    return tuple(_kernel(position, groups, program, uses) for position in positions)
+    results = frozenset((*program.results, *concats_by_part(program)))
+    return tuple(_kernel(position, groups, results, uses) for position in positions)
+
+
+def operator_count(operation: Operation) -> int:
+    """The operators in the values of an operation, each once."""
+    return sum(isinstance(value, (Apply, Guarded)) for value in walk(values(operation)))
 
 
 def _best_group(
@@ -75,10 +113,13 @@ def _best_group(
     operation is in no other group. If no group takes it, it starts a new one.
     """
     common = groups.shared(reads(operation)).items()
-    scores = {p: sum(_bytes(name, program) for name in names) for p, names in common}
+    sizes = {name: _bytes(name, program) for name in reads(operation)}
+    scores = {p: sum(map(sizes.__getitem__, names)) for p, names in common}
     best: tuple[int, Group] | None = None
     not_fused: list[NotFused] = []
     for position in sorted(scores, key=lambda p: (-scores[p], -p)):
+        if len(not_fused) >= MOST_REASONS and (best or always_starts(operation)):
+            break
         found: Group | Refusal = Refusal.EMPTY if scores[position] == 0 else Refusal.BETTER
         if found is Refusal.BETTER and best is None:
             found = _joined(operation, position, groups, program, scores[position])
@@ -87,7 +128,7 @@ def _best_group(
         else:
             names = targets(operation)[0], groups.members[position].written[0]
             not_fused.append(NotFused(*names, found.value))
-    return *(best or (len(groups.members), start(operation, program))), not_fused[:MOST_REASONS]
+    return *(best or (len(groups.members), start(operation))), not_fused[:MOST_REASONS]
 
 
 def _joined(
@@ -97,11 +138,11 @@ def _joined(
     group = groups.members[position]
     if any(program.buffers[name].unfusable for name in (*targets(operation), *group.written)):
         return Refusal.UNFUSABLE
-    if len(group.members) >= MAX_MEMBERS:
+    if _is_full(operation, position, groups):
         return Refusal.FULL
-    if _closes_cycle(operation, position, groups, program):
+    own = [name for name in reads(operation) if name not in group.written]
+    if groups.order.depends(groups.writers(own), position):
         return Refusal.CYCLE
-    own = (name for name in reads(operation) if name not in group.written)
     if raises_pressure(own, group.read, groups.single_reader_bytes, saved):
         return Refusal.MEMORY
     return join(group, operation, program)
@@ -112,29 +153,21 @@ def _bytes(name: str, program: Program) -> int:
     return typical(product(buffer.shape)) * buffer.dtype.itemsize
 
 
-def _closes_cycle(operation: Operation, position: int, groups: Groups, program: Program) -> bool:
-    """True when an operand from elsewhere depends on the group that ``operation`` would join."""
-    target = groups.members[position]
-    needed = [name for name in reads(operation) if name not in target.written]
-    pending = [*expand_concats(needed, program)]
-    seen: set[int] = set()
-    while pending:
-        writer = groups.writer.get(pending.pop())
-        if writer is None or writer in seen:
-            continue
-        if writer == position:
-            return True
-        seen.add(writer)
-        pending += expand_concats(groups.members[writer].read, program)
-    return False
+def _is_full(operation: Operation, position: int, groups: Groups) -> bool:
+    """True when a group with the operation would take a compiler too long."""
+    group = groups.members[position]
+    operators = groups.operators[position] + operator_count(operation)
+    buffers = {*group.written, *group.read, *targets(operation), *reads(operation)}
+    return (
+        len(group.members) >= MAX_MEMBERS or operators > MAX_OPERATORS or len(buffers) > MAX_BUFFERS
+    )
 
 
-def _kernel(position: int, groups: Groups, program: Program, uses: Uses[int]) -> Kernel:
+def _kernel(position: int, groups: Groups, results: frozenset[str], uses: Uses[int]) -> Kernel:
     """Close a group: name it, and find the results that must be stored."""
     group = groups.members[position]
-    results = {*program.results, *concats_by_part(program)}
     if group.is_closed:
-        results.update(group.written)  # all of them are written, read or not
+        results = results.union(group.written)  # all of them are written, read or not
     stored = tuple(
         name
         for member in group.members

@@ -26,9 +26,8 @@ Binding = Mapping[Axis, Int]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """``number`` is unique; ``written``/``read`` are buffers by members / from outside."""
+    """``written``/``read`` are buffers by members / from outside."""
 
-    number: int
     axes: tuple[Axis, ...]
     members: tuple[Member, ...]
     written: tuple[str, ...]
@@ -49,9 +48,8 @@ class Group:
         return not self.is_template and len(self.axes) == 1
 
 
-def start(operation: Operation, program: Program) -> Group:
+def start(operation: Operation) -> Group:
     """A kernel of one operation."""
-    number = program.operations.index(operation)
     axes: tuple[Axis, ...]
     binding: Binding
     if isinstance(operation, (Foreign, Branch, Loop)):
@@ -63,12 +61,17 @@ def start(operation: Operation, program: Program) -> Group:
         axes = _loop_axes(operation)
         binding = _decode(operation, axes)
     member = Member(operation, tuple(binding.items()), outer=len(axes) == 1)
-    return Group(number, axes, (member,), targets(operation), reads(operation))
+    return Group(axes, (member,), targets(operation), reads(operation))
+
+
+def always_starts(operation: Operation) -> bool:
+    """True for an operation that no group takes."""
+    return isinstance(operation, (Matmul, Attention, Scatter, Foreign, Branch, Loop))
 
 
 def join(group: Group, operation: Operation, program: Program) -> Group | Refusal:
     """The group with ``operation`` added, or the reason why not."""
-    if isinstance(operation, (Matmul, Attention, Scatter, Foreign, Branch, Loop)):
+    if always_starts(operation):
         return Refusal.STARTS
     if group.is_closed:
         return Refusal.CLOSED

@@ -62,9 +62,12 @@ def _place(
     result: list[Kernel],
 ) -> None:
     """Depth first: dependences go before a kernel. Fusion made no cycles."""
-    if position in done:
-        return
-    done.add(position)
-    for before in sorted(waiting[position]):
-        _place(before, kernels, waiting, done, result)
-    result.append(kernels[position])
+    pending = [(position, False)]
+    while pending:
+        here, is_ready = pending.pop()
+        if is_ready:
+            result.append(kernels[here])
+        elif here not in done:
+            done.add(here)
+            pending.append((here, True))
+            pending += [(before, False) for before in sorted(waiting[here], reverse=True)]

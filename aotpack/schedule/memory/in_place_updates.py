@@ -83,6 +83,6 @@ def _with_copy(program: Program, update: Update) -> tuple[Program, Pointwise]:
 
 def _kernel(operation: Pointwise, program: Program) -> Kernel:
     """A kernel of one operation, whose result is stored."""
-    group = start(operation, program)
+    group = start(operation)
     name = kernel_name(group.members)
     return Kernel(name, group.axes, group.members, (operation.target,), group.read)

@@ -1,5 +1,7 @@
 """Values as lines: literals, divisions, masks, guards, hoisting, common subexpressions."""
 
+from itertools import count
+
 import pytest
 
 from aotpack.ir.dtypes import DType
@@ -34,7 +36,7 @@ class Bench:
         region = self.root.open("for r:", frozenset((R,))) if looped else self.root
         frame = Frame({X: "x", R: "r"}, {X: "x_mask"}, ((X, 16), (R, 64)))
         arguments = Arguments(self.program, ("y",), wide=False)
-        names = iter(range(1, 100))
+        names = count(1)
         self.emitter = Emitter(
             frame,
             region,

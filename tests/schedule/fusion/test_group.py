@@ -47,7 +47,7 @@ def test_no_point_has_zeros_for_digits() -> None:
 def joined(program: Program) -> Group | Refusal:
     """The last operation offered to the kernel of all before it."""
     first, *rest = program.operations
-    group = start(first, program)
+    group = start(first)
     for operation in rest:
         found = join(group, operation, program)
         if isinstance(found, Refusal):

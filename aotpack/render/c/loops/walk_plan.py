@@ -120,10 +120,18 @@ def _keep(
 
 
 def _is_expensive(value: Value, builder: KernelBuilder) -> bool:
-    if isinstance(value, Guarded):
-        inside = _reached([value.value], builder, frozenset())
-        return any(_is_expensive(part, builder) for part in inside)
-    return weight(value) >= EXPENSIVE
+    """True for an expensive operator, or a guarded value with one where its condition holds."""
+    pending = [value]
+    seen: set[Value] = set()
+    while pending:
+        part = pending.pop()
+        if not isinstance(part, Guarded):
+            if weight(part) >= EXPENSIVE:
+                return True
+        elif part not in seen:
+            seen.add(part)
+            pending += _reached([part.value], builder, frozenset())
+    return False
 
 
 def _roots(walk: RowLoop, builder: KernelBuilder) -> list[Value]:
