@@ -46,6 +46,8 @@ from aotpack.ir.operations import (
 from aotpack.ir.origin import Origin
 from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.ir.values import (
+    Apply,
+    Guarded,
     IndexValue,
     Load,
     Value,
@@ -262,6 +264,11 @@ def values(operation: Operation) -> tuple[Value, ...]:
 def loads(operation: Operation) -> tuple[Load, ...]:
     """Every distinct load of an operation, in evaluation order."""
     return tuple(value for value in walk(values(operation)) if isinstance(value, Load))
+
+
+def operator_count(operation: Operation) -> int:
+    """The operators in the values of an operation, each once."""
+    return sum(isinstance(value, (Apply, Guarded)) for value in walk(values(operation)))
 
 
 def reads(operation: Operation) -> tuple[str, ...]:

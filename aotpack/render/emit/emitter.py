@@ -113,23 +113,19 @@ class Emitter(Dependent):
         return name
 
     def _name_inner(self, root: Value) -> None:
-        """Emit the deep parts of a value, innermost first, so that no call nests deeper."""
+        """Emit the parts of a value in their order, but deep ones without a nested call."""
         path = [(root, self._emitted_parts(root))]
         while path:
             value, rest = path[-1]
-            part = next(filter(self._is_deep, rest), None)
-            if part is not None:
+            part = next(rest, None)
+            if part is None:
+                path.pop()
+                if path:
+                    self.value(value)
+            elif not self._nesting.is_deep(part):
+                self.value(part)
+            elif self.region.find(Computed(part, self._guards)) is None:
                 path.append((part, self._emitted_parts(part)))
-                continue
-            path.pop()
-            if path:
-                self.value(value)
-
-    def _is_deep(self, value: Value) -> bool:
-        """True for a value that is nested deep, and has no name here."""
-        return (
-            self._nesting.is_deep(value) and self.region.find(Computed(value, self._guards)) is None
-        )
 
     def _emitted_parts(self, value: Value) -> Iterator[Value]:
         """The parts of a value, each while its guards hold."""

@@ -16,22 +16,21 @@ from aotpack.ir.program import (
     Operation,
     Program,
     concats_by_part,
+    operator_count,
     reads,
     targets,
-    values,
 )
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import product
 from aotpack.ir.uses import Uses
-from aotpack.ir.values import Apply, Guarded, walk
 from aotpack.schedule.fusion.group import Group, always_starts, join, start
 from aotpack.schedule.fusion.group_order import GroupOrder
 from aotpack.schedule.fusion.naming import kernel_name
 from aotpack.schedule.fusion.pressure import raises_pressure, single_reader_bytes
 from aotpack.schedule.fusion.refusal import Refusal
+from aotpack.schedule.program.realize import MAX_OPERATORS
 
 MAX_MEMBERS = 64
-MAX_OPERATORS = 512  # of a kernel that takes members: compilers need about 20 ms for each
 MAX_BUFFERS = 250  # likewise: parameters of a kernel
 MOST_REASONS = 8  # kept for an operation, by bytes shared
 MOST_TRIED = 64  # groups that touch a buffer, the latest ones: a weight may be read everywhere
@@ -97,11 +96,6 @@ def fuse(program: Program) -> tuple[Kernel, ...]:
     uses = Uses.of((position, group.written, group.read) for position, group in members)
     results = frozenset((*program.results, *concats_by_part(program)))
     return tuple(_kernel(position, groups, results, uses) for position in positions)
-
-
-def operator_count(operation: Operation) -> int:
-    """The operators in the values of an operation, each once."""
-    return sum(isinstance(value, (Apply, Guarded)) for value in walk(values(operation)))
 
 
 def _best_group(

@@ -13,18 +13,19 @@ from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan
 from aotpack.ir.ops.opinfo import Cost
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.origin import Origin
-from aotpack.ir.program import Operation, Program, loads, read_whole
+from aotpack.ir.program import Operation, Program, loads, operator_count, read_whole, targets
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
-from aotpack.ir.uses import Uses, operation_uses
+from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value, walk
 from aotpack.schedule.program.dead_code import with_operations
 from aotpack.schedule.program.prologue import is_prologue
 
 MAX_READS = 4  # a value with more loads is stored when several operations read it
 MAX_OPS = 8  # likewise for arithmetic: recomputing is cheaper than a round trip below this
-MAX_INLINED_OPS = 120  # a bound on the size of one expression
+MAX_INLINED_OPS = 120  # a bound on the size of what is inlined
+MAX_OPERATORS = 512  # a bound on the size of one expression, of all that is inlined into it
 IDENTITIES = {"sum": 0, "any": False, "all": True}
 
 
@@ -33,18 +34,55 @@ def realize(program: Program) -> Program:
 
     Buffers that are read as a whole are stored.
     """
-    uses = operation_uses(program.operations)
-    stored = {*program.results, *(name for o in program.operations for name in read_whole(o))}
+    readers = Readers(program)
     inlined: dict[str, Pointwise] = {}
     operations: list[Operation] = []
     for operation in program.operations:
         operation = _inline_reads(operation, inlined)
         operation = _simplify(operation)
-        if isinstance(operation, Pointwise) and _is_inlinable(operation, program, uses, stored):
+        if isinstance(operation, Pointwise) and _is_inlinable(operation, readers):
             inlined[operation.target] = operation
+            readers.enlarge(operation)
         else:
             operations.append(operation)
     return with_operations(program, operations)
+
+
+class Readers:
+    """The operations that read each buffer, and the size of each with what is inlined into it."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.stored = {*program.results, *(n for o in program.operations for n in read_whole(o))}
+        templates = (o for o in program.operations if isinstance(o, (Matmul, Attention)))
+        self.made_by_templates = {template.target for template in templates}
+        self._of = operation_uses(program.operations).readers
+        self._loads: dict[str, dict[str, list[Load]]] = {}
+        self._operators: dict[str, int] = {}
+
+    def of(self, operation: Pointwise) -> Sequence[Operation]:
+        """The operations that read the result."""
+        return self._of.get(operation.target, ())
+
+    def loads(self, reader: Operation, buffer: str) -> list[Load]:
+        """A reader's loads of a buffer."""
+        name = targets(reader)[0]
+        if name not in self._loads:
+            by_buffer = self._loads[name] = {}
+            for one in loads(reader):
+                by_buffer.setdefault(one.buffer, []).append(one)
+        return self._loads[name].get(buffer, [])
+
+    def have_room(self, operation: Pointwise, operators: int) -> bool:
+        """True when every reader may become larger by this number of operators."""
+        names = [targets(reader)[0] for reader in self.of(operation)]
+        return all(self._operators.get(name, 0) + operators <= MAX_OPERATORS for name in names)
+
+    def enlarge(self, operation: Pointwise) -> None:
+        """Count what is inlined into its readers."""
+        for reader in self.of(operation):
+            name = targets(reader)[0]
+            self._operators[name] = self._operators.get(name, 0) + operator_count(operation)
 
 
 def _inline_reads(operation: Operation, inlined: dict[str, Pointwise]) -> Operation:
@@ -55,6 +93,8 @@ def _inline_reads(operation: Operation, inlined: dict[str, Pointwise]) -> Operat
         if producer is None:
             return None
         taken.append(producer.origin)
+        if moved.index == own_index(producer.axes):
+            return producer.value
         return Rewriter(dict(zip(producer.axes, moved.index, strict=True)))(producer.value)
 
     operation = map_values(operation, Rewriter({}, load))
@@ -63,32 +103,31 @@ def _inline_reads(operation: Operation, inlined: dict[str, Pointwise]) -> Operat
     return operation
 
 
-def _is_inlinable(
-    operation: Pointwise, program: Program, uses: Uses[Operation], stored: set[str]
-) -> bool:
+def _is_inlinable(operation: Pointwise, readers: Readers) -> bool:
     """False for results, bases, partial writes, and what is expensive to compute in each reader."""
-    if operation.target in stored or operation.index != own_index(operation.axes):
+    if operation.target in readers.stored or operation.index != own_index(operation.axes):
         return False
-    if program.buffers[operation.target].unfusable:
+    if readers.program.buffers[operation.target].unfusable:
         return False
     if is_view(operation.value):
         return True
-    readers = uses.readers.get(operation.target, ())
-    if any(_is_operand(operation.target, reader) for reader in readers):
-        return is_prologue(operation, readers, program)
+    if any(_is_operand(operation.target, reader) for reader in readers.of(operation)):
+        return is_prologue(operation, readers.of(operation), readers.program)
     inner = walk((operation.value,))
     arithmetic = [value for value in inner if isinstance(value, (Apply, Guarded))]
     reads = [value for value in inner if isinstance(value, Load)]
     gathers = [load for load in reads if not is_view(load)]
-    if len(arithmetic) > MAX_INLINED_OPS or _is_epilogue(operation, readers, program):
+    if len(arithmetic) > MAX_INLINED_OPS or not readers.have_room(operation, len(arithmetic)):
         return False
-    if len(readers) == 1 and not _repeats(operation, readers[0]):
+    if _is_epilogue(operation, reads, readers):
+        return False
+    is_shared = len(readers.of(operation)) != 1
+    if not is_shared and not _repeats(operation, readers):
         return True
     costs = (OPS[value.op].cost for value in arithmetic if isinstance(value, Apply))
     expensive = any(cost > Cost.ONE for cost in costs)
     small = len(reads) <= MAX_READS and len(arithmetic) <= MAX_OPS
-    shared_gather = gathers and len(readers) > 1
-    return small and not shared_gather and not (expensive and reads)
+    return small and not (is_shared and gathers) and not (expensive and reads)
 
 
 def own_index(axes: tuple[Axis, ...]) -> tuple[Int, ...]:
@@ -115,25 +154,26 @@ def _is_operand(buffer: str, reader: Operation) -> bool:
     return any(isinstance(v, Load) and v.buffer == buffer for v in walk(slots))
 
 
-def _is_epilogue(operation: Pointwise, readers: Sequence[Operation], program: Program) -> bool:
+def _is_epilogue(operation: Pointwise, reads: Sequence[Load], readers: Readers) -> bool:
     """True when the operation finishes a template's result: free, if that kernel stores it.
 
     If its one reader is pointwise and of the same size, the epilogue ends there instead.
     """
-    made = {t.target for t in program.operations if isinstance(t, (Matmul, Attention))}
-    if not any(load.buffer in made for load in loads(operation)):
+    if not any(load.buffer in readers.made_by_templates for load in reads):
         return False
-    if len(readers) != 1 or not isinstance(readers[0], Pointwise):
+    first, *others = readers.of(operation) or (None,)
+    if others or not isinstance(first, Pointwise):
         return True
-    mine, theirs = (points(o.axes) for o in (operation, readers[0]))
+    mine, theirs = (points(o.axes) for o in (operation, first))
     return not known_equal(mine, theirs)
 
 
-def _repeats(producer: Pointwise, reader: Operation) -> bool:
-    """True when inlining would compute an element of the producer more than once."""
+def _repeats(producer: Pointwise, readers: Readers) -> bool:
+    """True when inlining into the one reader would compute an element more than once."""
+    (reader,) = readers.of(producer)
     if isinstance(reader, Attention):
         return False  # only its mask and bias get here: they are read once for each (i, j)
-    mine = [load for load in loads(reader) if load.buffer == producer.target]
+    mine = readers.loads(reader, producer.target)
     if len(mine) > 1:
         return True
     domain = {*reader.axes, *(reader.inner if isinstance(reader, Reduction) else ())}

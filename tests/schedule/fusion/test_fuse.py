@@ -1,13 +1,14 @@
 """Which operations share a kernel, and that the kernels together compute the program."""
 
 from collections.abc import Callable
+from functools import reduce
 
 import pytest
 
-from aotpack.ir.program import Program
+from aotpack.ir.program import Program, targets
 from aotpack.ir.symbolic.integers import Var
-from aotpack.schedule.fusion.fuse import MAX_MEMBERS, fuse
-from aotpack.schedule.program.realize import realize
+from aotpack.schedule.fusion.fuse import MAX_BUFFERS, MAX_MEMBERS, MOST_TRIED, fuse
+from aotpack.schedule.program.realize import MAX_OPERATORS, realize
 from tests.schedule.programs import Writer, apply, assert_same, load, replayed, schedule_of
 
 B, S = Var("b", 1, 16), Var("s", 1, 32)
@@ -149,6 +150,49 @@ def test_a_kernel_stores_what_others_read_and_nothing_else() -> None:
     (kernel,) = fuse(realize(softmax()))
     assert kernel.stored == ("y",)
     assert kernel.reads == ("x",)
+
+
+def test_a_kernel_has_a_limit_of_operators() -> None:
+    w = Writer()
+    x = w.input("x", 8)
+
+    def long(start: int) -> Callable[[object], object]:
+        def value(i: object) -> object:
+            found = load(x, i)
+            for number in range(MAX_OPERATORS // 2):
+                found = apply("add" if number % 2 else "mul", found, start + number)
+            return found
+
+        return value
+
+    y = [w.pointwise(f"y{n}", [8], long(1000 * n)) for n in range(3)]
+    assert [len(kernel.members) for kernel in fuse(w.program(*y))] == [2, 1]
+
+
+def test_a_kernel_has_a_limit_of_buffers() -> None:
+    w = Writer()
+    x = w.input("x", 8)
+    many = []
+    for n in range(4):
+        others = [w.input(f"x{n}_{k}", 8) for k in range(MAX_BUFFERS // 3)]
+
+        def value(i: object, others: list[object] = others) -> object:
+            return reduce(lambda a, b: apply("add", a, load(b, i)), others, load(x, i))
+
+        many.append(w.pointwise(f"y{n}", [8], value))
+    assert [len(kernel.members) for kernel in fuse(w.program(*many))] == [2, 2]
+
+
+def test_a_buffer_that_all_read_is_offered_to_the_latest_kernels() -> None:
+    """Kernels whose first operation reads all; ``y`` reads what is in the last one."""
+    w = Writer()
+    x = w.input("x", 8, 8)
+    given = [w.input(f"w{n}", 8, 8) for n in range(MOST_TRIED + 5)]
+    rows = [w.matmul(f"p{n}", 8, 8, 8, x, other) for n, other in enumerate(given)]
+    y = w.pointwise("y", [8, 8], lambda i, j: apply("add", load(x, i, j), load(rows[-1], i, j)))
+    kernels = fuse(w.program(*rows, y))
+    assert len(kernels) == len(rows)
+    assert [targets(m.operation) for m in kernels[-1].members] == [(rows[-1].name,), ("y",)]
 
 
 @pytest.mark.row("S:M8", "S:inv24")

@@ -1,12 +1,14 @@
 """What is stored and what is inlined; the meaning stays."""
 
+from collections.abc import Callable
+
 import pytest
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.program import Buffer, Program, targets
 from aotpack.ir.symbolic.integers import Indirect, Int
 from aotpack.ir.values import Const, Value
-from aotpack.schedule.program.realize import realize
+from aotpack.schedule.program.realize import MAX_OPERATORS, realize
 from tests.schedule.programs import F32, I64, Writer, apply, assert_same, load
 
 
@@ -120,3 +122,34 @@ def test_origins_of_what_was_inlined_are_kept() -> None:
     (operation,) = realize(program).operations
     assert operation.origin.nodes == ("t", "y0")
     assert program.buffers["t"].dtype is F32 and "t" not in realize(program).buffers
+
+
+def test_what_is_inlined_into_one_reader_has_a_limit() -> None:
+    """Each part is small enough to be inlined; together they are not."""
+    w = Writer()
+    x = w.input("x", 16, 4)
+    parts = []
+    for n in range(16):
+        value = w.pointwise(f"t{n}", [4], _long_value(x, n))
+        parts.append(value)
+
+    def total(i: object) -> Value:
+        found: Value = Const(0.0, F32)
+        for part in parts:
+            found = apply("minimum", found, load(part, i))
+        return found
+
+    program = w.program(w.pointwise("y", [4], total))
+    kept = stored(program)
+    assert kept == [f"t{n}" for n in range(MAX_OPERATORS // 100, 16)] + ["y"]
+    assert_same(realize(program), program)
+
+
+def _long_value(x: Buffer, n: int) -> Callable[[object], Value]:
+    def value(i: object) -> Value:
+        found: Value = load(x, n, i)
+        for step in range(100):
+            found = apply("add" if step % 2 else "maximum", found, step / 4)
+        return found
+
+    return value
