@@ -131,8 +131,9 @@ def unguarded_parts(root: Value, known: Container[Value]) -> Iterator[Value]:
         elif value not in seen and value not in known:
             seen.add(value)
             stack.append((value, True))
-            guarded = isinstance(value, Guarded)
-            parts = (value.condition, value.otherwise) if guarded else children(value)
+            parts = children(value)
+            if isinstance(value, Guarded):
+                parts = (value.condition, value.otherwise)
             stack += [(part, False) for part in reversed(parts)]
 
 
