@@ -60,7 +60,8 @@ class GraphNode:
     ``op`` is torch's name, such as "aten.add.Tensor". A launch of a user's ``kernel`` has the
     arguments that it passes; its results are the new values of the arguments number ``changes``.
     Control flow, such as "higher_order.cond", has ``bodies``; in a loop's bodies the node's own
-    results name the current state.
+    results name the current state. A conversion of the model's own that ``rounds`` does so where it
+    stands; the rounding of other results may be skipped where they are not stored.
     """
 
     name: str
@@ -73,6 +74,7 @@ class GraphNode:
     grid: tuple[Int, ...] = ()
     changes: tuple[int, ...] = ()
     bodies: tuple["Body", ...] = ()
+    rounds: bool = False
 
     def refs(self) -> Iterator[Ref]:
         """The tensors that the node reads, and those that its bodies read and return."""
@@ -110,7 +112,8 @@ def node_lines(node: GraphNode) -> list[str]:
     shown += [f"{key}={arg_text(arg)}" for key, arg in node.kwargs]
     results = ", ".join(map(str, node.results))
     place = f"  # {node.source}" if node.source else ""
-    lines = [f"{results} = {node.op}({', '.join(shown)}){place}"]
+    rounds = " and round" if node.rounds else ""
+    lines = [f"{results} = {node.op}({', '.join(shown)}){rounds}{place}"]
     for body in node.bodies:
         given = "".join(f" {spec}" for spec in body.slices)
         inside = [line for inner in body.nodes for line in node_lines(inner)]

@@ -9,6 +9,7 @@ from aotpack.ir.program import Buffer, Operation, Program, Update, targets
 from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Load
+from aotpack.lower.decided import with_rounded_reads
 from aotpack.stages import Graph, GraphNode, Ref, TensorSpec, every_node
 
 WRITERS = frozenset(
@@ -38,6 +39,8 @@ class Builder:
         self._sizes = graph.signature.sizes
         self._size_names = {size.name for size in self._sizes}
         self.through_torch = False
+        self.is_strict = False
+        self._decided: set[str] = set()  # buffers that decisions read
         self.refused: list[tuple[GraphNode, str]] = []
         self.fallbacks: list[tuple[GraphNode, str]] = []  # calls that torch runs
         self._written_in_place = _written_in_place(graph, self._nodes)
@@ -120,13 +123,22 @@ class Builder:
         values = {name: self._own(value, taken) for name, value in self._graph.updates}
         outputs = tuple(self._own(ref, taken) for ref in self._graph.outputs)
         updates = tuple(Update(name, value) for name, value in values.items())
-        operations = tuple(self._operations)
+        operations = self._rounded(self._operations)
         written = {name for operation in operations for name in targets(operation)}
         known = {*inputs, *weights, *written}  # not results that nothing uses or writes
         buffers = {name: buffer for name, buffer in self._buffers.items() if name in known}
         return Program(
             signature.sizes, buffers, inputs, weights, operations, outputs, updates=updates
         )
+
+    def _rounded(self, operations: list[Operation]) -> tuple[Operation, ...]:
+        """The operations with what decisions read, or all with ``is_strict``, rounded."""
+        decided = self._buffers.keys() if self.is_strict else self._decided
+        return with_rounded_reads(operations, decided, self._buffers)
+
+    def decides(self, ref: Ref) -> None:
+        """Note that a decision reads a tensor."""
+        self._decided.add(self._names[ref])
 
     def alias(self, ref: Ref, other: Ref) -> None:
         """Make ``ref`` a name of the buffer of ``other``."""
@@ -151,7 +163,7 @@ class Builder:
         written = {name for operation in self._operations for name in targets(operation)}
         taken = {*self._buffers} - written
         values = [self._own(value, taken) for value in changes.values()]
-        operations, known = tuple(self._operations), self._sizes
+        operations, known = self._rounded(self._operations), self._sizes
         self._operations, self._sizes = around
         changed = [self._names[ref] for ref in changes]
         uses = operation_uses(operations)

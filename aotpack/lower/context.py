@@ -14,6 +14,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.operations import Pointwise, Reduction, Scan, Scatter, Sort
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.origin import Origin
+from aotpack.ir.rounding import CONVERSIONS, is_decision
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Load, Value
 from aotpack.lower.builder import Builder
@@ -73,7 +74,15 @@ class Context:
         buffer = self.builder.buffer(ref)
         pairs = zip(index, buffer.shape, strict=True)
         exact = tuple(Int.of(0) if size.constant == 1 else i for i, size in pairs)
+        if self._decides:
+            self.builder.decides(ref)
         return decoded(Load(buffer.name, exact, buffer.dtype.compute), self.dtype(ref))
+
+    @property
+    def _decides(self) -> bool:
+        """True for a decision, and for a conversion to integers."""
+        is_whole = self.node.op in CONVERSIONS and not self.dtype(self.result()).is_float
+        return is_whole or is_decision(self.node.op)
 
     def broadcast(self, ref: Ref, index: Index) -> Value:
         """The broadcast element at an index of a larger shape."""

@@ -56,7 +56,7 @@ def rounded(number: float, dtype: DType) -> float:
 def cast(value: Value, dtype: DType) -> Value:
     """The value in the compute type of ``dtype``; a cast to bool tests for nonzero.
 
-    16-bit floats are rounded by the store, 8-bit ones here.
+    16-bit floats are rounded by the store or by ``round_to``, 8-bit ones here.
     """
     to = dtype.compute
     if dtype.is_float8:
@@ -66,6 +66,12 @@ def cast(value: Value, dtype: DType) -> Value:
     if to is DType.BOOL:
         return apply("ne", value, 0)
     return fold(Apply("cast", (value,), to))
+
+
+def round_to(value: Value, dtype: DType) -> Value:
+    """The value in the compute type of ``dtype``, rounded to a number of ``dtype``."""
+    casted = cast(value, dtype)
+    return apply(f"round_{dtype}", casted) if dtype in OVERFLOW else casted
 
 
 def encoded(value: Value, dtype: DType) -> Value:

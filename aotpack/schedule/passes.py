@@ -28,6 +28,10 @@ from aotpack.schedule.program.insert_copies import insert_copies
 from aotpack.schedule.program.merge_products import merge_products
 from aotpack.schedule.program.online_softmax import merge_softmax_sums
 from aotpack.schedule.program.realize import realize
+from aotpack.schedule.program.spare_roundings import (
+    drop_kernels_roundings,
+    drop_spare_roundings,
+)
 from aotpack.schedule.program.split_reduction import split_reductions
 from aotpack.schedule.sorts.expand_sorts import expand_sorts
 from aotpack.schedule.tiles.choose import choose_tiles, one_tile_for_all_sizes
@@ -39,6 +43,7 @@ PREPARE = (
     draft_pass(fix_order, "program", only_with="deterministic"),
     draft_pass(insert_copies, "program"),
     draft_pass(merge_products, "program"),
+    draft_pass(drop_spare_roundings, "program"),
     draft_pass(realize, "program"),
     draft_pass(recognise_gelu, "program"),
     draft_pass(recognise_causal_masks, "program"),
@@ -52,6 +57,7 @@ PLAN = (
     draft_pass(concat_in_place, "program"),
     draft_pass(fuse, "kernels", reaches=Phase.FUSED),
     draft_pass(order_kernels, "kernels", reaches=Phase.ORDERED),
+    draft_pass(drop_kernels_roundings, "program kernels"),
     draft_pass(match_rounding, "program kernels"),
     draft_pass(attach_parts, "kernels"),
     draft_pass(choose_strides, "strides", reaches=Phase.LAID_OUT),

@@ -4,8 +4,9 @@ Modules in reading order: ``trace`` (the entry), ``load`` (MODEL -> module and i
 ``saved`` (.pt2 files), ``capture`` (torch.export), ``dynamic`` and ``sizes`` (dynamic shapes),
 ``graph`` (program -> ``Graph``) with ``arguments``, ``weights``, ``changes``, ``tree``,
 ``parameters`` and ``source``, ``operators``, ``triton`` (the user's kernels), ``complex_pairs``,
-``eager`` (runs on the example inputs), ``agreement`` (other forms of the model are checked),
-``golden`` with ``meanings`` and ``strides`` (reference data), ``diagnostics``.
+``conversions`` (the model's own), ``eager`` (runs on the example inputs), ``agreement`` (other
+forms of the model are checked), ``golden`` with ``meanings`` and ``strides`` (reference data),
+``diagnostics``.
 """
 
 from aotpack.trace.dynamic import merge_dynamic, parse_dynamic

@@ -16,9 +16,11 @@ from torch.utils import _pytree as pytree
 
 from aotpack.errors import AotpackError, TraceError
 from aotpack.ir.dtypes import DType
+from aotpack.ir.rounding import is_choice, is_decision
 from aotpack.stages import Golden, Graph
 from aotpack.trace.capture import torch_dtype
 from aotpack.trace.changes import CHANGES
+from aotpack.trace.conversions import is_rounding
 from aotpack.trace.graph import is_returned
 from aotpack.trace.meanings import MEANINGS
 from aotpack.trace.operators.control import CONTROL, run_control
@@ -126,7 +128,15 @@ def _argument(value: Any) -> tuple[str, int]:
 
 
 class _Reference(_Eager):
-    """Runs each operator with float64 in place of every other float."""
+    """Runs each operator with float64 in place of every other float.
+
+    Results are float64, whatever their type; only these are numbers of their own type:
+
+    - what the model's own conversions to shorter floats yield, if the type lacks values of the
+      operand's (``is_rounding``): a widening changes nothing, and the conversion back to 16 bits at
+      the end of a decomposition is the rounding of an operator's result;
+    - the operands of decisions, such as comparisons and floor (``ir/rounding.py``).
+    """
 
     def value(self, result: torch.Tensor) -> torch.Tensor:
         widened: torch.Tensor = _widen(result)
@@ -147,15 +157,37 @@ class _Reference(_Eager):
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         if n.target in CONTROL:
             return run_control(n.target, pytree.tree_map(self._part, args))
+        if n.target is _BITCAST:
+            return self._in_own_types(n)
+        if not is_decision(str(n.target)):
+            result = self._wide_result(n, args, kwargs)
+            return _through(result, n.meta["val"].dtype) if is_rounding(n) else result
+        decided = self._wide_result(n, *fx.map_arg((n.args, n.kwargs), self._in_own_type))
+        return self._chosen(n, decided) if is_choice(str(n.target)) else decided
+
+    def _wide_result(self, n: fx.Node, args: Any, kwargs: Any) -> Any:
+        """The widened result for widened arguments."""
         args, kwargs = pytree.tree_map(_widen, (args, kwargs))
         if n.target in MEANINGS:
             return pytree.tree_map(_widen, MEANINGS[n.target](*args, **kwargs))
-        if n.target is _BITCAST:
-            return self._in_own_types(n)
         try:
             return pytree.tree_map(_widen, self.call_function(n.target, args, kwargs))
         except Exception:
             return self._in_own_types(n)
+
+    def _in_own_type(self, operand: fx.Node) -> Any:
+        """The value of an operand; floats rounded to their type."""
+        value, known = self.env[operand], operand.meta.get("val")
+        if not isinstance(known, torch.Tensor) or not known.is_floating_point():
+            return value
+        return _through(value, known.dtype)
+
+    def _chosen(self, n: fx.Node, decided: Any) -> Any:
+        """The positions that were decided, and the elements there without their rounding."""
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        wide = self._wide_result(n, args, kwargs)
+        parts = zip(pytree.tree_leaves(wide), pytree.tree_leaves(decided), strict=True)
+        return [one if one.is_floating_point() else other for one, other in parts]
 
     def _in_own_types(self, n: fx.Node) -> Any:
         """The widened result of an operator that needs the bits or rejects float64."""
@@ -192,6 +224,11 @@ class _Reference(_Eager):
             return self.launch(node, widened=True)
         except AotpackError:
             return pytree.tree_map(_widen, self.launch(node, widened=False))
+
+
+def _through(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The numbers rounded to a type."""
+    return value.to(dtype).to(value.dtype)
 
 
 def _widen(value: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from aotpack.ir.dtypes import DType
 from aotpack.ir.ops.float8 import FORMATS
 from aotpack.ir.ops.optable import OPS
+from aotpack.ir.ops.reference import TO_16_BITS
 from aotpack.ir.symbolic.facts import bounds, known_equal, known_le, known_lt
 from aotpack.ir.symbolic.integers import Axis, Int, Number, maximum, minimum
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Value
@@ -301,6 +302,12 @@ def _keeps(source: DType, target: DType) -> bool:
     return bool(its.min <= mine.min and mine.max <= its.max)
 
 
+def _fold_rounding(value: Apply) -> Value | None:
+    """Numbers that are rounded already."""
+    (arg,) = value.args
+    return arg if isinstance(arg, Apply) and arg.op == value.op else None
+
+
 def _fold_code(value: Apply) -> Value | None:
     """``x_code(of_x_code(code)) -> code``, also inside selects: a copy keeps the bits of NaN."""
     return _code(value.args[0], value.op)
@@ -365,4 +372,5 @@ _RULES: Mapping[str, tuple[Callable[[Apply], Value | None], ...]] = {
     "where": (_fold_where,),
     "cast": (_fold_cast,),
     **{f"{dtype}_code": (_fold_code,) for dtype in FORMATS},
+    **{f"round_{dtype}": (_fold_rounding,) for dtype in TO_16_BITS},
 }

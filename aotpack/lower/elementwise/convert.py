@@ -6,13 +6,18 @@ from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.values import apply, cast, constant, decoded, encoded, position
+from aotpack.lower.values import apply, cast, constant, decoded, encoded, position, round_to
 from aotpack.stages import Arg, Ref
 
 
 def _convert(c: Context, self: Ref, *_: Arg, **__: Arg) -> None:
     """Copies and conversions: a cast to the result's dtype."""
-    c.pointwise(c.result(), lambda index: cast(c.load(self, index), result_dtype(c)))
+    c.pointwise(c.result(), lambda index: _converted(c, c.load(self, index)))
+
+
+def _converted(c: Context, value: Value) -> Value:
+    """The value in the result's type; the model's own conversion rounds it."""
+    return (round_to if c.node.rounds else cast)(value, result_dtype(c))
 
 
 lowering(
@@ -101,7 +106,7 @@ def _with_bits(bits: Value, dtype: DType) -> Value:
 
 @lowering("aten.copy.default")
 def copy(c: Context, self: Ref, src: Ref, non_blocking: bool = False) -> None:
-    c.pointwise(c.result(), lambda index: c.operand(src, index, result_dtype(c)))
+    c.pointwise(c.result(), lambda index: _converted(c, c.broadcast(src, index)))
 
 
 @lowering("aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default")

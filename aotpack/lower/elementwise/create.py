@@ -8,7 +8,7 @@ from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.registry import lowering
-from aotpack.lower.values import apply, cast, constant, position, where
+from aotpack.lower.values import apply, cast, constant, position, round_to, where
 from aotpack.stages import Arg, Ref
 
 _END_KINDS = ("default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")
@@ -33,8 +33,9 @@ lowering("aten.empty_permuted.default")(_filled(0))
 
 
 @lowering("aten.full.default")
-def full(c: Context, size: Arg, fill_value: Scalar, *, dtype: Arg = None) -> None:
-    c.pointwise(c.result(), lambda index: constant(fill_value, result_dtype(c)))
+def full(c: Context, size: Arg, fill_value: Scalar, **_: Arg) -> None:
+    dtype = result_dtype(c)
+    c.pointwise(c.result(), lambda index: round_to(constant(fill_value, dtype), dtype))
 
 
 @lowering("aten.full_like.default")

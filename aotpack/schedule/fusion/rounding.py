@@ -13,8 +13,10 @@ from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Kernel, kernel_uses
+from aotpack.ir.operations import Pointwise
 from aotpack.ir.program import Operation, Program, targets
 from aotpack.ir.rewrite import Rewriter, map_values
+from aotpack.ir.rounding import ROUNDINGS
 from aotpack.ir.values import Apply, Load, Value
 
 
@@ -29,12 +31,25 @@ def match_rounding(
     uses = kernel_uses(kernels)
     made = []
     for position, kernel in enumerate(kernels):
-        elsewhere = [name for name in kernel.stored if uses.has_other_readers(name, position)]
+        spare = _rounded_by_its_value(kernel)
+        stored = (name for name in kernel.stored if name not in spare)
+        elsewhere = [name for name in stored if uses.has_other_readers(name, position)]
         made.append(_with_rounded_uses(kernel, _types_of_16_bits(program, elsewhere), changed))
     if not changed:
         return program, kernels
     operations = tuple(changed.get(targets(o), o) for o in program.operations)
     return replace(program, operations=operations), tuple(made)
+
+
+def _rounded_by_its_value(kernel: Kernel) -> set[str]:
+    """The results whose value is rounded already."""
+    return {
+        operation.target
+        for operation in (member.operation for member in kernel.members)
+        if isinstance(operation, Pointwise)
+        and isinstance(operation.value, Apply)
+        and operation.value.op in ROUNDINGS
+    }
 
 
 def _with_rounded_uses(

@@ -22,6 +22,7 @@ from aotpack.trace.complex_pairs import (
     operands,
     touches_complex,
 )
+from aotpack.trace.conversions import is_rounding
 from aotpack.trace.operators.assertions import (
     condition_of,
     is_assertion,
@@ -151,6 +152,7 @@ class OperatorReader(ControlReader):
             kwargs=tuple((key, self._arg(value)) for key, value in kwargs.items()),
             results=self._results(name, node.meta["val"]),
             source=source_of(node),
+            rounds=is_rounding(node),
         )
 
     def _pair_call(self, node: fx.Node) -> tuple[GraphNode, ...]:

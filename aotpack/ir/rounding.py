@@ -1,0 +1,45 @@
+"""The places at which a 16-bit result is rounded, whatever fusion keeps wider.
+
+A conversion of the model's own rounds where it stands. A decision gives an integer, a bool or a
+step, which a difference in the last place may change wholly: it takes operands of their types.
+"""
+
+from aotpack.ir.ops.reference import TO_16_BITS
+
+CONVERSIONS = frozenset(
+    "aten.to.dtype aten.to.dtype_layout aten.to.device aten.to.other aten._to_copy.default "
+    "aten.type_as.default aten.copy.default aten.copy_.default "
+    "prims.convert_element_type.default".split()
+)
+"""Conversions between types, as torch.export and its decompositions write them."""
+
+_DECISIONS = frozenset(
+    "eq ne lt le gt ge isin isinf isposinf isneginf isfinite signbit sign sgn heaviside "
+    "logical_and logical_or logical_xor logical_not any all count_nonzero "
+    "floor ceil trunc round frac fmod remainder floor_divide threshold hardshrink frexp nextafter "
+    "argmax argmin argsort mode searchsorted bucketize histc histogram".split()
+)
+_CHOICES = frozenset("max min cummax cummin sort msort topk kthvalue median nanmedian".split())
+
+ROUNDINGS = {f"round_{dtype}": dtype for dtype in TO_16_BITS}
+"""The type that each rounding operator rounds to."""
+
+MOVES = {"neg": 0, "abs": 0, "relu": 0, "minimum": 0, "maximum": 0, "where": 1}
+"""Operators that give rounded numbers for rounded ones and commute with rounding, each with the
+position of its first operand that is a number."""
+
+
+def is_decision(operator: str) -> bool:
+    """True for an operator, named as in torch, that takes its operands rounded to their types."""
+    namespace, name, overload = (*operator.split("."), "", "")[:3]
+    if namespace != "aten":
+        return False
+    if name in ("max", "min"):
+        return overload == "dim"  # the others give no position
+    is_step = operator == "aten.view.dtype" or overload.endswith("_mode")
+    return is_step or name in _DECISIONS or name in _CHOICES
+
+
+def is_choice(operator: str) -> bool:
+    """True for a decision that also returns elements of its operand, beside their positions."""
+    return is_decision(operator) and operator.split(".")[1] in _CHOICES

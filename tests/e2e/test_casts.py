@@ -1,0 +1,116 @@
+"""Conversions round where they stand, on every target; ``verify`` notices one that does not."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import aotpack
+from aotpack.emit import write_package
+from aotpack.pipeline import Build, BuildOptions, Source
+from aotpack.precompile import precompile
+from aotpack.runtime import verify
+from aotpack.stages import Golden
+from aotpack.target import CPU
+
+Function = Callable[[torch.Tensor], torch.Tensor]
+
+X = torch.randn(8, 16, generator=torch.Generator().manual_seed(0))
+X[0, :3] = torch.tensor([0.999, 2049.0, 257.0])
+X[1, 0] = 0.999  # in rows of small numbers
+ADDENDS = [torch.randn(8, 16, generator=torch.Generator().manual_seed(n)) for n in (1, 2)]
+
+WITH_CASTS: dict[str, tuple[Function, Function]] = {
+    "rest": (lambda x: x - x.bfloat16().float(), lambda x: x - x),
+    "floor": (lambda x: x[1:].bfloat16().floor(), lambda x: x[1:].floor().bfloat16()),
+    "integer": (lambda x: x.half().to(torch.int32), lambda x: x.to(torch.int32)),
+    "equal": (lambda x: x.bfloat16() == 1.0, lambda x: x == 1.0),
+    "low part": (
+        lambda x: (x - x.bfloat16().float()).bfloat16(),
+        lambda x: (x - x).bfloat16(),
+    ),
+    "two parts": (
+        lambda x: (x.bfloat16().float() + (x - x.bfloat16().float()).bfloat16().float())[1:],
+        lambda x: x[1:] + 0.0,
+    ),
+    "sum": (lambda x: x.half().float().sum(1), lambda x: x.sum(1)),
+    "float8": (lambda x: x.to(torch.float8_e4m3fn).float(), lambda x: x * 1.0),
+    "index": (
+        lambda x: torch.arange(300.0)[x[0, 1:3].abs().bfloat16().long() - 2000 * (x[0, 1:3] > 999)],
+        lambda x: torch.arange(300.0)[x[0, 1:3].abs().long() - 2000 * (x[0, 1:3] > 999)],
+    ),
+    "copied": (
+        lambda x: torch.zeros(8, 16, dtype=torch.half).copy_(x).float() * 3,
+        lambda x: x * 3,
+    ),
+}
+"""Functions with a conversion, and without its rounding."""
+
+
+class Functions(nn.Module):
+    """Several functions of one input."""
+
+    def __init__(self, functions: Sequence[Function]) -> None:
+        super().__init__()
+        self.functions = list(functions)
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        return [function(x) for function in self.functions]
+
+
+class Sums(nn.Module):
+    """Decisions on 16-bit sums, and what a subtraction leaves beside them."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> list[torch.Tensor]:
+        total = a + b
+        largest, place = total.view(4, 32).max(1)
+        return [
+            total == c,
+            (total.t() > c.t()).sum(),
+            total.floor(),
+            total.float().long(),
+            place,
+            total.view(4, 32) - largest[:, None],
+            (total * 60000).isinf(),
+            total.sign() * total,
+        ]
+
+
+TRUE, TWIN = (Functions([pair[k] for pair in WITH_CASTS.values()]) for k in (0, 1))
+
+
+def assert_equal(found: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> None:
+    for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
+        assert torch.equal(one, other), (number, one, other)
+
+
+@pytest.mark.parametrize("target", ["cpu", "interpreter"])
+def test_each_conversion_rounds(target: str) -> None:
+    assert_equal(aotpack.compile(TRUE, (X,), target=target)(X), TRUE(X))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("target", ["cpu", "interpreter"])
+def test_decisions_are_those_of_rounded_sums(target: str, dtype: torch.dtype) -> None:
+    a, b = (one.to(dtype) for one in ADDENDS)
+    args = (a, b, a + b)
+    assert_equal(aotpack.compile(Sums(), args, target=target)(*args), Sums()(*args))
+
+
+def packaged(folder: Path, model: nn.Module, golden: Golden | None = None) -> Path:
+    """The package of a model for processors, with golden data of its own or of another."""
+    made = Build(Source(model, (X,)), BuildOptions(targets=(CPU,)))
+    rendered = replace(made.rendered, golden=golden or made.traced.golden)
+    write_package(precompile(rendered, (CPU,)), folder)
+    return folder
+
+
+def test_verify_fails_where_a_conversion_is_left_out(tmp_path: Path) -> None:
+    golden = Build(Source(TRUE, (X,)), BuildOptions(targets=(CPU,))).traced.golden
+    assert verify(packaged(tmp_path / "true", TRUE, golden), "cpu").is_passed
+    wrong = verify(packaged(tmp_path / "twin", TWIN, golden), "cpu")
+    passed = [name for name, check in zip(WITH_CASTS, wrong.checks, strict=True) if check.is_passed]
+    assert not passed
