@@ -35,6 +35,7 @@ from aotpack.trace import trace
 from aotpack.tune import read_decisions
 
 FALLBACKS = ("error", "torch")
+PRECISIONS = ("default", "strict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,9 @@ class BuildOptions:
 
     ``dtype`` casts weights and floating inputs first, ``strict`` is torch.export's strict mode.
     ``check_indices`` asserts that positions read from data are in range.
-    ``deterministic`` fixes the order of float sums at some cost (``schedule``). ``passes`` change
+    ``deterministic`` fixes the order of float sums at some cost (``schedule``). With ``precision``
+    "strict" each operator's result is rounded to its type, as in eager; by default that of a 16-bit
+    operator may be kept wider inside a kernel (``docs/guide/accuracy.md``). ``passes`` change
     the lowered program, ``partition`` says which kernels share a launch. ``fallback`` "torch"
     leaves operators without a lowering to torch, "error" refuses them. ``gpu`` is the device whose
     thresholds schedules use (``devices.py``). ``decisions`` are the number of forms of a kernel in
@@ -69,6 +72,7 @@ class BuildOptions:
     passes: tuple[UserPass, ...] = ()
     fallback: str = "error"
     deterministic: bool = False
+    precision: str = "default"
     partition: Partition | None = None
     gpu: Gpu = H200
     decisions: Decisions = FIRST_FORMS
@@ -78,10 +82,12 @@ class BuildOptions:
     out: Path = Path("dist")
 
     def __post_init__(self) -> None:
-        if self.fallback not in FALLBACKS:
-            raise UsageError(
-                f"fallback={self.fallback!r}; accepted are {' and '.join(map(repr, FALLBACKS))}"
-            )
+        for name, accepted in (("fallback", FALLBACKS), ("precision", PRECISIONS)):
+            found = getattr(self, name)
+            if found not in accepted:
+                raise UsageError(
+                    f"{name}={found!r}; accepted are {' and '.join(map(repr, accepted))}"
+                )
 
 
 @dataclass(frozen=True)
@@ -179,7 +185,8 @@ class Build:
 
 
 def _lower(traced: Traced, options: BuildOptions, after: AfterPass) -> Lowered:
-    lowered = lower(traced, through_torch=options.fallback == "torch")
+    through_torch, is_strict = options.fallback == "torch", options.precision == "strict"
+    lowered = lower(traced, through_torch=through_torch, is_strict=is_strict)
     return replace(lowered, program=apply_passes(lowered.program, options.passes, after))
 
 
@@ -206,17 +213,20 @@ def build(
     partition: Partition | None = None,
     fallback: str = "error",
     check_indices: bool = False,
+    precision: str = "default",
 ) -> Path:
     """Package a module for the targets as one wheel in the folder ``out``; returns its path.
 
     It has ``candidates`` forms of each kernel; ``tuning`` is a file of ``aotpack tune``.
     ``dtype`` (``"bfloat16"`` or ``torch.bfloat16``) casts weights and floating inputs first;
     ``strict`` is torch.export's strict mode. ``deterministic``: equal bits in every run and batch.
-    ``passes``, ``partition`` and ``check_indices`` are those of ``BuildOptions``; ``fallback``
-    "torch" lets torch run operators without a lowering.
+    ``passes``, ``partition``, ``precision`` and ``check_indices`` are those of ``BuildOptions``;
+    ``fallback`` "torch" lets torch run operators without a lowering.
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
-    how = _shared(dtype, strict, check_indices, passes, fallback, deterministic, partition)
+    how = _shared(
+        dtype, strict, check_indices, passes, fallback, deterministic, partition, precision
+    )
     how = replace(how, targets=chosen, jobs=jobs, cpu_arch=cpu_arch, weights=weights, out=Path(out))
     options = replace(how, decisions=read_decisions(tuning, candidates))
     made = Build(Source(module, args, kwargs, dynamic_shapes, name, version), options)
@@ -243,6 +253,7 @@ def compile(
     passes: Iterable[UserPass] = (),
     partition: Partition | None = None,
     check_indices: bool = False,
+    precision: str = "default",
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.
 
@@ -250,7 +261,9 @@ def compile(
     folder, which is removed on return: loading reads all of it.
     """
     chosen = Target.parse(target)
-    how = _shared(dtype, strict, check_indices, passes, fallback, deterministic, partition)
+    how = _shared(
+        dtype, strict, check_indices, passes, fallback, deterministic, partition, precision
+    )
     options = replace(how, targets=(chosen,), jobs=jobs)
     made = Build(Source(module, args, kwargs, dynamic_shapes), options)
     precompiled = made.precompiled
@@ -268,6 +281,7 @@ def _shared(
     fallback: str,
     deterministic: bool,
     partition: Partition | None,
+    precision: str,
 ) -> BuildOptions:
     """Read the options that ``build`` and ``compile`` share."""
     return BuildOptions(
@@ -278,6 +292,7 @@ def _shared(
         fallback=fallback,
         deterministic=deterministic,
         partition=partition,
+        precision=precision,
     )
 
 

@@ -1,8 +1,9 @@
-"""Random models against eager: python -m tools.fuzz --seeds 0:100
+"""Random models against eager: python -m tools.fuzz --seeds 0:100, or --casts 1000
 
 Each seed makes one model of torch operators, as Python text; it is compiled, and the evaluator and
 each target must give eager's answer. Failing models are shrunk by dropping lines, and printed.
-Refusals (TraceError, UnsupportedError) are counted by message.
+Refusals (TraceError, UnsupportedError) are counted by message. ``--casts`` checks graphs with
+conversions instead (``tools/fuzz_casts.py``).
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from aotpack.schedule.tiles.choose import choose_tiles
 from aotpack.target import CPU, INTERPRETER, Target, parse_targets
 from tests.e2e.law import Tolerance
 from tests.e2e.oracle import agree, compile_all
+from tools import fuzz_casts
 from tools.fuzz_make import DYNAMIC, make
 from tools.fuzz_model import Input, Model, Shell, pruned
 
@@ -237,7 +239,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--targets", default="interpreter", help="such as interpreter,cpu")
     parser.add_argument("--odd", action="store_true", help="small blocks and many parts")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no more then")
+    parser.add_argument("--casts", type=int, metavar="N", help="check N graphs with conversions")
+    parser.add_argument("--seed", type=int, default=0, help="of the first graph of --casts")
+    parser.add_argument("-j", "--jobs", type=int, default=1, help="processes for --casts")
     options = parser.parse_args(arguments)
+    if options.casts:
+        return fuzz_casts.run(options.casts, options.seed, options.jobs)
     targets = parse_targets(options.targets)
     first, end = map(int, options.seeds.split(":"))
     counts: Counter[str] = Counter()

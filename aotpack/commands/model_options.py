@@ -35,6 +35,13 @@ def add_trace_options(whole: argparse.ArgumentParser, title: str | None = None) 
         help="equal bits in every run and batch: no atomics on floats, one tile for all sizes",
     )
     parser.add_argument(
+        "--precision",
+        choices=("default", "strict"),
+        default="default",
+        help="strict: every operator rounds its result to its type, as eager does; by default a "
+        "16-bit result may be kept wider inside a kernel",
+    )
+    parser.add_argument(
         "--check-indices",
         action="store_true",
         help="assert in each call that positions read from tensors are in range",
@@ -87,6 +94,7 @@ def read_options(options: argparse.Namespace, **others: Any) -> "BuildOptions":
         strict=options.strict,
         fallback=options.fallback,
         deterministic=options.deterministic,
+        precision=options.precision,
         check_indices=options.check_indices,
         **others,
     )

@@ -41,14 +41,15 @@ from aotpack.lower.views import concat, rearrange, strided, view
 from aotpack.stages import Graph, GraphNode, Lowered, Traced, every_node
 
 
-def lower(traced: Traced, *, through_torch: bool = False) -> Lowered:
+def lower(traced: Traced, *, through_torch: bool = False, is_strict: bool = False) -> Lowered:
     """Turn the graph's operator calls into loop operations over buffers, each written once.
 
-    With ``through_torch`` calls without a lowering become calls of torch, where possible.
+    With ``through_torch`` calls without a lowering become calls of torch, where possible. With
+    ``is_strict`` each 16-bit result is rounded for whatever reads it.
     """
     graph = traced.graph
     builder = Builder(graph)
-    builder.through_torch = through_torch
+    builder.through_torch, builder.is_strict = through_torch, is_strict
     lower_calls(builder, graph.nodes)
     if builder.refused:
         raise UnsupportedError(_refusal(graph, builder.refused))

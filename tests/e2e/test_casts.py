@@ -10,6 +10,7 @@ from torch import nn
 
 import aotpack
 from aotpack.emit import write_package
+from aotpack.errors import UsageError
 from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.precompile import precompile
 from aotpack.runtime import verify
@@ -98,6 +99,35 @@ def test_decisions_are_those_of_rounded_sums(target: str, dtype: torch.dtype) ->
     a, b = (one.to(dtype) for one in ADDENDS)
     args = (a, b, a + b)
     assert_equal(aotpack.compile(Sums(), args, target=target)(*args), Sums()(*args))
+
+
+class Rests(nn.Module):
+    """What rounding the results of operators leaves, which a wider result would not."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+        total = a + b
+        product = (a @ b.t()).relu()
+        return [
+            total.float() - (a.float() + b.float()),
+            product.float() - (product * 0.3125).float() * 3.2,
+            nn.functional.smooth_l1_loss(a, b).float() * 3,
+        ]
+
+
+@pytest.mark.parametrize("target", ["cpu", "interpreter"])
+def test_strict_rounds_every_result(target: str) -> None:
+    args = tuple(one.bfloat16() for one in ADDENDS)
+    default, strict = (
+        aotpack.compile(Rests(), args, target=target, precision=precision)(*args)
+        for precision in ("default", "strict")
+    )
+    assert_equal(strict, Rests()(*args))
+    assert default[0].abs().max() == 0 != strict[0].abs().max()
+
+
+def test_other_precisions_are_refused() -> None:
+    with pytest.raises(UsageError, match="precision='exact'; accepted are 'default' and 'strict'"):
+        aotpack.compile(TRUE, (X,), target="cpu", precision="exact")
 
 
 def packaged(folder: Path, model: nn.Module, golden: Golden | None = None) -> Path:
