@@ -167,6 +167,7 @@ class Build:
             jobs=self.options.jobs,
             progress=self.hook.reporter,
             cpu_arch=self.options.cpu_arch,
+            fuses_products=self.options.precision != "strict",
         )
 
     @cached_property

@@ -11,9 +11,10 @@ from aotpack.target import Target
 ACCESS = re.compile(r"\b(ld|st)\.global(?:\.\w+)*?(?:\.v(\d))?\.b(\d+)\b")
 
 
-def ptx(kernel: KernelSource, arch: int = 90) -> str:
+def ptx(kernel: KernelSource, arch: int = 90, *, fuses_products: bool = True) -> str:
     """The PTX of a kernel for a compute capability."""
-    text: str = run_triton(Request.of(kernel, Target("cuda", arch))).asm["ptx"]
+    request = Request.of(kernel, Target("cuda", arch), fuses_products=fuses_products)
+    text: str = run_triton(request).asm["ptx"]
     return text
 
 

@@ -34,14 +34,17 @@ def precompile(
     jobs: int | None = None,
     progress: Reporter | None = None,
     cpu_arch: str | None = None,
+    fuses_products: bool = True,
 ) -> Precompiled:
-    """Compile every kernel for each of its targets."""
+    """Compile every kernel for each of its targets.
+
+    Unless it ``fuses_products``, a product and a sum are rounded each, as they are in C.
+    """
     knobs = read_knobs()
-    native = [target for target in targets if target.backend == "cuda"]
     texts = [kernel for kernel in rendered.kernels if kernel.language == "triton"]
-    pairs = product(native, texts)
-    requests = [Request.of(text, target) for target, text in pairs if text.is_for(target.arch)]
-    compilers = dict(compiler_versions()) if native else {}
+    requests = _requests(texts, targets, fuses_products=fuses_products)
+    is_native = any(target.backend == "cuda" for target in targets)
+    compilers = dict(compiler_versions()) if is_native else {}
     cache = KernelCache(knobs.cache)
     reporter = progress or Quiet()
     spare = {kernel.name for kernel in texts if kernel.is_spare}
@@ -64,6 +67,18 @@ def precompile(
         host=host,
         refused=refused,
     )
+
+
+def _requests(
+    texts: Sequence[KernelSource], targets: Sequence[Target], *, fuses_products: bool
+) -> list[Request]:
+    """Each kernel for each GPU that it is for."""
+    native = [target for target in targets if target.backend == "cuda"]
+    return [
+        Request.of(text, target, fuses_products=fuses_products)
+        for target, text in product(native, texts)
+        if text.is_for(target.arch)
+    ]
 
 
 def _compile_host(

@@ -23,7 +23,8 @@ class Request:
     ``multiples`` their divisibility: (position, a number that divides the value). A launch makes a
     cluster of ``cluster_size`` of each program, and gives it ``ring_bytes`` of shared memory behind
     Triton's; the code depends on neither. Code that ``starts_early`` waits for earlier launches
-    (programmatic dependent launch).
+    (programmatic dependent launch). One that ``fuses_products`` may compute a product and the sum
+    it goes into in one instruction, which rounds once.
     """
 
     name: str
@@ -36,9 +37,10 @@ class Request:
     ring_bytes: int
     starts_early: bool
     text: str
+    fuses_products: bool = True
 
     @staticmethod
-    def of(kernel: KernelSource, target: Target) -> "Request":
+    def of(kernel: KernelSource, target: Target, *, fuses_products: bool = True) -> "Request":
         """The compilation of a rendered kernel for a target."""
         args = enumerate(kernel.args)
         starts_early = kernel.starts_early and target.arch >= FIRST_ARCH
@@ -57,6 +59,7 @@ class Request:
             ring_bytes=kernel.ring_bytes,
             starts_early=starts_early,
             text=kernel.late_text if is_changed else kernel.text,
+            fuses_products=fuses_products,
         )
 
     @property

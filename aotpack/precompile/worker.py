@@ -79,7 +79,7 @@ def run_triton(request: Request) -> Any:
             options={
                 "num_warps": request.num_warps,
                 "num_stages": request.num_stages,
-                "enable_fp_fusion": True,
+                "enable_fp_fusion": request.fuses_products,
             },
         )
 
