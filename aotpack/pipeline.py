@@ -218,11 +218,8 @@ def build(
 ) -> Path:
     """Package a module for the targets as one wheel in the folder ``out``; returns its path.
 
-    It has ``candidates`` forms of each kernel; ``tuning`` is a file of ``aotpack tune``.
-    ``dtype`` (``"bfloat16"`` or ``torch.bfloat16``) casts weights and floating inputs first;
-    ``strict`` is torch.export's strict mode. ``deterministic``: equal bits in every run and batch.
-    ``passes``, ``partition``, ``precision`` and ``check_indices`` are those of ``BuildOptions``;
-    ``fallback`` "torch" lets torch run operators without a lowering.
+    It has ``candidates`` forms of each kernel; ``tuning`` is a file of ``aotpack tune``. ``dtype``
+    is "bfloat16" or ``torch.bfloat16``. Other options are those of ``BuildOptions``.
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
     how = _shared(

@@ -236,7 +236,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0:50", help="FIRST:END")
     parser.add_argument("--no-shrink", action="store_true")
-    parser.add_argument("--targets", default="interpreter", help="such as interpreter,cpu")
+    parser.add_argument("--targets", help="such as cpu,sm_90 (default interpreter; both hosts)")
     parser.add_argument("--odd", action="store_true", help="small blocks and many parts")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no more then")
     parser.add_argument("--casts", type=int, metavar="N", help="check N graphs with conversions")
@@ -244,8 +244,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes for --casts")
     options = parser.parse_args(arguments)
     if options.casts:
-        return fuzz_casts.run(options.casts, options.seed, options.jobs)
-    targets = parse_targets(options.targets)
+        names = tuple(options.targets.split(",")) if options.targets else fuzz_casts.TARGETS
+        return fuzz_casts.run(options.casts, options.seed, options.jobs, names)
+    targets = parse_targets(options.targets or "interpreter")
     first, end = map(int, options.seeds.split(":"))
     counts: Counter[str] = Counter()
     refusals: Counter[str] = Counter()

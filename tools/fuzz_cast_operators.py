@@ -119,18 +119,52 @@ def _decisions() -> Iterator[Operator]:
     for name in ("argmax", "argmin"):
         place = partial(_place, getattr(torch, name))
         yield _decision(f"{{0}}.{name}(1, True).expand(4, 6)", place, torch.int64)
-    for part, dtype in (("values", None), ("indices", torch.int64)):
-        text = f"{{0}}.max(0, True).{part}.expand(4, 6)"
-        yield _decision(text, partial(_largest, part), dtype)
+    for number, dtype in ((0, None), (1, torch.int64)):
+        for call, compute in _CHOICES.items():
+            text = f"{{0}}.{call}[{number}].expand(4, 6)"
+            yield _decision(text, partial(_chosen, compute, number), dtype)
+    yield _decision("{0}.remainder(1.5)", lambda x: x.remainder(1.5), is_kept=True)
+    yield _decision(
+        'torch.div({0}, 0.75, rounding_mode="floor")',
+        lambda x: torch.div(x, 0.75, rounding_mode="floor"),
+        is_kept=True,
+    )
+    yield _decision("{0}.count_nonzero(1)[:, None].expand(4, 6)", _nonzero, torch.int64)
+    yield _decision("{0}.all(1, True).expand(4, 6)", _all, torch.bool)
     for dtype in (torch.int32, torch.int64, torch.bool):
         yield _decision(f"{{0}}.to({dtype})", partial(_to, dtype), dtype)
 
 
+_CHOICES: dict[str, Compute] = {
+    "max(0, True)": lambda x: x.max(0, True),
+    "min(1, True)": lambda x: x.min(1, True),
+    "cummax(1)": lambda x: x.cummax(1),
+    "sort(dim=1, stable=True)": lambda x: x.sort(dim=1, stable=True),
+    "sort(dim=0, stable=True, descending=True)": (
+        lambda x: x.sort(dim=0, stable=True, descending=True)
+    ),
+}
+
+
 def _decision(
-    text: str, compute: Compute, dtype: torch.dtype | None = None, *, operands: int = 1
+    text: str,
+    compute: Compute,
+    dtype: torch.dtype | None = None,
+    *,
+    operands: int = 1,
+    is_kept: bool = False,
 ) -> Operator:
     gives = _common if dtype is None else _always(dtype)
-    return Operator(text, compute, ("float",) * operands, gives, rounds=True)
+    given = ("float",) * operands
+    return Operator(text, compute, given, gives, rounds=True, is_kept=is_kept)
+
+
+def _nonzero(x: torch.Tensor) -> torch.Tensor:
+    return x.count_nonzero(1)[:, None].expand(4, 6)
+
+
+def _all(x: torch.Tensor) -> torch.Tensor:
+    return x.all(1, True).expand(4, 6)
 
 
 def _total(x: torch.Tensor) -> torch.Tensor:
@@ -157,9 +191,8 @@ def _place(find: Compute, x: torch.Tensor) -> torch.Tensor:
     return find(x, 1, True).expand(4, 6)
 
 
-def _largest(part: str, x: torch.Tensor) -> torch.Tensor:
-    found: torch.Tensor = getattr(x.max(0, True), part)
-    return found.expand(4, 6)
+def _chosen(choose: Compute, number: int, x: torch.Tensor) -> torch.Tensor:
+    return choose(x)[number].expand(4, 6)
 
 
 def _to(dtype: torch.dtype, x: torch.Tensor) -> torch.Tensor:

@@ -38,8 +38,7 @@ def add_trace_options(whole: argparse.ArgumentParser, title: str | None = None) 
         "--precision",
         choices=("default", "strict"),
         default="default",
-        help="strict: every operator rounds its result to its type, as eager does; by default a "
-        "16-bit result may be kept wider inside a kernel",
+        help="strict: each operator rounds its result to its type, as eager does",
     )
     parser.add_argument(
         "--check-indices",
