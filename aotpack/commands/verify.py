@@ -11,6 +11,7 @@ from aotpack.commands.shipped import IMPORT, WEIGHTS, shipped_runtime
 from aotpack.commands.wheel_file import unpacked, weights_of
 from aotpack.errors import UsageError, VerifyError
 from aotpack.runtime.command import device_of
+from aotpack.runtime.manifest import read_manifest
 from aotpack.stages import Golden
 from aotpack.target import INTERPRETER, Target
 
@@ -68,7 +69,7 @@ def devices(name: int | str | None, package: Path) -> Iterator[tuple[str, Any]]:
         return
     from aotpack.precompile.interpreter.device import InterpreterDevice  # imports triton
 
-    built_for = json.loads((package / "manifest.json").read_bytes())["targets"]
+    built_for = read_manifest(package).targets
     targets = [text for text in built_for if text.startswith("sm_")]
     if str(INTERPRETER) in built_for or not targets:
         yield name, InterpreterDevice(package)
@@ -81,6 +82,7 @@ def record_eager(options: argparse.Namespace, package: Path) -> None:
     """Replace the golden data of the build by data recorded now."""
     from aotpack.emit.package import (
         golden_content,
+        reseal,
     )  # the next import needs torch, which takes seconds
     from aotpack.pipeline import Build
 
@@ -91,6 +93,9 @@ def record_eager(options: argparse.Namespace, package: Path) -> None:
     _check_alike(options, golden, manifest)
     manifest["golden"]["eager_errors"] = list(golden.eager_errors)
     file.write_text(json.dumps(manifest))
+    reseal(package)
+    for record in package.parent.glob("*.dist-info/RECORD"):
+        record.unlink()  # of the wheel, which has been compared with it
 
 
 def _check_alike(options: argparse.Namespace, golden: Golden, manifest: dict[str, Any]) -> None:

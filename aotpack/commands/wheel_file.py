@@ -3,18 +3,25 @@
 import base64
 import csv
 import hashlib
-import json
+import re
+import stat
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from aotpack.errors import AotpackError, UsageError
 from aotpack.runtime.checks.guards import sizes_of
+from aotpack.runtime.files.sums import SUMS
 from aotpack.runtime.manifest import Manifest, read_manifest
-from aotpack.runtime.memory.weights import sidecar_name
+from aotpack.runtime.memory.weights import sidecar_name_of
+from aotpack.runtime.safetensors import read_header
 
+_PLAIN = re.compile(r"[^\x00-\x1f\x7f\\:]{1,1000}")
+_ENCRYPTED = 1
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ACCEPTED = "a wheel is accepted, which aotpack MODEL -o DIR builds"
 
 
@@ -27,9 +34,25 @@ def opened(wheel: Path) -> Iterator[zipfile.ZipFile]:
         raise UsageError(f"reading {wheel}: it is no wheel; {_ACCEPTED}")
     try:
         with zipfile.ZipFile(wheel) as archive:
+            _check_entries(wheel, archive)
             yield archive
-    except (zipfile.BadZipFile, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
         raise _damaged(wheel, str(error)) from error
+
+
+def _check_entries(wheel: Path, archive: zipfile.ZipFile) -> None:
+    """Every entry is a plain file below the folder that it is unpacked into, and there once."""
+    seen: set[str] = set()
+    for entry in archive.infolist():
+        name, kind = entry.filename, entry.external_attr >> 16
+        parts = name.removesuffix("/").split("/")
+        if name in seen or not _PLAIN.fullmatch(name) or {"", ".", ".."} & {*parts}:
+            raise _damaged(wheel, f"its entry {name!a} is no plain path, or there twice")
+        if stat.S_IFMT(kind) not in (0, stat.S_IFREG, stat.S_IFDIR):
+            raise _damaged(wheel, f"its entry {name!a} is no plain file")
+        if entry.flag_bits & _ENCRYPTED or entry.compress_type not in _COMPRESSIONS:
+            raise _damaged(wheel, f"its entry {name!a} is encrypted or compressed in another way")
+        seen.add(name)
 
 
 def package_name(wheel: Path, archive: zipfile.ZipFile) -> str:
@@ -50,6 +73,7 @@ def unpacked(wheel: Path) -> Iterator[Path]:
         name = package_name(wheel, archive)
         archive.extractall(place)
         _check_record(wheel, archive, Path(place))
+        read_manifest(Path(place, name))
         yield Path(place, name)
 
 
@@ -58,19 +82,19 @@ def weights_of(wheel: Path, package: Path, given: Path | None) -> Path | None:
 
     The default is the sidecar beside the wheel.
     """
-    manifest = json.loads((package / "manifest.json").read_bytes())
-    mode = manifest["weights_mode"]
-    if given is not None or mode == "embed" or not manifest["weights"]:
+    manifest = read_manifest(package)
+    mode = manifest.weights_mode
+    if given is not None or mode == "embed" or not manifest.weights:
         return given
     if mode == "none":
-        wanted = [one["name"] for one in manifest["weights"] if not one["constant"]]
+        wanted = [weight.name for weight in manifest.weights if not weight.constant]
         if not wanted:
             return None
         raise UsageError(
             f"reading {wheel}: it was built with --weights none; give its {len(wanted)} weights "
             f"({wanted[0]!r} is the first) with --weights FILE, a safetensors file"
         )
-    beside = wheel.parent / sidecar_name(manifest["name"], manifest["version"])
+    beside = wheel.parent / sidecar_name_of(manifest)
     if not beside.is_file():
         raise UsageError(
             f"reading {wheel}: its weights travel beside it, and there is no {beside}; "
@@ -84,25 +108,35 @@ def manifest_of(wheel: Path) -> Iterator[tuple[Manifest, zipfile.ZipFile, str]]:
     """The manifest alone, without unpacking weights; with the archive and the package's name."""
     with opened(wheel) as archive, tempfile.TemporaryDirectory(prefix="aotpack-") as place:
         name = package_name(wheel, archive)
-        archive.extract(f"{name}/manifest.json", place)
+        for file in {f"{name}/manifest.json", f"{name}/{SUMS}"} & {*archive.namelist()}:
+            archive.extract(file, place)
         yield read_manifest(Path(place, name)), archive, name
 
 
 def example_sizes(manifest: Manifest, archive: zipfile.ZipFile, name: str) -> dict[str, int]:
     """The model's sizes for its golden inputs, from the header of their file."""
-    with archive.open(f"{name}/golden.safetensors") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    path = f"{name}/golden.safetensors"
+    if path not in archive.namelist():
+        raise _damaged(Path(archive.filename or name), f"it has no {path}")
+    with archive.open(path) as file:
+        header = read_header(file, archive.getinfo(path).file_size, Path(path))
     inputs = manifest.signature.inputs
-    shapes = [tuple(header[f"inputs/{tensor.name}"]["shape"]) for tensor in inputs]
-    return sizes_of(manifest.signature, shapes)
+    if lost := [one.name for one in inputs if f"inputs/{one.name}" not in header]:
+        raise _damaged(Path(archive.filename or name), f"{path} has no input {lost[0]!a}")
+    return sizes_of(manifest.signature, [header[f"inputs/{one.name}"].shape for one in inputs])
 
 
 def _check_record(wheel: Path, archive: zipfile.ZipFile, place: Path) -> None:
     record = next((n for n in archive.namelist() if n.endswith(".dist-info/RECORD")), None)
     if record is None:
         raise _damaged(wheel, "it has no RECORD")
-    rows = csv.reader((place / record).read_text().splitlines())
+    rows = [*csv.reader((place / record).read_text().splitlines())]
+    if any(len(row) != 3 for row in rows):
+        raise _damaged(wheel, "a line of its RECORD has not three parts")
     digests = {path: digest for path, digest, _ in rows}
+    missing = [path for path in digests if not (place / path).is_file()]
+    if missing or len(digests) < len(rows):
+        raise _damaged(wheel, f"its RECORD lists {(missing or ['a file'])[0]} wrongly")
     for name in archive.namelist():
         if name == record or name.endswith("/"):
             continue

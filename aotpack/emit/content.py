@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from aotpack.ir.dtypes import DType
+from aotpack.runtime.files.chunks import CHUNK
 
 _PIECE = 1 << 24
 _HEADER_ALIGNMENT = 8
@@ -38,6 +39,18 @@ class Content:
         for piece in self.walk():
             digest.update(piece)
         return digest.digest()
+
+    def chunk_digests(self) -> list[str]:
+        """The sha256 of each chunk that a runtime reads at once."""
+        found, digest, room = [], hashlib.sha256(), CHUNK
+        for piece in self.walk():
+            while piece:
+                digest.update(piece[:room])
+                piece, room = piece[room:], room - len(piece[:room])
+                if not room:
+                    found.append(digest.hexdigest())
+                    digest, room = hashlib.sha256(), CHUNK
+        return found if room == CHUNK else [*found, digest.hexdigest()]
 
     def moved(self, path: str) -> "Content":
         """The same file at another path; its hash, if known, is kept."""

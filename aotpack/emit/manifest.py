@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from aotpack.emit.content import Content
 from aotpack.emit.names import Identity
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Fixed, Passed
@@ -29,10 +30,10 @@ def manifest_text(
     precompiled: Precompiled,
     identity: Identity,
     weights: str,
-    weights_sha256: str | None,
+    file: Content | None,
     constants_sha256: str,
 ) -> bytes:
-    """The manifest as JSON with sorted keys."""
+    """The manifest as JSON with sorted keys; ``file`` is that of the weights, if there is one."""
     rendered = precompiled.rendered
     signature = rendered.signature
     data = {
@@ -51,7 +52,8 @@ def manifest_text(
         "weights": [_weight(weight) for weight in rendered.weights],
         "unused": list(signature.unused),
         "weights_mode": weights,
-        "weights_sha256": weights_sha256,
+        "weights_sha256": file.sha256.hex() if file else None,
+        "weights_chunks": file.chunk_digests() if file else [],
         "constants_sha256": constants_sha256,
         "wrapper_sha256": hashlib.sha256(rendered.wrapper.encode()).hexdigest(),
         "peak_bytes": rendered.peak_bytes,

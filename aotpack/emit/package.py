@@ -1,5 +1,6 @@
 """The importable folder of a package: modules, the runtime, kernels, weights, golden data."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from aotpack.emit.content import Content, safetensors
 from aotpack.emit.manifest import manifest_text, source_path, stored_binaries
 from aotpack.emit.names import Identity
 from aotpack.errors import UsageError
+from aotpack.runtime.files.sums import SUMS, read_sums, sums_text
 from aotpack.runtime.manifest import parse_manifest
 from aotpack.stages import Golden, Precompiled, Rendered
 
@@ -16,6 +18,13 @@ WEIGHTS_MODES = ("embed", "sidecar", "none")
 
 _INIT = '''\
 """{name} {version}, a model packaged by aotpack."""
+
+import os
+import sys
+
+if sys.argv[:1] == ["-m"] and ("-m", "{name}") in zip(sys.orig_argv, sys.orig_argv[1:]):
+    # python -m {name}: a file mmap.py in the current folder is not Python's module of that name.
+    sys.path[:] = [folder for folder in sys.path if folder not in ("", os.getcwd())]
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,6 +69,7 @@ def load(
     tuning: str | Path | None = None,
     graphs: bool = True,
     debug: str | None = None,
+    check: bool = True,
 ) -> Model:
     """The model on a device, ready to be called.
 
@@ -67,7 +77,8 @@ def load(
     ``weights`` is a safetensors file or a mapping that replaces the package's weights. ``stream``
     overrides the caller's current stream. ``concurrency`` bounds the calls in flight. ``tuning`` is
     a file of measured times. Repeated sizes run as CUDA graphs unless ``graphs`` is False.
-    ``debug`` is "sync" or "nan": launches are watched one by one.
+    ``debug`` is "sync" or "nan": launches are watched one by one. The weights are checked against
+    the hashes of the build unless ``check`` is False.
 
     Errors are AotpackErrors: ArgumentError, AssertionFailed, DeviceError, PackageError, VerifyError
     or WeightError.
@@ -81,6 +92,7 @@ def load(
         tuning=tuning,
         graphs=graphs,
         debug=debug,
+        check=check,
     )
 '''
 
@@ -109,8 +121,8 @@ def package_contents(precompiled: Precompiled, identity: Identity, weights: str)
     tensors = weights_content(rendered, "weights.safetensors")
     constants = constants_content(rendered)
     has_file = weights != "none" and bool(rendered.weights)
-    weights_sha256 = tensors.sha256.hex() if has_file else None
-    manifest = manifest_text(precompiled, identity, weights, weights_sha256, constants.sha256.hex())
+    file = tensors if has_file else None
+    manifest = manifest_text(precompiled, identity, weights, file, constants.sha256.hex())
     parse_manifest(json.loads(manifest), Path(identity.name))  # no runtime would read another
     contents = [
         Content.of(
@@ -127,7 +139,14 @@ def package_contents(precompiled: Precompiled, identity: Identity, weights: str)
     ]
     if weights == "embed" and has_file:
         contents.append(tensors)
-    return sorted(contents, key=lambda content: content.path)
+    sums = sums_text({content.path: content.sha256.hex() for content in contents})
+    return sorted([*contents, Content.of(SUMS, sums)], key=lambda content: content.path)
+
+
+def reseal(folder: Path) -> None:
+    """Write the hashes of a package again, after its files were changed on purpose."""
+    digests = {path: hashlib.sha256((folder / path).read_bytes()) for path in read_sums(folder)}
+    (folder / SUMS).write_bytes(sums_text({p: digest.hexdigest() for p, digest in digests.items()}))
 
 
 def weights_content(rendered: Rendered, path: str) -> Content:

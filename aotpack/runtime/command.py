@@ -117,7 +117,12 @@ def device_of(text: str | None) -> int | str | None:
 
 
 def import_first(modules: Sequence[str]) -> None:
-    """Import the modules that define the operators torch runs for a package."""
+    """Import the modules that define the operators torch runs for a package.
+
+    The current folder is searched last.
+    """
+    if modules:
+        sys.path.append(str(Path.cwd()))
     for name in modules:
         try:
             import_module(name)

@@ -20,7 +20,7 @@ from .files.checked import read_checked
 from .interface.keywords import naming_keywords
 from .manifest import Manifest, read_manifest
 from .memory.layout import Loaded
-from .memory.weights import weights_file
+from .memory.weights import sidecar_name_of, weights_file
 from .model import Model, Options, Parts
 from .plan import Form, Plan, flat
 from .safetensors import parse_safetensors
@@ -42,6 +42,7 @@ def load(
     tuning: str | Path | None = None,
     graphs: bool = True,
     debug: str | None = None,
+    check: bool = True,
 ) -> Model:
     """The packaged model, ready to be called.
 
@@ -55,8 +56,11 @@ def load(
     On a GPU, repeated sizes run as CUDA graphs unless ``graphs`` is False. ``debug`` watches each
     launch: "sync" names the one that fails, "nan" the first that writes a NaN; the default is
     AOTPACK_DEBUG of the environment. With ``debug``, a call raises its own failed assertions.
+
+    The file of the weights is read and checked against the hashes of the build unless ``check`` is
+    False. A file that you name is checked if it has the name of the wheel's sidecar.
     """
-    manifest = read_manifest(_folder(package))
+    manifest = read_manifest(folder_of(package))
     if concurrency < 1:
         raise AotpackError(f"loading a model: concurrency={concurrency}; accepted: 1 or more")
     handle = None if stream is None else stream_handle(stream)
@@ -65,13 +69,7 @@ def load(
     parts = _parts(manifest, choose_device(manifest, device), options)
     if manifest.choices and times:
         parts = replace(parts, plan=_tuned(parts, times))
-    model = Model(parts)
-    try:
-        _bind(model, weights)
-    except BaseException:
-        model.close()
-        raise
-    return model
+    return _bound(Model(parts), weights, check=check)
 
 
 def choose_device(manifest: Manifest, device: int | str | Device | None) -> Device:
@@ -111,7 +109,8 @@ def _best_device(manifest: Manifest) -> Device:
     return device
 
 
-def _folder(package: str | Path | ModuleType) -> Path:
+def folder_of(package: str | Path | ModuleType) -> Path:
+    """The folder of a package that is given as a path or as an imported module."""
     if isinstance(package, ModuleType):
         if package.__file__ is None:
             raise PackageError(f"loading {package.__name__}: the module has no folder")
@@ -157,14 +156,28 @@ def _load_kernels(manifest: Manifest, device: Device, target: str) -> dict[str, 
     }
 
 
-def _bind(model: Model, weights: str | Path | Mapping[str, Any] | None) -> None:
-    _bind_constants(model)
+def _bound(model: Model, weights: str | Path | Mapping[str, Any] | None, *, check: bool) -> Model:
+    """The model with constants and weights; closed if they cannot be bound."""
+    try:
+        _bind_constants(model)
+        _bind_weights(model, weights, check=check)
+    except BaseException:
+        model.close()
+        raise
+    return model
+
+
+def _bind_weights(
+    model: Model, weights: str | Path | Mapping[str, Any] | None, *, check: bool
+) -> None:
     if isinstance(weights, Mapping):
         model.bind_weights(weights)
         return
-    path = weights_file(model.manifest, None if weights is None else Path(weights))
-    if path is not None and not all(weight.constant for weight in model.manifest.weights):
-        model.bind_weights(path)
+    manifest = model.manifest
+    path = weights_file(manifest, None if weights is None else Path(weights))
+    if path is not None and not all(weight.constant for weight in manifest.weights):
+        is_own = weights is None or path.name == sidecar_name_of(manifest)
+        model.bind_weights(path, digests=manifest.weights_chunks if check and is_own else ())
 
 
 def _bind_constants(model: Model) -> None:

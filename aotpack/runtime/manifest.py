@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from .errors import PackageError
-from .files.checked import read_bounded
+from .files.checked import check_sum, read_bounded
 from .files.kinds import (
     MOST,
     Argument,
@@ -29,6 +29,7 @@ from .files.kinds import (
 )
 from .files.schema import INLINE, PLACE, Mismatch, OneOf, Parsed, read_record, shown
 from .files.strict_json import parse_json
+from .files.sums import SUMS, read_sums
 from .sizes import Size
 from .structures.text import labels, parameters_text, paths, structure_text
 from .structures.trees import Tree
@@ -113,6 +114,11 @@ class Signature:
         ):
             if found != len(tensors):
                 raise Mismatch(f"a structure of {found} tensors", f"{len(tensors)}").within(key)
+        for number, tensor in enumerate(self.outputs):
+            if tensor.name.rstrip("_") != f"output{number}":
+                accepted = f"output{number}, with underscores behind"
+                mismatch = Mismatch(shown(tensor.name), accepted)
+                raise mismatch.within("name").within(number).within("outputs")
         for key, tree, kind in (("args", self.args, "tuple"), ("kwargs", self.kwargs, "dict")):
             if tree.kind != kind:
                 raise Mismatch(f"a {tree.kind}", f"a {kind}").within("kind").within(key)
@@ -214,6 +220,12 @@ class Kernel:
     binaries: Mapping[Identifier, Binary]
     refused: Mapping[Identifier, tuple[GivenUp, ...]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for target, binary in self.binaries.items():
+            if binary.symbol != self.name:
+                mismatch = Mismatch(shown(binary.symbol), f"{self.name}, the kernel's name")
+                raise mismatch.within("symbol").within(target).within("binaries")
+
 
 @dataclass(frozen=True, slots=True)
 class TorchCall:
@@ -268,6 +280,7 @@ class Manifest:
     unused: frozenset[Name]  # state_dict names of tensors that the package does not use
     weights_mode: Annotated[str, OneOf(("embed", "sidecar", "none"))]
     weights_sha256: Sha256 | None
+    weights_chunks: tuple[Sha256, ...]  # of each ``files.chunks.CHUNK`` bytes of the weights' file
     constants_sha256: Sha256
     peak_bytes: Count
     wrapper_sha256: Sha256
@@ -294,6 +307,7 @@ def read_manifest(folder: Path) -> Manifest:
             f"{doing} has schema {found!r}; this runtime "
             f"reads schema {SCHEMA}. Reinstall the package: its files are of different builds."
         )
+    check_sum(folder, file.name, content, read_sums(folder).get(file.name, ""), SUMS)
     return parse_manifest(data, folder)
 
 

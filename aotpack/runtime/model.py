@@ -175,11 +175,17 @@ class Model:
         """Wait for all calls so far; raises AssertionFailed if an assertion failed in one."""
         self._exclusively("waiting for", self._wait)
 
-    def bind_weights(self, mapping: Mapping[str, Any] | str | Path, strict: bool = True) -> None:
+    def bind_weights(
+        self,
+        mapping: Mapping[str, Any] | str | Path,
+        strict: bool = True,
+        digests: Sequence[str] = (),
+    ) -> None:
         """Replace the weights by tensors or by a safetensors file, all or (not strict) some.
 
         A state_dict of the model is accepted: entries that the package does not use are ignored.
-        Names that the model does not have are refused.
+        Names that the model does not have are refused. ``digests`` are the sha256 of a file's
+        chunks (``manifest.weights_chunks``), which are checked as it is read.
 
         Waits for calls in flight. The tensors are copied and may be freed afterwards.
         """
@@ -188,7 +194,7 @@ class Model:
         def bind() -> None:
             self.device.synchronize(None)
             self._pool.forget()  # the addresses in plans may change
-            self._weights.bind(given, self._frameworks, strict=strict)
+            self._weights.bind(given, self._frameworks, strict=strict, digests=digests)
 
         self._exclusively("binding weights to", bind)
 

@@ -3,17 +3,16 @@
 import io
 import math
 import mmap
-import os
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import IO, Annotated, Any
 
 import numpy as np
 
 from .dtypes import BY_SAFETENSORS, Array, DType
 from .errors import WeightError
+from .files.checked import open_at_once, size_of
 from .files.kinds import MOST, Count
 from .files.schema import Mismatch, Parsed, read_record, shown
 from .files.strict_json import parse_json
@@ -79,8 +78,16 @@ class Stored:
     begin: int = 0
 
 
-def read_safetensors(path: Path) -> Mapping[str, Stored]:
-    """All tensors of a file by name. The file stays mapped while an array of it is alive."""
+class TensorFile(dict[str, Stored]):
+    """The tensors of the file at ``path``, which stays mapped while an array of it is alive."""
+
+    def __init__(self, path: Path, tensors: Mapping[str, Stored]) -> None:
+        super().__init__(tensors)
+        self.path = path
+
+
+def read_safetensors(path: Path) -> TensorFile:
+    """All tensors of a file by name."""
     try:
         with open(path, "rb", opener=open_at_once) as file:
             size = size_of(file, path)
@@ -89,7 +96,7 @@ def read_safetensors(path: Path) -> Mapping[str, Stored]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise WeightError(f"reading {path}: {reason}; check the path") from None
-    return _tensors(mapped, header)
+    return TensorFile(path, _tensors(mapped, header))
 
 
 def parse_safetensors(content: bytes, path: Path) -> Mapping[str, Stored]:
@@ -97,20 +104,7 @@ def parse_safetensors(content: bytes, path: Path) -> Mapping[str, Stored]:
     return _tensors(content, read_header(io.BytesIO(content), len(content), path))
 
 
-def open_at_once(path: str, flags: int) -> int:
-    """Opens without waiting for the other end of a pipe."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def size_of(file: BinaryIO, path: Path) -> int:
-    """The size of an open file; WeightError if it is a pipe or a device."""
-    facts = os.fstat(file.fileno())
-    if not stat.S_ISREG(facts.st_mode):
-        raise WeightError(f"reading {path}: it is no regular file; check the path")
-    return facts.st_size
-
-
-def read_header(file: BinaryIO, size: int, path: Path) -> Mapping[str, Entry]:
+def read_header(file: IO[bytes], size: int, path: Path) -> Mapping[str, Entry]:
     """The entries of a file of ``size`` bytes, in the order of their data."""
     length = int.from_bytes(file.read(_PREFIX), "little")
     if size < _PREFIX or length > min(HEADER_LIMIT, size - _PREFIX):

@@ -18,14 +18,16 @@ from .checks.audit import watch
 from .devices.device import Device, is_host
 from .dtypes import Array, DType, present, widen
 from .errors import VerifyError
-from .loading import load
-from .manifest import Manifest, Signature, called
-from .memory.weights import weights_file
+from .files.inventory import differences
+from .loading import folder_of, load
+from .manifest import Manifest, Signature, called, read_manifest
+from .memory.weights import sidecar_name_of, weights_file
 from .model import Model
 from .safetensors import Stored, read_safetensors
 from .structures.trees import flatten, unflatten
 
 _CHUNK = 1 << 24
+_NAMED = 5  # files that an error names
 _CALLS = 3  # launches twice, then a graph
 
 
@@ -97,7 +99,11 @@ def verify(
     *,
     weights: str | Path | None = None,
 ) -> Report:
-    """Load the package and run its golden data, watching for forbidden actions."""
+    """Compare the files with those of the build, load the package and run its golden data.
+
+    Forbidden actions are watched for.
+    """
+    check_files(folder_of(package))
     with watch() as actions, load(package, device, weights=weights) as model:
         checks = check_golden(model)
     check_weights(model.manifest, None if weights is None else Path(weights))
@@ -188,6 +194,19 @@ def compare(name: str, found: Array, reference: Array, dtype: DType, eager_error
     scale = np.abs(wanted[finite]).max(initial=0.0)
     bound = 1.5 * eager_error + dtype.eps * float(scale)
     return Check(name, float(error) if np.isfinite(error) else np.inf, eager_error, bound)
+
+
+def check_files(folder: Path) -> None:
+    """Check that the folder has the files of the build, the runtime's own among them."""
+    manifest = read_manifest(folder)
+    signature, sidecar = manifest.signature, sidecar_name_of(manifest)
+    wrong = differences(folder, f"{signature.name}-{signature.version}", frozenset({sidecar}))
+    if wrong:
+        more = f" ({len(wrong)} in all)" if len(wrong) > _NAMED else ""
+        raise VerifyError(
+            f"verifying {signature.name}: its files are not those of the build: "
+            f"{', '.join(wrong[:_NAMED])}{more}. Reinstall the package."
+        )
 
 
 def check_weights(manifest: Manifest, given: Path | None) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import aotpack
 from aotpack.cli import main
+from aotpack.emit.package import reseal
 from aotpack.errors import AotpackError, UnsupportedError, UsageError
 from aotpack.runtime import load, verify
 from aotpack.runtime.command import main as package_main
@@ -198,6 +199,9 @@ def test_a_failing_call_and_a_missing_operator_are_named(
         archive.extractall(tmp_path)
     file = tmp_path / "model" / "manifest.json"
     file.write_text(file.read_text().replace("aot_fallback.fails", "aot_elsewhere.fails"))
+    reseal(file.parent)
+    (record,) = tmp_path.glob("*.dist-info/RECORD")
+    record.unlink()
     with pytest.raises(AotpackError, match="no operator aot_elsewhere.fails.*Import what defines"):
         load(tmp_path / "model", "cpu")
     (tmp_path / "elsewhere.py").write_text(ELSEWHERE)

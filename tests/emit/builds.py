@@ -46,7 +46,7 @@ def tiny(weight: bytes = bytes(range(8)), **signature: Any) -> Precompiled:
     )
     rendered = Rendered(replace(whole, **signature), weights, golden, kernels, WRAPPER, 512)
     binaries = tuple(
-        Binary(kernel, str(target), "main", code, "cubin", 4, 1, 0, 0, 1, 32, 0)
+        Binary(kernel, str(target), kernel, code, "cubin", 4, 1, 0, 0, 1, 32, 0)
         for target, codes in zip(TARGETS, ((b"same", b"same"), (b"one", b"two")), strict=True)
         for kernel, code in zip(("k1", "k2"), codes, strict=True)
     )

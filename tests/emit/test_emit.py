@@ -41,6 +41,7 @@ def test_layout(emitted: Emitted) -> None:
         info = {entry.filename: entry for entry in archive.infolist()}
     assert sorted(names) == [path for path, _ in emitted.files]
     assert {name for name in names if "/_runtime/" not in name} == {
+        "tiny_model/SHA256SUMS",
         "tiny_model/__init__.py",
         "tiny_model/__main__.py",
         "tiny_model/constants.safetensors",

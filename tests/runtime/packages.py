@@ -1,5 +1,6 @@
 """A package for the fake device: ``(x + y) * scale[0]``, in two kernels and one intermediate."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from aotpack.emit import write_package
+from aotpack.emit.package import reseal
 from aotpack.ir.dtypes import DType
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.runtime import Model
@@ -170,6 +172,12 @@ def write_stateful(folder: Path) -> Path:
     )
     write_package(replace(made, rendered=replace(made.rendered, golden=golden)), folder)
     return folder
+
+
+def rewrite(package: Path, manifest: Any) -> None:
+    """Give the package another manifest, with its hash."""
+    (package / "manifest.json").write_text(json.dumps(manifest))
+    reseal(package)
 
 
 def call_diamond(model: Model, rows: int = 2, value: float = 1.0) -> None:

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,3 +72,37 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(
     if reads:
         assert json.loads(process.stdout.read())["schema"] == SCHEMA
     assert process.stderr.read() == "" and process.wait(20) == code
+
+
+COMMAND = ("verify", "--device", "cpu", "--import", "operators")
+SHADOWS = ("mmap", "pathlib", "json", "ctypes", "hashlib", "argparse", "numpy", "typing", "csv")
+
+
+@pytest.mark.parametrize("flags", [[], ["-P"]])
+def test_files_of_the_current_folder_are_no_modules_of_python(
+    package: Path, tmp_path: Path, flags: list[str]
+) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    for name in SHADOWS:
+        (folder / f"{name}.py").write_text(f"raise SystemExit('{name} of the current folder ran')")
+    (folder / "operators.py").write_text("print('imported')")
+    done = subprocess.run(
+        [
+            sys.executable,
+            *flags,
+            "-m",
+            "demo",
+            "verify",
+            "--device",
+            "cpu",
+            "--import",
+            "operators",
+        ],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(package.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "imported\n" and "has binaries for fake" in done.stderr

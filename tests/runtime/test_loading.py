@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotpack.runtime import AotpackError, DeviceError, PackageError, load, loading
+from aotpack.runtime import AotpackError, DeviceError, PackageError, WeightError, load, loading
 from aotpack.runtime.devices.cuda import CudaDevice
 from aotpack.runtime.devices.device import Device
 from aotpack.runtime.manifest import read_manifest
 
 from .fake_device import FakeDevice
-from .packages import write_demo
+from .packages import rewrite, write_demo
 
 X = np.ones((2, 3), np.float32)
 NO_GPU = "loading a model: this machine has no NVIDIA driver"
@@ -64,7 +64,7 @@ def test_a_wrapper_of_another_build_is_told(package: Path, device: FakeDevice, t
     (package / "wrapper.py").write_text(text)
     data = json.loads((package / "manifest.json").read_bytes())
     data["wrapper_sha256"] = hashlib.sha256(text.encode()).hexdigest()
-    (package / "manifest.json").write_text(json.dumps(data))
+    rewrite(package, data)
     with pytest.raises(PackageError, match=r"wrapper.py does not define plan\(\)"):
         load(package, device)
 
@@ -142,3 +142,55 @@ def test_a_package_without_code_for_processors_is_refused_there(package: Path) -
     with pytest.raises(DeviceError, match="loading on cpu: the package has binaries for fake"):
         load(package, "cpu")
     assert loading.CudaDevice is CudaDevice
+
+
+def flipped(file: Path, at: int = -2) -> Path:
+    content = bytearray(file.read_bytes())
+    content[at] ^= 1
+    file.write_bytes(content)
+    return file
+
+
+@pytest.mark.parametrize("place", [(2, 0), (1, 0)])
+def test_a_flipped_bit_of_a_weight_is_found_unless_unchecked(
+    package: Path, place: tuple[int, int]
+) -> None:
+    device = FakeDevice(place)
+    flipped(package / "weights.safetensors")
+    with pytest.raises(WeightError, match="bytes 0 to 76 have sha256 .*, the build recorded"):
+        load(package, device)
+    assert device.is_closed and device.blocks == {}
+    with load(package, FakeDevice(place), check=False) as model:
+        assert not np.array_equal(model(X, X), X * 4)
+
+
+@pytest.mark.parametrize("place", [(2, 0), (1, 0)])
+def test_a_sidecar_is_checked_wherever_it_lies_and_other_files_are_not(
+    tmp_path: Path, place: tuple[int, int]
+) -> None:
+    package = write_demo(tmp_path / "demo", weights="sidecar")
+    whole = write_demo(tmp_path / "whole")
+    content = (whole / "weights.safetensors").read_bytes()
+    sidecar, own = tmp_path / "demo-0.1.0.weights.safetensors", tmp_path / "own.safetensors"
+    for file in (sidecar, own):
+        file.write_bytes(content)
+        flipped(file)
+    for weights in (None, sidecar):
+        with pytest.raises(WeightError, match="demo-0.1.0.weights.safetensors: bytes 0 to"):
+            load(package, FakeDevice(place), weights=weights)
+    with load(package, FakeDevice(place), weights=own) as model:
+        assert not np.array_equal(model(X, X), X * 4)
+    sidecar.write_bytes(content)
+    with load(package, FakeDevice(place)) as model:
+        np.testing.assert_array_equal(model(X, X), X * 4)
+
+
+def test_a_failed_file_leaves_no_half_of_its_weights(package: Path, device: FakeDevice) -> None:
+    with load(package, device) as model:
+        file = flipped(package / "weights.safetensors")
+        with pytest.raises(WeightError, match="bytes 0 to"):
+            model.bind_weights(file, digests=model.manifest.weights_chunks)
+        with pytest.raises(WeightError, match="1 of 1 weights have not been given"):
+            model(X, X)
+        model.bind_weights({"scale": np.full(1, 2, np.float32)})
+        np.testing.assert_array_equal(model(X, X), X * 4)

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aotpack.emit.package import reseal
 from aotpack.runtime import PackageError, load
 from aotpack.runtime.files.checked import read_checked
 from aotpack.runtime.manifest import parse_manifest, read_manifest
 from aotpack.stages import Tree
 
 from .fake_device import FakeDevice
-from .packages import LEAF, write_demo
+from .packages import LEAF, rewrite, write_demo
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -91,6 +92,12 @@ BINARY = (*KERNEL, "binaries", "fake")
         (put("host", {"machine": 5, "arch": "x"}), "host.machine is 5; accepted: text"),
         (put(*BINARY, "symbol", 5), "kernels.add.binaries.fake.symbol is 5; accepted: text"),
         (put(*BINARY, "symbol", "a b"), "symbol is 'a b'; accepted: an identifier"),
+        (put(*BINARY, "symbol", "scale"), "fake.symbol is 'scale'; accepted: add, the kernel's"),
+        (put(*BINARY, "symbol", "malloc"), "symbol is 'malloc'; accepted: add, the kernel's name"),
+        (
+            put("outputs", 0, "name", "output1"),
+            r"outputs\[0\].name is 'output1'; accepted: output0",
+        ),
         (put(*BINARY, "file", "/bin/sh"), "file is '/bin/sh'; accepted: a path in the package"),
         (put(*BINARY, "file", "../x"), "file is '../x'; accepted: a path in the package"),
         (put(*BINARY, "num_warps", 0), "num_warps is 0; accepted: 1 to"),
@@ -103,7 +110,7 @@ def test_what_the_schema_refuses(
 ) -> None:
     data = json.loads((package / "manifest.json").read_bytes())
     change(data)
-    (package / "manifest.json").write_text(json.dumps(data))
+    rewrite(package, data)
     with pytest.raises(PackageError, match=f"manifest.json.*({message})"):
         load(package, device)
 
@@ -122,7 +129,22 @@ def test_text_that_is_no_manifest(
     package: Path, device: FakeDevice, text: bytes, message: str
 ) -> None:
     (package / "manifest.json").write_bytes(text)
+    reseal(package)
     with pytest.raises(PackageError, match=message):
+        load(package, device)
+
+
+def test_a_manifest_with_two_kernels_swapped_is_not_that_of_the_build(
+    package: Path, device: FakeDevice
+) -> None:
+    data = json.loads((package / "manifest.json").read_bytes())
+    kernels = data["kernels"]
+    kernels["add"]["binaries"], kernels["scale"]["binaries"] = (
+        kernels["scale"]["binaries"],
+        kernels["add"]["binaries"],
+    )
+    (package / "manifest.json").write_text(json.dumps(data))
+    with pytest.raises(PackageError, match="manifest.json is damaged: .* SHA256SUMS says"):
         load(package, device)
 
 

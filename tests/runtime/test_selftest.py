@@ -30,7 +30,14 @@ def test_a_wrong_answer_fails(tmp_path: Path, device: FakeDevice) -> None:
 def test_changed_weights_fail(package: Path, device: FakeDevice) -> None:
     file = package / "weights.safetensors"
     file.write_bytes(file.read_bytes()[:-4] + np.float32(2.00000024).tobytes())
-    with pytest.raises(VerifyError, match="weights.safetensors has sha256"):
+    with pytest.raises(VerifyError, match="not those of the build: weights.safetensors is changed"):
+        verify(package, device)
+
+
+def test_a_changed_runtime_fails(package: Path, device: FakeDevice) -> None:
+    assert verify(package, device).is_passed
+    (package / "_runtime" / "loading.py").write_text("# nothing")
+    with pytest.raises(VerifyError, match="not those of the build: _runtime/loading.py is changed"):
         verify(package, device)
 
 

@@ -38,7 +38,7 @@ def _check_launch(
     kernel = kernels.get(launch.kernel)
     for arg, declared in zip(launch.args, kernel.args if kernel else (), strict=False):
         found = dtypes.get(arg) if isinstance(arg, str) else None
-        if found is not None and found.storage != declared.dtype.storage:
+        if found and declared.pointer and found.storage != declared.dtype.storage:
             raise PackageError(
                 f"preparing a plan: {launch.kernel} takes {declared.dtype}, and {arg!r} is {found} "
                 "by manifest.json. The package is damaged: reinstall it."

@@ -9,7 +9,6 @@ import fcntl
 import hashlib
 import os
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,6 @@ from ..files.exported import exported_functions
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 _EXECUTABLE = 0x10  # MFD_EXEC, which systems with vm.memfd_noexec ask for
 _loaded: dict[bytes, "SharedObject"] = {}
-_uses: Counter[int] = Counter()
 
 
 class SharedObject:
@@ -89,9 +87,9 @@ def _file_of(code: bytes) -> Iterator[str]:
             rest = rest[os.write(number, rest) :]
         fcntl.fcntl(number, fcntl.F_ADD_SEALS, _SEALS)
         # The loader takes a path that it knows for the library of before, though by now the number
-        # is that of another file. So each use of a number is spelt differently.
-        _uses[number] += 1
-        yield f"/proc/self/fd{'/.' * _uses[number]}/{number}"
+        # is that of another file, perhaps of another package. So the path spells the file's inode.
+        inode = f"{os.fstat(number).st_ino:b}"
+        yield f"/proc/self/fd{inode.replace('1', '/.').replace('0', '/')}/{number}"
     finally:
         os.close(number)
 

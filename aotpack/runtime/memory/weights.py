@@ -12,9 +12,11 @@ from ..devices.block import Block
 from ..devices.device import Device, is_host
 from ..dtypes import DType, is_accepted
 from ..errors import WeightError
+from ..files.chunks import read_chunks
 from ..manifest import Manifest, Weight
-from ..safetensors import Stored
+from ..safetensors import Stored, TensorFile
 from .packing import align
+from .streaming import Piece, stream
 
 _HOST_PLACES = (1, 3)  # pageable and pinned, in DLPack's numbering
 
@@ -86,15 +88,28 @@ class Weights:
                 found[weight.name] = (addresses[weight.name], end - addresses[weight.name])
         return found
 
-    def bind(self, given: Mapping[str, Any], frameworks: Frameworks, *, strict: bool) -> None:
+    def bind(
+        self,
+        given: Mapping[str, Any],
+        frameworks: Frameworks,
+        *,
+        strict: bool,
+        digests: Sequence[str] = (),
+    ) -> None:
         """Copy the given values to the device; all are checked before the first is copied.
 
-        A CPU device uses the tensors of a file in place in the mapped file.
+        A CPU device uses the tensors of a file in place in the mapped file. ``digests`` are those
+        of the file's chunks, checked as it is read.
         """
         chosen = self._choose(given, strict=strict)
         sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
-        for group in self._groups:
-            self._place(group, sources)
+        if isinstance(given, TensorFile) and not is_host(self._device):
+            self._stream(given.path, chosen, digests)
+        else:
+            if isinstance(given, TensorFile) and digests:
+                read_chunks(given.path, digests, _nothing)
+            for group in self._groups:
+                self._place(group, sources)
         self._device.synchronize(None)
         self._bound.update(sources)
 
@@ -136,12 +151,29 @@ class Weights:
         return is_host(self._device)
 
     def _copy(self, weight: Weight, source: _Source) -> None:
-        if self._block is None:
-            self._block = Block(self._device, self.total)
         copy = self._device.copy_in if source.place[0] in _HOST_PLACES else self._device.copy
         size = _bytes(weight.dtype, weight.shape)
         if size:
-            copy(self._block.address + self._offsets[weight.name], source.address, size, 0)
+            copy(self._own(weight), source.address, size, 0)
+
+    def _own(self, weight: Weight) -> int:
+        """The place of a weight in the device's memory, which is allocated when first needed."""
+        if self._block is None:
+            self._block = Block(self._device, self.total)
+        return self._block.address + self._offsets[weight.name]
+
+    def _stream(
+        self, path: Path, chosen: Iterable[tuple[Weight, Stored]], digests: Sequence[str]
+    ) -> None:
+        """Copy tensors of a file; if that fails, they count as not given."""
+        pieces = [
+            Piece(stored.begin, stored.begin + stored.data.nbytes, self._own(weight))
+            for weight, stored in chosen
+        ]
+        names = {weight.name for weight, _ in chosen} & self._bound
+        self._bound -= names
+        stream(self._device, path, digests, pieces)
+        self._bound |= names
 
     def _choose(self, given: Mapping[str, Any], *, strict: bool) -> list[tuple[Weight, Any]]:
         self._check_names(given)
@@ -212,6 +244,11 @@ def sidecar_name(name: str, version: str) -> str:
     return f"{name}-{version}.weights.safetensors"
 
 
+def sidecar_name_of(manifest: Manifest) -> str:
+    """The name of the sidecar file of a package."""
+    return sidecar_name(manifest.signature.name, manifest.signature.version)
+
+
 def weights_file(manifest: Manifest, given: Path | None) -> Path | None:
     """The file of the weights: the given one, else that of the package's mode, else None."""
     if given is not None:
@@ -220,8 +257,7 @@ def weights_file(manifest: Manifest, given: Path | None) -> Path | None:
         return manifest.folder / "weights.safetensors"
     if manifest.weights_mode == "none" or not manifest.weights:
         return None
-    signature = manifest.signature
-    name = sidecar_name(signature.name, signature.version)
+    signature, name = manifest.signature, sidecar_name_of(manifest)
     folders = manifest.folder, manifest.folder.parent
     for folder in folders:
         if (folder / name).is_file():
@@ -231,6 +267,10 @@ def weights_file(manifest: Manifest, given: Path | None) -> Path | None:
         f"{' nor '.join(map(str, folders))}. Put it there, or load with weights=PATH; a command "
         "line takes --weights FILE."
     )
+
+
+def _nothing(begin: int, chunk: Any) -> None:
+    """What a reading does that only checks."""
 
 
 def _bytes(dtype: DType, shape: tuple[int, ...]) -> int:

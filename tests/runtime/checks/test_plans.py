@@ -9,7 +9,7 @@ import pytest
 
 from aotpack.runtime import PackageError, load
 from tests.runtime.fake_device import FakeDevice
-from tests.runtime.packages import DIAMOND, LOOPED, write_demo
+from tests.runtime.packages import DIAMOND, LOOPED, rewrite, write_demo
 
 X = np.ones((2, 3), np.float32)
 
@@ -20,7 +20,7 @@ def changed(package: Path, *path: Any) -> Path:
     for key in path[:-2]:
         inner = inner[key]
     inner[path[-2]] = path[-1]
-    (package / "manifest.json").write_text(json.dumps(data))
+    rewrite(package, data)
     return package
 
 

@@ -41,6 +41,16 @@ def test_bytes_are_loaded_whatever_the_path_holds(tmp_path: Path) -> None:
     assert loaded[11].address("malloc") is None and loaded[11].address("lost") is None
 
 
+def test_the_runtimes_of_two_packages_do_not_take_each_others_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each package has a runtime of its own; what they know of each other is the loader's."""
+    codes = [compiled(tmp_path, number) for number in (61, 62, 63)]
+    for number, code in zip((61, 62, 63), codes, strict=True):
+        monkeypatch.setattr(shared_object, "_loaded", {})
+        assert value(load_shared_object(code, "a.so")) == number
+
+
 def test_without_files_in_memory_a_private_folder_serves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,9 +28,9 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")
     (tmp_path / "folder").mkdir()
-    no_file = "is no regular"
-    for name, reason in (("pipe", no_file), ("zero", no_file), ("folder", "cannot be read")):
-        with pytest.raises(PackageError, match=f"{name} {reason}"):
+    no_file = "it is no regular file"
+    for name, reason in (("pipe", no_file), ("zero", no_file), ("folder", "Is a directory")):
+        with pytest.raises(PackageError, match=f"{name} cannot be read .{reason}"):
             read_checked(tmp_path, name, SHA)
     with pytest.raises(PackageError, match=r"lost cannot be read .No such file"):
         read_checked(tmp_path, "lost", SHA)

@@ -13,6 +13,7 @@ from aotpack.runtime.tuning_file import read_tuning
 from aotpack.stages import Decisions
 from aotpack.target import CPU
 from aotpack.tune.decisions import quickest
+from tests.runtime.packages import rewrite
 from tests.tune.packages import PackedWeight, opened, packed
 
 
@@ -42,7 +43,7 @@ def test_a_form_that_spills_is_taken_only_where_all_do(tmp_path: Path) -> None:
         manifest = json.loads(file.read_text())
         for name in spilling:
             manifest["kernels"][name]["binaries"]["cpu"]["spills"] = 256
-        file.write_text(json.dumps(manifest))
+        rewrite(package.folder, manifest)
         found = tune(package.folder, "cpu")
         (choices,) = found.values()
         return set(choices[key][0].microseconds), quickest(found)["cpu", key]

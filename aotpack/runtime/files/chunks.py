@@ -1,0 +1,118 @@
+"""Reads a large file once, in chunks, by several threads: each chunk is checked, then used.
+
+Nothing is read through a memory map, so a file that becomes shorter is an error in words.
+"""
+
+import hashlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ..dtypes import Array
+from ..errors import WeightError
+from .checked import open_at_once, size_of
+
+CHUNK = 8 << 20
+_MOST_THREADS = 8
+
+Use = Callable[[int, Array], None]
+"""Takes a chunk's first byte in the file, and its bytes, which are overwritten afterwards."""
+
+
+def read_chunks(path: Path, digests: Sequence[str], use: Use) -> None:
+    """Give every chunk of a file to ``use``, on any thread; with ``digests``, checked before."""
+    try:
+        with open(path, "rb", buffering=0, opener=open_at_once) as file:
+            size = size_of(file, path)
+            count = -(-size // CHUNK)
+            if digests and len(digests) != count:
+                raise WeightError(
+                    f"reading {path}: it has {size:,} bytes, the build recorded {len(digests)} "
+                    f"chunks of {CHUNK:,}. {_REMEDY}"
+                )
+            _Reader(path, file.fileno(), size, digests, use).run(count)
+    except OSError as error:
+        raise WeightError(f"reading {path}: {error.strerror}; check the path") from None
+
+
+_REMEDY = "The file is truncated, damaged or of another model; copy or download it again."
+
+
+class _Reader:
+    """The threads of one reading; the first error stops all."""
+
+    def __init__(
+        self, path: Path, number: int, size: int, digests: Sequence[str], use: Use
+    ) -> None:
+        self._path, self._number, self._size = path, number, size
+        self._digests, self._use = digests, use
+        self._waiting: deque[int] = deque()
+        self._errors: list[BaseException] = []
+
+    def run(self, count: int) -> None:
+        """Read ``count`` chunks; the calling thread reads too."""
+        self._waiting.extend(range(count))
+        helpers = min(count, _MOST_THREADS, _processors()) - 1
+        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(helpers)]
+        started: list[threading.Thread] = []
+        try:
+            for thread in threads:
+                thread.start()
+                started.append(thread)
+        except RuntimeError:  # the process may have no more threads: those that are there suffice
+            pass
+        try:
+            self._work()
+        finally:
+            self._waiting.clear()
+            for thread in started:
+                thread.join()
+        if self._errors:
+            raise self._errors[0]
+
+    def _work(self) -> None:
+        buffer = np.empty(min(CHUNK, self._size), np.uint8)
+        while (index := self._next()) is not None:
+            chunk = buffer[: min(CHUNK, self._size - index * CHUNK)]
+            try:
+                self._read(chunk, index * CHUNK)
+                self._check(chunk, index)
+                self._use(index * CHUNK, chunk)
+            except Exception as error:
+                self._waiting.clear()
+                self._errors.append(error)
+
+    def _next(self) -> int | None:
+        try:
+            return self._waiting.popleft()
+        except IndexError:
+            return None
+
+    def _read(self, chunk: Array, begin: int) -> None:
+        rest, at = chunk.data, begin
+        while rest:
+            count = os.preadv(self._number, [rest], at)
+            if count == 0:
+                raise WeightError(
+                    f"reading {self._path}: it ended at byte {at:,} of {self._size:,}. {_REMEDY}"
+                )
+            rest, at = rest[count:], at + count
+
+    def _check(self, chunk: Array, index: int) -> None:
+        if not self._digests:
+            return
+        found, wanted = hashlib.sha256(chunk.data).hexdigest(), self._digests[index]
+        if found != wanted:
+            begin = index * CHUNK
+            raise WeightError(
+                f"reading {self._path}: bytes {begin:,} to {begin + len(chunk):,} have sha256 "
+                f"{found[:16]}..., the build recorded {wanted[:16]}... {_REMEDY}"
+            )
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1

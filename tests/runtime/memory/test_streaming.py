@@ -1,0 +1,27 @@
+"""Tensors that lie anywhere in a file, copied chunk by chunk."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aotpack.runtime.files import chunks
+from aotpack.runtime.memory.streaming import Piece, stream
+from tests.runtime.fake_device import FakeDevice
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64, 1000])
+def test_pieces_come_whole_to_their_places(
+    tmp_path: Path, device: FakeDevice, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(chunks, "CHUNK", chunk)
+    content = np.random.default_rng(0).integers(1, 256, 300, dtype=np.uint8)
+    (tmp_path / "w").write_bytes(content.tobytes())
+    base = device.alloc(1000)
+    places = [(250, 300, 0), (8, 9, 600), (9, 9, 700), (9, 140, 100), (200, 250, 400)]
+    stream(device, tmp_path / "w", (), [Piece(a, b, base + to) for a, b, to in places])
+    memory = device.blocks[base][base - device.blocks[base].ctypes.data :]
+    wanted = np.zeros(1000, np.uint8)
+    for begin, end, to in places:
+        wanted[to : to + end - begin] = content[begin:end]
+    np.testing.assert_array_equal(memory[:1000], wanted)

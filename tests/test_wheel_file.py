@@ -1,0 +1,132 @@
+"""Wheels that are damaged or made to mislead: inspect and verify answer in words."""
+
+import hashlib
+import json
+import stat
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aotpack.cli import main
+from aotpack.emit import emit
+from aotpack.emit.names import Identity
+from tests.emit.builds import tiny
+
+Contents = dict[str, bytes]
+NAME = "tiny_model"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return emit(tiny(), Identity(NAME, "1"), tmp_path_factory.mktemp("dist")).wheel
+
+
+def changed(wheel: Path, tmp_path: Path, change: Callable[[Contents], object]) -> Path:
+    """Another wheel, whose contents a function has changed."""
+    with zipfile.ZipFile(wheel) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    change(contents)
+    with zipfile.ZipFile(tmp_path / wheel.name, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    return tmp_path / wheel.name
+
+
+def put(file: str, *path: object) -> Callable[[Contents], object]:
+    """A change of one value of a JSON file: the keys that lead to it, then the value."""
+
+    def change(contents: Contents) -> None:
+        data = inner = json.loads(contents[f"{NAME}/{file}"])
+        for key in path[:-2]:
+            inner = inner[key]
+        inner[path[-2]] = path[-1]
+        contents[f"{NAME}/{file}"] = json.dumps(data).encode()
+        sha256 = hashlib.sha256(contents[f"{NAME}/{file}"]).hexdigest()
+        sums = contents[f"{NAME}/SHA256SUMS"].decode().splitlines()
+        lines = [f"{sha256}  {file}" if line.endswith(f" {file}") else line for line in sums]
+        contents[f"{NAME}/SHA256SUMS"] = "\n".join(lines).encode()
+
+    return change
+
+
+def failed(capsys: pytest.CaptureFixture[str], verb: str, wheel: Path) -> str:
+    assert main([verb, str(wheel)]) == 1
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    return error
+
+
+def test_a_whole_wheel_is_shown(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(wheel)]) == 0
+    assert "tiny_model 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["inspect", "verify"])
+@pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a//x", "a\\x", "C:x", "a\nx"])
+def test_entries_that_lead_elsewhere(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, verb: str
+) -> None:
+    file = changed(wheel, tmp_path, lambda contents: contents.update({name: b"x"}))
+    assert "is no plain path, or there twice" in failed(capsys, verb, file)
+    assert not (tmp_path.parent / "x").exists()
+
+
+def test_entries_that_are_no_files_or_there_twice(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link = zipfile.ZipInfo(f"{NAME}/link")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    file = changed(wheel, tmp_path, lambda contents: None)
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr(link, "/etc/passwd")
+    assert "'tiny_model/link' is no plain file" in failed(capsys, "verify", file)
+    file = changed(wheel, tmp_path, lambda contents: None)
+    with zipfile.ZipFile(file, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr(f"{NAME}/wrapper.py", "")
+    assert "'tiny_model/wrapper.py' is no plain path, or there twice" in failed(
+        capsys, "inspect", file
+    )
+
+
+def drop(name: str) -> Callable[[Contents], object]:
+    return lambda contents: contents.pop(name)
+
+
+GOLDEN = f"{NAME}/golden.safetensors"
+RECORD = f"{NAME}-1.dist-info/RECORD"
+
+
+@pytest.mark.parametrize(
+    ("verb", "change", "message"),
+    [
+        (
+            "inspect",
+            put("manifest.json", "kernels", "k1", "moved", "4*n"),
+            "is 4*n, with n; accepted",
+        ),
+        ("inspect", put("manifest.json", "kernels", "k1", "moved", "4//0"), "it divides by zero"),
+        ("inspect", drop(GOLDEN), "it has no tiny_model/golden.safetensors"),
+        ("inspect", lambda c: c.update({GOLDEN: b""}), "its 0 bytes do not hold the header"),
+        ("inspect", lambda c: c.update({GOLDEN: b"\2" + bytes(7) + b"{}"}), "has no input 'x'"),
+        ("inspect", lambda c: c.update({GOLDEN: b"\2" + bytes(7) + b"[]"}), "is not an object"),
+        ("inspect", drop(f"{NAME}/SHA256SUMS"), "SHA256SUMS cannot be read"),
+        ("inspect", put("manifest.json", "schema", 1), "has schema 1; this runtime reads"),
+        ("verify", put("manifest.json", "schema", 1), "does not fit its entry in RECORD"),
+        ("verify", drop(RECORD), "it has no RECORD"),
+        ("verify", drop(GOLDEN), "RECORD lists tiny_model/golden.safetensors wrongly"),
+        ("verify", lambda c: c.update({RECORD: b"a,b"}), "a line of its RECORD has not three"),
+        ("verify", lambda c: c.update({RECORD: b"\xff"}), "the file is damaged"),
+        ("verify", lambda c: c.update({RECORD: c[RECORD] * 2}), "RECORD lists a file wrongly"),
+    ],
+)
+def test_contents_that_do_not_fit(
+    wheel: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    verb: str,
+    change: Callable[[Contents], object],
+    message: str,
+) -> None:
+    assert message in failed(capsys, verb, changed(wheel, tmp_path, change))
