@@ -31,17 +31,16 @@ def emit(
     check_weights_mode(weights)
     rendered = precompiled.rendered
     name, version = identity.name, identity.version
-    contents = package_contents(precompiled, identity, weights)
-    early = [content for content in contents if content.path != _EMBEDDED]
-    late = [
-        content.moved(f"{name}/{_EMBEDDED}") for content in contents if content.path == _EMBEDDED
-    ]
-    late.append(Content.of("DIST-INFO/sboms/aotpack.cdx.json", sbom_text(precompiled, identity)))
-    facts = Facts(
-        platform_tag(precompiled.host),
-        requirements(tuple(map(str, precompiled.targets)), calls_torch=bool(rendered.calls)),
-        entry_point,
-    )
+    tensors = weights_content(rendered, _EMBEDDED)
+    contents = package_contents(precompiled, identity, weights, tensors)
+    early = [content for content in contents if content is not tensors]
+    late = [tensors.moved(f"{name}/{_EMBEDDED}")] if len(early) < len(contents) else []
+    is_apart = weights == "sidecar" and bool(rendered.weights)
+    sidecar = tensors.moved(sidecar_name(name, version)) if is_apart else None
+    needed = requirements(tuple(map(str, precompiled.targets)), calls_torch=bool(rendered.calls))
+    bill = sbom_text(precompiled, identity, contents, needed, sidecar)
+    late.append(Content.of("DIST-INFO/sboms/aotpack.cdx.json", bill))
+    facts = Facts(platform_tag(precompiled.host), needed, entry_point)
     with _staging(out, name) as staging:
         project = staging / "project"
         project.mkdir()
@@ -49,10 +48,9 @@ def emit(
         sealed = staging / built.name
         files = seal(built, late, sealed)
         beside = []
-        if weights == "sidecar" and rendered.weights:
-            content = weights_content(rendered, sidecar_name(name, version))
-            content.write(staging)
-            beside.append(content.path)
+        if sidecar is not None:
+            sidecar.write(staging)
+            beside.append(sidecar.path)
         _move([*beside, sealed.name], staging, out)
     return Emitted(out / sealed.name, files, out / beside[0] if beside else None)
 

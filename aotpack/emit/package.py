@@ -110,15 +110,17 @@ def write_package(precompiled: Precompiled, folder: Path, weights: str = "embed"
     check_weights_mode(weights)
     signature = precompiled.rendered.signature
     identity = Identity.of(signature.name, signature.version)
-    contents = package_contents(precompiled, identity, weights)
+    tensors = weights_content(precompiled.rendered, "weights.safetensors")
+    contents = package_contents(precompiled, identity, weights, tensors)
     for content in contents:
         content.write(folder)
 
 
-def package_contents(precompiled: Precompiled, identity: Identity, weights: str) -> list[Content]:
-    """All files of the package by their path in it, sorted."""
+def package_contents(
+    precompiled: Precompiled, identity: Identity, weights: str, tensors: Content
+) -> list[Content]:
+    """All files of the package by their path in it, sorted; ``tensors`` is that of the weights."""
     rendered = precompiled.rendered
-    tensors = weights_content(rendered, "weights.safetensors")
     constants = constants_content(rendered)
     has_file = weights != "none" and bool(rendered.weights)
     file = tensors if has_file else None

@@ -125,16 +125,6 @@ def test_manifest(emitted: Emitted) -> None:
     assert binaries["sm_90"]["sha256"] == hashlib.sha256(b"two").hexdigest()
 
 
-def test_bill_of_materials(emitted: Emitted) -> None:
-    with zipfile.ZipFile(emitted.wheel) as archive:
-        sbom = json.loads(archive.read("tiny_model-1.0rc1.dist-info/sboms/aotpack.cdx.json"))
-    assert (sbom["bomFormat"], sbom["specVersion"]) == ("CycloneDX", "1.6")
-    assert [c["name"] for c in sbom["metadata"]["tools"]["components"]] == ["aotpack", "triton"]
-    files = {c["name"]: c["hashes"][0]["content"] for c in sbom["components"] if "hashes" in c}
-    assert files["tiny_model/kernels/sm_90/k1.cubin"] == hashlib.sha256(b"one").hexdigest()
-    assert len(files) == 3
-
-
 def test_the_same_bytes_in_another_folder(emitted: Emitted, tmp_path: Path) -> None:
     again = emit(tiny(), IDENTITY, tmp_path)
     assert again.wheel.read_bytes() == emitted.wheel.read_bytes()
