@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from aotpack.devices import H200, Gpu
-from aotpack.emit import emit, write_package
+from aotpack.emit import Inputs, emit, write_package
 from aotpack.emit.names import Identity
 from aotpack.errors import UsageError
 from aotpack.instrumentation import Instrumentation
@@ -48,6 +48,8 @@ class Source:
     dynamic_shapes: Any = None
     name: str = "model"
     version: str = "0.1.0"
+    file: Path | None = None  # what defines the model, for the provenance
+    sha256: str | None = None  # of the file, as it was before it was read
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,17 @@ class Build:
             identity,
             self.options.out,
             weights=self.options.weights,
+            inputs=_inputs(self.source, self.options),
         )
+
+
+def _inputs(source: Source, options: BuildOptions) -> Inputs:
+    """What the provenance says of the caller; places and the number of processes do not matter."""
+    left_out = ("targets", "out", "jobs", "gpu")
+    chosen = {one.name: getattr(options, one.name) for one in fields(options)}
+    asked = {name: value for name, value in chosen.items() if name not in left_out}
+    model = None if source.file is None else source.file.name
+    return Inputs(model, source.sha256, {**asked, "gpu": options.gpu.name})
 
 
 def _lower(traced: Traced, options: BuildOptions, after: AfterPass) -> Lowered:

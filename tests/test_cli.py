@@ -69,8 +69,9 @@ def failed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     return code, capsys.readouterr().err
 
 
-def test_the_build_leaves_one_wheel(wheel: Path) -> None:
-    assert [path.name for path in wheel.parent.iterdir()] == [wheel.name]
+def test_the_build_leaves_one_wheel_and_its_provenance(wheel: Path) -> None:
+    left = sorted(path.name for path in wheel.parent.iterdir())
+    assert left == [wheel.name, f"{wheel.name}.provenance.json"]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_bench_says_what_it_times(
     assert (
         main(["build", str(folder / "half_model.py"), "-o", str(tmp_path), "--target", "cpu"]) == 0
     )
-    (wheel,) = tmp_path.iterdir()
+    (wheel,) = tmp_path.glob("*.whl")
     assert "\ncompile C kernels (1 in one file)\nemit\n" in capsys.readouterr().err
     assert main(["bench", str(wheel), "--repeat", "2", "--device", "cpu"]) == 0
     first, second = capsys.readouterr().out.splitlines()
@@ -452,6 +453,16 @@ def test_quiet_verbose_and_json_say_less_and_more(
     assert facts["wheel"]["path"] == str(wheel)
     assert facts["wheel"]["sha256"] == hashlib.sha256(wheel.read_bytes()).hexdigest()
     assert facts["targets"] == ["sm_90"] and facts["kernels"] == 1
+    told = json.loads(Path(facts["provenance"]).read_bytes())
+    assert told["subject"] == [{"name": wheel.name, "digest": {"sha256": facts["wheel"]["sha256"]}}]
+    definition = told["predicate"]["buildDefinition"]
+    digest = hashlib.sha256((folder / "half_model.py").read_bytes()).hexdigest()
+    assert definition["resolvedDependencies"][0] == {
+        "name": "half_model.py",
+        "digest": {"sha256": digest},
+    }
+    assert definition["externalParameters"]["options"]["fallback"] == "error"
+    assert str(tmp_path) not in Path(facts["provenance"]).read_text()
     code, error = failed(capsys, *words, "--quiet", "--verbose")
     assert code == 2 and "not allowed with" in error
 

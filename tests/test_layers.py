@@ -59,6 +59,7 @@ ONLY_IN = {
     "triton": {"precompile"},
     "jinja2": {"render"},
     "setuptools": {"emit"},
+    "cryptography": {"emit"},
     "sympy": {"trace"},  # torch's symbolic sizes
 }
 ONLY_IN_FILES = {"torch": {"runtime/torch_calls.py"}}  # lazily, where a package asks for it

@@ -2,6 +2,6 @@
 
 In reading order: ``build``, ``show`` and ``verify`` with ``model_options``; ``inspect`` with
 ``report``; ``bench`` and ``tune``; ``wheel_file`` and ``shipped`` (wheels and their runtime);
-``doctor``; ``completion``; ``verbs`` (their list), ``parser`` (one-line errors, common options) and
-``settings`` (pyproject.toml).
+``sign`` and ``signatures``; ``doctor``; ``completion``; ``verbs`` (their list), ``parser``
+(one-line errors, common options) and ``settings`` (pyproject.toml).
 """

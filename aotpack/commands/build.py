@@ -130,11 +130,14 @@ def _summary(made: "Build") -> list[str]:
 
 def _facts(made: "Build", notes: list[str]) -> dict[str, Any]:
     """The JSON of a build; times are in seconds, sizes in bytes."""
+    from aotpack.emit.provenance import provenance_file  # the stage is imported by now
+
     emitted = made.emitted
     return {
         "name": made.identity.name,
         "version": made.identity.version,
         "wheel": _file(emitted.wheel),
+        "provenance": str(provenance_file(emitted.wheel)),
         "weights": None if emitted.sidecar is None else _file(emitted.sidecar),
         "targets": [str(target) for target in made.options.targets],
         "kernels": len(made.rendered.kernels),

@@ -81,6 +81,8 @@ def load_source(
         dynamic_shapes=dynamic,
         name=name or loaded.name,
         version=version or loaded.version,
+        file=loaded.file,
+        sha256=loaded.sha256,
     )
 
 

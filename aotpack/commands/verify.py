@@ -8,6 +8,7 @@ from typing import Any
 
 from aotpack.commands.model_options import add_trace_options, load_source, read_options
 from aotpack.commands.shipped import IMPORT, WEIGHTS, shipped_runtime
+from aotpack.commands.signatures import told_signature
 from aotpack.commands.wheel_file import unpacked, weights_of
 from aotpack.errors import UsageError, VerifyError
 from aotpack.runtime.command import device_of
@@ -30,6 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='a GPU\'s number, "cpu", or "interpreter": Triton\'s, which runs what each GPU'
         " target runs, in turn (default: a GPU if there is one)",
     )
+    parser.add_argument(
+        "--key",
+        metavar="FILE",
+        type=Path,
+        help="a public key: the wheel must be signed with it (aotpack sign)",
+    )
     add_trace_options(parser, "with --against, as MODEL was built")
 
 
@@ -43,7 +50,9 @@ def _device(text: str) -> int | str:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the checks; 1 when one of them fails."""
+    """Print the checks; 1 when one of them fails. Nothing of an unsigned wheel is run."""
+    if options.key is not None:
+        print(told_signature(options.wheel, options.key))
     with unpacked(options.wheel) as package:
         weights = weights_of(options.wheel, package, options.weights)
         if options.model is not None:

@@ -1,10 +1,12 @@
 """Emit: Precompiled -> Emitted, one wheel; ``write_package`` writes the importable folder alone.
 
 In reading order: ``names`` (of a package), ``content`` (a file), ``manifest``, ``sbom``,
-``package`` (the folder), ``tags`` (the platform), ``wheel``, ``emit``.
+``package`` (the folder), ``tags`` (the platform), ``wheel``, ``provenance``, ``emit``;
+``signature`` (of what was emitted), which needs cryptography.
 """
 
 from .emit import emit
 from .package import write_package
+from .provenance import Inputs
 
-__all__ = ["emit", "write_package"]
+__all__ = ["Inputs", "emit", "write_package"]

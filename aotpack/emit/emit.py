@@ -1,13 +1,15 @@
 """``emit``: one wheel in the output folder, whole or not at all."""
 
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from aotpack.emit.content import Content
 from aotpack.emit.names import Identity
 from aotpack.emit.package import check_weights_mode, package_contents, weights_content
+from aotpack.emit.provenance import Inputs, provenance_file, provenance_text
 from aotpack.emit.sbom import sbom_text
 from aotpack.emit.tags import platform_tag, requirements
 from aotpack.emit.wheel import Facts, build_wheel, seal
@@ -26,33 +28,56 @@ def emit(
     *,
     weights: str = "embed",
     entry_point: bool = True,
+    inputs: Inputs | None = None,
 ) -> Emitted:
-    """Write NAME-VERSION-py3-none-PLATFORM.whl into ``out``, weights beside it for "sidecar"."""
+    """Write NAME-VERSION-py3-none-PLATFORM.whl into ``out``, and its provenance beside it.
+
+    The weights too lie beside it for "sidecar".
+    """
     check_weights_mode(weights)
-    rendered = precompiled.rendered
     name, version = identity.name, identity.version
-    tensors = weights_content(rendered, _EMBEDDED)
-    contents = package_contents(precompiled, identity, weights, tensors)
-    early = [content for content in contents if content is not tensors]
-    late = [tensors.moved(f"{name}/{_EMBEDDED}")] if len(early) < len(contents) else []
-    is_apart = weights == "sidecar" and bool(rendered.weights)
+    tensors = weights_content(precompiled.rendered, _EMBEDDED)
+    is_apart = weights == "sidecar" and bool(precompiled.rendered.weights)
     sidecar = tensors.moved(sidecar_name(name, version)) if is_apart else None
-    needed = requirements(tuple(map(str, precompiled.targets)), calls_torch=bool(rendered.calls))
-    bill = sbom_text(precompiled, identity, contents, needed, sidecar)
-    late.append(Content.of("DIST-INFO/sboms/aotpack.cdx.json", bill))
-    facts = Facts(platform_tag(precompiled.host), needed, entry_point)
+    shipped = None if weights == "none" else tensors
+    contents = package_contents(precompiled, identity, weights, tensors)
     with _staging(out, name) as staging:
-        project = staging / "project"
-        project.mkdir()
-        built = build_wheel(project, name, version, early, facts)
-        sealed = staging / built.name
-        files = seal(built, late, sealed)
-        beside = []
+        sealed, files = _wheel(precompiled, identity, contents, sidecar, staging, entry_point)
+        subjects = {sealed.name: _sha256(sealed)}
         if sidecar is not None:
             sidecar.write(staging)
-            beside.append(sidecar.path)
-        _move([*beside, sealed.name], staging, out)
-    return Emitted(out / sealed.name, files, out / beside[0] if beside else None)
+            subjects[sidecar.path] = sidecar.sha256.hex()
+        told = provenance_text(precompiled, identity, inputs or Inputs(), shipped, subjects)
+        provenance_file(sealed).write_bytes(told)
+        _move([*reversed(subjects), provenance_file(sealed).name], staging, out)
+    return Emitted(out / sealed.name, files, None if sidecar is None else out / sidecar.path)
+
+
+def _wheel(
+    precompiled: Precompiled,
+    identity: Identity,
+    contents: Sequence[Content],
+    sidecar: Content | None,
+    staging: Path,
+    entry_point: bool,
+) -> tuple[Path, tuple[tuple[str, int], ...]]:
+    """The wheel in ``staging`` with the sizes of its files; weights and bill are added last."""
+    calls_torch = bool(precompiled.rendered.calls)
+    needed = requirements(tuple(map(str, precompiled.targets)), calls_torch=calls_torch)
+    bill = sbom_text(precompiled, identity, contents, needed, sidecar)
+    early = [content for content in contents if content.path != _EMBEDDED]
+    late = [one.moved(f"{identity.name}/{_EMBEDDED}") for one in contents if one.path == _EMBEDDED]
+    late.append(Content.of("DIST-INFO/sboms/aotpack.cdx.json", bill))
+    project = staging / "project"
+    project.mkdir()
+    facts = Facts(platform_tag(precompiled.host), needed, entry_point)
+    built = build_wheel(project, identity.name, identity.version, early, facts)
+    return staging / built.name, seal(built, late, staging / built.name)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _move(names: list[str], staging: Path, out: Path) -> None:

@@ -37,7 +37,8 @@ def sbom_text(
     ``contents`` are the files of the package, ``beside`` is the file of weights next to the wheel.
     """
     name = identity.name
-    runtime, own = [], []
+    runtime: list[dict[str, Any]] = []
+    own: list[dict[str, Any]] = []
     for content in contents:
         part = runtime if content.path.startswith(_RUNTIME) else own
         part.append(_file(f"{name}/{content.path}", content))

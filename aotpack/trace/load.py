@@ -4,6 +4,7 @@ A model file defines ``model`` or ``get_model()``, and ``example_inputs`` or ``g
 optionally ``dynamic_shapes``, ``name``, ``version``. A dict of example inputs means keywords.
 """
 
+import hashlib
 import importlib
 import importlib.util
 import re
@@ -11,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,6 +38,8 @@ class Loaded:
     dynamic_shapes: Any
     name: str
     version: str
+    file: Path | None = None  # what defines it, with its sha256
+    sha256: str | None = None
 
 
 def load_model(spec: str) -> Loaded:
@@ -44,14 +47,23 @@ def load_model(spec: str) -> Loaded:
     head, colon, attr = spec.rpartition(":")
     place = head if colon and attr.isidentifier() else spec
     attr = attr if place == head and colon else ""
+    path = Path(place)
+    sha256 = _sha256(path)
     if place.endswith(".pt2"):
-        return _load_program(Path(place))
+        return replace(_load_program(path), file=path, sha256=sha256)
     if place.endswith(".py"):
-        namespace = _run_file(Path(place))
-        return _from_namespace(namespace, attr, Path(place).stem, spec)
+        loaded = _from_namespace(_run_file(path), attr, path.stem, spec)
+        return replace(loaded, file=path, sha256=sha256)
     if attr and all(part.isidentifier() for part in place.split(".")):
-        return _from_namespace(_import(place), attr, place.rpartition(".")[2], spec)
+        module = _import(place)
+        loaded = _from_namespace(module, attr, place.rpartition(".")[2], spec)
+        defined = Path(module.__file__ or "")
+        return replace(loaded, file=defined, sha256=_sha256(defined))
     raise UsageError(f"MODEL {spec}: not understood; {_ACCEPTED} is accepted")
+
+
+def _sha256(path: Path) -> str | None:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
 def _load_program(path: Path) -> Loaded:

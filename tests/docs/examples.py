@@ -92,8 +92,11 @@ def run_command(words: list[str]) -> None:
         elif [program, *rest[:1]] == ["pip", "install"]:
             for wheel in rest[1:]:
                 install(Path(wheel))
+        elif program == "ssh-keygen":
+            subprocess.run([program, *rest], check=True)
         else:
-            raise ValueError(f"{shlex.join(words)}: accepted are aotpack, python and pip install")
+            accepted = "aotpack, python, ssh-keygen and pip install"
+            raise ValueError(f"{shlex.join(words)}: accepted are {accepted}")
 
 
 def expanded(word: str) -> list[str]:

@@ -248,7 +248,7 @@ def test_the_command_line(
     assert "spreading.py:6" in told
     with pytest.raises(SystemExit, match="2"):
         main([*command, "--fallback", "eager"])
-    (wheel,) = (tmp_path / "dist").iterdir()
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
     assert main(["inspect", str(wheel)]) == 0
     row = r"torch +runs aot_fallback.spread.default: this operator has no lowering"
     assert re.search(row, capsys.readouterr().out)

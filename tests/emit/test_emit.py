@@ -22,6 +22,7 @@ from aotpack.stages import Emitted
 from .builds import IDENTITY, tiny
 
 NAME = "tiny_model-1.0rc1-py3-none-any.whl"
+PROVENANCE = f"{NAME}.provenance.json"
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +30,8 @@ def emitted(tmp_path_factory: pytest.TempPathFactory) -> Emitted:
     return emit(tiny(), IDENTITY, tmp_path_factory.mktemp("out") / "dist")
 
 
-def test_only_the_wheel_is_left(emitted: Emitted) -> None:
-    assert os.listdir(emitted.wheel.parent) == [NAME]
+def test_only_the_wheel_and_its_provenance_are_left(emitted: Emitted) -> None:
+    assert sorted(os.listdir(emitted.wheel.parent)) == [NAME, PROVENANCE]
     assert emitted.as_text().startswith(NAME)
 
 
@@ -128,6 +129,9 @@ def test_manifest(emitted: Emitted) -> None:
 def test_the_same_bytes_in_another_folder(emitted: Emitted, tmp_path: Path) -> None:
     again = emit(tiny(), IDENTITY, tmp_path)
     assert again.wheel.read_bytes() == emitted.wheel.read_bytes()
+    assert (tmp_path / PROVENANCE).read_bytes() == (
+        emitted.wheel.with_name(PROVENANCE).read_bytes()
+    )
     other = emit(tiny(weight=bytes(8)), IDENTITY, tmp_path)
     assert other.wheel.read_bytes() != emitted.wheel.read_bytes()
 
@@ -155,11 +159,11 @@ def test_pip_installs_it_and_it_imports(emitted: Emitted, tmp_path: Path) -> Non
 def test_sidecar_and_none(tmp_path: Path) -> None:
     apart = emit(tiny(), IDENTITY, tmp_path / "apart", weights="sidecar", entry_point=False)
     sidecar = tmp_path / "apart" / "tiny_model-1.0rc1.weights.safetensors"
-    assert sorted(os.listdir(apart.wheel.parent)) == [NAME, sidecar.name]
+    assert sorted(os.listdir(apart.wheel.parent)) == [NAME, PROVENANCE, sidecar.name]
     assert load_file(sidecar)["w"].shape == (4,)
     assert not [path for path, _ in apart.files if "weights.safe" in path or "entry_points" in path]
     bare = emit(tiny(), IDENTITY, tmp_path / "bare", weights="none")
-    assert os.listdir(bare.wheel.parent) == [NAME]
+    assert sorted(os.listdir(bare.wheel.parent)) == [NAME, PROVENANCE]
 
 
 def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,246 @@
+"""A signature fits one wheel and one key; every other pair is refused before anything runs."""
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from aotpack.cli import main
+from aotpack.emit import emit
+from aotpack.emit.provenance import provenance_file
+from aotpack.emit.signature import check_signature, fingerprint, sign, signature_file
+from aotpack.errors import UsageError, VerifyError
+
+from .builds import IDENTITY, tiny
+
+PEM, SSH = serialization.Encoding.PEM, serialization.Encoding.OpenSSH
+PKCS8, PRIVATE_SSH = serialization.PrivateFormat.PKCS8, serialization.PrivateFormat.OpenSSH
+SPKI = serialization.PublicFormat.SubjectPublicKeyInfo
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
+
+
+def no_passphrase() -> bytes:
+    raise AssertionError("nothing is encrypted")
+
+
+def private(key: Any, form: Any = PKCS8, words: bytes | None = None) -> bytes:
+    lock = serialization.BestAvailableEncryption(words) if words else serialization.NoEncryption()
+    return bytes(key.private_bytes(PEM, form, lock))
+
+
+def public(key: Any, encoding: Any = PEM, form: Any = SPKI) -> bytes:
+    return bytes(key.public_key().public_bytes(encoding, form))
+
+
+OPENSSH = public(KEY, SSH, serialization.PublicFormat.OpenSSH) + b" builder@example\n"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return emit(tiny(), IDENTITY, tmp_path_factory.mktemp("out")).wheel
+
+
+@pytest.fixture
+def wheel(built: Path, tmp_path: Path) -> Path:
+    """A wheel beside its provenance, in a folder with two pairs of keys."""
+    shutil.copy(provenance_file(built), tmp_path)
+    (tmp_path / "key").write_bytes(private(KEY))
+    (tmp_path / "key.pub").write_bytes(public(KEY))
+    (tmp_path / "other.pub").write_bytes(public(OTHER))
+    return Path(shutil.copy(built, tmp_path))
+
+
+@pytest.fixture
+def signed(wheel: Path) -> Path:
+    sign(wheel, wheel.parent / "key", no_passphrase)
+    return wheel
+
+
+@pytest.mark.parametrize("secret", [private(KEY), private(KEY, PRIVATE_SSH)], ids=["PEM", "SSH"])
+@pytest.mark.parametrize("shown", [public(KEY), OPENSSH], ids=["PEM", "SSH"])
+def test_a_signature_fits_its_wheel_and_key(wheel: Path, secret: bytes, shown: bytes) -> None:
+    (wheel.parent / "a").write_bytes(secret)
+    (wheel.parent / "b").write_bytes(shown)
+    file, name = sign(wheel, wheel.parent / "a", no_passphrase)
+    assert file == signature_file(wheel) and name == fingerprint(KEY.public_key())
+    statement, checked = check_signature(wheel, wheel.parent / "b")
+    assert checked == name and statement["subject"][0]["name"] == wheel.name
+
+
+def test_equal_wheels_and_keys_give_equal_signatures(signed: Path) -> None:
+    first = signature_file(signed).read_bytes()
+    sign(signed, signed.parent / "key", no_passphrase)
+    assert signature_file(signed).read_bytes() == first
+
+
+def test_the_fingerprint_is_that_of_ssh(tmp_path: Path) -> None:
+    (tmp_path / "key.pub").write_bytes(OPENSSH)
+    done = subprocess.run(["ssh-keygen", "-lf", tmp_path / "key.pub"], capture_output=True)
+    assert done.stdout.decode().split()[1] == fingerprint(KEY.public_key())
+
+
+def change(file: Path, changed: Callable[[bytes], bytes]) -> None:
+    file.write_bytes(changed(file.read_bytes()))
+
+
+def envelope(wheel: Path, **changed: Any) -> None:
+    file = signature_file(wheel)
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | changed))
+
+
+def forged(payload: bytes, key: Ed25519PrivateKey = KEY) -> dict[str, Any]:
+    """An envelope that the holder of a key made of another payload."""
+    kind = "application/vnd.in-toto+json"
+    whole = f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload
+    text = base64.b64encode(key.sign(whole)).decode()
+    return {
+        "payload": base64.b64encode(payload).decode(),
+        "signatures": [{"keyid": "x", "sig": text}],
+    }
+
+
+STATEMENT = {
+    "_type": "https://in-toto.io/Statement/v1",
+    "predicateType": "https://slsa.dev/provenance/v1",
+    "subject": [{"digest": {"sha256": "0" * 64}}],
+}
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a changed wheel": (
+        lambda w: change(w, lambda b: b + b"\0"),
+        "the signed statement is about another file",
+    ),
+    "no signature": (lambda w: signature_file(w).unlink(), "it has no signature"),
+    "an empty signature": (lambda w: signature_file(w).write_bytes(b""), "is damaged"),
+    "junk": (lambda w: signature_file(w).write_bytes(b"\xff{"), "is damaged"),
+    "deep junk": (lambda w: signature_file(w).write_bytes(b"[" * 99_999), "is damaged"),
+    "a list": (lambda w: signature_file(w).write_bytes(b"[]"), "is damaged"),
+    "another kind of payload": (lambda w: envelope(w, payloadType="text"), "its payload is 'text'"),
+    "no signatures": (lambda w: envelope(w, signatures=[]), "is damaged"),
+    "a number for a signature": (lambda w: envelope(w, signatures=[{"sig": 1}]), "is damaged"),
+    "a short signature": (lambda w: envelope(w, signatures=[{"sig": "AAAA"}]), "does not fit"),
+    "another payload": (
+        lambda w: envelope(w, payload=base64.b64encode(b"{}").decode()),
+        "does not fit the key SHA256:",
+    ),
+    "another signer": (
+        lambda w: envelope(w, **forged(provenance_file(w).read_bytes(), OTHER)),
+        "does not fit the key SHA256:",
+    ),
+    "a signed text of another kind": (lambda w: envelope(w, **forged(b"{}")), "is no provenance"),
+    "a statement of another kind": (
+        lambda w: envelope(w, **forged(json.dumps(STATEMENT | {"predicateType": "x"}).encode())),
+        "is of the kind 'x'",
+    ),
+    "a statement about another wheel": (
+        lambda w: envelope(w, **forged(json.dumps(STATEMENT).encode())),
+        "is about another file",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_does_not_fit_is_refused(
+    signed: Path, spoil: Callable[[Path], object], message: str
+) -> None:
+    spoil(signed)
+    with pytest.raises(VerifyError, match=message):
+        check_signature(signed, signed.parent / "key.pub")
+
+
+def test_another_key_is_refused(signed: Path) -> None:
+    made_by = re.escape(fingerprint(KEY.public_key()))
+    with pytest.raises(VerifyError, match=f"it says that {made_by} made it"):
+        check_signature(signed, signed.parent / "other.pub")
+
+
+def test_a_wheel_is_signed_with_its_own_provenance_alone(wheel: Path) -> None:
+    key = wheel.parent / "key"
+    change(wheel, lambda b: b + b"\0")
+    with pytest.raises(UsageError, match="provenance.json is about another file"):
+        sign(wheel, key, no_passphrase)
+    provenance_file(wheel).unlink()
+    with pytest.raises(UsageError, match="its provenance .* cannot be read .No such file"):
+        sign(wheel, key, no_passphrase)
+    with pytest.raises(UsageError, match="the file cannot be read: No such file"):
+        sign(wheel.with_name("none.whl"), key, no_passphrase)
+    assert not signature_file(wheel).exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (b"", "accepted is an ed25519 private key"),
+        (b"junk", "accepted is an ed25519 private key"),
+        (public(KEY), "accepted is an ed25519 private key"),
+        (private(ec.generate_private_key(ec.SECP256R1())), "it is a EC.*ssh-keygen -t ed25519"),
+        (private(KEY, words=b"words"), "Incorrect password|accepted is an ed25519 private key"),
+    ],
+    ids=["empty", "junk", "public", "another kind", "a wrong passphrase"],
+)
+def test_keys_that_cannot_sign_are_refused(wheel: Path, text: bytes, found: str) -> None:
+    (wheel.parent / "key").write_bytes(text)
+    with pytest.raises(UsageError, match=found):
+        sign(wheel, wheel.parent / "key", lambda: b"wrong")
+    with pytest.raises(UsageError, match="it cannot be read: No such file"):
+        sign(wheel, wheel.parent / "gone", no_passphrase)
+
+
+@pytest.mark.parametrize("form", [PKCS8, PRIVATE_SSH], ids=["PEM", "SSH"])
+def test_an_encrypted_key_asks_for_its_passphrase(wheel: Path, form: Any) -> None:
+    (wheel.parent / "key").write_bytes(private(KEY, form, b"words"))
+    sign(wheel, wheel.parent / "key", lambda: b"words")
+    assert check_signature(wheel, wheel.parent / "key.pub")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [(b"junk", "accepted is an ed25519 public key"), (private(KEY), "it is a private key")],
+    ids=["junk", "private"],
+)
+def test_keys_that_cannot_check_are_refused(signed: Path, text: bytes, found: str) -> None:
+    (signed.parent / "wrong.pub").write_bytes(text)
+    with pytest.raises(UsageError, match=found):
+        check_signature(signed, signed.parent / "wrong.pub")
+
+
+# --- the command line --------------------------------------------------------------------------
+
+
+def test_verify_refuses_before_anything_of_the_wheel_runs(
+    wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel.write_bytes(b"no wheel at all")
+    assert main(["verify", str(wheel), "--key", str(wheel.parent / "key.pub")]) == 1
+    assert "it has no signature" in capsys.readouterr().err
+
+
+def test_sign_and_verify_say_whose_signature_it_is(
+    wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = fingerprint(KEY.public_key())
+    assert main(["sign", str(wheel), "--key", str(wheel.parent / "key")]) == 0
+    assert capsys.readouterr().out == f"{signature_file(wheel)}  signed with the key {name}\n"
+    main(["verify", str(wheel), "--key", str(wheel.parent / "key.pub"), "--device", "cpu"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"signed with the key {name}" and "pkg:pypi/torch@" in lines[1]
+
+
+def test_without_the_library_the_extra_is_named(
+    wheel: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "aotpack.emit.signature")
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    assert main(["sign", str(wheel), "--key", str(wheel.parent / "key")]) == 2
+    assert "pip install 'aotpack[sign]'" in capsys.readouterr().err
