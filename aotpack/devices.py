@@ -144,7 +144,9 @@ PRODUCTS = {  # compute capabilities of products whose names people give, also o
     90: ("H100", "H200", "H800", "H20", "GH200"),
     100: ("B200", "GB200", "B100"),
     103: ("B300", "GB300"),
+    110: ("Jetson Thor",),
     120: ("RTX PRO 6000", "RTX 5090", "RTX 5080", "RTX 5070"),
+    121: ("GB10", "DGX Spark"),
 }
 GPUS = {gpu.arch: gpu for gpu in (A100, A10, L40S, H200, B200, B300, RTX_PRO_6000)}
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from aotpack.devices import arch_of_product
+from aotpack.devices import HOPPER, arch_of_product
 from aotpack.errors import UsageError, did_you_mean
 
 SUPPORTED_ARCHES = (80, 86, 89, 90, 100, 103, 120)
@@ -30,6 +30,16 @@ class Target:
 
     def __str__(self) -> str:
         return f"sm_{self.arch}" if self.backend == "cuda" else self.backend
+
+    def serves(self, capability: int) -> bool:
+        """True if its code runs on GPUs of a compute capability, major * 10 + minor.
+
+        Code for 8.x runs on 8.y from x on; from 9.0 on code is for one capability alone.
+        """
+        if self.backend != "cuda":
+            return False
+        is_later = self.arch < capability and self.arch // 10 == capability // 10
+        return capability == self.arch or (is_later and self.arch < HOPPER)
 
     @staticmethod
     def parse(text: str) -> "Target":
@@ -87,9 +97,7 @@ def native_target() -> Target:
         )
     if arch in SUPPORTED_ARCHES:
         return Target("cuda", arch)
-    runnable = [
-        known for known in SUPPORTED_ARCHES if arch // 10 == 8 == known // 10 and known < arch
-    ]
+    runnable = [known for known in SUPPORTED_ARCHES if Target("cuda", known).serves(arch)]
     if not runnable:
         raise UsageError(
             f"the GPU of this machine is sm_{arch}, which is not supported; {accepted_targets()}"

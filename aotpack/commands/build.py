@@ -15,6 +15,8 @@ from aotpack.commands.model_options import (
     read_options,
 )
 from aotpack.commands.parser import add_verbosity
+from aotpack.emit.platforms import not_on, runs_on
+from aotpack.emit.provenance import provenance_file
 from aotpack.errors import UsageError
 from aotpack.progress import Bar, chosen_reporter
 from aotpack.runtime.command import positive
@@ -125,13 +127,14 @@ def _summary(made: "Build") -> list[str]:
         lines.append(f"{emitted.sidecar}  {emitted.sidecar.stat().st_size:,} bytes, its weights")
     times = ", ".join(f"{stage} {time:.1f} s" for stage, time in seconds.items())
     lines.append(f"for {', '.join(map(str, made.options.targets))}; {times}")
+    targets, host = made.precompiled.targets, made.precompiled.host
+    lines += [f"runs on: {line}" for line in runs_on(targets, host)]
+    lines += [f"not on: {line}" for line in not_on(targets, host)]
     return lines + [f"through torch: {line}" for line in made.lowered.fallbacks]
 
 
 def _facts(made: "Build", notes: list[str]) -> dict[str, Any]:
     """The JSON of a build; times are in seconds, sizes in bytes."""
-    from aotpack.emit.provenance import provenance_file  # the stage is imported by now
-
     emitted = made.emitted
     return {
         "name": made.identity.name,
@@ -140,6 +143,8 @@ def _facts(made: "Build", notes: list[str]) -> dict[str, Any]:
         "provenance": str(provenance_file(emitted.wheel)),
         "weights": None if emitted.sidecar is None else _file(emitted.sidecar),
         "targets": [str(target) for target in made.options.targets],
+        "runs_on": runs_on(made.precompiled.targets, made.precompiled.host),
+        "not_on": not_on(made.precompiled.targets, made.precompiled.host),
         "kernels": len(made.rendered.kernels),
         "through_torch": list(made.lowered.fallbacks),
         "seconds": {stage: round(time, 3) for stage, time in made.hook.seconds.items()},

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aotpack.emit.content import Content
+from aotpack.emit.description import classifiers, description_text
 from aotpack.emit.names import Identity
 from aotpack.emit.package import check_weights_mode, package_contents, weights_content
 from aotpack.emit.provenance import Inputs, provenance_file, provenance_text
@@ -41,36 +42,35 @@ def emit(
     sidecar = tensors.moved(sidecar_name(name, version)) if is_apart else None
     shipped = None if weights == "none" else tensors
     contents = package_contents(precompiled, identity, weights, tensors)
+    calls_torch = bool(precompiled.rendered.calls)
+    needed = requirements(tuple(map(str, precompiled.targets)), calls_torch=calls_torch)
     with _staging(out, name) as staging:
-        sealed, files = _wheel(precompiled, identity, contents, sidecar, staging, entry_point)
+        told = description_text(precompiled, identity, needed, weights)
+        facts = Facts(
+            platform_tag(precompiled.host), needed, entry_point, told, classifiers(precompiled)
+        )
+        bill = sbom_text(precompiled, identity, contents, needed, sidecar)
+        sealed, files = _wheel(identity, contents, facts, bill, staging)
         subjects = {sealed.name: _sha256(sealed)}
         if sidecar is not None:
             sidecar.write(staging)
             subjects[sidecar.path] = sidecar.sha256.hex()
-        told = provenance_text(precompiled, identity, inputs or Inputs(), shipped, subjects)
-        provenance_file(sealed).write_bytes(told)
+        provenance_file(sealed).write_bytes(
+            provenance_text(precompiled, identity, inputs or Inputs(), shipped, subjects)
+        )
         _move([*reversed(subjects), provenance_file(sealed).name], staging, out)
     return Emitted(out / sealed.name, files, None if sidecar is None else out / sidecar.path)
 
 
 def _wheel(
-    precompiled: Precompiled,
-    identity: Identity,
-    contents: Sequence[Content],
-    sidecar: Content | None,
-    staging: Path,
-    entry_point: bool,
+    identity: Identity, contents: Sequence[Content], facts: Facts, bill: bytes, staging: Path
 ) -> tuple[Path, tuple[tuple[str, int], ...]]:
     """The wheel in ``staging`` with the sizes of its files; weights and bill are added last."""
-    calls_torch = bool(precompiled.rendered.calls)
-    needed = requirements(tuple(map(str, precompiled.targets)), calls_torch=calls_torch)
-    bill = sbom_text(precompiled, identity, contents, needed, sidecar)
     early = [content for content in contents if content.path != _EMBEDDED]
     late = [one.moved(f"{identity.name}/{_EMBEDDED}") for one in contents if one.path == _EMBEDDED]
     late.append(Content.of("DIST-INFO/sboms/aotpack.cdx.json", bill))
     project = staging / "project"
     project.mkdir()
-    facts = Facts(platform_tag(precompiled.host), needed, entry_point)
     built = build_wheel(project, identity.name, identity.version, early, facts)
     return staging / built.name, seal(built, late, staging / built.name)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aotpack.emit.content import Content
+from aotpack.emit.platforms import OLDEST_PYTHON
 from aotpack.errors import AotpackError
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -32,11 +33,13 @@ _BUILD = (
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Metadata of a wheel beside its name: platform tag, requirements, entry point."""
+    """Metadata of a wheel beside its name: platform tag, requirements, entry point, README."""
 
     platform: str = "any"
     requires: tuple[str, ...] = ("cuda-bindings", "numpy")
     entry_point: bool = True
+    description: str = ""
+    classifiers: tuple[str, ...] = ()
 
 
 def build_wheel(
@@ -47,6 +50,7 @@ def build_wheel(
         content.write(project / name)
     licence = next(content for content in contents if content.path == "_runtime/LICENSE")
     (project / "LICENSE.aotpack").write_bytes(b"".join(licence.walk()))
+    (project / "README.md").write_text(facts.description, encoding="utf-8")
     (project / "pyproject.toml").write_text(
         _project(name, version, facts, _packages(name, contents))
     )
@@ -136,7 +140,9 @@ def _project(name: str, version: str, facts: Facts, packages: list[str]) -> str:
         f"name = {json.dumps(name)}",
         f"version = {json.dumps(version)}",
         f"description = {json.dumps(f'{name}, a model packaged by aotpack')}",
-        'requires-python = ">=3.10"',
+        'readme = "README.md"',
+        f"classifiers = {json.dumps(facts.classifiers)}",
+        f'requires-python = ">={OLDEST_PYTHON}"',
         f"dependencies = {json.dumps(facts.requires)}",
         'license-files = ["LICENSE.aotpack"]',
     ]

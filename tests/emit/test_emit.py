@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata
 from safetensors.torch import load_file
 
 from aotpack.emit import emit
@@ -109,6 +110,10 @@ def test_metadata(emitted: Emitted) -> None:
     lines = metadata.splitlines()
     wanted = ("Version: 1.0rc1", "Requires-Python: >=3.10", "Requires-Dist: cuda-bindings")
     assert all(line in lines for line in (*wanted, "Requires-Dist: numpy"))
+    parsed = Metadata.from_email(metadata)  # refuses what the standards do not know
+    assert parsed.description_content_type == "text/markdown"
+    assert "| `x` | float32 | b x 4 |" in str(parsed.description)
+    assert "Operating System :: POSIX :: Linux" in (parsed.classifiers or ())
     assert "Tag: py3-none-any" in wheel and "Root-Is-Purelib: true" in wheel
     assert entry_points == "[aotpack.models]\ntiny_model = tiny_model:load\n"
 

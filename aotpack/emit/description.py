@@ -1,0 +1,102 @@
+"""The README of a package, in markdown: its METADATA, and so its page in an index."""
+
+from collections.abc import Iterator, Sequence
+
+from aotpack.emit.names import Identity
+from aotpack.emit.platforms import not_on, runs_on
+from aotpack.stages import Precompiled, Signature, TensorSpec, Tree
+from aotpack.version import __version__
+
+CLASSIFIERS = (
+    "Operating System :: POSIX :: Linux",
+    "Programming Language :: Python :: 3",
+    "Topic :: Scientific/Engineering :: Artificial Intelligence",
+)
+GPU_CLASSIFIER = "Environment :: GPU :: NVIDIA CUDA :: 12"
+
+
+def classifiers(precompiled: Precompiled) -> tuple[str, ...]:
+    """The classifiers of the package."""
+    has_gpu = any(target.arch for target in precompiled.targets)
+    return (GPU_CLASSIFIER, *CLASSIFIERS) if has_gpu else CLASSIFIERS
+
+
+def description_text(
+    precompiled: Precompiled, identity: Identity, requires: Sequence[str], weights: str
+) -> str:
+    """What the package is, what it takes and gives, how to load it, and where it runs."""
+    signature = precompiled.rendered.signature
+    name = identity.name
+    targets, host = precompiled.targets, precompiled.host
+    sizes = [f"- `{size.name}`: {size.low} to {_high(size.high)}" for size in signature.sizes]
+    parts = [
+        f"# {name} {identity.version}",
+        f"A PyTorch model that aotpack {__version__} compiled ahead of time. It needs no torch and "
+        f"no compiler: {_listed(requires)} {'is' if len(requires) == 1 else 'are'} enough.",
+        f"```python\nimport {name}\n\nmodel = {name}.load()\n"
+        f"result = model({_call(signature)})\n```",
+        f"Arrays of torch, CuPy, numpy and DLPack are accepted. {_WEIGHTS[weights]}".strip(),
+        _table("argument", signature.inputs),
+        _table("output", signature.outputs),
+        *(["Sizes:", "\n".join(sizes)] if sizes else []),
+        "## Runs on",
+        _bullets(runs_on(targets, host)),
+        "## Does not run on",
+        _bullets(not_on(targets, host)),
+        f"`python -m {name} verify` checks the answers on this machine, and that nothing is "
+        "compiled.",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+_WEIGHTS = {
+    "embed": "",
+    "sidecar": "The weights lie in a file beside the wheel: `load(weights=FILE)`.",
+    "none": "The package has no weights: `load(weights=FILE)` or a mapping gives them.",
+}
+_UNBOUNDED = 2**31 - 1
+
+
+def _high(high: int) -> str:
+    return "any size" if high >= _UNBOUNDED else str(high)
+
+
+def _call(signature: Signature) -> str:
+    """The arguments of a call as the model takes them, with the names of the tensors."""
+    names = iter([spec.name for spec in signature.inputs])
+    given = [_expression(child, names) for child in signature.args.children]
+    named = zip(signature.kwargs.keys, signature.kwargs.children, strict=True)
+    given += [f"{key}={_expression(child, names)}" for key, child in named]
+    return ", ".join(given)
+
+
+def _expression(tree: Tree, names: Iterator[str]) -> str:
+    if tree.kind == "leaf":
+        return next(names)
+    if tree.kind in ("none", "constant"):
+        return repr(tree.value)
+    parts = [_expression(child, names) for child in tree.children]
+    if tree.keys:
+        keyed = zip(tree.keys, parts, strict=True)
+        return "{" + ", ".join(f"{key!r}: {part}" for key, part in keyed) + "}"
+    if tree.kind == "tuple":
+        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+    return f"[{', '.join(parts)}]"
+
+
+def _table(title: str, specs: Sequence[TensorSpec]) -> str:
+    if not specs:
+        return ""
+    rows = [
+        f"| `{spec.name}` | {spec.dtype} | {' x '.join(map(str, spec.shape)) or 'scalar'} |"
+        for spec in specs
+    ]
+    return "\n".join([f"| {title} | type | shape |", "|---|---|---|", *rows])
+
+
+def _bullets(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join((", ".join(names[:-1]), names[-1])) if names[1:] else names[0]
