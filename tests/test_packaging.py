@@ -1,15 +1,20 @@
 """What setuptools is told against what is in the tree."""
 
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import aotpack
+from tests.imports import imports
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -54,6 +59,71 @@ def test_every_dependency_is_pinned() -> None:
     ]
     names = {Requirement(text).name.lower() for text in wanted} - {"aotpack"}
     assert names <= pinned
+
+
+def declared(texts: list[str]) -> set[str]:
+    """The names of requirements."""
+    return {canonicalize_name(Requirement(text).name) for text in texts}
+
+
+def undeclared(path: Path, known: set[str]) -> set[str]:
+    """Packages that a module imports and that no requirement names."""
+    package = ".".join(path.relative_to(ROOT).parent.parts) if path.is_relative_to(ROOT) else ""
+    found = {name.split(".")[0] for name, _ in imports(path.read_text(), package)}
+    own = {"aotpack", "tests", "tools", ""} | sys.stdlib_module_names
+    made_by = {
+        name: {canonicalize_name(one) for one in DISTRIBUTIONS.get(name, ())} for name in found
+    }
+    return {name for name in found - own if not made_by[name] & known}
+
+
+DISTRIBUTIONS = packages_distributions()
+REQUIRED = declared(PROJECT["project"]["dependencies"])
+EXTRAS = {
+    name: declared(texts) for name, texts in PROJECT["project"]["optional-dependencies"].items()
+}
+OPTIONAL = {"emit/signature.py": "sign", "commands/completion.py": "completion"}
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    found = {}
+    for path in sorted((ROOT / "aotpack").rglob("*.py")):
+        name = path.relative_to(ROOT / "aotpack").as_posix()
+        known = REQUIRED | EXTRAS.get(OPTIONAL.get(name, ""), set())
+        if "templates" not in path.parts and (left := undeclared(path, known)):
+            found[name] = left
+    assert found == {}
+
+
+def test_every_package_that_the_tests_import_is_declared() -> None:
+    known = REQUIRED.union(*EXTRAS.values())
+    paths = (ROOT / "tests").rglob("*.py")
+    assert [path.name for path in paths if undeclared(path, known)] == []
+
+
+def test_a_package_that_is_not_declared_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import os\nimport sympy\nfrom cuda.bindings import driver\n")
+    assert undeclared(tmp_path / "a.py", REQUIRED - {"sympy"}) == {"sympy"}
+    assert undeclared(tmp_path / "a.py", REQUIRED) == set()
+
+
+def test_the_source_archive_holds_what_a_checkout_has(tmp_path: Path) -> None:
+    left_out = shutil.ignore_patterns(
+        ".*_cache", ".git", "__pycache__", "*.egg-info", ".mypy*", ".hyp*"
+    )
+    shutil.copytree(ROOT, tmp_path / "aotpack", ignore=left_out, symlinks=True)
+    build = "from setuptools import build_meta; print(build_meta.build_sdist('../made'))"
+    done = subprocess.run(
+        [sys.executable, "-c", build], cwd=tmp_path / "aotpack", capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(tmp_path / "made" / done.stdout.splitlines()[-1]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for folder in (".ci", "docs", "examples", "templates", "tests", "tools"):
+        files = [path for path in (tmp_path / "aotpack" / folder).rglob("*") if path.is_file()]
+        missing = {path.relative_to(tmp_path / "aotpack").as_posix() for path in files} - names
+        assert files and missing == set()
+    assert {"CHANGELOG.md", "SECURITY.md", "constraints.txt", "mkdocs.yml", "LICENSE"} <= names
 
 
 def test_the_runtime_carries_the_licence() -> None:
