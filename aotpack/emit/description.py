@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from aotpack.emit.names import Identity
 from aotpack.emit.platforms import not_on, runs_on
-from aotpack.stages import Precompiled, Signature, TensorSpec, Tree
+from aotpack.stages import Precompiled, Signature, TensorSpec
+from aotpack.trees import Tree
 from aotpack.version import __version__
 
 CLASSIFIERS = (
@@ -76,8 +77,10 @@ def _expression(tree: Tree, names: Iterator[str]) -> str:
     if tree.kind in ("none", "constant"):
         return repr(tree.value)
     parts = [_expression(child, names) for child in tree.children]
+    keyed = zip(tree.keys, parts, strict=False)
+    if tree.kind in ("named", "record"):
+        return f"{tree.name}({', '.join(f'{key}={part}' for key, part in keyed)})"
     if tree.keys:
-        keyed = zip(tree.keys, parts, strict=True)
         return "{" + ", ".join(f"{key!r}: {part}" for key, part in keyed) + "}"
     if tree.kind == "tuple":
         return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"

@@ -10,8 +10,9 @@ from aotpack.emit.description import classifiers, description_text
 from aotpack.emit.platforms import not_on, runs_on
 from aotpack.runtime import DeviceError
 from aotpack.runtime.devices.cuda import CudaDevice
-from aotpack.stages import HostBuild, Tree
+from aotpack.stages import HostBuild
 from aotpack.target import CPU, DEFAULT_TARGETS, INTERPRETER, SUPPORTED_ARCHES, Target
+from aotpack.trees import Tree
 
 from .builds import IDENTITY, LEAF, tiny
 
@@ -30,10 +31,11 @@ def test_a_call_is_written_with_the_structure_of_the_arguments() -> None:
     x = tiny().rendered.signature.inputs[0]
     names = ("a", "b", "c", "d")
     args = Tree("tuple", (Tree("list", (LEAF, Tree("none"))), Tree("constant", value=3)))
-    kwargs = Tree("dict", (Tree("dict", (LEAF, LEAF), ("k", "l")), LEAF), ("m", "n"))
+    pair = Tree("named", (LEAF,), ("left",), name="Pair")
+    kwargs = Tree("dict", (Tree("dict", (LEAF, LEAF), ("k", "l")), pair), ("m", "n"))
     inputs = tuple(replace(x, name=name) for name in names)
     text = description_text(tiny(inputs=inputs, args=args, kwargs=kwargs), IDENTITY, NEEDED, "none")
-    assert "model([a, None], 3, m={'k': b, 'l': c}, n=d)" in text
+    assert "model([a, None], 3, m={'k': b, 'l': c}, n=Pair(left=d))" in text
     assert "The package has no weights" in text
 
 
