@@ -14,6 +14,7 @@ from aotpack.ir.operations import Matmul, Pointwise
 from aotpack.ir.ops.opinfo import Cost
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.program import Operation, Program
+from aotpack.ir.rounding import ROUNDINGS
 from aotpack.ir.symbolic.facts import known_equal, typical
 from aotpack.ir.values import Apply, Const, IndexValue, Load, Value, walk
 from aotpack.schedule.layout import typical_bytes
@@ -52,7 +53,7 @@ def _is_cheap(operation: Pointwise) -> bool:
     inner = walk((operation.value,))
     applied = [value for value in inner if isinstance(value, Apply)]
     plain = all(isinstance(value, (Apply, Load, Const, IndexValue)) for value in inner)
-    cheap = all(OPS[value.op].cost is Cost.ONE for value in applied)
+    cheap = all(OPS[value.op].cost is Cost.ONE or value.op in ROUNDINGS for value in applied)
     return plain and len(applied) <= MOST_OPS and cheap
 
 

@@ -15,6 +15,7 @@ from aotpack.ir.ops.optable import OPS
 from aotpack.ir.origin import Origin
 from aotpack.ir.program import Operation, Program, loads, operator_count, read_whole, targets
 from aotpack.ir.rewrite import Rewriter, map_values
+from aotpack.ir.rounding import ROUNDINGS
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
 from aotpack.ir.uses import operation_uses
@@ -124,8 +125,8 @@ def _is_inlinable(operation: Pointwise, readers: Readers) -> bool:
     is_shared = len(readers.of(operation)) != 1
     if not is_shared and not _repeats(operation, readers):
         return True
-    costs = (OPS[value.op].cost for value in arithmetic if isinstance(value, Apply))
-    expensive = any(cost > Cost.ONE for cost in costs)
+    applied = (value.op for value in arithmetic if isinstance(value, Apply))
+    expensive = any(OPS[op].cost > Cost.ONE for op in applied if op not in ROUNDINGS)
     small = len(reads) <= MAX_READS and len(arithmetic) <= MAX_OPS
     return small and not (is_shared and gathers) and not (expensive and reads)
 

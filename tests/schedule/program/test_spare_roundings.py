@@ -6,8 +6,9 @@ import pytest
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.operations import Matmul
-from aotpack.ir.program import Program
+from aotpack.ir.program import Program, targets
 from aotpack.schedule.fusion.fuse import fuse
+from aotpack.schedule.program.realize import realize
 from aotpack.schedule.program.spare_roundings import drop_kernels_roundings, drop_spare_roundings
 from tests.schedule.programs import BF16, F32, Writer, apply, load
 
@@ -73,6 +74,15 @@ def test_others_stay(before: Program) -> None:
 def test_others_stay_within_a_kernel(before: Program) -> None:
     kernels = fuse(before)
     assert drop_kernels_roundings(before, kernels) == (before, kernels)
+
+
+def test_a_conversion_is_cheap_enough_for_each_of_its_readers() -> None:
+    w = Writer()
+    x, b = w.input("x", 64, 64), w.input("b", 64)
+    h = w.pointwise("h", [64], lambda i: apply(ROUND, load(b, i)), dtype=BF16)
+    y = w.pointwise("y", [64, 64], lambda i, j: apply("add", load(x, i, j), load(h, j)))
+    after = realize(w.program(y))
+    assert [targets(one) for one in after.operations] == [("y",)]
 
 
 def test_results_of_other_kernels_are_rounded_in_memory() -> None:
