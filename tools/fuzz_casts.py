@@ -11,19 +11,25 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import random
+import tempfile
 import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-import aotpack
+from aotpack.emit import write_package
+from aotpack.pipeline import Build, BuildOptions, Source
+from aotpack.precompile.interpreter.device import InterpreterDevice
+from aotpack.runtime import Model, load
+from aotpack.target import parse_targets
 from tools.fuzz_cast_operators import (
     BF16,
     CONVERSIONS,
@@ -210,27 +216,48 @@ class Wrong:
     """A result that is nobody's answer."""
 
     graph: Graph
-    where: str
+    target: str
+    precision: str
     words: str
 
 
+def built(
+    graphs: Sequence[Graph], inputs: Tensors, targets: Sequence[str], precisions: Sequence[str]
+) -> Iterator[tuple[str, str, Model]]:
+    """The graphs as one model, traced once and loaded for each target and precision."""
+    source = Source(Batch(graphs), tuple(inputs.values()))
+    chosen, traced = parse_targets(",".join(targets)), None
+    for precision in precisions:
+        made = Build(source, BuildOptions(chosen, precision=precision, jobs=1))
+        if traced is not None:
+            vars(made)["traced"] = traced
+        traced = made.traced
+        with tempfile.TemporaryDirectory() as folder:
+            write_package(made.precompiled, Path(folder))
+            for target in targets:
+                device = InterpreterDevice() if target == "interpreter" else target
+                yield target, precision, load(folder, device if target in TARGETS else 0)
+
+
 def mistakes(
-    graphs: Sequence[Graph], inputs: Tensors, target: str, precision: str
+    graphs: Sequence[Graph],
+    inputs: Tensors,
+    targets: Sequence[str] = TARGETS,
+    precisions: Sequence[str] = PRECISIONS,
 ) -> Iterator[Wrong]:
     """Build the graphs as one model, and compare each result with the answers it may have."""
-    model = Batch(graphs)
     args = tuple(inputs.values())
-    eager = model(*args)
-    run = aotpack.compile(model, args, target=target, precision=precision, jobs=1)
-    given = args if target in TARGETS else tuple(one.cuda() for one in args)
-    pairs = iter(zip((one.cpu() for one in run(*given)), eager, strict=True))
-    for graph in graphs:
-        answers = graph.answers(inputs, strict=precision == "strict")
-        for number, line in enumerate(graph.results):
-            ours, theirs = next(pairs)
-            words = _complaint(ours, theirs, [one[number] for one in answers])
-            if words:
-                yield Wrong(graph, f"{target}, {precision}", f"{line.name} {line.dtype}: {words}")
+    eager = Batch(graphs)(*args)
+    for target, precision, model in built(graphs, inputs, targets, precisions):
+        given = args if target in TARGETS else tuple(one.cuda() for one in args)
+        pairs = iter(zip((one.cpu() for one in model(*given)), eager, strict=True))
+        for graph in graphs:
+            answers = graph.answers(inputs, strict=precision == "strict")
+            for number, line in enumerate(graph.results):
+                ours, theirs = next(pairs)
+                words = _complaint(ours, theirs, [one[number] for one in answers])
+                if words:
+                    yield Wrong(graph, target, precision, f"{line.name} {line.dtype}: {words}")
 
 
 def _complaint(ours: torch.Tensor, eager: torch.Tensor, answers: Sequence[torch.Tensor]) -> str:
@@ -249,14 +276,17 @@ def _complaint(ours: torch.Tensor, eager: torch.Tensor, answers: Sequence[torch.
 
 def shrink(wrong: Wrong, inputs: Tensors) -> Wrong:
     """The graph alone, with as few lines as are wrong in the same way."""
-    target, precision = wrong.where.split(", ")
-    smallest = next(mistakes([wrong.graph], inputs, target, precision), None)
+
+    def again(graph: Graph) -> Wrong | None:
+        if not graph.lines:
+            return None
+        return next(mistakes([graph], inputs, [wrong.target], [wrong.precision]), None)
+
+    smallest = again(wrong.graph)
     if smallest is None:
-        return Wrong(wrong.graph, wrong.where, f"beside others only: {wrong.words}")
+        return replace(wrong, words=f"beside others only: {wrong.words}")
     for line in reversed(smallest.graph.lines):
-        fewer = _without(smallest.graph, line.name)
-        again = next(mistakes([fewer], inputs, target, precision), None) if fewer.lines else None
-        smallest = again or smallest
+        smallest = again(_without(smallest.graph, line.name)) or smallest
     return smallest
 
 
@@ -271,23 +301,21 @@ def _without(graph: Graph, name: str) -> Graph:
     return Graph(graph.seed, tuple(kept))
 
 
-def check(seeds: range, targets: tuple[str, ...] = TARGETS) -> tuple[int, list[str]]:
+def check(seeds: range, targets: Sequence[str] = TARGETS) -> tuple[int, list[str]]:
     """The number of results compared, and what was wrong, for the graphs of some seeds."""
     torch.set_num_threads(1)
     inputs = drawn(seeds[0])
     graphs = [graph for graph in (make(seed, inputs) for seed in seeds) if graph.lines]
-    count, found = 0, []
-    for target, precision in itertools.product(targets, PRECISIONS):
-        place = f"{seeds}, {target}, {precision}"
-        try:
-            for wrong in mistakes(graphs, inputs, target, precision):
-                small = shrink(wrong, inputs)
-                text = "\n".join(small.graph.text())
-                found.append(f"{place}: seed {small.graph.seed}: {small.words}\n{text}")
-        except Exception:  # a fuzzer's work: whatever is raised is a finding
-            found.append(f"{place}: {traceback.format_exc()}")
-        count += sum(len(graph.results) for graph in graphs)
-    return count, found
+    found = []
+    try:
+        for wrong in mistakes(graphs, inputs, targets):
+            small = shrink(wrong, inputs)
+            place = f"{seeds}, {small.target}, {small.precision}: seed {small.graph.seed}"
+            found.append("\n".join([f"{place}: {small.words}", *small.graph.text()]))
+    except Exception:  # a fuzzer's work: whatever is raised is a finding
+        found.append(f"{seeds}: {traceback.format_exc()}")
+    forms = len(targets) * len(PRECISIONS)
+    return forms * sum(len(graph.results) for graph in graphs), found
 
 
 def run(count: int, seed: int, jobs: int, targets: tuple[str, ...]) -> int:
