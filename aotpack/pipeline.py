@@ -17,6 +17,7 @@ from aotpack.emit.names import Identity
 from aotpack.errors import UsageError
 from aotpack.instrumentation import Instrumentation
 from aotpack.ir.dtypes import DType, read_cast
+from aotpack.ir.golden import SIZE, read_golden
 from aotpack.ir.passes import AfterPass
 from aotpack.ir.user_passes import UserPass, apply_passes, read_passes
 from aotpack.lower import LOWERINGS, lower
@@ -73,6 +74,7 @@ class BuildOptions:
     check_indices: bool = False
     passes: tuple[UserPass, ...] = ()
     fallback: str = "error"
+    golden: float = SIZE
     deterministic: bool = False
     precision: str = "default"
     partition: Partition | None = None
@@ -123,6 +125,7 @@ class Build:
             whole=frozenset(LOWERINGS),
             triton=UserKernels(),
             reserved=reserved_names(),
+            golden=self.options.golden,
         )
 
     @cached_property
@@ -227,22 +230,23 @@ def build(
     fallback: str = "error",
     check_indices: bool = False,
     precision: str = "default",
+    golden: str | float = SIZE / 1e6,
 ) -> Path:
     """Package a module for the targets as one wheel in the folder ``out``; returns its path.
 
     It has ``candidates`` forms of each kernel; ``tuning`` is a file of ``aotpack tune``. ``dtype``
-    is "bfloat16" or ``torch.bfloat16``. Other options are those of ``BuildOptions``.
+    is "bfloat16" or ``torch.bfloat16``. Others are those of ``BuildOptions``, ``golden`` in MB.
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
     how = _shared(
         dtype, strict, check_indices, passes, fallback, deterministic, partition, precision
     )
     how = replace(how, targets=chosen, jobs=jobs, cpu_arch=cpu_arch, weights=weights, out=Path(out))
-    options = replace(how, decisions=read_decisions(tuning, candidates))
-    made = Build(Source(module, args, kwargs, dynamic_shapes, name, version), options)
-    wheel = made.emitted.wheel
+    how = replace(how, decisions=read_decisions(tuning, candidates), golden=read_golden(golden))
+    made = Build(Source(module, args, kwargs, dynamic_shapes, name, version), how)
+    _ = made.emitted
     _warn_of(made.lowered.fallbacks)
-    return wheel
+    return made.emitted.wheel
 
 
 @naming_keywords(UsageError)
@@ -274,7 +278,7 @@ def compile(
     how = _shared(
         dtype, strict, check_indices, passes, fallback, deterministic, partition, precision
     )
-    options = replace(how, targets=(chosen,), jobs=jobs)
+    options = replace(how, targets=(chosen,), jobs=jobs, golden=0)
     made = Build(Source(module, args, kwargs, dynamic_shapes), options)
     precompiled = made.precompiled
     _warn_of(made.lowered.fallbacks)

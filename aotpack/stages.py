@@ -10,6 +10,10 @@ from pathlib import Path
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import TorchOperator
+from aotpack.ir.golden import DrawnInput as DrawnInput
+from aotpack.ir.golden import Golden as Golden
+from aotpack.ir.golden import Recorded as Recorded
+from aotpack.ir.golden import SampledResult as SampledResult
 from aotpack.ir.graph import Arg as Arg
 from aotpack.ir.graph import Body as Body
 from aotpack.ir.graph import GraphNode as GraphNode
@@ -94,23 +98,6 @@ class Weight:
     data: memoryview  # C-contiguous bytes, itemsize 1
     is_constant: bool = False
     follows: bool = False  # contiguous with the weight before it
-
-
-@dataclass(frozen=True, slots=True)
-class Golden:
-    """Recorded inputs and outputs for the package's self-test (accuracy law).
-
-    ``inputs``, ``outputs`` and ``updates`` (the new values of tensors that the first call changes)
-    are (name, dtype, shape, bytes). Outputs are the float64 reference rounded to float32 (integer
-    and bool outputs as they are). ``eager_errors`` holds, per output and then per update, the
-    largest absolute difference between eager and the float64 reference, of integers and bools the
-    number of elements that differ.
-    """
-
-    inputs: tuple[tuple[str, DType, tuple[int, ...], bytes], ...]
-    outputs: tuple[tuple[str, DType, tuple[int, ...], bytes], ...]
-    eager_errors: tuple[float, ...]
-    updates: tuple[tuple[str, DType, tuple[int, ...], bytes], ...] = ()
 
 
 # --- Traced -------------------------------------------------------------------------------------

@@ -35,10 +35,11 @@ ALLOWED = {
     "progress": set(),
     "temporary": {"errors"},
     "": {"errors", "target", "version", "pipeline"},
-    "ir": {"errors", "target", "ir"},
+    "ir": {"errors", "target", "ir", "runtime"},
     "stages": {"ir", "target", "trees"},
     "runtime": {"runtime"},  # it is copied into wheels, where nothing else is
     **{stage: BASE | {"", "ir", "stages", stage} for stage in STAGES},
+    "trace": BASE | {"", "ir", "stages", "runtime", "trace"},
     "tune": BASE | {"", "ir", "stages", "runtime", "tune"},
     "precompile": BASE | {"", "ir", "stages", "runtime", "precompile"},
     "emit": BASE | {"", "ir", "stages", "runtime", "emit"},

@@ -10,6 +10,7 @@ the kernels of the target answer: a fault then came after the passes.
 """
 
 import argparse
+import math
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -31,7 +32,8 @@ from aotpack.ir.verify.tiles import InvalidSchedule
 from aotpack.pipeline import Build
 from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.runtime.dtypes import DTYPES, widen
-from aotpack.runtime.selftest import Check, compare
+from aotpack.runtime.golden.law import Check, compare, limits_of
+from aotpack.runtime.safetensors import Stored
 from aotpack.runtime.selftest import verify as verify_package
 from aotpack.schedule import PASSES, Partition, schedule
 from aotpack.schedule.draft import Draft, Passes
@@ -135,12 +137,22 @@ def answer_checks(lowered: Lowered, program: Program, precision: Precision) -> l
     words = {one.word: np.zeros((), np.int32) for one in signature.assertions}
     weights = {w.name: _array(w.dtype, w.shape, w.data) for w in lowered.weights}
     found = evaluate(program, inputs | words, weights, _sizes(lowered, inputs), precision)
+    keys = [f"outputs/{name}" for name, *_ in golden.outputs]
+    keys += [f"updates/{name}" for name, *_ in golden.updates]
     names = [*program.outputs, *(name for name, *_ in golden.updates)]
     types = _types(lowered)
+    limits = {name: _stored(dtype, shape, data) for name, dtype, shape, data in golden.limits}
     return [
-        compare(name, np.asarray(found[ours]), _array(dtype, shape, data), types[name], error)
-        for ours, (name, dtype, shape, data), error in zip(
-            names, (*golden.outputs, *golden.updates), golden.eager_errors, strict=True
+        compare(
+            name,
+            np.asarray(found[ours]),
+            _array(dtype, shape, data),
+            types[name],
+            error,
+            limits_of(limits, {}, key),
+        )
+        for ours, key, (name, dtype, shape, data), error in zip(
+            names, keys, (*golden.outputs, *golden.updates), golden.eager_errors, strict=True
         )
     ]
 
@@ -161,9 +173,14 @@ def _sizes(lowered: Lowered, inputs: Mapping[str, Any]) -> dict[str, int]:
     return {size.name: number for size, number in pairs if isinstance(size, Var)}
 
 
-def _array(dtype: object, shape: tuple[int, ...], data: Any) -> np.ndarray:
+def _stored(dtype: object, shape: tuple[int, ...], data: Any) -> Stored:
     known = DTYPES[str(dtype)]
-    return widen(np.frombuffer(data, known.storage).reshape(shape), known)
+    return Stored(known, shape, np.frombuffer(data, known.storage).reshape(shape))
+
+
+def _array(dtype: object, shape: tuple[int, ...], data: Any) -> np.ndarray:
+    stored = _stored(dtype, shape, data)
+    return widen(stored.data, stored.dtype)
 
 
 def target_report(build: Build) -> tuple[bool, str]:
@@ -191,7 +208,8 @@ def main(arguments: list[str], *, passes: Passes = PASSES, building: type[Build]
     )
     add_trace_options(parser)
     options = parser.parse_args(arguments)
-    build = building(load_source(options), read_options(options, targets=(options.target,)))
+    how = read_options(options, targets=(options.target,), golden=math.inf)
+    build = building(load_source(options), how)
     wrong = first_wrong(
         build.lowered,
         deterministic=options.deterministic,

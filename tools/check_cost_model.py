@@ -23,8 +23,8 @@ from aotpack.devices import GPUS
 from aotpack.emit import write_package
 from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.runtime import load
+from aotpack.runtime.golden.data import read_golden
 from aotpack.runtime.loading import read_manifest
-from aotpack.runtime.safetensors import read_safetensors
 from aotpack.runtime.tuning.tune import tune
 from aotpack.runtime.tuning_file import Times, merged, read_tuning, tuning_text
 from aotpack.stages import Decisions
@@ -92,7 +92,7 @@ def _row(folder: Path, key: str, times: Times, target: Target) -> tuple[float, f
 
 def whole(folder: Path, tuning: Path | None) -> float:
     """Microseconds of the GPU for a call on the golden inputs."""
-    golden = read_safetensors(folder / "golden.safetensors")
+    golden = read_golden(folder, read_manifest(folder).golden.drawn)
     with load(folder, 0, tuning=tuning) as model:
         args = []
         for spec in model.signature.inputs:

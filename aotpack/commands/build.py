@@ -18,6 +18,7 @@ from aotpack.commands.parser import add_verbosity
 from aotpack.emit.platforms import not_on, runs_on
 from aotpack.emit.provenance import provenance_file
 from aotpack.errors import UsageError
+from aotpack.ir.golden import read_golden
 from aotpack.progress import Bar, chosen_reporter
 from aotpack.runtime.command import positive
 from aotpack.stages import Decisions
@@ -44,18 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", help="name of the package (default: the model file's)")
     parser.add_argument("--version", help="its version (default: the model file's, or 0.1.0)")
-    parser.add_argument(
-        "--weights",
-        choices=("embed", "sidecar", "none"),
-        default="embed",
-        help="in the wheel, beside it, or left out (default embed)",
-    )
     parser.add_argument("--jobs", type=positive, metavar="N", help="kernels compiled at once")
     parser.add_argument(
         "--cpu-arch",
         metavar="ARCH",
         help="the oldest processors the target cpu runs on (default x86-64-v3, or armv8-a)",
     )
+    _add_contents(parser)
     _add_tuning(parser)
     add_trace_options(parser)
     add_verbosity(
@@ -63,6 +59,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         quiet="print the path of the wheel and errors alone",
         verbose="a line for each kernel, and the time of each stage and pass",
     )
+
+
+def _add_contents(parser: argparse.ArgumentParser) -> None:
+    """The options that say what the wheel holds."""
+    parser.add_argument(
+        "--weights",
+        choices=("embed", "sidecar", "none"),
+        default="embed",
+        help="in the wheel, beside it, or left out (default embed)",
+    )
+    parser.add_argument(
+        "--golden",
+        type=_golden,
+        metavar="full|MB|none",
+        default="4",
+        help="the most megabytes that the wheel keeps to test itself with (default 4)",
+    )
+
+
+def _golden(text: str) -> float:
+    """Bytes of golden data, for argparse."""
+    try:
+        return read_golden(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _add_tuning(parser: argparse.ArgumentParser) -> None:
@@ -101,11 +122,12 @@ def run(options: argparse.Namespace) -> int:
             jobs=options.jobs,
             cpu_arch=options.cpu_arch,
             weights=options.weights,
+            golden=options.golden,
             out=options.out,
         )
         made = Build(source, how, Instrumentation(reporter))
         _ = made.emitted
-    notes = [_shadow_note(Path(options.model).parent, made.identity.name)]
+    notes = [_shadow_note(Path(options.model).parent, made.identity.name), _golden_note(made)]
     if options.tuning is not None:
         notes.append(_tuning_note(options.tuning, decisions, targets, made.rendered.settled))
     if options.json:
@@ -117,6 +139,12 @@ def run(options: argparse.Namespace) -> int:
     if options.verbose:
         print(_times(made.hook), file=sys.stderr)
     return 0
+
+
+def _golden_note(made: "Build") -> str:
+    """What golden data lack, if anything."""
+    note = made.rendered.golden.note
+    return note and f"golden data: {note}"
 
 
 def _summary(made: "Build") -> list[str]:

@@ -36,6 +36,7 @@ def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
         *(("assertion", one.message) for one in signature.assertions),
         ("weights", f"{len(manifest.weights)} tensors, {manifest.weights_mode}"),
         ("memory", f"{manifest.peak_bytes:,} bytes for intermediates at the largest sizes"),
+        ("golden", manifest.golden.note or "inputs and results"),
         *(("torch", f"runs {call.operator}: {call.reason}") for call in manifest.calls.values()),
         ("wheel", f"{sum(info.file_size for info in archive.infolist()):,} bytes unpacked"),
     ]

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,18 +90,17 @@ def devices(name: int | str | None, package: Path) -> Iterator[tuple[str, Any]]:
 
 def record_eager(options: argparse.Namespace, package: Path) -> None:
     """Replace the golden data of the build by data recorded now."""
-    from aotpack.emit.package import (
-        golden_content,
-        reseal,
-    )  # the next import needs torch, which takes seconds
-    from aotpack.pipeline import Build
+    from aotpack.emit.manifest import golden_facts
+    from aotpack.emit.package import golden_content, reseal
+    from aotpack.pipeline import Build  # imports torch, which takes seconds
 
-    golden = Build(load_source(options), read_options(options)).traced.golden
+    how = read_options(options, golden=math.inf)
+    golden = Build(load_source(options), how).traced.golden
     golden_content(golden).write(package)
     file = package / "manifest.json"
     manifest = json.loads(file.read_bytes())
     _check_alike(options, golden, manifest)
-    manifest["golden"]["eager_errors"] = list(golden.eager_errors)
+    manifest["golden"] = golden_facts(golden)
     file.write_text(json.dumps(manifest))
     reseal(package)
     for record in package.parent.glob("*.dist-info/RECORD"):

@@ -120,10 +120,13 @@ def example_sizes(manifest: Manifest, archive: zipfile.ZipFile, name: str) -> di
         raise _damaged(Path(archive.filename or name), f"it has no {path}")
     with archive.open(path) as file:
         header = read_header(file, archive.getinfo(path).file_size, Path(path))
-    inputs = manifest.signature.inputs
-    if lost := [one.name for one in inputs if f"inputs/{one.name}" not in header]:
-        raise _damaged(Path(archive.filename or name), f"{path} has no input {lost[0]!a}")
-    return sizes_of(manifest.signature, [header[f"inputs/{one.name}"].shape for one in inputs])
+    shapes = {one: found.shape for one, found in header.items()}
+    shapes |= {f"inputs/{one}": drawn.shape for one, drawn in manifest.golden.drawn.items()}
+    wanted = [f"inputs/{one.name}" for one in manifest.signature.inputs]
+    if lost := [one for one in wanted if one not in shapes]:
+        name = lost[0].partition("/")[2]
+        raise _damaged(Path(archive.filename or name), f"{path} has no input {name!a}")
+    return sizes_of(manifest.signature, [shapes[one] for one in wanted])
 
 
 def _check_record(wheel: Path, archive: zipfile.ZipFile, place: Path) -> None:

@@ -14,6 +14,8 @@ from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.runtime.manifest import SCHEMA
 from aotpack.stages import (
     Binary,
+    DrawnInput,
+    Golden,
     HostBuild,
     KernelArg,
     KernelSource,
@@ -61,9 +63,27 @@ def manifest_text(
         "kernels": _kernels(precompiled),
         "choices": list(rendered.choices),
         "calls": {call.name: _call(call) for call in rendered.calls},
-        "golden": {"eager_errors": list(rendered.golden.eager_errors)},
+        "golden": golden_facts(rendered.golden),
     }
     return (json.dumps(data, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def golden_facts(golden: Golden) -> dict[str, Any]:
+    """What the file of golden data does not say."""
+    return {
+        "eager_errors": list(golden.eager_errors),
+        "drawn": {one.name: _drawn(one) for one in golden.drawn},
+        "sampled": {
+            one.name: {"shape": list(one.shape), "count": one.count, "block": one.block}
+            for one in golden.sampled
+        },
+        "note": golden.note,
+    }
+
+
+def _drawn(one: DrawnInput) -> dict[str, Any]:
+    ends = {"low": float(one.low), "high": float(one.high)}
+    return {"dtype": str(one.dtype), "shape": list(one.shape), "seed": one.seed, **ends}
 
 
 def _range(size: Var) -> dict[str, Any]:

@@ -166,7 +166,7 @@ def constants_content(rendered: Rendered) -> Content:
 
 
 def golden_content(golden: Golden) -> Content:
-    """The golden data: tensors called inputs/NAME, outputs/NAME and updates/NAME."""
+    """The golden data: tensors called inputs/NAME, outputs/NAME, updates/NAME and their limits."""
     sides = (("inputs", golden.inputs), ("outputs", golden.outputs), ("updates", golden.updates))
     return safetensors(
         "golden.safetensors",
@@ -174,7 +174,8 @@ def golden_content(golden: Golden) -> Content:
             (f"{side}/{name}", dtype, shape, memoryview(data))
             for side, tensors in sides
             for name, dtype, shape, data in tensors
-        ],
+        ]
+        + [(name, dtype, shape, memoryview(data)) for name, dtype, shape, data in golden.limits],
     )
 
 

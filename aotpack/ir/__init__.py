@@ -4,6 +4,6 @@
 ``foreign`` (calls of other kernels), ``program`` (the grammar, with branches and loops), ``uses``
 (producers and readers of buffers), ``ops`` (operators and reductions), ``rewrite``, ``verify``,
 ``interpret``, ``kernels`` (what scheduling adds: kernels, tiles, accesses). ``graph`` is the input
-of lowering, ``rounding`` says where it rounds. ``interning``, ``names``, ``origin``, ``ordering``
-(sorting and searching) ``passes`` (the runner) and ``user_passes`` serve the others.
+of lowering, ``golden`` beside it, ``rounding`` says where it rounds. ``interning``, ``names``,
+``origin``, ``ordering``, ``passes`` (the runner) and ``user_passes`` serve the others.
 """

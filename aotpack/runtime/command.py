@@ -14,10 +14,10 @@ from typing import Any
 from .arrays.device_array import DeviceArray
 from .devices.device import active, is_host
 from .errors import AotpackError
+from .golden.data import read_golden
 from .loading import load
 from .manifest import Manifest, read_manifest
 from .model import Model
-from .safetensors import read_safetensors
 from .selftest import golden_arguments, verify
 from .tuning.tune import tune_into
 
@@ -106,6 +106,7 @@ def summary(manifest: Manifest) -> str:
             f"kernels   {len(manifest.kernels)}",
             f"weights   {len(manifest.weights)} tensors ({manifest.weights_mode})",
             f"memory    {manifest.peak_bytes:,} bytes for intermediates at the largest sizes",
+            f"golden    {manifest.golden.note or 'inputs and results'}",
             *(f"torch     {call.operator}: {call.reason}" for call in manifest.calls.values()),
         ]
     )
@@ -151,7 +152,7 @@ def bench(folder: Path, device: int | str | None, weights: Path | None, repeat: 
 
 def timed(model: Model, repeat: int | None) -> str:
     """The median times as text, over ``repeat`` calls or as many as the time limit allows."""
-    golden = read_safetensors(model.manifest.folder / "golden.safetensors")
+    golden = read_golden(model.manifest.folder, model.manifest.golden.drawn)
     args, kwargs = golden_arguments(
         model.manifest,
         golden,

@@ -86,10 +86,10 @@ def widen(stored: Array, dtype: DType) -> Array:
         return stored
     if dtype.itemsize == 2:
         return (stored.astype(np.uint32) << 16).view(np.float32)
-    return _float8(dtype.name)[stored]
+    return float8_values(dtype.name)[stored]
 
 
-def _float8(name: str) -> Array:
+def float8_values(name: str) -> Array:
     """The value of each code of an 8-bit float."""
     mantissa, bias = (3, 7) if "e4m3" in name else (2, 15)
     code = np.arange(256, dtype=np.uint32)

@@ -5,7 +5,7 @@ Modules in reading order: ``trace`` (the entry), ``load`` (MODEL -> module and i
 ``graph`` (program -> ``Graph``) with ``arguments``, ``weights``, ``changes``, ``tree``,
 ``parameters`` and ``source``, ``operators``, ``triton`` (the user's kernels), ``complex_pairs``,
 ``conversions`` (the model's own), ``eager`` (runs on the example inputs), ``agreement`` (other
-forms of the model are checked), ``golden`` with ``meanings`` and ``strides`` (reference data),
+forms of the model are checked), ``golden`` with ``strides`` (reference data),
 ``diagnostics``.
 """
 

@@ -13,13 +13,13 @@ from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError, UsageError
 from aotpack.ir.dtypes import DType
+from aotpack.ir.golden import SIZE
 from aotpack.stages import Traced
-from aotpack.trace.agreement.exported import check_export
 from aotpack.trace.agreement.lowerings import check_lowerings
 from aotpack.trace.capture import cast_floats, decompose, evaluation_copy, export
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
-from aotpack.trace.eager import in_program_order, run_eagerly
-from aotpack.trace.golden import record_golden
+from aotpack.trace.eager import in_program_order
+from aotpack.trace.golden.ways import Ways
 from aotpack.trace.graph import build_graph
 from aotpack.trace.operators.collectives import check_collectives
 from aotpack.trace.operators.random import Example, check_drawn, draws, seeded, with_example_seed
@@ -43,13 +43,15 @@ def trace(
     whole: frozenset[str] | None = None,
     triton: TritonPort | None = None,
     reserved: Container[str] = (),
+    golden: float = SIZE,
 ) -> Traced:
     """Export the module for inference and record golden data on the example inputs.
 
     ``dynamic_shapes`` has torch.export's form; ``dtype`` casts weights and floating inputs first.
     ``check_indices`` asserts that indices read from data are in range. Operators not in ``whole``,
     those with lowerings, are decomposed where torch can (None: no operator is). ``triton`` runs
-    models that launch Triton kernels. ``reserved`` are names that no size may have.
+    models that launch Triton kernels. ``reserved`` are names that no size may have. ``golden`` are
+    the bytes of golden data: infinity for whole data, 0 for none.
     """
     example = _example(name, args, kwargs)
     if isinstance(module, ExportedProgram):
@@ -59,16 +61,14 @@ def trace(
         made = _export(module, example, dynamic_shapes, dtype, name, strict)
     exported, run, example, leaves = made
     check_collectives(exported, name)
-    runs, in_order = not launches_kernels(exported), in_program_order(exported, *example)
-    check_lowerings(exported, in_order if runs else None, name)
+    runs = not launches_kernels(exported)
+    check_lowerings(exported, in_program_order(exported, *example) if runs else None, name)
     program = decompose(exported, name=name, whole=whole, triton=triton)
     check_drawn(program, name)
     graph = build_graph(program, leaves, name, version, check_indices, reserved)
     graph = with_positional_names(graph, module, program)
-    eager = run_eagerly(run, exported, example, graph.signature) if runs else None
-    if eager is not None and isinstance(module, nn.Module):
-        check_export(run, exported, example, graph.signature, eager)
-    return Traced(graph, record_golden(eager, program, in_order, graph, triton))
+    ways = Ways(exported, program, run if runs else None, isinstance(module, nn.Module), triton)
+    return Traced(graph, ways.golden(example, graph, golden))
 
 
 def _example(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Example:

@@ -9,8 +9,8 @@ from functools import partial
 
 from aotpack.ir.ops import float8, reference
 from aotpack.ir.ops.opinfo import TWINS, Cost, OpInfo
-from aotpack.ir.ops.philox import philox
 from aotpack.ir.ops.reference import Reference
+from aotpack.runtime.golden.philox import philox
 
 _FLOATS = ("float",)
 _WIDE = ("float32", "float64")

@@ -57,6 +57,7 @@ def read_argument(value: Any) -> Any:
 Count: TypeAlias = Annotated[int, InRange(0, MOST)]
 Positive: TypeAlias = Annotated[int, InRange(1, MOST)]
 Small: TypeAlias = Annotated[int, InRange(1, 1 << 16)]
+Number: TypeAlias = float  # finite
 Error: TypeAlias = Annotated[float, InRange(0, math.inf)]
 Name: TypeAlias = Annotated[
     str, Matching(re.compile(r"[^\x00-\x1f\x7f]{1,1000}"), "a name without control characters")

@@ -19,13 +19,14 @@ from ..checks.assertions import FLAG_BYTES
 from ..devices.device import Device, active
 from ..devices.timing import hardware, seconds
 from ..errors import AotpackError, DeviceError
+from ..golden.data import read_golden
 from ..loading import load
 from ..memory.arena import Arena
 from ..memory.packing import align, pack
 from ..model import Model
 from ..plan import Branch, Call, Form, Launch, Loop, Place, Plan, flat
 from ..prepare import Prepared, prepare
-from ..safetensors import Stored, read_safetensors
+from ..safetensors import Stored
 from ..tuning_file import Times, Tuning, form_name, merged, read_tuning, tuning_text
 from .tune_sizes import main_sizes, single_sizes
 
@@ -57,7 +58,7 @@ def tune(
                 f"tuning {manifest.signature.name}: the package holds one form of every kernel. "
                 "Build it with --candidates 2 or more."
             )
-        golden = read_safetensors(manifest.folder / "golden.safetensors")
+        golden = read_golden(manifest.folder, manifest.golden.drawn)
         found: dict[str, tuple[Times, ...]] = {}
         time_at = partial(_time_plan, model, golden, found, report)
         mains = main_sizes(model, golden)

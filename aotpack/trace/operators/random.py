@@ -2,7 +2,7 @@
 
 Such a model has an additional keyword, a 0-d int64 tensor. Equal seeds give equal numbers; they
 differ from torch's but have the same distributions. The n-th draw of a call takes the n-th stream
-of Philox bits (``ir/ops/philox.py``), whatever the sizes are.
+of Philox bits (``runtime/golden/philox.py``), whatever the sizes are.
 """
 
 import functools
@@ -18,7 +18,7 @@ from torch.export import ExportedProgram
 from torch.overrides import TorchFunctionMode
 
 from aotpack.errors import TraceError, UnsupportedError
-from aotpack.ir.ops.philox import philox
+from aotpack.runtime.golden.philox import philox
 
 Example = tuple[tuple[Any, ...], dict[str, Any]]
 SEED = "seed"

@@ -143,7 +143,7 @@ def test_refuses_an_operator_that_fails(trace_function):
 def test_refuses_a_failing_run(trace_function):
     with pytest.raises(
         TraceError,
-        match=r"running m eagerly .*ValueError: no eager run\n  at test_golden.py:\d+: raise",
+        match=r"running m eagerly .*ValueError: no eager run\n  at test_record.py:\d+: raise",
     ):
         trace_function(lambda self, x: self.a(x), X, modules={"a": Picky()})
 

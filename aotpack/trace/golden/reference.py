@@ -1,7 +1,7 @@
-"""Golden data: eager's results on the example inputs, and a float64 reference of that graph.
+"""Interpreters of the exported graph: as it is, and with float64 in place of every other float.
 
-The reference interprets the exported graph and widens floats when they are used, so that a large
-model's weights are never all in float64.
+The reference widens floats when they are used, so that a large model's weights are never all in
+float64.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,55 +15,22 @@ from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import AotpackError, TraceError
-from aotpack.ir.dtypes import DType
 from aotpack.ir.rounding import is_choice, is_decision
-from aotpack.stages import Golden, Graph
-from aotpack.trace.capture import torch_dtype
 from aotpack.trace.changes import CHANGES
 from aotpack.trace.conversions import is_rounding
+from aotpack.trace.golden.meanings import MEANINGS
 from aotpack.trace.graph import is_returned
-from aotpack.trace.meanings import MEANINGS
 from aotpack.trace.operators.control import CONTROL, run_control
 from aotpack.trace.source import users_source_of
 from aotpack.trace.strides import as_recorded
 from aotpack.trace.triton.triton_kernels import TritonPort, is_launch, read_launch
-from aotpack.trace.weights import bytes_of, dtype_of, weight_tensor
+from aotpack.trace.weights import dtype_of, weight_tensor
 
 _BITCAST = torch.ops.aten.view.dtype
 
 
-def record_golden(
-    eager: Sequence[torch.Tensor] | None,
-    program: ExportedProgram,
-    example: Sequence[Any],
-    graph: Graph,
-    triton: TritonPort | None = None,
-) -> Golden:
-    """Inputs and reference results as bytes, and the errors of eager.
-
-    ``example`` are the leaves of the inputs in the program's order. ``eager`` are eager's results
-    and new values, None for a model that launches Triton kernels: then the program is interpreted
-    in its place, with its kernels run by ``triton``, so that no GPU is needed.
-    """
-    signature, changed = graph.signature, graph.signature.updates
-    tensors = [leaf for leaf in example if isinstance(leaf, torch.Tensor)]
-    given = dict(zip((spec.name for spec in signature.inputs), tensors, strict=True))
-    inputs = tuple(_recorded(name, tensor) for name, tensor in given.items())
-    with torch.no_grad():
-        reference = _results(program, example, _Reference(program.graph_module, triton))
-        if eager is None:
-            eager = _results(program, example, _Eager(program.graph_module, triton))
-    names = [*(spec.name for spec in signature.outputs), *changed]
-    results, errors = [], []
-    for name, exact, result in zip(names, reference, eager, strict=True):
-        errors.append(_difference(result, exact))
-        results.append(_recorded(name, _rounded(exact, dtype_of(result.dtype, name))))
-    count = len(signature.outputs)
-    return Golden(inputs, tuple(results[:count]), tuple(errors), tuple(results[count:]))
-
-
-def _results(
-    program: ExportedProgram, example: Sequence[Any], interpreter: "_Eager"
+def results_of(
+    program: ExportedProgram, example: Sequence[Any], interpreter: "Eager"
 ) -> list[torch.Tensor]:
     """The graph's results, then the new values of the tensors it changes."""
     user = iter(example)
@@ -74,13 +41,17 @@ def _results(
         for spec in program.graph_signature.input_specs
     ]
     outputs = interpreter.run(*flat)
+    return [interpreter.value(value) for value in in_order_of_results(program, outputs)]
+
+
+def in_order_of_results(program: ExportedProgram, outputs: Sequence[Any]) -> list[Any]:
+    """Of what the graph returns: the model's results, then the new values of what it changes."""
     pairs = list(zip(outputs, program.graph_signature.output_specs, strict=True))
     returned = [value for value, spec in pairs if is_returned(spec)]
-    changed = [value for value, spec in pairs if spec.kind in CHANGES]
-    return [interpreter.value(value) for value in (*returned, *changed)]
+    return [*returned, *(value for value, spec in pairs if spec.kind in CHANGES)]
 
 
-class _Eager(fx.Interpreter):
+class Eager(fx.Interpreter):
     """Runs each operator as it is, and launches of Triton kernels on host memory."""
 
     def __init__(self, module: fx.GraphModule, triton: TritonPort | None) -> None:
@@ -127,7 +98,7 @@ def _argument(value: Any) -> tuple[str, int]:
     return "", int(value)
 
 
-class _Reference(_Eager):
+class Reference(Eager):
     """Runs each operator with float64 in place of every other float.
 
     Results are float64, whatever their type; only these are numbers of their own type:
@@ -147,7 +118,7 @@ class _Reference(_Eager):
             return super().run(*args, **kwargs)
 
     def computed(self, n: fx.Node) -> Any:
-        """See _Eager.computed."""
+        """See Eager.computed."""
         if is_launch(n):
             return self._widened_launch(n)
         if n.op != "call_function":
@@ -213,10 +184,14 @@ class _Reference(_Eager):
             return value
 
         def run(*operands: Any) -> tuple[Any, ...]:
-            given = _Reference(value, self.triton).run(*operands)
+            given = self.inner(value).run(*operands)
             return tuple(given) if isinstance(given, (tuple, list)) else (given,)
 
         return run
+
+    def inner(self, module: fx.GraphModule) -> "Reference":
+        """The interpreter of a part."""
+        return Reference(module, self.triton)
 
     def _widened_launch(self, node: fx.Node) -> Any:
         """Launch in float64 if the kernel allows it, else in its types."""
@@ -249,34 +224,3 @@ def _double_default() -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
-
-
-def _difference(result: torch.Tensor, exact: torch.Tensor) -> float:
-    """max |result - exact|; for integers and bools the number of differing elements.
-
-    Equal infinities and NaN on both sides count as equal.
-    """
-    if result.numel() == 0:
-        return 0.0
-    if not result.is_floating_point():
-        return float(torch.count_nonzero(result.detach().cpu() != exact.cpu()))
-    a, b = result.detach().cpu().double(), exact.cpu().double()
-    same = (a == b) | (a.isnan() & b.isnan())
-    difference = torch.where(same, 0.0, (a - b).abs())
-    return float(difference.nan_to_num(nan=float("inf")).max())
-
-
-def _rounded(exact: torch.Tensor, dtype: DType) -> torch.Tensor:
-    """float32 for floats, float64 if the model returns float64."""
-    if not dtype.is_float:
-        return exact.to(torch_dtype(dtype))
-    return exact.to(torch.float64 if dtype is DType.FLOAT64 else torch.float32)
-
-
-def _recorded(name: str, tensor: torch.Tensor) -> tuple[str, DType, tuple[int, ...], bytes]:
-    return (
-        name,
-        dtype_of(tensor.dtype, name),
-        tuple(tensor.shape),
-        bytes(bytes_of(tensor)),
-    )

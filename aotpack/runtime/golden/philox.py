@@ -15,7 +15,7 @@ _KEY_STEPS = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
-def philox(seed: npt.NDArray[Any], counter: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def philox(seed: npt.ArrayLike, counter: npt.ArrayLike) -> npt.NDArray[Any]:
     """int64: the first two words (the first one low) for int64 keys and the counters' low half."""
     key, place = (np.asarray(part, np.int64).view(np.uint64) for part in (seed, counter))
     k0, k1 = key & _LOW, key >> _HALF

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aotpack.ir.ops.philox import philox
+from aotpack.runtime.golden.philox import philox
 
 
 @pytest.mark.row("C:E24")

@@ -1,0 +1,192 @@
+"""The reference once more, with the rounding of each operator drawn anew.
+
+Whoever computes a model rounds each result to its type, or keeps it wider, and sums in an order of
+its own. So a result is moved by up to ``STRENGTH`` units of its type, and the operands of sums by
+those of float32. Two runs with opposite signs make a pair: what a rounding can turn, one of both
+turns. Results that need no rounding stay as they are, and equal numbers move alike, so that ties
+remain ties.
+"""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from aotpack.ir.rounding import is_decision
+from aotpack.trace.golden.reference import Eager, Reference, in_order_of_results
+from aotpack.trace.triton.triton_kernels import TritonPort
+
+_LARGE = 2**20  # elements; of a product's factors the smaller one is enough
+STRENGTH = 8  # units of rounding; a true result is within one or two of them
+_ODD = (0x9E3779B97F4A7C15 - 2**64, 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64)
+_CHOOSING = frozenset(
+    """abs alias amax amin aminmax arange argmax argmin argsort as_strided bitwise_and bitwise_not
+    bitwise_or bitwise_xor broadcast_to cat ceil clamp clamp_max clamp_min clone constant_pad_nd
+    contiguous copy copysign cummax cummin detach diag_embed diagonal_scatter dropout embedding
+    empty eq expand fill flip floor fmax fmin full full_like gather ge gt hardtanh heaviside index
+    index_copy index_fill index_put index_select isfinite isinf isnan kthvalue le
+    lift_fresh_copy logical_and logical_not logical_or logical_xor lt masked_fill masked_scatter
+    masked_select max max_pool1d max_pool2d max_pool2d_with_indices max_pool3d
+    max_pool3d_with_indices maximum median min minimum mode msort nan_to_num nanmedian narrow_copy
+    ne neg new_empty new_full new_ones new_zeros one_hot ones ones_like permute_copy pixel_shuffle
+    pixel_unshuffle put reflection_pad1d reflection_pad2d reflection_pad3d relu relu6 repeat
+    repeat_interleave replication_pad1d replication_pad2d replication_pad3d roll rot90 round
+    scalar_tensor scatter searchsorted select_scatter sgn sign signbit slice_scatter sort stack
+    take take_along_dim threshold topk tril triu trunc unfold_copy where zeros zeros_like
+    _unsafe_view _unsafe_index _unsafe_index_put _assert_tensor_metadata""".split()
+)
+"""Operators that choose, move, compare or cast numbers: what they return needs no rounding."""
+
+_SUMMING = frozenset(
+    """addbmm addmm addmv addr avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
+    adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d baddbmm bmm
+    conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution cumsum
+    dot einsum index_add linalg_vector_norm linear logcumsumexp logsumexp matmul mean mm mv nansum
+    native_group_norm native_layer_norm _native_batch_norm_legit_no_training batch_norm group_norm
+    layer_norm rms_norm norm scaled_dot_product_attention scatter_add scatter_reduce std std_mean
+    sum trapezoid var var_mean _grouped_mm _scaled_mm""".split()
+)
+"""Operators that sum: their operands move too, since sums may cancel."""
+
+
+class Noisy(Reference):
+    """One of several runs; ``sign`` is 1 or -1."""
+
+    def __init__(
+        self, module: fx.GraphModule, triton: TritonPort | None, run: int, sign: int
+    ) -> None:
+        super().__init__(module, triton)
+        self.number, self.sign = run, sign
+        self.place = 0  # of an operator in the run
+
+    def inner(self, module: fx.GraphModule) -> Reference:
+        return Noisy(module, self.triton, self.number, self.sign)
+
+    def computed(self, n: fx.Node) -> Any:
+        self.place += 1
+        result = super().computed(n)
+        name = _rounding_name(n)
+        if name is None:
+            return result
+        if name in _SUMMING:
+            result = self._summed(n, result)
+        own = n.meta.get("val")
+        if not _is_alike(result, own):
+            return result
+        return pytree.tree_map(partial(self._rounded, is_decided=_is_decided(n)), result, own)
+
+    def _summed(self, n: fx.Node, result: Any) -> Any:
+        """The result of moved operands, where float32 does not hold the sum exactly."""
+        kept = {node: self.env[node] for node in n.all_input_nodes if _is_float(self.env[node])}
+        if not kept:
+            return result
+        unit = torch.finfo(_sum_type(n)).eps / 2
+        moved = [node for node, value in kept.items() if value.numel() <= _LARGE]
+        moved = moved or [min(kept, key=lambda node: kept[node].numel())]
+        self.env.update({node: self.moved(kept[node], unit) for node in moved})
+        try:
+            other = super().computed(n)
+        finally:
+            self.env.update(kept)
+
+        def chosen(sums: Any, moved: Any) -> Any:
+            return torch.where(sums.float() == sums, sums, moved) if _is_float(sums) else sums
+
+        return pytree.tree_map(chosen, result, other)
+
+    def moved(self, value: torch.Tensor, unit: float) -> torch.Tensor:
+        """The numbers moved by up to ``STRENGTH`` units."""
+        wide = value.double()
+        return wide + self._noise(wide) * unit
+
+    def _rounded(self, value: Any, own: Any, *, is_decided: bool) -> Any:
+        """A result moved by units of its own type, where that type does not hold it exactly.
+
+        What a decision reads is never kept wider than its type: before it is rounded, float32 is
+        as far as two ways to compute it differ.
+        """
+        if not _is_float(value) or not _is_float(own):
+            return value
+        unit = torch.finfo(own.dtype).eps / 2
+        unit = min(unit, torch.finfo(torch.float32).eps / 2) if is_decided else unit
+        return torch.where(value.to(own.dtype) == value, value, self.moved(value, unit))
+
+    def _noise(self, value: torch.Tensor) -> torch.Tensor:
+        """Up to ``STRENGTH`` times each number, drawn from its bits, the run and the operator."""
+        bits = value.contiguous().view(torch.int64)
+        bits = (bits ^ (self.number * 1000003 + self.place)) * _ODD[0]
+        bits = (bits ^ (bits >> 29)) * _ODD[1]
+        bits = (bits ^ (bits >> 32)) * _ODD[2]
+        share = (bits >> 11).double() * 2.0**-52  # in [-1, 1)
+        return value.nan_to_num(0.0, 0.0, 0.0) * share * (self.sign * STRENGTH)
+
+
+class OwnNoisy(Eager):
+    """A run in the model's own types, with other roundings; for models too large for float64."""
+
+    def __init__(
+        self, module: fx.GraphModule, triton: TritonPort | None, run: int, sign: int
+    ) -> None:
+        super().__init__(module, triton)
+        self.noise = Noisy(module, triton, run, sign)
+
+    def computed(self, n: fx.Node) -> Any:
+        self.noise.place += 1
+        result, own = super().computed(n), n.meta.get("val")
+        if _rounding_name(n) is None or not _is_alike(result, own):
+            return result
+        return pytree.tree_map(self._rounded, result)
+
+    def _rounded(self, value: Any) -> Any:
+        if not _is_float(value):
+            return value
+        unit = torch.finfo(value.dtype).eps / 2
+        return self.noise.moved(value, unit).to(value.dtype)
+
+
+def rounded_results(program: ExportedProgram) -> list[bool]:
+    """For each result, in the order of ``results_of``, whether it depends on a rounding."""
+    rounded: set[fx.Node] = set()
+    for node in program.graph.nodes:
+        is_own = node.op == "call_function" and _rounding_name(node) and _yields_floats(node)
+        has_parts = any(one.op == "get_attr" for one in node.all_input_nodes)
+        if is_own or has_parts or any(one in rounded for one in node.all_input_nodes):
+            rounded.add(node)
+    (results,) = program.graph.output_node().args
+    return [one in rounded for one in in_order_of_results(program, results)]
+
+
+def _yields_floats(node: fx.Node) -> bool:
+    return any(map(_is_float, pytree.tree_leaves(node.meta.get("val"))))
+
+
+def _rounding_name(n: fx.Node) -> str | None:
+    """The name of an operator that rounds what it returns."""
+    target = n.target
+    if not isinstance(target, torch._ops.OpOverload) or target.is_view:
+        return None
+    name = target._schema.name.partition("::")[2]
+    return None if name in _CHOOSING else name
+
+
+def _is_decided(n: fx.Node) -> bool:
+    """True if a decision reads the result."""
+    return any(is_decision(str(user.target)) for user in n.users)
+
+
+def _sum_type(n: fx.Node) -> torch.dtype:
+    """The type that sums are formed in."""
+    results = pytree.tree_leaves(n.meta.get("val"))
+    is_wide = any(getattr(one, "dtype", None) is torch.float64 for one in results)
+    return torch.float64 if is_wide else torch.float32
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _is_alike(result: Any, own: Any) -> bool:
+    return bool(pytree.tree_structure(result) == pytree.tree_structure(own))

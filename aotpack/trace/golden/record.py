@@ -1,0 +1,135 @@
+"""Golden data: eager's results on the golden inputs, beside the float64 reference."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from aotpack.stages import Golden, Graph
+from aotpack.trace.golden.bounds import Seen
+from aotpack.trace.golden.budget import why_without_reference
+from aotpack.trace.golden.cost import cost_of
+from aotpack.trace.golden.inputs import GoldenInputs
+from aotpack.trace.golden.noise import Noisy, OwnNoisy, rounded_results
+from aotpack.trace.golden.reference import Eager, Reference, results_of
+from aotpack.trace.golden.results import kept_results
+from aotpack.trace.triton.triton_kernels import TritonPort
+
+_MANY = 4096  # numbers that show eager's usual error
+_NOISE = 10.0  # what a further run costs beside the reference
+_FLOAT_RUNS, _INTEGER_RUNS = (2, 1.0), (4, 4.0)  # pairs, and seconds by estimate
+
+Results = Sequence[torch.Tensor]
+
+
+def without_results(inputs: GoldenInputs, why: str) -> Golden:
+    """Golden data without results; the inputs serve to time a package."""
+    return Golden(inputs.whole, (), (), drawn=inputs.drawn, note=why)
+
+
+def record_golden(
+    eager: Results | None,
+    program: ExportedProgram,
+    example: Sequence[Any],
+    graph: Graph,
+    inputs: GoldenInputs,
+    size: float = math.inf,
+    triton: TritonPort | None = None,
+) -> Golden:
+    """The reference's results in ``size`` bytes with the inputs, and the errors of eager.
+
+    ``example`` are the leaves of the inputs in the program's order. ``eager`` are eager's results
+    and new values, None for a model that launches Triton kernels: then the program is interpreted
+    in its place, with its kernels run by ``triton``, so that no GPU is needed.
+    """
+    signature = graph.signature
+    why = why_without_reference(program, size)
+    with torch.no_grad():
+        if eager is None:
+            eager = results_of(program, example, Eager(program.graph_module, triton))
+        if why:
+            seen = _own_runs(eager, program, example, triton)
+        else:
+            seen = _reference(program, example, triton)
+    keys = [f"outputs/{spec.name}" for spec in signature.outputs]
+    keys += [f"updates/{name}" for name in signature.updates]
+    used = sum(len(data) for *_, data in inputs.whole)
+    kept = kept_results(keys, seen, eager, size - used)
+    count = len(signature.outputs)
+    golden = without_results(inputs, _note(inputs, why))
+    return replace(
+        golden,
+        outputs=tuple(kept.values[:count]),
+        updates=tuple(kept.values[count:]),
+        eager_errors=tuple(kept.errors),
+        limits=tuple(kept.limits),
+        sampled=tuple(kept.sampled),
+    )
+
+
+def _note(inputs: GoldenInputs, why: str) -> str:
+    """What golden data are not, in words; nothing if they are whole."""
+    drawn = ", ".join(one.name for one in inputs.drawn)
+    words = [f"{drawn}: drawn from a seed, for the example's are large"] if drawn else []
+    words += [f"no reference: {why}; results are compared with eager's"] if why else []
+    return "; ".join(words)
+
+
+def _reference(
+    program: ExportedProgram, example: Sequence[Any], triton: TritonPort | None
+) -> list[Seen]:
+    """The results in float64, and their values in runs with other roundings."""
+    module = program.graph_module
+    seen = [Seen(exact) for exact in results_of(program, example, Reference(module, triton))]
+    for number in range(_pairs(program, [one.exact for one in seen])):
+        _add_pair(seen, program, example, partial(Noisy, module, triton, number))
+    return seen
+
+
+def _own_runs(
+    eager: Results, program: ExportedProgram, example: Sequence[Any], triton: TritonPort | None
+) -> list[Seen]:
+    """Eager's results, and their values in runs with other roundings in the model's types."""
+    module = program.graph_module
+    seen = [Seen(_wide(one), is_exact=False) for one in eager]
+    _add_pair(seen, program, example, partial(OwnNoisy, module, triton, 0))
+    return seen
+
+
+def _add_pair(
+    seen: Sequence[Seen],
+    program: ExportedProgram,
+    example: Sequence[Any],
+    noisy: Callable[[int], Eager],
+) -> None:
+    """Two runs with opposite roundings."""
+    for sign in (1, -1):
+        results = results_of(program, example, noisy(sign))
+        for one, result in zip(seen, results, strict=True):
+            one.add(_wide(result))
+
+
+def _wide(result: torch.Tensor) -> torch.Tensor:
+    return result.detach().cpu().double() if result.is_floating_point() else result.detach().cpu()
+
+
+def _pairs(program: ExportedProgram, exact: Results) -> int:
+    """The number of pairs of further runs, as far as results need them and time admits them.
+
+    A result of many numbers shows eager's usual error by itself; few numbers and integers do not.
+    """
+    seconds = cost_of(program.graph_module, wide=True).seconds
+
+    def affordable(most: int, allowed: float) -> int:
+        return min(most, int(allowed / (2 * _NOISE * seconds)))
+
+    is_rounded = rounded_results(program)
+    turned = [one for one, is_own in zip(exact, is_rounded, strict=True) if is_own]
+    if any(not one.is_floating_point() for one in turned):
+        return max(1, affordable(*_INTEGER_RUNS))
+    is_few = any(one.numel() < _MANY for one in turned)
+    return affordable(*_FLOAT_RUNS) if is_few else 0

@@ -1,0 +1,68 @@
+"""All ways to run a model at the build: they must agree, and golden data are recorded of them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+
+from aotpack.errors import TraceError
+from aotpack.stages import Golden, Graph
+from aotpack.trace.agreement.exported import check_export
+from aotpack.trace.eager import in_program_order, run_eagerly
+from aotpack.trace.golden.budget import why_left_out
+from aotpack.trace.golden.inputs import GoldenInputs, golden_inputs
+from aotpack.trace.golden.record import record_golden, without_results
+from aotpack.trace.operators.random import Example
+from aotpack.trace.triton.triton_kernels import TritonPort
+
+_SHARE = 0.5  # of golden data, that inputs may take
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """The program as exported and decomposed, and the module, None where eager cannot run."""
+
+    exported: ExportedProgram
+    program: ExportedProgram
+    module: nn.Module | None
+    is_exported_here: bool
+    triton: TritonPort | None
+
+    def golden(self, example: Example, graph: Graph, size: float) -> Golden:
+        """Compare the ways on the golden inputs, and record golden data in ``size`` bytes."""
+        leaves = in_program_order(self.exported, *example)
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        names = [spec.name for spec in graph.signature.inputs]
+        inputs = golden_inputs(names, tensors, size * _SHARE if size < math.inf else size)
+        why = why_left_out(self.program, size)
+        if size == 0:
+            self._compare(example, graph)
+        if why:
+            return without_results(inputs, why)
+        try:
+            return self._recorded(inputs.given(example), graph, inputs, size)
+        except TraceError as error:
+            if not inputs.drawn:
+                raise
+            self._compare(example, graph)
+            first = str(error).splitlines()[0]
+            return without_results(inputs, f"the model refuses inputs drawn from a seed: {first}")
+
+    def _recorded(
+        self, example: Example, graph: Graph, inputs: GoldenInputs, size: float
+    ) -> Golden:
+        eager, leaves = self._compare(example, graph), in_program_order(self.exported, *example)
+        return record_golden(eager, self.program, leaves, graph, inputs, size, self.triton)
+
+    def _compare(self, example: Example, graph: Graph) -> Sequence[Any] | None:
+        """Eager's results, of which the exported program must give the same."""
+        if self.module is None:
+            return None
+        eager = run_eagerly(self.module, self.exported, example, graph.signature)
+        if self.is_exported_here:
+            check_export(self.module, self.exported, example, graph.signature, eager)
+        return eager
