@@ -288,6 +288,7 @@ class Rendered(Product):
         tuple[str, str], ...
     ] = ()  # (target, key) of launches that a measurement decided
     calls: tuple[TorchCall, ...] = ()  # operators that torch runs
+    interface: str = ""  # the types of the package's module, as __init__.pyi
 
     def as_text(self) -> str:
         parts = [f"# ==== kernel {kernel.name}\n{kernel.text}" for kernel in self.kernels]

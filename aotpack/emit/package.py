@@ -8,6 +8,7 @@ from pathlib import Path
 import aotpack.runtime
 from aotpack.emit.content import Content, safetensors
 from aotpack.emit.manifest import manifest_text, source_path, stored_binaries
+from aotpack.emit.modules import init_text, main_text
 from aotpack.emit.names import Identity
 from aotpack.errors import UsageError
 from aotpack.runtime.files.sums import SUMS, read_sums, sums_text
@@ -15,94 +16,6 @@ from aotpack.runtime.manifest import parse_manifest
 from aotpack.stages import Golden, Precompiled, Rendered
 
 WEIGHTS_MODES = ("embed", "sidecar", "none")
-
-_INIT = '''\
-"""{name} {version}, a model packaged by aotpack."""
-
-import os
-import sys
-
-if sys.argv[:1] == ["-m"] and ("-m", "{name}") in zip(sys.orig_argv, sys.orig_argv[1:]):
-    # python -m {name}: a file mmap.py in the current folder is not Python's module of that name.
-    sys.path[:] = [folder for folder in sys.path if folder not in ("", os.getcwd())]
-
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
-from ._runtime import (
-    AotpackError,
-    ArgumentError,
-    AssertionFailed,
-    Device,
-    DeviceError,
-    Model,
-    PackageError,
-    VerifyError,
-    WeightError,
-    naming_keywords,
-)
-from ._runtime import load as _load
-
-__version__ = "{version}"
-__all__ = [
-    "AotpackError",
-    "ArgumentError",
-    "AssertionFailed",
-    "DeviceError",
-    "Model",
-    "PackageError",
-    "VerifyError",
-    "WeightError",
-    "__version__",
-    "load",
-]
-
-
-@naming_keywords(ArgumentError)
-def load(
-    device: int | str | Device | None = None,
-    *,
-    weights: str | Path | Mapping[str, Any] | None = None,
-    stream: Any = None,
-    concurrency: int = 2,
-    tuning: str | Path | None = None,
-    graphs: bool = True,
-    debug: str | None = None,
-    check: bool = True,
-) -> Model:
-    """The model on a device, ready to be called.
-
-    ``device`` is a GPU's number or "cpu"; without it, the first GPU that the package has code for.
-    ``weights`` is a safetensors file or a mapping that replaces the package's weights. ``stream``
-    overrides the caller's current stream. ``concurrency`` bounds the calls in flight. ``tuning`` is
-    a file of measured times. Repeated sizes run as CUDA graphs unless ``graphs`` is False.
-    ``debug`` is "sync" or "nan": launches are watched one by one. The weights are checked against
-    the hashes of the build unless ``check`` is False.
-
-    Errors are AotpackErrors: ArgumentError, AssertionFailed, DeviceError, PackageError, VerifyError
-    or WeightError.
-    """
-    return _load(
-        Path(__file__).parent,
-        device,
-        weights=weights,
-        stream=stream,
-        concurrency=concurrency,
-        tuning=tuning,
-        graphs=graphs,
-        debug=debug,
-        check=check,
-    )
-'''
-
-_MAIN = '''\
-"""python -m {name} info|verify|bench|tune"""
-
-from ._runtime.command import main
-
-raise SystemExit(main(__file__))
-'''
 
 
 def write_package(precompiled: Precompiled, folder: Path, weights: str = "embed") -> None:
@@ -127,11 +40,10 @@ def package_contents(
     manifest = manifest_text(precompiled, identity, weights, file, constants.sha256.hex())
     parse_manifest(json.loads(manifest), Path(identity.name))  # no runtime would read another
     contents = [
-        Content.of(
-            "__init__.py", _INIT.format(name=identity.name, version=identity.version).encode()
-        ),
+        Content.of("__init__.py", init_text(identity, rendered.signature).encode()),
+        Content.of("__init__.pyi", rendered.interface.encode()),
         Content.of("py.typed", b""),
-        Content.of("__main__.py", _MAIN.format(name=identity.name).encode()),
+        Content.of("__main__.py", main_text(identity).encode()),
         Content.of("wrapper.py", rendered.wrapper.encode()),
         Content.of("manifest.json", manifest),
         constants,

@@ -3,10 +3,11 @@
 In reading order: ``languages`` (the kernel languages), ``environment`` and ``contexts`` (templates
 and their inputs), ``emit`` (values to lines), ``triton``, ``c``, ``sources`` (sources by content),
 ``forms`` (the forms of a launch), ``kernels`` (variants to sources), ``foreign`` (the
-user's kernels, torch), ``wrapper``.
+user's kernels, torch), ``wrapper``, ``interface`` (types for users' code).
 """
 
 from aotpack.render.c.kernels import host_file
+from aotpack.render.interface import render_interface
 from aotpack.render.kernels import render_kernels
 from aotpack.render.languages import reserved_names
 from aotpack.render.wrapper import peak_bytes, render_wrapper
@@ -34,4 +35,5 @@ def render(
         tuple(sorted(selector.opened)),
         tuple(sorted(selector.settled)),
         tuple(sorted(selector.sources.calls.values(), key=lambda call: call.name)),
+        render_interface(scheduled.signature),
     )

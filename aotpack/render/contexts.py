@@ -1,4 +1,4 @@
-"""What the wrapper's template gets: frozen contexts of finished text and numbers."""
+"""What the wrapper's template and that of types get: frozen contexts of finished text."""
 
 from __future__ import annotations
 
@@ -52,3 +52,30 @@ class WrapperContext:
     outputs: tuple[str, ...]
     plans: tuple[PlanContext, ...]
     has_choices: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClassContext:
+    """A class of results: its kind in ``Tree``, fields and types.
+
+    ``picks`` are the literals by which an "object" is indexed, with the types of what they pick.
+    ``hiding`` are fields with the name of a method of dict.
+    """
+
+    name: str
+    kind: str
+    fields: tuple[tuple[str, str], ...]
+    picks: tuple[tuple[str, str], ...]
+    hiding: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceContext:
+    """The tables of ``__init__.pyi``: names with fields, lines of parameters, types."""
+
+    title: str
+    dicts: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    protocols: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    classes: tuple[ClassContext, ...]
+    parameters: tuple[str, ...]
+    result: str

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from types import TracebackType
-from typing import Any, TypeVar
+from types import GenericAlias, TracebackType
+from typing import Any, ClassVar, TypeVar
 
 from .arrays.device_array import DeviceArray
 from .arrays.frameworks import Framework, Frameworks
@@ -80,6 +80,8 @@ class Parts:
 
 class Model:
     """A packaged model on one device. Calls may come from any thread."""
+
+    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)  # stubs are generic in arrays
 
     def __init__(self, parts: Parts) -> None:
         self.signature: Signature = parts.manifest.signature

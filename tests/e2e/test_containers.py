@@ -2,19 +2,18 @@
 
 import subprocess
 import sys
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import torch
+from mypy import api
 from torch import nn
 from transformers.modeling_outputs import BaseModelOutput
 
 import aotpack
-from aotpack.emit import write_package
-from aotpack.pipeline import Build, BuildOptions, Source
-from aotpack.target import CPU
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
@@ -49,12 +48,13 @@ class Many(nn.Module):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package of ``Many`` with a dict of example inputs."""
-    path = tmp_path_factory.mktemp("packages") / "many_kinds"
+    """The unpacked wheel of ``Many``, built with a dict of example inputs."""
+    path = tmp_path_factory.mktemp("packages")
     kwargs = {"pair": Pair(X, X), "scale": X, "ids": X}
-    source = Source(Many(), (), kwargs, None, "many_kinds")
-    write_package(Build(source, BuildOptions(targets=(CPU,))).precompiled, path)
-    return path
+    wheel = aotpack.build(Many(), (), kwargs, name="many_kinds", targets="cpu", out=path)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(path)
+    return path / "many_kinds"
 
 
 def test_a_package_gives_what_the_model_gives(folder: Path) -> None:
@@ -131,3 +131,78 @@ def test_inputs_and_outputs_one_by_one(folder: Path) -> None:
             found = eval(f"made{one.path}", {"made": made})
             assert (tuple(found.shape), str(found.dtype)) == (one.shape, f"torch.{one.dtype}")
         assert repr(model.inputs[2]) == "<scale: float32[3, 4] on cpu>"
+
+
+RIGHT = """
+from dataclasses import dataclass
+
+import many_kinds
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float32]
+
+
+@dataclass
+class Mine:
+    left: Array
+    right: Array
+
+
+def use(x: Array) -> Array:
+    try:
+        with many_kinds.load("cpu", concurrency=2, debug="sync") as any_arrays:
+            any_arrays(x, x, pair={"left": x, "right": x})
+        model: many_kinds.Model[Array] = many_kinds.load(device=0, graphs=False)
+        made = model(x, scale=x, pair=Mine(x, x))
+        again = model(x, x, pair=many_kinds.Pair(left=x, right=x))
+        output: many_kinds.BaseModelOutput[Array] = made["output"]
+        first: Array = output[0] + output["last_hidden_state"] + output.attentions[1]
+        nothing: None = output.hidden_states
+        values, indices = made["top"]
+        sizes: list[str] = [str(size) for one in model.inputs for size in one.sizes]
+        print(nothing, indices, again["pair"].left, sizes, model.signature, model.state)
+        return values + made["top"].values + made["sorted"][0] + made["box"].second + first
+    except many_kinds.ArgumentError as error:
+        print(error.aotpack_kind)
+        raise
+"""
+WRONG = {
+    "many_kinds.load(conncurrency=2)": 'Unexpected keyword argument "conncurrency" for "load"',
+    "many_kinds.load(debug=True)": 'Argument "debug" to "load" has incompatible type',
+    'model(x, pair={"left": x, "right": x})': 'Missing positional argument "scale" in call',
+    "model(x, x, x)": 'Too many positional arguments for "__call__" of "Model"',
+    "model(x, x, pair=x)": 'Argument "pair" to "__call__" of "Model" has incompatible type',
+    'model("text", x, pair=both)': 'Argument 1 to "__call__" of "Model" has incompatible type',
+    'made["topp"]': 'has no key "topp"',
+    'made["top"].vlaues': 'has no attribute "vlaues"',
+    'made["box"].third': 'has no attribute "third"',
+    'made["output"].loss': 'has no attribute "loss"',
+    'made["output"].hidden_states.sum()': '"None" has no attribute "sum"',
+    "model.inptus": 'has no attribute "inptus"; maybe "inputs"?',
+    "many_kinds.Nothing": 'Module has no attribute "Nothing"',
+}
+HEAD = """
+import many_kinds
+import numpy as np
+from numpy.typing import NDArray
+
+def use(x: NDArray[np.float32], model: many_kinds.Model[NDArray[np.float32]]) -> None:
+    both = many_kinds.Pair(x, x)
+    made = model(x, x, pair=both)
+"""
+
+
+def test_users_code_is_checked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MYPYPATH", str(folder.parent))
+    right, wrong = folder.parent / "right.py", folder.parent / "wrong.py"
+    right.write_text(RIGHT)
+    wrong.write_text(HEAD + "".join(f"    {line}\n" for line in WRONG))
+    cache = f"--cache-dir={folder.parent / 'cache'}"
+    told, crash, _ = api.run(["--strict", "--config-file=", cache, str(right), str(wrong)])
+    errors = [line for line in told.splitlines() if ": error: " in line]
+    assert not crash and all(line.startswith(str(wrong)) for line in errors), told
+    first = HEAD.count("\n") + 1
+    for number, words in enumerate(WRONG.values(), first):
+        own = [line for line in errors if line.startswith(f"{wrong}:{number}:")]
+        assert own and words in own[0], told

@@ -45,6 +45,7 @@ def test_layout(emitted: Emitted) -> None:
     assert {name for name in names if "/_runtime/" not in name} == {
         "tiny_model/SHA256SUMS",
         "tiny_model/__init__.py",
+        "tiny_model/__init__.pyi",
         "tiny_model/__main__.py",
         "tiny_model/constants.safetensors",
         "tiny_model/golden.safetensors",

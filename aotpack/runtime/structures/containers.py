@@ -10,6 +10,7 @@ from collections import namedtuple
 from collections.abc import Iterable, Mapping
 from dataclasses import make_dataclass
 from functools import cache
+from types import GenericAlias
 from typing import Any, ClassVar
 
 from ..errors import did_you_mean
@@ -22,6 +23,7 @@ class _Described:
     """An instance is pickled as the description of its class, and its content."""
 
     __slots__ = ()
+    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)  # stubs are generic in arrays
     aotpack_description: ClassVar[tuple[str, str, tuple[str, ...]]]
 
     def __reduce__(self) -> tuple[Any, ...]:

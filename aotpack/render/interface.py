@@ -1,0 +1,173 @@
+"""The types of a package's module as a stub file: arguments, results and their classes.
+
+Arrays are of the caller's framework, so ``Model`` is generic in them: ``Model[torch.Tensor]``. An
+argument of a class is anything with its fields (a protocol), or a mapping of them.
+"""
+
+import keyword
+import re
+from collections.abc import Iterable, Iterator
+
+from aotpack.ir.dtypes import DType
+from aotpack.render.contexts import ClassContext, InterfaceContext
+from aotpack.render.environment import render_template
+from aotpack.stages import Signature, TensorSpec
+from aotpack.trees import CLASSES, Tree, classes_of
+
+_ARRAY = "_A"
+_DICT_NAMES = frozenset(dir(dict))
+
+
+def render_interface(signature: Signature) -> str:
+    """The text of ``__init__.pyi``."""
+    return render_template("package.pyi.jinja", _Types(signature).context())
+
+
+class _Types:
+    """Type expressions of one signature; dicts get typed dicts as they are met."""
+
+    def __init__(self, signature: Signature) -> None:
+        self._signature = signature
+        arguments = (signature.args, signature.kwargs)
+        self._classes = classes_of(*arguments, signature.result)
+        self._names = {id(n): name for name, nodes in self._classes.items() for n in nodes}
+        taken = {id(node) for tree in arguments for node in tree.walk()}
+        self._taken = {self._names[one] for one in taken if one in self._names}
+        self._dicts: dict[str, tuple[tuple[str, str], ...]] = {}
+
+    def context(self) -> InterfaceContext:
+        """What the template gets."""
+        signature = self._signature
+        result = self._value(signature.result, "_Result")
+        classes = tuple(self._class(name, nodes) for name, nodes in self._classes.items())
+        protocols = tuple(
+            (name, self._protocol(name)) for name in self._classes if name in self._taken
+        )
+        return InterfaceContext(
+            f"{signature.name} {signature.version}",
+            tuple(self._dicts.items()),
+            protocols,
+            classes,
+            tuple(self._parameters()),
+            result,
+        )
+
+    def _class(self, name: str, nodes: tuple[Tree, ...]) -> ClassContext:
+        keys = nodes[0].keys
+        is_ordered = all(node.keys == keys for node in nodes)
+        fields = self._fields(name, nodes, is_argument=False)
+        types = dict(fields)
+        picks = tuple(
+            (f"{key!r}, {place}" if is_ordered else repr(key), types.get(key, "Any"))
+            for place, key in enumerate(keys)
+        )
+        hiding = tuple(field for field, _ in fields if field in _DICT_NAMES)
+        return ClassContext(name, nodes[0].kind, fields, picks, hiding)
+
+    def _protocol(self, name: str) -> tuple[tuple[str, str], ...]:
+        """The fields that an argument of a class has, which are only read."""
+        fields = self._fields(name, self._classes[name], is_argument=True)
+        return tuple(
+            (field, re.sub(rf"\b{_ARRAY}\b", f"{_ARRAY}_co", kind)) for field, kind in fields
+        )
+
+    def _fields(
+        self, name: str, nodes: tuple[Tree, ...], *, is_argument: bool
+    ) -> tuple[tuple[str, str], ...]:
+        """The attributes of a class, each with its types in all nodes."""
+        found: dict[str, list[str]] = {}
+        for node in nodes:
+            parts = dict(zip(node.keys, node.children, strict=True))
+            for field in filter(_is_name, node.attributes):
+                part = parts.get(field, Tree("none"))
+                is_left_out = is_argument and part.kind == "none"
+                if not is_left_out:
+                    own = self._argument(part) if is_argument else self._value(part, f"_{name}")
+                    found.setdefault(field, []).append(own)
+        return tuple((field, _union(types)) for field, types in found.items())
+
+    def _value(self, tree: Tree, path: str) -> str:
+        """The type of a part of a result; ``path`` names a typed dict."""
+        if tree.kind in ("leaf", "none", "constant"):
+            return _ARRAY if tree.kind == "leaf" else _constant(tree)
+        if tree.kind in CLASSES:
+            return f"{self._names[id(tree)]}[{_ARRAY}]"
+        keys = tree.keys or [str(place) for place in range(len(tree.children))]
+        parts = [
+            self._value(child, f"{path}{_camel(key)}")
+            for key, child in zip(keys, tree.children, strict=True)
+        ]
+        if tree.kind == "tuple":
+            return f"tuple[{', '.join(parts) or '()'}]"
+        if tree.kind == "list":
+            return f"list[{_union(parts)}]"
+        if not all(map(_is_name, tree.keys)):
+            return f"dict[str, {_union(parts)}]"
+        while path in self._dicts:
+            path += "_"
+        self._dicts[path] = tuple(zip(tree.keys, parts, strict=True))
+        return f"{path}[{_ARRAY}]"
+
+    def _argument(self, tree: Tree) -> str:
+        """The types that an argument accepts."""
+        if tree.kind in ("leaf", "none", "constant"):
+            return _ARRAY if tree.kind == "leaf" else _constant(tree)
+        if tree.kind in CLASSES:
+            return f"_{self._names[id(tree)]}Like[{_ARRAY}] | Mapping[str, Any]"
+        parts = [self._argument(child) for child in tree.children]
+        if tree.kind == "dict":
+            return f"Mapping[str, {_union(parts)}]"
+        fixed = f"tuple[{', '.join(parts) or '()'}]"
+        return f"{fixed} | list[Any]" if tree.kind == "tuple" else f"Sequence[{_union(parts)}]"
+
+    def _parameters(self) -> Iterator[str]:
+        """The lines of the parameters of a call."""
+        signature, tensors = self._signature, iter(self._signature.inputs)
+        count = len(signature.args.children)
+        names = (*signature.positional[:count], *signature.kwargs.keys)
+        children = (*signature.args.children, *signature.kwargs.children)
+        lines = {
+            name: self._parameter(name, child, tensors)
+            for name, child in zip(names, children, strict=True)
+        }
+        nameless = [n for n, name in enumerate(signature.positional) if not _is_name(name)]
+        for place, name in enumerate(signature.positional):
+            yield lines.pop(name)
+            if place == max(nameless, default=-1):
+                yield "/,"
+        plain = [line for name, line in lines.items() if _is_name(name)]
+        if plain:
+            yield from ("*,", *plain)
+        if len(plain) < len(lines):
+            yield f"**others: {_ARRAY},"
+
+    def _parameter(self, name: str, tree: Tree, tensors: Iterator[TensorSpec]) -> str:
+        specs = [next(tensors) for node in tree.walk() if node.kind == "leaf"]
+        kind = self._argument(tree)
+        if tree.kind == "leaf" and specs[0].dtype is DType.INT64 and not specs[0].shape:
+            kind += " | int"
+        own = name if _is_name(name) else re.sub(r"\W+", "_", name).strip("_")
+        shapes = ", ".join(map(_shown, specs))
+        return f"{own}: {kind}," + (f"  # {shapes}" if shapes else "")
+
+
+def _shown(spec: TensorSpec) -> str:
+    return f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
+
+
+def _constant(tree: Tree) -> str:
+    if tree.value is None or isinstance(tree.value, float):
+        return "None" if tree.value is None else "float"
+    return f"Literal[{tree.value!r}]"
+
+
+def _union(types: Iterable[str]) -> str:
+    return " | ".join(dict.fromkeys(types)) or "Any"
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text) and not text.startswith("_")
+
+
+def _camel(key: str) -> str:
+    return "".join(word.capitalize() for word in re.split(r"\W|_", key))
