@@ -1,9 +1,9 @@
 """Emit: Precompiled -> Emitted, one wheel; ``write_package`` writes the importable folder alone.
 
 In reading order: ``names`` (of a package), ``content`` (a file), ``modules`` (Python text),
-``manifest``, ``sbom``, ``package`` (the folder), ``tags`` and ``platforms`` (where it runs), ``description`` (its README),
-``wheel``, ``provenance``, ``emit``;
-``signature`` (of what was emitted), which needs cryptography.
+``manifest``, ``sbom``, ``package`` (the folder), ``tags`` and ``platforms`` (where it runs),
+``description`` (its README), ``wheel``, ``provenance``, ``emit``; ``signature`` (of what was
+emitted), which needs cryptography.
 """
 
 from .emit import emit
