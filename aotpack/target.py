@@ -1,7 +1,9 @@
 """The targets of packages: the ``Target`` value, its spellings, and "native".
 
 From 9.0 on the compiled code is always the architecture-specific kind (``sm_90a``), so ``sm_90``
-and ``sm_90a`` are two spellings of one target.
+and ``sm_90a`` are two spellings of one target. ``+PTX`` behind a target adds another one: text for
+newer GPUs, whose driver compiles it. Text that is architecture-specific runs on no newer GPU, so
+behind targets from 9.0 on it is that of the newest earlier architecture.
 """
 
 import ctypes
@@ -13,7 +15,8 @@ from aotpack.devices import HOPPER, arch_of_product
 from aotpack.errors import UsageError, did_you_mean
 
 SUPPORTED_ARCHES = (80, 86, 89, 90, 100, 103, 120)
-_NOT_BUILT_YET = {"gfx": "AMD code objects", "ptx": "PTX text"}
+_NOT_BUILT_YET = {"gfx": "AMD code objects"}
+_PTX = "+ptx"
 _SPELLING = re.compile(r"(?:sm_)?(\d+)(?:\.(\d))?(a?)")
 _CUDA_ATTRIBUTES = (75, 76)  # compute capability, major and minor, in cuDeviceGetAttribute
 
@@ -22,20 +25,30 @@ _CUDA_ATTRIBUTES = (75, 76)  # compute capability, major and minor, in cuDeviceG
 class Target:
     """A backend and the compute capability, as major*10 + minor; "cpu" has 0.
 
-    The interpreter runs the kernels rendered for the oldest GPU.
+    "cuda" is code, "ptx" text that the driver compiles. The interpreter runs the kernels rendered
+    for the oldest GPU.
     """
 
     backend: str
     arch: int = 0
 
     def __str__(self) -> str:
-        return f"sm_{self.arch}" if self.backend == "cuda" else self.backend
+        prefix = {"cuda": "sm", "ptx": "ptx"}.get(self.backend)
+        return self.backend if prefix is None else f"{prefix}_{self.arch}"
+
+    @property
+    def is_native(self) -> bool:
+        """True where Triton compiles for a GPU: code or text."""
+        return self.backend in ("cuda", "ptx")
 
     def serves(self, capability: int) -> bool:
         """True if its code runs on GPUs of a compute capability, major * 10 + minor.
 
-        Code for 8.x runs on 8.y from x on; from 9.0 on code is for one capability alone.
+        Code for 8.x runs on 8.y from x on; from 9.0 on code is for one capability alone. Text runs
+        on every later one.
         """
+        if self.backend == "ptx":
+            return self.arch <= capability
         if self.backend != "cuda":
             return False
         is_later = self.arch < capability and self.arch // 10 == capability // 10
@@ -51,6 +64,8 @@ class Target:
             return CPU
         if spelling == "native":
             return native_target()
+        if spelling.endswith(_PTX):
+            raise UsageError(f"target {text!r} is two targets, and one is accepted here")
         _refuse_unbuilt(text, spelling)
         match = _SPELLING.fullmatch(spelling)
         if match is None:
@@ -70,7 +85,9 @@ DEFAULT_TARGETS = (Target("cuda", 80), Target("cuda", 90), Target("cuda", 120))
 def accepted_targets() -> str:
     """The sentence that ends each error about a target."""
     names = ", ".join(f"sm_{arch}" for arch in SUPPORTED_ARCHES)
-    return f"accepted are {names} (also as 9.0), cpu, interpreter, native, all"
+    return (
+        f"accepted are {names} (also as 9.0, or with PTX: 8.0+PTX), cpu, interpreter, native, all"
+    )
 
 
 def parse_targets(text: str | Iterable[str]) -> tuple[Target, ...]:
@@ -80,11 +97,25 @@ def parse_targets(text: str | Iterable[str]) -> tuple[Target, ...]:
     for spelling in (part.strip() for item in texts for part in item.split(",")):
         if spelling.lower() == "all":
             found.update(Target("cuda", arch) for arch in SUPPORTED_ARCHES)
+        elif spelling.lower().endswith(_PTX):
+            found.update(_with_text(spelling))
         else:
             found.add(Target.parse(spelling))
     if not found:
         raise UsageError(f"no target is given; {accepted_targets()}")
     return tuple(sorted(found))
+
+
+def _with_text(spelling: str) -> tuple[Target, Target]:
+    """The targets of ``sm_80+PTX``: code, and text for newer GPUs."""
+    code = Target.parse(spelling[: -len(_PTX)])
+    if code.backend != "cuda":
+        raise UsageError(
+            f"target {spelling!r}: PTX is for GPUs; accepted before +PTX are "
+            f"{', '.join(f'sm_{arch}' for arch in SUPPORTED_ARCHES)}, and native"
+        )
+    portable = max(arch for arch in SUPPORTED_ARCHES if arch < HOPPER)
+    return code, Target("ptx", min(code.arch, portable))
 
 
 def native_target() -> Target:
@@ -135,7 +166,7 @@ def _meant(text: str) -> str:
 
 def _refuse_unbuilt(text: str, spelling: str) -> None:
     """Refuse targets that only a later version may build, with their names."""
-    kind = "ptx" if spelling.endswith("+ptx") else spelling[:3]
+    kind = spelling[:3]
     if kind in _NOT_BUILT_YET:
         raise UsageError(
             f"target {text!r} is not built by this version ({_NOT_BUILT_YET[kind]});"

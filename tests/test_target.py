@@ -43,7 +43,7 @@ def test_print_and_parse_are_a_pair(target: Target) -> None:
         ("sm90", "'sm90' is not known"),
         ("", "'' is not known"),
         ("gfx942", "not built by this version .AMD code objects.*accepted are"),
-        ("9.0a+PTX", "not built by this version .PTX text"),
+        ("9.0a+PTX", "'9.0a\\+PTX' is two targets, and one is accepted here"),
     ],
 )
 def test_other_spellings_are_refused_with_what_is_accepted(text: str, complaint: str) -> None:
@@ -57,6 +57,39 @@ def test_a_list_is_sorted_and_each_target_counts_once() -> None:
         "sm_120",
         "interpreter",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "targets"),
+    [
+        ("sm_80+PTX", ["sm_80", "ptx_80"]),
+        ("8.6+ptx", ["sm_86", "ptx_86"]),
+        ("9.0+PTX", ["sm_90", "ptx_89"]),  # the text of 9.0 runs on no later GPU
+        ("sm_80,sm_120+PTX", ["sm_80", "sm_120", "ptx_89"]),
+    ],
+)
+def test_ptx_is_a_target_of_its_own(text: str, targets: list[str]) -> None:
+    assert [str(target) for target in parse_targets(text)] == targets
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("cpu+PTX", "'cpu\\+PTX': PTX is for GPUs; accepted before \\+PTX are sm_80"),
+        ("sm_75+PTX", "'sm_75' is not supported"),
+        ("+PTX", "'' is not known"),
+        ("sm_90+PTX+PTX", "'sm_90\\+PTX' is two targets"),
+    ],
+)
+def test_ptx_of_other_targets_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        parse_targets(text)
+
+
+def test_text_serves_later_gpus_and_code_does_not() -> None:
+    text = Target("ptx", 89)
+    assert [text.serves(one) for one in (80, 89, 90, 100, 121)] == [False, True, True, True, True]
+    assert not Target("cuda", 90).serves(100)
 
 
 def test_all_means_every_gpu_target() -> None:

@@ -41,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target",
         action="append",
         metavar="LIST",
-        help=f"sm_90, 9.0, cpu, interpreter, native, all; commas; repeatable (default {defaults})",
+        help="sm_90, 9.0, 8.0+PTX, cpu, interpreter, native, all; commas; repeatable "
+        f"(default {defaults})",
     )
     parser.add_argument("--name", help="name of the package (default: the model file's)")
     parser.add_argument("--version", help="its version (default: the model file's, or 0.1.0)")

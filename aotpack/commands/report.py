@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from aotpack.devices import GPUS
 from aotpack.runtime.manifest import Kernel, Manifest
-from aotpack.target import Target
 from aotpack.tune import estimate
 
 Rows = Sequence[tuple[str, ...]]
@@ -67,8 +66,8 @@ def kernel_rows(manifest: Manifest, sizes: Mapping[str, int]) -> Rows:
 def _microseconds(kernel: Kernel, target: str, sizes: Mapping[str, int]) -> str:
     work = kernel.moved.evaluate(sizes), kernel.flops.evaluate(sizes)
     return (
-        f"{estimate(*work, GPUS[Target.parse(target).arch]):.1f}"
-        if target.startswith("sm_")
+        f"{estimate(*work, GPUS[int(target.rpartition('_')[2])]):.1f}"
+        if target.startswith(("sm_", "ptx_"))
         else "-"
     )
 

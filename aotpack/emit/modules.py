@@ -58,6 +58,7 @@ def load(
     graphs: bool = True,
     debug: str | None = None,
     check: bool = True,
+    allow_jit: bool = False,
 ) -> Model:
     """The model on a device, ready to be called.
 
@@ -66,7 +67,8 @@ def load(
     overrides the caller's current stream. ``concurrency`` bounds the calls in flight. ``tuning`` is
     a file of measured times. Repeated sizes run as CUDA graphs unless ``graphs`` is False.
     ``debug`` is "sync" or "nan": launches are watched one by one. The weights are checked against
-    the hashes of the build unless ``check`` is False.
+    the hashes of the build unless ``check`` is False. ``allow_jit`` lets the driver compile PTX on
+    a GPU that is newer than all code of the package.
 
     Errors are AotpackErrors: ArgumentError, AssertionFailed, DeviceError, PackageError, VerifyError
     or WeightError.
@@ -81,6 +83,7 @@ def load(
         graphs=graphs,
         debug=debug,
         check=check,
+        allow_jit=allow_jit,
     )
 '''
 

@@ -22,10 +22,18 @@ _FEATURES = {
 def runs_on(targets: Sequence[Target], host: HostBuild | None) -> tuple[str, ...]:
     """What a package has code for, a line each."""
     lines = []
-    served = [capability for capability in PRODUCTS if _serving(targets, capability)]
+    compiled = [target for target in targets if target.backend == "cuda"]
+    served = [capability for capability in PRODUCTS if _serving(compiled, capability)]
     if served:
         gpus = ", ".join(map(_gpu, served))
         lines.append(f"NVIDIA GPUs of compute capability {gpus}; a driver for CUDA {OLDEST_CUDA}")
+    texts = [target.arch for target in targets if target.backend == "ptx"]
+    if texts:
+        oldest = f"{min(texts) // 10}.{min(texts) % 10}"
+        lines.append(
+            f"later NVIDIA GPUs, from compute capability {oldest} on, with load(allow_jit=True): "
+            "their driver compiles the kernels from PTX"
+        )
     if host is not None:
         lines.append(_FEATURES[host.arch])
     if not lines:

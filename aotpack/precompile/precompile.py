@@ -43,7 +43,7 @@ def precompile(
     knobs = read_knobs()
     texts = [kernel for kernel in rendered.kernels if kernel.language == "triton"]
     requests = _requests(texts, targets, fuses_products=fuses_products)
-    is_native = any(target.backend == "cuda" for target in targets)
+    is_native = any(target.is_native for target in targets)
     compilers = dict(compiler_versions()) if is_native else {}
     cache = KernelCache(knobs.cache)
     reporter = progress or Quiet()
@@ -73,7 +73,7 @@ def _requests(
     texts: Sequence[KernelSource], targets: Sequence[Target], *, fuses_products: bool
 ) -> list[Request]:
     """Each kernel for each GPU that it is for."""
-    native = [target for target in targets if target.backend == "cuda"]
+    native = [target for target in targets if target.is_native]
     return [
         Request.of(text, target, fuses_products=fuses_products)
         for target, text in product(native, texts)

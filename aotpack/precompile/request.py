@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
@@ -24,7 +25,8 @@ class Request:
     cluster of ``cluster_size`` of each program, and gives it ``ring_bytes`` of shared memory behind
     Triton's; the code depends on neither. Code that ``starts_early`` waits for earlier launches
     (programmatic dependent launch). One that ``fuses_products`` may compute a product and the sum
-    it goes into in one instruction, which rounds once.
+    it goes into in one instruction, which rounds once. ``is_text`` asks for PTX in place
+    of a cubin.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Request:
     cluster_size: int
     ring_bytes: int
     starts_early: bool
+    is_text: bool
     text: str
     fuses_products: bool = True
 
@@ -58,6 +61,7 @@ class Request:
             cluster_size=kernel.cluster_size,
             ring_bytes=kernel.ring_bytes,
             starts_early=starts_early,
+            is_text=target.backend == "ptx",
             text=kernel.late_text if is_changed else kernel.text,
             fuses_products=fuses_products,
         )
@@ -65,22 +69,32 @@ class Request:
     @property
     def target(self) -> Target:
         """The target this is compiled for."""
-        return Target("cuda", self.arch)
+        return Target("ptx" if self.is_text else "cuda", self.arch)
 
     def check(self, binary: Binary) -> None:
         """Raise ValueError for a binary of another request, or one that differs from its code."""
         facts = (binary.kernel, binary.symbol, binary.target, binary.num_ctas, binary.starts_early)
         if facts != (self.name, self.name, str(self.target), self.cluster_size, self.starts_early):
             raise ValueError(f"it is the kernel {binary.kernel} for {binary.target}")
-        if read_machine(binary.code) != str(self.target):
+        self._check_text(binary) if self.is_text else self._check_cubin(binary)
+        if binary.num_warps != self.num_warps:
+            raise ValueError(f"it has {binary.num_warps} warps in place of {self.num_warps}")
+        if not self.ring_bytes <= binary.shared <= GPUS[self.arch].shared:
+            raise ValueError(f"it takes {binary.shared} bytes of shared memory")
+
+    def _check_cubin(self, binary: Binary) -> None:
+        if binary.suffix != "cubin" or read_machine(binary.code) != str(self.target):
             raise ValueError(f"its code is for {read_machine(binary.code)}")
         found = read_resources(binary.code, binary.symbol)
         if (found.registers, found.local_bytes) != (binary.registers, binary.spills):
             raise ValueError("its code takes other resources than it says")
-        if (binary.suffix, binary.num_warps) != ("cubin", self.num_warps):
-            raise ValueError(f"it has {binary.num_warps} warps in place of {self.num_warps}")
-        if not self.ring_bytes <= binary.shared <= GPUS[self.arch].shared:
-            raise ValueError(f"it takes {binary.shared} bytes of shared memory")
+
+    def _check_text(self, binary: Binary) -> None:
+        target = re.search(rb"^\.target ([^\s,]+)", binary.code, re.MULTILINE)
+        if binary.suffix != "ptx" or target is None or target[1] != f"sm_{self.arch}".encode():
+            raise ValueError(f"it is no PTX for sm_{self.arch}")
+        if not re.search(rb"\.visible \.entry %s\(" % self.name.encode(), binary.code):
+            raise ValueError(f"its text has no kernel {self.name}")
 
     def as_text(self) -> str:
         """The kernel's text under a comment with all other fields: a file to compile again."""

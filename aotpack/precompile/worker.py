@@ -25,18 +25,20 @@ from aotpack.precompile.packed_halves import stages_with_split_halves
 from aotpack.precompile.request import Request
 from aotpack.stages import RING_START, Binary
 
+_PTX_ISA = 81  # of CUDA 12.1: drivers from there on read it, and it has the 8-bit floats of 8.9
+
 
 def compile_request(request: Request) -> Binary:
     """Compile with Triton; read from the code the data for its launcher."""
     compiled = run_triton(request)
-    code, facts = compiled.asm["cubin"], compiled.metadata
-    resources = read_resources(code, facts.name)
+    cubin, facts = compiled.asm["cubin"], compiled.metadata
+    resources = read_resources(cubin, facts.name)
     return Binary(
         kernel=request.name,
         target=str(request.target),
         symbol=facts.name,
-        code=code,
-        suffix="cubin",
+        code=compiled.asm["ptx"].encode() if request.is_text else cubin,
+        suffix="ptx" if request.is_text else "cubin",
         num_warps=facts.num_warps,
         num_ctas=request.cluster_size,
         shared=_shared(request, compiled),
@@ -80,6 +82,7 @@ def run_triton(request: Request) -> Any:
                 "num_warps": request.num_warps,
                 "num_stages": request.num_stages,
                 "enable_fp_fusion": request.fuses_products,
+                **({"ptx_version": _PTX_ISA} if request.is_text else {}),
             },
         )
 

@@ -50,7 +50,7 @@ def render_wrapper(signature: Signature, plans: tuple[LaunchPlan, ...]) -> str:
 
 def _plan(plan: LaunchPlan, signature: Signature, *, is_last: bool) -> PlanContext:
     """A plan with the condition under which it is taken."""
-    arches = _tuple(sorted(target.arch for target in plan.targets))
+    arches = _tuple(sorted({target.arch for target in plan.targets}))
     names = _tensor_names(signature, plan.schedule)
     body = _part("", plan.schedule, plan.steps, names, plan.targets)
     return PlanContext("" if is_last else f"arch in {arches}", body)

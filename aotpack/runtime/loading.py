@@ -2,7 +2,7 @@
 
 import itertools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from .torch_calls import TorchCalls
 from .tuning_file import Tuning, best_form, form_name, read_tuning
 
 CONSTANTS, WRAPPER = "constants.safetensors", "wrapper.py"
+_TEXT = "ptx_"  # begins the targets that the driver compiles
 _numbers = itertools.count()
 
 
@@ -43,6 +44,7 @@ def load(
     graphs: bool = True,
     debug: str | None = None,
     check: bool = True,
+    allow_jit: bool = False,
 ) -> Model:
     """The packaged model, ready to be called.
 
@@ -59,6 +61,8 @@ def load(
 
     The file of the weights is read and checked against the hashes of the build unless ``check`` is
     False. A file that you name is checked if it has the name of the wheel's sidecar.
+    A GPU that is newer than all code of the package runs its PTX, if it has any and ``allow_jit``
+    is True: then the driver compiles every kernel, and may keep them in a cache on disk.
     """
     manifest = read_manifest(folder_of(package))
     if concurrency < 1:
@@ -66,16 +70,17 @@ def load(
     handle = None if stream is None else stream_handle(stream)
     options = Options(handle, concurrency, graphs, debug_mode(debug))
     times = {} if tuning is None else read_tuning(Path(tuning))
-    parts = _parts(manifest, choose_device(manifest, device), options)
-    if manifest.choices and times:
-        parts = replace(parts, plan=_tuned(parts, times))
+    port = choose_device(manifest, device, allow_jit=allow_jit)
+    parts = _parts(manifest, port, options, times, select(port, manifest.targets, allow_jit))
     return _bound(Model(parts), weights, check=check)
 
 
-def choose_device(manifest: Manifest, device: int | str | Device | None) -> Device:
+def choose_device(
+    manifest: Manifest, device: int | str | Device | None, *, allow_jit: bool = False
+) -> Device:
     """The port to the named device; by default to a GPU if possible."""
     if device is None:
-        return _best_device(manifest)
+        return _best_device(manifest, allow_jit=allow_jit)
     if not isinstance(device, (int, str)):
         return device
     if device == "cpu":
@@ -93,7 +98,7 @@ def choose_device(manifest: Manifest, device: int | str | Device | None) -> Devi
     return CudaDevice(int(number))
 
 
-def _best_device(manifest: Manifest) -> Device:
+def _best_device(manifest: Manifest, *, allow_jit: bool) -> Device:
     if CPU_TARGET not in manifest.targets:
         try:
             return CudaDevice(0)
@@ -103,10 +108,27 @@ def _best_device(manifest: Manifest) -> Device:
         return CpuDevice(manifest)
     try:
         device = CudaDevice(0)
-        device.select(manifest.targets)
+        select(device, manifest.targets, allow_jit)
     except DeviceError:
         return CpuDevice(manifest)
     return device
+
+
+def select(device: Device, targets: Sequence[str], allow_jit: bool) -> tuple[str, int]:
+    """The target that the device takes; PTX only where ``allow_jit`` says so."""
+    if allow_jit:
+        return device.select(targets)
+    try:
+        return device.select([target for target in targets if not target.startswith(_TEXT)])
+    except DeviceError as error:
+        try:
+            text, _ = device.select([target for target in targets if target.startswith(_TEXT)])
+        except DeviceError:
+            raise error from None
+        raise DeviceError(
+            f"{error} Or load(allow_jit=True): then the driver compiles the package's "
+            f"{text} text, which takes time at the first load."
+        ) from None
 
 
 def folder_of(package: str | Path | ModuleType) -> Path:
@@ -118,8 +140,11 @@ def folder_of(package: str | Path | ModuleType) -> Path:
     return Path(package)
 
 
-def _parts(manifest: Manifest, device: Device, options: Options) -> Parts:
-    target, arch = device.select(manifest.targets)
+def _parts(
+    manifest: Manifest, device: Device, options: Options, times: Tuning, chosen: tuple[str, int]
+) -> Parts:
+    """What a model is made of, with the quickest forms by ``times``; ``chosen`` is the target."""
+    target, arch = chosen
     plan = _plan_function(manifest)
     try:
         with active(device):
@@ -128,7 +153,8 @@ def _parts(manifest: Manifest, device: Device, options: Options) -> Parts:
     except BaseException:
         device.close()
         raise
-    return Parts(manifest, device, target, arch, kernels, plan, options, calls)
+    parts = Parts(manifest, device, target, arch, kernels, plan, options, calls)
+    return replace(parts, plan=_tuned(parts, times)) if manifest.choices and times else parts
 
 
 def _tuned(parts: Parts, tuning: Tuning) -> Callable[..., Plan]:

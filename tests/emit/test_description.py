@@ -11,7 +11,14 @@ from aotpack.emit.platforms import not_on, runs_on
 from aotpack.runtime import DeviceError
 from aotpack.runtime.devices.cuda import CudaDevice
 from aotpack.stages import HostBuild
-from aotpack.target import CPU, DEFAULT_TARGETS, INTERPRETER, SUPPORTED_ARCHES, Target
+from aotpack.target import (
+    CPU,
+    DEFAULT_TARGETS,
+    INTERPRETER,
+    SUPPORTED_ARCHES,
+    Target,
+    parse_targets,
+)
 from aotpack.trees import Tree
 
 from .builds import IDENTITY, LEAF, tiny
@@ -61,6 +68,14 @@ def test_the_default_targets_do_not_serve_a_b200_and_say_so() -> None:
     assert {"7.5", "10.0", "10.3", "12.1"} <= {*capabilities(not_on(DEFAULT_TARGETS, None))}
     assert "10.0 (B200)" in not_on(DEFAULT_TARGETS, None)[0]
     assert "machines without a GPU" in not_on(DEFAULT_TARGETS, None)
+
+
+def test_ptx_is_told_apart_from_code() -> None:
+    targets = parse_targets("sm_90+PTX")
+    code, text, _ = runs_on(targets, None)
+    assert capabilities((code,)) == ["9.0"]
+    assert "from compute capability 8.9 on, with load(allow_jit=True)" in text
+    assert capabilities(not_on(targets, None)) == ["7.0", "7.5", "8.0", "8.6"]
 
 
 def test_processors_are_told_by_what_they_must_have() -> None:

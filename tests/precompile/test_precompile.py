@@ -2,14 +2,17 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from triton import knobs
 
 from aotpack.errors import CompileError
 from aotpack.precompile import precompile
 from aotpack.precompile.elf import read_resources
+from aotpack.precompile.request import Request
 from aotpack.stages import Binary
-from aotpack.target import INTERPRETER, Target
+from aotpack.target import INTERPRETER, Target, parse_targets
 from tests.precompile.kernels import ADD, BROKEN, GREEDY, kernel, rendered
 
 SM80, SM90 = Target("cuda", 80), Target("cuda", 90)
@@ -51,6 +54,50 @@ def test_every_kernel_is_compiled_for_every_target_it_is_meant_for() -> None:
     cubin = product.binaries[-1]
     assert (cubin.symbol, cubin.suffix, cubin.num_warps, cubin.num_ctas) == ("b", "cubin", 4, 1)
     assert cubin.registers == read_resources(cubin.code, "b").registers > 0
+
+
+def test_ptx_is_text_that_any_later_driver_reads(tmp_path: Path) -> None:
+    stage, targets = rendered(kernel("a"), kernel("b")), parse_targets("sm_90+PTX")
+    product = precompile(stage, targets, jobs=1)
+    names = [(binary.target, binary.kernel, binary.suffix) for binary in product.binaries]
+    assert names == [
+        ("ptx_89", "a", "ptx"),
+        ("ptx_89", "b", "ptx"),
+        ("sm_90", "a", "cubin"),
+        ("sm_90", "b", "cubin"),
+    ]
+    text = product.binaries[0].code.decode()
+    assert ".version 8.1\n.target sm_89\n" in text and ".visible .entry a(" in text
+    assert product.binaries[0].registers > 0
+    (tmp_path / "a.ptx").write_text(text)
+    later = [
+        knobs.nvidia.ptxas_blackwell.path,
+        "-arch=sm_100",
+        tmp_path / "a.ptx",
+        "-o",
+        "/dev/null",
+    ]
+    subprocess.run(later, check=True)
+    counter = Counter()
+    assert precompile(stage, targets, progress=counter) == product and counter.total == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"code": b".target sm_89\n"}, "has no kernel a"),
+        ({"code": b".target sm_90a\n.visible .entry a("}, "is no PTX for sm_89"),
+        ({"suffix": "cubin"}, "is no PTX for sm_89"),
+        ({"target": "sm_89"}, "it is the kernel a for sm_89"),
+    ],
+)
+def test_text_of_something_else_is_found(changed: dict[str, Any], message: str) -> None:
+    request = Request.of(kernel("a"), Target("ptx", 89))
+    text = b".version 8.1\n.target sm_89\n.visible .entry a(\n"
+    good = Binary("a", "ptx_89", "a", text, "ptx", 4, 1, 0, 0, 1, 32, 0)
+    request.check(good)
+    with pytest.raises(ValueError, match=message):
+        request.check(replace(good, **changed))
 
 
 def test_the_interpreter_gets_the_text() -> None:

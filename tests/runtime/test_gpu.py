@@ -128,3 +128,16 @@ def test_what_is_refused(package: Path, model: Model) -> None:
     with active(model.device), no_memory:
         model.device.alloc(1 << 50)
     np.testing.assert_array_equal(model(X, X), X * 4)
+
+
+def test_text_of_an_older_architecture_is_compiled_where_that_is_allowed(tmp_path: Path) -> None:
+    """On a GPU from 9.0 on: code for sm_80 does not run there, its PTX does."""
+    rendered = demo().rendered
+    kernels = tuple(replace(one, text=HEAD + TEXTS[one.name]) for one in rendered.kernels)
+    built = precompile(replace(rendered, kernels=kernels), parse_targets("sm_80+PTX"))
+    write_package(built, tmp_path)
+    with pytest.raises(DeviceError, match=r"Build it with --target .* Or load\(allow_jit=True\)"):
+        load(tmp_path, 0)
+    with load(tmp_path, 0, allow_jit=True) as model:
+        assert model.target == "ptx_80"
+        np.testing.assert_array_equal(model(X, X), X * 4)

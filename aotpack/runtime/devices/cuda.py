@@ -20,6 +20,7 @@ _PORTABLE_CLUSTER = 8
 _STARTS_EARLY = 12030  # the first driver with programmatic launches in graphs
 _ARCHITECTURE_SPECIFIC = 9  # from this major on, code is for one minor
 _TARGET = re.compile(r"sm_(\d+)(\d)([af]?)")
+_TEXT = re.compile(r"ptx_(\d+)")
 
 
 class CudaDevice:
@@ -55,7 +56,7 @@ class CudaDevice:
         self._libraries: dict[bytes, Any] = {}
 
     def select(self, targets: Sequence[str]) -> tuple[str, int]:
-        """The newest target that runs here: same major, no higher minor.
+        """The newest target that runs here: same major, no higher minor; else PTX, if it is given.
 
         From 9.0 on aotpack compiles architecture-specific code, which requires the exact minor.
         """
@@ -72,6 +73,10 @@ class CudaDevice:
                 continue
             best = max(best or (-1, False, ""), (minor, suffix == "a", target))
         if best is None:
+            here = self._major * 10 + self._minor
+            texts = [int(match[1]) for match in map(_TEXT.fullmatch, targets) if match]
+            if usable := [arch for arch in texts if arch <= here]:
+                return f"ptx_{max(usable)}", max(usable)
             raise DeviceError(
                 f"loading on {self.name}: the GPU is sm_{self._major}{self._minor} and the package "
                 f"has binaries for {', '.join(targets)}. Build it with --target "
@@ -160,6 +165,8 @@ class CudaDevice:
 
     def load(self, kernel: Kernel, binary: Binary, code: bytes) -> Function:
         driver, doing = self.driver, f"loading {binary.file} on {self.name}"
+        if binary.file.endswith(".ptx"):
+            code += b"\0"  # the driver compiles a text that ends here
         if code not in self._libraries:
             loaded = driver.cuLibraryLoadData(code, [], [], 0, [], [], 0)
             self._libraries[code] = result(doing, loaded)
@@ -167,6 +174,7 @@ class CudaDevice:
         function = result(doing, driver.cuKernelGetFunction(result(doing, found)))
         attributes = driver.CUfunction_attribute
         if binary.shared > STATIC_SHARED:
+            self._check_shared(doing, binary.shared)
             name = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             result(doing, driver.cuFuncSetAttribute(function, name, binary.shared))
         if binary.num_ctas > _PORTABLE_CLUSTER:
@@ -175,6 +183,17 @@ class CudaDevice:
         early = binary.starts_early and self._version >= _STARTS_EARLY
         threads = 32 * binary.num_warps
         return Function(int(function), threads, binary.shared, binary.num_ctas, early)
+
+    def _check_shared(self, doing: str, needed: int) -> None:
+        """Code has what its target has; PTX may come to a GPU with less shared memory."""
+        attribute = self.driver.CUdevice_attribute
+        optin = attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+        most = int(result(doing, self.driver.cuDeviceGetAttribute(optin, self.number)))
+        if needed > most:
+            raise DeviceError(
+                f"{doing}: the kernel takes {needed:,} bytes of shared memory, and a block has "
+                f"{most:,} here. Build it with --target sm_{self._major}{self._minor}."
+            )
 
     def capture(self, stream: int) -> int:
         if stream == 0:

@@ -4,7 +4,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from aotpack.runtime import DeviceError, load
+from aotpack.runtime import DeviceError, load, loading
 from aotpack.runtime.devices import cuda
 from aotpack.runtime.devices.cuda import CudaDevice
 
@@ -90,6 +90,33 @@ def test_the_newest_target_that_runs(gpu: tuple[int, int], targets: list[str], c
 def test_a_gpu_without_a_binary(gpu: tuple[int, int], targets: list[str]) -> None:
     with pytest.raises(DeviceError, match=f"the GPU is sm_{gpu[0]}{gpu[1]} and the package"):
         _gpu(gpu).select(targets)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "targets", "chosen"),
+    [
+        ((9, 0), ["sm_80", "ptx_80"], ("ptx_80", 80)),
+        ((10, 0), ["sm_90", "ptx_80", "ptx_89"], ("ptx_89", 89)),
+        ((8, 6), ["sm_80", "ptx_80"], ("sm_80", 80)),  # code goes before text
+        ((8, 6), ["sm_90", "ptx_80", "ptx_89"], ("ptx_80", 80)),
+    ],
+)
+def test_text_is_taken_where_no_code_runs(
+    gpu: tuple[int, int], targets: list[str], chosen: tuple[str, int]
+) -> None:
+    assert loading.select(_gpu(gpu), targets, True) == chosen
+
+
+@pytest.mark.parametrize("targets", [["sm_80", "ptx_80"], ["ptx_80"]])
+def test_without_leave_text_is_refused_and_both_ways_out_are_named(targets: list[str]) -> None:
+    both = r"Build it with --target sm_100, or use.* Or load\(allow_jit=True\): .* ptx_80"
+    with pytest.raises(DeviceError, match=both):
+        loading.select(_gpu((10, 0)), targets, False)
+    with pytest.raises(DeviceError, match="the GPU is sm_75") as caught:
+        loading.select(_gpu((7, 5)), targets, False)
+    assert "allow_jit" not in str(caught.value)  # it would not help
+    with pytest.raises(DeviceError, match="the GPU is sm_75"):
+        loading.select(_gpu((7, 5)), targets, True)
 
 
 def _gpu(capability: tuple[int, int]) -> CudaDevice:
