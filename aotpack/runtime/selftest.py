@@ -172,9 +172,9 @@ def check_files(folder: Path) -> None:
 
 
 def check_weights(manifest: Manifest, given: Path | None) -> None:
-    """Check that the file of the weights has the bytes of the build."""
+    """Check that a file of weights has the bytes of the build; loading has checked its own."""
     path = weights_file(manifest, given)
-    if path is None or manifest.weights_sha256 is None:
+    if given is None or path is None or manifest.weights_sha256 is None:
         return
     digest = hashlib.sha256()
     with path.open("rb") as file:

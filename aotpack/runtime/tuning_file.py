@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from .errors import AotpackError
+from .files.strict_json import parse_json
 from .plan import Form, flat
 
 SCHEMA = 1
@@ -73,7 +74,7 @@ def tuning_text(tuning: Tuning) -> str:
 def read_tuning(path: Path) -> Tuning:
     """Read a tuning file; AotpackError if it is invalid."""
     try:
-        data = json.loads(path.read_bytes())
+        data = parse_json(path.read_bytes())
     except OSError as error:
         raise _refused(path, f"it cannot be read ({error.strerror})") from None
     except ValueError as error:
@@ -86,7 +87,7 @@ def read_tuning(path: Path) -> Tuning:
             place = (str(one["device"]), str(one["target"]))
             choices = {str(key): tuple(map(_times, some)) for key, some in one["choices"].items()}
             found = merged(found, {place: choices})
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise _refused(path, f"an entry is missing or of another kind ({error})") from None
     return found
 

@@ -26,6 +26,8 @@ def test_files_merge_by_key_and_print_in_order(tmp_path: Path) -> None:
     [
         ("no", "it is not JSON"),
         ("[]", "another kind"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"schema": 1, "schema": 1}', "the key 'schema' is there twice"),
         ('{"schema": 2, "measured": []}', "it has schema 2"),
         ('{"schema": 1}', "an entry is missing"),
         (tuning_text({("a", "b"): {"k": (Times({}, {"k": 0.0}),)}}), "a time is not above 0"),

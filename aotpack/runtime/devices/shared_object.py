@@ -16,7 +16,6 @@ from pathlib import Path
 from ..errors import DeviceError, PackageError
 from ..files.exported import exported_functions
 
-_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 _EXECUTABLE = 0x10  # MFD_EXEC, which systems with vm.memfd_noexec ask for
 _loaded: dict[bytes, "SharedObject"] = {}
 
@@ -85,7 +84,8 @@ def _file_of(code: bytes) -> Iterator[str]:
         rest = memoryview(code)
         while rest:
             rest = rest[os.write(number, rest) :]
-        fcntl.fcntl(number, fcntl.F_ADD_SEALS, _SEALS)
+        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(number, fcntl.F_ADD_SEALS, seals)
         # The loader takes a path that it knows for the library of before, though by now the number
         # is that of another file, perhaps of another package. So the path spells the file's inode.
         inode = f"{os.fstat(number).st_ino:b}"

@@ -17,7 +17,7 @@ from ..errors import WeightError
 from .checked import open_at_once, size_of
 
 CHUNK = 8 << 20
-_MOST_THREADS = 8
+_MOST_THREADS = 16
 
 Use = Callable[[int, Array], None]
 """Takes a chunk's first byte in the file, and its bytes, which are overwritten afterwards."""

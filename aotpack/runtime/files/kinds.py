@@ -5,7 +5,7 @@ import re
 from typing import Annotated, Any, TypeAlias
 
 from ..dtypes import DTYPES, DType
-from .schema import InRange, Matching, Mismatch, Parsed, shown
+from .schema import InRange, Matching, Mismatch, Parsed, is_text, shown
 
 MOST = 1 << 62  # bytes and elements: their sums fit into 64 bits
 _LONGEST_PATH = 1000
@@ -23,14 +23,16 @@ def read_dtype(name: Any) -> DType:
 def read_path(value: Any) -> str:
     """A path inside the package's folder, with slashes."""
     is_path = isinstance(value, str) and len(value) <= _LONGEST_PATH and _PATH.fullmatch(value)
-    if not is_path or any(part.strip(".") == "" for part in value.split("/")):
+    if not is_path or not is_text(value) or any(part.strip(".") == "" for part in value.split("/")):
         raise Mismatch(shown(value), "a path in the package, such as kernels/cpu/kernels.so")
     return str(value)
 
 
 def read_constant(value: Any) -> bool | int | float | str | None:
     """A Python value; {"float": "inf"} stands for a number that JSON lacks."""
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, str) and is_text(value):
         return value
     if isinstance(value, dict) and [*value] == ["float"] and value["float"] in _SPECIAL:
         return float(value["float"])

@@ -149,7 +149,7 @@ def _plain(kind: type[Any]) -> Reader:
             raise Mismatch(shown(value), words)
         if kind is float and not math.isfinite(value):
             raise Mismatch(shown(value), "a finite number")
-        if kind is str and (len(value) > MOST or not _is_text(value)):
+        if kind is str and (len(value) > MOST or not (value.isascii() or is_text(value))):
             raise Mismatch(shown(value), f"at most {MOST} characters of Unicode")
         return value
 
@@ -181,7 +181,14 @@ def _sequence(kind: Callable[[Any], Any], inner: Reader) -> Reader:
     def read(value: Any, place: Any) -> Any:
         if not isinstance(value, list) or len(value) > MOST:
             raise Mismatch(shown(value), f"a list of at most {MOST}")
-        return kind([_entry(inner, one, index, index) for index, one in enumerate(value)])
+        index = 0
+        try:
+            found = []
+            for index, one in enumerate(value):
+                found.append(inner(one, index))
+        except Mismatch as mismatch:
+            raise mismatch.within(index) from None
+        return kind(found)
 
     return read
 
@@ -190,19 +197,16 @@ def _mapping(key: Reader, inner: Reader) -> Reader:
     def read(value: Any, place: Any) -> Any:
         if not isinstance(value, dict):
             raise Mismatch(shown(value), "an object")
-        return {
-            _entry(key, name, name, name): _entry(inner, one, name, name)
-            for name, one in value.items()
-        }
+        name = ""
+        try:
+            found = {}
+            for name, one in value.items():
+                found[key(name, name)] = inner(one, name)
+        except Mismatch as mismatch:
+            raise mismatch.within(name) from None
+        return found
 
     return read
-
-
-def _entry(inner: Reader, value: Any, key: str | int, place: Any) -> Any:
-    try:
-        return inner(value, place)
-    except Mismatch as mismatch:
-        raise mismatch.within(key) from None
 
 
 class _Fields(NamedTuple):
@@ -250,11 +254,13 @@ def _made(kind: Any, value: Mapping[str, Any], place: Any) -> Any:
     own = _fields(kind)
     if missing := own.needed - value.keys():
         raise Mismatch("absent", "a value, which every package has").within(min(missing))
-    made = {
-        name: _entry(read, value[name], name, name)
-        for name, read in own.keyed.items()
-        if name in value
-    }
+    made, name = {}, ""
+    try:
+        for name, read in own.keyed.items():
+            if name in value:
+                made[name] = read(value[name], name)
+    except Mismatch as mismatch:
+        raise mismatch.within(name) from None
     made |= {name: _made(inner, value, place) for name, inner in own.inlined.items()}
     return kind(**made, **dict.fromkeys(own.placed, place))
 
@@ -263,8 +269,8 @@ def _is_plain(key: str) -> bool:
     return key.isidentifier() and key.isascii()
 
 
-def _is_text(value: str) -> bool:
-    """False for halves of surrogate pairs, which no file or terminal takes."""
+def is_text(value: str) -> bool:
+    """False with halves of surrogate pairs, which no file or terminal takes."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -30,7 +30,7 @@ class Tree:
     """
 
     kind: Annotated[str, OneOf(_KINDS)]
-    children: tuple["Tree", ...] = ()
+    children: "tuple[Tree, ...]" = ()  # whole in quotes: Python 3.10 resolves no part
     keys: tuple[str, ...] = ()
     value: Annotated[bool | int | float | str | None, Parsed(read_constant)] = None
     name: str = ""

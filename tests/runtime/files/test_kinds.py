@@ -17,7 +17,7 @@ def test_paths_inside(path: str) -> None:
     "path",
     [
         *("/etc/passwd", "../x", "a/../../x", "a//b", "", ".", "a/.", "a\\b", "C:x", "a\0b", "x\n"),
-        *("a/" * 600 + "b", 5, None),
+        *("a/" * 600 + "b", "\ud800", 5, None),
     ],
 )
 def test_paths_that_lead_elsewhere_are_refused(path: Any) -> None:
@@ -41,7 +41,7 @@ def test_fixed_arguments() -> None:
     "argument",
     [
         *({}, {"passed": -1}, {"passed": True}, {"dtype": "load"}, {"float": "1"}, {"float": []}),
-        *({"passed": 0, "dtype": "int8"}, [[{"eval": "x"}]]),
+        *({"passed": 0, "dtype": "int8"}, [[{"eval": "x"}]], "\ud800"),
     ],
 )
 def test_other_arguments_are_refused(argument: Any) -> None:

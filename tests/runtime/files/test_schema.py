@@ -1,12 +1,13 @@
 """Records from JSON by their annotations: what is accepted, and where the first mismatch is."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 
+from aotpack.runtime import manifest
 from aotpack.runtime.files.schema import (
     INLINE,
     PLACE,
@@ -17,6 +18,7 @@ from aotpack.runtime.files.schema import (
     Parsed,
     read_record,
 )
+from aotpack.runtime.structures.trees import Tree
 
 Word = Annotated[str, Matching(re.compile("[a-z]+"), "small letters")]
 
@@ -99,6 +101,22 @@ def test_a_record_is_read() -> None:
 def test_a_mismatch_names_its_place(change: dict[str, Any], message: str) -> None:
     with pytest.raises(Mismatch, match=message):
         read_record(Whole, GOOD | change)
+
+
+def test_python_3_10_reads_the_schemas_too() -> None:
+    """It resolves annotations that are text as a whole, not text inside of others."""
+    records = [kind for kind in (*vars(manifest).values(), Tree) if is_dataclass(kind)]
+    hints = [hint for kind in records for hint in vars(kind)["__annotations__"].values()]
+    assert len(hints) > 50 and any(isinstance(hint, str) for hint in hints)
+    assert not [hint for hint in hints if any(isinstance(part, str) for part in parts_of(hint))]
+    assert [*parts_of(tuple["Tree", ...])] == ["Tree", ...]
+
+
+def parts_of(hint: Any) -> Iterator[Any]:
+    inner = get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
+    for part in inner:
+        yield part
+        yield from parts_of(part)
 
 
 def test_deep_records_are_refused() -> None:
