@@ -11,6 +11,7 @@ from torch import nn
 import aotpack
 from aotpack.emit import write_package
 from aotpack.errors import UsageError
+from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.precompile import precompile
 from aotpack.runtime import verify
@@ -109,6 +110,13 @@ def assert_equal(found: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) 
 @pytest.mark.parametrize("target", ["cpu", "interpreter"])
 def test_each_conversion_rounds(target: str) -> None:
     assert_equal(aotpack.compile(TRUE, (X,), target=target)(X), TRUE(X))
+
+
+def test_the_evaluator_rounds_too() -> None:
+    program = Build(Source(TRUE, (X,))).lowered.program
+    found = evaluate(program, {"x": X.numpy()}, {}, {})
+    wanted = [one.float() if one.is_floating_point() else one for one in TRUE(X)]
+    assert_equal([torch.from_numpy(found[name]) for name in program.outputs], wanted)
 
 
 @pytest.mark.parametrize("target", ["cpu", "interpreter"])

@@ -112,7 +112,8 @@ class Noisy(Reference):
             return value
         unit = torch.finfo(own.dtype).eps / 2
         unit = min(unit, torch.finfo(torch.float32).eps / 2) if is_decided else unit
-        return torch.where(value.to(own.dtype) == value, value, self.moved(value, unit))
+        held = value.to(own.dtype).to(value.dtype)  # 8-bit floats do not compare
+        return torch.where(held == value, value, self.moved(value, unit))
 
     def _noise(self, value: torch.Tensor) -> torch.Tensor:
         """Up to ``STRENGTH`` times each number, drawn from its bits, the run and the operator."""
