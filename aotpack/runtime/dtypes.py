@@ -54,6 +54,14 @@ DTYPES = {
         DType("float64", 8, "float64", "F64", (2, 64), 2.0**-52),
     )
 }
+WIDENED = {
+    "int16": ("int8", "uint8"),
+    "int32": ("int16", "int8", "uint16", "uint8"),
+    "int64": ("int32", "int16", "int8", "uint32", "uint16", "uint8"),
+    "float32": ("float16", "bfloat16"),
+    "float64": ("float32", "float16", "bfloat16"),
+}
+"""The types whose values an argument's type holds exactly: they are converted in a call."""
 BY_SAFETENSORS = {dtype.safetensors: dtype for dtype in DTYPES.values()}
 BY_DLPACK = {dtype.dlpack: dtype for dtype in DTYPES.values()}
 

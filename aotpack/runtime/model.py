@@ -27,8 +27,10 @@ from .checks.changes import (
 )
 from .checks.debugging import Watch, lengths_of
 from .checks.guards import check_call
+from .checks.memory import LOW_ADDRESS, check_memory
 from .checks.plans import check_plan
 from .devices.device import Device, active, is_host
+from .dtypes import is_accepted
 from .errors import AotpackError, ArgumentError
 from .interface.listing import TensorInfo, inputs_of, outputs_of
 from .manifest import Manifest, Signature
@@ -260,14 +262,19 @@ class Model:
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
         try:
             caller = self._frameworks.of_call(leaves)
+            stream = self._stream if self._stream is not None else caller.stream()
+            addresses, facts, _owners = caller.read(leaves, stream)
         except ArgumentError as error:
             raise self._named(leaves, error) from None
-        stream = self._stream if self._stream is not None else caller.stream()
-        addresses, facts, _owners = caller.read(leaves, stream)
         checked = self._checked.get(facts) or self._check(facts, caller)
+        for index in self._changed:
+            check_writable(self.signature, index, leaves[index])
+        if checked.copies:
+            leaves = caller.copied(leaves, checked.copies, stream)
+            addresses, _, _owners = caller.read(leaves, stream)
+        if addresses and min(addresses) < LOW_ADDRESS:
+            check_memory(self.signature, leaves, addresses, checked.input_bytes)
         if self._changed:
-            for index in self._changed:
-                check_writable(self.signature, index, leaves[index])
             check_no_aliases(self.signature, self._changed, addresses, checked.input_bytes)
         if self._has_state:
             state = self._weights.state()
@@ -319,7 +326,12 @@ class Model:
         sizes = check_call(self.signature, seen, self.device.place)
         uploads = frozenset(i for i, one in enumerate(seen) if one.place != self.device.place)
         input_bytes = byte_sizes(self.signature, [one.shape for one in seen])
-        checked = CheckedCall(tuple(sizes.values()), uploads, input_bytes)
+        copies = tuple(
+            (index, tensor.dtype)
+            for index, (tensor, one) in enumerate(zip(self.signature.inputs, seen, strict=True))
+            if one.needs_copy or not is_accepted(one.dtype, tensor.dtype, one.framework)
+        )
+        checked = CheckedCall(tuple(sizes.values()), uploads, input_bytes, copies)
         if len(self._checked) >= CHECKED_KEPT:
             self._checked.clear()
         self._checked[facts] = checked
@@ -355,10 +367,10 @@ class Model:
         return Watch(self.signature.name, self.device, mode, found)
 
     def _named(self, leaves: Sequence[Any], error: ArgumentError) -> AotpackError:
-        """``error`` with the path of the argument that is not a tensor."""
+        """``error`` with the path of the argument that cannot be read."""
         for path, leaf in zip(self.signature.paths, leaves, strict=True):
             try:
-                self._frameworks.of(leaf)
+                self._frameworks.of(leaf).read((leaf,), 0)
             except ArgumentError:
                 return ArgumentError(f"calling {self.signature.name}: argument {path!r}: {error}")
         return error

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .arrays.frameworks import Spec
+from .arrays.frameworks import Copies, Spec
 from .checks.changes import copy_back
 from .devices.device import Device
 from .dtypes import present
@@ -16,11 +16,16 @@ POINTER_ALIGNMENT = 16
 
 @dataclass(frozen=True, slots=True)
 class CheckedCall:
-    """A call that passed the guards: its sizes, and the arguments to copy to the device."""
+    """A call that passed the guards.
+
+    ``uploads`` are the arguments to copy to the device, ``copies`` those that their framework has
+    to copy or convert before.
+    """
 
     sizes: tuple[int, ...]
     uploads: frozenset[int]
     input_bytes: tuple[int, ...]
+    copies: Copies = ()
 
 
 def stage_inputs(

@@ -1,11 +1,16 @@
 """DLPack through its C struct: imports another framework's array, and exports ours."""
 
 import ctypes
+import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..dtypes import BY_DLPACK, DType
+from ..errors import ArgumentError
 
 _NAME = b"dltensor"
+_MOST_DIMENSIONS = 64  # numpy's and torch's limit
 
 
 class _Tensor(ctypes.Structure):
@@ -23,30 +28,25 @@ class _Tensor(ctypes.Structure):
     )
 
 
-class _Managed(ctypes.Structure):
-    _fields_ = (
-        ("tensor", _Tensor),
-        ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-    )
-
-
-_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_DESTRUCTOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.argtypes, _pointer.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
-# The destructor runs while the capsule is deallocated: pass it as an address, not an object.
-_is_named = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_IsValid", ctypes.pythonapi)
-)
-_pointer_of_dying = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-_new_capsule.restype = ctypes.py_object
+_placeholder = ctypes.create_string_buffer(1)
 
-_exports: dict[int, tuple[Any, ...]] = {}  # keeps exported memory alive, by address of its struct
+
+class _Lent:
+    """Keeps ``owner`` alive as the base of a numpy array of a shape, over one byte."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, owner: Any, shape: tuple[int, ...]) -> None:
+        self.owner = owner
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": "|u1",
+            "shape": shape,
+            "strides": (0,) * len(shape),
+            "data": (ctypes.addressof(_placeholder), False),
+        }
 
 
 class ImportedArray(NamedTuple):
@@ -61,9 +61,15 @@ class ImportedArray(NamedTuple):
 
 def import_capsule(capsule: Any) -> ImportedArray:
     """Read a capsule. Dropping the capsule releases the array to its producer."""
-    tensor = _Managed.from_address(_pointer(capsule, _NAME)).tensor
-    shape = tuple(tensor.shape[: tensor.ndim])
+    tensor = _tensor(capsule)
+    if not 0 <= tensor.ndim <= _MOST_DIMENSIONS:
+        raise ArgumentError(f"its DLPack tensor has {tensor.ndim} dimensions")
+    shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
+    if min(shape, default=0) < 0:
+        raise ArgumentError(f"its DLPack tensor has the shape {list(shape)}")
+    if not tensor.data and math.prod(shape):
+        raise ArgumentError(f"its DLPack tensor of shape {list(shape)} has no memory")
     dtype = BY_DLPACK.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
     return ImportedArray(
         (tensor.data or 0) + tensor.byte_offset,
@@ -77,30 +83,26 @@ def import_capsule(capsule: Any) -> ImportedArray:
 def export_capsule(
     owner: Any, address: int, shape: tuple[int, ...], dtype: DType, place: tuple[int, int]
 ) -> Any:
-    """Make a capsule over memory that ``owner`` keeps alive."""
-    sizes = (ctypes.c_int64 * len(shape))(*shape)
-    managed = _Managed()
-    tensor = managed.tensor
+    """Make a capsule over memory that ``owner`` keeps alive.
+
+    It is numpy's capsule of a placeholder, with the tensor replaced: numpy's deleter is C, which
+    may run while an exception is on its way. One in Python would lose that exception.
+    """
+    capsule = np.asarray(_Lent(owner, shape)).__dlpack__()
+    tensor = _tensor(capsule)
     tensor.data, (tensor.device_type, tensor.device_id) = address, place
-    tensor.ndim, tensor.shape = len(shape), ctypes.cast(sizes, ctypes.POINTER(ctypes.c_int64))
     (tensor.code, tensor.bits), tensor.lanes = dtype.dlpack, 1
-    managed.deleter = ctypes.cast(_deleter, ctypes.c_void_p).value
-    key = ctypes.addressof(managed)
-    _exports[key] = (managed, sizes, owner)
-    return _new_capsule(key, _NAME, ctypes.cast(_destructor, ctypes.c_void_p))
+    tensor.strides, tensor.byte_offset = None, 0
+    return capsule
 
 
-def _release(managed: int) -> None:
-    _exports.pop(managed, None)
-
-
-def _destroy(capsule: int) -> None:
-    if _is_named(capsule, _NAME):  # a consumer renames the capsule and calls the deleter itself
-        _exports.pop(_pointer_of_dying(capsule, _NAME), None)
-
-
-_deleter = _DELETER(_release)
-_destructor = _DESTRUCTOR(_destroy)
+def _tensor(capsule: Any) -> _Tensor:
+    try:
+        return _Tensor.from_address(_pointer(capsule, _NAME))
+    except ValueError:
+        raise ArgumentError(
+            f"its __dlpack__ gave {type(capsule).__name__}, not a capsule named {_NAME.decode()!r}"
+        ) from None
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> bool:

@@ -4,8 +4,10 @@ torch and cupy are looked up in ``sys.modules`` and never imported: a caller wit
 imported them. Guards are checked once for each set of array facts (shapes, types, strides).
 """
 
+import math
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +25,9 @@ Reading = tuple[list[int], Hashable, Any]
 
 Spec = tuple[tuple[int, ...], tuple[int, ...], DType]
 """Shape, strides in elements, and type of an array in row-major order."""
+
+Copies = tuple[tuple[int, DType], ...]
+"""The arguments that are copied before they are read: their numbers, and the types to make."""
 
 
 class Framework(Protocol):
@@ -43,6 +48,9 @@ class Framework(Protocol):
     def seen(self, facts: Any) -> list[Seen]:
         """The facts in the form that guards check, one for each value."""
 
+    def copied(self, values: Sequence[Any], copies: Copies, stream: int) -> Sequence[Any]:
+        """``values`` with some replaced by plain copies of other types, ready on ``stream``."""
+
     def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
         """Allocate arrays; returns them and their addresses (-1: copy from a staging buffer)."""
 
@@ -59,12 +67,24 @@ class NumpyFramework:
         return 0
 
     def read(self, values: Sequence[Any], stream: int) -> Reading:
-        arrays = [np.asarray(value, order="C") for value in values]
+        arrays = [one if type(one) is np.ndarray else np.asarray(one) for one in values]
         addresses = [array.__array_interface__["data"][0] for array in arrays]
-        return addresses, tuple([(array.shape, array.dtype) for array in arrays]), arrays
+        facts = [(array.shape, array.dtype, array.flags.c_contiguous) for array in arrays]
+        return addresses, tuple(facts), arrays
 
     def seen(self, facts: Any) -> list[Seen]:
-        return [Seen("numpy", shape, numpy_name(dtype), (1, 0), True) for shape, dtype in facts]
+        return [
+            Seen("numpy", shape, numpy_name(dtype), (1, 0), True, not is_plain, True)
+            for shape, dtype, is_plain in facts
+        ]
+
+    def copied(self, values: Sequence[Any], copies: Copies, stream: int) -> Sequence[Any]:
+        made = list(values)
+        for index, dtype in copies:
+            given = np.asarray(values[index])
+            same = dtype.storage == given.dtype.name or not dtype.is_known_to_numpy
+            made[index] = np.array(given, given.dtype if same else dtype.storage, order="C")
+        return made
 
     def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
         arrays = [np.empty(shape, dtype.storage) for shape, _, dtype in specs]
@@ -85,12 +105,7 @@ class DlpackFramework:
         return 0
 
     def read(self, values: Sequence[Any], stream: int) -> Reading:
-        capsules = [
-            value.__dlpack__()
-            if value.__dlpack_device__()[0] == 1
-            else value.__dlpack__(stream=stream or 1)
-            for value in values
-        ]
+        capsules = [_capsule(value, stream) for value in values]
         imported = [import_capsule(capsule) for capsule in capsules]
         return [one.address for one in imported], tuple([one[1:] for one in imported]), capsules
 
@@ -99,6 +114,9 @@ class DlpackFramework:
             Seen(self.name, shape, dtype, (2 if kind == 13 else kind, index), contiguous)
             for shape, dtype, (kind, index), contiguous in facts
         ]
+
+    def copied(self, values: Sequence[Any], copies: Copies, stream: int) -> Sequence[Any]:
+        raise NotImplementedError("no argument is seen as one to be copied")
 
     def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
         arrays = [DeviceArray(self._device, shape, dtype, stream) for shape, _, dtype in specs]
@@ -115,8 +133,7 @@ class CupyFramework(DlpackFramework):
 
     def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
         cupy = sys.modules["cupy"]
-        index = self._device.place[1]
-        with cupy.cuda.Device(index), cupy.cuda.ExternalStream(stream, index):
+        with self._on(stream):
             arrays = [
                 cupy.empty(shape, dtype.storage)
                 if dtype.is_known_to_numpy  # and so to cupy
@@ -127,6 +144,23 @@ class CupyFramework(DlpackFramework):
             one.address if isinstance(one, DeviceArray) else int(one.data.ptr) for one in arrays
         ]
 
+    def seen(self, facts: Any) -> list[Seen]:
+        return [one._replace(converts=True) for one in super().seen(facts)]
+
+    def copied(self, values: Sequence[Any], copies: Copies, stream: int) -> Sequence[Any]:
+        made = list(values)
+        with self._on(stream):
+            for index, dtype in copies:
+                made[index] = values[index].astype(dtype.storage)
+        return made
+
+    @contextmanager
+    def _on(self, stream: int) -> Iterator[None]:
+        """cupy uses our device and stream inside the block."""
+        cuda, index = sys.modules["cupy"].cuda, self._device.place[1]
+        with cuda.Device(index), cuda.ExternalStream(stream, index):
+            yield
+
 
 class InterfaceFramework(DlpackFramework):
     """Arrays with ``__cuda_array_interface__`` alone; outputs are DeviceArrays."""
@@ -134,12 +168,25 @@ class InterfaceFramework(DlpackFramework):
     name = "interface"
 
     def read(self, values: Sequence[Any], stream: int) -> Reading:
-        found = [self._read(value, stream) for value in values]
+        found = [self._fact(value, stream) for value in values]
         return [address for address, _ in found], tuple([facts for _, facts in found]), values
+
+    def _fact(self, value: Any, stream: int) -> tuple[int, Hashable]:
+        try:
+            return self._read(value, stream)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ArgumentError(
+                "its __cuda_array_interface__ cannot be understood: "
+                f"{type(error).__name__}: {error}"
+            ) from None
 
     def _read(self, value: Any, stream: int) -> tuple[int, Hashable]:
         facts = value.__cuda_array_interface__
         address, shape, strides = facts["data"][0] or 0, tuple(facts["shape"]), facts.get("strides")
+        if facts.get("mask") is not None:
+            raise ArgumentError("it has a mask, which would be lost; accepted: plain arrays")
+        if not address and math.prod(shape):
+            raise ArgumentError(f"its array of shape {list(shape)} has no memory")
         dtype = np.dtype(facts["typestr"])
         if strides is not None:
             strides = tuple(stride // dtype.itemsize for stride in strides)
@@ -169,6 +216,13 @@ class MixedFramework:
     def seen(self, facts: Any) -> list[Seen]:
         pairs = zip(self._found, facts, strict=True)
         return [seen for framework, own in pairs for seen in framework.seen(own)]
+
+    def copied(self, values: Sequence[Any], copies: Copies, stream: int) -> Sequence[Any]:
+        made = list(values)
+        for index, dtype in copies:
+            found = self._found[index]
+            (made[index],) = found.copied((values[index],), ((0, dtype),), stream)
+        return made
 
 
 class Frameworks:
@@ -202,6 +256,12 @@ class Frameworks:
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
             return "torch"
+        masked = sys.modules.get("numpy.ma")
+        if masked is not None and isinstance(value, masked.MaskedArray):
+            raise ArgumentError(
+                "it is a masked array, whose mask would be lost; accepted: plain arrays, such as "
+                "that of .filled(value)"
+            )
         if isinstance(value, (np.ndarray, np.generic)) or type(value) is int:
             return "numpy"
         if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
@@ -224,6 +284,17 @@ class Frameworks:
             "interface": InterfaceFramework,
         }
         return makers[kind](self._device)
+
+
+def _capsule(value: Any, stream: int) -> Any:
+    """The capsule of an array of another framework, which may be wrong in any way."""
+    try:
+        is_host_memory = value.__dlpack_device__()[0] == 1
+        return value.__dlpack__() if is_host_memory else value.__dlpack__(stream=stream or 1)
+    except Exception as error:  # whatever its methods raise
+        raise ArgumentError(
+            f"it cannot be exported by DLPack: {type(error).__name__}: {error}"
+        ) from error
 
 
 def stream_handle(stream: Any) -> int:

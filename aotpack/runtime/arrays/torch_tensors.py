@@ -1,6 +1,8 @@
 """torch tensors as arguments and results, without importing torch. Results have no gradient."""
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext
+from operator import attrgetter
 from typing import Any
 
 from ..checks.guards import Seen
@@ -10,6 +12,7 @@ from ..errors import ArgumentError
 
 _Spec = tuple[tuple[int, ...], tuple[int, ...], DType]
 _PLACES = {"cpu": 1, "cuda": 2}
+_FACTS = attrgetter("shape", "dtype", "device")
 _FOREIGN = -1  # no DLPack device: never equal to the model's place
 
 
@@ -23,6 +26,9 @@ class TorchFramework:
     name, rank = "torch", 3
 
     def __init__(self, torch: Any, device: Device, stream: int | None) -> None:
+        # Methods of the type map over values in half the time of methods of each value.
+        self._data_ptr = torch.Tensor.data_ptr
+        self._is_contiguous, self._is_neg = torch.Tensor.is_contiguous, torch.Tensor.is_neg
         self._empty = torch.empty_strided  # takes two thirds of torch.empty's time
         self._dtypes = {name: getattr(torch, name) for name in DTYPES if hasattr(torch, name)}
         kind, index = device.place
@@ -40,14 +46,15 @@ class TorchFramework:
 
     def read(self, values: Sequence[Any], stream: int) -> tuple[list[int], Hashable, Any]:
         try:
-            addresses = [value.data_ptr() for value in values]
+            addresses = list(map(self._data_ptr, values))
+            contiguous, negative = map(self._is_contiguous, values), map(self._is_neg, values)
+            facts = tuple(zip(map(_FACTS, values), contiguous, negative, strict=True))
         except RuntimeError:
             raise _without_memory(values) from None
         if self._external is not None:
             for value in values:
                 if value.device == self._device:
                     value.record_stream(self._external)
-        facts = tuple([(v.shape, v.dtype, v.device, v.is_contiguous()) for v in values])
         return addresses, facts, values
 
     def seen(self, facts: Any) -> list[Seen]:
@@ -58,9 +65,21 @@ class TorchFramework:
                 str(dtype).removeprefix("torch."),
                 (_PLACES.get(device.type, _FOREIGN), device.index or 0),
                 contiguous,
+                is_negative,
+                True,
             )
-            for shape, dtype, device, contiguous in facts
+            for (shape, dtype, device), contiguous, is_negative in facts
         ]
+
+    def copied(
+        self, values: Sequence[Any], copies: tuple[tuple[int, DType], ...], stream: int
+    ) -> Sequence[Any]:
+        made = list(values)
+        with nullcontext() if self._external is None else self._use_stream(self._external):
+            for index, dtype in copies:
+                resolved = values[index].detach().resolve_neg()
+                made[index] = resolved.to(self._dtypes[dtype.name])
+        return made
 
     def empty(self, specs: Sequence[_Spec], stream: int) -> tuple[list[Any], list[int]]:
         if self._external is None:
@@ -79,13 +98,13 @@ class TorchFramework:
 
 
 def _without_memory(values: Sequence[Any]) -> ArgumentError:
-    """The error for the first tensor without an address."""
+    """The error for the first tensor without an address or a shape."""
     for value in values:
         try:
-            value.data_ptr()
+            value.data_ptr(), value.shape
         except RuntimeError as error:
             return ArgumentError(
-                f"reading a torch tensor of layout {value.layout}: it has no plain memory "
+                f"a torch tensor of layout {value.layout} has no plain memory "
                 f"({str(error).splitlines()[0]}); accepted: dense tensors"
             )
-    return ArgumentError("reading a torch tensor: its memory was given back meanwhile")
+    return ArgumentError("the memory of a torch tensor was given back meanwhile")

@@ -6,19 +6,25 @@ An error names the argument, the dimension, the value found and those accepted.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..dtypes import is_accepted
+from ..dtypes import WIDENED, DType, is_accepted
 from ..errors import ArgumentError, PackageError
 from ..manifest import Signature, Tensor
 
 
 class Seen(NamedTuple):
-    """The facts of an argument. ``place`` is DLPack's (device type, index)."""
+    """The facts of an argument. ``place`` is DLPack's (device type, index).
+
+    An argument that ``needs_copy`` can only be read after its framework has copied it. One that
+    ``converts`` has a framework that copies it to another type.
+    """
 
     framework: str
     shape: tuple[int, ...]
     dtype: str
     place: tuple[int, int]
     contiguous: bool
+    needs_copy: bool = False
+    converts: bool = False
 
 
 def check_call(
@@ -27,6 +33,7 @@ def check_call(
     """The model's sizes for these arguments; ArgumentError if they violate a guard."""
     for tensor, argument in zip(signature.inputs, seen, strict=True):
         check_dtype(signature, tensor, argument)
+        check_change(signature, tensor, argument)
         check_rank(signature, tensor, argument)
         check_place(signature, tensor, argument, place)
         check_contiguous(signature, tensor, argument)
@@ -42,13 +49,37 @@ def sizes_of(signature: Signature, shapes: Sequence[tuple[int, ...]]) -> dict[st
 
 
 def check_dtype(signature: Signature, tensor: Tensor, argument: Seen) -> None:
-    """The element type is the one the kernels were compiled for."""
-    if not is_accepted(argument.dtype, tensor.dtype, argument.framework):
-        bits = ", in numpy its bits as uint16 or an array of ml_dtypes"
-        accepted = f"{tensor.dtype}{bits if str(tensor.dtype) == 'bfloat16' else ''}"
-        raise _refused(
-            signature, tensor, f"has dtype {argument.dtype}; accepted: {accepted}. Convert it"
-        )
+    """The element type is the one the kernels were compiled for, or is widened to it."""
+    if is_accepted(argument.dtype, tensor.dtype, argument.framework):
+        return
+    is_changed = tensor.name in signature.updates
+    narrower = WIDENED.get(tensor.dtype.name, ()) if not is_changed else ()
+    if argument.dtype in narrower and argument.converts:
+        return
+    bits = ", in numpy its bits as uint16 or an array of ml_dtypes"
+    accepted = f"{tensor.dtype}{bits if str(tensor.dtype) == 'bfloat16' else ''}"
+    if narrower and argument.converts:
+        accepted += f", or {', '.join(narrower)}, which are widened"
+    raise _refused(
+        signature,
+        tensor,
+        f"has dtype {argument.dtype}; accepted: {accepted}. Convert it: "
+        f"{conversion(tensor.dtype, argument.framework)}",
+    )
+
+
+def check_change(signature: Signature, tensor: Tensor, argument: Seen) -> None:
+    """An argument that the call changes is not copied: the caller would not see the change."""
+    if argument.needs_copy and argument.framework == "torch" and tensor.name in signature.updates:
+        reason = "is a negated view, but the model changes it; give the tensor of .resolve_neg()"
+        raise _refused(signature, tensor, reason)
+
+
+def conversion(dtype: DType, framework: str) -> str:
+    """The caller's words for a conversion."""
+    if framework == "torch":
+        return f".to(torch.{dtype})"
+    return f'.astype("{dtype}")' if framework in ("numpy", "cupy") else f"to {dtype}"
 
 
 def check_rank(signature: Signature, tensor: Tensor, argument: Seen) -> None:

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from ..arrays.frameworks import Frameworks
 from ..checks.guards import describe
+from ..checks.memory import has_memory
 from ..devices.block import Block
 from ..devices.device import Device, is_host
 from ..dtypes import DType, is_accepted
-from ..errors import WeightError
+from ..errors import ArgumentError, WeightError
 from ..files.chunks import read_chunks
 from ..manifest import Manifest, Weight
 from ..safetensors import Stored, TensorFile
@@ -215,8 +216,11 @@ class Weights:
             return _Source(value.data.__array_interface__["data"][0], (1, 0), value)
         if hasattr(value, "contiguous"):
             value = value.contiguous()
-        framework = frameworks.of(value)
-        (address,), facts, owner = framework.read((value,), 0)
+        try:
+            framework = frameworks.of(value)
+            (address,), facts, owner = framework.read((value,), 0)
+        except ArgumentError as error:
+            raise self._refused(f"{weight.name!r}: {error}") from error
         (seen,) = framework.seen(facts)
         self._check(weight, seen.dtype, seen.shape, seen.framework)
         if seen.place[0] not in _HOST_PLACES and seen.place != self._device.place:
@@ -226,6 +230,11 @@ class Weights:
             )
         if not seen.contiguous:
             raise self._refused(f"{weight.name!r} is not contiguous; give a contiguous copy")
+        if seen.needs_copy:
+            value = framework.copied((value,), ((0, weight.dtype),), 0)[0]
+            (address,), _, owner = framework.read((value,), 0)
+        if _bytes(weight.dtype, weight.shape) and not has_memory(value, address):
+            raise self._refused(f"{weight.name!r} has a shape but no memory; give its elements")
         return _Source(address, seen.place, owner)
 
     def _check(self, weight: Weight, dtype: str, shape: tuple[int, ...], framework: str) -> None:
