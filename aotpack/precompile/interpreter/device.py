@@ -287,16 +287,27 @@ def _library() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
 
 @contextmanager
 def _interpreted_language() -> Iterator[None]:
-    """triton.language computes on numpy blocks inside the context."""
-    forms = _forms()
-    before = [(place, name, vars(place).get(name, _ABSENT)) for place, name, _ in forms]
-    for place, name, form in forms:
-        setattr(place, name, form)
+    """triton.language computes on numpy blocks inside the context.
+
+    An exception may come at any time and leave some of it changed; the next launch sets that right.
+    """
+    forms, own = _forms(), _own_forms()
     try:
+        for place, name, form in forms:
+            setattr(place, name, form)
         yield
     finally:
-        for place, name, own in before:
-            delattr(place, name) if own is _ABSENT else setattr(place, name, own)
+        for place, name, form in own:
+            if form is not _ABSENT:
+                setattr(place, name, form)
+            elif name in vars(place):
+                delattr(place, name)
+
+
+@functools.cache
+def _own_forms() -> tuple[tuple[Any, str, Any], ...]:
+    """What the replacements replace; asked for before the first of them is set."""
+    return tuple((place, name, vars(place).get(name, _ABSENT)) for place, name, _ in _forms())
 
 
 @functools.cache
