@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -64,9 +65,8 @@ def load(
     A GPU that is newer than all code of the package runs its PTX, if it has any and ``allow_jit``
     is True: then the driver compiles every kernel, and may keep them in a cache on disk.
     """
+    _check_kinds(package, weights, concurrency, tuning)
     manifest = read_manifest(folder_of(package))
-    if concurrency < 1:
-        raise AotpackError(f"loading a model: concurrency={concurrency}; accepted: 1 or more")
     handle = None if stream is None else stream_handle(stream)
     options = Options(handle, concurrency, graphs, debug_mode(debug))
     times = {} if tuning is None else read_tuning(Path(tuning))
@@ -82,6 +82,8 @@ def choose_device(
     if device is None:
         return _best_device(manifest, allow_jit=allow_jit)
     if not isinstance(device, (int, str)):
+        if not hasattr(device, "select"):
+            raise _wrong_kind("device", device, 'a GPU\'s number, "cuda:0", "cpu"')
         return device
     if device == "cpu":
         return CpuDevice(manifest)
@@ -129,6 +131,26 @@ def select(device: Device, targets: Sequence[str], allow_jit: bool) -> tuple[str
             f"{error} Or load(allow_jit=True): then the driver compiles the package's "
             f"{text} text, which takes time at the first load."
         ) from None
+
+
+def _check_kinds(package: object, weights: object, concurrency: object, tuning: object) -> None:
+    """Refuse what is of another type than ``load`` takes."""
+    path, nothing = (str, PathLike), type(None)
+    if not isinstance(package, (*path, ModuleType)):
+        raise _wrong_kind("package", package, "the package's module, or its folder")
+    if not isinstance(weights, (*path, Mapping, nothing)):
+        raise _wrong_kind("weights", weights, "a safetensors file, or tensors by name")
+    if not isinstance(concurrency, int):
+        raise _wrong_kind("concurrency", concurrency, "a number, 1 or more")
+    if concurrency < 1:
+        raise ArgumentError(f"loading a model: concurrency={concurrency}; accepted: 1 or more")
+    if not isinstance(tuning, (*path, nothing)):
+        raise _wrong_kind("tuning", tuning, "a file of measured times")
+
+
+def _wrong_kind(name: str, value: object, accepted: str) -> ArgumentError:
+    found = type(value).__name__
+    return ArgumentError(f"loading a model: {name}= is {found}; accepted: {accepted}")
 
 
 def folder_of(package: str | Path | ModuleType) -> Path:

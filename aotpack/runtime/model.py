@@ -8,7 +8,7 @@ import sys
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from pathlib import Path
 from types import GenericAlias, TracebackType
@@ -355,6 +355,7 @@ class Model:
             stream=stream,
             graphs=parts.options.graphs and arena.recording is None,
             watch=self._watch(plan, sizes),
+            check=partial(self._assertions.raise_failed, arena.flags) if arena.flags else None,
         )
         arena.keep(sizes, prepared)
         return prepared

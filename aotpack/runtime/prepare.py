@@ -51,6 +51,7 @@ class _Cells:
         self.lengths: dict[int, int] = {}  # the bytes behind cells, where known
         self.iterations: set[int] = set()  # the cells of iteration numbers
         self.counters = 0  # the address of all counters
+        self.words: tuple[int, ...] = ()  # the cells of assertions
         self._by_number: dict[int, int] = {}
 
     def add(self, value: int) -> int:
@@ -112,6 +113,7 @@ class _IssueContext:
     lengths: Mapping[int, int]
     graphs: bool
     watch: Watch | None
+    check: Callable[[], None] | None
 
 
 def prepare(
@@ -126,10 +128,12 @@ def prepare(
     stream: int = 0,
     graphs: bool = False,
     watch: Watch | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Prepared:
     """Pack the intermediates into the arena and turn launches and calls into steps.
 
-    New counters are zeroed on ``stream``, the stream of the first call.
+    New counters are zeroed on ``stream``, the stream of the first call. ``check`` raises if an
+    assertion has failed; loops call it.
     """
     layout = memory_layout(plan, kernels)
     arena.reserve(layout.total)
@@ -141,10 +145,11 @@ def prepare(
         _name(names, name, cells.add(address))
         if watch:
             cells.lengths[names[name]] = watch.lengths[name]
+    cells.words = tuple(names[one.word] for one in signature.assertions if one.word in names)
     outputs = frozenset(names[tensor.name] for tensor in signature.outputs)
     part = _bind_part(layout, arena.address, ChainMap(names), cells, calls)
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
-    context = _IssueContext(device, array, cells.lengths, graphs, watch)
+    context = _IssueContext(device, array, cells.lengths, graphs, watch, check)
     specs = tuple(
         (shape, strides(shape), spec.dtype)
         for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
@@ -169,7 +174,7 @@ def _bind_part(
         if isinstance(step, (Branch, Loop)):
             flow = _bind_control_flow(index, step, layout, names, cells, calls)
             unordered.append(flow)
-            accesses.append(_control_access(flow))
+            accesses.append(_control_access(flow, cells.words))
             targets.append(accesses[-1].writes)
         elif isinstance(step, Call):
             assert calls is not None  # loading creates them if the manifest has calls
@@ -218,9 +223,13 @@ def _access(step: Step, kernel: Kernel) -> Access:
     return Access(reads, (*writes, step.scratch) if step.scratch != NULL_SLOT else writes)
 
 
-def _control_access(flow: _ControlFlow) -> Access:
-    """The accesses of all parts of a branch or loop, its memory and its condition."""
-    own = Access((flow.condition,) if flow.condition != NULL_SLOT else (), (flow.memory,))
+def _control_access(flow: _ControlFlow, words: tuple[int, ...]) -> Access:
+    """The accesses of all parts of a branch or loop, its memory and its condition.
+
+    One whose condition is a tensor comes after the assertions before it, which may end the call.
+    """
+    reads = (flow.condition, *words) if flow.condition != NULL_SLOT else ()
+    own = Access(reads, (flow.memory,))
     return _union([own, *(part.access for part in flow.parts)])
 
 
@@ -318,7 +327,7 @@ def _control_flow_issue(flow: _ControlFlow, context: _IssueContext) -> Issue:
     step = flow.step
     condition = step.condition if isinstance(step, Loop) else step.predicate
     if isinstance(condition, str):
-        predicate = bool_reader(context.device, context.cells, flow.condition)
+        predicate = bool_reader(context.device, context.cells, flow.condition, context.check)
         return (branch if isinstance(step, Branch) else while_loop)(predicate, *parts)
     if isinstance(step, Branch):
         return parts[0 if condition else 1]

@@ -12,7 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotpack.runtime import AotpackError, DeviceError, PackageError, WeightError, load, loading
+from aotpack.runtime import (
+    AotpackError,
+    ArgumentError,
+    DeviceError,
+    PackageError,
+    WeightError,
+    load,
+    loading,
+)
 from aotpack.runtime.devices.cuda import CudaDevice
 from aotpack.runtime.devices.device import Device
 from aotpack.runtime.manifest import read_manifest
@@ -43,6 +51,33 @@ def test_a_flipped_byte_is_found(package: Path, device: FakeDevice, file: str) -
     (package / file).write_bytes(data)
     with pytest.raises(PackageError, match=f"{file} is damaged: its sha256"):
         load(package, device)
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "message"),
+    [
+        ((1.5,), {}, "package= is float; accepted: the package's module, or its folder"),
+        ((None,), {}, "package= is NoneType"),
+        ((".", 1.5), {}, "device= is float; accepted: a GPU's number"),
+        ((".",), {"concurrency": "2"}, "concurrency= is str; accepted: a number, 1 or more"),
+        ((".",), {"weights": 5}, "weights= is int; accepted: a safetensors file"),
+        ((".",), {"tuning": 5}, "tuning= is int; accepted: a file of measured times"),
+    ],
+)
+def test_options_of_other_types_are_refused_in_words(
+    package: Path, args: tuple[object, ...], options: dict[str, object], message: str
+) -> None:
+    given = [package if one == "." else one for one in args]
+    with pytest.raises(ArgumentError, match=f"^loading a model: {message}"):
+        load(*given, **options)
+
+
+def test_weights_that_are_no_mapping_are_refused(package: Path, device: FakeDevice) -> None:
+    with (
+        load(package, device) as model,
+        pytest.raises(WeightError, match="binding weights to demo: they are int; accepted"),
+    ):
+        model.bind_weights(5)
 
 
 def test_bytecode_beside_the_wrapper_is_never_run(package: Path, device: FakeDevice) -> None:

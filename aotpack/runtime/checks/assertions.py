@@ -65,12 +65,12 @@ class Assertions:
         """True when an assertion has failed, as far as the device has come."""
         return any(flags.is_any_set for flags in self._flags)
 
-    def raise_failed(self) -> None:
-        """Raise if a flag of any arena is set; clears the flags.
+    def raise_failed(self, *used: AssertionFlags) -> None:
+        """Raise if one of the flags is set, by default of those of all arenas; clears them.
 
-        All calls must have finished on the device.
+        All calls that use them must have finished on the device.
         """
-        failed = self.failure(*self._flags)
+        failed = self.failure(*(used or self._flags))
         if failed is not None:
             raise failed
 

@@ -49,8 +49,16 @@ def counted_loop(
     return issue
 
 
-def bool_reader(device: Device, cells: "ctypes.Array[ctypes.c_uint64]", slot: int) -> Predicate:
-    """Reads the bool whose address is in a cell, after synchronising the stream."""
+def bool_reader(
+    device: Device,
+    cells: "ctypes.Array[ctypes.c_uint64]",
+    slot: int,
+    check: Callable[[], None] | None = None,
+) -> Predicate:
+    """Reads the bool whose address is in a cell, after synchronising the stream.
+
+    ``check`` raises if an assertion has failed by then: a loop may never end on what was asserted.
+    """
     value = ctypes.c_uint8()
     address = ctypes.addressof(value)
 
@@ -62,6 +70,8 @@ def bool_reader(device: Device, cells: "ctypes.Array[ctypes.c_uint64]", slot: in
             )
         device.copy_out(address, cells[slot], 1, stream)
         device.synchronize(stream)
+        if check is not None:
+            check()
         return bool(value.value)
 
     return read

@@ -102,6 +102,9 @@ class Weights:
         A CPU device uses the tensors of a file in place in the mapped file. ``digests`` are those
         of the file's chunks, checked as it is read.
         """
+        if not isinstance(given, Mapping):
+            found = type(given).__name__
+            raise self._refused(f"they are {found}; accepted: a safetensors file, tensors by name")
         chosen = self._choose(given, strict=strict)
         sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
         if isinstance(given, TensorFile) and not is_host(self._device):

@@ -32,12 +32,18 @@ ASSERTIONS = (
     Assertion("low", "x is low", "aten._assert_async.msg at demo.py:3: assert x"),
     Assertion("high", "y is low", "aten._assert_async.msg at demo.py:4: assert y"),
 )
+ENDLESS = CHECKED.replace("import Buffer, Launch", "import Buffer, Launch, Loop, Part").replace(
+    '            Launch("scale"',
+    "            Loop('x', '', Part((), ()), Part((), ()), Part((), ())),\n"
+    '            Launch("scale"',
+)
+"""The lowest byte of x is the loop's condition, which its body does not change."""
 X = np.ones((2, 3), np.float32)
 
 
-def write_checked(folder: Path) -> Path:
+def write_checked(folder: Path, wrapper: str = CHECKED) -> Path:
     """The demo package, which asserts that neither x nor y has a negative element."""
-    made = demo(CHECKED, assertions=ASSERTIONS)
+    made = demo(wrapper, assertions=ASSERTIONS)
     kernel, binary = made.rendered.kernels[0], made.binaries[0]
     word = KernelArg("word", DType.INT32, True, is_written=True)
     args = (kernel.args[0], word, kernel.args[-1])
@@ -149,6 +155,18 @@ def test_the_end_tells_and_gives_all_memory_back(tmp_path: Path) -> None:
         calls(model, (-1, 1))
         raise KeyError  # an error of the user's is not hidden
     assert not device.blocks and device.is_closed
+
+
+@pytest.mark.parametrize("place", [(1, 0), (2, 0)])
+def test_a_loop_on_what_was_asserted_ends_with_the_assertion(
+    tmp_path: Path, place: tuple[int, int]
+) -> None:
+    with load(write_checked(tmp_path / "m", ENDLESS), FakeDevice(place)) as model:
+        odd = np.full((2, 3), np.uint32(0xBF800001).view(np.float32))  # below -1: loops forever
+        for _ in range(3):
+            with pytest.raises(AssertionFailed, match="x is low"):
+                model(odd, X)
+            np.testing.assert_array_equal(model(X, X), X * 4)
 
 
 @pytest.mark.row("S:H26")
