@@ -208,8 +208,8 @@ class _Team:
         self._library.aot_stop(self.pool)
         for thread in self._threads:
             thread.join()
-        self._library.aot_close(self.pool)
-        self.pool = ctypes.c_void_p()
+        pool, self.pool = self.pool, ctypes.c_void_p()  # a close that dies frees nothing twice
+        self._library.aot_close(pool)
 
     def after_fork(self) -> None:
         """A child process has no worker threads: its calls use the calling thread alone."""

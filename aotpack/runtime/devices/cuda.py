@@ -213,9 +213,9 @@ class CudaDevice:
         return cuda_executor(self.name, self._library, steps, cells, graphs=graphs)
 
     def close(self) -> None:
-        for library in self._libraries.values():
+        while self._libraries:  # a close that dies is repeated; none is unloaded twice
+            _, library = self._libraries.popitem()
             result(f"unloading kernels from {self.name}", self.driver.cuLibraryUnload(library))
-        self._libraries.clear()
 
 
 def _driver() -> tuple[Any, int]:
