@@ -126,6 +126,7 @@ class Build:
             triton=UserKernels(),
             reserved=reserved_names(),
             golden=self.options.golden,
+            needs_weights=self.options.weights != "none",
         )
 
     @cached_property

@@ -23,6 +23,8 @@ from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditions import ConditionLog, logged_conditions
+from aotpack.trace.host.copies import HostCopies
+from aotpack.trace.host.devices import Copying, OnHost
 from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.control import check_parts
 from aotpack.trace.operators.decompositions import run_decompositions
@@ -38,12 +40,15 @@ _CHATTY = (
 )
 
 
-def evaluation_copy(module: nn.Module, dtype: DType | None) -> nn.Module:
-    """A copy in eval mode that shares the weights, or has cast ones if ``dtype`` is given."""
+def evaluation_copy(module: nn.Module, dtype: DType | None, copies: HostCopies) -> nn.Module:
+    """A copy on the host in eval mode; shares the weights there, or has cast ones if ``dtype``."""
     tensors = [*module.parameters(), *module.buffers()]
-    memo: dict[int, Any] = {id(tensor): _cast_weight(tensor, dtype) for tensor in tensors}
+    memo: dict[int, Any] = {
+        id(tensor): _cast_weight(copies.of(tensor), dtype) for tensor in tensors
+    }
     try:
-        duplicate = copy.deepcopy(module, memo)
+        with Copying(copies):
+            duplicate = copy.deepcopy(module, memo)
     except Exception as error:
         raise TraceError(
             f"copying {type(module).__name__} before tracing: {error}. The copy keeps your module "
@@ -89,11 +94,11 @@ def export(
             redirect_stderr(io.StringIO()) as printed,
         ):
             args, named = _distinct(module, (args, dict(kwargs)))
-            with WithoutDataChecks(), WithoutStreams():
+            with WithoutDataChecks(), WithoutStreams(), OnHost():
                 program = torch.export.export(
                     module, args, named, dynamic_shapes=shapes, strict=strict
                 )
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         complaint = condensed(error, log)
         raise TraceError(f"exporting {name} with torch.export: {complaint}") from error
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure

@@ -19,6 +19,7 @@ from aotpack.trace.capture import quiet_inference
 from aotpack.trace.changes import kept, named_tensors
 from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.graph import is_returned
+from aotpack.trace.host.devices import OnHost
 from aotpack.trace.operators.random import Example
 from aotpack.trace.operators.streams import WithoutStreams
 from aotpack.trace.source import users_source_of
@@ -46,7 +47,7 @@ def run_eagerly(
     with _unchanged(program, args, kwargs, signature, named_tensors(module)) as changed:
         try:
             result = module(*args, **kwargs)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise TraceError(
                 f"running {signature.name} eagerly on the example inputs: "
                 + "\n  at ".join([f"{type(error).__name__}: {error}", *users_line(error)])
@@ -122,5 +123,5 @@ def _unchanged(
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     given = dict(zip((spec.name for spec in signature.inputs), tensors, strict=True))
     changed = [{**weights, **given}[name] for name in signature.updates]
-    with quiet_inference(), WithoutStreams(), kept(changed):
+    with quiet_inference(), WithoutStreams(), OnHost(), kept(changed):
         yield changed

@@ -21,6 +21,8 @@ from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
 from aotpack.trace.eager import in_program_order
 from aotpack.trace.golden.ways import Ways
 from aotpack.trace.graph import build_graph
+from aotpack.trace.host.copies import HostCopies
+from aotpack.trace.host.values import check_values, without_values
 from aotpack.trace.operators.collectives import check_collectives
 from aotpack.trace.operators.random import Example, check_drawn, draws, seeded, with_example_seed
 from aotpack.trace.parameters import with_positional_names
@@ -44,6 +46,7 @@ def trace(
     triton: TritonPort | None = None,
     reserved: Container[str] = (),
     golden: float = SIZE,
+    needs_weights: bool = True,
 ) -> Traced:
     """Export the module for inference and record golden data on the example inputs.
 
@@ -51,24 +54,24 @@ def trace(
     ``check_indices`` asserts that indices read from data are in range. Operators not in ``whole``,
     those with lowerings, are decomposed where torch can (None: no operator is). ``triton`` runs
     models that launch Triton kernels. ``reserved`` are names that no size may have. ``golden`` are
-    the bytes of golden data: infinity for whole data, 0 for none.
+    the bytes of golden data: infinity for whole data, 0 for none. Tensors on meta have no values:
+    nothing is run then, and weights are refused if ``needs_weights``.
     """
-    example = _example(name, args, kwargs)
-    if isinstance(module, ExportedProgram):
-        _refuse_changes(name, dynamic_shapes, dtype, strict)
-        made: Exported = (module, module.module(), example, ())
-    else:
-        made = _export(module, example, dynamic_shapes, dtype, name, strict)
+    copies = HostCopies()
+    given = _example(name, args, kwargs)
+    made = _exported(module, given, dynamic_shapes, dtype, name, strict, copies)
     exported, run, example, leaves = made
     check_collectives(exported, name)
-    runs = not launches_kernels(exported)
-    check_lowerings(exported, in_program_order(exported, *example) if runs else None, name)
+    in_order = in_program_order(exported, *example)
+    absent = without_values(name, exported, in_order, copies, needs_weights=needs_weights)
+    runs = not absent and not launches_kernels(exported)
+    check_lowerings(exported, in_order if runs else None, name)
     program = decompose(exported, name=name, whole=whole, triton=triton)
     check_drawn(program, name)
     graph = build_graph(program, leaves, name, version, check_indices, reserved)
     graph = with_positional_names(graph, module, program)
     ways = Ways(exported, program, run if runs else None, isinstance(module, nn.Module), triton)
-    return Traced(graph, ways.golden(example, graph, golden))
+    return Traced(graph, ways.golden(example, graph, golden, absent))
 
 
 def _example(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Example:
@@ -77,17 +80,23 @@ def _example(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None)
     return tuple(args), dict(kwargs or {})
 
 
-def _export(
-    module: nn.Module,
+def _exported(
+    module: nn.Module | ExportedProgram,
     example: Example,
     dynamic_shapes: Any,
     dtype: DType | None,
     name: str,
     strict: bool,
+    copies: HostCopies,
 ) -> Exported:
-    """The program and its inputs; a model that draws random numbers takes a seed."""
+    """The program and its inputs on the host; a model that draws random numbers takes a seed."""
+    if isinstance(module, ExportedProgram):
+        _refuse_changes(name, dynamic_shapes, dtype, strict)
+        program = copies.program(module)
+        return program, program.module(), copies.example(example), ()
     _check_module(name, module)
-    run = evaluation_copy(module, dtype)
+    check_values(name, module, example)
+    run, example = evaluation_copy(module, dtype, copies), copies.example(example)
     if dtype is not None:
         example = cast_floats(example, dtype)
     shapes = specs_by_argument(run, *example, dynamic_shapes)

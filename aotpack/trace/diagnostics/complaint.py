@@ -40,7 +40,7 @@ _ADVICE = (
 )
 
 
-def condensed(error: Exception, log: ConditionLog | None = None) -> str:
+def condensed(error: BaseException, log: ConditionLog | None = None) -> str:
     """torch's message, condensed; ``log`` has the logged lines that may have caused it."""
     log = log or ConditionLog()
     text = str(error).replace('For more information, run with TORCH_LOGS="+dynamic".', "")
@@ -53,19 +53,19 @@ def condensed(error: Exception, log: ConditionLog | None = None) -> str:
     return by_data or "\n  at ".join([_useful(error, text), *place])
 
 
-def _place(error: Exception) -> list[str]:
+def _place(error: BaseException) -> list[str]:
     """The user's innermost line in the traceback, or in a traceback inside the message."""
     told = users_source_in(str(error))
     return users_line(error) or ([str(told)] if told else [])
 
 
-def users_line(error: Exception) -> list[str]:
+def users_line(error: BaseException) -> list[str]:
     """The user's innermost line in the traceback, if there is one."""
     frames = traceback.extract_tb(error.__traceback__)
     return [shown_frame(frame) for frame in frames if is_user_file(frame.filename)][-1:]
 
 
-def _useful(error: Exception, text: str) -> str:
+def _useful(error: BaseException, text: str) -> str:
     """The first useful lines, the fixes that torch suggests, and our advice."""
     for end in _ENDS:
         text = text.partition(end)[0]

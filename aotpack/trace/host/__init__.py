@@ -1,0 +1,4 @@
+"""Models from any device become models on the host.
+
+Modules: ``copies`` (of tensors), ``devices`` (that forward names), ``values`` (unreadable).
+"""

@@ -1,0 +1,105 @@
+"""Weights and example inputs that cannot be read are refused, all at once and by name."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from aotpack.errors import TraceError
+from aotpack.trace.changes import named_tensors
+from aotpack.trace.host.copies import PLAIN, HostCopies
+from aotpack.trace.operators.random import Example
+
+_SHOWN = 5
+
+
+def check_values(name: str, module: nn.Module, example: Example) -> None:
+    """Refuse tensors whose memory is not there, or is not that of a dense tensor."""
+    _check_offloaded(name, module)
+    tensors = [*named_tensors(module).items(), *_inputs(example)]
+    faults = [f"{place} {fault}" for place, one in tensors if (fault := _fault(one))]
+    if faults:
+        raise TraceError(f"tracing {name}: {shown(faults)}")
+
+
+def shown(lines: Sequence[str]) -> str:
+    """The first lines, and how many more there are."""
+    more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    return "\n  ".join([*lines[:_SHOWN], *more])
+
+
+def _inputs(example: Example) -> Iterator[tuple[str, torch.Tensor]]:
+    for path, leaf in pytree.tree_leaves_with_path(example):
+        if isinstance(leaf, torch.Tensor):
+            yield f"the example input {pytree.keystr(path[1:])}", leaf
+
+
+def _fault(tensor: torch.Tensor) -> str | None:
+    if isinstance(tensor, FakeTensor):
+        return (
+            "is a FakeTensor, which has no values; load the model outside of FakeTensorMode, or "
+            "make it on the device meta and build with weights 'none'"
+        )
+    if type(tensor).__name__ == "DTensor":
+        return "is a DTensor, of which each process has a part; give tensor.full_tensor()"
+    if tensor.layout is not torch.strided:
+        return f"has the layout {tensor.layout}; dense tensors are accepted (tensor.to_dense())"
+    if type(tensor) in PLAIN and _is_freed(tensor):
+        return (
+            "has no memory: its storage was freed, as FSDP does between calls; gather the weights "
+            "first (FSDP.summon_full_params(model), or model.unshard())"
+        )
+    return None
+
+
+def _is_freed(tensor: torch.Tensor) -> bool:
+    if tensor.numel() == 0:
+        return False
+    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    needed = (tensor.storage_offset() + last + 1) * tensor.element_size()
+    return tensor.untyped_storage().nbytes() < needed
+
+
+def _check_offloaded(name: str, module: nn.Module) -> None:
+    """Refuse weights that hooks of accelerate fetch when a layer is called."""
+    hooked = [
+        place or "the model"
+        for place, part in module.named_modules()
+        if hasattr(part, "_hf_hook") and any(one.is_meta for one in part.parameters(recurse=False))
+    ]
+    if hooked:
+        raise TraceError(
+            f"tracing {name}: the weights of {', '.join(hooked[:3])} are offloaded: hooks fetch "
+            "them when a layer is called, and a package has none. Bring them back: "
+            "accelerate.hooks.remove_hook_from_submodules(model), or load without device_map."
+        )
+
+
+def without_values(
+    name: str,
+    program: ExportedProgram,
+    leaves: Sequence[Any],
+    copies: HostCopies,
+    *,
+    needs_weights: bool,
+) -> str:
+    """Which weights and inputs have no values, "" if none; constants without values are refused."""
+    constants = copies.without_values(program.constants)
+    if constants:
+        raise TraceError(
+            f"tracing {name}: {shown(constants)} on meta: a package contains these constants, "
+            "which no state_dict has, so they need values. Make them outside of the device meta."
+        )
+    weights = copies.without_values(program.state_dict)
+    if weights and needs_weights:
+        raise TraceError(
+            f"tracing {name}: on meta, with sizes and without values, are\n  {shown(weights)}\n"
+            "Load the weights first, or build without them (--weights none) and bind them at load."
+        )
+    inputs = {f"input {number}": leaf for number, leaf in enumerate(leaves)}
+    absent = [*weights, *copies.without_values(inputs)]
+    return f"{shown(absent[:1])} and others on meta have no values" if absent else ""
