@@ -24,7 +24,13 @@ class UsageError(AotpackError):
 
 
 class TraceError(AotpackError):
-    """The model could not be loaded or exported."""
+    """The model could not be loaded or exported.
+
+    The message may quote the model, so characters that a terminal obeys are shown as escapes.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__("".join(map(_printable, message)))
 
 
 class UnsupportedError(AotpackError):
@@ -33,6 +39,11 @@ class UnsupportedError(AotpackError):
 
 class CompileError(AotpackError):
     """A kernel could not be compiled; has the compiler's message and a command to repeat it."""
+
+
+def _printable(character: str) -> str:
+    is_plain = character.isprintable() or character in "\n\t"
+    return character if is_plain else ascii(character)[1:-1]
 
 
 @contextmanager

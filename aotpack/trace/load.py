@@ -25,6 +25,7 @@ from aotpack.importable import importable
 from aotpack.trace.saved import load_program
 from aotpack.trace.source import shown_frame
 
+_SHOWN_LINES = 4
 _ACCEPTED = "model.py, model.py:attr, package.module:attr or model.pt2"
 
 
@@ -168,18 +169,35 @@ def _explained(what: str, path: Path | None) -> Iterator[None]:
 
 
 def _at_line(error: BaseException, path: Path | None) -> str:
-    message = f"{type(error).__name__}: {_first_line(error)}"
+    """The error, the user's line, and the errors that caused it, up to the first."""
+    message = f"{type(error).__name__}: {_text(error)}"
     if isinstance(error, SyntaxError) and error.text:
         return f"{message}\n  {error.text.strip()}"
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if path is not None and Path(f.filename).name == path.name]
-    if not own:
-        return message
-    return f"{message}\n  at {shown_frame(own[-1])}"
+    rows = [message, *(f"at {shown_frame(frame)}" for frame in own[-1:])]
+    for cause in _causes(error):
+        rows.append(f"caused by {type(cause).__name__}: {_text(cause)}")
+        deepest = traceback.extract_tb(cause.__traceback__)[-1:]
+        rows += [f"at {shown_frame(frame)}" for frame in deepest if frame.line]
+    return "\n  ".join(rows)
 
 
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), "")
+def _causes(error: BaseException) -> list[BaseException]:
+    """The errors behind this one, without those that were silenced."""
+    found = [error]
+    while True:
+        last = found[-1]
+        behind = last.__cause__ or (None if last.__suppress_context__ else last.__context__)
+        if behind is None or behind in found:
+            return found[1:]
+        found.append(behind)
+
+
+def _text(error: BaseException) -> str:
+    """The first lines of an error's message."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return "\n  ".join(lines[:_SHOWN_LINES])
 
 
 def _check_exists(path: Path) -> None:

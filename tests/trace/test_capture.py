@@ -90,6 +90,31 @@ def test_refuses(trace_function, forward, message, capfd):
     assert capfd.readouterr().err == ""
 
 
+def leave(self, x):
+    raise SystemExit(3)
+
+
+def leave_in_eager(self, x):
+    if not torch.compiler.is_exporting():
+        raise SystemExit("enough")
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (leave, r"exporting m with torch.export: SystemExit: 3\n  at test_capture.py:\d+: raise"),
+        (
+            leave_in_eager,
+            r"running m eagerly .*SystemExit: enough\n  at test_capture.py:\d+: raise",
+        ),
+    ],
+)
+def test_a_model_cannot_end_the_build(trace_function, forward, message):
+    with pytest.raises(TraceError, match=message):
+        trace_function(forward, X)
+
+
 class Deciding(nn.Module):
     """By data, or by a size."""
 

@@ -128,3 +128,31 @@ def test_refuses_a_damaged_program(tmp_path):
 def test_refuses_another_form(spec):
     with pytest.raises(UsageError, match="not understood; model.py, model.py:attr"):
         load_model(spec)
+
+
+LIBRARY = """
+def build():
+    try:
+        import a_package_that_is_not_there
+    except ImportError as error:
+        raise RuntimeError("Failed because of the following error:\\n" + str(error)) from error
+"""
+
+
+def test_the_root_of_an_error_is_told(write):
+    write(LIBRARY, "library_with_a_cause.py")
+    spec = write("import library_with_a_cause\nmodel = library_with_a_cause.build()\n" + INPUTS)
+    words = (
+        r"RuntimeError: Failed because of the following error:\n  No module named 'a_package_that_"
+        r"is_not_there'\n  at my-net.py:\d+: model = .*\n"
+        r"  caused by ModuleNotFoundError: No module named 'a_package_that_is_not_there'\n"
+        r"  at library_with_a_cause.py:\d+: import a_package_that_is_not_there$"
+    )
+    with pytest.raises(TraceError, match=words):
+        load_model(spec)
+
+
+def test_a_terminal_is_not_told_what_to_do(write):
+    with pytest.raises(TraceError) as caught:
+        load_model(write("raise ValueError('\\x1b[2J\\x07 red')\n"))
+    assert r"ValueError: \x1b[2J\x07 red" in str(caught.value)
