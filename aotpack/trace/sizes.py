@@ -18,6 +18,7 @@ from aotpack.ir.names import safe_size_name
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, Var, maximum, minimum, product, total
 from aotpack.trace.dynamic import LeafSpec
 
+_UNLIMITED = 2**62  # and more: torch's own ends of ranges
 _FUNCTIONS: dict[str, Callable[..., Int]] = {
     "FloorDiv": lambda a, b: a // b,
     "CleanDiv": lambda a, b: a // b,
@@ -127,11 +128,12 @@ def find_sizes(
     ``leaves`` are the dynamic specs of the inputs in order, empty for a saved program. No size has
     the name of an input or of one of the ``weights``, or a ``reserved`` name.
     """
-    names: dict[str, str] = {}
+    dims: dict[str, Dim] = {}
     for (_, value), leaf in zip(inputs, leaves, strict=bool(leaves)):
         for axis, dim in _named_axes(leaf.dims):
             for symbol in _symbols(value.shape[axis]):
-                names.setdefault(symbol, dim)
+                dims.setdefault(symbol, dim)
+    names = {symbol: dim.__name__ for symbol, dim in dims.items()}
     for name, value in inputs:
         for axis, size in enumerate(getattr(value, "shape", ())):
             for symbol in _symbols(size):
@@ -142,21 +144,36 @@ def find_sizes(
     sizes: dict[str, Var] = {}
     for symbol in dict.fromkeys(order):
         sizes[symbol] = _variable(names[symbol], ranges[symbol], taken, reserved)
+        _check_range(names[symbol], sizes[symbol], ranges[symbol], dims.get(symbol))
         taken.add(sizes[symbol].name)
     return Sizes(sizes)
 
 
-def _named_axes(spec: Any) -> list[tuple[int, str]]:
-    """(axis, name of the Dim) in the dynamic spec of a tensor; a derived Dim counts as its root."""
+def _named_axes(spec: Any) -> list[tuple[int, Dim]]:
+    """(axis, Dim) in the dynamic spec of a tensor; a derived Dim counts as its root."""
     entries = spec.items() if isinstance(spec, dict) else enumerate(spec or ())
-    dims = [(axis, getattr(dim, "root", dim)) for axis, dim in entries if isinstance(dim, Dim)]
-    return [(axis, dim.__name__) for axis, dim in dims]
+    return [(axis, getattr(dim, "root", dim)) for axis, dim in entries if isinstance(dim, Dim)]
 
 
 def _variable(name: str, bounds: Any, taken: Collection[str], reserved: Container[str]) -> Var:
     high = int(bounds.upper) if bounds.upper.is_Integer else LARGEST_SIZE
     unused = _unused(safe_size_name(name, reserved), taken)
     return Var(unused, max(1, int(bounds.lower)), min(high, LARGEST_SIZE))
+
+
+def _check_range(name: str, size: Var, bounds: Any, declared: Dim | None) -> None:
+    """Refuse a range that was declared and would be narrower in the package."""
+    high = int(bounds.upper) if bounds.upper.is_Integer else LARGEST_SIZE
+    if LARGEST_SIZE < high < _UNLIMITED:
+        raise UnsupportedError(
+            f"the size {name} is declared up to {high}; sizes up to {LARGEST_SIZE} are accepted"
+        )
+    if declared is not None and 1 <= declared.min < size.low:
+        raise UnsupportedError(
+            f"the size {name} is declared from {declared.min} on, and torch.export admits it from "
+            f"{size.low} on, as it is a factor of another size alone (2*{name}). Declare "
+            f"min={size.low}, or give {name} itself to a dimension"
+        )
 
 
 def _symbols(size: int | torch.SymInt) -> list[str]:

@@ -48,6 +48,28 @@ def test_ranges(trace_function, dim, low, high):
     assert (size.low, size.high) == (low, high)
 
 
+@pytest.mark.parametrize(
+    ("dim", "message"),
+    [
+        (Dim("n", max=2**40), f"n is declared up to {2**40}; sizes up to 2147483647 are accepted"),
+        (2 * Dim("n", min=1, max=9), r"n is declared from 1 on, .* from 2 on.*Declare min=2"),
+    ],
+)
+def test_a_declared_range_is_not_narrowed_silently(trace_function, dim, message):
+    with pytest.raises(UnsupportedError, match=message):
+        trace_function(lambda self, x: x + 1, torch.randn(6), dynamic_shapes={"x": {0: dim}})
+
+
+@pytest.mark.parametrize(
+    ("dim", "low", "high"),
+    [(2 * Dim("n", min=2, max=9), 2, 9), (2 * Dim("n"), 2, LARGEST_SIZE)],
+)
+def test_a_range_that_was_not_declared_may_be_narrower(trace_function, dim, low, high):
+    traced = trace_function(lambda self, x: x + 1, torch.randn(6), dynamic_shapes={"x": {0: dim}})
+    (size,) = traced.graph.signature.sizes
+    assert (size.low, size.high) == (low, min(high, size.high))
+
+
 @pytest.mark.parametrize(("reserved", "name"), [(("lambda",), "lambda_"), ((), "lambda")])
 def test_a_reserved_name(trace_function, reserved, name):
     shapes = {"x": {0: Dim("lambda", max=9)}}

@@ -26,6 +26,13 @@ KEPT_WHOLE = frozenset(
         "aten.igammac.default",
         "aten.special_zeta.default",
     }  # decomposed into themselves
+    | {
+        "aten.linalg_cholesky.default",
+        "aten.linalg_inv.default",
+        "aten.linalg_ldl_factor.default",
+        "aten.linalg_lu_factor.default",
+        "aten.linalg_solve.default",
+    }  # decomposed into a check on the host, which is ordered by effect tokens
 )
 
 Table: TypeAlias = Mapping[Any, Callable[..., Any]]

@@ -6,8 +6,9 @@ from torch import nn
 from torch.export import exported_program
 from torch.nn import functional as F
 
-from aotpack.errors import TraceError
-from aotpack.lower import LOWERINGS
+from aotpack.errors import TraceError, UnsupportedError
+from aotpack.lower import LOWERINGS, lower
+from aotpack.trace import trace
 from aotpack.trace.capture import decompose
 from aotpack.trace.operators import decompositions
 from aotpack.trace.operators.decompositions import KEPT_WHOLE
@@ -83,3 +84,23 @@ def test_few_operators_are_told_by_name() -> None:
     assert len(composite) < len(everything) / 2
     assert torch.ops.aten.linear.default in composite
     assert torch.ops.aten.einsum.default not in composite
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (torch.linalg.inv, "aten.linalg_inv.default"),
+        (torch.inverse, "aten.linalg_inv.default"),
+        (lambda x: torch.linalg.solve(x, x), "aten.linalg_solve.default"),
+        (lambda x: torch.linalg.cholesky(x @ x.mT + 4), "aten.linalg_cholesky.default"),
+    ],
+)
+def test_an_operator_that_checks_its_data_is_named_itself(function, name):
+    class Model(nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    x = torch.eye(3) * 2
+    traced = trace(Model(), (x,), name="m", version="1", whole=frozenset(LOWERINGS))
+    with pytest.raises(UnsupportedError, match=f"{name} .*no lowering(.|\n)*fallback torch"):
+        lower(traced)
