@@ -51,11 +51,10 @@ def trace(
     """Export the module for inference and record golden data on the example inputs.
 
     ``dynamic_shapes`` has torch.export's form; ``dtype`` casts weights and floating inputs first.
-    ``check_indices`` asserts that indices read from data are in range. Operators not in ``whole``,
-    those with lowerings, are decomposed where torch can (None: no operator is). ``triton`` runs
-    models that launch Triton kernels. ``reserved`` are names that no size may have. ``golden`` are
-    the bytes of golden data: infinity for whole data, 0 for none. Tensors on meta have no values:
-    nothing is run then, and weights are refused if ``needs_weights``.
+    ``check_indices`` asserts that indices read from data are in range. Operators not in ``whole``
+    are decomposed where torch can (None: no operator is). ``triton`` runs models that launch Triton
+    kernels. ``reserved`` are names that no size may have. ``golden`` are the bytes of golden data:
+    infinity for whole data, 0 for none. Without ``needs_weights``, they may be on meta.
     """
     copies = HostCopies()
     given = _example(name, args, kwargs)

@@ -1,5 +1,6 @@
 """Models from any device: on meta, with devices named in forward, with tensors of any kind."""
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def test_on_meta_a_model_is_that_of_the_host_without_values() -> None:
     host, meta = traced(Tied(), X), traced(tied_on_meta(), X.to("meta"), needs_weights=False)
     assert meta.graph.nodes == host.graph.nodes and meta.graph.signature == host.graph.signature
     assert [one.names for one in meta.graph.weights] == [one.names for one in host.graph.weights]
-    assert meta.golden.outputs == ()
+    assert meta.golden.outputs == () and "on meta have no values" in meta.golden.note
 
 
 def test_a_package_without_weights_is_built_from_meta(tmp_path: Path) -> None:
@@ -59,7 +60,9 @@ def test_a_package_without_weights_is_built_from_meta(tmp_path: Path) -> None:
             (model.to_empty(device="cpu"), (torch.zeros(3, 4, dtype=torch.bfloat16),), "host"),
         )
     ]
-    assert wheels[0].exists() and wheels[0].name == wheels[1].name
+    assert wheels[0].name == wheels[1].name
+    with zipfile.ZipFile(wheels[0]) as archive:
+        assert b"on meta have no values" in archive.read("model/manifest.json")
 
 
 def test_an_exported_program_on_meta_moves_to_the_host() -> None:
