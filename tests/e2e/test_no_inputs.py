@@ -26,24 +26,24 @@ example_inputs = ()
 def wheel(tmp_path: Path) -> Path:
     file = tmp_path / "table_model.py"
     file.write_text(MODEL)
-    words = [str(file), "-o", str(tmp_path), "--name", "table", "--target", "interpreter"]
+    words = [str(file), "-o", str(tmp_path), "--name", "table", "--target", "cpu"]
     assert main(words) == 0
     return next(tmp_path.glob("*.whl"))
 
 
 def test_every_verb_takes_it(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", str(wheel), "--device", "interpreter"]) == 0
+    assert main(["verify", str(wheel), "--device", "cpu"]) == 0
     assert "output0: largest error 0" in capsys.readouterr().out
     file = str(wheel.parent / "table_model.py")
-    assert main(["verify", str(wheel), "--against", file, "--device", "interpreter"]) == 0
+    assert main(["verify", str(wheel), "--against", file, "--device", "cpu"]) == 0
     assert main(["inspect", str(wheel)]) == 0
     assert "float32[2, 3]" in capsys.readouterr().out
-    assert main(["bench", str(wheel), "--repeat", "1", "--device", "interpreter"]) == 0
+    assert main(["bench", str(wheel), "--repeat", "1", "--device", "cpu"]) == 0
 
 
 def test_a_wrong_weight_fails(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = wheel.parent / "table_model.py"
     file.write_text(MODEL.replace("arange(6.0)", "arange(1.0, 7.0)"))
-    words = ["verify", str(wheel), "--against", str(file), "--device", "interpreter"]
+    words = ["verify", str(wheel), "--against", str(file), "--device", "cpu"]
     assert main(words) == 1
     assert "WRONG" in capsys.readouterr().out
