@@ -8,7 +8,6 @@ import ctypes
 import fcntl
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,10 +74,7 @@ def _file_of(code: bytes) -> Iterator[str]:
     """A path under which the loader finds the bytes, and nobody else can change them."""
     number = _memory_file()
     if number is None:
-        with tempfile.TemporaryDirectory(prefix="aotpack-") as folder:
-            path = Path(folder, "kernels.so")
-            path.write_bytes(code)
-            yield str(path)
+        yield from _private_copy(code)
         return
     try:
         rest = memoryview(code)
@@ -92,6 +88,19 @@ def _file_of(code: bytes) -> Iterator[str]:
         yield f"/proc/self/fd{inode.replace('1', '/.').replace('0', '/')}/{number}"
     finally:
         os.close(number)
+
+
+def _private_copy(code: bytes) -> Iterator[str]:
+    """A file in a folder of this user's alone, for as long as it is being loaded."""
+    folder = Path(os.environ.get("TMPDIR") or "/tmp", f"aotpack-{os.urandom(16).hex()}")
+    folder.mkdir(mode=0o700)
+    file = folder / "kernels.so"
+    try:
+        file.write_bytes(code)
+        yield str(file)
+    finally:
+        file.unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def _memory_file() -> int | None:

@@ -55,7 +55,7 @@ def test_without_files_in_memory_a_private_folder_serves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "memfd_create")
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert value(load_shared_object(compiled(tmp_path, 21), "a.so")) == 21
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.c", "a.so"]
 
