@@ -69,13 +69,17 @@ def compile_all(
     dynamic_shapes: Any = None,
     targets: tuple[Target, ...] = TARGETS,
     gpu: devices.Gpu = devices.H200,
+    golden: float = 0,
 ) -> Compiled:
-    """What ``pipeline.compile`` does for each target, with the products kept."""
+    """What ``pipeline.compile`` does for each target, with the products kept.
+
+    The answers are compared here; golden data are for tests of the packages' own check.
+    """
     module = module.eval()
     source = Source(module, args, kwargs, dynamic_shapes)
     targets = () if ALONE else targets
     built = dict.fromkeys((*targets, native_target()) if ON_A_GPU else targets)
-    made = Build(source, BuildOptions(tuple(built), gpu=gpu, golden=0))
+    made = Build(source, BuildOptions(tuple(built), gpu=gpu, golden=golden))
     precompiled = made.precompiled
     for schedule in made.scheduled.schedules:
         verify(schedule.program)

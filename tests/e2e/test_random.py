@@ -48,7 +48,9 @@ def test_all_oracles_draw_alike() -> None:
 def test_dynamic_sizes_and_the_packages_own_test(tmp_path: Path) -> None:
     torch.manual_seed(0)
     sizes = {"x": {0: Dim("n", min=1, max=64)}}
-    compiled = compile_all(Drawing(), (torch.randn(3, 7),), dynamic_shapes=sizes, targets=BOTH)
+    compiled = compile_all(
+        Drawing(), (torch.randn(3, 7),), dynamic_shapes=sizes, targets=BOTH, golden=1e6
+    )
     eager = seeded(Drawing(), "m")
     write_package(compiled.precompiled, tmp_path)
     with load(tmp_path, "cpu") as packaged:

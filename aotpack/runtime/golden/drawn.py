@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..dtypes import Array, DType, float8_values
-from ..files.kinds import Count, Number, Type
+from ..files.kinds import MOST, Count, Number, Type
+from ..files.schema import Mismatch
 from .philox import philox
 
 PERIOD = 1_048_573
@@ -26,6 +27,12 @@ class Drawn:
     seed: Count
     low: Number
     high: Number
+
+    def __post_init__(self) -> None:
+        if math.prod(self.shape) > MOST // self.dtype.itemsize:
+            raise Mismatch(f"{self.dtype}{[*self.shape]}", f"{MOST} bytes").within("shape")
+        if self.low > self.high:
+            raise Mismatch(str(self.low), f"at most high, {self.high}").within("low")
 
     def stored(self) -> Array:
         """The tensor; types that numpy lacks as bits."""

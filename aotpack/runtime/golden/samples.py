@@ -11,12 +11,14 @@ import numpy as np
 
 from ..dtypes import Array
 from ..files.kinds import Count, Positive
+from ..files.schema import Mismatch
 from .drawn import PERIOD
 from .philox import philox
 
 _SIGNS, _PLACES = np.int64(-1), np.int64(-2)  # seeds
 _SURE = 6.5  # of 10^9 sums with random signs, one is further off than this many deviations
 _SUMMED = 2.0**-40  # relative error of sums in float64
+_MOST_SAMPLES = 1 << 30
 _ANY = np.iinfo(np.int64)
 
 
@@ -27,6 +29,10 @@ class Sampled:
     shape: tuple[Count, ...]
     count: Count
     block: Positive
+
+    def __post_init__(self) -> None:
+        if self.count > _MOST_SAMPLES:
+            raise Mismatch(str(self.count), f"at most {_MOST_SAMPLES}").within("count")
 
     @property
     def size(self) -> int:

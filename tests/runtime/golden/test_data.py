@@ -47,7 +47,9 @@ def test_inputs_are_read_or_drawn(tmp_path: Path) -> None:
     [
         ("dtype", "float31", "dtype is 'float31'"),
         ("shape", [-1], "shape.* is -1"),
+        ("shape", [2**40, 2**40], "shape is float32"),
         ("low", "0", "low is '0'"),
+        ("low", 2.0, "low is 2.0; accepted: at most high, 1.0"),
         ("seed", -1, "seed is -1"),
     ],
 )
