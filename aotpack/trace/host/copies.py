@@ -24,9 +24,14 @@ PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 
 @dataclass(frozen=True, slots=True)
 class HostCopies:
-    """Tensors on the host, by storage; ``absent`` are the addresses of those without values."""
+    """Tensors on the host, by storage; ``absent`` are the addresses of those without values.
 
-    storages: dict[int, torch.UntypedStorage] = field(default_factory=dict)
+    A source is kept with its copy, as the address of one that is gone may be another's.
+    """
+
+    storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = field(
+        default_factory=dict
+    )
     absent: set[int] = field(default_factory=set)
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -79,8 +84,8 @@ class HostCopies:
                 self.absent.add(made.data_ptr())
             else:
                 made = source.cpu()  # type: ignore[no-untyped-call]
-            self.storages[source._cdata] = made
-        return self.storages[source._cdata]
+            self.storages[source._cdata] = source, made
+        return self.storages[source._cdata][1]
 
 
 def is_ready(tensor: torch.Tensor) -> bool:
