@@ -5,7 +5,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 
 from aotpack.devices import GPUS
-from aotpack.runtime.manifest import Kernel, Manifest
+from aotpack.runtime.manifest import Kernel, Manifest, Tensor
 from aotpack.tune import estimate
 
 Rows = Sequence[tuple[str, ...]]
@@ -30,8 +30,8 @@ def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
         ("built by", ", ".join(filter(None, (f"aotpack {manifest.aotpack}", compilers)))),
         ("targets", ", ".join(manifest.targets)),
         *(("size", str(size)) for size in signature.sizes),
-        *(("input", str(tensor)) for tensor in signature.inputs),
-        *(("output", str(tensor)) for tensor in signature.outputs),
+        *_tensors("input", signature.paths, signature.inputs),
+        *_tensors("output", signature.labels, signature.outputs),
         *(("assertion", one.message) for one in signature.assertions),
         ("weights", f"{len(manifest.weights)} tensors, {manifest.weights_mode}"),
         ("memory", f"{manifest.peak_bytes:,} bytes for intermediates at the largest sizes"),
@@ -39,6 +39,11 @@ def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
         *(("torch", f"runs {call.operator}: {call.reason}") for call in manifest.calls.values()),
         ("wheel", f"{sum(info.file_size for info in archive.infolist()):,} bytes unpacked"),
     ]
+
+
+def _tensors(what: str, names: Sequence[str], tensors: Sequence[Tensor]) -> Rows:
+    pairs = zip(names, tensors, strict=True)
+    return [(what, f"{name}: {tensor.type_text()}") for name, tensor in pairs]
 
 
 def kernel_rows(manifest: Manifest, sizes: Mapping[str, int]) -> Rows:

@@ -118,23 +118,23 @@ def _golden_run(model: Model, golden: Mapping[str, Stored]) -> list[Check]:
     dtypes |= {weight.name: weight.dtype for weight in model.manifest.weights}
     state = model.state
     found = [
-        (f"outputs/{spec.name}", _on_host(result), spec.dtype)
-        for spec, result in zip(signature.outputs, results, strict=True)
+        (label, f"outputs/{spec.name}", _on_host(result), spec.dtype)
+        for label, spec, result in zip(signature.labels, signature.outputs, results, strict=True)
     ]
     for name in signature.updates:
         left = present(given[name], dtypes[name]) if name in given else state[name].numpy()
-        found.append((f"updates/{name}", left, dtypes[name]))
+        found.append((name, f"updates/{name}", left, dtypes[name]))
     facts = model.manifest.golden
     return [
         compare(
-            key.partition("/")[2],
+            label,
             array,
             golden[key].data,
             dtype,
             eager_error,
             limits_of(golden, facts.sampled, key),
         )
-        for (key, array, dtype), eager_error in zip(found, facts.eager_errors, strict=True)
+        for (label, key, array, dtype), eager_error in zip(found, facts.eager_errors, strict=True)
     ]
 
 

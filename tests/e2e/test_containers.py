@@ -1,5 +1,6 @@
 """Results as the model returns them, and calls as the model takes them."""
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -14,6 +15,7 @@ from torch import nn
 from transformers.modeling_outputs import BaseModelOutput
 
 import aotpack
+from aotpack.cli import main
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
@@ -131,6 +133,20 @@ def test_inputs_and_outputs_one_by_one(folder: Path) -> None:
             found = eval(f"made{one.path}", {"made": made})
             assert (tuple(found.shape), str(found.dtype)) == (one.shape, f"torch.{one.dtype}")
         assert repr(model.inputs[2]) == "<scale: float32[3, 4] on cpu>"
+
+
+def test_reports_name_results_as_the_model_does(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = aotpack.runtime.verify(folder, "cpu")
+    assert report.is_passed
+    names = [check.name for check in report.checks]
+    assert names[:5] == ["top.values", "top.indices", "sorted[0]", "sorted[1]", "pair.left"]
+    (wheel,) = folder.parent.glob("*.whl")
+    assert main(["inspect", str(wheel)]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"output +top.values: float32\[3, 2\]", told)
+    assert re.search(r"input +pair.left: float32\[3, 4\]", told)
 
 
 RIGHT = """
