@@ -50,14 +50,13 @@ def check(
         target=target,
     )
     device = "cpu" if target == "cpu" else "cuda"
-    torch.backends.cudnn.allow_tf32 = False  # eager's error is that of float32
     module, wide = module.to(device), copy.deepcopy(module).double().cpu()
     if dynamic and not is_new_torch():
         calls = [sizes | {"s": EXAMPLE["s"]} for sizes in calls]
     ours = eager = scale = 0.0
     for sizes in calls:
         args = architecture.inputs(sizes)
-        with torch.no_grad():
+        with torch.no_grad(), torch.backends.cudnn.flags(allow_tf32=False):  # errors of float32
             exact = wide(*(x.double() if x.is_floating_point() else x for x in args))
             theirs = module(*(x.to(device) for x in args)).cpu()
         found = model(*(x.to(device) for x in args)).cpu()

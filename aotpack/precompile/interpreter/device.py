@@ -351,8 +351,8 @@ def _validate_descriptor(block: Any) -> None:
 
 
 def _store(pointers: Any, value: Any, mask: Any) -> None:
-    """Triton's store; version 3.6 refuses numpy scalars, such as its logarithm of one number."""
-    _STORE(pointers, np.asarray(value), mask)
+    """Triton's store; version 3.6 refuses numpy scalars, and blocks that repeat one number."""
+    _STORE(*(np.require(block, requirements="W") for block in (pointers, value, mask)))
 
 
 def _splat(kind: Any, value: Any) -> Any:
