@@ -38,9 +38,9 @@ class Request:
     cluster_size: int
     ring_bytes: int
     starts_early: bool
-    is_text: bool
     text: str
     fuses_products: bool = True
+    is_text: bool = False
 
     @staticmethod
     def of(kernel: KernelSource, target: Target, *, fuses_products: bool = True) -> "Request":
