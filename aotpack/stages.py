@@ -5,7 +5,7 @@ Precompiled -> Emitted. Each prints as text (``as_text``) and none imports the s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aotpack.ir.dtypes import DType
@@ -23,7 +23,7 @@ from aotpack.ir.graph import TensorSpec as TensorSpec
 from aotpack.ir.graph import arg_text, node_lines
 from aotpack.ir.graph import every_node as every_node
 from aotpack.ir.graph import refs_in as refs_in
-from aotpack.ir.kernels.kernel import ArchSchedule, Schedule, why_text
+from aotpack.ir.kernels.kernel import ArchSchedule, Schedule, taken_by, why_text
 from aotpack.ir.kernels.tiles import MAX_ARCH
 from aotpack.ir.kernels.traffic import NO_WORK, Work
 from aotpack.ir.program import Program
@@ -176,6 +176,16 @@ class Scheduled(Product):
         """The schedule for an architecture."""
         special = (one.schedule for one in self.per_arch if one.takes(arch))
         return next(special, self.schedule)
+
+    def for_targets(self, targets: tuple[Target, ...]) -> "Scheduled":
+        """The same with what these targets take, and nothing that others do."""
+        arches = [target.arch for target in targets]
+        per_arch = tuple(
+            replace(one, schedule=taken_by(one.schedule, arches))
+            for one in self.per_arch
+            if any(map(one.takes, arches))
+        )
+        return replace(self, schedule=taken_by(self.schedule, arches), per_arch=per_arch)
 
     def as_text(self) -> str:
         others = "# on all others\n" if self.per_arch else ""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from html.parser import HTMLParser
 from importlib.metadata import version
 from pathlib import Path
 
@@ -40,6 +41,14 @@ import torch
 torch.manual_seed(0)
 model, example_inputs = torch.nn.Linear(8, 8), (torch.linspace(-1, 1, 32).reshape(4, 8),)
 dynamic_shapes = {"input": {0: torch.export.Dim("batch", min=1, max=64)}}
+"""
+THREE_STEPS = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4), nn.Softmax(1))
+example_inputs = (torch.randn(4, 8),)
 """
 TWO_PRODUCTS = MODEL.replace("x * 0.5 + self.bias", "x @ x.T @ x")
 
@@ -112,11 +121,69 @@ def test_inspect_prints_json_and_source(wheel: Path, capsys: pytest.CaptureFixtu
 
 
 def test_inspect_writes_a_report(wheel: Path, tmp_path: Path) -> None:
-    report = tmp_path / "report.html"
+    report, again = tmp_path / "report.html", tmp_path / "again.html"
     assert main(["inspect", str(wheel), "--html", str(report)]) == 0
     text = report.read_text()
     assert text.startswith("<!doctype html>") and "@triton.jit" in text
     assert "http" not in text and "<script" not in text
+    assert main(["inspect", str(wheel), "--html", str(again)]) == 0
+    assert again.read_bytes() == report.read_bytes()
+
+
+class Page(HTMLParser):
+    """The texts of elements by their kind; each element that is opened is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.texts: dict[str, list[str]] = {}
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag != "meta":
+            self.open.append(tag)
+            self.texts.setdefault(tag, []).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.texts[self.open[-1]][-1] += data
+
+
+def test_inspect_for_a_processor(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each kernel has its own functions and machine code; what all share stands once."""
+    (folder / "three_steps.py").write_text(THREE_STEPS)
+    assert main([str(folder / "three_steps.py"), "-o", str(tmp_path), "--target", "cpu"]) == 0
+    (wheel,) = tmp_path.glob("*.whl")
+    capsys.readouterr()
+    assert main(["inspect", str(wheel)]) == 0
+    _, table = capsys.readouterr().out.split("\n\n")
+    header, *rows = map(str.split, table.splitlines())
+    assert header == ["target", "kernel", "bytes", "moved"]
+    names, sizes = [row[1] for row in rows], [int(row[2]) for row in rows]
+    assert len(names) == 3 and min(sizes) > 300 and len({*sizes}) > 1
+    with zipfile.ZipFile(wheel) as archive:
+        (code,) = (info for info in archive.infolist() if info.filename.endswith(".so"))
+    assert sum(sizes) < code.file_size
+    own = {}
+    for name in names:
+        assert main(["inspect", str(wheel), "--kernel", name]) == 0
+        own[name] = capsys.readouterr().out
+        assert re.findall(r"^AOT_EXPORT int (\w+)\(", own[name], re.MULTILINE) == [name]
+    assert main(["inspect", str(wheel), "--html", str(tmp_path / "page.html")]) == 0
+    page = Page((tmp_path / "page.html").read_text())
+    assert page.texts["pre"][:-1] == [own[name] for name in sorted(names)]
+    assert (
+        page.texts["pre"][-1].count("aot_pool")
+        and "AOT_EXPORT int linear" not in page.texts["pre"][-1]
+    )
+    assert page.texts["summary"] == [*sorted(names), "what kernels/source/kernels.c share"]
 
 
 def test_an_unknown_kernel_is_refused(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -269,6 +336,25 @@ def test_show_says_why_operations_share_no_kernel(
         "matmul_1 is not in the kernel of matmul: "
         "a product, attention, scatter, foreign call, branch or loop starts a new kernel"
     )
+
+
+def test_show_says_why_and_no_more(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "two_products.py").write_text(TWO_PRODUCTS)
+    assert main(["show", str(folder / "two_products.py"), "--why"]) == 0
+    (why,) = capsys.readouterr().out.splitlines()
+    assert why.startswith("matmul_1 is not in the kernel of matmul: ")
+
+
+def test_show_prints_the_tiles_of_the_target(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def tiles(*words: str) -> set[str]:
+        assert main(["show", str(folder / "half_model.py"), "--stage", "scheduled", *words]) == 0
+        return set(re.findall(r"for arch (\d+) to", capsys.readouterr().out))
+
+    assert tiles("--target", "cpu") == {"0"}
+    assert "0" not in tiles("--target", "sm_90")
+    assert "0" in tiles("--target", "sm_90,cpu") and "0" in tiles()
 
 
 def test_show_prints_the_stage_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -228,8 +228,9 @@ def _reasons(rows: list[Row], outcome: str) -> Iterable[str]:
 
 def _general(words: str) -> str:
     """The message without the parts that differ between samples, as a cell of a table."""
-    words = re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "N", words)
-    words = re.sub(r"\(N calls?\)", "", words)
+    words = re.sub(r" ?\(\d+ calls?\)", "", words)
+    words = re.sub(r"(?<![\w.])\d+(\.\d+)?(e[+-]?\d+)?(?!\w)", "N", words)  # not those of names
+    words = re.sub(r"\b([su])\d+\b", r"\g<1>0", words)  # symbols of torch: s3, u7
     return words.replace("|", "\\|").replace("  ", " ").strip()
 
 

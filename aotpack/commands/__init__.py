@@ -1,7 +1,7 @@
 """One file a verb of the command line: ``add_arguments(parser)`` and ``run(options) -> int``.
 
 In reading order: ``build``, ``show`` and ``verify`` with ``model_options``; ``inspect`` with
-``report``; ``bench`` and ``tune``; ``wheel_file`` and ``shipped`` (wheels and their runtime);
-``sign`` and ``signatures``; ``doctor``; ``completion``; ``verbs`` (their list), ``parser``
-(one-line errors, common options) and ``settings`` (pyproject.toml).
+``report`` and ``kernel_sources``; ``bench`` and ``tune``; ``wheel_file`` and ``shipped`` (wheels
+and their runtime); ``sign`` and ``signatures``; ``doctor``; ``completion``; ``verbs`` (their list),
+``parser`` (one-line errors, common options) and ``settings`` (pyproject.toml).
 """

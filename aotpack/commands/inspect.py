@@ -8,7 +8,14 @@ import argparse
 import json
 from pathlib import Path
 
-from aotpack.commands.report import html_report, kernel_rows, summary_rows, table
+from aotpack.commands.kernel_sources import read_host_bytes, read_sources
+from aotpack.commands.report import (
+    aligned,
+    html_report,
+    kernel_tables,
+    summary_rows,
+    table_text,
+)
 from aotpack.commands.wheel_file import example_sizes, manifest_of
 from aotpack.errors import UsageError
 
@@ -35,15 +42,15 @@ def run(options: argparse.Namespace) -> int:
             data = json.loads(archive.read(f"{name}/manifest.json"))
             print(json.dumps(data, indent=2, sort_keys=True))
         elif options.kernel is not None:
-            print(archive.read(f"{name}/{kernels[options.kernel].source}").decode(), end="")
-        elif options.html is not None:
-            sources = {k: archive.read(f"{name}/{v.source}").decode() for k, v in kernels.items()}
-            options.html.write_text(
-                html_report(manifest, archive, sources, example_sizes(manifest, archive, name))
-            )
-            print(options.html)
+            print(read_sources(manifest, archive, name).kernels[options.kernel], end="")
         else:
-            print(table(summary_rows(manifest, archive)))
-            print()
-            print(table(kernel_rows(manifest, example_sizes(manifest, archive, name))))
+            facts, sizes = summary_rows(manifest, archive), example_sizes(manifest, archive, name)
+            host_bytes = read_host_bytes(manifest, archive, name)
+            tables = kernel_tables(manifest, sizes, host_bytes)
+            if options.html is None:
+                print("\n\n".join([aligned(facts), *map(table_text, tables)]))
+            else:
+                page = html_report(facts, tables, read_sources(manifest, archive, name))
+                options.html.write_text(page, encoding="utf-8")
+                print(options.html)
     return 0

@@ -1,22 +1,23 @@
 """A package's facts as rows, and rows as plain text or as one HTML file."""
 
-import html
 import zipfile
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
+from aotpack.commands.kernel_sources import Sources
 from aotpack.devices import GPUS
+from aotpack.render.report import Cell, Listing, Report, Table, render_report
 from aotpack.runtime.manifest import Kernel, Manifest, Tensor
+from aotpack.target import CPU
 from aotpack.tune import estimate
 
-Rows = Sequence[tuple[str, ...]]
+Rows: TypeAlias = Sequence[tuple[str, str]]
 
-_STYLE = (
-    "body{font:14px/1.5 sans-serif;margin:2em auto;max-width:75em;padding:0 1em}"
-    "table{border-collapse:collapse}"
-    "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #ccc}"
-    "td.number{text-align:right;font-variant-numeric:tabular-nums}"
-    "pre{background:#f4f4f4;padding:1em;overflow:auto}"
+GPU_HEADER = (
+    *("target", "kernel", "registers", "spills", "shared", "warps", "bytes"),
+    *("moved", "us"),
 )
+HOST_HEADER = ("target", "kernel", "bytes", "moved")
 
 
 def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
@@ -46,26 +47,33 @@ def _tensors(what: str, names: Sequence[str], tensors: Sequence[Tensor]) -> Rows
     return [(what, f"{name}: {tensor.type_text()}") for name, tensor in pairs]
 
 
-def kernel_rows(manifest: Manifest, sizes: Mapping[str, int]) -> Rows:
-    """Every binary: a header, then a row each, sorted by target and kernel.
+def kernel_tables(
+    manifest: Manifest, sizes: Mapping[str, int], host_bytes: Mapping[str, int]
+) -> tuple[Table, ...]:
+    """The binaries for GPUs and those for processors, sorted by target and kernel.
 
     A launch moves at least ``moved`` bytes at these sizes; ``us`` is the estimated time of that.
+    ``host_bytes`` is the machine code of each kernel for processors, which share one file.
     """
-    header = (
-        *("target", "kernel", "registers", "spills", "shared", "warps", "bytes"),
-        *("moved", "us"),
+    gpu, host = [], []
+    for name, kernel in manifest.kernels.items():
+        moved = str(kernel.moved.evaluate(sizes))
+        for target, b in kernel.binaries.items():
+            if target == str(CPU):
+                host.append((target, name, str(host_bytes.get(name, "-")), moved))
+                continue
+            resources = map(str, (b.registers, b.spills, b.shared, b.num_warps, b.bytes))
+            gpu.append((target, name, *resources, moved, _microseconds(kernel, target, sizes)))
+    tables = (("Kernels for GPUs", GPU_HEADER, gpu), ("Kernels for processors", HOST_HEADER, host))
+    return tuple(
+        Table(title, header, tuple(map(_cells, sorted(rows))))
+        for title, header, rows in tables
+        if rows
     )
-    rows = [
-        (
-            *(target, name),
-            *map(str, (b.registers, b.spills, b.shared, b.num_warps, b.bytes)),
-            str(kernel.moved.evaluate(sizes)),
-            _microseconds(kernel, target, sizes),
-        )
-        for name, kernel in manifest.kernels.items()
-        for target, b in kernel.binaries.items()
-    ]
-    return [header, *sorted(rows)]
+
+
+def _cells(row: Sequence[str]) -> tuple[Cell, ...]:
+    return tuple(Cell(text, text.replace(".", "", 1).isdecimal()) for text in row)
 
 
 def _microseconds(kernel: Kernel, target: str, sizes: Mapping[str, int]) -> str:
@@ -77,12 +85,21 @@ def _microseconds(kernel: Kernel, target: str, sizes: Mapping[str, int]) -> str:
     )
 
 
-def table(rows: Rows) -> str:
-    """Aligned columns; numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+def aligned(rows: Rows) -> str:
+    """Aligned columns of text."""
+    return _aligned(tuple(map(_cells, rows)))
+
+
+def table_text(table: Table) -> str:
+    """Aligned columns under a header; numbers to the right."""
+    return _aligned((tuple(Cell(text, False) for text in table.header), *table.rows))
+
+
+def _aligned(rows: Sequence[tuple[Cell, ...]]) -> str:
+    widths = [max(len(cell.text) for cell in column) for column in zip(*rows, strict=True)]
     lines = (
         "  ".join(
-            cell.rjust(width) if _is_number(cell) else cell.ljust(width)
+            cell.text.rjust(width) if cell.is_number else cell.text.ljust(width)
             for cell, width in zip(row, widths, strict=True)
         )
         for row in rows
@@ -90,36 +107,9 @@ def table(rows: Rows) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def html_report(
-    manifest: Manifest,
-    archive: zipfile.ZipFile,
-    sources: Mapping[str, str],
-    sizes: Mapping[str, int],
-) -> str:
+def html_report(facts: Rows, tables: tuple[Table, ...], sources: Sources) -> str:
     """The facts, the kernels and their sources as one self-contained file."""
-    title = html.escape(f"{manifest.signature.name} {manifest.signature.version}")
-    texts = "".join(
-        f"<details><summary>{html.escape(name)}</summary><pre>{html.escape(text)}</pre></details>"
-        for name, text in sorted(sources.items())
-    )
-    facts = "".join(map(_html_row, summary_rows(manifest, archive)))
-    header, *kernels = kernel_rows(manifest, sizes)
-    heads = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{_STYLE}</style><h1>{title}</h1><table>{facts}</table><h2>Kernels</h2>"
-        f"<table><tr>{heads}</tr>{''.join(map(_html_row, kernels))}</table>"
-        f"<h2>Sources</h2>{texts}</html>\n"
-    )
-
-
-def _is_number(cell: str) -> bool:
-    return cell.replace(".", "", 1).isdecimal()
-
-
-def _html_row(row: Sequence[str]) -> str:
-    cells = (
-        f'<td class="number">{cell}</td>' if _is_number(cell) else f"<td>{html.escape(cell)}</td>"
-        for cell in row
-    )
-    return f"<tr>{''.join(cells)}</tr>"
+    title = dict(facts)["package"]
+    kernels = tuple(Listing(name, text) for name, text in sorted(sources.kernels.items()))
+    shared = tuple(Listing(f"what {name} share", text) for name, text in sources.shared.items())
+    return render_report(Report(title, tuple(facts), tables, (*kernels, *shared)))

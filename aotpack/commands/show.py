@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--stage", choices=SHOWN, help="only this one (default: all)")
     shown.add_argument("--after", metavar="PASS", help="only the schedule after this pass of it")
     parser.add_argument(
-        "--why", action="store_true", help="say why operations did not share a kernel"
+        "--why",
+        action="store_true",
+        help="say why operations did not share a kernel; without --stage nothing else",
     )
     parser.add_argument("--target", action="append", metavar="LIST", help="as for build")
     add_trace_options(parser)
@@ -40,10 +42,14 @@ def run(options: argparse.Namespace) -> int:
     from aotpack.instrumentation import Instrumentation, pass_title
     from aotpack.pipeline import Build  # imports torch
 
+    shown = (options.stage,) if options.stage else () if options.why or options.after else SHOWN
+
     def look(stage: str, product: Any) -> None:
-        if options.stage is None and options.after is None:
-            print(f"# ======== {stage}")
-        if options.after is None and options.stage in (None, stage):
+        if stage in shown:
+            if options.stage is None:
+                print(f"# ======== {stage}")
+            if options.target and stage == "scheduled":
+                product = product.for_targets(how.targets)
             print(product.as_text(), end="")
         if options.why and stage == "scheduled":
             print(product.why_text(), end="")
@@ -55,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
     hook = Instrumentation(look=look, look_after=look_after if options.after else None)
     made = Build(source, how, hook)
-    _ = made.rendered if options.after is None else made.scheduled
+    _ = made.rendered if "rendered" in shown else made.scheduled
     return 0
 
 

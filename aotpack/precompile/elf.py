@@ -57,6 +57,20 @@ def read_exports(code: bytes) -> frozenset[str]:
         raise ValueError(f"the shared object does not describe what it offers: {error}") from error
 
 
+def read_function_sizes(code: bytes) -> dict[str, int]:
+    """The bytes of machine code of each function; of the exported ones if the file is stripped."""
+    try:
+        sections = read_sections(code)
+        table, names = (".symtab", ".strtab") if ".symtab" in sections else (".dynsym", ".dynstr")
+        return {
+            text_at(sections[names], name): size
+            for name, info, _, section, _, size in _SYMBOL.iter_unpack(sections[table])
+            if section and info & 15 == _CODE
+        }
+    except (struct.error, KeyError, IndexError, ValueError) as error:
+        raise ValueError(f"the shared object does not describe its functions: {error}") from error
+
+
 def read_sections(code: bytes) -> dict[str, bytes]:
     """Section contents by name; ValueError, IndexError or struct.error if it is no ELF64."""
     header = _read_header(code)

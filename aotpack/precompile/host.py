@@ -31,7 +31,8 @@ _FLAGS = (
     " -ffp-contract=off"
     # Nothing reads errno or the exception flags; neither changes a result.
     " -fno-math-errno -fno-trapping-math"
-    " -fno-ident -Wl,--build-id=none -Wl,-z,noexecstack -Wl,-s"
+    " -fno-ident -Wl,--build-id=none -Wl,-z,noexecstack"
+    # Not stripped: profilers and ``aotpack inspect`` know functions by the table of symbols.
 ).split()
 _LIBRARIES = frozenset(
     {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}

@@ -3,7 +3,8 @@
 In reading order: ``languages`` (the kernel languages), ``environment`` and ``contexts`` (templates
 and their inputs), ``emit`` (values to lines), ``triton``, ``c``, ``sources`` (sources by content),
 ``forms`` (the forms of a launch), ``kernels`` (variants to sources), ``foreign`` (the
-user's kernels, torch), ``wrapper``, ``interface`` (types for users' code).
+user's kernels, torch), ``wrapper``, ``interface`` (types for users' code),
+``report`` (a page about a package).
 """
 
 from aotpack.render.c.kernels import host_file

@@ -26,6 +26,12 @@ def render_template(name: str, context: object) -> str:
     return environment().get_template(name).render(c=context, template=name)
 
 
+def render_page(name: str, context: object) -> str:
+    """Render a template of HTML, which escapes what it prints."""
+    page = environment().overlay(autoescape=True)
+    return page.get_template(name).render(c=context, template=name)
+
+
 def render_function(template: str, name: str, *context: object) -> str:
     """The text of a device function: a macro of a template, called with its contexts."""
     macro = getattr(environment().get_template(template).module, name)

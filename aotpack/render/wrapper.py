@@ -138,8 +138,9 @@ def _largest(size: Int) -> int:
 def _storages(schedule: Schedule) -> list[tuple[str, Int, int, int]]:
     """(name, bytes, first launch, last launch) for each storage; in-place results extend it."""
     spans: dict[str, tuple[int, int]] = {}
+    results = schedule.result_storages
     for lifetime in schedule.lifetimes:
-        if not schedule.is_own(lifetime):
+        if lifetime.storage in results:
             continue
         first, last = spans.get(lifetime.storage, (lifetime.first, lifetime.last))
         spans[lifetime.storage] = (min(first, lifetime.first), max(last, lifetime.last))
@@ -157,7 +158,8 @@ def _storages(schedule: Schedule) -> list[tuple[str, Int, int, int]]:
 
 def _passed(schedule: Schedule, steps: tuple[Step, ...]) -> list[tuple[str, Int, int, int]]:
     """Intermediates between the launches of one form, as ``_storages``, each alive in one step."""
-    buffers, kept = schedule.program.buffers, {life.buffer for life in schedule.lifetimes}
+    buffers = schedule.program.buffers
+    kept = {*schedule.program.results, *(life.buffer for life in schedule.lifetimes)}
     found = {}
     for place, step in enumerate(steps):
         if isinstance(step, Nested):
@@ -168,7 +170,7 @@ def _passed(schedule: Schedule, steps: tuple[Step, ...]) -> list[tuple[str, Int,
             name for kernel in step.kernels for part in kernel.unfused for name in part.stored
         }
         for name in (a for form in several for launched in form for a in launched.arguments):
-            if name in inside - kept and name not in schedule.program.results:
+            if name in inside and name not in kept:
                 size = storage_bytes(buffers[name], schedule.strides)
                 found[name] = (name, size, place, place)
     return list(found.values())

@@ -139,9 +139,8 @@ def bench(folder: Path, device: int | str | None, weights: Path | None, repeat: 
     Without ``repeat``, the time limit sets the number of calls.
     """
     with load(folder, device, weights=weights) as model:
-        count = f"{repeat or _MOST} calls on {model.device.name}, after {_WARMUP} to warm up"
-        limit = f"; {_SECONDS} s at most" if repeat is None else ""
-        print(f"timing {count}{limit}", flush=True)
+        most = f"up to {_MOST} calls in {_SECONDS} s" if repeat is None else f"{repeat} calls"
+        print(f"timing {most} on {model.device.name}, after {_WARMUP} to warm up", flush=True)
         print(f"{folder.name}: {timed(model, repeat)}", flush=True)
         on_host = is_host(model.device)
     if not on_host:

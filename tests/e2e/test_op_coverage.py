@@ -115,7 +115,13 @@ def test_page_counts_what_counts(tmp_path: Path) -> None:
             "op": "special.zeta",
             "dtype": "float32",
             "counts": {"refused": 1},
-            "failures": [{"sample": 0, "outcome": "refused", "words": "no | lowering of 7"}],
+            "failures": [
+                {
+                    "sample": 0,
+                    "outcome": "refused",
+                    "words": "no | lowering of 7 in int64 (2 calls)",
+                }
+            ],
         },
         {
             "op": "fft.fft",
@@ -128,7 +134,7 @@ def test_page_counts_what_counts(tmp_path: Path) -> None:
     assert op_report.write_report(tmp_path, tmp_path / "page.md") == 0
     page = (tmp_path / "page.md").read_text()
     assert "**75.0 %**" in page
-    assert "| 1 | no \\| lowering of N | `special.zeta` |" in page
+    assert "| 1 | no \\| lowering of N in int64 | `special.zeta` |" in page
     lines[2]["op"] = "sub"
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
     assert op_report.write_report(tmp_path, tmp_path / "page.md") == 1

@@ -1,8 +1,11 @@
 import struct
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from aotpack.precompile.elf import Resources, read_resources
+from aotpack.precompile.elf import Resources, read_function_sizes, read_resources
+from aotpack.precompile.host import find_compiler
 
 SPILLING = """
 .version 8.0
@@ -28,8 +31,6 @@ SPILLING = """
 @pytest.fixture(scope="module")
 def cubin(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A kernel with 256 bytes of local memory, assembled."""
-    import subprocess
-
     from triton import knobs
 
     folder = tmp_path_factory.mktemp("elf")
@@ -61,3 +62,21 @@ def test_other_files_are_refused(damage: bytes) -> None:
 def test_a_cut_file_is_refused(cubin: bytes) -> None:
     with pytest.raises(ValueError, match="does not describe"):
         read_resources(cubin[:100], "k")
+
+
+@pytest.mark.parametrize("flags", [[], ["-Wl,-s"]], ids=["whole", "stripped"])
+def test_function_sizes(tmp_path: Path, flags: list[str]) -> None:
+    """A stripped file tells of exported functions alone."""
+    text = "__attribute__((noinline)) static int own(int x) { return x / 7; }\n"
+    (tmp_path / "f.c").write_text(text + "int f(int x) { return own(x) % 11; }\n")
+    command = [*find_compiler(None).command, "-O1", "-shared", "-fPIC", *flags]
+    subprocess.run([*command, "f.c", "-o", "f.so"], cwd=tmp_path, check=True)
+    sizes = read_function_sizes((tmp_path / "f.so").read_bytes())
+    assert sizes["f"] > 10
+    assert sizes.get("own", 0) > 10 or flags
+    assert "own" not in sizes or not flags
+
+
+def test_function_sizes_of_no_object() -> None:
+    with pytest.raises(ValueError, match="does not describe its functions"):
+        read_function_sizes(b"#!/bin/sh")

@@ -6,6 +6,7 @@ Schedule is a list of kernels in launch order.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from textwrap import indent
 
@@ -143,10 +144,11 @@ class Schedule:
     strides: dict[str, tuple[Int, ...]]  # of every buffer, in elements
     lifetimes: tuple[Lifetime, ...]
 
-    def is_own(self, life: Lifetime) -> bool:
-        """False for an intermediate in the memory of an output or updated tensor."""
+    @property
+    def result_storages(self) -> frozenset[str]:
+        """The outputs and updated tensors, in whose memory an intermediate may lie."""
         updated = (update.name for update in self.program.updates)
-        return life.storage not in (*self.program.outputs, *updated)
+        return frozenset((*self.program.outputs, *updated))
 
     def __str__(self) -> str:
         return schedule_text(self)
@@ -239,6 +241,17 @@ def unflattened(kernel: Kernel, width: Int, height: Int | None = None) -> Kernel
         for member in kernel.members
     )
     return replace(kernel, axes=axes, members=members)
+
+
+def taken_by(schedule: Schedule, arches: Collection[int]) -> Schedule:
+    """The schedule with only the variants that some of these architectures take."""
+
+    def taken(kernel: Kernel) -> Kernel:
+        fitting = tuple(v for v in kernel.variants if any(map(v.takes, arches)))
+        parts = tuple(taken_by(part, arches) for part in kernel.parts)
+        return replace(kernel, variants=fitting, parts=parts)
+
+    return replace(schedule, kernels=tuple(map(taken, schedule.kernels)))
 
 
 # --- text --------------------------------------------------------------------------------------

@@ -193,10 +193,10 @@ def check_lifetimes(schedule: Schedule) -> None:
     lives = {life.buffer: life for life in schedule.lifetimes}
     if len(lives) < len(schedule.lifetimes):
         raise InvalidSchedule(schedule, None, "a buffer has two lifetimes")
-    steps = enumerate(launches(schedule.kernels))
+    steps, results = enumerate(launches(schedule.kernels)), {*schedule.program.results}
     for position, kernel in ((step, k) for step, together in steps for k in together):
         for name in kernel.stored:
-            if name in schedule.program.results:
+            if name in results:
                 continue
             if name not in lives or lives[name].first != position:
                 message = f"{name} is stored at launch {position}, where it does not begin to live"
@@ -253,8 +253,9 @@ def check_bases(schedule: Schedule) -> None:
             if base not in homes or homes[base] != homes[target] or not is_alike:
                 raise InvalidSchedule(schedule, kernel, f"{target} does not lie where {base} does")
     bases.update(concats_by_part(schedule.program))
+    results = schedule.result_storages
     for life in schedule.lifetimes:
-        if not schedule.is_own(life) and life.buffer not in bases:
+        if life.storage in results and life.buffer not in bases:
             message = f"{life.buffer} lies in {life.storage}, which nothing turns it into"
             raise InvalidSchedule(schedule, None, message)
 

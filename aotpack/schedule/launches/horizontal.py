@@ -6,6 +6,7 @@ A small kernel takes longer to launch than to run. Sharing changes no kernel: ea
 tiles and becomes a function; the programs of a launch are numbered through.
 """
 
+from bisect import bisect_left
 from dataclasses import replace
 
 from aotpack.devices import H200, Gpu
@@ -47,6 +48,7 @@ def group_small_kernels(kernels: tuple[Kernel, ...], program: Program, gpu: Gpu 
     slots: list[tuple[Kernel, ...]] = []
     made: dict[str, int] = {}
     last_read: dict[str, int] = {}
+    open_slots: list[int] = []  # of small kernels, and not full
     for kernel in kernels:
         before = [made[name] for name in expand_concats(kernel.reads, program) if name in made]
         old = overwritten_by(kernel, program)
@@ -56,21 +58,22 @@ def group_small_kernels(kernels: tuple[Kernel, ...], program: Program, gpu: Gpu 
         if kernel.runs_in_last_block:
             slot -= 1  # that of the kernel before it
         elif is_small(kernel, program, gpu):
-            open_slots = range(earliest, len(slots))
-            fitting = (n for n in open_slots if _has_room(slots[n], kernel, program, gpu))
-            slot = next(fitting, slot)
+            later = open_slots[bisect_left(open_slots, earliest) :]
+            slot = next((n for n in later if _has_room(slots[n], kernel)), slot)
+            if slot == len(slots):
+                open_slots.append(slot)
         if slot == len(slots):
             slots.append(())
         slots[slot] += (kernel,)
+        if len(slots[slot]) >= MOST_MEMBERS and slot in open_slots:
+            open_slots.remove(slot)
         made |= dict.fromkeys(kernel.stored, slot)
         for name in kernel.reads:
             last_read[name] = max(slot, last_read.get(name, slot))
     return tuple(slots)
 
 
-def _has_room(slot: tuple[Kernel, ...], kernel: Kernel, program: Program, gpu: Gpu) -> bool:
-    if not is_small(slot[0], program, gpu) or len(slot) >= MOST_MEMBERS:
-        return False
+def _has_room(slot: tuple[Kernel, ...], kernel: Kernel) -> bool:
     return len(touched((*slot, kernel))) <= MOST_BUFFERS
 
 

@@ -28,12 +28,12 @@ def plan_memory(
     last = {name: step for step, together in steps for k in together for name in k.reads}
     storage: dict[str, str] = {}
     in_results = homes(program)
-    whole = concats_by_part(program)
+    whole, results = concats_by_part(program), {*program.results}
     lifetimes: list[Lifetime] = []
     for step, together in steps:
         taken: set[str] = set()
         for kernel, name in ((k, name) for k in together for name in k.stored):
-            if name in program.results:
+            if name in results:
                 continue
             if name in whole:
                 lifetimes += _part(name, whole[name], step, program, storage, last)

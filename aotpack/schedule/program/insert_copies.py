@@ -7,7 +7,7 @@ The copies come before other scheduling; afterwards the operation is the only re
 a weight is overwritten where forward updates it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from aotpack.ir.foreign import Foreign
@@ -34,8 +34,9 @@ def insert_copies(program: Program) -> Program:
     The same object if there is nothing to copy.
     """
     uses = operation_uses(program.operations)
-    in_place = {u.name for u in program.updates if _turns_into(u, program, uses)}
-    kept = {*program.inputs, *program.weights, *program.results} - in_place
+    kept = {*program.inputs, *program.weights, *program.results}
+    in_place = {u.name for u in program.updates if _turns_into(u, kept, uses)}
+    kept -= in_place
     buffers = dict(program.buffers)
     operations: list[Operation] = []
     for operation in program.operations:
@@ -60,12 +61,12 @@ def insert_copies(program: Program) -> Program:
     return replace(program, operations=tuple(operations), buffers=buffers, updates=tuple(updates))
 
 
-def _turns_into(update: Update, program: Program, uses: Uses[Operation]) -> bool:
+def _turns_into(update: Update, kept: set[str], uses: Uses[Operation]) -> bool:
     """True when a tensor becomes its new value only by in-place changes."""
-    kept = {*program.inputs, *program.weights, *program.results} - {update.name}
     name = update.value
     while (base := _base(name, uses)) is not None:
-        if not _may_overwrite(uses.producers[name], base, uses, kept):
+        others = () if base == update.name else kept
+        if not _may_overwrite(uses.producers[name], base, uses, others):
             return False
         name = base
     return name == update.name and name != update.value
@@ -77,7 +78,9 @@ def _base(name: str, uses: Uses[Operation]) -> str | None:
     return None if producer is None else dict(in_place_pairs(producer)).get(name)
 
 
-def _may_overwrite(operation: Operation, base: str, uses: Uses[Operation], kept: set[str]) -> bool:
+def _may_overwrite(
+    operation: Operation, base: str, uses: Uses[Operation], kept: Collection[str]
+) -> bool:
     """True for a base of one target that nothing else reads, including this operation."""
     is_read = any(load.buffer == base for load in loads(operation))
     is_alone = read_whole(operation).count(base) == 1

@@ -71,9 +71,9 @@ def _families(program: Program) -> Iterator[list[Linear]]:
 
 
 def _linears(program: Program) -> Iterator[Linear]:
-    uses = operation_uses(program.operations)
+    uses, results = operation_uses(program.operations), {*program.results}
     for operation in program.operations:
-        if not isinstance(operation, Matmul) or operation.target in program.results:
+        if not isinstance(operation, Matmul) or operation.target in results:
             continue
         readers = uses.readers.get(operation.target, ())
         is_unfusable = any(
