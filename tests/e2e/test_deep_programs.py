@@ -1,6 +1,7 @@
 """Programs of thousands of operators: no stage recurses, and no kernel grows without bound."""
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +15,7 @@ from aotpack.schedule import schedule
 from aotpack.schedule.program.realize import MAX_OPERATORS
 from aotpack.target import parse_targets
 from tests.schedule.programs import Writer, apply, load, lowered
+from tools import bench_scaling
 
 OPERATORS = ("mul", "add", "minimum", "maximum")
 
@@ -61,6 +63,12 @@ class Chain(nn.Module):
         for number in range(360):
             x = x * 0.99 if number % 2 else (x + 0.01).abs()
         return x
+
+
+@pytest.mark.parametrize("model", bench_scaling.MODELS)
+def test_the_benchmark_measures_each_model(model: str) -> None:
+    row = bench_scaling.measure(model, 3)
+    assert row.kernels >= 1 and row.own >= 0
 
 
 def test_a_long_chain_runs() -> None:
