@@ -117,9 +117,13 @@ def changed_json(data: bytes, rng: random.Random, held: tuple[str, ...], bytewis
         return changed_bytes(data, rng)
     if not isinstance(value, (dict, list)) or rng.random() < bytewise:
         return changed_bytes(data, rng)
-    for _ in range(rng.choice((1, 1, 1, 2, 4))):
-        _change_value(value, rng, held)
-    text = json.dumps(value).replace(f'"{_DEEP}"', "[" * _DEPTH + "]" * _DEPTH)
+    try:
+        for _ in range(rng.choice((1, 1, 1, 2, 4))):
+            _change_value(value, rng, held)
+        text = json.dumps(value)
+    except RecursionError:  # earlier changes nested it deeper than Python's stack
+        return changed_bytes(data, rng)
+    text = text.replace(f'"{_DEEP}"', "[" * _DEPTH + "]" * _DEPTH)
     return text.replace(_TWICE, "").encode()
 
 

@@ -16,6 +16,7 @@ from packaging.utils import parse_wheel_filename
 from torch import nn
 
 import aotpack
+from aotpack.emit.package import reseal
 from aotpack.errors import UsageError
 from aotpack.runtime import load
 from aotpack.runtime.devices.cpu import CpuDevice
@@ -105,6 +106,9 @@ def test_another_answer_than_eagers_fails(site: Path) -> None:
     data = bytearray(golden.read_bytes())
     data[-4:] = np.float32(7).tobytes()
     golden.write_bytes(data)
+    reseal(site / "two_layers")
+    (record,) = site.glob("*.dist-info/RECORD")
+    record.unlink()  # an installation without one, as some installers leave it
     done = run(site, "verify")
     assert done.returncode == 1 and re.search(r"allowed \S+: WRONG", done.stdout)
 

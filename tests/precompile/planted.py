@@ -31,7 +31,7 @@ FAULTS = {
     "overflow": f"{LOOP} volatile int32_t planted = INT32_MAX; planted += (int32_t)item + 1;",
 }
 F32 = DType.FLOAT32
-SHAPES = {"x": (7, 5), "w": (5, 3), "xw": (7, 3), "sum": (7,), "y": (7, 3)}
+SHAPES = {"x": (7, 5), "w": (5, 3), "xw": (7, 3), "sum": (7,), "output0": (7, 3)}
 
 
 def program() -> Program:
@@ -40,9 +40,9 @@ def program() -> Program:
     product = Matmul("xw", (), m, n, k, read("x", m, k), read("w", k, n), F32, origin("mm"))
     total = Reduction(("sum",), (m,), (r,), "sum", (read("xw", m, r),), origin("sum"))
     value = Apply("add", (read("xw", m, n), read("sum", m)), F32)
-    result = Pointwise("y", (m, n), value, ints((m, n)), origin("add"))
+    result = Pointwise("output0", (m, n), value, ints((m, n)), origin("add"))
     buffers = {name: Buffer(name, F32, ints(shape)) for name, shape in SHAPES.items()}
-    return Program((), buffers, ("x", "w"), (), (product, total, result), ("y",))
+    return Program((), buffers, ("x", "w"), (), (product, total, result), ("output0",))
 
 
 def ints(shape: Sequence[int | Axis]) -> tuple[Int, ...]:
@@ -67,13 +67,14 @@ def main(fault: str) -> None:
 
     host._compile = compile_planted
     inputs, outputs = (
-        tuple(TensorSpec(name, F32, ints(SHAPES[name])) for name in names) for names in ("xw", "y")
+        tuple(TensorSpec(name, F32, ints(SHAPES[name])) for name in names)
+        for names in (("x", "w"), ("output0",))
     )
     leaf = Tree("leaf")
     args = Tree("tuple", (leaf, leaf))
     names = tuple(one.name for one in inputs)
     signature = Signature("m", "1", (), inputs, outputs, args, Tree("dict"), leaf, names)
-    lowered = Lowered(signature, (), Golden((), (), ()), program())
+    lowered = Lowered(signature, (), Golden((), (), (), note="written by hand"), program())
     product = precompile(render(schedule(lowered), (CPU,)), (CPU,))
     x, w = np.ones(SHAPES["x"], np.float32), np.ones(SHAPES["w"], np.float32)
     with tempfile.TemporaryDirectory() as folder:

@@ -56,12 +56,32 @@ def draws(program: ExportedProgram) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _draws_nothing(node: torch.fx.Node) -> bool:
-    """True for disabled dropout, and for attention: lowering refuses attention with dropout."""
+def is_random(program: ExportedProgram) -> bool:
+    """True if an operator uses torch's generator, in a branch, in a loop or in attention too.
+
+    Lowering refuses those: two runs of such a program differ.
+    """
+    nodes = [
+        node
+        for part in program.graph_module.modules()
+        if isinstance(part, torch.fx.GraphModule)
+        for node in part.graph.nodes
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    ]
+    return any(_arguments(node).get("dropout_p") or not _draws_nothing(node) for node in nodes)
+
+
+def _arguments(node: torch.fx.Node) -> dict[str, Any]:
+    """The arguments of a call by name, with defaults."""
     schema = getattr(node.target, "_schema", None)
     names = [argument.name for argument in schema.arguments] if schema else []
     given = {a.name: a.default_value for a in schema.arguments} if schema else {}
-    given |= dict(zip(names, node.args, strict=False)) | node.kwargs
+    return given | dict(zip(names, node.args, strict=False)) | node.kwargs
+
+
+def _draws_nothing(node: torch.fx.Node) -> bool:
+    """True for disabled dropout, and for attention: lowering refuses attention with dropout."""
+    given = _arguments(node)
     return "dropout_p" in given or False in (given.get("train"), given.get("training"))
 
 
