@@ -242,13 +242,15 @@ def _unnormalized(coordinate: Value, size: Int, align: bool) -> Value:
 
 
 def _padded(coordinate: Value, size: Int, mode: int, align: bool) -> Value:
+    """A position inside of the plane; that of a NaN is 0, as torch has it."""
     if mode == ZEROS:
         return coordinate
     if mode == REFLECTION:
         low, high = (Int.of(0), 2 * (size - 1)) if align else (Int.of(-1), 2 * size - 1)
         coordinate = _reflected(coordinate, low, high)
     last = position(size - 1, coordinate.dtype)
-    return apply("minimum", apply("maximum", coordinate, 0.0), last)
+    inside = apply("minimum", apply("maximum", coordinate, 0.0), last)
+    return where(apply("isnan", coordinate), constant(0, coordinate.dtype), inside)
 
 
 def _reflected(coordinate: Value, twice_low: Int, twice_high: Int) -> Value:

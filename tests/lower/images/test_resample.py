@@ -29,6 +29,8 @@ def resizings(name: str) -> list[Case]:
 
 
 SPECIAL = torch.tensor([[-1.0, 1.0], [0.0, 5.3], [-2.7, 0.3], [1.0001, -1.2]]).view(1, 2, 2, 2)
+NUMBERS = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.3])
+NO_PLACES = torch.stack([NUMBERS, NUMBERS.flip(0)], dim=-1).view(1, 2, 2, 2)
 GRIDS = [(floats(2, 3, 5, 4), floats(2, 6, 3, 2)), (floats(1, 1, 1, 7), SPECIAL)]
 
 CASES = [
@@ -38,6 +40,12 @@ CASES = [
         for pair in GRIDS
         for mode in (0, 1, 2)
         for padding in (0, 1, 2)
+        for align in (False, True)
+    ),
+    *(
+        case("grid_sampler_2d.default", floats(1, 2, 4, 5), NO_PLACES, mode, padding, align)
+        for mode in (0, 1)
+        for padding in (1, 2)
         for align in (False, True)
     ),
     *(
