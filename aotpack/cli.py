@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 build or check failed, 2 a wrong command line, 130 interru
 
 import json
 import os
+import shlex
 import signal
 import sys
 import traceback
@@ -86,7 +87,10 @@ def _run(verb: str, words: Sequence[str]) -> int:
     command.add_arguments(parser)
     add_traceback(parser)
     if verb in SETTABLE:
+        given = len(words)
         words = with_settings(words, parser.long_options, _settable_options(), Path.cwd())
+        if len(words) > given:
+            parser.added = f" (pyproject.toml adds {shlex.join(words[given:])})"
     code: int = command.run(parser.read(words))
     sys.stdout.flush()
     return code
@@ -112,7 +116,7 @@ def _is_misspelt_verb(words: Sequence[str]) -> bool:
 
 
 def _overview() -> str:
-    rows = "\n".join(f"  {verb:10}{text}" for verb, text in VERBS.items())
+    rows = "\n".join(f"  {verb:12}{text}" for verb, text in VERBS.items())
     return (
         "usage: aotpack MODEL -o DIR [options]\n       aotpack VERB ...\n\n"
         f"Packages a PyTorch model as a wheel that needs no compiler.\n\n{rows}\n\n"

@@ -70,6 +70,9 @@ def test_show_and_build_read_the_file(
         "[tool.aotpack]\nout = 'made'\ntarget = 'cpu'\nstage = 'traced'\n"
     )
     monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        main(["build", "m.py", "--jobs", "none"])
+    assert "(pyproject.toml adds --out=made --target=cpu); see" in capsys.readouterr().err
     assert main(["show", "m.py"]) == 0
     assert capsys.readouterr().out.startswith("model m 0.1.0\n")
     assert main(["build", "m.py"]) == 0

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_verbosity(
         parser,
         quiet="print the path of the wheel and errors alone",
-        verbose="a line for each kernel, and the time of each stage and pass",
+        verbose="a line for each GPU kernel, and the time of each stage and pass",
     )
 
 

@@ -10,9 +10,11 @@ from aotpack.errors import did_you_mean
 class OneLineParser(argparse.ArgumentParser):
     """Reports an error in one line: the value found, those accepted, the nearest of them."""
 
+    added = ""  # the words that do not come from the command line, and where from
+
     def error(self, message: str) -> NoReturn:
         """Exit with the code of a wrong command line."""
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+        self.exit(2, f"{self.prog}: {message}{self.added}; see {self.prog} --help\n")
 
     @property
     def long_options(self) -> set[str]:

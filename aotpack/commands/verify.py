@@ -64,8 +64,20 @@ def run(options: argparse.Namespace) -> int:
                 print(f"on {where}:\n{report}" if where else report)
                 if not report.is_passed:
                     place = f" on {where}" if where else ""
-                    raise VerifyError(f"{options.wheel} failed the checks above{place}")
+                    raise VerifyError(
+                        f"{options.wheel} failed the checks above{place}{_hint(options)}"
+                    )
     return 0
+
+
+def _hint(options: argparse.Namespace) -> str:
+    """What else than a wrong kernel may be the cause."""
+    if options.model is None and options.weights is None:
+        return ""
+    return (
+        "; the weights must be those of the build: a model file that draws them anew in each run "
+        "calls torch.manual_seed first"
+    )
 
 
 def devices(name: int | str | None, package: Path) -> Iterator[tuple[str, Any]]:

@@ -29,7 +29,8 @@ _ACCEPTED = "a wheel is accepted, which aotpack MODEL -o DIR builds"
 def opened(wheel: Path) -> Iterator[zipfile.ZipFile]:
     """The wheel as a zip file; damage found while reading is an AotpackError."""
     if not wheel.is_file():
-        raise UsageError(f"reading {wheel}: there is no such file; {_ACCEPTED}")
+        found = "it is a folder" if wheel.is_dir() else "there is no such file"
+        raise UsageError(f"reading {wheel}: {found}; {_ACCEPTED}")
     if wheel.suffix != ".whl" and not zipfile.is_zipfile(wheel):
         raise UsageError(f"reading {wheel}: it is no wheel; {_ACCEPTED}")
     try:

@@ -62,7 +62,8 @@ class Binder:
                 wrong.append(f"argument {name!r} is given twice, by position and by name")
             elif name not in self._names:
                 hint = did_you_mean(name, self._names).removeprefix("; ")
-                wrong.append(f"argument {name!r} is unknown{f' ({hint})' if hint else ''}")
+                what = hint or "what the example left out keeps its default"
+                wrong.append(f"argument {name!r} is no input of the package ({what})")
         return ArgumentError(
             f"calling {self._model}: {', '.join(wrong)}; accepted: {self._accepted()}."
         )

@@ -24,9 +24,17 @@ def test_arguments_by_name(model: Model) -> None:
         ((X,), {}, "argument 'y' is missing; accepted: x, y"),
         ((X, X, X), {}, "got 3 positional arguments"),
         ((), {}, "arguments 'x', 'y' are missing; accepted: x, y"),
-        ((X, X), {"mask": X}, "argument 'mask' is unknown; accepted: x, y"),
+        (
+            (X, X),
+            {"mask": X},
+            r"argument 'mask' is no input of the package \(what the example left out",
+        ),
         ((X, X), {"y": X}, "argument 'y' is given twice, by position and by name; accepted: x, y"),
-        ((X, X), {"Y": X}, r"argument 'Y' is unknown \(did you mean 'y'\?\); accepted: x, y"),
+        (
+            (X, X),
+            {"Y": X},
+            r"'Y' is no input of the package \(did you mean 'y'\?\); accepted: x, y",
+        ),
     ],
 )
 def test_wrong_argument_lists(model: Model, args: tuple, kwargs: dict, message: str) -> None:

@@ -33,6 +33,10 @@ def _sorted(x: Any, dim: int = -1, descending: bool = False, *, stable: Any = No
     return torch.sort(x, dim=dim, descending=descending, stable=True)
 
 
+def _order(x: Any, dim: int = -1, descending: bool = False) -> Any:
+    return torch.argsort(x, dim=dim, descending=descending, stable=True)
+
+
 def _first(x: Any, k: int, dim: int = -1, largest: bool = True, *_: Any) -> Any:
     return [part.index_select(dim, torch.arange(k)) for part in _sorted(x, dim, largest)]
 
@@ -74,6 +78,7 @@ MEANINGS: Mapping[Any, Callable[..., Any]] = {
     _ATEN._grouped_mm.default: _grouped_product,
     _ATEN.sort.default: _sorted,
     _ATEN.sort.stable: _sorted,
+    _ATEN.argsort.default: _order,
     _ATEN.topk.default: _first,
     _ATEN.kthvalue.default: _kth,
     _ATEN.median.dim: _median,

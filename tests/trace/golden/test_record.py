@@ -41,6 +41,13 @@ def test_reference_is_float64(trace_function, dtype):
     assert 0 < error < 4 * torch.finfo(dtype).eps
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_equal_elements_keep_their_order_in_argsort(trace_function, descending):
+    x = torch.randint(0, 3, (20, 40), generator=torch.Generator().manual_seed(0)).float()
+    traced = trace_function(lambda self, x: x.argsort(descending=descending), x)
+    assert torch.equal(reference(traced), x.argsort(descending=descending, stable=True))
+
+
 def test_integers_become_float64(trace_function):
     traced = trace_function(lambda self, x: torch.arange(4) / 3 + x, X)
     assert torch.equal(reference(traced), (torch.arange(4).double() / 3 + X.double()).float())
