@@ -12,7 +12,7 @@ import numpy as np
 
 from .dtypes import BY_SAFETENSORS, Array, DType
 from .errors import WeightError
-from .files.checked import open_at_once, size_of
+from .files.checked import Identity, identity_of, open_at_once
 from .files.kinds import MOST, Count
 from .files.schema import Mismatch, Parsed, read_record, shown
 from .files.strict_json import parse_json
@@ -81,22 +81,22 @@ class Stored:
 class TensorFile(dict[str, Stored]):
     """The tensors of the file at ``path``, which stays mapped while an array of it is alive."""
 
-    def __init__(self, path: Path, tensors: Mapping[str, Stored]) -> None:
+    def __init__(self, path: Path, identity: Identity, tensors: Mapping[str, Stored]) -> None:
         super().__init__(tensors)
-        self.path = path
+        self.path, self.identity = path, identity
 
 
 def read_safetensors(path: Path) -> TensorFile:
     """All tensors of a file by name."""
     try:
         with open(path, "rb", opener=open_at_once) as file:
-            size = size_of(file, path)
-            header = read_header(file, size, path)
-            mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+            identity = identity_of(file, path)
+            header = read_header(file, identity.size, path)
+            mapped = mmap.mmap(file.fileno(), identity.size, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise WeightError(f"reading {path}: {reason}; check the path") from None
-    return TensorFile(path, _tensors(mapped, header))
+    return TensorFile(path, identity, _tensors(mapped, header))
 
 
 def parse_safetensors(content: bytes, path: Path) -> Mapping[str, Stored]:

@@ -5,7 +5,7 @@ import hashlib
 import os
 import stat
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from ..errors import PackageError
 
@@ -52,9 +52,22 @@ def open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
+class Identity(NamedTuple):
+    """Which file was opened, and its size then."""
+
+    device: int
+    inode: int
+    size: int
+
+
 def size_of(file: IO[bytes], path: Path) -> int:
     """The size of an open file; OSError if it is a pipe or a device."""
+    return identity_of(file, path).size
+
+
+def identity_of(file: IO[bytes], path: Path) -> Identity:
+    """What tells an open file from another; OSError if it is a pipe or a device."""
     facts = os.fstat(file.fileno())
     if not stat.S_ISREG(facts.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    return facts.st_size
+    return Identity(facts.st_dev, facts.st_ino, facts.st_size)

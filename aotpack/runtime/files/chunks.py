@@ -14,7 +14,7 @@ import numpy as np
 
 from ..dtypes import Array
 from ..errors import WeightError
-from .checked import open_at_once, size_of
+from .checked import Identity, identity_of, open_at_once
 
 CHUNK = 8 << 20
 _MOST_THREADS = 16
@@ -23,11 +23,23 @@ Use = Callable[[int, Array], None]
 """Takes a chunk's first byte in the file, and its bytes, which are overwritten afterwards."""
 
 
-def read_chunks(path: Path, digests: Sequence[str], use: Use) -> None:
-    """Give every chunk of a file to ``use``, on any thread; with ``digests``, checked before."""
+def read_chunks(
+    path: Path, digests: Sequence[str], use: Use, identity: Identity | None = None
+) -> None:
+    """Give every chunk of a file to ``use``, on any thread; with ``digests``, checked before.
+
+    ``identity`` is that of the file whose header was read: offsets of one file mean nothing in
+    another.
+    """
     try:
         with open(path, "rb", buffering=0, opener=open_at_once) as file:
-            size = size_of(file, path)
+            found = identity_of(file, path)
+            if identity not in (None, found):
+                raise WeightError(
+                    f"reading {path}: the file was replaced or changed its size after its header "
+                    "was read. Nothing of it was used. Read it again once it stays as it is."
+                )
+            size = found.size
             count = -(-size // CHUNK)
             if digests and len(digests) != count:
                 raise WeightError(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..devices.device import Device, active
 from ..dtypes import Array
+from ..files.checked import Identity
 from ..files.chunks import read_chunks
 
 
@@ -18,7 +19,13 @@ class Piece(NamedTuple):
     address: int
 
 
-def stream(device: Device, path: Path, digests: Sequence[str], pieces: Iterable[Piece]) -> None:
+def stream(
+    device: Device,
+    path: Path,
+    digests: Sequence[str],
+    pieces: Iterable[Piece],
+    identity: Identity | None = None,
+) -> None:
     """Read the whole file, check it against ``digests`` if there are any, and copy its pieces."""
     ordered = sorted(piece for piece in pieces if piece.begin < piece.end)
     ends = [piece.end for piece in ordered]
@@ -33,4 +40,4 @@ def stream(device: Device, path: Path, digests: Sequence[str], pieces: Iterable[
                 target = piece.address + first - piece.begin
                 device.copy_in(target, source + first - begin, last - first, 0)
 
-    read_chunks(path, digests, copy)
+    read_chunks(path, digests, copy, identity)

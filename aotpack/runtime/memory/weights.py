@@ -108,10 +108,10 @@ class Weights:
         chosen = self._choose(given, strict=strict)
         sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
         if isinstance(given, TensorFile) and not is_host(self._device):
-            self._stream(given.path, chosen, digests)
+            self._stream(given, chosen, digests)
         else:
             if isinstance(given, TensorFile) and digests:
-                read_chunks(given.path, digests, _nothing)
+                read_chunks(given.path, digests, _nothing, given.identity)
             for group in self._groups:
                 self._place(group, sources)
         self._device.synchronize(None)
@@ -167,7 +167,7 @@ class Weights:
         return self._block.address + self._offsets[weight.name]
 
     def _stream(
-        self, path: Path, chosen: Iterable[tuple[Weight, Stored]], digests: Sequence[str]
+        self, file: TensorFile, chosen: Iterable[tuple[Weight, Stored]], digests: Sequence[str]
     ) -> None:
         """Copy tensors of a file; if that fails, they count as not given."""
         pieces = [
@@ -176,7 +176,7 @@ class Weights:
         ]
         names = {weight.name for weight, _ in chosen} & self._bound
         self._bound -= names
-        stream(self._device, path, digests, pieces)
+        stream(self._device, file.path, digests, pieces, file.identity)
         self._bound |= names
 
     def _choose(self, given: Mapping[str, Any], *, strict: bool) -> list[tuple[Weight, Any]]:

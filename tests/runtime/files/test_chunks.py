@@ -3,6 +3,7 @@
 import hashlib
 import os
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from aotpack.runtime import WeightError
 from aotpack.runtime.dtypes import Array
 from aotpack.runtime.files import chunks
+from aotpack.runtime.files.checked import identity_of
 from aotpack.runtime.files.chunks import read_chunks
 
 
@@ -61,6 +63,22 @@ def test_a_file_of_another_size_is_refused_at_once(tmp_path: Path, content: byte
     file.write_bytes(content[:6300])
     with pytest.raises(WeightError, match="it has 6,300 bytes, the build recorded 8 chunks"):
         read(file, digests(content))
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_it_reads_the_file_whose_header_was_read(
+    tmp_path: Path, content: bytes, is_replaced: bool
+) -> None:
+    file, used = tmp_path / "w", set[int]()
+    file.write_bytes(content)
+    with file.open("rb") as opened:
+        identity = identity_of(opened, file)
+        if is_replaced:
+            (tmp_path / "other").write_bytes(content)
+            (tmp_path / "other").replace(file)
+    with pytest.raises(WeightError, match="replaced") if is_replaced else nullcontext():
+        read_chunks(file, [], lambda begin, chunk: used.add(begin), identity)
+    assert len(used) == (0 if is_replaced else 8)
 
 
 def test_a_file_that_becomes_shorter_is_an_error(tmp_path: Path, content: bytes) -> None:

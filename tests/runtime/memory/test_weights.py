@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from aotpack.runtime import PackageError, WeightError, load
+from aotpack.runtime.safetensors import read_safetensors
 from tests.runtime.fake_device import FakeDevice
 from tests.runtime.packages import write_demo
 
@@ -122,6 +123,29 @@ def test_truncated_weights(package: Path, device: FakeDevice, size: int) -> None
     with pytest.raises(WeightError, match=r"weights.safetensors: the file is truncated or damaged"):
         load(package, device)
     assert device.blocks == {}
+
+
+@pytest.mark.parametrize("changed", ["stays", "replaced", "shorter", "longer"])
+def test_a_file_that_changes_after_its_header_was_read(
+    package: Path, device: FakeDevice, changed: str
+) -> None:
+    file, other = package / "weights.safetensors", package / "other"
+    content = file.read_bytes()
+    with load(package, device) as model:
+        given = read_safetensors(file)
+        if changed == "replaced":
+            other.write_bytes(content)
+            other.replace(file)
+        else:
+            with file.open("r+b") as opened:
+                change = {"stays": 0, "shorter": -1, "longer": 1}[changed]
+                opened.truncate(len(content) + change)
+        if changed == "stays":
+            model.bind_weights(given)
+            assert model(X, X).tolist() == [[4, 4]]
+        else:
+            with pytest.raises(WeightError, match="was replaced or changed its size after"):
+                model.bind_weights(given)
 
 
 def test_a_wrong_path(package: Path, device: FakeDevice) -> None:
