@@ -4,6 +4,8 @@ A conversion of the model's own rounds where it stands. A decision gives an inte
 step, which a difference in the last place may change wholly: it takes operands of their types.
 """
 
+from collections.abc import Sequence
+
 from aotpack.ir.ops.reference import TO_16_BITS
 
 CONVERSIONS = frozenset(
@@ -17,9 +19,17 @@ _DECISIONS = frozenset(
     "eq ne lt le gt ge isin isinf isposinf isneginf isfinite signbit sign sgn heaviside "
     "logical_and logical_or logical_xor logical_not any all count_nonzero "
     "floor ceil trunc round frac fmod remainder floor_divide threshold hardshrink frexp nextafter "
+    "nan_to_num "
     "argmax argmin argsort mode searchsorted bucketize histc histogram".split()
 )
 _CHOICES = frozenset("max min cummax cummin sort msort topk kthvalue median nanmedian".split())
+_POOLINGS = frozenset(
+    "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices "
+    "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d".split()
+)
+"""Choices where the model uses the positions that they return beside the elements."""
+_SAMPLERS = frozenset(["grid_sampler_2d", "grid_sampler_3d"])
+_NEAREST = 1  # a sampler's third argument, its interpolation
 
 ROUNDINGS = {f"round_{dtype}": dtype for dtype in TO_16_BITS}
 """The type that each rounding operator rounds to."""
@@ -29,17 +39,24 @@ MOVES = {"neg": 0, "abs": 0, "relu": 0, "minimum": 0, "maximum": 0, "where": 1}
 position of its first operand that is a number."""
 
 
-def is_decision(operator: str) -> bool:
-    """True for an operator, named as in torch, that takes its operands rounded to their types."""
+def is_decision(operator: str, arguments: Sequence[object], *, has_positions: bool) -> bool:
+    """True for an operator, named as in torch, that takes its operands rounded to their types.
+
+    ``has_positions`` tells whether the model uses the second result.
+    """
     namespace, name, overload = (*operator.split("."), "", "")[:3]
     if namespace != "aten":
         return False
     if name in ("max", "min"):
         return overload == "dim"  # the others give no position
+    if name in _POOLINGS:
+        return has_positions
+    if name in _SAMPLERS:
+        return arguments[2] == _NEAREST
     is_step = operator == "aten.view.dtype" or overload.endswith("_mode")
     return is_step or name in _DECISIONS or name in _CHOICES
 
 
 def is_choice(operator: str) -> bool:
-    """True for a decision that also returns elements of its operand, beside their positions."""
-    return is_decision(operator) and operator.split(".")[1] in _CHOICES
+    """True for an operator that, if it is a decision, also returns elements of its operand."""
+    return operator.split(".")[1] in _CHOICES | _POOLINGS

@@ -82,7 +82,7 @@ class Context:
     def _decides(self) -> bool:
         """True for a decision, and for a conversion to integers."""
         is_whole = self.node.op in CONVERSIONS and not self.dtype(self.result()).is_float
-        return is_whole or is_decision(self.node.op)
+        return is_whole or is_decision(self.node.op, self.node.args, has_positions=self.is_used(1))
 
     def broadcast(self, ref: Ref, index: Index) -> Value:
         """The broadcast element at an index of a larger shape."""

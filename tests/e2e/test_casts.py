@@ -126,6 +126,44 @@ def test_decisions_are_those_of_rounded_sums(target: str) -> None:
     assert_equal(aotpack.compile(Sums(), args, target=target)(*args), Sums()(*args))
 
 
+class Places(nn.Module):
+    """Choices by 16-bit results, whose float32 values would choose otherwise."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+        total = (a + 64)[None, None]  # few different numbers
+        return [
+            nn.functional.max_pool2d(total, (4, 8), return_indices=True)[1],
+            nn.functional.adaptive_max_pool2d(total, (2, 2), return_indices=True)[1],
+            (a * b).nan_to_num(),
+            self.nearest(a * 0.6875),
+        ]
+
+    def nearest(self, places: torch.Tensor) -> torch.Tensor:
+        """The elements of a row at places in [-1, 1]."""
+        row = (torch.arange(1024) % 251).to(places.dtype).expand(1, 1, 2, 1024)
+        grid = places[None, :, :, None].expand(-1, -1, -1, 2)
+        return nn.functional.grid_sample(row, grid, mode="nearest", align_corners=False)
+
+    def wanted(self, a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+        """Eager's answer; its ``grid_sample`` would round the positions between elements too."""
+        return [*self(a, b)[:3], self.nearest((a * 0.6875).float()).to(a.dtype)]
+
+
+def near_one(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two tensors; the product of their first elements is no float16."""
+    a, b = ((one / 40 + 1).to(dtype) for one in ADDENDS)
+    a[0, 0] = b[0, 0] = 300
+    return a, b
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("target", ["cpu", "interpreter"])
+def test_places_are_chosen_by_rounded_sums(target: str, dtype: torch.dtype) -> None:
+    a, b = near_one(dtype)
+    made = aotpack.compile(Places(), (a, b), target=target)(a, b)
+    assert_equal(made, Places().wanted(a, b))
+
+
 class Rests(nn.Module):
     """What rounding the results of operators leaves, which a wider result would not."""
 
@@ -157,12 +195,22 @@ def test_other_precisions_are_refused() -> None:
         aotpack.compile(TRUE, (X,), target="cpu", precision="exact")
 
 
-def packaged(folder: Path, model: nn.Module, golden: Golden | None = None) -> Path:
+def packaged(
+    folder: Path,
+    model: nn.Module,
+    golden: Golden | None = None,
+    example: tuple[torch.Tensor, ...] = (X,),
+) -> Path:
     """The package of a model for processors, with golden data of its own or of another."""
-    made = Build(Source(model, (X,)), BuildOptions(targets=(CPU,)))
+    made = Build(Source(model, example), BuildOptions(targets=(CPU,)))
     rendered = replace(made.rendered, golden=golden or made.traced.golden)
     write_package(precompile(rendered, (CPU,)), folder)
     return folder
+
+
+def test_verify_knows_the_choices_by_rounded_results(tmp_path: Path) -> None:
+    folder = packaged(tmp_path / "places", Places(), example=near_one(torch.float16))
+    assert verify(folder, "cpu").is_passed
 
 
 def test_verify_fails_where_a_conversion_is_left_out(tmp_path: Path) -> None:

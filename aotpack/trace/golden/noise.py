@@ -15,8 +15,7 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from aotpack.ir.rounding import is_decision
-from aotpack.trace.golden.reference import Eager, Reference, in_order_of_results
+from aotpack.trace.golden.reference import Eager, Reference, decides, in_order_of_results
 from aotpack.trace.triton.triton_kernels import TritonPort
 
 _LARGE = 2**20  # elements; of a product's factors the smaller one is enough
@@ -175,7 +174,7 @@ def _rounding_name(n: fx.Node) -> str | None:
 
 def _is_decided(n: fx.Node) -> bool:
     """True if a decision reads the result."""
-    return any(is_decision(str(user.target)) for user in n.users)
+    return any(map(decides, n.users))
 
 
 def _sum_type(n: fx.Node) -> torch.dtype:

@@ -6,6 +6,7 @@ float64.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import getitem
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from aotpack.trace.triton.triton_kernels import TritonPort, is_launch, read_laun
 from aotpack.trace.weights import dtype_of, weight_tensor
 
 _BITCAST = torch.ops.aten.view.dtype
+_REPLACING = torch.ops.aten.nan_to_num.default
 
 
 def results_of(
@@ -130,7 +132,7 @@ class Reference(Eager):
             return run_control(n.target, pytree.tree_map(self._part, args))
         if n.target is _BITCAST:
             return self._in_own_types(n)
-        if not is_decision(str(n.target)):
+        if not decides(n):
             result = self._wide_result(n, args, kwargs)
             return _through(result, n.meta["val"].dtype) if is_rounding(n) else result
         decided = self._wide_result(n, *fx.map_arg((n.args, n.kwargs), self._in_own_type))
@@ -139,6 +141,8 @@ class Reference(Eager):
     def _wide_result(self, n: fx.Node, args: Any, kwargs: Any) -> Any:
         """The widened result for widened arguments."""
         args, kwargs = pytree.tree_map(_widen, (args, kwargs))
+        if n.target is _REPLACING and n.meta["val"].is_floating_point():
+            return _replaced(n.meta["val"].dtype, *args, **kwargs)
         if n.target in MEANINGS:
             return pytree.tree_map(_widen, MEANINGS[n.target](*args, **kwargs))
         try:
@@ -199,6 +203,21 @@ class Reference(Eager):
             return self.launch(node, widened=True)
         except AotpackError:
             return pytree.tree_map(_widen, self.launch(node, widened=False))
+
+
+def decides(n: fx.Node) -> bool:
+    """True for a decision (``ir/rounding.py``)."""
+    is_used = any(user.target is getitem and user.args[1] == 1 for user in n.users)
+    return is_decision(str(n.target), n.args, has_positions=is_used)
+
+
+def _replaced(
+    dtype: torch.dtype, x: Any, nan: Any = None, posinf: Any = None, neginf: Any = None
+) -> Any:
+    """``nan_to_num``, which replaces infinities by the largest numbers of the operand's type."""
+    largest = torch.finfo(dtype).max
+    high, low = (largest if posinf is None else posinf, -largest if neginf is None else neginf)
+    return x.nan_to_num(nan, high, low)
 
 
 def _through(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
