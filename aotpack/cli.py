@@ -87,10 +87,10 @@ def _run(verb: str, words: Sequence[str]) -> int:
     command.add_arguments(parser)
     add_traceback(parser)
     if verb in SETTABLE:
-        given = len(words)
-        words = with_settings(words, parser.long_options, _settable_options(), Path.cwd())
-        if len(words) > given:
-            parser.added = f" (pyproject.toml adds {shlex.join(words[given:])})"
+        whole = with_settings(words, parser.long_options, _settable_options(), Path.cwd())
+        if added := whole[: len(whole) - len(words)]:
+            parser.added = f" (pyproject.toml adds {shlex.join(added)})"
+        words = whole
     code: int = command.run(parser.read(words))
     sys.stdout.flush()
     return code

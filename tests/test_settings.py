@@ -8,7 +8,7 @@ from aotpack.cli import main
 from aotpack.commands.settings import with_settings
 from aotpack.errors import UsageError
 
-OWN = {"--target", "--out", "--strict", "--jobs"}
+OWN = {"--target", "--out", "--strict", "--jobs", "--golden", "--quiet", "--verbose"}
 EVERY = OWN | {"--why"}
 
 
@@ -22,10 +22,13 @@ def settings(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize(
     ("text", "words", "read"),
     [
-        ("target = 'cpu'", ["m.py"], ["m.py", "--target=cpu"]),
+        ("target = 'cpu'", ["m.py"], ["--target=cpu", "m.py"]),
         ("target = ['sm_90', 'cpu']", [], ["--target=sm_90", "--target=cpu"]),
         ("target = 'cpu'", ["--target=sm_90"], ["--target=sm_90"]),
         ("out = 'dist'", ["-o", "here"], ["-o", "here"]),
+        ("out = 'dist'", ["m.py", "-ohere"], ["m.py", "-ohere"]),
+        ("quiet = true", ["--verbose"], ["--verbose"]),
+        ("golden = 0.5", ["--", "m.py"], ["--golden=0.5", "--", "m.py"]),
         ("strict = true\njobs = 2", [], ["--strict", "--jobs=2"]),
         ("strict = false\nwhy = true", [], []),
         ("", ["m.py"], ["m.py"]),
@@ -42,8 +45,8 @@ def test_options_of_the_file_stand_behind_those_given(
     ("text", "complaint"),
     [
         ("[tool.aotpack]\ntarge = 'cpu'", "'targe' is no option of a build; did you mean '--targ"),
-        ("[tool.aotpack]\njobs = 1.5", "a text, a whole number, true, false or a list"),
-        ("[tool.aotpack]\njobs = [true]", "a text, a whole number, true, false or a list"),
+        ("[tool.aotpack]\njobs = 1979-05-27", "a text, a number, true, false or a list"),
+        ("[tool.aotpack]\njobs = [true]", "a text, a number, true, false or a list"),
         ("[tool]\naotpack = 3", "tool.aotpack is no table"),
         ("[tool", "a file in TOML is accepted"),
     ],

@@ -11,13 +11,14 @@ from pathlib import Path
 from aotpack.errors import UsageError, did_you_mean
 
 FILE = "pyproject.toml"
+_EXCLUSIVE = ({"--out", "-o"}, {"--quiet", "--verbose"})  # at most one of them is given
 TABLE = "[tool.aotpack]"
 
 
 def with_settings(
     words: Sequence[str], own: Collection[str], every: Collection[str], start: Path
 ) -> list[str]:
-    """The command line ``words`` after the options of the table that they do not give.
+    """The command line ``words`` behind the options of the table that they do not give.
 
     ``own`` are the long options of the verb, ``every`` those of all verbs that take settings: a key
     of another verb is passed over. UsageError for a file or key that is not accepted. The file is
@@ -26,7 +27,8 @@ def with_settings(
     file = next((f for f in (one / FILE for one in (start, *start.parents)) if f.is_file()), None)
     if file is None:
         return list(words)
-    given = {word.partition("=")[0] for word in words if word.startswith("-")}
+    options = (word for word in words if word.startswith("-"))
+    given = {word.partition("=")[0] if word[:2] == "--" else word[:2] for word in options}
     added: list[str] = []
     for key, value in _table(file).items():
         option = f"--{key.replace('_', '-')}"
@@ -35,7 +37,7 @@ def with_settings(
             raise UsageError(f"{file}, {TABLE}: {key!r} is no option of a build{near}")
         if option in own and not given & _spellings(option):
             added += _as_words(f"{file}, {TABLE} {key}", option, value)
-    return [*words, *added]
+    return [*added, *words]
 
 
 def _table(file: Path) -> dict[str, object]:
@@ -51,7 +53,8 @@ def _table(file: Path) -> dict[str, object]:
 
 
 def _spellings(option: str) -> set[str]:
-    return {option, "-o"} if option == "--out" else {option}
+    """The option and those that stand in its place."""
+    return next((group for group in _EXCLUSIVE if option in group), {option})
 
 
 def _as_words(place: str, option: str, value: object) -> list[str]:
@@ -59,9 +62,8 @@ def _as_words(place: str, option: str, value: object) -> list[str]:
     if isinstance(value, bool):
         return [option] if value else []
     values = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, (str, int)) and not isinstance(one, bool) for one in values):
+    if not all(isinstance(one, (str, int, float)) and not isinstance(one, bool) for one in values):
         raise UsageError(
-            f"{place} = {value!r}; a text, a whole number, true, false or a list of texts is "
-            "accepted"
+            f"{place} = {value!r}; a text, a number, true, false or a list of texts is accepted"
         )
     return [f"{option}={one}" for one in values]

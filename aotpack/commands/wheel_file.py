@@ -134,7 +134,10 @@ def _check_record(wheel: Path, archive: zipfile.ZipFile, place: Path) -> None:
     record = next((n for n in archive.namelist() if n.endswith(".dist-info/RECORD")), None)
     if record is None:
         raise _damaged(wheel, "it has no RECORD")
-    rows = [*csv.reader((place / record).read_text().splitlines())]
+    try:
+        rows = [*csv.reader((place / record).read_text().splitlines())]
+    except csv.Error as error:
+        raise _damaged(wheel, f"its RECORD cannot be read: {error}") from error
     if any(len(row) != 3 for row in rows):
         raise _damaged(wheel, "a line of its RECORD has not three parts")
     digests = {path: digest for path, digest, _ in rows}

@@ -32,7 +32,7 @@ def read_resources(cubin: bytes, symbol: str) -> Resources:
         index = _symbol_index(sections, symbol)
         facts = dict(_function_facts(sections[".nv.info"], index))
         return Resources(facts[_REGISTERS], facts[_FRAME_SIZE])
-    except (struct.error, KeyError, IndexError) as error:
+    except (struct.error, KeyError, IndexError, OverflowError) as error:
         raise ValueError(f"the cubin does not describe the kernel {symbol!r}") from error
 
 
@@ -53,7 +53,7 @@ def read_exports(code: bytes) -> frozenset[str]:
         symbols = list(_SYMBOL.iter_unpack(sections[".dynsym"]))
         defined = [name for name, info, _, section, *_ in symbols if section and info & 15 == _CODE]
         return frozenset(text_at(names, name) for name in defined)
-    except (struct.error, KeyError, IndexError, ValueError) as error:
+    except (struct.error, KeyError, IndexError, OverflowError, ValueError) as error:
         raise ValueError(f"the shared object does not describe what it offers: {error}") from error
 
 
@@ -67,7 +67,7 @@ def read_function_sizes(code: bytes) -> dict[str, int]:
             for name, info, _, section, _, size in _SYMBOL.iter_unpack(sections[table])
             if section and info & 15 == _CODE
         }
-    except (struct.error, KeyError, IndexError, ValueError) as error:
+    except (struct.error, KeyError, IndexError, OverflowError, ValueError) as error:
         raise ValueError(f"the shared object does not describe its functions: {error}") from error
 
 

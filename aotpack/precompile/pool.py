@@ -118,7 +118,7 @@ class _Worker:
                 if self.process.poll() is not None:
                     self._launch_again()
                 answer = self._ask(request)
-            except (OSError, ValueError, KeyError, TypeError, CompileError) as error:
+            except Exception as error:  # a thread that ended without an answer would be waited for
                 if self.stopped:  # the stop closed its pipes
                     return
                 answer = f"the compiling process gave no answer: {type(error).__name__}: {error}"

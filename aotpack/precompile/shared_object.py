@@ -33,7 +33,7 @@ def read_needs(code: bytes) -> Needs:
             if tag == _DT_NEEDED
         )
         versions = tuple(_versions(sections.get(".gnu.version_r", b""), names))
-    except (struct.error, KeyError, ValueError, IndexError) as error:
+    except (struct.error, KeyError, ValueError, IndexError, OverflowError) as error:
         raise ValueError(f"the shared object does not describe what it needs: {error}") from error
     matches = [match for version in versions if (match := _GLIBC.fullmatch(version))]
     glibc = max(((int(m[1]), int(m[2])) for m in matches), default=None)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from .errors import AotpackError
+from .files.checked import open_at_once, size_of
 from .files.strict_json import parse_json
 from .plan import Form, flat
 
@@ -74,7 +75,8 @@ def tuning_text(tuning: Tuning) -> str:
 def read_tuning(path: Path) -> Tuning:
     """Read a tuning file; AotpackError if it is invalid."""
     try:
-        data = parse_json(path.read_bytes())
+        with open(path, "rb", opener=open_at_once) as file:
+            data = parse_json(file.read(size_of(file, path)))
     except OSError as error:
         raise _refused(path, f"it cannot be read ({error.strerror})") from None
     except ValueError as error:

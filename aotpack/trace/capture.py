@@ -27,6 +27,7 @@ from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.host.devices import Copying, OnHost
 from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.control import check_parts
+from aotpack.trace.operators.copies import converted_copies
 from aotpack.trace.operators.decompositions import run_decompositions
 from aotpack.trace.operators.registered import RegisteredLowerings
 from aotpack.trace.operators.streams import WithoutStreams
@@ -134,7 +135,13 @@ def decompose(
     check_parts(program, name)
     try:
         analysis = nullcontext() if triton is None else triton.analysis()
-        with quiet_inference(), RegisteredLowerings(), WithoutStreams(), analysis:
+        with (
+            quiet_inference(),
+            RegisteredLowerings(),
+            WithoutStreams(),
+            analysis,
+            converted_copies(program),
+        ):
             return run_decompositions(program, whole)
     except UnsupportedError as error:
         raise UnsupportedError(f"tracing {name}: {error}") from None

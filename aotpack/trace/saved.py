@@ -11,7 +11,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ _CONDITIONS = (
 ).split()
 _GUARD_NAMES = {"L", "min", "max", "math"}
 _GUARD_CALLS = {"size", "min", "max", "ceil", "floor", "trunc", "sqrt", "isnan"}
+_MOST_POWERS, _LARGEST_POWER = 16, 4  # in one size
 _FORCED = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 _FORBIDDING = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
@@ -162,12 +163,26 @@ def _is_size(text: str) -> bool:
     texts = [node for call in calls if _names_value(call) for node in call.args[:1]]
     return (
         all(isinstance(node, _SIZE_CODE) for node in ast.walk(tree))
+        and not any(isinstance(node, (ast.Pow, ast.LShift)) for node in ast.walk(tree))
+        and _has_small_powers(calls)
         and all(isinstance(call.func, ast.Name) and _is_known(call.func.id) for call in calls)
         and all(
             not isinstance(node.value, (str, bytes)) or node in texts
             for node in ast.walk(tree)
             if isinstance(node, ast.Constant)
         )
+    )
+
+
+def _has_small_powers(calls: Sequence[ast.Call]) -> bool:
+    """False for numbers that would fill the memory: ``Pow(Integer(9), Integer(999999999))``."""
+    names = [(call, getattr(call.func, "id", "")) for call in calls]
+    powers = [call for call, name in names if "Pow" in name or "Shift" in name]
+    exponents = [call.args[1] for call in powers if len(call.args) == 2]
+    inner = [one.args[0] if isinstance(one, ast.Call) and one.args else one for one in exponents]
+    numbers = [one.value for one in inner if isinstance(one, ast.Constant)]
+    return len(numbers) == len(powers) <= _MOST_POWERS and all(
+        isinstance(number, int) and number <= _LARGEST_POWER for number in numbers
     )
 
 

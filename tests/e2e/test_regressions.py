@@ -205,3 +205,13 @@ def test_sizes_may_be_called_like_tensors(names: tuple[str, str]) -> None:
     compiled = compile_all(Weighted(), (x,), dynamic_shapes=sizes, targets=(CPU,))
     for shape in ((3, 4), (8, 1)):
         agree(compiled, (torch.randn(shape),))
+
+
+@pytest.mark.parametrize("count", [1, 6, 33])
+@pytest.mark.parametrize("whole", [torch.int8, torch.int32, torch.int64], ids=str)
+def test_an_integer_zero_becomes_a_positive_zero(whole: torch.dtype, count: int) -> None:
+    """Compilers make of a float, cast to an integer and back, a truncation with its sign."""
+    x = -torch.linspace(0.1, 0.9, count)
+    module = Model(lambda m, x: (1 / x.to(whole).float(), 1 / x.to(whole).double()))
+    found = compile(module, (x,), target=str(CPU))(x)
+    assert all(map(torch.equal, found, module(x)))

@@ -234,3 +234,20 @@ class Shared(nn.Module):
 def test_refuses_a_change_that_shows_elsewhere() -> None:
     with pytest.raises(TraceError, match="whole and row share memory; give each its own"):
         aotpack.compile(Shared(), (torch.randn(4),), target="cpu")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("dtype", "rows"), [("bfloat16", 0), ("int32", 0), ("bool", 0), ("bfloat16", 4), ("float32", 4)]
+)
+def test_a_copy_takes_the_type_and_shape_of_the_state(dtype: str, rows: int, target: str) -> None:
+    x = torch.tensor([1.01, 2.7, -0.3])
+    shape = (rows, 3) if rows else (3,)
+    module = Stateful(
+        lambda state, x: (state.copy_(x).float() * 2, x + 1),
+        torch.zeros(shape, dtype=getattr(torch, dtype)),
+    )
+    model = aotpack.compile(module, (x,), target=target)
+    found, wanted = model(x), module(x)
+    assert all(map(torch.equal, found, wanted))
+    assert torch.equal(torch.from_dlpack(model.state["state"]), module.state)

@@ -38,3 +38,8 @@ def test_other_files_are_refused(text: str, reason: str, tmp_path: Path) -> None
     file.write_text(text)
     with pytest.raises(AotpackError, match=reason):
         read_tuning(file)
+
+
+def test_a_device_is_no_tuning_file() -> None:
+    with pytest.raises(AotpackError, match="cannot be read"):
+        read_tuning(Path("/dev/zero"))

@@ -28,6 +28,9 @@ C_STORED: Mapping[DType, str] = {
 """The types of elements in memory; 16-bit floats are their bits."""
 
 
+_SIGNED = (DType.INT8, DType.INT16, DType.INT32, DType.INT64)
+
+
 def c_cast(text: str, source: DType | None, target: DType) -> str:
     """A value in another type; ``source`` None is an index. Floats truncate, integers wrap."""
     if target in (DType.FLOAT16, DType.BFLOAT16):
@@ -39,6 +42,8 @@ def c_cast(text: str, source: DType | None, target: DType) -> str:
     if source is not None and source.is_float and target.is_integer:
         width = 32 if target.facts.bits < 32 else target.facts.bits
         text = f"aot_int{width}_of_{source}({text})"
+    if target.is_float and source in _SIGNED:
+        return f"aot_{target}_of_int{64 if source is DType.INT64 else 32}({text})"
     return f"({C_TYPES[target]}){text}"
 
 

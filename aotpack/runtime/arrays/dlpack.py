@@ -64,6 +64,8 @@ def import_capsule(capsule: Any) -> ImportedArray:
     tensor = _tensor(capsule)
     if not 0 <= tensor.ndim <= _MOST_DIMENSIONS:
         raise ArgumentError(f"its DLPack tensor has {tensor.ndim} dimensions")
+    if tensor.ndim and not tensor.shape:
+        raise ArgumentError(f"its DLPack tensor of {tensor.ndim} dimensions has no shape")
     shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
     if min(shape, default=0) < 0:

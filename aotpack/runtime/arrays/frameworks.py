@@ -174,7 +174,9 @@ class InterfaceFramework(DlpackFramework):
     def _fact(self, value: Any, stream: int) -> tuple[int, Hashable]:
         try:
             return self._read(value, stream)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except ArgumentError:
+            raise
+        except Exception as error:  # the attribute is code of the array's library
             raise ArgumentError(
                 "its __cuda_array_interface__ cannot be understood: "
                 f"{type(error).__name__}: {error}"

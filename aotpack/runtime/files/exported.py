@@ -11,13 +11,21 @@ _DYNAMIC_SYMBOLS = 11
 _FUNCTION = 2
 _GLOBAL = (1, 2)  # global and weak
 _LONGEST = 4096
+_DAMAGES = (  # what offsets and names of a damaged table raise
+    struct.error,
+    IndexError,
+    OverflowError,
+    RuntimeError,
+    StopIteration,
+    UnicodeDecodeError,
+)
 
 
 def exported_functions(code: bytes) -> frozenset[str]:
     """Their names; ValueError if the bytes are no shared object."""
     try:
         return frozenset(_functions(code))
-    except (struct.error, IndexError, UnicodeDecodeError, StopIteration, RuntimeError) as error:
+    except _DAMAGES as error:
         raise ValueError(f"its tables are damaged ({error})") from None
 
 

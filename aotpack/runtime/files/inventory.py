@@ -63,11 +63,16 @@ def _digest(path: Path) -> str | None:
 
 def _unlike_record(record: Path, folder: Path, found: dict[str, str | None]) -> Iterator[str]:
     """Files that RECORD lists with other hashes, and files that it lacks."""
-    site, listed = folder.parent, set()
-    for row in csv.reader(record.read_text(errors="replace").splitlines()):
+    site = folder.parent
+    listed: set[str] = set()
+    try:
+        rows = [*csv.reader(record.read_text(errors="replace").splitlines())]
+    except csv.Error as error:
+        raise PackageError(f"verifying {folder.name}: {record}: {error}") from error
+    for row in rows:
         if len(row) != 3:
             raise PackageError(f"verifying {folder.name}: {record} has a line that is no record")
-        path, _, sha256 = row[0], *row[1].partition("=")[::2]
+        path, sha256 = row[0], row[1].partition("=")[2]
         inside, own = path.split("/", 1)[0], path.removeprefix(f"{folder.name}/")
         if inside == folder.name:
             listed.add(own)

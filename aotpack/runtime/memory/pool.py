@@ -147,7 +147,8 @@ class ArenaPool(Generic[PlanT]):
                 return arena  # of a dead call: its memory may be all there is
         for number in range(len(self._known), self._limit):
             arena = self._arenas.setdefault(number, Arena(self._device))
-            self._known = tuple(self._arenas[one] for one in range(number + 1))
+            known = (self._arenas.get(one) for one in range(number + 1))
+            self._known = tuple(one for one in known if one is not None)  # none after a close
             if arena.owned.claim(frame):
                 return arena
         for arena in sorted(self._known, key=_last_end):

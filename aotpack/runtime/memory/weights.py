@@ -105,8 +105,12 @@ class Weights:
         if not isinstance(given, Mapping):
             found = type(given).__name__
             raise self._refused(f"they are {found}; accepted: a safetensors file, tensors by name")
+        unnamed = [name for name in given if not isinstance(name, str)]
+        if unnamed:
+            raise self._refused(f"a key is {unnamed[0]!r}; accepted: names of weights as text")
         chosen = self._choose(given, strict=strict)
         sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
+        self._bound -= sources.keys()  # an interrupt from here on leaves them to be bound again
         if isinstance(given, TensorFile) and not is_host(self._device):
             self._stream(given, chosen, digests)
         else:

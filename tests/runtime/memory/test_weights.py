@@ -67,6 +67,7 @@ def test_a_sidecar_is_found_beside_the_package_or_given(package: Path, device: F
     [
         ({}, "'scale' not given"),
         ({"b": FIVE}, "'b' is no weight of the model; accepted: 'scale', 'alias'; give the"),
+        ({2: FIVE}, "a key is 2; accepted: names of weights as text"),
         ({"scale": FIVE, "b": FIVE, "c": FIVE}, "'b' is no weight of the model, nor are 1 more"),
         ({"scale": FIVE[:0]}, r"'scale' is float32\[0\]; accepted: float32\[1\]"),
         ({"scale": FIVE.astype(np.float64)}, r"'scale' is float64\[1\]; accepted: float32\[1\]"),
