@@ -24,6 +24,10 @@ _ADVICE = (
 )
 
 
+class AnotherFunction(TraceError):
+    """What was exported departs from the model; other inputs do not excuse it."""
+
+
 def check_export(
     module: nn.Module,
     program: ExportedProgram,
@@ -46,9 +50,9 @@ def check_export(
 
 def _refusal(
     signature: Signature, complaints: Sequence[str], blamed: Departure | None
-) -> TraceError:
+) -> AnotherFunction:
     place = "not found" if blamed is None else str(blamed)
-    return TraceError(
+    return AnotherFunction(
         f"exporting {signature.name}: torch.export gives another function than the model: on the "
         f"example inputs {'; '.join(complaints)}.\n"
         f"The first operator whose value departs: {place}\n{_ADVICE}."

@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from aotpack.trace.golden.reference import Eager, Reference, decides, in_order_of_results
+from aotpack.trace.operators.control import Turns
 from aotpack.trace.triton.triton_kernels import TritonPort
 
 _LARGE = 2**20  # elements; of a product's factors the smaller one is enough
@@ -55,14 +56,14 @@ class Noisy(Reference):
     """One of several runs; ``sign`` is 1 or -1."""
 
     def __init__(
-        self, module: fx.GraphModule, triton: TritonPort | None, run: int, sign: int
+        self, module: fx.GraphModule, triton: TritonPort | None, turns: Turns, run: int, sign: int
     ) -> None:
-        super().__init__(module, triton)
+        super().__init__(module, triton, turns)
         self.number, self.sign = run, sign
         self.place = 0  # of an operator in the run
 
     def inner(self, module: fx.GraphModule) -> Reference:
-        return Noisy(module, self.triton, self.number, self.sign)
+        return Noisy(module, self.triton, self.turns, self.number, self.sign)
 
     def computed(self, n: fx.Node) -> Any:
         self.place += 1
@@ -128,10 +129,10 @@ class OwnNoisy(Eager):
     """A run in the model's own types, with other roundings; for models too large for float64."""
 
     def __init__(
-        self, module: fx.GraphModule, triton: TritonPort | None, run: int, sign: int
+        self, module: fx.GraphModule, triton: TritonPort | None, turns: Turns, run: int, sign: int
     ) -> None:
-        super().__init__(module, triton)
-        self.noise = Noisy(module, triton, run, sign)
+        super().__init__(module, triton, turns)
+        self.noise = Noisy(module, triton, turns, run, sign)
 
     def computed(self, n: fx.Node) -> Any:
         self.noise.place += 1

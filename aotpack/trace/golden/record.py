@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import fx
 from torch.export import ExportedProgram
 
 from aotpack.stages import Golden, Graph
@@ -17,10 +18,12 @@ from aotpack.trace.golden.inputs import GoldenInputs
 from aotpack.trace.golden.noise import Noisy, OwnNoisy, rounded_results
 from aotpack.trace.golden.reference import Eager, Reference, results_of
 from aotpack.trace.golden.results import kept_results
+from aotpack.trace.operators.control import WHILE_LOOP, EndlessLoop, Turns
 from aotpack.trace.triton.triton_kernels import TritonPort
 
 _MANY = 4096  # numbers that show eager's usual error
 _NOISE = 10.0  # what a further run costs beside the reference
+_MORE_TURNS = 4, 16  # times the turns of the longest loop in own types, and beside them
 _FLOAT_RUNS, _INTEGER_RUNS = (2, 1.0), (4, 4.0)  # pairs, and seconds by estimate
 
 Results = Sequence[torch.Tensor]
@@ -49,12 +52,14 @@ def record_golden(
     signature = graph.signature
     why = why_without_reference(program, size)
     with torch.no_grad():
+        turns = Turns()
         if eager is None:
-            eager = results_of(program, example, Eager(program.graph_module, triton))
-        if why:
-            seen = _own_runs(eager, program, example, triton)
-        else:
-            seen = _reference(program, example, triton)
+            eager = results_of(program, example, Eager(program.graph_module, triton, turns))
+        elif _has_loop(program):
+            with torch.random.fork_rng(devices=[]):
+                results_of(program, example, Eager(program.graph_module, triton, turns))
+        turns.most = _MORE_TURNS[0] * turns.longest + _MORE_TURNS[1]
+        seen, why = _seen(eager, program, example, triton, turns, why)
     keys = [f"outputs/{spec.name}" for spec in signature.outputs]
     keys += [f"updates/{name}" for name in signature.updates]
     used = sum(len(data) for *_, data in inputs.whole)
@@ -79,24 +84,51 @@ def _note(inputs: GoldenInputs, why: str) -> str:
     return "; ".join(words)
 
 
+def _has_loop(program: ExportedProgram) -> bool:
+    parts = [one for one in program.graph_module.modules() if isinstance(one, fx.GraphModule)]
+    return any(node.target is WHILE_LOOP for part in parts for node in part.graph.nodes)
+
+
+def _seen(
+    eager: Results,
+    program: ExportedProgram,
+    example: Sequence[Any],
+    triton: TritonPort | None,
+    turns: Turns,
+    why: str,
+) -> tuple[list[Seen], str]:
+    """The values of the results, and why they are without a reference; "" if they have one."""
+    if not why:
+        try:
+            return _reference(program, example, triton, turns), ""
+        except EndlessLoop:
+            why = f"in float64 a while_loop takes more than {turns.most} turns"
+    return _own_runs(eager, program, example, triton, turns), why
+
+
 def _reference(
-    program: ExportedProgram, example: Sequence[Any], triton: TritonPort | None
+    program: ExportedProgram, example: Sequence[Any], triton: TritonPort | None, turns: Turns
 ) -> list[Seen]:
     """The results in float64, and their values in runs with other roundings."""
     module = program.graph_module
-    seen = [Seen(exact) for exact in results_of(program, example, Reference(module, triton))]
+    reference = Reference(module, triton, turns)
+    seen = [Seen(exact) for exact in results_of(program, example, reference)]
     for number in range(_pairs(program, [one.exact for one in seen])):
-        _add_pair(seen, program, example, partial(Noisy, module, triton, number))
+        _add_pair(seen, program, example, partial(Noisy, module, triton, turns, number))
     return seen
 
 
 def _own_runs(
-    eager: Results, program: ExportedProgram, example: Sequence[Any], triton: TritonPort | None
+    eager: Results,
+    program: ExportedProgram,
+    example: Sequence[Any],
+    triton: TritonPort | None,
+    turns: Turns,
 ) -> list[Seen]:
     """Eager's results, and their values in runs with other roundings in the model's types."""
     module = program.graph_module
     seen = [Seen(_wide(one), is_exact=False) for one in eager]
-    _add_pair(seen, program, example, partial(OwnNoisy, module, triton, 0))
+    _add_pair(seen, program, example, partial(OwnNoisy, module, triton, turns, 0))
     return seen
 
 
@@ -106,9 +138,12 @@ def _add_pair(
     example: Sequence[Any],
     noisy: Callable[[int], Eager],
 ) -> None:
-    """Two runs with opposite roundings."""
+    """Two runs with opposite roundings; one whose loop does not end counts for nothing."""
     for sign in (1, -1):
-        results = results_of(program, example, noisy(sign))
+        try:
+            results = results_of(program, example, noisy(sign))
+        except EndlessLoop:
+            continue
         for one, result in zip(seen, results, strict=True):
             one.add(_wide(result))
 

@@ -21,7 +21,7 @@ from aotpack.trace.changes import CHANGES
 from aotpack.trace.conversions import is_rounding
 from aotpack.trace.golden.meanings import MEANINGS
 from aotpack.trace.graph import is_returned
-from aotpack.trace.operators.control import CONTROL, run_control
+from aotpack.trace.operators.control import CONTROL, Turns, run_control
 from aotpack.trace.source import users_source_of
 from aotpack.trace.strides import as_recorded
 from aotpack.trace.triton.triton_kernels import TritonPort, is_launch, read_launch
@@ -56,8 +56,9 @@ def in_order_of_results(program: ExportedProgram, outputs: Sequence[Any]) -> lis
 class Eager(fx.Interpreter):
     """Runs each operator as it is, and launches of Triton kernels on host memory."""
 
-    def __init__(self, module: fx.GraphModule, triton: TritonPort | None) -> None:
+    def __init__(self, module: fx.GraphModule, triton: TritonPort | None, turns: Turns) -> None:
         super().__init__(module)
+        self.turns = turns
         self.extra_traceback = False  # our errors name the operator
         self.triton = triton
 
@@ -70,7 +71,29 @@ class Eager(fx.Interpreter):
 
     def computed(self, n: fx.Node) -> Any:
         """The value of a node, in any strides."""
+        if n.target in CONTROL:
+            return self.controlled(n)
         return self.launch(n, widened=False) if is_launch(n) else super().run_node(n)
+
+    def controlled(self, n: fx.Node) -> Any:
+        """The value of control flow; parts run as the whole does."""
+        args, _ = self.fetch_args_kwargs_from_env(n)
+        return run_control(n.target, pytree.tree_map(self._part, args), self.turns)
+
+    def _part(self, value: Any) -> Any:
+        """A graph as a function over this interpreter's values; other values unchanged."""
+        if not isinstance(value, fx.GraphModule):
+            return value
+
+        def run(*operands: Any) -> tuple[Any, ...]:
+            given = self.inner(value).run(*operands)
+            return tuple(given) if isinstance(given, (tuple, list)) else (given,)
+
+        return run
+
+    def inner(self, module: fx.GraphModule) -> "Eager":
+        """The interpreter of a part."""
+        return Eager(module, self.triton, self.turns)
 
     def launch(self, node: fx.Node, *, widened: bool) -> dict[str, torch.Tensor]:
         """The tensors a launch changes, by parameter, in their types or in float64."""
@@ -127,9 +150,9 @@ class Reference(Eager):
             return super().computed(n)
         if "_assert" in str(n.target):
             return None
-        args, kwargs = self.fetch_args_kwargs_from_env(n)
         if n.target in CONTROL:
-            return run_control(n.target, pytree.tree_map(self._part, args))
+            return self.controlled(n)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
         if n.target is _BITCAST:
             return self._in_own_types(n)
         if not decides(n):
@@ -182,20 +205,8 @@ class Reference(Eager):
             ) from error
         return pytree.tree_map(_widen, result)
 
-    def _part(self, value: Any) -> Any:
-        """A graph as a function over the reference's values; other values unchanged."""
-        if not isinstance(value, fx.GraphModule):
-            return value
-
-        def run(*operands: Any) -> tuple[Any, ...]:
-            given = self.inner(value).run(*operands)
-            return tuple(given) if isinstance(given, (tuple, list)) else (given,)
-
-        return run
-
     def inner(self, module: fx.GraphModule) -> "Reference":
-        """The interpreter of a part."""
-        return Reference(module, self.triton)
+        return Reference(module, self.triton, self.turns)
 
     def _widened_launch(self, node: fx.Node) -> Any:
         """Launch in float64 if the kernel allows it, else in its types."""

@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError
 from aotpack.stages import Golden, Graph
-from aotpack.trace.agreement.exported import check_export
+from aotpack.trace.agreement.exported import AnotherFunction, check_export
 from aotpack.trace.eager import in_program_order, run_eagerly
 from aotpack.trace.golden.budget import why_left_out
 from aotpack.trace.golden.inputs import GoldenInputs, golden_inputs
@@ -48,6 +48,8 @@ class Ways:
             return without_results(inputs, why)
         try:
             return self._recorded(inputs.given(example), graph, inputs, size)
+        except AnotherFunction:
+            raise
         except TraceError as error:
             if not inputs.drawn:
                 raise

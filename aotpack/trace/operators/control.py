@@ -4,8 +4,10 @@
 Loop-carried numbers use Python's operators; a package computes them as tensors.
 """
 
+import math
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -14,7 +16,7 @@ from torch._higher_order_ops import map as _map  # noqa: F401  (defines map_impl
 from torch._higher_order_ops import scan as _scan  # noqa: F401  (defines scan)
 from torch.export import ExportedProgram
 
-from aotpack.errors import UnsupportedError
+from aotpack.errors import TraceError, UnsupportedError
 
 Part: TypeAlias = Callable[..., Sequence[Any]]
 
@@ -79,18 +81,39 @@ def check_parts(program: ExportedProgram, name: str) -> None:
                 )
 
 
-def run_control(target: Any, args: Sequence[Any]) -> Any:
+class EndlessLoop(TraceError):
+    """A while_loop took more turns than were allowed."""
+
+
+@dataclass(slots=True)
+class Turns:
+    """The turns of the longest while_loop of a run, and the ``most`` that one may take."""
+
+    most: float = math.inf
+    longest: int = 0
+
+    def count(self, turn: int) -> None:
+        self.longest = max(self.longest, turn)
+        if turn > self.most:
+            raise EndlessLoop(f"running a while_loop: it takes more than {self.most:.0f} turns")
+
+
+def run_control(target: Any, args: Sequence[Any], turns: Turns) -> Any:
     """Evaluate torch's operator; the graphs among ``args`` are functions."""
-    return _MEANINGS[target](*args)
+    return _while_loop(turns, *args) if target is WHILE_LOOP else _MEANINGS[target](*args)
 
 
 def _cond(predicate: Any, first: Part, second: Part, operands: Sequence[Any]) -> Any:
     return (first if predicate else second)(*operands)
 
 
-def _while_loop(test: Part, body: Part, carried: Sequence[Any], operands: Sequence[Any]) -> Any:
-    state = tuple(carried)
+def _while_loop(
+    turns: Turns, test: Part, body: Part, carried: Sequence[Any], operands: Sequence[Any]
+) -> Any:
+    state, turn = tuple(carried), 0
     while test(*state, *operands)[0]:
+        turn += 1
+        turns.count(turn)
         state = tuple(body(*state, *operands))
     return state
 
@@ -113,8 +136,7 @@ def _scan_over(
 
 _MEANINGS: dict[Any, Callable[..., Any]] = {
     COND: _cond,
-    WHILE_LOOP: _while_loop,
     MAP: _map_over,
     SCAN: _scan_over,
 }
-CONTROL = frozenset(_MEANINGS)
+CONTROL = frozenset([WHILE_LOOP, *_MEANINGS])

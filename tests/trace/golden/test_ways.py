@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops import while_loop
 
-from aotpack.errors import UsageError
+from aotpack.errors import TraceError, UsageError
 from aotpack.ir.golden import read_golden
 from aotpack.trace import trace
 from aotpack.trace.golden import budget
@@ -82,6 +83,37 @@ def test_a_model_that_refuses_drawn_inputs_has_no_golden_data():
     found = golden(Picky(), whole, size=1e4)
     assert not found.outputs
     assert "the model refuses inputs drawn from a seed: " in found.note
+
+
+class Changed(nn.Module):
+    """Another function while it is exported, of fractions alone."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + (0.0 if torch.compiler.is_exporting() else (x - x.round()).abs())
+
+
+def test_another_function_on_drawn_inputs_is_refused():
+    assert golden(Changed(), X.round()).outputs, "of whole numbers it is the same"
+    with pytest.raises(TraceError, match="gives another function than the model"):
+        golden(Changed(), X.round(), size=1e4)
+
+
+class Converging(nn.Module):
+    """An average that stops in float32 long before it does in float64, or ever with noise."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def changes(y: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+            return (y - before).abs().max() > 0
+
+        def step(y: torch.Tensor, before: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return y + (x - y) * 0.001, y.clone()
+
+        return while_loop(changes, step, (x * 1.00001, x * 1.0))[0]
+
+
+def test_a_loop_that_does_not_end_in_float64_leaves_out_the_reference():
+    found = golden(Converging(), X[0, :8].clone())
+    assert found.outputs and "no reference: in float64 a while_loop takes more than" in found.note
 
 
 def test_a_run_that_costs_too_much_is_left_out(monkeypatch: pytest.MonkeyPatch):
