@@ -23,7 +23,8 @@ class Check:
     """The error of one output, and that of eager at the build, against the reference.
 
     Errors are the largest differences; for integers and bools, the number of wrong elements.
-    ``place`` is the element that breaks a bound of its own.
+    ``place`` is the element that breaks a bound of its own. ``left_out`` elements are not
+    compared, for eager overflows there; where that is all, the check fails.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Check:
     bound: float
     counts: bool = False
     place: str = ""
+    left_out: int = 0
 
     @property
     def is_passed(self) -> bool:
@@ -41,10 +43,13 @@ class Check:
         verdict = "ok" if self.is_passed else "WRONG"
         if self.counts:
             return f"{self.name}: {self.error:.0f} elements are wrong{self.place}: {verdict}"
+        if self.left_out and self.error == np.inf:
+            return f"{self.name}: not compared: eager overflows: {verdict}"
+        rest = f", {self.left_out} elements not compared: eager overflows" if self.left_out else ""
         which = f"error {self.error:.3g} at {self.place}" if self.place else ""
         return (
             f"{self.name}: {which or f'largest error {self.error:.3g}'}, eager's {self.eager:.3g}, "
-            f"allowed {self.bound:.3g}: {verdict}"
+            f"allowed {self.bound:.3g}{rest}: {verdict}"
         )
 
 
@@ -113,12 +118,15 @@ def _element_check(
     if limits.bounds is None:
         return Check(name, float(errors.max(initial=0.0)), eager_error, law)
     own = widen(limits.bounds, _BOUND).astype(np.float64)
+    left_out = int(np.count_nonzero(finite & np.isinf(own)))
+    if left_out and left_out == own.size:
+        return Check(name, np.inf, eager_error, 0.0, left_out=left_out)
     with np.errstate(invalid="ignore"):
         beyond = np.where(errors > own, errors - own, 0.0)
     if not beyond.any():
         measured = np.isfinite(own)
         largest, most = (float(one[measured].max(initial=0.0)) for one in (errors, own))
-        return Check(name, largest, eager_error, most)
+        return Check(name, largest, eager_error, most, left_out=left_out)
     worst = int(np.argmax(beyond))
     place = _place(worst, limits.sampled, found.shape)
     return Check(name, float(errors.flat[worst]), eager_error, float(own.flat[worst]), place=place)

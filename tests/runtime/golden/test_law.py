@@ -48,6 +48,15 @@ def test_what_eager_does_not_measure_counts_for_nothing() -> None:
     assert not compare("y", found, reference, F32, 0.0, Limits(bits(1.0, 0))).is_passed
 
 
+def test_elements_that_are_not_compared_are_counted_and_never_all() -> None:
+    reference, found = np.array([7e4, 1.0, 8e4]), np.array([np.inf, 1.0, 0.0])
+    check = compare("y", found, reference, F32, 0.0, Limits(bits(np.inf, 0, np.inf)))
+    words = "y: largest error 0, eager's 0, allowed 0, 2 elements not compared: eager overflows: ok"
+    assert check.is_passed and str(check) == words
+    check = compare("y", found, reference, F32, 0.0, Limits(bits(np.inf, np.inf, np.inf)))
+    assert not check.is_passed and str(check) == "y: not compared: eager overflows: WRONG"
+
+
 def test_integers_are_equal_or_in_their_range() -> None:
     reference, ranges = np.arange(6), np.array([[2, 1, 4], [5, 5, 9]])
     for found, is_right in (
