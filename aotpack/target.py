@@ -38,7 +38,7 @@ class Target:
 
     @property
     def is_native(self) -> bool:
-        """True where Triton compiles for a GPU: code or text."""
+        """True where kernels are compiled for a GPU: code or text."""
         return self.backend in ("cuda", "ptx")
 
     def serves(self, capability: int) -> bool:

@@ -12,7 +12,7 @@ from aotpack.ir.program import Program, operator_count
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.render import render
 from aotpack.schedule import schedule
-from aotpack.schedule.program.realize import MAX_OPERATORS
+from aotpack.schedule.fusion.fuse import MAX_KERNEL_OPERATORS
 from aotpack.target import parse_targets
 from tests.schedule.programs import Writer, apply, load, lowered
 from tools import bench_scaling
@@ -48,7 +48,7 @@ def test_5000_operators_pass_every_stage() -> None:
         for kernel in scheduled.schedule.kernels
     ]
     assert sum(sizes) == 5000
-    assert max(sizes) <= MAX_OPERATORS
+    assert max(sizes) <= MAX_KERNEL_OPERATORS
     assert str(scheduled.schedule.program).count("minimum(") == 1250
     for target in ("sm_90", "cpu", "interpreter"):
         rendered = render(scheduled, parse_targets(target))

@@ -33,7 +33,7 @@ def wheel(tmp_path: Path) -> Path:
 
 def test_every_verb_takes_it(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(wheel), "--device", "cpu"]) == 0
-    assert "output0: largest error 0" in capsys.readouterr().out
+    assert "largest error 0" in capsys.readouterr().out
     file = str(wheel.parent / "table_model.py")
     assert main(["verify", str(wheel), "--against", file, "--device", "cpu"]) == 0
     assert main(["inspect", str(wheel)]) == 0

@@ -28,9 +28,9 @@ from aotpack.schedule.fusion.group_order import GroupOrder
 from aotpack.schedule.fusion.naming import kernel_name
 from aotpack.schedule.fusion.pressure import raises_pressure, single_reader_bytes
 from aotpack.schedule.fusion.refusal import Refusal
-from aotpack.schedule.program.realize import MAX_OPERATORS
 
 MAX_MEMBERS = 64
+MAX_KERNEL_OPERATORS = 4096  # a bound on the time to compile; a selection of topk takes 3000
 MAX_BUFFERS = 250  # likewise: parameters of a kernel
 MOST_REASONS = 8  # kept for an operation, by bytes shared
 MOST_TRIED = 64  # groups that touch a buffer, the latest ones: a weight may be read everywhere
@@ -153,7 +153,9 @@ def _is_full(operation: Operation, position: int, groups: Groups) -> bool:
     operators = groups.operators[position] + operator_count(operation)
     buffers = {*group.written, *group.read, *targets(operation), *reads(operation)}
     return (
-        len(group.members) >= MAX_MEMBERS or operators > MAX_OPERATORS or len(buffers) > MAX_BUFFERS
+        len(group.members) >= MAX_MEMBERS
+        or operators > MAX_KERNEL_OPERATORS
+        or len(buffers) > MAX_BUFFERS
     )
 
 

@@ -26,7 +26,7 @@ from aotpack.schedule.program.prologue import is_prologue
 MAX_READS = 4  # a value with more loads is stored when several operations read it
 MAX_OPS = 8  # likewise for arithmetic: recomputing is cheaper than a round trip below this
 MAX_INLINED_OPS = 120  # a bound on the size of what is inlined
-MAX_OPERATORS = 512  # a bound on one expression and on one kernel: 8 s of ptxas at worst
+MAX_OPERATORS = 512  # a bound on one expression: 8 s of ptxas at worst
 IDENTITIES = {"sum": 0, "any": False, "all": True}
 
 

@@ -7,8 +7,14 @@ import pytest
 
 from aotpack.ir.program import Program, targets
 from aotpack.ir.symbolic.integers import Var
-from aotpack.schedule.fusion.fuse import MAX_BUFFERS, MAX_MEMBERS, MOST_TRIED, fuse
-from aotpack.schedule.program.realize import MAX_OPERATORS, realize
+from aotpack.schedule.fusion.fuse import (
+    MAX_BUFFERS,
+    MAX_KERNEL_OPERATORS,
+    MAX_MEMBERS,
+    MOST_TRIED,
+    fuse,
+)
+from aotpack.schedule.program.realize import realize
 from tests.schedule.programs import Writer, apply, assert_same, load, replayed, schedule_of
 
 B, S = Var("b", 1, 16), Var("s", 1, 32)
@@ -159,7 +165,7 @@ def test_a_kernel_has_a_limit_of_operators() -> None:
     def long(start: int) -> Callable[[object], object]:
         def value(i: object) -> object:
             found = load(x, i)
-            for number in range(MAX_OPERATORS // 2):
+            for number in range(MAX_KERNEL_OPERATORS // 2):
                 found = apply("add" if number % 2 else "mul", found, start + number)
             return found
 
