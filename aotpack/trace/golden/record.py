@@ -53,11 +53,7 @@ def record_golden(
     why = why_without_reference(program, size)
     with torch.no_grad():
         turns = Turns()
-        if eager is None:
-            eager = results_of(program, example, Eager(program.graph_module, triton, turns))
-        elif _has_loop(program):
-            with torch.random.fork_rng(devices=[]):
-                results_of(program, example, Eager(program.graph_module, triton, turns))
+        eager = _in_own_types(eager, program, example, triton, turns)
         turns.most = _MORE_TURNS[0] * turns.longest + _MORE_TURNS[1]
         seen, why = _seen(eager, program, example, triton, turns, why)
     other = [e for e, s in zip(eager, seen, strict=True) if e.shape != s.exact.shape]
@@ -77,6 +73,22 @@ def record_golden(
         limits=tuple(kept.limits),
         sampled=tuple(kept.sampled),
     )
+
+
+def _in_own_types(
+    eager: Results | None,
+    program: ExportedProgram,
+    example: Sequence[Any],
+    triton: TritonPort | None,
+    turns: Turns,
+) -> Results:
+    """Eager's results, or the program's where there are none; counts the turns of its loops."""
+    if eager is None:
+        return results_of(program, example, Eager(program.graph_module, triton, turns))
+    if _has_loop(program):
+        with torch.random.fork_rng(devices=[]):
+            results_of(program, example, Eager(program.graph_module, triton, turns))
+    return eager
 
 
 def _note(inputs: GoldenInputs, why: str) -> str:
