@@ -75,6 +75,12 @@ DEPARTURES: dict[str, tuple[Callable[..., Any], Callable[..., Any], str, str]] =
         r"output0 differs in \d of 5 elements",
         r"aten.argmax.default, which stands where eager runs aten.argmin.default",
     ),
+    "beside a choice": (
+        lambda m, y: (torch.stack([y / 3, y.mul(1 / 3)]).argmax(0), y + 1),
+        lambda m, y: (torch.stack([y * (1 / 3), y.div(3)]).argmax(0), y + 2),
+        r"output1 differs by .*",
+        r"aten.add.Tensor, which differs by 1",
+    ),
     "infinities": (
         lambda m, y: y.masked_fill(y > 1, float("-inf")),
         lambda m, y: y.masked_fill(y > 1, float("inf")),
@@ -125,6 +131,14 @@ class _Calling(nn.Module):
         return self.function(*args)
 
 
+def first(y: Tensor) -> Tensor:
+    return torch.stack([y / 3, y.mul(1 / 3)]).argmax(0)
+
+
+def other(y: Tensor) -> Tensor:
+    return torch.stack([y * (1 / 3), y.div(3)]).argmax(0)
+
+
 ROUNDINGS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "same": (adds, adds),
     "another order of rounding": (lambda m, y: y * 1.1, lambda m, y: y + y * 0.1),
@@ -135,6 +149,10 @@ ROUNDINGS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "choices by it": (
         lambda m, y: torch.stack([y / 3, y.mul(1 / 3)]).argmax(0),
         lambda m, y: torch.stack([y * (1 / 3), y.div(3)]).argmax(0),
+    ),
+    "what depends on two choices": (
+        lambda m, y: (first(y) * 3.0, m.count.add_(first(y + 1).sum()) + 1),
+        lambda m, y: (other(y) * 3.0, m.count.add_(other(y + 1).sum()) + 1),
     ),
     "complex": (
         lambda m, y: torch.view_as_real(torch.complex(y, y) * 1.1),

@@ -1,5 +1,6 @@
 """What stands for another program must compute the same: checked before it is used.
 
 Modules: ``exported`` (torch.export against the model) with ``departure`` (the operator to blame),
+``dependence`` (what depends on a node),
 ``lowerings`` (registered lowerings against their operators), ``values`` (when two results agree).
 """

@@ -1,7 +1,8 @@
 """The first operator of an exported program whose value departs from eager's.
 
 Both are run once more while every operator's results are kept, and the two sequences are aligned
-by operator, types and shapes. Only a build that is refused comes here.
+by operator, types and shapes. A build comes here if results depart; it is accepted if they all
+depend on numbers that were chosen from rounded floats.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotpack.stages import Signature, Source
+from aotpack.trace.agreement.dependence import Dependents
 from aotpack.trace.agreement.values import difference, shown
 from aotpack.trace.eager import run_eagerly, run_exported
 from aotpack.trace.operators.random import Example
@@ -27,22 +29,32 @@ _NO_VALUE = ("aten.detach.default", "aten.alias.default", "aten.lift_fresh.defau
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """An operator of the program; ``is_rounding`` if integers were chosen from rounded floats."""
+    """An operator of the program."""
 
     operator: str
     source: Source | None
     how: str
-    is_rounding: bool = False
 
     def __str__(self) -> str:
         place = f"\n  at {self.source}" if self.source else ""
         return f"{self.operator}, which {self.how}{place}"
 
 
-def first_departure(
+@dataclass(frozen=True, slots=True)
+class Departures:
+    """The first departure that no rounding explains, and what depends on choices of rounded floats.
+
+    None where the two runs cannot be aligned: too large, or refused by torch's modes.
+    """
+
+    first: Departure | None
+    excused: Dependents
+
+
+def departures(
     module: nn.Module, program: ExportedProgram, example: Example, signature: Signature
-) -> Departure | None:
-    """None where the two runs cannot be aligned: too large, or refused by torch's modes."""
+) -> Departures:
+    """Where the exported program departs from eager."""
     eager, exported = _Record(), _Record()
     try:
         with eager:
@@ -50,7 +62,7 @@ def first_departure(
         with exported:
             run_exported(program, example, signature, _Following(program.graph_module, exported))
     except Exception:  # what torch's modes cannot run leaves the operator unnamed
-        return None
+        return Departures(None, Dependents())
     return _aligned(eager.calls, exported.calls)
 
 
@@ -103,22 +115,25 @@ class _Following(fx.Interpreter):
         return super().run_node(n)
 
 
-def _aligned(eager: Sequence[_Call], exported: Sequence[_Call]) -> Departure | None:
-    """The first pair of calls that differ, or the calls before it that stand in one run alone."""
+def _aligned(eager: Sequence[_Call], exported: Sequence[_Call]) -> Departures:
+    """The first pair of calls that differ beyond rounding, or the calls before it that stand in one run alone."""
     matcher = SequenceMatcher(None, [c.kind for c in eager], [c.kind for c in exported], False)
     other: Departure | None = None
-    is_exact = True
+    is_exact, excused = True, Dependents()
     for step, i, i_end, j, j_end in matcher.get_opcodes():
         if step != "equal":
             other = other or _unpaired(eager[i:i_end], exported[j:j_end], exported[j_end:])
             continue
         for wanted, found in zip(eager[i:i_end], exported[j:j_end], strict=True):
             how = _how(wanted, found)
-            if how:
-                return other or _departure(found, how, is_rounding=_is_rounding(found, is_exact))
-            other = None  # what stood in one run alone made no difference
+            if how and found.node not in excused:
+                if other or found.node is None or not _is_rounding(found, is_exact):
+                    return Departures(other or _departure(found, how), excused)
+                excused.add(found.node)
+            if not how:
+                other = None  # what stood in one run alone made no difference
             is_exact = is_exact and all(map(torch.equal, wanted.results, found.results))
-    return other
+    return Departures(other, excused)
 
 
 def _how(wanted: _Call, found: _Call) -> str | None:
@@ -139,7 +154,7 @@ def _unpaired(
     return _departure(later[0], f"eager runs after {eager[0].operator}") if later else None
 
 
-def _departure(call: _Call, how: str, *, is_rounding: bool = False) -> Departure:
+def _departure(call: _Call, how: str) -> Departure:
     operator = call.operator if call.node is None else str(call.node.target)
     source = None if call.node is None else source_of(call.node)
-    return Departure(operator, source, how, is_rounding)
+    return Departure(operator, source, how)

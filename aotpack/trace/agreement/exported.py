@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError
 from aotpack.stages import Signature
-from aotpack.trace.agreement.departure import Departure, first_departure
+from aotpack.trace.agreement.departure import Departure, departures
 from aotpack.trace.agreement.values import difference
 from aotpack.trace.eager import run_exported
 from aotpack.trace.operators.random import Example
@@ -40,12 +40,13 @@ def check_export(
     found = run_exported(program, example, signature)
     if len(found) != len(eager):
         raise _refusal(signature, [f"it returns {len(found)} tensors, not {len(eager)}"], None)
-    pairs = zip(names, map(difference, eager, found), strict=True)
-    complaints = [f"{name} {complaint}" for name, complaint in pairs if complaint]
-    if complaints:
-        blamed = first_departure(module, program, example, signature)
-        if blamed is None or not blamed.is_rounding:
-            raise _refusal(signature, complaints, blamed)
+    how = list(map(difference, eager, found))
+    if any(how):
+        seen = departures(module, program, example, signature)
+        rows = zip(names, how, seen.excused.results(program, signature), strict=True)
+        complaints = [f"{name} {one}" for name, one, excused in rows if one and not excused]
+        if complaints:
+            raise _refusal(signature, complaints, seen.first)
 
 
 def _refusal(
