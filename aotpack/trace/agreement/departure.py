@@ -116,7 +116,7 @@ class _Following(fx.Interpreter):
 
 
 def _aligned(eager: Sequence[_Call], exported: Sequence[_Call]) -> Departures:
-    """The first pair of calls that differ beyond rounding, or the calls before it that stand in one run alone."""
+    """The first calls that differ beyond rounding, or those before them that one run alone has."""
     matcher = SequenceMatcher(None, [c.kind for c in eager], [c.kind for c in exported], False)
     other: Departure | None = None
     is_exact, excused = True, Dependents()
