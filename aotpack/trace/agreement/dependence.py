@@ -35,7 +35,7 @@ class Dependents:
     def results(self, program: ExportedProgram, signature: Signature) -> list[bool]:
         """For each result, then each changed tensor, whether it depends on what was added."""
         (outputs,) = program.graph.output_node().args
-        pairs = zip(outputs, program.graph_signature.output_specs, strict=True)  # type: ignore[arg-type]
+        pairs = zip(outputs, program.graph_signature.output_specs, strict=True)
         returned = [value for value, spec in pairs if is_returned(spec)]
         given = _given(program, signature)
         return [value in self for value in (*returned, *map(given.get, signature.updates))]
