@@ -88,7 +88,9 @@ def as_shipped() -> Iterator[None]:
 
 @pytest.fixture
 def heeds_interrupts() -> Iterator[None]:
-    """Processes begun here get SIGINT, even where this run was begun in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Processes begun here get SIGINT and SIGHUP, even if this run is in the background or nohup."""
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
-    signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGHUP, hangup)

@@ -72,6 +72,14 @@ def test_an_exported_program_on_meta_moves_to_the_host() -> None:
     assert next(iter(program.state_dict.values())).is_meta
 
 
+def test_an_exported_program_may_name_its_input_as_a_builtin() -> None:
+    with torch.device("meta"):
+        model, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU()), torch.empty(4, 8)
+    program = torch.export.export(model, (x,))
+    assert program.graph_signature.user_inputs == ("input",)
+    assert len(traced(program, x, needs_weights=False).graph.signature.inputs) == 1
+
+
 class OnDevice(nn.Module):
     """Names a GPU in each way that torch has."""
 

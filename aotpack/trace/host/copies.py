@@ -63,7 +63,11 @@ class HostCopies:
         if all(map(is_ready, held)) and all(map(_stays, _nodes(program))):
             return program
         memo: dict[int, Any] = {id(one): self.of(one) for one in held}
-        return move_to_device_pass(copy.deepcopy(program, memo), "cpu")
+        moved = copy.deepcopy(program, memo)
+        placeholders = moved.graph.find_nodes(op="placeholder")
+        for node, spec in zip(placeholders, moved.graph_signature.input_specs, strict=True):
+            node.name = spec.arg.name  # a copied graph renames those called as builtins: ``input``
+        return move_to_device_pass(moved, "cpu")
 
     def without_values(self, tensors: Mapping[str, Any]) -> list[str]:
         """The names of those tensors that have sizes alone."""
