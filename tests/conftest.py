@@ -88,7 +88,7 @@ def as_shipped() -> Iterator[None]:
 
 @pytest.fixture
 def heeds_interrupts() -> Iterator[None]:
-    """Processes begun here get SIGINT and SIGHUP, even if this run is in the background or nohup."""
+    """Processes begun here get SIGINT and SIGHUP, even below ``nohup`` or in the background."""
     interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
     hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
