@@ -76,7 +76,7 @@ def test_dynamic(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "flags"),
-    zip(STATIC, itertools.cycle((shipped(), BASE_ONLY)), strict=False),
+    list(zip(STATIC, itertools.cycle((shipped(), BASE_ONLY)), strict=False)),
     ids=STATIC,
 )
 def test_static(name: str, flags: str, monkeypatch: pytest.MonkeyPatch) -> None:
