@@ -82,11 +82,13 @@ class Builder:
         """True for a partial write between a tensor that forward changes and its new value."""
         return ref in self._written_in_place
 
-    def temporary(self, name: str, dtype: DType, shape: tuple[Int, ...]) -> Ref:
+    def temporary(
+        self, name: str, dtype: DType, shape: tuple[Int, ...], *, unfusable: bool = False
+    ) -> Ref:
         """Make a buffer that belongs to no graph node."""
         name = self._unique(name)
         ref = Ref(name)
-        self._declare(ref, name, dtype, shape)
+        self._declare(ref, name, dtype, shape, unfusable=unfusable)
         return ref
 
     def buffer(self, ref: Ref) -> Buffer:
@@ -197,9 +199,17 @@ class Builder:
         self.append(Pointwise(copy.name, axes, value, index, Origin((copy.name,), ("copy",))))
         return copy.name
 
-    def _declare(self, ref: Ref, name: str, dtype: DType, shape: tuple[Int, ...]) -> None:
+    def _declare(
+        self,
+        ref: Ref,
+        name: str,
+        dtype: DType,
+        shape: tuple[Int, ...],
+        *,
+        unfusable: bool = False,
+    ) -> None:
         self._names[ref], self._types[name] = name, dtype
-        self._buffers[name] = Buffer(name, dtype.stored, shape)
+        self._buffers[name] = Buffer(name, dtype.stored, shape, unfusable)
 
     def _unique(self, name: str) -> str:
         found, number = name, 0

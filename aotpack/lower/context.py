@@ -57,9 +57,10 @@ class Context:
         """The node that yields a tensor; None for inputs, weights and temporaries."""
         return self.builder.producer(ref)
 
-    def temporary(self, role: str, dtype: DType, shape: Shape) -> Ref:
+    def temporary(self, role: str, dtype: DType, shape: Shape, *, unfusable: bool = False) -> Ref:
         """A new intermediate tensor of this node, named after the node and ``role``."""
-        return self.builder.temporary(f"{self.node.name}_{role}", dtype, shape)
+        name = f"{self.node.name}_{role}"
+        return self.builder.temporary(name, dtype, shape, unfusable=unfusable)
 
     def dim(self, ref: Ref, dim: Scalar) -> int:
         """A dimension in [0, rank), from one that may count from the end."""

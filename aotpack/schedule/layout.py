@@ -9,13 +9,20 @@ from dataclasses import replace
 from itertools import permutations
 
 from aotpack.ir.foreign import Foreign
-from aotpack.ir.kernels.access import Access, accesses, contiguous, digit_count, slope
+from aotpack.ir.kernels.access import (
+    Access,
+    accesses,
+    contiguous,
+    digit_count,
+    local_slope,
+    slope,
+)
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.rows import buffer_bytes
-from aotpack.ir.operations import Scatter
+from aotpack.ir.operations import Matmul, Scatter
 from aotpack.ir.program import Branch, Buffer, Loop, Program, concats_by_part, read_whole, targets
 from aotpack.ir.symbolic.facts import typical
-from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.symbolic.integers import Axis, Int, Quotient, Remainder
 
 MAX_RANK = 5  # beyond, only the order of the operation itself is considered
 
@@ -50,7 +57,7 @@ def contiguous_by_contract(program: Program) -> set[str]:
 def _cheapest(buffer: Buffer, uses: list[Access]) -> tuple[Int, ...]:
     best = contiguous(buffer.shape)
     best_cost = _cost(buffer.name, best, uses)
-    if best_cost[:2] == (0, 0):
+    if best_cost[:3] == (0, 0, 0):
         return best
     last = len(buffer.shape) - 1
     orders = sorted(permutations(range(last + 1)), key=lambda dims: dims[-1] != last)
@@ -68,18 +75,36 @@ def _permuted(shape: tuple[Int, ...], dims: tuple[int, ...]) -> tuple[Int, ...]:
     return tuple(by_dim[dim] for dim in range(len(shape)))
 
 
-def _cost(name: str, strides: tuple[Int, ...], uses: list[Access]) -> tuple[int, int, int]:
-    """(accesses without a unit-stride axis, divisions, terms): fewer is better."""
+def _cost(name: str, strides: tuple[Int, ...], uses: list[Access]) -> tuple[int, int, int, int]:
+    """(scattered windows, accesses without a unit-stride axis, divisions, terms): few are good."""
     offsets = [access.offset({name: strides}) for access in uses]
+    windows = sum(map(_is_scattered_window, uses, offsets))
     scattered = sum(not _has_unit_step(offset) for offset in offsets)
-    return scattered, sum(map(digit_count, offsets)), sum(len(o.terms) for o in offsets)
+    return windows, scattered, sum(map(digit_count, offsets)), sum(len(o.terms) for o in offsets)
+
+
+def _is_scattered_window(access: Access, offset: Int) -> bool:
+    """True for a factor whose sum has several digits, the last of them not along memory.
+
+    A convolution reads its input many times, so this counts first.
+    """
+    operation = access.member.operation
+    if not isinstance(operation, Matmul) or not _has_digits(access.index, operation.k):
+        return False
+    return local_slope(offset, operation.k) != 1
 
 
 def _has_unit_step(offset: Int) -> bool:
-    from aotpack.ir.symbolic.integers import Axis
-
     axes = [leaf for leaf in offset.leaves() if isinstance(leaf, Axis)]
     return not axes or any(slope(offset, axis) == 1 for axis in axes)
+
+
+def _has_digits(index: tuple[Int, ...], axis: Axis) -> bool:
+    """True when an index takes digits of an axis."""
+    atoms = (atom for part in index for atom in part.atoms())
+    return any(
+        axis in atom.num.leaves() for atom in atoms if isinstance(atom, (Quotient, Remainder))
+    )
 
 
 def typical_bytes(buffer: Buffer) -> int:

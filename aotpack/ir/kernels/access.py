@@ -13,6 +13,7 @@ from aotpack.ir.program import loads, store_index, targets
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.integers import (
     REMEMBERED,
+    Atom,
     Axis,
     Int,
     Number,
@@ -165,13 +166,22 @@ def local_slope(offset: Int, axis: Axis) -> int | None:
             continue
         atom = touching[0]
         if len(monomial) > 1:
-            if not all(isinstance(a, Quotient) and a.num.atom is axis for a in touching):
+            if not all(_is_higher_digit(a, axis) for a in touching):
                 return None
         elif atom is axis or (isinstance(atom, Remainder) and atom.num.atom is axis):
             step += coefficient
-        elif not isinstance(atom, Quotient) or atom.num.atom is not axis:
+        elif not _is_higher_digit(atom, axis):
             return None
     return None if gathers and step else step
+
+
+def _is_higher_digit(atom: Atom | None, axis: Axis) -> bool:
+    """True for a digit of an axis above the last: ``axis // 4``, or ``axis // 4 % 3``."""
+    if isinstance(atom, Remainder):
+        atom = atom.num.atom
+    return isinstance(atom, Quotient) and (
+        atom.num.atom is axis or _is_higher_digit(atom.num.atom, axis)
+    )
 
 
 def digit_count(offset: Int) -> int:

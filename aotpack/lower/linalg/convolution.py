@@ -1,13 +1,16 @@
 """Convolutions of any dimension: implicit GEMM, whose left factor is read through the window.
 
-    y[n, c, p] = sum over k of x[n, window(p, k)] * w[c, k],   k = (input channel, kernel position)
+    y[n, c, p] = sum over k of x[n, window(p, k)] * w[c, k],   k = (kernel position, input channel)
 
-Depthwise convolutions, integers and float64 are direct sums: their products are too thin for tiles,
-or tensor cores cannot compute them. Transposed convolutions are products by phases.
+With many channels they are the inner digit of k: a step of the sum then reads one kernel position,
+and neighbours where channels are innermost in memory. Few channels are the outer digit. Depthwise
+convolutions, integers and float64 are direct sums: their products are too thin for tiles, or tensor
+cores cannot compute them. Transposed convolutions are products by phases.
 """
 
 from aotpack.ir.kernels.access import flatten_index
 from aotpack.ir.ops.conditions import range_checks
+from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Int, product
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, is_empty
@@ -19,6 +22,8 @@ from aotpack.lower.registry import lowering
 from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, cast, constant, guarded, position
 from aotpack.stages import Ref
+
+LEAST_CHANNELS = 16  # of an inner digit: a step of a matrix unit
 
 
 @lowering("aten.convolution.default")
@@ -67,28 +72,44 @@ def _as_product(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry:
     items = result[:1] if batched else ()
     rows = (*items, *result[1 + len(items) :])
     per_group = result[len(items)] // geometry.groups
-    window = c.shape(weight)[1:]
+    channels, *kernel = c.shape(weight)[1:]
     groups = group_axes(geometry)
     operand = c.dtype(input)
     shape = (*groups, product(rows), per_group)
     total = c.temporary("product", operand.accumulator, shape)
+    is_inner = known_multiple(channels, LEAST_CHANNELS) and product(kernel).constant != 1
+    factor = _reordered(c, weight) if is_inner else weight
+
+    def window(k: Int) -> Index:
+        """The channel and the offsets of a step."""
+        if is_inner:
+            *offsets, channel = unflatten_index(k, (*kernel, channels))
+            return (channel, *offsets)
+        return unflatten_index(k, (channels, *kernel))
 
     def left(group: Index, m: Int, k: Int) -> Value:
-        channel, *offsets = unflatten_index(k, window)
+        channel, *offsets = window(k)
         place = unflatten_index(m, rows)
-        source = flatten_index((*group, channel), (*groups, window[0]))
+        source = flatten_index((*group, channel), (*groups, channels))
         conditions, element = _element(c, input, geometry, place, source, tuple(offsets))
         return guarded(conditions, element, constant(0, operand))
 
     def right(group: Index, k: Int, n: Int) -> Value:
         out = flatten_index((*group, n), (*groups, per_group))
-        return c.load(weight, (out, *unflatten_index(k, window)))
+        return c.load(factor, (out, *window(k)))
 
     def read(item: Index, group: Index, own: Int, place: Index) -> Value:
         return c.load(total, (*group, flatten_index((*item, *place), rows), own))
 
-    emit_product(c, total, operand, product(window), left, right)
+    emit_product(c, total, operand, product((channels, *kernel)), left, right)
     write_channels(c, bias, groups, [(size,) for size in rows[len(items) :]], read)
+
+
+def _reordered(c: Context, weight: Ref) -> Ref:
+    """A copy of the weight, in the memory order that its product reads it in."""
+    copy = c.temporary("weight", c.dtype(weight), c.shape(weight), unfusable=True)
+    c.pointwise(copy, lambda index: c.load(weight, index))
+    return copy
 
 
 def _as_sum(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry) -> None:

@@ -13,22 +13,12 @@ from typing import TypeAlias
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.rows import Row
-from aotpack.ir.symbolic.facts import known_nonnegative
-from aotpack.ir.symbolic.integers import (
-    Atom,
-    Axis,
-    Extremum,
-    Indirect,
-    Int,
-    Quotient,
-    Remainder,
-    Var,
-)
+from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.render.emit.arguments import Arguments
 from aotpack.render.emit.dialect import Dialect
 from aotpack.render.emit.frame import Frame
-from aotpack.render.emit.nesting import Dependent
+from aotpack.render.emit.integers import Integers, is_of_integers
 from aotpack.render.emit.regions import Computed, Region
 
 PACKED_BITS = 16  # of elements; a register holds two
@@ -52,7 +42,7 @@ class EmitOptions:
 PLAIN = EmitOptions()
 
 
-class Emitter(Dependent):
+class Emitter(Integers):
     """Writes the lines that compute values in a frame, into regions.
 
     ``offset`` gives the element offset of a load, ``row`` the padded rows of a buffer, ``resolve``
@@ -76,14 +66,9 @@ class Emitter(Dependent):
         exact: Collection[Value] = (),
         options: EmitOptions = PLAIN,
     ) -> None:
-        super().__init__(region, frame, resolve)
-        self.arguments = arguments
+        super().__init__(region, frame, resolve, arguments, fresh, dialect)
         self._offset = offset
         self._row = row
-        self._guards: tuple[str, ...] = ()
-        self._guard_needs: frozenset[Axis] = frozenset()
-        self.fresh = fresh
-        self.dialect = dialect
         self._ends_in = ends_in
         self._exact = exact
         self._options = options
@@ -182,6 +167,8 @@ class Emitter(Dependent):
             short = shortcut(self, value, self.ends_short)
         if short is not None:
             return short
+        if is_of_integers(value):
+            return self.comparison(value)
         args = tuple(self.value(arg) for arg in value.args)
         ends_in = None if is_exact else self._ends_in
         return self.dialect.apply(value.op, args, value.args[-1].dtype, value.dtype, ends_in)
@@ -255,6 +242,10 @@ class Emitter(Dependent):
         """A tile for a matrix product: rounded to ``dtype``, zero past the end of ``inner``."""
         needs = self.needs(value)
         whole = needs | {axis for axis, _ in self.frame.blocks}
+        if isinstance(value, Guarded) and self._is_masked_load(value, dtype, inner):
+            with self._guarded_by(value.condition):
+                assert isinstance(value.value, Load)
+                return self._assign(self._raw_load(value.value), self.region.home(needs), dtype)
         if isinstance(value, Load) and self._resolve(value) is None and needs == whole:
             if self.arguments.dtype(value.buffer) is dtype:
                 return self._assign(self._raw_load(value, inner), self.region.home(needs), dtype)
@@ -269,6 +260,17 @@ class Emitter(Dependent):
         text = self._broadcast(text, needs, whole)
         home = self.region.home(whole)
         return self._assign(self.dialect.cast(f"({text})", value.dtype, dtype), home, dtype)
+
+    def _is_masked_load(self, value: Guarded, dtype: DType, inner: Axis) -> bool:
+        """True for an element of ``dtype`` where a condition holds, and 0 elsewhere."""
+        load, otherwise = value.value, value.otherwise
+        if not isinstance(load, Load) or self._resolve(load) is not None:
+            return False
+        if self.arguments.dtype(load.buffer) is not dtype or self.needs(value) != self.needs(load):
+            return False
+        is_zero = isinstance(otherwise, Const) and otherwise.value == 0
+        gap = self._checks(load.buffer, self._offset(load), self.needs(load))[1]
+        return is_zero and gap is None
 
     def _guarded(self, value: Guarded) -> str:
         with self._guarded_by(value.condition) as condition:
@@ -288,54 +290,6 @@ class Emitter(Dependent):
         name = self.fresh("t")
         home.append(self.dialect.declare(name, text, dtype))
         return name
-
-    # --- integers
-
-    def index(self, expression: Int) -> str:
-        """The text of an integer; divisions get names of their own."""
-        self.arguments.use_sizes(expression)
-        parts: list[str] = []
-        for monomial, coefficient in expression.terms:
-            factors = [self._atom(atom) for atom in monomial]
-            if abs(coefficient) != 1 or not factors:
-                factors.insert(0, str(abs(coefficient)))
-            parts.append((" - " if coefficient < 0 else " + ") + "*".join(factors))
-        text = "".join(parts) or " + 0"
-        return text[3:] if text.startswith(" + ") else "-" + text[3:]
-
-    def _atom(self, atom: Atom) -> str:
-        if isinstance(atom, Axis):
-            return self.frame.names[atom]
-        if isinstance(atom, Var):
-            return self.dialect.size(atom.name)
-        if isinstance(atom, Indirect):
-            return self.dialect.indirect(self.value(atom.value), atom.value.dtype)
-        loads = any(isinstance(leaf, Indirect) for leaf in Int.of(atom).leaves())
-        key = (atom, self._guards if loads else ())
-        found = self.region.find(key)
-        if found is None:
-            needs = self.index_needs(Int.of(atom)) | (self._guard_needs if loads else frozenset())
-            home = self.region.home(needs)
-            text = self._division(atom) if not isinstance(atom, Extremum) else self._extremum(atom)
-            found = home.names[key] = self.fresh("i")
-            home.append(self.dialect.declare(found, text, None))
-        return found
-
-    def _division(self, atom: Quotient | Remainder) -> str:
-        """Divisions of both languages round towards zero: right for numerators >= 0 only."""
-        num, den = self.frame.start(atom) or self._operand(atom.num), self._operand(atom.den)
-        quotient, rest = self.dialect.quotient, self.dialect.remainder(num, den)
-        if known_nonnegative(atom.num):
-            return quotient(num, den) if isinstance(atom, Quotient) else rest
-        positive = self.dialect.remainder(f"({rest} + {den})", den)
-        return quotient(f"({num} - {positive})", den) if isinstance(atom, Quotient) else positive
-
-    def _extremum(self, atom: Extremum) -> str:
-        return self.dialect.extremum(atom.name, self.index(atom.a), self.index(atom.b))
-
-    def _operand(self, expression: Int) -> str:
-        text = self.index(expression)
-        return text if text.isidentifier() or text.isdigit() else f"({text})"
 
     # --- bound checks
 

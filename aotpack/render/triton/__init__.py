@@ -3,6 +3,6 @@
 The IR as text: ``types``; ``operators`` with ``fast_operators`` and ``float8``; ``monoid`` and the
 kinds of it in ``monoids`` and ``extremes``; ``reserved``, names.
 Kernels, in reading order: ``kernels`` (the entry), ``contexts``, ``dialect`` (expressions),
-``loops`` (pointwise and reduction kernels, scans, scatters), ``matmul`` with ``descriptors``,
-``attention``, ``launches`` (several kernels in a launch), ``stores``, ``early_start``.
+``loops`` (pointwise and reduction kernels, scans, scatters), ``matmul`` with ``descriptors`` and
+``k_steps``, ``attention``, ``launches`` (several kernels in a launch), ``stores``, ``early_start``.
 """

@@ -174,6 +174,7 @@ class MatmulContext:
     m_masked: bool
     n_masked: bool
     k_masked: bool
+    k_steps: str  # the number of steps over k if factors are indexed by steps, else ""
     persistent: bool
     group: int
     batch: tuple[tuple[str, str], ...]  # (name, expression of the program's batch number)

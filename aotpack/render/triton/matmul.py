@@ -4,6 +4,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.kernels.tiles import MatmulTile
 from aotpack.ir.operations import Matmul
+from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Value
@@ -13,6 +14,7 @@ from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.triton.contexts import Factor, MatmulContext
 from aotpack.render.triton.descriptors import described_factor
+from aotpack.render.triton.k_steps import Steps, in_steps, steps_of
 from aotpack.render.triton.types import TRITON_TYPES
 
 ROWS_TOGETHER = 8  # rows of tiles in a group, for reuse of columns in L2
@@ -31,13 +33,11 @@ def matmul_context(
     """The context of the matmul template, without the name."""
     template_op = kernel.template_op
     assert isinstance(template_op, Matmul)
-    lhs_frame = _frame(template_op, tile, {template_op.m: "m", template_op.k: "k_row"})
-    rhs_frame = _frame(template_op, tile, {template_op.k: "k_column", template_op.n: "n"})
-    lhs = _factor(builder, "lhs", lhs_frame, template_op, tile)
-    rhs = _factor(builder, "rhs", rhs_frame, template_op, tile)
+    steps = steps_of(template_op, tile)
+    lhs, rhs = (_factor(builder, name, template_op, tile, steps) for name in ("lhs", "rhs"))
     builder.results[template_op.target] = "acc"
     epilogue = render_epilogue(kernel, builder, template_op.axes)
-    for axis in (*template_op.batch, template_op.m, template_op.n, template_op.k):
+    for axis in (*template_op.axes, template_op.k):
         builder.arguments.use_sizes(axis.extent)
     return MatmulContext(
         name=kernel.name,
@@ -53,7 +53,8 @@ def matmul_context(
         k_block=tile.k,
         m_masked=template_op.m in builder.emitter.frame.masks,
         n_masked=template_op.n in builder.emitter.frame.masks,
-        k_masked=template_op.k in lhs_frame.masks,
+        k_masked=not known_multiple(template_op.k.extent, tile.k),
+        k_steps=str(steps.number.extent) if steps else "",
         persistent=tile.most_programs > 0,
         group=ROWS_TOGETHER,
         batch=batch_numbers(template_op.batch, "batch_number"),
@@ -83,25 +84,47 @@ def _frame(template_op: Matmul, tile: MatmulTile, names: dict[Axis, str]) -> Fra
 
 
 def _factor(
-    builder: KernelBuilder, name: str, frame: Frame, template_op: Matmul, tile: MatmulTile
+    builder: KernelBuilder,
+    name: str,
+    template_op: Matmul,
+    tile: MatmulTile,
+    steps: Steps | None,
 ) -> Factor:
     """The loads of a factor: through a descriptor where tile and factor allow it, or pointers."""
-    value = template_op.lhs if name == "lhs" else template_op.rhs
+    is_left = name == "lhs"
+    value = template_op.lhs if is_left else template_op.rhs
+    rows = {template_op.m: "m", template_op.k: "k_row"}
+    columns = {template_op.k: "k_column", template_op.n: "n"}
+    frame = _frame(template_op, tile, rows if is_left else columns)
     if tile.descriptors:
         starts = {template_op.m: "m_start", template_op.n: "n_start", template_op.k: "k_start"}
         names = batch_names(template_op.batch) | starts
         slot = described_factor(builder, name, value, template_op.operand, frame.blocks, names)
         if slot is not None:
             return slot
-    return _by_pointers(builder, frame, value, template_op)
+    outer = frozenset(axis for axis, _ in frame.blocks if axis is not template_op.k)
+    if steps is None:
+        inner, before, loop = template_op.k, outer, frozenset((template_op.k,))
+    else:
+        value = Rewriter({template_op.k: steps.position()})(value)
+        frame = in_steps(frame, template_op.k, steps, f"k_step{builder.index_type}")
+        inner, before, loop = steps.lane, outer | {steps.lane}, frozenset((steps.number,))
+    return _by_pointers(builder, frame, value, template_op, inner, before, loop)
 
 
-def _by_pointers(builder: KernelBuilder, frame: Frame, value: Value, template_op: Matmul) -> Factor:
+def _by_pointers(
+    builder: KernelBuilder,
+    frame: Frame,
+    value: Value,
+    template_op: Matmul,
+    inner: Axis,
+    outer: frozenset[Axis],
+    stepped: frozenset[Axis],
+) -> Factor:
     """Lines before the loop over k, lines in it, and the name of the tile."""
-    outer = [axis for axis, _ in frame.blocks if axis is not template_op.k]
-    before = Region(frozenset((*template_op.batch, *outer)))
-    loop = before.open("for", frozenset((template_op.k,)))
+    before = Region(frozenset(template_op.batch) | outer)
+    loop = before.open("for", stepped)
     emitter = builder.emitter_in(frame, loop)
-    name = emitter.operand(value, template_op.operand, template_op.k)
+    name = emitter.operand(value, template_op.operand, inner)
     setup = tuple(item for item in before.items if isinstance(item, str))
     return Factor((), setup, tuple(loop.lines()), name)

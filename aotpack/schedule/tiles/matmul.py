@@ -10,7 +10,7 @@ steps are a third shorter.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import ceil, log2
+from math import ceil, gcd, log2
 
 from aotpack.devices import A100, B200, BLACKWELL, H200, HOPPER, LATER, RTX_PRO_6000, Gpu
 from aotpack.ir.dtypes import DType
@@ -20,8 +20,8 @@ from aotpack.ir.kernels.tiles import MAX_ARCH, MatmulTile, Variant
 from aotpack.ir.operations import Matmul
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import bounds, typical
-from aotpack.ir.symbolic.integers import Axis
-from aotpack.ir.values import Load
+from aotpack.ir.symbolic.integers import Atom, Axis, Quotient, Remainder
+from aotpack.ir.values import Load, walk
 
 BYTES_PER_MICROSECOND = 4.3e6  # of the fit; other GPUs are scaled by their bandwidth
 ROW_STEPS = (8, 16, 32, 64, 96, 128, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192, 32768)
@@ -111,6 +111,8 @@ _MORE_DESCRIBED = (
     DESCRIBED.tile,
     MatmulTile(128, 128, 64, 8, 4, descriptors=True),
 )
+SHORTEST_STEP = 16  # of a matrix unit
+MOST_STAGES = 6
 LONG_SUM = 2048  # products, from which on descriptors gain more than they cost
 FAMILIES = (
     Family(0, HOPPER - 1, A100, _MMA, _SINGLE_MMA, _MORE_MMA),
@@ -218,5 +220,32 @@ def _fitted(tile: MatmulTile, template_op: Matmul, gpu: Gpu) -> MatmulTile:
     With descriptors, a program for each multiprocessor makes them once and goes through all tiles.
     """
     shortest = max(16, 1 << max(0, typical(template_op.k.extent) - 1).bit_length())
+    depth = min(tile.k, shortest)
+    digit = _lowest_digit(template_op)
+    if digit and digit % SHORTEST_STEP == 0:
+        depth = min(depth, digit & -digit)
+    stages = tile.num_stages
+    if depth < tile.k:
+        stages = min(MOST_STAGES, stages * tile.k // depth)
     programs = gpu.multiprocessors if tile.descriptors else 0
-    return replace(tile, k=min(tile.k, shortest), most_programs=programs)
+    return replace(tile, k=depth, num_stages=stages, most_programs=programs)
+
+
+def _lowest_digit(template_op: Matmul) -> int:
+    """The extent of the lowest digit of k that factors are indexed by; 0 without digits.
+
+    A step within one value of the others reads neighbours (``render/triton/matmul.py``).
+    """
+    found = 0
+    for value in walk((template_op.lhs, template_op.rhs)):
+        for part in value.index if isinstance(value, Load) else ():
+            for atom in part.atoms():
+                found = gcd(found, _divisor(atom, template_op.k))
+    return found
+
+
+def _divisor(atom: Atom | None, k: Axis) -> int:
+    """The divisor of the lowest digit of k inside an atom; 0 for an atom without one."""
+    if not isinstance(atom, (Quotient, Remainder)) or k not in atom.num.leaves():
+        return 0
+    return _divisor(atom.num.atom, k) or atom.den.constant or 1

@@ -11,14 +11,13 @@ def cat_add(x_ptr, y_ptr, out_ptr):
     x = (tl.program_id(0)*256 + tl.arange(0, 256))
     x_mask = x < 32
     i1 = x % 8
-    t2 = tl.cast(i1, tl.int64)
-    t3 = t2 < tl.full([], 3, tl.int64)
-    i4 = x // 8
-    t5 = tl.load(x_ptr + i1 + 3*i4, mask=x_mask & t3, other=0)
-    t6 = t2 >= tl.full([], 3, tl.int64)
-    t7 = tl.load(y_ptr + i1 + 5*i4 - 3, mask=x_mask & t6, other=0)
-    t8 = tl.where(t6, t7, 0.0)
-    t9 = tl.where(t3, t5, t8)
-    t10 = t9 + 1.0
-    tl.store(out_ptr + x, t10, mask=x_mask)
+    t2 = (i1 < 3)
+    i3 = x // 8
+    t4 = tl.load(x_ptr + i1 + 3*i3, mask=x_mask & t2, other=0)
+    t5 = (i1 >= 3)
+    t6 = tl.load(y_ptr + i1 + 5*i3 - 3, mask=x_mask & t5, other=0)
+    t7 = tl.where(t5, t6, 0.0)
+    t8 = tl.where(t2, t4, t7)
+    t9 = t8 + 1.0
+    tl.store(out_ptr + x, t9, mask=x_mask)
     gdc_launch_dependents()

@@ -24,8 +24,7 @@ def index_add(y_ptr, n_ptr, out_ptr):
     t5 = t3 >= tl.full([], 100, tl.int64)
     t6 = t4 | t5
     t7 = tl.where(t6, tl.full([], 100, tl.int64), t3)
-    t8 = tl.cast(t7, tl.int64)
-    t9 = t8 < tl.full([], 100, tl.int64)
-    i10 = x % 32
-    scatter_sum(out_ptr, i10 + 32*t7, t1, x_mask & t9)
+    t8 = (t7 < 100)
+    i9 = x % 32
+    scatter_sum(out_ptr, i9 + 32*t7, t1, x_mask & t8)
     gdc_launch_dependents()

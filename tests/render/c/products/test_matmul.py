@@ -16,7 +16,7 @@ def text_of(model: nn.Module, *shape: int, dtype: torch.dtype = torch.float32) -
 
 
 def convolution(padding: int) -> str:
-    return text_of(nn.Conv2d(16, 32, 3, padding=padding, bias=False), 1, 16, 20, 30)
+    return text_of(nn.Conv2d(12, 32, 3, padding=padding, bias=False), 1, 12, 20, 30)
 
 
 def test_windows_that_reach_over_an_edge_are_copied_within_bounds() -> None:

@@ -1,0 +1,42 @@
+"""Convolutions step through their kernel positions, and each step reads neighbouring channels."""
+
+import pytest
+import torch
+from torch import nn
+
+from aotpack.target import parse_targets
+from tests.render.models import rendered, shown
+
+H100 = parse_targets("sm_90")
+
+
+def product_of(channels: int, kernel: int, *, dtype: torch.dtype = torch.bfloat16) -> str:
+    """The product of a convolution after another operator."""
+    conv = nn.Conv2d(channels, 32, kernel, padding=kernel // 2, bias=False)
+    model = nn.Sequential(nn.Sigmoid(), conv).to(dtype)
+    kernels = rendered(model, torch.zeros(2, channels, 9, 11, dtype=dtype), targets=H100).kernels
+    (text,) = (shown(one.text) for one in kernels if "tl.dot(" in one.text)
+    return text
+
+
+@pytest.mark.parametrize(("channels", "block"), [(64, 64), (48, 16), (96, 32), (320, 64)])
+def test_a_step_keeps_to_one_kernel_position(channels: int, block: int) -> None:
+    text = product_of(channels, 3)
+    assert f"for k_step in range(0, {9 * channels // block}):" in text
+    assert f"k = tl.arange(0, {block})" in text
+    assert "k_row //" not in text and "k_row %" not in text
+
+
+@pytest.mark.parametrize("channels", [3, 24, 40])
+def test_few_channels_are_the_outer_digit(channels: int) -> None:
+    text = product_of(channels, 3)
+    assert "k_step" not in text and "k_row // 9" in text
+
+
+def test_a_sum_without_digits_has_no_steps() -> None:
+    text = product_of(64, 1)
+    assert "k_step" not in text and "k_row //" not in text
+
+
+def test_the_input_of_a_convolution_is_stored_with_its_channels_innermost() -> None:
+    assert "64*m + k_row" in product_of(64, 3)
