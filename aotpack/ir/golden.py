@@ -46,9 +46,9 @@ class Golden:
     output and then per update, the largest absolute difference between eager and the reference, of
     integers and bools the number of elements that differ. ``limits`` say how far single elements
     may be off: ``bounds`` of floats as bfloat16; ``ranges`` of the integers and bools that rounding
-    changes, in rows of position, lowest and highest value; ``sums`` and their ``slack`` of sampled
-    results. They are named bounds/outputs/NAME, and so on. ``note`` says what was left out and why;
-    without results it is why there are none.
+    changes, in rows of position, lowest and highest value, and ``eager``'s own values of these;
+    ``sums`` and their ``slack`` of sampled results. They are named bounds/outputs/NAME, and so on.
+    ``note`` says what was left out and why; without results it is why there are none.
     """
 
     inputs: tuple[Recorded, ...]

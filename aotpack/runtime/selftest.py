@@ -103,8 +103,8 @@ def check_golden(model: Model) -> tuple[Check, ...]:
     return tuple(max(checks, key=_severity) for checks in zip(*runs, strict=True))
 
 
-def _severity(check: Check) -> tuple[bool, float]:
-    return not check.is_passed, check.error
+def _severity(check: Check) -> tuple[bool, float, int]:
+    return not check.is_passed, check.error, check.differing
 
 
 def _golden_run(model: Model, golden: Mapping[str, Stored]) -> list[Check]:
@@ -122,8 +122,10 @@ def _golden_run(model: Model, golden: Mapping[str, Stored]) -> list[Check]:
         for label, spec, result in zip(signature.labels, signature.outputs, results, strict=True)
     ]
     for name in signature.updates:
-        left = present(given[name], dtypes[name]) if name in given else state[name].numpy()
-        found.append((name, f"updates/{name}", left, dtypes[name]))
+        is_input = name in given
+        left = present(given[name], dtypes[name]) if is_input else state[name].numpy()
+        label = f"{'input' if is_input else 'state'} {name}"
+        found.append((label, f"updates/{name}", left, dtypes[name]))
     facts = model.manifest.golden
     return [
         compare(

@@ -14,7 +14,7 @@ from aotpack.errors import UsageError
 from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.precompile import precompile
-from aotpack.runtime import verify
+from aotpack.runtime import load, verify
 from aotpack.stages import Golden
 from aotpack.target import CPU
 
@@ -188,6 +188,26 @@ def test_by_default_a_result_may_be_kept_wider() -> None:
     args = tuple(one.bfloat16() for one in ADDENDS)
     rest, *_ = aotpack.compile(Rests(), args, target="interpreter")(*args)
     assert rest.abs().max() == 0 != Rests()(*args)[0].abs().max()
+
+
+class Equal(nn.Module):
+    """A sum that a product reads, so that it may be kept wider, and a decision on the product."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x + y) * y == x * y + y * y
+
+
+@pytest.mark.parametrize("precision", ["default", "strict"])
+def test_verify_counts_the_decisions_that_are_not_eagers(tmp_path: Path, precision: str) -> None:
+    args = tuple(one.bfloat16() for one in ADDENDS)
+    how = BuildOptions((CPU,), precision=precision, golden=4e6)
+    write_package(Build(Source(Equal(), args), how).precompiled, tmp_path)
+    with load(tmp_path, "cpu") as model:
+        differing = int((model(*args) != Equal()(*args)).sum())
+    assert (differing > 0) is (precision == "default")
+    (check,) = verify(tmp_path, "cpu").checks
+    assert check.is_passed and check.differing == differing
+    assert (f"wrong ({differing} differ from eager's" in str(check)) is (differing > 0)
 
 
 def test_other_precisions_are_refused() -> None:

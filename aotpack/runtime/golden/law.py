@@ -16,6 +16,10 @@ from ..safetensors import Stored
 from .samples import Sampled
 
 _BOUND = DTYPES["bfloat16"]
+_DIFFER = (
+    "differ from eager's where a rounding decides; "
+    "--precision strict rounds 16-bit operators as eager does"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class Check:
     """The error of one output, and that of eager at the build, against the reference.
 
     Errors are the largest differences; for integers and bools, the number of wrong elements.
-    ``place`` is the element that breaks a bound of its own. ``left_out`` elements are not
+    ``differing`` ones are right, and other than eager's: a rounding decides them. ``place`` is the element that breaks a bound of its own. ``left_out`` elements are not
     compared, for eager overflows there; where that is all, the check fails.
     """
 
@@ -34,6 +38,7 @@ class Check:
     counts: bool = False
     place: str = ""
     left_out: int = 0
+    differing: int = 0
 
     @property
     def is_passed(self) -> bool:
@@ -42,7 +47,9 @@ class Check:
     def __str__(self) -> str:
         verdict = "ok" if self.is_passed else "WRONG"
         if self.counts:
-            return f"{self.name}: {self.error:.0f} elements are wrong{self.place}: {verdict}"
+            rest = f" ({self.differing} {_DIFFER})" if self.differing else ""
+            wrong = f"{self.error:.0f} elements are wrong{self.place}{rest}"
+            return f"{self.name}: {wrong}: {verdict}"
         if self.left_out and self.error == np.inf:
             return f"{self.name}: not compared: eager overflows: {verdict}"
         rest = f", {self.left_out} elements not compared: eager overflows" if self.left_out else ""
@@ -62,6 +69,7 @@ class Limits:
     sums: Array | None = None
     slack: Array | None = None
     sampled: Sampled | None = None
+    eager: Array | None = None  # its values of the elements that have ranges
 
 
 NO_LIMITS = Limits()
@@ -69,9 +77,10 @@ NO_LIMITS = Limits()
 
 def limits_of(golden: Mapping[str, Stored], sampled: Mapping[str, Sampled], result: str) -> Limits:
     """The limits of a result, which is called outputs/NAME or updates/NAME."""
-    found = (golden.get(f"{kind}/{result}") for kind in ("bounds", "ranges", "sums", "slack"))
-    bounds, ranges, sums, slack = (None if one is None else one.data for one in found)
-    return Limits(bounds, ranges, sums, slack, sampled.get(result))
+    kinds = ("bounds", "ranges", "sums", "slack", "eager")
+    found = (golden.get(f"{kind}/{result}") for kind in kinds)
+    *limits, eager = (None if one is None else one.data for one in found)
+    return Limits(*limits, sampled.get(result), eager)
 
 
 def compare(
@@ -160,14 +169,19 @@ def _exactly(
 ) -> Check:
     """Integers and bools: equal, or in their ranges."""
     wrong = np.asarray(found != reference).reshape(-1)
+    differing = 0
     if limits.ranges is not None:
         places, low, high = limits.ranges.T
         values = found.reshape(-1)[places]
         wrong[places] = (values < low) | (values > high)
+        if limits.eager is not None:
+            differing = int(np.count_nonzero((values != limits.eager) & ~wrong[places]))
     count = int(np.count_nonzero(wrong))
     first = _place(int(wrong.argmax()), limits.sampled, found.shape) if count else ""
     place = f", first at {first}" if count else ""
-    return Check(name, float(count), eager_error, 0.0, counts=True, place=place)
+    return Check(
+        name, float(count), eager_error, 0.0, counts=True, place=place, differing=differing
+    )
 
 
 def _place(index: int, sampled: Sampled | None, shape: tuple[int, ...]) -> str:

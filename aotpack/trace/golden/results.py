@@ -106,6 +106,7 @@ def _add_integers(
 ) -> None:
     kept.errors.append(float(torch.count_nonzero(eager != seen.exact)))
     rows, exact = ranges(eager, seen), seen.exact.to(eager.dtype)
+    own = eager.reshape(-1)[rows[:, 0]]
     if sampled:
         flat = exact.reshape(-1).numpy()
         low, high = flat.astype(np.int64), flat.astype(np.int64)
@@ -115,9 +116,11 @@ def _add_integers(
         places = sampled.places()
         exact = torch.from_numpy(flat[places])
         found = np.flatnonzero(np.isin(places, rows[:, 0]))
+        own = eager.reshape(-1)[places[found]]
         rows = np.stack([found, low[places[found]], high[places[found]]], 1)
     if len(rows):
         kept.limits.append(_array(f"ranges/{key}", DType.INT64, rows))
+        kept.limits.append(_tensor(f"eager/{key}", own))
     kept.values.append(_tensor(key.partition("/")[2], exact))
 
 

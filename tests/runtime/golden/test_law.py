@@ -1,5 +1,7 @@
 """When a result is right: as a tensor, and each of its elements."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -68,6 +70,18 @@ def test_integers_are_equal_or_in_their_range() -> None:
     ):
         check = compare("i", np.array(found), reference, I64, 3.0, Limits(ranges=ranges))
         assert check.is_passed is is_right
+
+
+def test_right_integers_that_are_not_eagers_are_counted() -> None:
+    reference, ranges = np.arange(6), np.array([[2, 1, 4], [5, 5, 9]])
+    limits = Limits(ranges=ranges, eager=np.array([3, 5]))
+    for found, words in (
+        ([0, 1, 3, 3, 4, 5], "i: 0 elements are wrong: ok"),
+        ([0, 1, 2, 3, 4, 9], "i: 0 elements are wrong (2 differ from eager's where a rounding .*"),
+        ([0, 1, 9, 3, 4, 9], r"i: 1 elements are wrong, first at \[2\] (1 differ .*: WRONG"),
+    ):
+        check = compare("i", np.array(found), reference, I64, 3.0, limits)
+        assert re.fullmatch(words.replace(" (", r" \("), str(check))
 
 
 def test_eagers_errors_excuse_no_integer() -> None:
