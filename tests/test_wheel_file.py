@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import stat
 import zipfile
 from collections.abc import Callable
@@ -95,6 +96,9 @@ def drop(name: str) -> Callable[[Contents], object]:
 
 
 GOLDEN = f"{NAME}/golden.safetensors"
+MANIFEST = f"{NAME}/manifest.json"
+SOURCE = f"{NAME}/kernels/source/k1.py"
+CODE = f"{NAME}/kernels/sm_80/k1.cubin"
 RECORD = f"{NAME}-1.dist-info/RECORD"
 
 
@@ -111,7 +115,11 @@ RECORD = f"{NAME}-1.dist-info/RECORD"
         ("inspect", lambda c: c.update({GOLDEN: b""}), "its 0 bytes do not hold the header"),
         ("inspect", lambda c: c.update({GOLDEN: b"\2" + bytes(7) + b"{}"}), "has no input 'x'"),
         ("inspect", lambda c: c.update({GOLDEN: b"\2" + bytes(7) + b"[]"}), "is not an object"),
-        ("inspect", drop(f"{NAME}/SHA256SUMS"), "SHA256SUMS cannot be read"),
+        ("inspect", put("manifest.json", "inputs", 0, "shape", ["b"]), "'x' of 1 dimensions"),
+        ("inspect", drop(f"{NAME}/SHA256SUMS"), "it has no tiny_model/SHA256SUMS"),
+        ("inspect", lambda c: c.update({MANIFEST: c[MANIFEST] + b" "}), "its sha256 is"),
+        ("inspect", lambda c: c.update({MANIFEST: b"{"}), "manifest.json is not JSON"),
+        ("inspect", lambda c: c.update({f"{NAME}/SHA256SUMS": b"x"}), "SHA256SUMS, line 1"),
         ("inspect", put("manifest.json", "schema", 1), "has schema 1; this runtime reads"),
         ("verify", put("manifest.json", "schema", 1), "does not fit its entry in RECORD"),
         ("verify", drop(RECORD), "it has no RECORD"),
@@ -129,4 +137,47 @@ def test_contents_that_do_not_fit(
     change: Callable[[Contents], object],
     message: str,
 ) -> None:
-    assert message in failed(capsys, verb, changed(wheel, tmp_path, change))
+    told = failed(capsys, verb, changed(wheel, tmp_path, change))
+    assert message in told and told.count(str(tmp_path)) == told.count(str(tmp_path / wheel.name))
+    assert re.search("copy or build it again|Copy or download it again", told)
+
+
+def for_processors(contents: Contents) -> None:
+    """The code of a kernel is also that for processors."""
+    kernel = json.loads(contents[MANIFEST])["kernels"]["k1"]
+    put("manifest.json", "kernels", "k1", "binaries", "cpu", kernel["binaries"]["sm_80"])(contents)
+
+
+@pytest.mark.parametrize(
+    ("words", "change", "message"),
+    [
+        (["--kernel", "k1"], drop(SOURCE), f"it has no {SOURCE}"),
+        (["--html", "r.html"], drop(SOURCE), f"it has no {SOURCE}"),
+        (["--kernel", "k1"], lambda c: c.update({SOURCE: b"\x80"}), f"{SOURCE} is no text"),
+        ([], lambda c: (for_processors(c), c.pop(CODE)), f"it has no {CODE}"),
+        ([], for_processors, f"{CODE}: the shared object does not describe its functions"),
+    ],
+)
+def test_files_of_kernels_that_are_missing_or_damaged(
+    wheel: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    change: Callable[[Contents], object],
+    message: str,
+) -> None:
+    assert main(["inspect", str(changed(wheel, tmp_path, change)), *words]) == 1
+    error = capsys.readouterr().err
+    assert message in error and error.endswith("copy or build it again\n")
+
+
+@pytest.mark.parametrize(
+    ("file", "found"), [("gone/r.html", "No such file"), (".", "Is a directory")]
+)
+def test_a_report_that_cannot_be_written(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, found: str
+) -> None:
+    assert main(["inspect", str(wheel), "--html", str(tmp_path / file)]) == 2
+    error = capsys.readouterr().err
+    assert f"--html {tmp_path / file}: the report cannot be written: {found}" in error
+    assert "accepted is a file" in error

@@ -51,6 +51,16 @@ def run(options: argparse.Namespace) -> int:
                 print("\n\n".join([aligned(facts), *map(table_text, tables)]))
             else:
                 page = html_report(facts, tables, read_sources(manifest, archive, name))
-                options.html.write_text(page, encoding="utf-8")
+                _write(options.html, page)
                 print(options.html)
     return 0
+
+
+def _write(file: Path, page: str) -> None:
+    try:
+        file.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"--html {file}: the report cannot be written: {error.strerror}; accepted is a file, "
+            "new or old, in a folder that is there and that you may write to"
+        ) from error

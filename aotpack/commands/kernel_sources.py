@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from aotpack.commands.wheel_file import damaged, read_entry
 from aotpack.precompile.elf import read_function_sizes
 from aotpack.runtime.manifest import Manifest
 from aotpack.target import CPU
@@ -30,7 +31,7 @@ def read_sources(manifest: Manifest, archive: zipfile.ZipFile, package: str) -> 
     kernels: dict[str, str] = {}
     shared: dict[str, str] = {}
     for file in sorted({kernel.source for kernel in manifest.kernels.values()}):
-        text = archive.read(f"{package}/{file}").decode()
+        text = _text(archive, f"{package}/{file}")
         names = [name for name, kernel in manifest.kernels.items() if kernel.source == file]
         own = _split(text) if len(names) > 1 or file.endswith(".c") else {}
         if not own.keys() >= {*names}:
@@ -39,6 +40,13 @@ def read_sources(manifest: Manifest, archive: zipfile.ZipFile, package: str) -> 
         kernels |= {name: own[name] for name in names}
         shared[file] = text[: next(_KERNEL.finditer(text)).start()]
     return Sources(kernels, shared)
+
+
+def _text(archive: zipfile.ZipFile, path: str) -> str:
+    try:
+        return read_entry(archive, path).decode()
+    except UnicodeDecodeError as error:
+        raise damaged(archive, f"{path} is no text: {error.reason}") from error
 
 
 def _split(text: str) -> dict[str, str]:
@@ -51,6 +59,13 @@ def _split(text: str) -> dict[str, str]:
     return found
 
 
+def _function_sizes(archive: zipfile.ZipFile, path: str) -> dict[str, int]:
+    try:
+        return read_function_sizes(read_entry(archive, path))
+    except ValueError as error:
+        raise damaged(archive, f"{path}: {error}") from error
+
+
 def read_host_bytes(manifest: Manifest, archive: zipfile.ZipFile, package: str) -> dict[str, int]:
     """The bytes of machine code of each kernel for processors, those of its parts included."""
     found: dict[str, int] = {}
@@ -60,7 +75,7 @@ def read_host_bytes(manifest: Manifest, archive: zipfile.ZipFile, package: str) 
         if binary is None:
             continue
         if binary.file not in sizes:
-            sizes[binary.file] = read_function_sizes(archive.read(f"{package}/{binary.file}"))
+            sizes[binary.file] = _function_sizes(archive, f"{package}/{binary.file}")
         found[name] = sum(
             size
             for function, size in sizes[binary.file].items()

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from aotpack.errors import AotpackError, UsageError
 from aotpack.runtime.checks.guards import sizes_of
+from aotpack.runtime.errors import PackageError
 from aotpack.runtime.files.sums import SUMS
 from aotpack.runtime.manifest import Manifest, read_manifest
 from aotpack.runtime.memory.weights import sidecar_name_of
@@ -22,6 +23,7 @@ from aotpack.runtime.safetensors import read_header
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f\\:]{1,1000}")
 _ENCRYPTED = 1
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ADVICE = re.compile(r"[.;,] *(The package is damaged: r|R)einstall .*", re.DOTALL)
 _ACCEPTED = "a wheel is accepted, which aotpack MODEL -o DIR builds"
 
 
@@ -74,7 +76,8 @@ def unpacked(wheel: Path) -> Iterator[Path]:
         name = package_name(wheel, archive)
         archive.extractall(place)
         _check_record(wheel, archive, Path(place))
-        read_manifest(Path(place, name))
+        with _naming(wheel, Path(place)):
+            read_manifest(Path(place, name))
         yield Path(place, name)
 
 
@@ -109,25 +112,55 @@ def manifest_of(wheel: Path) -> Iterator[tuple[Manifest, zipfile.ZipFile, str]]:
     """The manifest alone, without unpacking weights; with the archive and the package's name."""
     with opened(wheel) as archive, tempfile.TemporaryDirectory(prefix="aotpack-") as place:
         name = package_name(wheel, archive)
-        for file in {f"{name}/manifest.json", f"{name}/{SUMS}"} & {*archive.namelist()}:
+        for file in (f"{name}/manifest.json", f"{name}/{SUMS}"):
+            check_has(archive, file)
             archive.extract(file, place)
-        yield read_manifest(Path(place, name)), archive, name
+        with _naming(wheel, Path(place)):
+            yield read_manifest(Path(place, name)), archive, name
+
+
+@contextmanager
+def _naming(wheel: Path, place: Path) -> Iterator[None]:
+    """Inside the block, a damaged package is a damaged wheel: ``place`` is no installation."""
+    try:
+        yield
+    except PackageError as error:
+        told = str(error).replace(f"{place}/", "").removeprefix("loading the package in ")
+        raise _damaged(wheel, _ADVICE.sub("", told)) from error
+
+
+def read_entry(archive: zipfile.ZipFile, path: str) -> bytes:
+    """The content of a file that the manifest names."""
+    check_has(archive, path)
+    return archive.read(path)
+
+
+def check_has(archive: zipfile.ZipFile, path: str) -> None:
+    """Refuse a wheel without a file that every build writes."""
+    if path not in archive.namelist():
+        raise damaged(archive, f"it has no {path}")
+
+
+def damaged(archive: zipfile.ZipFile, reason: str) -> AotpackError:
+    """The error of a file that an opened wheel lacks, or that is not as built."""
+    return _damaged(Path(archive.filename or ""), reason)
 
 
 def example_sizes(manifest: Manifest, archive: zipfile.ZipFile, name: str) -> dict[str, int]:
     """The model's sizes for its golden inputs, from the header of their file."""
     path = f"{name}/golden.safetensors"
-    if path not in archive.namelist():
-        raise _damaged(Path(archive.filename or name), f"it has no {path}")
+    check_has(archive, path)
     with archive.open(path) as file:
-        header = read_header(file, archive.getinfo(path).file_size, Path(path))
+        place = Path(archive.filename or "", path)
+        header = read_header(file, archive.getinfo(path).file_size, place)
     shapes = {one: found.shape for one, found in header.items()}
     shapes |= {f"inputs/{one}": drawn.shape for one, drawn in manifest.golden.drawn.items()}
-    wanted = [f"inputs/{one.name}" for one in manifest.signature.inputs]
-    if lost := [one for one in wanted if one not in shapes]:
-        name = lost[0].partition("/")[2]
-        raise _damaged(Path(archive.filename or name), f"{path} has no input {name!a}")
-    return sizes_of(manifest.signature, [shapes[one] for one in wanted])
+    inputs = manifest.signature.inputs
+    for one in inputs:
+        shape, rank = shapes.get(f"inputs/{one.name}"), len(one.shape)
+        if shape is None or len(shape) != rank:
+            raise damaged(archive, f"{path} has no input {one.name!a} of {rank} dimensions")
+    return sizes_of(manifest.signature, [shapes[f"inputs/{one.name}"] for one in inputs])
 
 
 def _check_record(wheel: Path, archive: zipfile.ZipFile, place: Path) -> None:

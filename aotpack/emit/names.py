@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 from aotpack.errors import UsageError
 
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_OTHER = re.compile(r"[^A-Za-z0-9._-]")
 _TAKEN = frozenset({"aotpack", "cuda", "numpy", "torch", "triton"})
 
 
@@ -29,6 +30,8 @@ class Identity:
 
 def import_name(name: str) -> str:
     """The identifier that imports a model called ``name``: "BERT-base" -> "bert_base"."""
+    if other := _OTHER.search(name):
+        raise _refused(name, f"it has the character {other[0]!a}")
     if not _DISTRIBUTION.fullmatch(name):
         raise _refused(name, "it does not begin and end with a letter or digit")
     identifier = re.sub(r"[-.]+", "_", name).lower()

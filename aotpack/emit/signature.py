@@ -177,7 +177,10 @@ def _key_text(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise UsageError(f"--key {file}: it cannot be read: {error.strerror}; {_MAKE}") from error
+        raise UsageError(
+            f"--key {file}: it cannot be read: {error.strerror}; check the path, or make a pair: "
+            f"{_MAKE}"
+        ) from error
 
 
 def _refused(file: Path, kind: str, found: str) -> UsageError:

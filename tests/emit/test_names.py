@@ -15,8 +15,10 @@ def test_import_names(name: str, wanted: str) -> None:
     ("name", "reason"),
     [
         ("", "begin and end"),
-        ("../up", "begin and end"),
-        ("bért", "begin and end"),
+        (".up", "begin and end"),
+        ("my net", "it has the character ' '; accepted: ASCII letters"),
+        ("../up", "it has the character '/'"),
+        ("bért", r"it has the character '\\xe9'"),
         ("2fast", "'2fast' cannot be imported"),
         ("class", "cannot be imported"),
         ("json", "name of another module"),

@@ -192,7 +192,7 @@ def test_keys_that_cannot_sign_are_refused(wheel: Path, text: bytes, found: str)
     (wheel.parent / "key").write_bytes(text)
     with pytest.raises(UsageError, match=found):
         sign(wheel, wheel.parent / "key", lambda: b"wrong")
-    with pytest.raises(UsageError, match="it cannot be read: No such file"):
+    with pytest.raises(UsageError, match="it cannot be read: No such file.*; check the path"):
         sign(wheel, wheel.parent / "gone", no_passphrase)
 
 

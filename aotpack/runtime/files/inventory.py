@@ -68,10 +68,15 @@ def _unlike_record(record: Path, folder: Path, found: dict[str, str | None]) -> 
     try:
         rows = [*csv.reader(record.read_text(errors="replace").splitlines())]
     except csv.Error as error:
-        raise PackageError(f"verifying {folder.name}: {record}: {error}") from error
+        raise PackageError(
+            f"verifying {folder.name}: {record}: {error}. Reinstall the package."
+        ) from error
     for row in rows:
         if len(row) != 3:
-            raise PackageError(f"verifying {folder.name}: {record} has a line that is no record")
+            raise PackageError(
+                f"verifying {folder.name}: {record} has a line that is no record. Reinstall the "
+                "package."
+            )
         path, sha256 = row[0], row[1].partition("=")[2]
         inside, own = path.split("/", 1)[0], path.removeprefix(f"{folder.name}/")
         if inside == folder.name:

@@ -27,8 +27,9 @@ class Check:
     """The error of one output, and that of eager at the build, against the reference.
 
     Errors are the largest differences; for integers and bools, the number of wrong elements.
-    ``differing`` ones are right, and other than eager's: a rounding decides them. ``place`` is the element that breaks a bound of its own. ``left_out`` elements are not
-    compared, for eager overflows there; where that is all, the check fails.
+    ``differing`` ones are right, and other than eager's: a rounding decides them. ``place`` is the
+    element that breaks a bound of its own. ``left_out`` elements are not compared, for eager
+    overflows there; where that is all, the check fails.
     """
 
     name: str

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from aotpack.runtime.errors import PackageError
 from aotpack.runtime.files.inventory import differences
 from aotpack.runtime.files.sums import read_sums
 
@@ -94,3 +95,10 @@ def test_a_file_that_the_record_has_otherwise_or_not_at_all(package: Path) -> No
     lines = [line for line in (info / "RECORD").read_text().splitlines() if "wrapper" not in line]
     (info / "RECORD").write_text("\n".join(lines))
     assert found(package) == ["wrapper.py is not in RECORD"]
+
+
+@pytest.mark.parametrize("text", ["a,b", 'a,"' + "b" * 200_000])
+def test_a_record_that_is_none_says_what_to_do(package: Path, text: str) -> None:
+    (record(package) / "RECORD").write_text(text)
+    with pytest.raises(PackageError, match=r"RECORD.*\. Reinstall the package\.$"):
+        found(package)
