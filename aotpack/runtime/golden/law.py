@@ -80,8 +80,8 @@ def limits_of(golden: Mapping[str, Stored], sampled: Mapping[str, Sampled], resu
     """The limits of a result, which is called outputs/NAME or updates/NAME."""
     kinds = ("bounds", "ranges", "sums", "slack", "eager")
     found = (golden.get(f"{kind}/{result}") for kind in kinds)
-    *limits, eager = (None if one is None else one.data for one in found)
-    return Limits(*limits, sampled.get(result), eager)
+    bounds, ranges, sums, slack, eager = (None if one is None else one.data for one in found)
+    return Limits(bounds, ranges, sums, slack, sampled.get(result), eager)
 
 
 def compare(
