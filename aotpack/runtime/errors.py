@@ -40,7 +40,7 @@ class AotpackError(Exception, metaclass=_Kinds):
 
 
 class ArgumentError(AotpackError):
-    """A call does not fit the model's signature; nothing was launched."""
+    """A call does not fit the model's signature, or a value is not for ``load``: nothing ran."""
 
     aotpack_kind = "argument"
 

@@ -16,7 +16,7 @@ from .devices.cpu import CPU_TARGET, CpuDevice
 from .devices.cuda import CudaDevice
 from .devices.device import Device, active
 from .devices.timing import hardware
-from .errors import AotpackError, ArgumentError, DeviceError, PackageError
+from .errors import AotpackError, ArgumentError, DeviceError, PackageError, did_you_mean
 from .files.checked import read_checked
 from .interface.keywords import naming_keywords
 from .manifest import Manifest, read_manifest
@@ -69,7 +69,7 @@ def load(
     manifest = read_manifest(folder_of(package))
     handle = None if stream is None else stream_handle(stream)
     options = Options(handle, concurrency, graphs, debug_mode(debug))
-    times = {} if tuning is None else read_tuning(Path(tuning))
+    times = _times(tuning)
     port = choose_device(manifest, device, allow_jit=allow_jit)
     parts = _parts(manifest, port, options, times, select(port, manifest.targets, allow_jit))
     return _bound(Model(parts), weights, check=check)
@@ -89,8 +89,9 @@ def choose_device(
         return CpuDevice(manifest)
     kind, _, number = str(device).rpartition(":")
     if isinstance(device, str) and (kind not in ("", "cuda") or not number.isdecimal()):
-        raise AotpackError(
-            f'loading a model: device={device!r}; accepted: a GPU\'s number, "cuda:0", "cpu"'
+        near = did_you_mean(device, ("cuda:0", "cpu"))
+        raise ArgumentError(
+            f'loading a model: device={device!r}; accepted: a GPU\'s number, "cuda:0", "cpu"{near}'
         )
     if manifest.targets == (CPU_TARGET,):
         raise DeviceError(
@@ -146,6 +147,14 @@ def _check_kinds(package: object, weights: object, concurrency: object, tuning: 
         raise ArgumentError(f"loading a model: concurrency={concurrency}; accepted: 1 or more")
     if not isinstance(tuning, (*path, nothing)):
         raise _wrong_kind("tuning", tuning, "a file of measured times")
+
+
+def _times(tuning: str | Path | None) -> Tuning:
+    """The measured times, if a file of them is given."""
+    try:
+        return {} if tuning is None else read_tuning(Path(tuning))
+    except AotpackError as error:
+        raise ArgumentError(f"loading a model: {error}") from None
 
 
 def _wrong_kind(name: str, value: object, accepted: str) -> ArgumentError:

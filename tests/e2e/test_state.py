@@ -1,6 +1,7 @@
 """Tensors a model changes in place: calls in a row leave what eager leaves (S:D8, D9, H14)."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -168,6 +169,16 @@ def test_golden_data_holds_what_the_first_call_leaves(tmp_path: Any, persistent:
         assert not all(check.is_passed for check in check_golden(model)), "the state has moved on"
         model.bind_weights({"state": np.ones(4, np.float32)}, strict=False)
         assert all(check.is_passed for check in check_golden(model))
+
+
+def test_calls_that_change_state_take_turns_whatever_the_concurrency(tmp_path: Any) -> None:
+    source = Source(Stateful(count, torch.zeros(())), (torch.ones(2),))
+    write_package(Build(source, BuildOptions(parse_targets("cpu"))).precompiled, tmp_path)
+    with load(tmp_path, "cpu", concurrency=4) as model, ThreadPoolExecutor(8) as pool:
+        found = [
+            result[0].item() for result in pool.map(lambda _: model(torch.ones(2)), range(200))
+        ]
+    assert sorted(found) == [*range(1, 201)]
 
 
 def test_state_is_no_argument() -> None:

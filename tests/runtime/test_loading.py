@@ -21,6 +21,7 @@ from aotpack.runtime import (
     load,
     loading,
 )
+from aotpack.runtime.devices.cpu import CpuDevice
 from aotpack.runtime.devices.cuda import CudaDevice
 from aotpack.runtime.devices.device import Device
 from aotpack.runtime.manifest import read_manifest
@@ -41,6 +42,7 @@ def test_attributes(package: Path, device: FakeDevice) -> None:
             model.signature
         )
         assert repr(model) == "<Model demo 0.1.0 on fake:0>"
+    assert repr(CpuDevice(read_manifest(package))) == "<CpuDevice cpu>"
     assert not [name for name in sys.modules if name.startswith("_aotpack_package")]
 
 
@@ -62,6 +64,11 @@ def test_a_flipped_byte_is_found(package: Path, device: FakeDevice, file: str) -
         ((".",), {"concurrency": "2"}, "concurrency= is str; accepted: a number, 1 or more"),
         ((".",), {"weights": 5}, "weights= is int; accepted: a safetensors file"),
         ((".",), {"tuning": 5}, "tuning= is int; accepted: a file of measured times"),
+        ((".",), {"tuning": "gone"}, "reading the tuning file gone: it cannot be read"),
+        ((".",), {"debug": "all"}, "debug='all'; accepted: \"sync\""),
+        ((".", "cuda"), {}, ".*accepted: a GPU's number, .*; did you mean 'cuda:0'"),
+        ((".", "CPU"), {}, "device='CPU'; .*; did you mean 'cpu'"),
+        ((".", "vulkan"), {}, 'device=\'vulkan\'; accepted: a GPU\'s number, "cuda:0", "cpu"$'),
     ],
 )
 def test_options_of_other_types_are_refused_in_words(

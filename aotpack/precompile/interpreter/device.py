@@ -74,6 +74,9 @@ class InterpreterDevice:
         self.target = target
         self.memory: dict[int, Any] = {}
 
+    def __repr__(self) -> str:
+        return f"<InterpreterDevice {self.name}>"
+
     def select(self, targets: Sequence[str]) -> tuple[str, int]:
         """The interpreter's own texts, or those of a GPU target of the package."""
         if self.target is None and str(INTERPRETER) in targets:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..devices.device import Device, HostCall, Issue, Step
 from ..dtypes import DTYPES, DType, widen
-from ..errors import AotpackError, DeviceError
+from ..errors import AotpackError, ArgumentError, DeviceError
 from ..manifest import Kernel, Manifest
 from ..plan import Launch, Plan
 
@@ -30,8 +30,8 @@ def debug_mode(given: str | None) -> str | None:
     """The debugging mode: the argument of ``load``, else that of the environment."""
     mode = os.environ.get(VARIABLE) or None if given is None else given
     if mode is not None and mode not in MODES:
-        where = VARIABLE if given is None else "debug"
-        raise AotpackError(
+        where, kind = (VARIABLE, AotpackError) if given is None else ("debug", ArgumentError)
+        raise kind(
             f'loading a model: {where}={mode!r}; accepted: "sync" (wait for each launch) and "nan" '
             "(wait, and look for NaN in what it wrote)"
         )

@@ -57,6 +57,9 @@ class CpuDevice:
         self._team: _Team | None = None
         self._memory: dict[int, mmap.mmap] = {}
 
+    def __repr__(self) -> str:
+        return f"<CpuDevice {self.name}>"
+
     def select(self, targets: Sequence[str]) -> tuple[str, int]:
         """The package's CPU code, if it runs on this processor."""
         if CPU_TARGET not in targets:

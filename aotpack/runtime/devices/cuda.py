@@ -55,6 +55,9 @@ class CudaDevice:
         self._handle = ctypes.c_void_p(self._context)
         self._libraries: dict[bytes, Any] = {}
 
+    def __repr__(self) -> str:
+        return f"<CudaDevice {self.name}>"
+
     def select(self, targets: Sequence[str]) -> tuple[str, int]:
         """The newest target that runs here: same major, no higher minor; else PTX, if it is given.
 
