@@ -108,6 +108,18 @@ def test_topk_of_a_long_row_keeps_few() -> None:
     assert rows == [5, 5, 5, 5, 5, 5, 1500]  # how many so far, for each place; the rest is short
 
 
+def test_equal_values_keep_their_order() -> None:
+    x = torch.randint(0, 3, (4, 40), generator=torch.Generator().manual_seed(0)).float()
+
+    def first(x: torch.Tensor) -> Any:
+        return x.topk(3)[1], x.kthvalue(4)[1], x.sort(descending=True)[1]
+
+    rising, falling = (x.sort(stable=True, descending=d)[1] for d in (False, True))
+    found = aotpack.compile(Function(first), (x,), target="cpu")(x)
+    for one, wanted in zip(found, (falling[:, :3], rising[:, 3], falling), strict=True):
+        assert torch.equal(one, wanted)
+
+
 def test_topk_of_types_of_every_width() -> None:
     """Of equal elements eager may take any: at the places found, its numbers must be."""
     torch.manual_seed(0)
