@@ -12,7 +12,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from aotpack.devices import H200, Gpu
-from aotpack.emit import Inputs, emit, write_package
+from aotpack.emit import Inputs, check_folder, emit, write_package
 from aotpack.emit.names import Identity
 from aotpack.errors import UsageError
 from aotpack.instrumentation import Instrumentation
@@ -51,6 +51,7 @@ class Source:
     version: str = "0.1.0"
     file: Path | None = None  # what defines the model, for the provenance
     sha256: str | None = None  # of the file, as it was before it was read
+    notes: tuple[str, ...] = ()  # what the command line says otherwise than the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,7 @@ class Build:
         """The wheel; refuses outputs or targets that are impossible here before the first stage."""
         identity = self.identity
         check_build(self.options.targets, self.options.cpu_arch)
+        check_folder(self.options.out, identity.name)
         return self.hook(
             "emitted",
             emit,

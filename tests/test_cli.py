@@ -253,10 +253,12 @@ def test_weights_apart_are_found_beside_the_wheel_or_given(
     model = tmp_path / "line.py"
     model.write_text(LINE)
     words = [str(model), "-o", str(tmp_path), "--target", "cpu", "--candidates", "2"]
+    words += ["--dynamic", "input:0=rows[2:8]"]
     assert main([*words, "--weights", "sidecar"]) == 0
     beside = tmp_path / "line-0.1.0.weights.safetensors"
     told = capsys.readouterr().out
     assert f"{beside}  {beside.stat().st_size:,} bytes, its weights" in told
+    assert "note: --dynamic input:0=rows[2:8] replaces batch[1:64], which the model file" in told
     if mode == "none":  # over the wheel, as its name is the same
         assert main([*words, "--weights", "none"]) == 0
         assert "its weights" not in capsys.readouterr().out
@@ -488,6 +490,16 @@ def test_a_model_that_fails_is_one_message_without_a_traceback(
     (tmp_path / "bad.py").write_text("raise ValueError('no weights here')\n")
     code, error = failed(capsys, str(tmp_path / "bad.py"), "-o", str(tmp_path / "out"))
     assert code == 1 and "no weights here" in error and "Traceback" not in error
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_the_model_is_traced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "wrong.py").write_text(MODEL.replace("return ", "return x.wrong + "))
+    for place, message in (("dist", "wrong"), ("/proc/dist", "writing into /proc/dist failed")):
+        code, error = failed(capsys, str(tmp_path / "wrong.py"), "-o", str(tmp_path / place))
+        assert code == 1 and message in error
+        assert ("check the folder and build again" in error) is (place == "/proc/dist")
 
 
 @pytest.mark.parametrize(("word", "near"), [("biuld", "build"), ("verfy", "verify")])

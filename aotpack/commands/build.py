@@ -129,6 +129,7 @@ def run(options: argparse.Namespace) -> int:
         made = Build(source, how, Instrumentation(reporter))
         _ = made.emitted
     notes = [_shadow_note(Path(options.model).parent, made.identity.name), _golden_note(made)]
+    notes += source.notes
     if options.tuning is not None:
         notes.append(_tuning_note(options.tuning, decisions, targets, made.rendered.settled))
     if options.json:

@@ -67,13 +67,16 @@ def load_source(
 ) -> "Source":
     """The model that ``options.model`` names, with the command line's changes."""
     from aotpack.pipeline import Source  # imports torch, which takes seconds: check options first
-    from aotpack.trace import load_model, merge_dynamic, parse_dynamic
+    from aotpack.trace import load_model, merge_dynamic, parse_dynamic, replaced_sizes
 
     extra = parse_dynamic(options.dynamic)
     loaded = load_model(options.model)
     dynamic = loaded.dynamic_shapes
+    notes: tuple[str, ...] = ()
     if extra:
-        dynamic = merge_dynamic(loaded.module, loaded.args, loaded.kwargs, dynamic, extra)
+        model = loaded.module, loaded.args, loaded.kwargs
+        notes = replaced_sizes(merge_dynamic(*model, dynamic, {}), extra)
+        dynamic = merge_dynamic(*model, dynamic, extra)
     return Source(
         module=loaded.module,
         args=loaded.args,
@@ -83,6 +86,7 @@ def load_source(
         version=version or loaded.version,
         file=loaded.file,
         sha256=loaded.sha256,
+        notes=notes,
     )
 
 

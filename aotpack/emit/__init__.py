@@ -6,8 +6,8 @@ In reading order: ``names`` (of a package), ``content`` (a file), ``modules`` (P
 emitted), which needs cryptography.
 """
 
-from .emit import emit
+from .emit import check_folder, emit
 from .package import write_package
 from .provenance import Inputs
 
-__all__ = ["Inputs", "emit", "write_package"]
+__all__ = ["Inputs", "check_folder", "emit", "write_package"]

@@ -20,6 +20,7 @@ from aotpack.stages import Emitted, Precompiled
 from aotpack.temporary import is_full, locked_folder
 
 _EMBEDDED = "weights.safetensors"
+_STAGING = ".aotpack-"  # begins the names of temporary folders
 
 
 def emit(
@@ -93,13 +94,28 @@ def _move(names: list[str], staging: Path, out: Path) -> None:
         raise
 
 
+def check_folder(out: Path, name: str) -> None:
+    """Refuse a folder that cannot be written to, before the work of a build; makes none."""
+    with _explained(out, name):
+        there = next(path for path in (out, *out.parents) if path.exists())
+        with locked_folder(there, _STAGING):
+            pass
+
+
 @contextmanager
 def _staging(out: Path, name: str) -> Iterator[Path]:
     """A temporary folder inside ``out``; those of killed builds are removed."""
-    try:
+    with _explained(out, name):
         out.mkdir(parents=True, exist_ok=True)
-        with locked_folder(out, ".aotpack-") as staging:
+        with locked_folder(out, _STAGING) as staging:
             yield staging
+
+
+@contextmanager
+def _explained(out: Path, name: str) -> Iterator[None]:
+    """Inside the block, an OSError is a failure to write into ``out``."""
+    try:
+        yield
     except (FileExistsError, NotADirectoryError):
         raise UsageError(f"emitting {name}: {out} is not a folder; pass a folder to -o") from None
     except OSError as error:

@@ -9,9 +9,17 @@ forms of the model are checked), ``golden`` with ``strides`` (reference data),
 ``diagnostics``.
 """
 
-from aotpack.trace.dynamic import merge_dynamic, parse_dynamic
+from aotpack.trace.dynamic import merge_dynamic, parse_dynamic, replaced_sizes
 from aotpack.trace.load import Loaded, load_model
 from aotpack.trace.operators.registered import register_lowering
 from aotpack.trace.trace import trace
 
-__all__ = ["Loaded", "load_model", "merge_dynamic", "parse_dynamic", "register_lowering", "trace"]
+__all__ = [
+    "Loaded",
+    "load_model",
+    "merge_dynamic",
+    "parse_dynamic",
+    "register_lowering",
+    "replaced_sizes",
+    "trace",
+]

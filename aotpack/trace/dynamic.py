@@ -65,10 +65,40 @@ def merge_dynamic(
     named = dict(shapes or dict.fromkeys(_bound(module, args, kwargs)))
     for argument, axes in extra.items():
         _check_argument(argument, named)
-        before = named[argument]
-        known = dict(before) if isinstance(before, dict) else dict(enumerate(before or ()))
-        named[argument] = {**known, **axes}
+        named[argument] = {**_by_axis(named[argument]), **axes}
     return specs_by_argument(module, args, kwargs, named)
+
+
+def replaced_sizes(
+    before: Mapping[str, Any] | None, extra: Mapping[str, Mapping[int, Dim]]
+) -> tuple[str, ...]:
+    """In words, the sizes in the model file that the command line declares otherwise.
+
+    ``before`` are the file's as ``merge_dynamic`` returns them without ``extra``.
+    """
+    pairs = [
+        (f"{argument}:{axis}", _text(_by_axis((before or {}).get(argument)).get(axis)), _text(dim))
+        for argument, axes in extra.items()
+        for axis, dim in axes.items()
+    ]
+    return tuple(
+        f"note: --dynamic {place}={new} replaces {old}, which the model file declares"
+        for place, old, new in pairs
+        if old not in ("", new)
+    )
+
+
+def _by_axis(spec: Any) -> dict[int, Any]:
+    """The spec of a tensor, which may be a sequence."""
+    return dict(spec) if isinstance(spec, dict) else dict(enumerate(spec or ()))
+
+
+def _text(dim: Any) -> str:
+    """A declared size as on the command line; "" for an axis without one."""
+    if not isinstance(dim, Dim):
+        return ""
+    high = dim.max if isinstance(dim.max, int) else ""
+    return f"{dim.__name__}[{max(1, dim.min)}:{high}]"
 
 
 def specs_by_argument(

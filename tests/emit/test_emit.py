@@ -14,7 +14,7 @@ import pytest
 from packaging.metadata import Metadata
 from safetensors.torch import load_file
 
-from aotpack.emit import emit
+from aotpack.emit import check_folder, emit
 from aotpack.emit.names import Identity
 from aotpack.errors import AotpackError, UsageError
 from aotpack.runtime import errors, loading
@@ -213,6 +213,20 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(UsageError, match="is not a folder"):
             emit(tiny(), IDENTITY, out)
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "/proc/out", "/proc/out/below"])
+def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(
+    tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(AotpackError, match="is not a folder|writing into /proc/out.* failed: "):
+        check_folder(tmp_path / place, "tiny")
+
+
+def test_the_check_of_a_folder_leaves_nothing(tmp_path: Path) -> None:
+    check_folder(tmp_path / "new" / "dist", "tiny")
+    assert os.listdir(tmp_path) == []
 
 
 def test_wrong_options(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from torch import nn
 from torch.export import Dim
 
 from aotpack.errors import TraceError, UsageError
-from aotpack.trace import merge_dynamic, parse_dynamic
+from aotpack.trace import merge_dynamic, parse_dynamic, replaced_sizes
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,22 @@ def test_merge(before):
     assert merged is not None
     assert merged["y"][1].__name__ == "seq"
     assert (merged["x"] is None) == (before is None)
+
+
+@pytest.mark.parametrize("before", [{"x": {0: BATCH}}, {"x": (BATCH, Dim.AUTO)}])
+@pytest.mark.parametrize(
+    ("given", "replaced"),
+    [
+        ("x:0=rows[2:]", "x:0=rows[2:] replaces batch[1:8], which the model file declares"),
+        ("x:0=batch[2:8]", "x:0=batch[2:8] replaces batch[1:8], which the model file declares"),
+        ("x:1=columns", None),
+        ("x:0=batch[:8]", None),
+        ("y:0=rows", None),
+    ],
+)
+def test_a_size_of_the_file_that_is_replaced_is_noted(before, given, replaced):
+    notes = replaced_sizes(before, parse_dynamic([given]))
+    assert notes == ((f"note: --dynamic {replaced}",) if replaced else ())
 
 
 @pytest.mark.parametrize(
