@@ -200,6 +200,16 @@ class Scheduled(Product):
         return "".join(map(why_text, self.schedules))
 
 
+@dataclass(frozen=True, slots=True)
+class DerivedWeight:
+    """A weight that the weight program computes; ``bytes`` with the padding of its rows."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    bytes: int
+
+
 # --- Rendered -----------------------------------------------------------------------------------
 
 
@@ -299,6 +309,7 @@ class Rendered(Product):
     ] = ()  # (target, key) of launches that a measurement decided
     calls: tuple[TorchCall, ...] = ()  # operators that torch runs
     interface: str = ""  # the types of the package's module, as __init__.pyi
+    derived: tuple[DerivedWeight, ...] = ()
 
     def as_text(self) -> str:
         parts = [f"# ==== kernel {kernel.name}\n{kernel.text}" for kernel in self.kernels]

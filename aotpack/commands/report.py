@@ -7,7 +7,8 @@ from typing import TypeAlias
 from aotpack.commands.kernel_sources import Sources
 from aotpack.devices import GPUS
 from aotpack.render.report import Cell, Listing, Report, Table, render_report
-from aotpack.runtime.manifest import Kernel, Manifest, Tensor
+from aotpack.runtime.manifest import Kernel, Manifest
+from aotpack.runtime.tensors import Tensor
 from aotpack.target import CPU
 from aotpack.tune import estimate
 

@@ -65,6 +65,8 @@ def manifest_text(
         "calls": {call.name: _call(call) for call in rendered.calls},
         "golden": golden_facts(rendered.golden),
     }
+    if rendered.derived:
+        data["derived"] = [{**asdict(one), "dtype": str(one.dtype)} for one in rendered.derived]
     return (json.dumps(data, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
 

@@ -144,10 +144,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """After a run the input or weight ``name`` has the value of the buffer ``value``.
-
-    So an in-place change is a new version; operations read the version they mean.
-    """
+    """After a run the input or weight ``name`` has the value of the buffer ``value``."""
 
     name: str
     value: str
@@ -175,17 +172,26 @@ class ConcatBuffer:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Operations in execution order. Each buffer but inputs and concat buffers has one writer."""
+    """Operations in execution order. Each buffer but inputs and concat buffers has one writer.
+
+    The ``weight_program`` has neither sizes nor inputs; its outputs are weights here.
+    """
 
     sizes: tuple[Var, ...]
     buffers: dict[str, Buffer]  # insertion order is definition order
     inputs: tuple[str, ...]
-    weights: tuple[str, ...]  # includes the ``packed`` ones
+    weights: tuple[str, ...]  # includes the ``packed`` and the ``derived`` ones
     operations: tuple[Operation, ...]
     outputs: tuple[str, ...]
     packed: tuple[PackedWeight, ...] = ()
     updates: tuple[Update, ...] = ()
     concats: tuple[ConcatBuffer, ...] = ()
+    weight_program: Program | None = None
+
+    @property
+    def derived(self) -> tuple[str, ...]:
+        """The weights that the weight program computes; no contract fixes their layout."""
+        return self.weight_program.outputs if self.weight_program else ()
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -345,14 +351,14 @@ def _part(program: Program) -> list[str]:
 
 
 def _comment(origin: Origin) -> str:
-    parts = [", ".join(origin.nodes), *origin.sources]
-    shown = "; ".join(part for part in parts if part)
+    shown = "; ".join(part for part in (", ".join(origin.nodes), *origin.sources) if part)
     return f"  # {shown}" if shown else ""
 
 
 def program_text(program: Program, notes: Mapping[int, str] | None = None) -> str:
     """The whole program. ``notes`` are remarks under operations, by their position."""
-    lines = [f"size {size} in [{size.low}, {size.high}]" for size in program.sizes]
+    lines = weight_program_lines(program.weight_program)
+    lines += [f"size {size} in [{size.low}, {size.high}]" for size in program.sizes]
     lines += [f"input {_declared(program.buffers, name)}" for name in program.inputs]
     packed = {each.name: f" = {' ++ '.join(each.parts)}" for each in program.packed}
     for name in program.weights:
@@ -362,6 +368,11 @@ def program_text(program: Program, notes: Mapping[int, str] | None = None) -> st
         if notes and position in notes:
             lines.append(f"^^^ {notes[position]}")
     return "\n".join([*lines, "", *ending_lines(program)]) + "\n"
+
+
+def weight_program_lines(made: object) -> list[str]:
+    """The text of a weight program or its schedule."""
+    return [f"once, from weights alone:\n{indent(str(made).rstrip(), _INDENT)}\n"] if made else []
 
 
 def _operation(program: Program, operation: Operation) -> list[str]:

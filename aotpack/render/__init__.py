@@ -11,7 +11,7 @@ from aotpack.render.c.kernels import host_file
 from aotpack.render.interface import render_interface
 from aotpack.render.kernels import render_kernels
 from aotpack.render.languages import reserved_names
-from aotpack.render.wrapper import peak_bytes, render_wrapper
+from aotpack.render.wrapper import derived_weights, peak_bytes, render_wrapper
 from aotpack.stages import Decisions, Rendered, Scheduled
 from aotpack.target import Target
 
@@ -37,4 +37,5 @@ def render(
         tuple(sorted(selector.settled)),
         tuple(sorted(selector.sources.calls.values(), key=lambda call: call.name)),
         render_interface(scheduled.signature),
+        derived_weights(plans),
     )

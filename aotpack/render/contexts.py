@@ -44,7 +44,10 @@ class PlanContext:
 
 @dataclass(frozen=True, slots=True)
 class WrapperContext:
-    """The tables of ``wrapper.py``; all entries are Python expressions in the parameters."""
+    """The tables of ``wrapper.py``; all entries are Python expressions in the parameters.
+
+    ``weights`` are the plans of the weight program.
+    """
 
     title: str
     imported: tuple[str, ...]
@@ -52,6 +55,7 @@ class WrapperContext:
     outputs: tuple[str, ...]
     plans: tuple[PlanContext, ...]
     has_choices: bool = False
+    weights: tuple[PlanContext, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

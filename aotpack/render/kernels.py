@@ -38,8 +38,18 @@ def render_kernels(
         if own or (schedule is scheduled.schedule and not targets):
             selector.sources.within = arches
             steps = _steps(schedule, own, selector, is_part=False)
-            plans.append(LaunchPlan(schedule, steps, own))
+            plans.append(LaunchPlan(schedule, steps, own, _weights(schedule, own, selector)))
     return tuple(selector.sources.known.values()), tuple(plans), selector
+
+
+def _weights(
+    schedule: Schedule, targets: tuple[Target, ...], selector: FormSelector
+) -> LaunchPlan | None:
+    """The launches of the weight program, each in its first form."""
+    made = schedule.weights
+    if made is None:
+        return None
+    return LaunchPlan(made, _steps(made, targets, selector, is_part=True), targets)
 
 
 def _for_architectures(scheduled: Scheduled) -> Iterator[tuple[Schedule, Ranges]]:

@@ -82,11 +82,12 @@ Step: TypeAlias = "Alternatives | Nested"
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """A schedule with a step for each launch, and its targets."""
+    """A schedule with a step for each launch, and its targets; ``weights`` runs once before."""
 
     schedule: Schedule
     steps: tuple[Step, ...]
     targets: tuple[Target, ...]
+    weights: LaunchPlan | None = None
 
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]

@@ -17,7 +17,7 @@ from aotpack.render.contexts import (
 from aotpack.render.emit.reserved import Reserved
 from aotpack.render.environment import render_template
 from aotpack.render.sources import Alternatives, Called, Choice, Launched, LaunchPlan, Nested, Step
-from aotpack.stages import Signature
+from aotpack.stages import DerivedWeight, Signature
 from aotpack.target import Target
 
 ALIGNMENT = 256  # bytes, of every intermediate
@@ -29,12 +29,14 @@ WRAPPER_NAMES = Reserved(
 
 def render_wrapper(signature: Signature, plans: tuple[LaunchPlan, ...]) -> str:
     """The text of ``wrapper.py``."""
-    choices = [choice for plan in plans for choice in _choices(plan.steps)]
-    is_nested = any(isinstance(step, Nested) for plan in plans for step in plan.steps)
+    weights = tuple(plan.weights for plan in plans if plan.weights is not None)
+    every = (*plans, *weights)
+    choices = [choice for plan in every for choice in _choices(plan.steps)]
+    is_nested = any(isinstance(step, Nested) for plan in every for step in plan.steps)
     forms = [launched for choice in choices for form in choice.forms for launched in form]
     imported = {"Buffer", "Launch", "Plan", *(CONTROL if is_nested else ())}
     imported |= {"Call"} if any(isinstance(launched, Called) for launched in forms) else set()
-    has_counters = any(k.counters for plan in plans for k in _kernels(plan.schedule.kernels))
+    has_counters = any(k.counters for plan in every for k in _kernels(plan.schedule.kernels))
     imported |= {"Counters"} if has_counters else set()
     has_choices = any(len(choice.forms) > 1 for choice in choices)
     context = WrapperContext(
@@ -42,18 +44,34 @@ def render_wrapper(signature: Signature, plans: tuple[LaunchPlan, ...]) -> str:
         imported=(*sorted(imported), *(["first"] if has_choices else [])),
         parameters=tuple(size.name for size in signature.sizes),
         outputs=tuple(_tuple(spec.shape) for spec in signature.outputs),
-        plans=tuple(_plan(plan, signature, is_last=plan is plans[-1]) for plan in plans),
+        plans=_plans(plans, signature),
         has_choices=has_choices,
+        weights=_plans(weights, signature),
     )
     return render_template("wrapper.py.jinja", context)
 
 
-def _plan(plan: LaunchPlan, signature: Signature, *, is_last: bool) -> PlanContext:
-    """A plan with the condition under which it is taken."""
-    arches = _tuple(sorted({target.arch for target in plan.targets}))
-    names = _tensor_names(signature, plan.schedule)
-    body = _part("", plan.schedule, plan.steps, names, plan.targets)
-    return PlanContext("" if is_last else f"arch in {arches}", body)
+def _plans(plans: tuple[LaunchPlan, ...], signature: Signature) -> tuple[PlanContext, ...]:
+    """Plans with the conditions under which they are taken, the last without one."""
+    found = []
+    for plan in plans:
+        arches = _tuple(sorted({target.arch for target in plan.targets}))
+        names = _tensor_names(signature, plan.schedule)
+        body = _part("", plan.schedule, plan.steps, names, plan.targets)
+        found.append(PlanContext("" if plan is plans[-1] else f"arch in {arches}", body))
+    return tuple(found)
+
+
+def derived_weights(plans: tuple[LaunchPlan, ...]) -> tuple[DerivedWeight, ...]:
+    """The weights that weight programs compute, with the bytes of the widest layout."""
+    found: dict[str, DerivedWeight] = {}
+    for schedule in (plan.schedule for plan in plans):
+        for name in schedule.program.derived:
+            buffer = schedule.program.buffers[name]
+            size = int(storage_bytes(buffer, schedule.strides))
+            size = max(size, found[name].bytes if name in found else 0)
+            found[name] = DerivedWeight(name, buffer.dtype, tuple(map(int, buffer.shape)), size)
+    return tuple(found.values())
 
 
 def _kernels(kernels: tuple[Kernel, ...]) -> Iterator[Kernel]:
@@ -191,8 +209,10 @@ def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
     program: Program = schedule.program
     names = {name: name for name in (*program.inputs, *program.weights)}
     names |= {packed.name: packed.parts[0] for packed in program.packed}
-    given = zip(program.outputs, signature.outputs, strict=True)
-    outputs = {name: output.name for name, output in given}
+    outputs = {name: name for name in schedule.given}
+    if not outputs:
+        given = zip(program.outputs, signature.outputs, strict=True)
+        outputs = {name: output.name for name, output in given}
     names |= {life.buffer: outputs.get(life.storage, life.storage) for life in schedule.lifetimes}
     names |= outputs
     return names | {update.value: names[update.name] for update in program.updates}

@@ -1,11 +1,12 @@
 """The runtime, copied verbatim into every wheel; needs numpy and a driver. In reading order:
 
-``manifest`` and ``plan`` (the inputs), ``files`` (reads them), ``loading`` (folder -> ``model``),
-``binding``, ``checks`` (guards, assertions, debugging), ``arrays`` (the caller's), ``prepare``
-(plan -> steps), ``memory``, ``graph`` (order of steps), ``devices``, ``staging`` (copies),
-``torch_calls``; ``interface`` (what callers see of it); ``selftest``, ``tuning`` and ``command``
-run packages. ``dtypes``, ``errors``, ``sizes``, ``structures``, ``safetensors`` and ``tuning_file``
-serve the others. ``EXPORTED`` lists the names that a package's wrapper may import.
+``manifest`` with ``tensors``, and ``plan`` (the inputs), ``files`` (reads them), ``loading``
+(folder -> ``model``), ``binding``, ``checks`` (guards, assertions, debugging), ``arrays`` (the
+caller's), ``prepare`` (plan -> steps), ``derive`` (the weight program), ``memory``, ``graph``
+(order of steps), ``devices``, ``staging`` (copies), ``torch_calls``; ``interface`` (what callers
+see of it); ``selftest``, ``tuning`` and ``command`` run packages. ``dtypes``, ``errors``,
+``sizes``, ``structures``, ``safetensors`` and ``tuning_file`` serve the others. ``EXPORTED`` lists
+the names that a package's wrapper may import.
 """
 
 from .devices.device import Device

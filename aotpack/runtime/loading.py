@@ -176,7 +176,7 @@ def _parts(
 ) -> Parts:
     """What a model is made of, with the quickest forms by ``times``; ``chosen`` is the target."""
     target, arch = chosen
-    plan = _plan_function(manifest)
+    plan, derive = _plan_functions(manifest)
     try:
         with active(device):
             kernels = _load_kernels(manifest, device, target)
@@ -184,7 +184,7 @@ def _parts(
     except BaseException:
         device.close()
         raise
-    parts = Parts(manifest, device, target, arch, kernels, plan, options, calls)
+    parts = Parts(manifest, device, target, arch, kernels, plan, derive, options, calls)
     return replace(parts, plan=_tuned(parts, times)) if manifest.choices and times else parts
 
 
@@ -246,13 +246,16 @@ def _bind_constants(model: Model) -> None:
         model.bind_weights(tensors, strict=False)
 
 
-def _plan_function(manifest: Manifest) -> Callable[..., Plan]:
-    """``plan`` of the package's wrapper, with this runtime as its ``._runtime``.
+def _plan_functions(
+    manifest: Manifest,
+) -> tuple[Callable[..., Plan], Callable[[int], Plan] | None]:
+    """``plan`` and ``derive`` of the package's wrapper, with this runtime as its ``._runtime``.
 
     The checked bytes are compiled: bytecode that lies beside the file is never run.
     """
     content = read_checked(manifest.folder, WRAPPER, manifest.wrapper_sha256)
     name = f"_aotpack_package_{next(_numbers)}"
+    wanted = "plan() and derive()" if manifest.derived else "plan()"
     package, wrapper = ModuleType(name), ModuleType(f"{name}.wrapper")
     package.__path__ = []
     wrapper.__file__, wrapper.__package__ = str(manifest.folder / WRAPPER), name
@@ -260,12 +263,13 @@ def _plan_function(manifest: Manifest) -> Callable[..., Plan]:
     sys.modules[f"{name}._runtime"] = sys.modules[__package__]
     try:
         exec(compile(content, wrapper.__file__, "exec", dont_inherit=True), vars(wrapper))
+        derive = wrapper.derive if manifest.derived else None
         plan: Callable[..., Plan] = wrapper.plan
     except (AttributeError, ImportError, SyntaxError, ValueError) as error:
         raise PackageError(
-            f"loading the package in {manifest.folder}: {WRAPPER} does not define plan() for this "
-            f"runtime ({error}). Reinstall the package: its files are of different builds."
+            f"loading the package in {manifest.folder}: {WRAPPER} does not define {wanted} for "
+            f"this runtime ({error}). Reinstall the package: its files are of different builds."
         ) from None
     finally:
         del sys.modules[name], sys.modules[f"{name}._runtime"]
-    return plan
+    return plan, derive

@@ -4,17 +4,15 @@ The dataclasses are the schema: ``files.schema`` reads the file by their annotat
 add a field here and write it in ``aotpack.emit.manifest``.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 from .errors import PackageError
 from .files.checked import check_sum, read_bounded
 from .files.kinds import (
-    MOST,
     Argument,
     Count,
     Error,
@@ -22,12 +20,11 @@ from .files.kinds import (
     Identifier,
     Name,
     Operator,
-    Positive,
     Sha256,
     Small,
     Type,
 )
-from .files.schema import INLINE, PLACE, Mismatch, OneOf, Parsed, read_record, shown
+from .files.schema import INLINE, PLACE, Mismatch, OneOf, read_record, shown
 from .files.strict_json import parse_json
 from .files.sums import SUMS, read_sums
 from .golden.drawn import Drawn
@@ -35,53 +32,10 @@ from .golden.samples import Sampled
 from .sizes import Size
 from .structures.text import labels, parameters_text, paths, structure_text
 from .structures.trees import Tree
+from .tensors import DerivedWeight, Formula, SizeRange, Tensor, Weight
 
 SCHEMA = 2
-MOST_DIMENSIONS = 64
 _MANIFEST_BYTES = 1 << 28
-
-
-Formula: TypeAlias = Annotated[Size, Parsed(Size)]
-
-
-@dataclass(frozen=True, slots=True)
-class SizeRange:
-    """A size of the model: ``low <= name <= high``, a multiple of ``multiple``."""
-
-    name: Identifier
-    low: Count
-    high: Count
-    multiple: Positive
-
-    def __post_init__(self) -> None:
-        if self.low > self.high:
-            raise Mismatch(str(self.high), f"{self.low}, which is low, or more").within("high")
-
-    def __str__(self) -> str:
-        step = f", a multiple of {self.multiple}" if self.multiple > 1 else ""
-        return f"{self.name} in {self.low} to {self.high}{step}"
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """A named tensor of the signature."""
-
-    name: Name
-    dtype: Type
-    shape: tuple[Formula, ...]
-
-    def __post_init__(self) -> None:
-        for dimension, size in enumerate(self.shape):
-            if not 0 <= (size.constant or 0) <= MOST:
-                raise Mismatch(str(size), f"0 to {MOST}").within(dimension).within("shape")
-        _check_rank(self.shape)
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.type_text()}"
-
-    def type_text(self) -> str:
-        """Type and shape, such as ``float32[b, 4]``."""
-        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,26 +109,6 @@ class Signature:
         where = "".join(f"\n  {size}" for size in self.sizes)
         changes = f"\n  changes {', '.join(self.updates)}" if self.updates else ""
         return f"{self.name}({takes}) -> {gives}{where}{changes}"
-
-
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """A weight and all its names; a constant always comes with the package.
-
-    A weight that ``follows`` is contiguous with the weight before it.
-    """
-
-    name: Name
-    names: tuple[Name, ...]
-    dtype: Type
-    shape: tuple[Count, ...]
-    constant: bool
-    follows: bool
-
-    def __post_init__(self) -> None:
-        _check_rank(self.shape)
-        if math.prod(self.shape) > MOST // self.dtype.itemsize:
-            raise Mismatch(f"{self.dtype}{[*self.shape]}", f"{MOST} bytes").within("shape")
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +233,7 @@ class Manifest:
     host: Host | None
     choices: tuple[str, ...]  # keys of the launches that have several forms
     calls: Mapping[Name, TorchCall]
+    derived: tuple[DerivedWeight, ...] = ()  # what the weight program computes
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -344,8 +279,9 @@ def _check(manifest: Manifest) -> None:
     signature = manifest.signature
     names = [tensor.name for tensor in (*signature.inputs, *signature.outputs)]
     weights = [weight.name for weight in manifest.weights]
+    derived = [weight.name for weight in manifest.derived]
     words = [assertion.word for assertion in signature.assertions]
-    _check_once("the tensors", [*names, *weights, *words])
+    _check_once("the tensors", [*names, *weights, *derived, *words])
     _check_once("sizes", [size.name for size in signature.sizes])
     _check_once("targets", manifest.targets)
     _check_sizes(manifest)
@@ -383,12 +319,6 @@ def _check_once(what: str, names: Iterable[str]) -> None:
     name, count = max(Counter(names).items(), key=lambda item: item[1], default=("", 0))
     if count > 1:
         raise Mismatch(f"{shown(name)} {count} times", "different names").within(what)
-
-
-def _check_rank(shape: tuple[Any, ...]) -> None:
-    if len(shape) > MOST_DIMENSIONS:
-        found = f"a list of {len(shape)}"
-        raise Mismatch(found, f"at most {MOST_DIMENSIONS} dimensions").within("shape")
 
 
 def _numbers_of(argument: Any) -> list[int]:

@@ -49,6 +49,16 @@ class Passes:
         yield from self.prepare
         yield from self.plan
 
+    def without(self, *names: str) -> Passes:
+        """The same without some passes, which belong to the list."""
+        if unknown := {*names} - {one.name for one in self}:
+            raise KeyError(min(unknown))
+        prepare, plan = (
+            tuple(one for one in some if one.name not in names)
+            for some in (self.prepare, self.plan)
+        )
+        return Passes(prepare, plan)
+
     def replaced(self, name: str, function: Callable[..., Any]) -> Passes:
         """The same with ``function`` in place of each pass ``name``."""
         if name not in (one.name for one in self):
@@ -64,10 +74,11 @@ class Passes:
 class Draft:
     """The state between passes: a program, then its kernels, strides and lifetimes.
 
-    ``parts`` are the schedules inside each branch and loop. Reductions to the targets ``resident``
-    are not split. ``part`` names the part of a branch or loop that this is, ``arches`` its
-    architectures if not all. ``phase`` says what has been decided. ``passes`` and ``after`` are for
-    the parts.
+    ``parts`` are the schedules inside each branch and loop, ``weights`` is that of the weight
+    program. Reductions to the targets ``resident`` are not split. ``given`` are the strides that
+    readers chose for the outputs of this weight program. ``part`` names the part or weight program
+    that this is, ``arches`` its architectures if not all. ``phase`` says what has been decided.
+    ``passes`` and ``after`` are for the parts.
     """
 
     program: Program
@@ -76,6 +87,8 @@ class Draft:
     lifetimes: tuple[Lifetime, ...] = ()
     parts: Mapping[Operation, tuple[Schedule, ...]] = field(default_factory=dict)
     resident: frozenset[str] = frozenset()
+    given: Mapping[str, tuple[Int, ...]] = field(default_factory=dict)
+    weights: Schedule | None = None
     options: ScheduleOptions = ScheduleOptions()
     part: str = ""
     arches: str = ""
@@ -86,7 +99,9 @@ class Draft:
     @property
     def schedule(self) -> Schedule:
         """The draft as a schedule, complete or not."""
-        return Schedule(self.program, self.kernels, self.strides, self.lifetimes)
+        return Schedule(
+            self.program, self.kernels, self.strides, self.lifetimes, self.given, self.weights
+        )
 
     def as_text(self) -> str:
         """The program, or the schedule so far once there are kernels."""

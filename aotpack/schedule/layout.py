@@ -1,12 +1,15 @@
 """Choose the memory order of dimensions of each intermediate, by the accesses to it.
 
 Inputs, weights and outputs are contiguous by contract; so are buffers that scatters overwrite and
-that foreign calls and control flow touch. A buffer that its readers see transposed (attention
+that foreign calls and control flow touch. Derived weights are laid out as their readers want them,
+and ``given`` tells the weight program how. A buffer that its readers see transposed (attention
 output read as [b, s, h*d]) is written that way, so no transpose is ever run.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import permutations
+from types import MappingProxyType
 
 from aotpack.ir.foreign import Foreign
 from aotpack.ir.kernels.access import (
@@ -27,7 +30,11 @@ from aotpack.ir.symbolic.integers import Axis, Int, Quotient, Remainder
 MAX_RANK = 5  # beyond, only the order of the operation itself is considered
 
 
-def choose_strides(program: Program, kernels: tuple[Kernel, ...]) -> dict[str, tuple[Int, ...]]:
+def choose_strides(
+    program: Program,
+    kernels: tuple[Kernel, ...],
+    given: Mapping[str, tuple[Int, ...]] = MappingProxyType({}),
+) -> dict[str, tuple[Int, ...]]:
     """Choose the memory order of each buffer's dimensions by the accesses to it."""
     fixed = contiguous_by_contract(program)
     uses: dict[str, list[Access]] = {}
@@ -41,12 +48,13 @@ def choose_strides(program: Program, kernels: tuple[Kernel, ...]) -> dict[str, t
         strides[name] = contiguous(buffer.shape)
         if name in uses and name not in fixed and 2 < len(buffer.shape) <= MAX_RANK:
             strides[name] = _cheapest(buffer, uses[name])
+    strides |= given
     return strides | {part: strides[name] for part, name in whole.items()}
 
 
 def contiguous_by_contract(program: Program) -> set[str]:
     """The buffers that code other than our loops accesses: row-major without gaps."""
-    fixed = {*program.inputs, *program.weights, *program.results}
+    fixed = {*program.inputs, *program.weights, *program.results} - {*program.derived}
     for operation in program.operations:
         fixed.update(read_whole(operation))
         if isinstance(operation, (Scatter, Foreign, Branch, Loop)):

@@ -1,6 +1,7 @@
-"""Parts of branches and loops: inner programs, scheduled by the same passes.
+"""Parts of branches and loops, and the weight program: scheduled by the same passes.
 
-A part has one schedule for all architectures, and its kernels have one form.
+A part has one schedule for all architectures, the weight program one for each that the program has.
+Their kernels have one form.
 """
 
 from collections.abc import Mapping
@@ -40,3 +41,25 @@ def attach_parts(
         replace(kernel, parts=parts[kernel.control]) if kernel.control is not None else kernel
         for kernel in kernels
     )
+
+
+def schedule_weight_program(draft: Draft) -> tuple[Program, Schedule | None]:
+    """Schedule the weight program, which writes derived weights as their readers chose.
+
+    It has no packed weights, which are packed as the program says, and a launch for each kernel: so
+    equal kernels of a model, such as copies, are one.
+    """
+    program = draft.program
+    if program.weight_program is None:
+        return program, None
+    own = Draft(
+        program.weight_program,
+        given={name: draft.strides[name] for name in program.derived},
+        options=replace(draft.options, offers_unfused=False, partition=None),
+        part="the weight program",
+        arches=draft.arches,
+        passes=draft.passes.without("derive_weights", "merge_products", "fuse_horizontally"),
+        after=draft.after,
+    )
+    made = own.prepared().planned()
+    return replace(program, weight_program=made.program), made

@@ -19,7 +19,7 @@ from aotpack.schedule.layout import choose_strides
 from aotpack.schedule.memory.in_place_updates import place_updates
 from aotpack.schedule.memory.lifetimes import plan_memory
 from aotpack.schedule.memory.scan_exchange import declare_exchanges
-from aotpack.schedule.parts import attach_parts, schedule_parts
+from aotpack.schedule.parts import attach_parts, schedule_parts, schedule_weight_program
 from aotpack.schedule.program.causal_mask import recognise_causal_masks
 from aotpack.schedule.program.dead_code import remove_dead_code
 from aotpack.schedule.program.fixed_order import fix_order
@@ -33,12 +33,14 @@ from aotpack.schedule.program.spare_roundings import (
     drop_spare_roundings,
 )
 from aotpack.schedule.program.split_reduction import split_reductions
+from aotpack.schedule.program.weight_program import derive_weights
 from aotpack.schedule.sorts.expand_sorts import expand_sorts
 from aotpack.schedule.tiles.choose import choose_tiles, one_tile_for_all_sizes
 from aotpack.schedule.tiles.padding import pad_strides
 
 PREPARE = (
     draft_pass(remove_dead_code, "program"),
+    draft_pass(derive_weights, "program"),
     draft_pass(schedule_parts, "program parts"),
     draft_pass(fix_order, "program", only_with="deterministic"),
     draft_pass(insert_copies, "program"),
@@ -69,6 +71,7 @@ PLAN = (
     draft_pass(run_in_last_block, "kernels", only_without="partition"),
     draft_pass(fuse_horizontally, "kernels"),
     draft_pass(declare_exchanges, "kernels", reaches=Phase.LAUNCHED),
+    draft_pass(schedule_weight_program, "program weights"),
     draft_pass(plan_memory, "lifetimes", reaches=Phase.COMPLETE),
     draft_pass(offer_unfused, "kernels", only_with="offers_unfused"),
 )

@@ -14,6 +14,7 @@ from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.runtime import Model
 from aotpack.stages import (
     Binary,
+    DerivedWeight,
     Golden,
     KernelArg,
     KernelSource,
@@ -76,6 +77,23 @@ STATEFUL = WRAPPER.replace(
     '        launches=(\n            Launch("add", (1, 1, 1), ("scale", "scale", "scale", 1)),\n',
 ).replace("b*s, 0, 1)", "b*s, 1, 2)")
 """(x + y) * scale, where each call doubles scale first."""
+DERIVED = (
+    WRAPPER.replace('("total", "scale",', '("total", "square",')
+    + '''
+
+def derive(arch: int) -> Plan:
+    """A weight by itself, through an intermediate."""
+    return Plan(
+        buffers=(Buffer("total", 4, 0, 1),),
+        outputs=(),
+        launches=(
+            Launch("add", (1, 1, 1), ("scale", "scale", "total", 1)),
+            Launch("scale", (1, 1, 1), ("total", "scale", "square", 1)),
+        ),
+    )
+'''
+)
+"""(x + y) * square, where square is 2 * scale * scale, computed once."""
 LOOPED = '''\
 """demo 0.1.0: 5 launches."""
 from ._runtime import Branch, Buffer, Launch, Loop, Part, Plan
@@ -157,6 +175,14 @@ def demo(
 def write_demo(folder: Path, weights: str = "embed", **changes: Any) -> Path:
     """Write the demo package and return its folder."""
     write_package(demo(**changes), folder, weights)
+    return folder
+
+
+def write_derived(folder: Path, weights: str = "embed", **changes: Any) -> Path:
+    """The demo package with ``DERIVED``: its golden factor is 16."""
+    made = demo(**{"wrapper": DERIVED, "factor": 16, **changes})
+    derived = (DerivedWeight("square", F32, (1,), 4),)
+    write_package(replace(made, rendered=replace(made.rendered, derived=derived)), folder, weights)
     return folder
 
 

@@ -62,6 +62,9 @@ def evaluate(
     bfloat16 buffers are float32 arrays here. ``weights`` are those that are not packed; unused ones
     are ignored. ``call`` runs a foreign kernel on named arrays and changes its targets.
     """
+    made = program.weight_program
+    if made is not None:
+        weights = {**weights, **evaluate(made, {}, weights, {}, precision, call)}
     machine = _Machine(program, dict(sizes), precision, call)
     packed = {p.name: np.concatenate([weights[part] for part in p.parts]) for p in program.packed}
     for name, array in {**weights, **packed, **inputs}.items():

@@ -6,8 +6,8 @@ Schedule is a list of kernels in launch order.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from textwrap import indent
 
 from aotpack.ir.foreign import Foreign
@@ -26,6 +26,7 @@ from aotpack.ir.program import (
     operation_text,
     reads,
     targets,
+    weight_program_lines,
 )
 from aotpack.ir.symbolic.integers import Axis, Int, ceil_div
 from aotpack.ir.uses import Uses
@@ -139,10 +140,17 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
+    """Kernels in launch order. ``weights`` is the schedule of the weight program, if there is one.
+
+    In that one, ``given`` are the strides of its outputs, which their readers chose.
+    """
+
     program: Program
     kernels: tuple[Kernel, ...]
     strides: dict[str, tuple[Int, ...]]  # of every buffer, in elements
     lifetimes: tuple[Lifetime, ...]
+    given: Mapping[str, tuple[Int, ...]] = field(default_factory=dict)
+    weights: Schedule | None = None
 
     @property
     def result_storages(self) -> frozenset[str]:
@@ -251,7 +259,8 @@ def taken_by(schedule: Schedule, arches: Collection[int]) -> Schedule:
         parts = tuple(taken_by(part, arches) for part in kernel.parts)
         return replace(kernel, variants=fitting, parts=parts)
 
-    return replace(schedule, kernels=tuple(map(taken, schedule.kernels)))
+    weights = None if schedule.weights is None else taken_by(schedule.weights, arches)
+    return replace(schedule, kernels=tuple(map(taken, schedule.kernels)), weights=weights)
 
 
 # --- text --------------------------------------------------------------------------------------
@@ -261,7 +270,8 @@ _INDENT = "    "
 
 def schedule_text(schedule: Schedule) -> str:
     """Kernels in launch order, their variants and members, then the lifetimes of intermediates."""
-    lines = [line for kernel in schedule.kernels for line in (*_kernel(kernel), "")]
+    lines = weight_program_lines(schedule.weights)
+    lines += [line for kernel in schedule.kernels for line in (*_kernel(kernel), "")]
     for name, strides in schedule.strides.items():
         lines.append(f"strides {schedule.program.buffers[name]}: {index_tuple(strides)}")
     for life in schedule.lifetimes:

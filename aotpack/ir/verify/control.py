@@ -1,4 +1,4 @@
-"""The legality of branches and loops, beyond that of their parts."""
+"""The legality of branches, loops and weight programs, beyond that of their programs."""
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.program import Branch, Loop, Program
@@ -47,3 +47,27 @@ def check_conditions(program: Program) -> None:
             if unknown:
                 message = f"{unknown[0]} in {condition} is no size of the program"
                 raise InvalidProgram(program, position, message)
+
+
+def check_weight_program(program: Program) -> None:
+    """It computes weights from weights that no run changes; it has no inputs, sizes, updates."""
+    made = program.weight_program
+    if made is None:
+        return
+    more = (made.inputs, made.sizes, made.updates, made.packed, made.weight_program)
+    if any(more) or not made.outputs:
+        message = "a weight program has inputs, sizes, updates, packed weights or no outputs"
+        raise InvalidProgram(program, None, message)
+    changed = {update.name for update in program.updates}
+    names = [*made.weights, *made.outputs]
+    wrong = [name for name in names if name in changed or name not in program.weights]
+    if wrong or len({*names}) < len(names):
+        message = f"the weight program reads {made.weights} and makes {made.outputs}"
+        raise InvalidProgram(program, None, f"{message}: {wrong or 'some'} may not be")
+    for name in names:
+        inner, outer = made.buffers[name], program.buffers[name]
+        if (inner.dtype, inner.shape) != (outer.dtype, outer.shape):
+            raise InvalidProgram(program, None, f"{inner} of the weight program is {outer}")
+
+
+CONTROL_CHECKS = (check_part_programs, check_conditions, check_weight_program)

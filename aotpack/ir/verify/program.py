@@ -37,12 +37,14 @@ from aotpack.ir.symbolic.facts import known_equal, known_le, known_lt
 from aotpack.ir.symbolic.integers import Axis, Int, Var, product, total
 from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Guarded, IndexValue, Load, Value, children, walk
-from aotpack.ir.verify.control import check_conditions, check_part_programs
+from aotpack.ir.verify.control import CONTROL_CHECKS
 from aotpack.ir.verify.invalid import InvalidProgram
 
 
 def verify(program: Program) -> None:
     """Check every invariant, those of parts first; the first broken one is raised."""
+    if program.weight_program is not None:
+        verify(program.weight_program)
     for operation in program.operations:
         if isinstance(operation, (Branch, Loop)):
             for part in operation.parts:
@@ -319,8 +321,7 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
     check_scatters,
     check_foreign,
     check_stored_types,
-    check_part_programs,
-    check_conditions,
+    *CONTROL_CHECKS,
 )
 
 

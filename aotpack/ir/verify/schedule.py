@@ -47,6 +47,8 @@ SAMPLED_POINTS = 4096  # of each member, when its points are compared
 def verify_schedule(schedule: Schedule, phase: Phase = Phase.COMPLETE) -> None:
     """Check the program, then every invariant of the phase; the first broken one is raised."""
     verify(schedule.program)
+    if schedule.weights is not None:
+        verify_schedule(schedule.weights)
     for part in (part for kernel in schedule.kernels for part in kernel.parts):
         verify_schedule(part)
     for check, first in CHECKS.items():
@@ -172,10 +174,11 @@ def check_registers(schedule: Schedule) -> None:
 def check_strides(schedule: Schedule) -> None:
     """Strides are dense, or pad rows by less than a cache line.
 
-    Inputs, weights, outputs and the tensors of calls are row-major.
+    Inputs, weights, outputs and the tensors of calls are row-major; what the weight program makes
+    is laid out as its readers say.
     """
     program = schedule.program
-    fixed = {*program.inputs, *program.weights, *program.results}
+    fixed = {*program.inputs, *program.weights, *program.results} - {*program.derived}
     for operation in program.operations:
         if isinstance(operation, Foreign):
             fixed |= {*reads(operation), *operation.targets}
@@ -184,8 +187,19 @@ def check_strides(schedule: Schedule) -> None:
         if strides is None or not has_legal_strides(buffer, strides):
             shown = "none" if strides is None else _list(strides)
             raise InvalidSchedule(schedule, None, f"{buffer} has the strides {shown}")
-        if name in fixed and strides != contiguous(buffer.shape):
+        if name in fixed and strides != schedule.given.get(name, contiguous(buffer.shape)):
             raise InvalidSchedule(schedule, None, f"{buffer} is not contiguous: {_list(strides)}")
+
+
+def check_weights(schedule: Schedule) -> None:
+    """The weight program has a schedule, which writes its outputs as they are read here."""
+    program, made = schedule.program.weight_program, schedule.weights
+    if made is None and program is None:
+        return
+    if made is None or program != made.program:
+        raise InvalidSchedule(schedule, None, "the schedule of weights is of another program")
+    if made.given != {name: schedule.strides[name] for name in schedule.program.derived}:
+        raise InvalidSchedule(schedule, None, "derived weights are not laid out as they are read")
 
 
 def check_lifetimes(schedule: Schedule) -> None:
@@ -297,6 +311,7 @@ CHECKS: dict[Callable[[Schedule], None], Phase] = {  # and the phase from which 
     check_binding_points: Phase.FUSED,
     check_registers: Phase.FUSED,
     check_strides: Phase.LAID_OUT,
+    check_weights: Phase.COMPLETE,
     check_lifetimes: Phase.COMPLETE,
     check_shared_storage: Phase.COMPLETE,
     check_bases: Phase.COMPLETE,

@@ -249,16 +249,21 @@ def _normalize_channels(
     running_var: Ref | None,
     eps: float,
 ) -> None:
-    """Normalise with stored statistics of each channel."""
+    """Normalise with stored statistics of each channel; their factor is apart, for it is fixed."""
     if running_mean is None or running_var is None:
         raise CannotLower("without running statistics it depends on the batch")
     wide = c.dtype(input).compute
+    factor = c.temporary("factor", wide, c.shape(running_var))
+
+    def scale(channel: Index) -> Value:
+        variance = cast(c.load(running_var, channel), wide)
+        return _affine(c, apply("rsqrt", apply("add", variance, eps)), weight, None, channel)
 
     def value(index: Index) -> Value:
         channel = index[1:2]
-        variance = cast(c.load(running_var, channel), wide)
         distance = apply("sub", c.load(input, index), cast(c.load(running_mean, channel), wide))
-        scaled = apply("mul", distance, apply("rsqrt", apply("add", variance, eps)))
-        return _affine(c, scaled, weight, bias, channel)
+        scaled = apply("mul", distance, c.load(factor, channel))
+        return _affine(c, scaled, None, bias, channel)
 
+    c.pointwise(factor, scale)
     c.pointwise(c.result(), value)

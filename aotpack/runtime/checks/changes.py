@@ -8,7 +8,8 @@ import numpy as np
 
 from ..devices.device import Device
 from ..errors import ArgumentError
-from ..manifest import Signature, Weight
+from ..manifest import Signature
+from ..tensors import Weight
 
 Copy = tuple[int, int, int]
 """(where a staged argument came from, where it was staged, bytes)."""

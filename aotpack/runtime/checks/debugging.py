@@ -136,8 +136,7 @@ def lengths_of(manifest: Manifest, sizes: Sequence[int], plan: Plan) -> dict[str
     """The bytes of inputs, weights and outputs."""
     signature = manifest.signature
     values = {size.name: value for size, value in zip(signature.sizes, sizes, strict=True)}
-    shapes = [(weight.name, weight.dtype, weight.shape) for weight in manifest.weights]
-    shapes += [
+    shapes = [
         (one.name, one.dtype, tuple(size.evaluate(values) for size in one.shape))
         for one in signature.inputs
     ]
@@ -146,7 +145,14 @@ def lengths_of(manifest: Manifest, sizes: Sequence[int], plan: Plan) -> dict[str
         (one.name, one.dtype, shape)
         for one, shape in zip(signature.outputs, plan.outputs, strict=True)
     ]
-    return {name: math.prod(shape) * dtype.itemsize for name, dtype, shape in shapes}
+    found = {name: math.prod(shape) * dtype.itemsize for name, dtype, shape in shapes}
+    return found | weight_lengths(manifest)
+
+
+def weight_lengths(manifest: Manifest) -> dict[str, int]:
+    """The bytes of weights; derived ones may have zeros between their rows."""
+    given = {one.name: math.prod(one.shape) * one.dtype.itemsize for one in manifest.weights}
+    return given | {one.name: one.bytes for one in manifest.derived}
 
 
 def _written(

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from ..dtypes import WIDENED, DType, is_accepted
 from ..errors import ArgumentError, PackageError
-from ..manifest import Signature, Tensor
+from ..manifest import Signature
+from ..tensors import Tensor
 
 
 class Seen(NamedTuple):

@@ -26,8 +26,15 @@ def check_plan(manifest: Manifest, plan: Plan, sizes: Sequence[int]) -> None:
             f"preparing a plan: its outputs have the shapes {plan.outputs}, by manifest.json they "
             f"have {wanted}. The package is damaged: reinstall it."
         )
+    check_types(manifest, plan)
+
+
+def check_types(manifest: Manifest, plan: Plan) -> None:
+    """Kernels get the element types they were made for."""
+    signature = manifest.signature
     dtypes = {tensor.name: tensor.dtype for tensor in (*signature.inputs, *signature.outputs)}
     dtypes |= {weight.name: weight.dtype for weight in manifest.weights}
+    dtypes |= {weight.name: weight.dtype for weight in manifest.derived}
     for launch in _launches(plan):
         _check_launch(launch, manifest.kernels, dtypes)
 

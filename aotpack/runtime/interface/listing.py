@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from ..manifest import Signature, SizeRange, Tensor
+from ..manifest import Signature
 from ..structures.text import paths
+from ..tensors import SizeRange, Tensor
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -1,7 +1,7 @@
 """The weights of a loaded model: one device allocation, filled from a file or from the caller."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +14,10 @@ from ..devices.device import Device, is_host
 from ..dtypes import DType, is_accepted
 from ..errors import ArgumentError, WeightError
 from ..files.chunks import read_chunks
-from ..manifest import Manifest, Weight
+from ..manifest import Manifest
 from ..safetensors import Stored, TensorFile
+from ..tensors import Weight
+from .derived import DerivedWeights
 from .packing import align
 from .streaming import Piece, stream
 
@@ -42,16 +44,18 @@ class Weights:
         }
         self._bound: set[str] = set()
         self._offsets: dict[str, int] = {}
-        self.total = 0
+        self._given_bytes = 0
         for weight in weights:
-            self._offsets[weight.name] = self.total
-            self.total += align(_bytes(weight.dtype, weight.shape))
+            self._offsets[weight.name] = self._given_bytes
+            self._given_bytes += align(_bytes(weight.dtype, weight.shape))
         self._groups: list[list[Weight]] = []
         for weight in weights:
             if weight.follows and self._groups:
                 self._groups[-1].append(weight)
             else:
                 self._groups.append([weight])
+        self._derived = DerivedWeights(manifest.derived, device)
+        self.total = self._given_bytes + self._derived.total
         self._block: Block | None = None
         self._mapped: dict[str, _Source] = {}  # used in place in a mapped file
 
@@ -74,9 +78,13 @@ class Weights:
                 f"been given, the first is {missing[0]!r}. Call bind_weights(...) first, or load "
                 "with weights=PATH; a command line takes --weights FILE."
             )
+        return self._addresses()
+
+    def _addresses(self) -> dict[str, int]:
         start = self._block.address if self._block else 0
         own = {name: start + offset for name, offset in self._offsets.items()}
-        return own | {name: source.address for name, source in self._mapped.items()}
+        own |= {name: source.address for name, source in self._mapped.items()}
+        return own | self._derived.addresses()
 
     def places(self) -> dict[str, tuple[int, int]]:
         """The address of every weight, and the bytes up to the end of those that follow it."""
@@ -87,7 +95,7 @@ class Weights:
             end = addresses[last.name] + _bytes(last.dtype, last.shape)
             for weight in group:
                 found[weight.name] = (addresses[weight.name], end - addresses[weight.name])
-        return found
+        return found | self._derived.places()
 
     def bind(
         self,
@@ -96,11 +104,13 @@ class Weights:
         *,
         strict: bool,
         digests: Sequence[str] = (),
+        derive: Callable[[Mapping[str, int]], None],
     ) -> None:
         """Copy the given values to the device; all are checked before the first is copied.
 
         A CPU device uses the tensors of a file in place in the mapped file. ``digests`` are those
-        of the file's chunks, checked as it is read.
+        of the file's chunks, checked as it is read. Once no weight is missing, ``derive`` computes
+        the derived ones, from the addresses of all.
         """
         if not isinstance(given, Mapping):
             found = type(given).__name__
@@ -119,6 +129,9 @@ class Weights:
             for group in self._groups:
                 self._place(group, sources)
         self._device.synchronize(None)
+        if self._derived.total and len(self._bound | sources.keys()) == len(self._weights):
+            self._derived.reserve()
+            derive(self._addresses())
         self._bound.update(sources)
 
     def state(self) -> Iterator[tuple[Weight, int]]:
@@ -131,6 +144,7 @@ class Weights:
         """Free the device memory, once nobody else has its ``block``."""
         self._block = None
         self._mapped.clear()
+        self._derived.free()
 
     def _place(self, group: Sequence[Weight], sources: Mapping[str, _Source]) -> None:
         """Use a group of contiguous weights in place in a mapped file, or copy them."""
@@ -167,7 +181,7 @@ class Weights:
     def _own(self, weight: Weight) -> int:
         """The place of a weight in the device's memory, which is allocated when first needed."""
         if self._block is None:
-            self._block = Block(self._device, self.total)
+            self._block = Block(self._device, self._given_bytes)
         return self._block.address + self._offsets[weight.name]
 
     def _stream(

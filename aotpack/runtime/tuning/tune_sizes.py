@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from ..checks.guards import sizes_of
 from ..devices.device import is_host
-from ..manifest import SizeRange
 from ..model import Model
 from ..plan import Launch, first
 from ..safetensors import Stored
+from ..tensors import SizeRange
 
 Sizes = dict[str, int]
 

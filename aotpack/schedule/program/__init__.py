@@ -1,6 +1,6 @@
 """Passes from program to program, before fusion.
 
-In reading order: ``dead_code``, ``fixed_order`` (scatters), ``insert_copies``, ``merge_products``,
-``spare_roundings``, ``realize`` with ``prologue``, ``gelu``, ``causal_mask``, ``online_softmax``,
-``split_reduction`` with ``row_aligned_split`` and ``merge_parts``.
+In reading order: ``dead_code``, ``weight_program``, ``fixed_order`` (scatters), ``insert_copies``,
+``merge_products``, ``spare_roundings``, ``realize`` with ``prologue``, ``gelu``, ``causal_mask``,
+``online_softmax``, ``split_reduction`` with ``row_aligned_split`` and ``merge_parts``.
 """

@@ -1,0 +1,98 @@
+"""The manifest's records of tensors: inputs and outputs with their sizes, weights."""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
+
+from .files.kinds import MOST, Count, Identifier, Name, Positive, Type
+from .files.schema import Mismatch, Parsed
+from .sizes import Size
+
+MOST_DIMENSIONS = 64
+
+
+Formula: TypeAlias = Annotated[Size, Parsed(Size)]
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRange:
+    """A size of the model: ``low <= name <= high``, a multiple of ``multiple``."""
+
+    name: Identifier
+    low: Count
+    high: Count
+    multiple: Positive
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise Mismatch(str(self.high), f"{self.low}, which is low, or more").within("high")
+
+    def __str__(self) -> str:
+        step = f", a multiple of {self.multiple}" if self.multiple > 1 else ""
+        return f"{self.name} in {self.low} to {self.high}{step}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A named tensor of the signature."""
+
+    name: Name
+    dtype: Type
+    shape: tuple[Formula, ...]
+
+    def __post_init__(self) -> None:
+        for dimension, size in enumerate(self.shape):
+            if not 0 <= (size.constant or 0) <= MOST:
+                raise Mismatch(str(size), f"0 to {MOST}").within(dimension).within("shape")
+        _check_rank(self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type_text()}"
+
+    def type_text(self) -> str:
+        """Type and shape, such as ``float32[b, 4]``."""
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A weight and all its names; a constant always comes with the package.
+
+    A weight that ``follows`` is contiguous with the weight before it.
+    """
+
+    name: Name
+    names: tuple[Name, ...]
+    dtype: Type
+    shape: tuple[Count, ...]
+    constant: bool
+    follows: bool
+
+    def __post_init__(self) -> None:
+        _check_rank(self.shape)
+        if math.prod(self.shape) > MOST // self.dtype.itemsize:
+            raise Mismatch(f"{self.dtype}{[*self.shape]}", f"{MOST} bytes").within("shape")
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedWeight:
+    """A weight that the weight program computes once from others, in ``bytes`` of memory."""
+
+    name: Name
+    dtype: Type
+    shape: tuple[Count, ...]
+    bytes: Count
+
+    def __post_init__(self) -> None:
+        _check_rank(self.shape)
+        least = math.prod(self.shape) * self.dtype.itemsize
+        if self.bytes < least:
+            raise Mismatch(str(self.bytes), f"{least}, the bytes of its elements, or more").within(
+                "bytes"
+            )
+
+
+def _check_rank(shape: tuple[Any, ...]) -> None:
+    if len(shape) > MOST_DIMENSIONS:
+        found = f"a list of {len(shape)}"
+        raise Mismatch(found, f"at most {MOST_DIMENSIONS} dimensions").within("shape")

@@ -1,0 +1,198 @@
+"""What depends on weights alone and is no larger than they are is computed once."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from aotpack.ir.program import Buffer, Program, Update, targets
+from aotpack.ir.symbolic.integers import Int, Var
+from aotpack.ir.values import IndexValue, Value
+from aotpack.ir.verify.invalid import InvalidProgram
+from aotpack.ir.verify.program import verify
+from aotpack.ir.verify.schedule import verify_schedule
+from aotpack.ir.verify.tiles import InvalidSchedule
+from aotpack.schedule.program.weight_program import derive_weights
+from tests.schedule.programs import BF16, F32, I64, Writer, apply, assert_same, load, schedule_of
+
+Written = Callable[[Writer, Buffer, Buffer], Buffer]
+
+
+def program_of(make: Written, *, size: int | Var = 4) -> Program:
+    """``y[i] = x[i] * made[0]`` for what ``make`` computes of two weights of four numbers."""
+    w = Writer(sizes=(size,) if isinstance(size, Var) else ())
+    x, a, b = w.input("x", size), w.weight("a", 4), w.weight("b", 4)
+    made = make(w, a, b)
+    first = (0,) * len(made.shape)
+    return w.program(
+        w.pointwise("y", [size], lambda i: apply("mul", load(x, i), load(made, *first)))
+    )
+
+
+def one(w: Writer, a: Buffer, b: Buffer) -> Buffer:
+    return w.pointwise("t", [4], lambda i: apply("add", load(a, i), load(b, i)))
+
+
+def chain(w: Writer, a: Buffer, b: Buffer) -> Buffer:
+    wide = w.pointwise("wide", [4, 4], lambda i, j: apply("mul", load(a, i), load(b, j)))
+    return w.reduction("t", [4], [4], lambda i, r: load(wide, i, r))
+
+
+def with_a_table(w: Writer, a: Buffer, b: Buffer) -> Buffer:
+    table = w.pointwise("table", [4], lambda i: apply("exp", 2.0))
+    return w.pointwise("t", [4], lambda i: apply("mul", load(a, i), load(table, i)))
+
+
+def narrowed(w: Writer, a: Buffer, b: Buffer) -> Buffer:
+    return w.pointwise("t", [4], lambda i: apply("exp", load(a, i)), dtype=BF16)
+
+
+MOVES = {"one": one, "chain": chain, "with a table": with_a_table, "narrowed": narrowed}
+
+
+@pytest.mark.parametrize("make", MOVES.values(), ids=MOVES)
+def test_a_result_that_is_no_larger_moves(make: Written) -> None:
+    program = program_of(make)
+    moved = derive_weights(program)
+    verify(moved)
+    assert moved.derived == ("t",) and moved.weights == ("a", "b", "t")
+    assert [targets(o) for o in moved.operations] == [("y",)]
+    assert_same(program, moved)
+    assert derive_weights(moved) is moved
+
+
+def larger(w: Writer, a: Buffer, b: Buffer) -> Buffer:
+    return w.pointwise("t", [3, 4], lambda i, j: apply("add", load(a, j), 1.0))
+
+
+def view(w: Writer, a: Buffer, b: Buffer) -> Buffer:
+    return w.pointwise("t", [4], lambda i: load(a, 3 - i), op="view")
+
+
+def of_a_weight_and_the_input(w: Writer, a: Buffer, b: Buffer) -> Buffer:
+    x = w.buffers["x"]
+    return w.pointwise("t", [4], lambda i: apply("add", load(a, i), load(x, 0)))
+
+
+def of_nothing(w: Writer, a: Buffer, b: Buffer) -> Buffer:
+    return w.pointwise("t", [4], lambda i: apply("exp", 2.0))
+
+
+STAYS = {
+    "larger": larger,
+    "view": view,
+    "with the input": of_a_weight_and_the_input,
+    "of nothing": of_nothing,
+}
+
+
+@pytest.mark.parametrize("make", STAYS.values(), ids=STAYS)
+def test_anything_else_stays(make: Written) -> None:
+    program = program_of(make)
+    assert derive_weights(program) is program
+
+
+def test_what_depends_on_a_size_stays() -> None:
+    size = Var("n", 1, 8)
+
+    def position(w: Writer, a: Buffer, b: Buffer) -> Buffer:
+        def value(i: Int) -> Value:
+            return apply("add", load(a, i), apply("to_float", IndexValue(Int.of(size), I64)))
+
+        return w.pointwise("t", [4], value)
+
+    program = program_of(position, size=size)
+    assert derive_weights(program) is program
+    assert derive_weights(program_of(one, size=size)).derived == ("t",)
+
+
+def test_an_output_stays_and_what_it_reads_moves() -> None:
+    w = Writer()
+    x, a, b = w.input("x", 4), w.weight("a", 4), w.weight("b", 4)
+    total = w.pointwise("total", [4], lambda i: apply("add", load(a, i), load(b, i)))
+    out = w.pointwise("out", [4], lambda i: apply("exp", load(total, i)))
+    y = w.pointwise("y", [4], lambda i: apply("mul", load(x, i), load(out, i)))
+    program = w.program(out, y)
+    moved = derive_weights(program)
+    verify(moved)
+    assert moved.derived == ("total",) and moved.outputs == ("out", "y")
+    assert_same(program, moved)
+
+
+def test_weights_that_forward_changes_are_no_sources() -> None:
+    w = Writer()
+    x, a, b = w.input("x", 4), w.weight("a", 4), w.weight("b", 4)
+    total = w.pointwise("total", [4], lambda i: apply("add", load(a, i), load(b, i)))
+    new = w.pointwise("new", [4], lambda i: apply("add", load(a, i), load(x, i)))
+    y = w.pointwise("y", [4], lambda i: apply("mul", load(x, i), load(total, i)))
+    program = w.program(y)
+    assert derive_weights(program).derived == ("total",)
+    stateful = replace(program, updates=(Update("a", new.name),))
+    assert derive_weights(stateful) is stateful
+
+
+def copied_weight(*, unfusable: bool) -> Program:
+    """A product over positions and channels of a weight, which is copied for it."""
+    w = Writer()
+    x, weight = w.input("x", 8, 12), w.weight("w", 6, 4, 3)
+    copy = w.pointwise("copy", [6, 4, 3], lambda i, j, k: load(weight, i, j, k), op="conv")
+    w.buffers["copy"] = replace(copy, unfusable=unfusable)
+    y = w.reduction(
+        "y",
+        [8, 6],
+        [12],
+        lambda i, n, r: apply("mul", load(x, i, r), load(copy, n, r % 4, r // 4)),
+    )
+    return w.program(y)
+
+
+def test_a_copy_moves_and_lies_as_its_reader_wants() -> None:
+    made = schedule_of(copied_weight(unfusable=True))
+    assert made.program.derived == ("copy",)
+    assert made.strides["copy"] == tuple(map(Int.of, (12, 1, 4)))
+    assert made.weights is not None and made.weights.strides["copy"] == made.strides["copy"]
+    assert "once, from weights alone:" in str(made)
+    plain = schedule_of(copied_weight(unfusable=False))
+    assert plain.program.derived == () and plain.weights is None
+
+
+def test_a_schedule_that_lays_derived_weights_out_otherwise_is_illegal() -> None:
+    made = schedule_of(copied_weight(unfusable=True))
+    verify_schedule(made)
+    dense = {**made.strides, "copy": tuple(map(Int.of, (12, 3, 1)))}
+    with pytest.raises(InvalidSchedule, match="derived weights are not laid out as they are read"):
+        verify_schedule(replace(made, strides=dense))
+    with pytest.raises(InvalidSchedule, match="the schedule of weights is of another program"):
+        verify_schedule(replace(made, weights=None))
+    assert made.weights is not None
+    wrong = replace(made.weights, given={})
+    with pytest.raises(InvalidSchedule, match="copy.* is not contiguous"):
+        verify_schedule(replace(made, weights=wrong))
+
+
+def test_an_illegal_weight_program_is_found() -> None:
+    moved = derive_weights(program_of(one))
+    made = moved.weight_program
+    assert made is not None
+    wrong = {
+        "has inputs": replace(made, inputs=("a",), weights=("b",)),
+        "no outputs": replace(made, outputs=()),
+        "may not be": replace(made, outputs=("a",)),
+        "of the weight program is": replace(
+            made, buffers={**made.buffers, "a": Buffer("a", F32, (Int.of(5),))}
+        ),
+    }
+    for message, weight_program in wrong.items():
+        with pytest.raises(InvalidProgram, match=message):
+            verify(replace(moved, weight_program=weight_program))
+    with pytest.raises(InvalidProgram, match="may not be"):
+        changed = replace(moved, weights=("a", "b"), inputs=("x", "t"))
+        verify(replace(changed, weight_program=made))
+
+
+def test_the_evaluator_runs_it_first() -> None:
+    program, moved = program_of(one), derive_weights(program_of(one))
+    assert_same(program, moved)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        other = derive_weights(program_of(with_a_table)).weight_program
+        assert_same(program, replace(moved, weight_program=other))
