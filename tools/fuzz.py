@@ -1,23 +1,27 @@
-"""Random models against eager: python -m tools.fuzz --seeds 0:100, or --casts 1000
+"""Random models against eager: python -m tools.fuzz --seeds 0:100, --casts 1000 or --convs 100
 
 Each seed makes one model of torch operators, as Python text; it is compiled, and the evaluator and
 each target must give eager's answer. Failing models are shrunk by dropping lines, and printed.
 Refusals (TraceError, UnsupportedError) are counted by message. ``--casts`` checks graphs with
-conversions instead (``tools/fuzz_casts.py``).
+conversions instead (``tools/fuzz_casts.py``), ``--convs`` graphs of convolutions, held to the
+accuracy law on both hosts (``tools/fuzz_convs.py``).
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import random
 import re
 import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -48,11 +52,11 @@ from aotpack.schedule.sorts import expand_sorts
 from aotpack.schedule.tiles import tile_2d
 from aotpack.schedule.tiles.choose import choose_tiles
 from aotpack.target import CPU, INTERPRETER, Target, parse_targets
-from tests.e2e.law import Tolerance
+from tests.e2e.law import LAW, Tolerance
 from tests.e2e.oracle import agree, compile_all
-from tools import fuzz_casts
-from tools.fuzz_make import DYNAMIC, make
-from tools.fuzz_model import Input, Model, Shell, pruned
+from tools import fuzz_casts, fuzz_convs
+from tools.fuzz_make import make
+from tools.fuzz_model import SIZES, Input, Model, Shell, pruned
 
 SLACK = Tolerance(factor=16, floor=1.0)
 PROGRAMS = 64  # about the most of a kernel: they are interpreted one by one
@@ -134,19 +138,24 @@ def _enough(block: int, points: int, most: int) -> int:
     return block
 
 
-def check(model: Model, targets: tuple[Target, ...] = (INTERPRETER,), gpu: Gpu = H200) -> None:
+def check(
+    model: Model,
+    targets: tuple[Target, ...] = (INTERPRETER,),
+    gpu: Gpu = H200,
+    tolerance: Tolerance | None = None,
+) -> None:
     """Raise the fault: WrongAnswer, a crash, or a refusal of aotpack."""
     given = [x for x in model.inputs if not x.is_weight]
-    example = {name: example for name, (example, _) in DYNAMIC.items()}
+    example = {name: size.example for name, size in SIZES.items()}
     wide = [x.double() if x.is_floating_point() else x for x in _args(given, example)]
     if not _eager_runs(Shell(model).double(), tuple(wide)):
         return  # types that differ in float64 alone: there is nothing to compare with
     args, shapes = _args(given, example), _dynamic_shapes(given)
     compiled = compile_all(Shell(model), args, None, shapes, targets, gpu)
-    slack = _slack(model)
+    slack = tolerance or _slack(model)
     agree(compiled, args, tolerance=slack)
-    for number in range(len(DYNAMIC["b"][1]) if model.is_dynamic else 0):
-        sizes = {name: others[number] for name, (_, others) in DYNAMIC.items()}
+    for number in range(len(SIZES["b"].others) if model.is_dynamic else 0):
+        sizes = {name: size.others[number] for name, size in SIZES.items()}
         args = _args(given, sizes)
         if _eager_runs(compiled.module, args):
             agree(compiled, args, tolerance=slack)
@@ -172,7 +181,7 @@ def _args(given: Sequence[Input], sizes: dict[str, int]) -> tuple[torch.Tensor, 
 
 
 def _dynamic_shapes(given: Sequence[Input]) -> dict[str, Any] | None:
-    dims = {name: Dim(name, min=1, max=16) for name in DYNAMIC}
+    dims = {name: Dim(name, min=size.low, max=size.high) for name, size in SIZES.items()}
     shapes = {
         x.name: {i: dims[d] for i, d in enumerate(x.dims) if isinstance(d, str)} or None
         for x in given
@@ -181,11 +190,14 @@ def _dynamic_shapes(given: Sequence[Input]) -> dict[str, Any] | None:
 
 
 def verdict(
-    model: Model, targets: tuple[Target, ...] = (INTERPRETER,), gpu: Gpu = H200
+    model: Model,
+    targets: tuple[Target, ...] = (INTERPRETER,),
+    gpu: Gpu = H200,
+    tolerance: Tolerance | None = None,
 ) -> tuple[str, str]:
     """("ok" | "refused" | "wrong" | "crash", the words)."""
     try:
-        check(model, targets, gpu)
+        check(model, targets, gpu, tolerance)
     except (TraceError, UnsupportedError) as error:
         return "refused", str(error).replace("\n", " ")[:160]
     except AssertionError as error:
@@ -197,12 +209,13 @@ def verdict(
 
 
 def shrink(
-    model: Model, kind: str, targets: tuple[Target, ...] = (INTERPRETER,), gpu: Gpu = H200
+    model: Model, kind: str, judge: Callable[[Model], tuple[str, str]] | None = None
 ) -> Model:
     """The model with as few lines as still fail in the same way."""
+    judge = judge or verdict
     for line in reversed(model.lines):
         smaller = _without(model, line.name)
-        if smaller.lines and verdict(smaller, targets, gpu)[0] == kind:
+        if smaller.lines and judge(smaller)[0] == kind:
             model = smaller
     return model
 
@@ -219,17 +232,64 @@ def _without(model: Model, name: str) -> Model:
     return pruned(replace(model, lines=tuple(kept)))
 
 
-def _examined(
-    model: Model, targets: tuple[Target, ...], gpu: Gpu, *, shrinking: bool
-) -> tuple[str, str, Model]:
-    """The verdict, and the smallest model found that gets the same."""
-    if not model.lines:
-        return "empty", "", model
-    kind, words = verdict(model, targets, gpu)
-    if kind in ("wrong", "crash") and shrinking:
-        model = shrink(model, kind, targets, gpu)
-        words = verdict(model, targets, gpu)[1] or f"once only: {words}"
-    return kind, words, model
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """What is done with each seed."""
+
+    make: Callable[[int], Model] = make
+    targets: tuple[Target, ...] = (INTERPRETER,)
+    odd: bool = False
+    shrinking: bool = True
+    tolerance: Tolerance | None = None
+
+    def examine(self, seed: int) -> tuple[str, str, Model]:
+        """The verdict on a seed, and the smallest model found that gets the same."""
+        model = self.make(seed)
+        if not model.lines:
+            return "empty", "", model
+        with odd_schedules(seed) if self.odd else nullcontext():
+            kind, words = self._verdict(model)
+            if kind in ("wrong", "crash") and self.shrinking:
+                model = shrink(model, kind, self._verdict)
+                words = self._verdict(model)[1] or f"once only: {words}"
+        return kind, words, model
+
+    def _verdict(self, model: Model) -> tuple[str, str]:
+        return verdict(model, self.targets, SMALL if self.odd else H200, self.tolerance)
+
+
+def _outcomes(
+    campaign: Campaign, seeds: range, jobs: int
+) -> Iterator[tuple[int, tuple[str, str, Model]]]:
+    """Each seed's outcome, in order."""
+    if jobs == 1:
+        yield from ((seed, campaign.examine(seed)) for seed in seeds)
+        return
+    context = multiprocessing.get_context("spawn")
+    start_one = partial(torch.set_num_threads, 1)
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=start_one) as pool:
+        try:
+            yield from zip(seeds, pool.map(campaign.examine, seeds), strict=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _run(campaign: Campaign, seeds: range, jobs: int, seconds: float) -> int:
+    """Examine seeds until the time is over; prints findings and counts, 1 if anything is wrong."""
+    counts, refusals = Counter[str](), Counter[str]()
+    start = time.perf_counter()
+    for seed, (kind, words, small) in _outcomes(campaign, seeds, jobs):
+        counts[kind] += 1
+        if kind == "refused":
+            refusals[words] += 1
+        if kind in ("wrong", "crash"):
+            print(f"seed {seed}: {kind}: {words[:600]}\n{small.inputs}\n{small.source}", flush=True)
+        if time.perf_counter() - start > seconds:
+            break
+    print(f"{counts.total()} models:", dict(counts), f"{time.perf_counter() - start:.0f} s")
+    for words, count in refusals.most_common():
+        print(count, words)
+    return 1 if counts["wrong"] or counts["crash"] else 0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -240,33 +300,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--odd", action="store_true", help="small blocks and many parts")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no more then")
     parser.add_argument("--casts", type=int, metavar="N", help="check N graphs with conversions")
-    parser.add_argument("--seed", type=int, default=0, help="of the first graph of --casts")
-    parser.add_argument("-j", "--jobs", type=int, default=1, help="processes for --casts")
+    parser.add_argument("--convs", type=int, metavar="N", help="check N graphs of convolutions")
+    parser.add_argument("--seed", type=int, default=0, help="of the first graph of those")
+    parser.add_argument("-j", "--jobs", type=int, default=1, help="processes")
     options = parser.parse_args(arguments)
     if options.casts:
         names = tuple(options.targets.split(",")) if options.targets else fuzz_casts.TARGETS
         return fuzz_casts.run(options.casts, options.seed, options.jobs, names)
-    targets = parse_targets(options.targets or "interpreter")
     first, end = map(int, options.seeds.split(":"))
-    counts: Counter[str] = Counter()
-    refusals: Counter[str] = Counter()
-    start = time.perf_counter()
-    for seed in range(first, end):
-        if time.perf_counter() - start > options.seconds:
-            break
-        model = make(seed)
-        shrinking, gpu = not options.no_shrink, SMALL if options.odd else H200
-        with odd_schedules(seed) if options.odd else nullcontext():
-            kind, words, small = _examined(model, targets, gpu, shrinking=shrinking)
-        counts[kind] += 1
-        if kind == "refused":
-            refusals[words] += 1
-        if kind in ("wrong", "crash"):
-            print(f"seed {seed}: {kind}: {words[:600]}\n{small.inputs}\n{small.source}", flush=True)
-    print(f"{counts.total()} models:", dict(counts), f"{time.perf_counter() - start:.0f} s")
-    for words, count in refusals.most_common():
-        print(count, words)
-    return 1 if counts["wrong"] or counts["crash"] else 0
+    how = Campaign(odd=options.odd, shrinking=not options.no_shrink)
+    if options.convs:
+        first, end = options.seed, options.seed + options.convs
+        how = replace(how, make=fuzz_convs.make, targets=(INTERPRETER, CPU), tolerance=LAW)
+    if options.targets:
+        how = replace(how, targets=parse_targets(options.targets))
+    return _run(how, range(first, end), options.jobs, options.seconds)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from tools.fuzz_model import Input, Line, Model, pruned
+from tools.fuzz_model import SIZES, Input, Line, Model, pruned
 from tools.fuzz_rules import RULES, Draw, Known
 
 LARGEST = 64.0  # larger values are not used: their rounding errors would hide mistakes
-DYNAMIC = {"b": (3, (1, 7, 2)), "s": (5, (2, 11, 1))}  # name -> (example, sizes of further calls)
 FLOATS = (torch.float32,) * 6 + (torch.float16, torch.bfloat16, torch.float64)
 STATIC = (1, 2, 4, 6, 7, 8, 17)
 
@@ -21,7 +20,7 @@ def make(seed: int) -> Model:
     """The model of a seed."""
     rng = random.Random(seed)
     inputs = _inputs(rng)
-    sizes = {name: example for name, (example, _) in DYNAMIC.items()}
+    sizes = {name: size.example for name, size in SIZES.items()}
     known = [Known(x.name, x.draw(sizes, seed + n), True) for n, x in enumerate(inputs)]
     draw, lines = Draw(rng, known), list[Line]()
     wanted = rng.randint(3, 16)

@@ -10,6 +10,23 @@ from torch import nn
 
 
 @dataclass(frozen=True, slots=True)
+class Size:
+    """A dynamic size: that of the example, those of further calls, and the range of the guard."""
+
+    example: int
+    others: tuple[int, int, int]
+    low: int = 1
+    high: int = 16
+
+
+SIZES = {
+    "b": Size(3, (1, 7, 2)),
+    "s": Size(5, (2, 11, 1)),
+    "h": Size(13, (10, 16, 23), 10, 32),  # of an image
+}
+
+
+@dataclass(frozen=True, slots=True)
 class Input:
     """A tensor the model is given, or a weight of it; dimensions are numbers or names of sizes."""
 
@@ -17,17 +34,18 @@ class Input:
     dims: tuple[int | str, ...]
     dtype: torch.dtype
     is_weight: bool = False
+    scale: float = 1.0
 
     def draw(self, sizes: dict[str, int], seed: int) -> torch.Tensor:
-        """Multiples of 1/8 up to 2, so that sums and comparisons are exact."""
+        """Multiples of 1/8 up to 2, so that sums and comparisons are exact; times the scale."""
         generator = torch.Generator().manual_seed(seed)
         shape = [sizes[d] if isinstance(d, str) else d for d in self.dims]
         numbers = torch.randint(-16, 17, shape, generator=generator)
         if self.dtype is torch.bool:
             return numbers > 0
-        return (
-            (numbers / 8).to(self.dtype) if self.dtype.is_floating_point else numbers.to(self.dtype)
-        )
+        if not self.dtype.is_floating_point:
+            return numbers.to(self.dtype)
+        return (numbers * (self.scale / 8)).to(self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
