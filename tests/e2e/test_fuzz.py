@@ -15,7 +15,8 @@ from aotpack.ir.program import Program
 from aotpack.stages import Lowered, Scheduled
 from aotpack.target import CPU, INTERPRETER
 from tests.c_flags import BASE_ONLY, shipped
-from tools import fuzz
+from tests.e2e.law import LAW
+from tools import fuzz, fuzz_convs
 from tools.fuzz_make import make
 from tools.fuzz_model import Input, Line, Model
 
@@ -125,6 +126,24 @@ def test_found_before(name: str, odd: bool) -> None:
         fuzz.check(FOUND[name], gpu=fuzz.SMALL if odd else H200)
 
 
+CONVOLUTIONS = fuzz.Campaign(fuzz_convs.make, (INTERPRETER, CPU), tolerance=LAW)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_convolutions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In C and interpreted; the last has small blocks."""
+    monkeypatch.setenv("AOTPACK_CFLAGS", f"-O1 {shipped()}")
+    kind, words, small = replace(CONVOLUTIONS, odd=seed == 2).examine(seed)
+    assert kind in ("ok", "refused"), f"seed {seed}: {words}\n{small.source}"
+
+
+def test_convolutions_are_a_function_of_the_seed() -> None:
+    made = [fuzz_convs.make(seed) for seed in range(12)]
+    assert made == [fuzz_convs.make(seed) for seed in range(12)]
+    assert all("conv" in one.source for one in made)
+    assert {len(one.inputs[0].dims) for one in made} == {3, 4, 5}
+
+
 def test_models_are_a_function_of_the_seed() -> None:
     assert make(3) == make(3) != make(4)
     state = random.getstate()
@@ -151,3 +170,16 @@ def test_notices_a_wrong_scheduler_and_shrinks(monkeypatch: pytest.MonkeyPatch) 
     small = fuzz.shrink(wrong, kind)
     assert len(small.lines) == 2
     assert fuzz.verdict(small)[0] == "wrong"
+
+
+def test_notices_a_wrong_convolution_and_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aotpack.pipeline.schedule", broken_schedule)
+    wrong = model(
+        {"x": ((2, 3, 9), F32), "w": ((4, 3, 3), F32)},
+        "v0 = x.tanh()",
+        "v1 = F.conv1d(v0, w, None, 2, 4)",
+        "v2 = v0 * 2",
+    )
+    kind, words, small = replace(CONVOLUTIONS, make=lambda seed: wrong).examine(0)
+    assert kind == "wrong" and "the scheduled program" in words
+    assert [line.name for line in small.lines] == ["v0", "v2"]
