@@ -178,7 +178,8 @@ def _key_text(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise UsageError(
-            f"--key {file}: it cannot be read: {error.strerror}; check the path; {_MAKE}"
+            f"--key {file}: it cannot be read: {error.strerror}; check the path, or make a pair: "
+            f"{_MAKE}"
         ) from error
 
 

@@ -12,7 +12,9 @@ from aotpack.ir.kernels.kernel import ArchSchedule, arch_range
 from aotpack.ir.kernels.tiles import MAX_ARCH
 from aotpack.ir.passes import AfterPass
 from aotpack.schedule.draft import Draft, Passes, ScheduleOptions
+from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.launches.user_partition import Partition
+from aotpack.schedule.layout import slid_dims
 from aotpack.schedule.passes import PASSES
 from aotpack.schedule.program.merge_products import in_memory_order
 from aotpack.schedule.tiles.row_pipeline import ROW_PIPELINE
@@ -22,6 +24,7 @@ from aotpack.target import Target
 
 __all__ = ["PASSES", "Partition", "schedule"]
 
+HOST = 0  # the architecture of processors
 RESIDENT = (
     ROW_PIPELINE,
     (ROW_PIPELINE[1] + 1, MAX_ARCH),
@@ -45,7 +48,8 @@ def schedule(
     ``ScheduleOptions``. With a partition all architectures have the same kernels, so it is called
     for no others. ``passes`` run in place of ``PASSES``; ``after`` is called after each.
     """
-    options = ScheduleOptions(deterministic, partition, offers_unfused, gpu)
+    is_host = bool(targets) and all(target.arch == HOST for target in targets)
+    options = ScheduleOptions(deterministic, partition, offers_unfused, gpu, is_host)
     draft = Draft(lowered.program, options=options, passes=passes or PASSES, after=after).prepared()
     result = draft.planned()
     own = _arch_schedules(draft, targets) if partition is None else ()
@@ -62,7 +66,16 @@ def _arch_schedules(draft: Draft, targets: tuple[Target, ...]) -> tuple[ArchSche
     for low, high, resident in _resident(draft, targets):
         one = replace(draft, resident=resident, arches=arch_range(low, high))
         found.append(ArchSchedule(low, high, one.planned()))
-    return tuple(found)
+    return (*_host_schedule(draft, targets), *found)
+
+
+def _host_schedule(draft: Draft, targets: tuple[Target, ...]) -> tuple[ArchSchedule, ...]:
+    """The schedule of processors, where they share a package with GPUs and differ in layouts."""
+    is_shared = not targets or any(target.arch == HOST for target in targets)
+    if draft.options.is_host or not is_shared or not slid_dims(fuse(draft.program)):
+        return ()
+    options = replace(draft.options, is_host=True)
+    return (ArchSchedule(HOST, HOST, replace(draft, options=options, arches="cpu").planned()),)
 
 
 def _resident(draft: Draft, targets: tuple[Target, ...]) -> list[tuple[int, int, frozenset[str]]]:

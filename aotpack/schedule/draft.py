@@ -29,13 +29,14 @@ class ScheduleOptions:
     ``deterministic``: equal inputs give equal bits in every run, and a row of a batch gets the same
     bits in any other batch. ``partition`` says which kernels share a launch. ``offers_unfused``
     adds unfused forms of launches, for tuning to time. Thresholds are those of ``gpu``, except on
-    architectures that have their own.
+    architectures that have their own. ``is_host``: for processors alone.
     """
 
     deterministic: bool = False
     partition: Partition | None = None
     offers_unfused: bool = False
     gpu: Gpu = H200
+    is_host: bool = False
 
 
 @dataclass(frozen=True, slots=True)

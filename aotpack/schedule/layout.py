@@ -15,6 +15,7 @@ from aotpack.ir.foreign import Foreign
 from aotpack.ir.kernels.access import (
     Access,
     accesses,
+    axes_in,
     contiguous,
     digit_count,
     local_slope,
@@ -25,17 +26,21 @@ from aotpack.ir.kernels.rows import buffer_bytes
 from aotpack.ir.operations import Matmul, Scatter
 from aotpack.ir.program import Branch, Buffer, Loop, Program, concats_by_part, read_whole, targets
 from aotpack.ir.symbolic.facts import typical
-from aotpack.ir.symbolic.integers import Axis, Int, Quotient, Remainder
+from aotpack.ir.symbolic.integers import Atom, Axis, Int, Quotient, Remainder
 
 MAX_RANK = 5  # beyond, only the order of the operation itself is considered
+WIDEST_STEP = 3  # elements between neighbouring windows
+LEAST_LANES = 16  # neighbours that fill a vector
 
 
 def choose_strides(
     program: Program,
     kernels: tuple[Kernel, ...],
     given: Mapping[str, tuple[Int, ...]] = MappingProxyType({}),
+    is_host: bool = False,
 ) -> dict[str, tuple[Int, ...]]:
     """Choose the memory order of each buffer's dimensions by the accesses to it."""
+    slid = slid_dims(kernels) if is_host else {}
     fixed = contiguous_by_contract(program)
     uses: dict[str, list[Access]] = {}
     whole = concats_by_part(program)
@@ -47,7 +52,7 @@ def choose_strides(
     for name, buffer in program.buffers.items():
         strides[name] = contiguous(buffer.shape)
         if name in uses and name not in fixed and 2 < len(buffer.shape) <= MAX_RANK:
-            strides[name] = _cheapest(buffer, uses[name])
+            strides[name] = _cheapest(buffer, uses[name], slid.get(name, frozenset()))
     strides |= given
     return strides | {part: strides[name] for part, name in whole.items()}
 
@@ -62,13 +67,48 @@ def contiguous_by_contract(program: Program) -> set[str]:
     return fixed
 
 
-def _cheapest(buffer: Buffer, uses: list[Access]) -> tuple[Int, ...]:
-    best = contiguous(buffer.shape)
+def slid_dims(kernels: tuple[Kernel, ...]) -> dict[str, frozenset[int]]:
+    """The dimensions of buffers along which windows of reductions slide, as those of pooling.
+
+    Those of a factor that is the same for each window, as a weight, are the ones along a window.
+    Processors compute windows side by side in the lanes of a vector: quickest along another
+    dimension, where each lane has the same window.
+    """
+    found: dict[str, frozenset[int]] = {}
+    for kernel in kernels:
+        if kernel.template_op is not None or len(kernel.axes) != 2:
+            continue
+        uses = list(accesses(kernel))
+        steps = {step for use in uses for part in use.index for step in _sliding(part, kernel)}
+        for use in uses if steps else ():
+            moved = (steps & set(i.atoms()) or kernel.axes[1] in axes_in((i,)) for i in use.index)
+            dims = frozenset(dim for dim, is_moved in enumerate(moved) if is_moved)
+            found[use.buffer] = found.get(use.buffer, frozenset()) | dims
+    return found
+
+
+def _sliding(index: Int, kernel: Kernel) -> set[Atom]:
+    """The digits of rows that move a window along this index by less than its length."""
+    x, r = kernel.axes
+    if not {x, r} <= axes_in((index,)):
+        return set()
+    return {
+        monomial[0]
+        for monomial, step in index.terms
+        if len(monomial) == 1 and x in Int.of(monomial[0]).leaves() and 0 < step <= WIDEST_STEP
+    }
+
+
+def _cheapest(buffer: Buffer, uses: list[Access], slid: frozenset[int]) -> tuple[Int, ...]:
+    last = len(buffer.shape) - 1
+    lanes = {dim for dim in range(last + 1) if typical(buffer.shape[dim]) >= LEAST_LANES} - slid
+    orders = sorted(permutations(range(last + 1)), key=lambda dims: dims[-1] != last)
+    if slid and lanes:
+        orders = [dims for dims in orders if dims[-1] in lanes]
+    best = _permuted(buffer.shape, orders[0])
     best_cost = _cost(buffer.name, best, uses)
     if best_cost[:3] == (0, 0, 0):
         return best
-    last = len(buffer.shape) - 1
-    orders = sorted(permutations(range(last + 1)), key=lambda dims: dims[-1] != last)
     for dims in orders:  # of equal costs, an order that keeps the rows wins
         strides = _permuted(buffer.shape, dims)
         cost = _cost(buffer.name, strides, uses)

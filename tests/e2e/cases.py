@@ -362,6 +362,16 @@ IMAGES = [
         ),
     ),
     layers("dynamic_depthwise", lambda: nn.Conv2d(4, 4, 3, groups=4, stride=2, padding=1)),
+    layers(
+        "dynamic_separable",
+        lambda: nn.Sequential(
+            nn.Conv2d(4, 20, 1),
+            nn.Conv2d(20, 20, (5, 3), (1, 2), (4, 1), (2, 1), groups=20),
+            nn.SiLU(),
+            nn.MaxPool2d(3, 1, 1),
+            nn.Conv2d(20, 3, 1),
+        ),
+    ),
     layers("dynamic_max_pool", lambda: nn.MaxPool2d(3, 2, 1)),
     layers("dynamic_avg_pool", lambda: nn.AvgPool2d(3, 2, 1, count_include_pad=False)),
     layers("dynamic_adaptive", lambda: nn.AdaptiveAvgPool2d(3)),

@@ -4,16 +4,21 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from aotpack.ir.kernels.access import contiguous
 from aotpack.ir.kernels.kernel import Schedule
 from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.schedule.layout import _permuted
+from aotpack.target import CPU, Target
 
-from .programs import F32, Writer, apply, load, schedule_of
+from .programs import F32, Writer, apply, load, schedule_of, scheduled
+
+H200 = Target("cuda", 90)
 
 
 def offsets(shape: tuple[int, ...], strides: tuple[Int, ...]) -> list[int]:
@@ -86,3 +91,33 @@ def test_scalar_has_no_strides() -> None:
     schedule = schedule_of(w.program(total))
     assert schedule.strides["total"] == ()
     assert isinstance(schedule.kernels[0].axes[0], Axis)
+
+
+def separable() -> nn.Module:
+    """Windows of a sum and of pooling over 20 channels, between two products."""
+    return nn.Sequential(
+        nn.Conv2d(3, 20, 1),
+        nn.Conv2d(20, 20, 3, groups=20),
+        nn.MaxPool2d(3, 1),
+        nn.Conv2d(20, 4, 1),
+    )
+
+
+def unit_dims(targets: tuple[Target, ...], on: int) -> set[int]:
+    """The dimensions of intermediate images whose neighbours lie side by side."""
+    made = scheduled(separable(), torch.zeros(1, 3, 20, 20), targets=targets).on(on)
+    outside = {*made.program.inputs, *made.program.weights, *made.program.results}
+    images = [name for name, buffer in made.program.buffers.items() if len(buffer.shape) == 4]
+    shown = [name for name in images if name not in outside and "weight" not in name]
+    return {strides(made, name).index(1) for name in shown if name in made.strides}
+
+
+@pytest.mark.parametrize("targets", [(CPU,), (CPU, H200)], ids=["alone", "with-a-gpu"])
+def test_processors_have_channels_innermost_where_windows_slide(
+    targets: tuple[Target, ...],
+) -> None:
+    assert unit_dims(targets, CPU.arch) == {1}
+
+
+def test_gpus_keep_their_own_order_of_images() -> None:
+    assert unit_dims((CPU, H200), H200.arch) == unit_dims((H200,), H200.arch)

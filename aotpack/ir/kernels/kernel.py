@@ -179,7 +179,9 @@ class ArchSchedule:
 
 
 def arch_range(low: int, high: int) -> str:
-    """A range of architectures as text."""
+    """A range of architectures as text; processors have 0."""
+    if high == 0:
+        return "cpu"
     return f"sm_{low} to {'later ones' if high == MAX_ARCH else f'sm_{high}'}"
 
 

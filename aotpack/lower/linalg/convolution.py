@@ -8,6 +8,8 @@ convolutions, integers and float64 are direct sums: their products are too thin 
 cores cannot compute them. Transposed convolutions are products by phases.
 """
 
+from collections.abc import Callable
+
 from aotpack.ir.kernels.access import flatten_index
 from aotpack.ir.ops.conditions import range_checks
 from aotpack.ir.symbolic.facts import known_multiple
@@ -59,7 +61,7 @@ def _convolve(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: G
 def _is_product(c: Context, input: Ref, weight: Ref, geometry: Geometry) -> bool:
     """True if matrix tiles have enough work, and phases have a kernel of constant size."""
     shapes = (*c.shape(c.result()), *c.shape(weight))
-    depthwise = geometry.groups > 1 and c.shape(weight)[1].constant == 1
+    depthwise = _is_depthwise(c, weight, geometry)
     fits = c.dtype(input) in TENSOR_CORE_TYPES and not is_empty(shapes)
     known = all(size.constant is not None for size in c.shape(weight)[2:])
     return fits and not depthwise and (known or not geometry.transposed)
@@ -119,9 +121,17 @@ def _as_sum(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geo
     own_channels = c.shape(input)[int(batched)] // geometry.groups
     total = c.result() if bias is None else c.temporary("sum", wide, c.shape(c.result()))
 
+    factor = _by_offset(c, weight) if _is_depthwise(c, weight, geometry) else None
+
     def term(outer: Index, inner: Index) -> tuple[Value, ...]:
         place = outer if batched else (Int.of(0), *outer)
-        value = _term(c, input, weight, geometry, place, inner, own_channels, batched)
+
+        def of_weight(index: Index) -> Value:
+            if factor is None:
+                return c.load(weight, index)
+            return c.load(factor, (*index[2:], index[1], index[0]))
+
+        value = _term(c, input, of_weight, geometry, place, inner, own_channels, batched)
         return (value,)
 
     c.reduction((total,), "sum", (own_channels, *kernel), term)
@@ -135,10 +145,22 @@ def _as_sum(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geo
     c.pointwise(c.result(), biased)
 
 
+def _is_depthwise(c: Context, weight: Ref, geometry: Geometry) -> bool:
+    return geometry.groups > 1 and c.shape(weight)[1].constant == 1
+
+
+def _by_offset(c: Context, weight: Ref) -> Ref:
+    """A copy of a weight with channels innermost, as lanes along channels read it."""
+    out, own, *kernel = c.shape(weight)
+    copy = c.temporary("weight", c.dtype(weight), (*kernel, own, out), unfusable=True)
+    c.pointwise(copy, lambda index: c.load(weight, (index[-1], index[-2], *index[:-2])))
+    return copy
+
+
 def _term(
     c: Context,
     input: Ref,
-    weight: Ref,
+    weight: Callable[[Index], Value],
     geometry: Geometry,
     place: Index,
     inner: Index,
@@ -161,7 +183,7 @@ def _term(
         else (out_channel, channel, *offsets)
     )
     wide = result_dtype(c).accumulator
-    term = apply("mul", cast(element, wide), cast(c.load(weight, factor), wide))
+    term = apply("mul", cast(element, wide), cast(weight(factor), wide))
     return guarded(conditions, term, constant(0, wide))
 
 

@@ -55,6 +55,38 @@ class MatmulContext:
 
 
 @dataclass(frozen=True, slots=True)
+class DepthwiseContext:
+    """Sums over the ``taps`` of a window, for all positions of a line and a vector of channels.
+
+    A line is a point of the ``outer`` digits. Its positions between the two numbers ``inside`` are
+    in the image wherever ``conditions`` hold, others where ``guard`` does. Lines of ``sums`` and
+    ``stores`` go before all loops, into a line, and into each of two inner loops.
+    """
+
+    name: str
+    comments: tuple[str, ...]
+    lines: str
+    outer: tuple[str, ...]
+    outer_lines: tuple[str, ...]
+    taps: tuple[tuple[str, str], ...]
+    position: str
+    positions: str
+    inside: tuple[str, str]
+    lanes: str
+    channels: str
+    sums: tuple[tuple[str, ...], ...]
+    guard: str
+    conditions: str
+    image: str
+    image_type: str
+    step: int
+    weight: str
+    weight_type: str
+    stores: tuple[tuple[str, ...], ...]
+    parameters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
     """Rows of a factor: how to copy them, and how to read them in place where possible."""
 

@@ -10,7 +10,12 @@ from aotpack.ir.kernels.tiles import HostTile, Tile
 from aotpack.ir.kernels.traffic import work_of
 from aotpack.ir.operations import Attention, Matmul
 from aotpack.ir.symbolic.integers import Axis
-from aotpack.render.c.contexts import AttentionContext, GemvContext, MatmulContext
+from aotpack.render.c.contexts import (
+    AttentionContext,
+    DepthwiseContext,
+    GemvContext,
+    MatmulContext,
+)
 from aotpack.render.c.dialect import C
 from aotpack.render.c.loops.loops import HostCode, HostFunction, pointwise_code
 from aotpack.render.c.loops.nest import nest
@@ -18,6 +23,7 @@ from aotpack.render.c.loops.scatter import scatter_code, scatter_nest
 from aotpack.render.c.loops.walks import walked_code
 from aotpack.render.c.parameters import parameter_lines
 from aotpack.render.c.products.attention import attention_source
+from aotpack.render.c.products.depthwise import depthwise_source, window_sum
 from aotpack.render.c.products.gemv import gemv_source
 from aotpack.render.c.products.matmul import matmul_source
 from aotpack.render.c.regions import c_lines
@@ -47,7 +53,7 @@ class HostContext:
         return replace(self, name=name, entry=entry)
 
 
-Context: TypeAlias = HostContext | MatmulContext | GemvContext | AttentionContext
+Context: TypeAlias = HostContext | MatmulContext | GemvContext | DepthwiseContext | AttentionContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,9 @@ def _context(
     if isinstance(kernel.template_op, Matmul):
         return "kernel_matmul.c.jinja", *matmul_source(schedule, kernel)
     scatter = kernel.scatter
+    found = window_sum(schedule, kernel) if tile.along == "x" else None
+    if found is not None:
+        return "kernel_depthwise.c.jinja", *depthwise_source(schedule, kernel, found)
     nested = nest(schedule, kernel) if scatter is None else scatter_nest(kernel, scatter)
     builder = host_builder(schedule, nested.kernel, nested.axes)
     if scatter is not None:

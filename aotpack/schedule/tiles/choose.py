@@ -22,7 +22,7 @@ from aotpack.schedule.program.split_reduction import columns_together
 from aotpack.schedule.tiles.attention import attention_variants
 from aotpack.schedule.tiles.candidates import with_others
 from aotpack.schedule.tiles.divisibility import with_divisibility
-from aotpack.schedule.tiles.host import host_variants, is_window
+from aotpack.schedule.tiles.host import host_variants, is_across
 from aotpack.schedule.tiles.matmul import matmul_variants
 from aotpack.schedule.tiles.padding import line_tile
 from aotpack.schedule.tiles.row_pipeline import (
@@ -54,7 +54,7 @@ def choose_tiles(
                 *host_variants(
                     kernel,
                     strides,
-                    is_across=_is_across(kernel, program, strides),
+                    is_across=_is_either(kernel) and is_across(kernel, program, strides),
                     is_either=_is_either(kernel),
                 ),
                 *(
@@ -75,14 +75,6 @@ def one_tile_for_all_sizes(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
         replace(kernel, variants=tuple(v for v in kernel.variants if v.takes_everything))
         for kernel in kernels
     )
-
-
-def _is_across(kernel: Kernel, program: Program, strides: Strides) -> bool:
-    """True when the lanes of a CPU are rows of a reduction; a scan goes along its row in order."""
-    if not _is_either(kernel):
-        return False
-    x = kernel.axes[0]
-    return is_window(kernel, strides) or _contiguous_axis(kernel, program, strides) is x
 
 
 def _is_either(kernel: Kernel) -> bool:

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 from aotpack.ir.kernels.access import Strides, accesses, dot, local_slope, slope
 from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.rows import buffer_bytes
 from aotpack.ir.kernels.tiles import HostTile, Variant
 from aotpack.ir.operations import Attention, Matmul
-from aotpack.ir.symbolic.facts import bounds
-from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.program import Program
+from aotpack.ir.symbolic.facts import bounds, typical
+from aotpack.ir.symbolic.integers import Atom, Axis, Int, Quotient, Remainder
 from aotpack.ir.values import Load, Value, walk
 
 HOST_ARCH = (0, 0)
@@ -73,6 +75,36 @@ def _runs_along(value: Value, axis: Axis, strides: Strides) -> bool:
     loads = [part for part in walk((value,)) if isinstance(part, Load)]
     steps = [slope(dot(load.index, strides[load.buffer]), axis) for load in loads]
     return 1 in steps and all(step in (0, 1) for step in steps)
+
+
+def is_across(kernel: Kernel, program: Program, strides: Strides) -> bool:
+    """True when more bytes are contiguous across the rows of a reduction than along them.
+
+    Rows count as neighbours along any of their digits: images may have channels innermost.
+    """
+    if is_window(kernel, strides):
+        return True
+    x, r = kernel.axes
+    votes = {x: 0, r: 0}
+    for access in accesses(kernel):
+        offset = access.offset(strides)
+        size = typical(buffer_bytes(program.buffers[access.buffer]))
+        votes[x] += size * _has_unit_digit(offset, x)
+        votes[r] += size * (local_slope(offset, r) == 1)
+    return votes[x] > votes[r]
+
+
+def _has_unit_digit(offset: Int, axis: Axis) -> bool:
+    """True when an offset counts the axis, or one digit of it, in steps of 1."""
+    for monomial, step in offset.terms:
+        if step != 1 or len(monomial) != 1:
+            continue
+        atom: Atom | None = monomial[0]
+        while isinstance(atom, (Quotient, Remainder)):
+            atom = atom.num.atom
+        if atom is axis:
+            return True
+    return False
 
 
 def is_window(kernel: Kernel, strides: Strides) -> bool:

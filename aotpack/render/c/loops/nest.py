@@ -1,6 +1,9 @@
 """A kernel's flat axes as loop nests: the digits that its accesses use become axes.
 
 for x < b*s*h: y[x] = a[x // h % s, x % h]     ->     for x0, x1, x2: y = a[x1, x2]
+
+Loops over points end with the digit along which memory is contiguous: images whose channels are
+innermost in memory are written channel by channel.
 """
 
 from collections import Counter
@@ -8,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from aotpack.ir.kernels.access import dot, written_index
+from aotpack.ir.kernels.access import accesses, dot, slope, written_index
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.program import targets, values
 from aotpack.ir.rewrite import Rewriter
@@ -40,8 +43,11 @@ class LoopNest:
 def nest(schedule: Schedule, kernel: Kernel) -> LoopNest:
     """Split the axes of a loop kernel and bind its members to the digits."""
     used = list(_indices(schedule, kernel))
-    least = LEAST_LOOP if len(kernel.axes) == 1 else 0
-    parts = [_split(axis, used, least) for axis in kernel.axes]
+    parts = [_split(axis, used, 0) for axis in kernel.axes]
+    inmost = _along_memory(schedule, kernel, parts[0])
+    if len(kernel.axes) == 1 and inmost is parts[0][-1]:
+        parts = [_split(kernel.axes[0], used, LEAST_LOOP)]
+        inmost = parts[0][-1]
     flat = [_position(digits) for digits in parts]
     change = dict(zip(kernel.axes, flat, strict=True))
     members = tuple(
@@ -49,7 +55,22 @@ def nest(schedule: Schedule, kernel: Kernel) -> LoopNest:
         for m in kernel.members
     )
     inner = parts[1] if len(parts) == 2 else ()
-    return LoopNest(replace(kernel, members=members), parts[0], inner, tuple(flat))
+    loops = (*(digit for digit in parts[0] if digit is not inmost), inmost)
+    return LoopNest(replace(kernel, members=members), loops, inner, tuple(flat))
+
+
+def _along_memory(schedule: Schedule, kernel: Kernel, digits: tuple[Axis, ...]) -> Axis:
+    """The digit along which most accesses are contiguous, stores before loads; else the last."""
+    if len(digits) == 1:
+        return digits[0]
+    change = {kernel.axes[0]: _position(digits)}
+    votes = dict.fromkeys(reversed(digits), 0)
+    for access in accesses(kernel):
+        offset = access.offset(schedule.strides).substitute(change)
+        for digit in digits:
+            if slope(offset, digit) == 1:
+                votes[digit] += len(digits) if access.is_store else 1
+    return max(votes, key=lambda digit: votes[digit])
 
 
 def _split(axis: Axis, used: list[Int], least: int) -> tuple[Axis, ...]:

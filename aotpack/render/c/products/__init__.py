@@ -2,5 +2,6 @@
 
 In reading order: ``operand_roles`` (which operand is packed in panels), ``split`` (an axis as two),
 ``levels`` (lines by depth in a template's loop nest), ``slots`` (lines for a template's loads and
-epilogue), ``matmul``, ``gemv`` (few rows), ``attention``. A factor is an operand of a product.
+epilogue), ``matmul``, ``gemv`` (few rows),
+``depthwise`` (convolutions channel by channel), ``attention``. A factor is an operand of a product.
 """
