@@ -98,6 +98,7 @@ class Weight:
     data: memoryview  # C-contiguous bytes, itemsize 1
     is_constant: bool = False
     follows: bool = False  # contiguous with the weight before it
+    is_staged: bool = False  # only the weight program reads it
 
 
 # --- Traced -------------------------------------------------------------------------------------

@@ -122,6 +122,7 @@ def _weight(weight: Weight) -> dict[str, Any]:
         "shape": list(weight.shape),
         "constant": weight.is_constant,
         "follows": weight.follows,
+        **({"staged": True} if weight.is_staged else {}),
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from .arrays.frameworks import stream_handle
 from .checks.debugging import debug_mode
+from .derive import WeightProgram
 from .devices.cpu import CPU_TARGET, CpuDevice
 from .devices.cuda import CudaDevice
 from .devices.device import Device, active
@@ -181,10 +182,15 @@ def _parts(
         with active(device):
             kernels = _load_kernels(manifest, device, target)
             calls = TorchCalls(manifest, device) if manifest.calls else None
+            program = (
+                WeightProgram(manifest, derive(arch), kernels, device, options.debug)
+                if derive
+                else None
+            )
     except BaseException:
         device.close()
         raise
-    parts = Parts(manifest, device, target, arch, kernels, plan, derive, options, calls)
+    parts = Parts(manifest, device, target, arch, kernels, plan, program, options, calls)
     return replace(parts, plan=_tuned(parts, times)) if manifest.choices and times else parts
 
 

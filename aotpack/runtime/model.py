@@ -29,7 +29,7 @@ from .checks.debugging import Watch, lengths_of
 from .checks.guards import check_call
 from .checks.memory import LOW_ADDRESS, check_memory
 from .checks.plans import check_plan
-from .derive import derive
+from .derive import WeightProgram
 from .devices.device import Device, active, is_host
 from .dtypes import is_accepted
 from .errors import AotpackError, ArgumentError
@@ -77,7 +77,7 @@ class Parts:
     arch: int
     kernels: Mapping[str, Loaded]
     plan: Callable[..., Plan]
-    derive: Callable[[int], Plan] | None
+    weight_program: WeightProgram | None
     options: Options
     calls: TorchCalls | None
 
@@ -98,7 +98,7 @@ class Model:
         self._binder = Binder(self.signature)
         self._frameworks = Frameworks(parts.device, parts.options.stream)
         name, updates = self.signature.name, self.signature.updates
-        self._weights = Weights(parts.manifest, parts.device)
+        self._weights = Weights(parts.manifest, parts.device, parts.weight_program)
         self._changed = changed_inputs(self.signature)
         self._has_state = len(updates) > len(self._changed)
         limit = (
@@ -200,9 +200,7 @@ class Model:
         def bind() -> None:
             self.device.synchronize(None)
             self._pool.forget()  # the addresses in plans may change
-            self._weights.bind(
-                given, self._frameworks, strict=strict, digests=digests, derive=self._derive
-            )
+            self._weights.bind(given, self._frameworks, strict=strict, digests=digests)
 
         self._exclusively("binding weights to", bind)
 
@@ -363,13 +361,6 @@ class Model:
         )
         arena.keep(sizes, prepared)
         return prepared
-
-    def _derive(self, weights: Mapping[str, int]) -> None:
-        """Compute the derived weights from the others, at these addresses."""
-        parts = self._parts
-        assert parts.derive is not None  # loading refuses a package without it
-        plan, debug = parts.derive(parts.arch), parts.options.debug
-        derive(self.manifest, plan, parts.kernels, weights, self.device, debug)
 
     def _watch(self, plan: Plan, sizes: tuple[int, ...]) -> Watch | None:
         mode = self._parts.options.debug

@@ -58,7 +58,8 @@ class Tensor:
 class Weight:
     """A weight and all its names; a constant always comes with the package.
 
-    A weight that ``follows`` is contiguous with the weight before it.
+    A weight that ``follows`` is contiguous with the weight before it. Only the weight program reads
+    one that is ``staged``.
     """
 
     name: Name
@@ -67,6 +68,12 @@ class Weight:
     shape: tuple[Count, ...]
     constant: bool
     follows: bool
+    staged: bool = False
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
     def __post_init__(self) -> None:
         _check_rank(self.shape)

@@ -17,6 +17,7 @@ from aotpack.schedule.launches.user_partition import Partition
 from aotpack.schedule.layout import slid_dims
 from aotpack.schedule.passes import PASSES
 from aotpack.schedule.program.merge_products import in_memory_order
+from aotpack.schedule.program.weight_program import with_staged
 from aotpack.schedule.tiles.row_pipeline import ROW_PIPELINE
 from aotpack.schedule.tiles.row_residency import resident_rows
 from aotpack.stages import Lowered, Scheduled
@@ -57,6 +58,7 @@ def schedule(
         *others, last = own  # no target takes the general one
         own, result = tuple(others), last.schedule
     weights = in_memory_order(lowered.weights, draft.program.packed)
+    weights = with_staged(weights, (result, *(one.schedule for one in own)))
     return Scheduled(lowered.signature, weights, lowered.golden, result, own)
 
 

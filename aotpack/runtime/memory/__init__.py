@@ -1,6 +1,6 @@
 """Device memory that outlives a call. In reading order:
 
-``packing`` (offsets from lifetimes), ``layout`` (the parts of a plan), ``weights``, ``derived``
-(weights that are computed), ``streaming`` (from a file to the device), ``arena`` (memory of a
-call), ``ownership`` and ``waiting`` (without locks), ``pool`` (of arenas).
+``packing`` (offsets from lifetimes), ``layout`` (the parts of a plan), ``weights`` with ``derived``
+and ``staged`` (the weight program's), ``streaming`` (from a file to the device), ``arena`` (memory
+of a call), ``ownership`` and ``waiting`` (without locks), ``pool`` (of arenas).
 """

@@ -1,22 +1,40 @@
 """The weights that the weight program computes: one device allocation."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from typing import Protocol
 
 from ..devices.block import Block
 from ..devices.device import Device
+from ..plan import Plan
 from ..tensors import DerivedWeight
 from .packing import align
 
 _STREAM = 0
 
 
+class Derivation(Protocol):
+    """What binding weights asks of the weight program."""
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The weights that it reads."""
+
+    def reads_of(self, plan: Plan) -> frozenset[str]:
+        """The weights that a part of it reads."""
+
+    def affected(self, changed: Set[str]) -> Plan:
+        """The part of it to run again when weights have changed."""
+
+    def run(self, plan: Plan, addresses: Mapping[str, int]) -> None:
+        """Run it, or a part of it, on weights at these addresses; the device is done on return."""
+
+
 class DerivedWeights:
-    """The address of each derived weight; ``is_current`` once they are computed from the others."""
+    """The address of each derived weight, once there is memory for them."""
 
     def __init__(self, weights: Sequence[DerivedWeight], device: Device) -> None:
         self._device, self._weights = device, weights
         self._block: Block | None = None
-        self.is_current = not weights
         self.total = sum(align(weight.bytes) for weight in weights)
 
     def reserve(self) -> None:
@@ -42,4 +60,3 @@ class DerivedWeights:
     def free(self) -> None:
         """Free their memory."""
         self._block = None
-        self.is_current = not self._weights

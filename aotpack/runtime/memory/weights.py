@@ -1,7 +1,6 @@
 """The weights of a loaded model: one device allocation, filled from a file or from the caller."""
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,14 +10,16 @@ from ..checks.guards import describe
 from ..checks.memory import has_memory
 from ..devices.block import Block
 from ..devices.device import Device, is_host
-from ..dtypes import DType, is_accepted
+from ..dtypes import is_accepted
 from ..errors import ArgumentError, WeightError
 from ..files.chunks import read_chunks
 from ..manifest import Manifest
+from ..plan import Plan
 from ..safetensors import Stored, TensorFile
 from ..tensors import Weight
-from .derived import DerivedWeights
+from .derived import Derivation, DerivedWeights
 from .packing import align
+from .staged import StagedWeights
 from .streaming import Piece, stream
 
 _HOST_PLACES = (1, 3)  # pageable and pinned, in DLPack's numbering
@@ -35,7 +36,9 @@ class _Source(NamedTuple):
 class Weights:
     """The address of each weight on the device, and the set of bound weights."""
 
-    def __init__(self, manifest: Manifest, device: Device) -> None:
+    def __init__(
+        self, manifest: Manifest, device: Device, program: Derivation | None = None
+    ) -> None:
         weights = manifest.weights
         self._model, self._device, self._weights = manifest.signature.name, device, weights
         self._unused, self._updates = manifest.unused, frozenset(manifest.signature.updates)
@@ -44,10 +47,15 @@ class Weights:
         }
         self._bound: set[str] = set()
         self._offsets: dict[str, int] = {}
-        self._given_bytes = 0
+        self._program = program
+        self._stale = set(program.reads if program else ())  # what derived ones do not know yet
+        brief = () if is_host(device) else tuple(weight for weight in weights if weight.staged)
+        self._staged = StagedWeights(brief, device)
+        self._kept_bytes = 0
         for weight in weights:
-            self._offsets[weight.name] = self._given_bytes
-            self._given_bytes += align(_bytes(weight.dtype, weight.shape))
+            if weight.name not in self._staged:
+                self._offsets[weight.name] = self._kept_bytes
+                self._kept_bytes += align(weight.size)
         self._groups: list[list[Weight]] = []
         for weight in weights:
             if weight.follows and self._groups:
@@ -55,7 +63,7 @@ class Weights:
             else:
                 self._groups.append([weight])
         self._derived = DerivedWeights(manifest.derived, device)
-        self.total = self._given_bytes + self._derived.total
+        self.total = self._kept_bytes + self._derived.total
         self._block: Block | None = None
         self._mapped: dict[str, _Source] = {}  # used in place in a mapped file
 
@@ -84,7 +92,7 @@ class Weights:
         start = self._block.address if self._block else 0
         own = {name: start + offset for name, offset in self._offsets.items()}
         own |= {name: source.address for name, source in self._mapped.items()}
-        return own | self._derived.addresses()
+        return own | self._staged.addresses() | self._derived.addresses()
 
     def places(self) -> dict[str, tuple[int, int]]:
         """The address of every weight, and the bytes up to the end of those that follow it."""
@@ -92,7 +100,9 @@ class Weights:
         found: dict[str, tuple[int, int]] = {}
         for group in self._groups:
             last = group[-1]
-            end = addresses[last.name] + _bytes(last.dtype, last.shape)
+            if last.name in self._staged:
+                continue
+            end = addresses[last.name] + last.size
             for weight in group:
                 found[weight.name] = (addresses[weight.name], end - addresses[weight.name])
         return found | self._derived.places()
@@ -104,13 +114,12 @@ class Weights:
         *,
         strict: bool,
         digests: Sequence[str] = (),
-        derive: Callable[[Mapping[str, int]], None],
     ) -> None:
         """Copy the given values to the device; all are checked before the first is copied.
 
         A CPU device uses the tensors of a file in place in the mapped file. ``digests`` are those
-        of the file's chunks, checked as it is read. Once no weight is missing, ``derive`` computes
-        the derived ones, from the addresses of all.
+        of the file's chunks, checked as it is read. Once no weight is missing, the weight program
+        computes what depends on those that changed.
         """
         if not isinstance(given, Mapping):
             found = type(given).__name__
@@ -120,7 +129,10 @@ class Weights:
             raise self._refused(f"a key is {unnamed[0]!r}; accepted: names of weights as text")
         chosen = self._choose(given, strict=strict)
         sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
+        plan = self._affected(sources.keys())
         self._bound -= sources.keys()  # an interrupt from here on leaves them to be bound again
+        self._stale |= sources.keys()
+        self._staged.present -= sources.keys()
         if isinstance(given, TensorFile) and not is_host(self._device):
             self._stream(given, chosen, digests)
         else:
@@ -128,11 +140,37 @@ class Weights:
                 read_chunks(given.path, digests, _nothing, given.identity)
             for group in self._groups:
                 self._place(group, sources)
+        self._staged.remember(chosen, given, digests)
         self._device.synchronize(None)
-        if self._derived.total and len(self._bound | sources.keys()) == len(self._weights):
-            self._derived.reserve()
-            derive(self._addresses())
+        self._staged.present |= sources.keys()
+        if plan is not None:
+            self._derive(plan)
         self._bound.update(sources)
+
+    def _affected(self, given: Set[str]) -> Plan | None:
+        """What to compute once these are bound, if none is missing then."""
+        if self._program is None or len(self._bound | given) < len(self._weights):
+            return None
+        plan = self._program.affected(self._stale | given)
+        needed = sorted(name for name in self._program.reads_of(plan) if name in self._staged)
+        lost = self._staged.lost(name for name in needed if name not in given)
+        if lost:
+            raise self._refused(
+                f"{_some(lost)} not given: what the model computes from them and the given weights "
+                "is computed again, and they were freed after the last time. Give them too"
+            )
+        return plan
+
+    def _derive(self, plan: Plan) -> None:
+        """Compute derived weights, then free those that nothing else reads."""
+        assert self._program is not None
+        needed = self._program.reads_of(plan)
+        self._staged.read_again(sorted(name for name in needed if name in self._staged))
+        self._derived.reserve()
+        if any(plan.launches):
+            self._program.run(plan, self._addresses())
+        self._stale.clear()
+        self._staged.release()
 
     def state(self) -> Iterator[tuple[Weight, int]]:
         """The weights that calls change, with their addresses; all must have been bound."""
@@ -145,6 +183,7 @@ class Weights:
         self._block = None
         self._mapped.clear()
         self._derived.free()
+        self._staged.release()
 
     def _place(self, group: Sequence[Weight], sources: Mapping[str, _Source]) -> None:
         """Use a group of contiguous weights in place in a mapped file, or copy them."""
@@ -169,19 +208,20 @@ class Weights:
                 return False
             if address % weight.dtype.itemsize:
                 return False
-            address += _bytes(weight.dtype, weight.shape)
+            address += weight.size
         return is_host(self._device)
 
     def _copy(self, weight: Weight, source: _Source) -> None:
         copy = self._device.copy_in if source.place[0] in _HOST_PLACES else self._device.copy
-        size = _bytes(weight.dtype, weight.shape)
-        if size:
-            copy(self._own(weight), source.address, size, 0)
+        if weight.size:
+            copy(self._own(weight), source.address, weight.size, 0)
 
     def _own(self, weight: Weight) -> int:
         """The place of a weight in the device's memory, which is allocated when first needed."""
+        if weight.name in self._staged:
+            return self._staged.address(weight.name)
         if self._block is None:
-            self._block = Block(self._device, self._given_bytes)
+            self._block = Block(self._device, self._kept_bytes)
         return self._block.address + self._offsets[weight.name]
 
     def _stream(
@@ -254,7 +294,7 @@ class Weights:
         if seen.needs_copy:
             value = framework.copied((value,), ((0, weight.dtype),), 0)[0]
             (address,), _, owner = framework.read((value,), 0)
-        if _bytes(weight.dtype, weight.shape) and not has_memory(value, address):
+        if weight.size and not has_memory(value, address):
             raise self._refused(f"{weight.name!r} has a shape but no memory; give its elements")
         return _Source(address, seen.place, owner)
 
@@ -301,10 +341,6 @@ def weights_file(manifest: Manifest, given: Path | None) -> Path | None:
 
 def _nothing(begin: int, chunk: Any) -> None:
     """What a reading does that only checks."""
-
-
-def _bytes(dtype: DType, shape: tuple[int, ...]) -> int:
-    return math.prod(shape) * dtype.itemsize
 
 
 def _is_same(a: Any, b: Any) -> bool:

@@ -12,9 +12,11 @@ the program, and what the model returns or stores in its state, is computed ther
 weights as far as they reach.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from aotpack.ir.foreign import Foreign
+from aotpack.ir.kernels.kernel import Schedule
 from aotpack.ir.kernels.rows import buffer_bytes
 from aotpack.ir.operations import Pointwise
 from aotpack.ir.program import (
@@ -31,6 +33,7 @@ from aotpack.ir.program import (
 from aotpack.ir.symbolic.integers import Indirect, Int, Var
 from aotpack.ir.values import IndexValue, Load, walk
 from aotpack.schedule.program.dead_code import remove_dead_code, with_operations
+from aotpack.stages import Weight
 
 
 def derive_weights(program: Program) -> Program:
@@ -134,3 +137,22 @@ def _weight_program(
     weights = tuple(name for name in program.weights if name in behind)
     whole = Program((), program.buffers, (), weights, (), derived)
     return remove_dead_code(with_operations(whole, operations))
+
+
+def with_staged(weights: tuple[Weight, ...], schedules: Iterable[Schedule]) -> tuple[Weight, ...]:
+    """The weights with a mark on those that nothing but weight programs reads.
+
+    Constants stay where they are: no later binding gives them.
+    """
+    programs = [schedule.program for schedule in schedules]
+    sources = {name for p in programs if p.weight_program for name in p.weight_program.weights}
+    kept = {update.name for program in programs for update in program.updates}
+    for program in programs:
+        kept |= {part for packed in program.packed for part in packed.parts}
+        kept |= {name for operation in program.operations for name in reads(operation)}
+    return tuple(
+        replace(weight, is_staged=True)
+        if weight.name in sources - kept and not weight.is_constant
+        else weight
+        for weight in weights
+    )
