@@ -51,7 +51,7 @@ def choose_strides(
     strides: dict[str, tuple[Int, ...]] = {}
     for name, buffer in program.buffers.items():
         strides[name] = contiguous(buffer.shape)
-        if name in uses and name not in fixed and 2 < len(buffer.shape) <= MAX_RANK:
+        if name in uses and name not in fixed and is_free_to_permute(buffer):
             strides[name] = _cheapest(buffer, uses[name], slid.get(name, frozenset()))
     strides |= given
     return strides | {part: strides[name] for part, name in whole.items()}
@@ -65,6 +65,11 @@ def contiguous_by_contract(program: Program) -> set[str]:
         if isinstance(operation, (Scatter, Foreign, Branch, Loop)):
             fixed.update(targets(operation))
     return fixed
+
+
+def is_free_to_permute(buffer: Buffer) -> bool:
+    """True if another order of dimensions than row-major is looked for."""
+    return 2 < len(buffer.shape) <= MAX_RANK
 
 
 def slid_dims(kernels: tuple[Kernel, ...]) -> dict[str, frozenset[int]]:
@@ -137,7 +142,7 @@ def _is_scattered_window(access: Access, offset: Int) -> bool:
     A convolution reads its input many times, so this counts first.
     """
     operation = access.member.operation
-    if not isinstance(operation, Matmul) or not _has_digits(access.index, operation.k):
+    if not isinstance(operation, Matmul) or not has_digits(access.index, operation.k):
         return False
     return local_slope(offset, operation.k) != 1
 
@@ -147,7 +152,7 @@ def _has_unit_step(offset: Int) -> bool:
     return not axes or any(slope(offset, axis) == 1 for axis in axes)
 
 
-def _has_digits(index: tuple[Int, ...], axis: Axis) -> bool:
+def has_digits(index: tuple[Int, ...], axis: Axis) -> bool:
     """True when an index takes digits of an axis."""
     atoms = (atom for part in index for atom in part.atoms())
     return any(

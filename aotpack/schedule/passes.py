@@ -21,6 +21,7 @@ from aotpack.schedule.memory.lifetimes import plan_memory
 from aotpack.schedule.memory.scan_exchange import declare_exchanges
 from aotpack.schedule.parts import attach_parts, schedule_parts, schedule_weight_program
 from aotpack.schedule.program.causal_mask import recognise_causal_masks
+from aotpack.schedule.program.copy_windows import copy_windows
 from aotpack.schedule.program.dead_code import remove_dead_code
 from aotpack.schedule.program.fixed_order import fix_order
 from aotpack.schedule.program.gelu import recognise_gelu
@@ -50,6 +51,7 @@ PREPARE = (
     draft_pass(recognise_gelu, "program"),
     draft_pass(recognise_causal_masks, "program"),
     draft_pass(merge_softmax_sums, "program"),
+    draft_pass(copy_windows, "program"),
     draft_pass(expand_sorts, "program"),
 )
 
