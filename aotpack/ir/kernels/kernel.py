@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from math import ceil
 from textwrap import indent
 
 from aotpack.ir.foreign import Foreign
-from aotpack.ir.kernels.tiles import MAX_ARCH, PointwiseTile, ReductionTile, Variant
+from aotpack.ir.kernels.tiles import MAX_ARCH, MatmulTile, PointwiseTile, ReductionTile, Variant
 from aotpack.ir.operations import Attention, Matmul, Reduction, Scatter, ranges
 from aotpack.ir.program import (
     Branch,
@@ -28,7 +29,8 @@ from aotpack.ir.program import (
     targets,
     weight_program_lines,
 )
-from aotpack.ir.symbolic.integers import Axis, Int, ceil_div
+from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.integers import Axis, Int, ceil_div, product
 from aotpack.ir.uses import Uses
 
 
@@ -220,6 +222,16 @@ def block_count(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> Int:
 
 
 LOOK_BACK_GROUP = 256  # blocks whose programs read each other's states
+
+
+def most_tiles(matmul: Matmul, variant: Variant, tile: MatmulTile) -> int:
+    """The most tiles of a product's result that a variant may be launched for."""
+    rows = bounds(matmul.m.extent)[1]
+    if variant.at_most is not None and variant.measure is matmul.m.extent:
+        rows = min(rows, variant.at_most)
+    columns = bounds(matmul.n.extent)[1]
+    batch = bounds(product(axis.extent for axis in matmul.batch))[1]
+    return int(batch * ceil(rows / tile.m) * ceil(columns / tile.n))
 
 
 def look_back_slots(kernel: Kernel, tile: ReductionTile) -> Int:

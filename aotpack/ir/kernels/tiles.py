@@ -71,7 +71,8 @@ class MatmulTile:
 
     With ``descriptors`` the hardware's copy engine loads factors that are rectangles of memory into
     shared memory. With ``most_programs`` the kernel is persistent: at most that many programs go
-    through all tiles.
+    through all tiles. With ``splits`` that many programs share the sum of a tile; the last of them
+    to end adds the parts (split-K).
     """
 
     m: int
@@ -82,6 +83,7 @@ class MatmulTile:
     precision: str = "ieee"
     descriptors: bool = False
     most_programs: int = 0
+    splits: int = 1
 
 
 @dataclass(frozen=True, slots=True)

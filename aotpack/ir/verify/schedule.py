@@ -38,6 +38,7 @@ from aotpack.ir.verify.tiles import (
     check_look_back,
     check_row_pipelines,
     check_shared_launches,
+    check_split_sums,
     check_variants,
 )
 
@@ -323,6 +324,7 @@ CHECKS: dict[Callable[[Schedule], None], Phase] = {  # and the phase from which 
     check_cluster_reductions: Phase.TILED,
     check_last_block: Phase.TILED,
     check_look_back: Phase.LAUNCHED,
+    check_split_sums: Phase.LAUNCHED,
 }
 
 

@@ -9,13 +9,14 @@ from aotpack.ir.kernels.kernel import (
     gpu_variants,
     launches,
     look_back_slots,
+    most_tiles,
 )
 from aotpack.ir.kernels.last_block import is_made_in_groups
 from aotpack.ir.kernels.row_reads import row_reads
-from aotpack.ir.kernels.tiles import WARP, PointwiseTile, ReductionTile
-from aotpack.ir.operations import Reduction, Scan
-from aotpack.ir.symbolic.facts import known_multiple
-from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.kernels.tiles import WARP, MatmulTile, PointwiseTile, ReductionTile, Variant
+from aotpack.ir.operations import Matmul, Reduction, Scan
+from aotpack.ir.symbolic.facts import known_le, known_multiple
+from aotpack.ir.symbolic.integers import Int, product
 
 
 class InvalidSchedule(Exception):
@@ -69,6 +70,33 @@ def check_look_back(schedule: Schedule) -> None:
             wanted = [(Int.of(2),), *[shape] * len(scans)]
             if not scans or others or tile.x > 1 or shapes != {shape} or counters != wanted:
                 raise InvalidSchedule(schedule, kernel, "its programs cannot wait for each other")
+
+
+def check_split_sums(schedule: Schedule) -> None:
+    """Programs share a sum if there is memory for each part, and a counter for each tile."""
+    for kernel in schedule.kernels:
+        shared = [
+            (variant, tile)
+            for variant in kernel.variants
+            for tile in variant.tiles
+            if isinstance(tile, MatmulTile) and tile.splits > 1
+        ]
+        for variant, tile in shared:
+            if not _has_room_for_parts(kernel, variant, tile):
+                message = f"{tile.splits} programs cannot share its sums"
+                raise InvalidSchedule(schedule, kernel, message)
+
+
+def _has_room_for_parts(kernel: Kernel, variant: Variant, tile: MatmulTile) -> bool:
+    template_op = kernel.template_op
+    if not isinstance(template_op, Matmul) or tile.most_programs:
+        return False
+    if template_op.k.extent.constant is None:
+        return False
+    most = most_tiles(template_op, variant, tile)
+    needed = (most * tile.splits * tile.m * tile.n, most)
+    sizes = [product(buffer.shape) for buffer in (*kernel.exchange, *kernel.counters)]
+    return len(sizes) == 2 and all(map(known_le, needed, sizes))
 
 
 def check_last_block(schedule: Schedule) -> None:

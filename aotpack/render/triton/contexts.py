@@ -157,6 +157,15 @@ class Factor:
 
 
 @dataclass(frozen=True, slots=True)
+class SplitContext:
+    """The parts of a sum that ``splits`` programs make; ``counters`` has one for each tile."""
+
+    splits: int
+    parts: str  # pointer
+    counters: str  # pointer
+
+
+@dataclass(frozen=True, slots=True)
 class MatmulContext:
     """A tiled matrix product with load slots for its operands and a store slot for the result."""
 
@@ -174,7 +183,10 @@ class MatmulContext:
     m_masked: bool
     n_masked: bool
     k_masked: bool
-    k_steps: str  # the number of steps over k if factors are indexed by steps, else ""
+    by_steps: bool  # factors are indexed by the number of a step, not by k
+    k_first: str  # of a program's steps, or elements
+    k_last: str  # behind them
+    split: SplitContext | None
     persistent: bool
     group: int
     batch: tuple[tuple[str, str], ...]  # (name, expression of the program's batch number)

@@ -77,7 +77,7 @@ def _matmul_programs(kernel: Kernel, tile: MatmulTile) -> Int:
     template_op = kernel.template_op
     assert isinstance(template_op, Matmul)
     tiles = ceil_div(template_op.m.extent, tile.m) * ceil_div(template_op.n.extent, tile.n)
-    tiles = tiles * points(template_op.batch)
+    tiles = tiles * points(template_op.batch) * tile.splits
     return minimum(tiles, tile.most_programs) if tile.most_programs else tiles
 
 

@@ -15,6 +15,7 @@ from aotpack.render.emit.regions import Region
 from aotpack.render.triton.contexts import Factor, MatmulContext
 from aotpack.render.triton.descriptors import described_factor
 from aotpack.render.triton.k_steps import Steps, in_steps, steps_of
+from aotpack.render.triton.split_sums import split_context, step_range
 from aotpack.render.triton.types import TRITON_TYPES
 
 ROWS_TOGETHER = 8  # rows of tiles in a group, for reuse of columns in L2
@@ -35,6 +36,8 @@ def matmul_context(
     assert isinstance(template_op, Matmul)
     steps = steps_of(template_op, tile)
     lhs, rhs = (_factor(builder, name, template_op, tile, steps) for name in ("lhs", "rhs"))
+    split = split_context(kernel, tile, builder) if tile.splits > 1 else None
+    first, last = step_range(template_op, tile, by_steps=steps is not None)
     builder.results[template_op.target] = "acc"
     epilogue = render_epilogue(kernel, builder, template_op.axes)
     for axis in (*template_op.axes, template_op.k):
@@ -54,7 +57,10 @@ def matmul_context(
         m_masked=template_op.m in builder.emitter.frame.masks,
         n_masked=template_op.n in builder.emitter.frame.masks,
         k_masked=not known_multiple(template_op.k.extent, tile.k),
-        k_steps=str(steps.number.extent) if steps else "",
+        by_steps=steps is not None,
+        k_first=first,
+        k_last=last,
+        split=split,
         persistent=tile.most_programs > 0,
         group=ROWS_TOGETHER,
         batch=batch_numbers(template_op.batch, "batch_number"),

@@ -15,11 +15,12 @@ from aotpack.ir.operations import Scan
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import Buffer, Program
 from aotpack.ir.symbolic.integers import Int
+from aotpack.schedule.memory.partial_sums import with_partial_sums
 
 
 def declare_exchanges(program: Program, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
-    """Declare the memory in which the programs of a look-back scan exchange states."""
-    return tuple(_declared(kernel, program) for kernel in kernels)
+    """Declare the memory in which programs exchange states of scans, or parts of sums."""
+    return tuple(with_partial_sums(_declared(kernel, program), program) for kernel in kernels)
 
 
 def _declared(kernel: Kernel, program: Program) -> Kernel:

@@ -8,7 +8,7 @@ through tensor descriptors if both are rectangles of memory: making descriptors 
 steps are a third shorter.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import ceil, gcd, log2
 
@@ -113,6 +113,10 @@ _MORE_DESCRIBED = (
 )
 SHORTEST_STEP = 16  # of a matrix unit
 MOST_STAGES = 6
+SPLITS = (2, 3, 4, 6, 8, 9, 12, 16)
+LEAST_STEPS = 4  # of a program that shares a sum
+MOST_SHARED = 264  # programs that share sums: two for each multiprocessor of an H200
+EXCHANGE = 1.5  # microseconds to store the parts, wait for the last and add them
 LONG_SUM = 2048  # products, from which on descriptors gain more than they cost
 FAMILIES = (
     Family(0, HOPPER - 1, A100, _MMA, _SINGLE_MMA, _MORE_MMA),
@@ -195,23 +199,52 @@ def _cheapest_first(
     rows: int,
 ) -> list[MatmulTile]:
     """The tiles of the table by cost, then the others by similarity to the cheapest."""
-    ranked = [
-        c.tile for c in sorted(table, key=lambda c: _microseconds(c, template_op, family, rows))
-    ]
+    forms = [(cost, splits) for cost in table for splits in _splits(cost, template_op, rows)]
+
+    def microseconds(form: tuple[Cost, int]) -> float:
+        return _microseconds(*form, template_op, family, rows)
+
+    best: dict[MatmulTile, tuple[Cost, int]] = {}
+    for form in sorted(forms, key=microseconds):
+        best.setdefault(form[0].tile, form)
+    ranked = [replace(cost.tile, splits=splits) for cost, splits in best.values()]
     first = ranked[0]
     alike = sorted(more, key=lambda t: abs(log2(t.m / first.m)) + abs(log2(t.n / first.n)))
     return list(dict.fromkeys(_fitted(t, template_op, family.gpu) for t in (*ranked, *alike)))
 
 
-def _microseconds(cost: Cost, template_op: Matmul, family: Family, rows: int) -> float:
+def _splits(cost: Cost, template_op: Matmul, rows: int) -> Iterator[int]:
+    """The numbers of programs that may share a sum: each has a few steps, and some are idle."""
+    yield 1
+    sides = (*template_op.batch, template_op.n, template_op.k)
+    is_fixed = all(axis.extent.constant is not None for axis in sides)
+    if not is_fixed or cost.tile.descriptors or rows >= ROW_STEPS[-1]:
+        return
+    depth = int(template_op.k.extent)
+    steps = ceil(depth / cost.tile.k)
+    tiles = _tiles(cost.tile, template_op, rows)
+    for splits in SPLITS:
+        if steps >= LEAST_STEPS * splits and tiles * splits <= MOST_SHARED:
+            yield splits
+
+
+def _tiles(tile: MatmulTile, template_op: Matmul, rows: int) -> int:
+    across = ceil(typical(template_op.n.extent) / tile.n)
+    return typical(points(template_op.batch)) * ceil(rows / tile.m) * across
+
+
+def _microseconds(cost: Cost, splits: int, template_op: Matmul, family: Family, rows: int) -> float:
     tile, n, k = cost.tile, typical(template_op.n.extent), typical(template_op.k.extent)
     batch = typical(points(template_op.batch))
-    tiles = batch * ceil(rows / tile.m) * ceil(n / tile.n)
-    steps = ceil(k / tile.k)
+    steps = ceil(ceil(k / tile.k) / splits)
     moved = template_op.operand.itemsize * batch * (n * k + rows * n + rows * k)
-    waves = ceil(tiles / family.gpu.multiprocessors)
+    waves = ceil(_tiles(tile, template_op, rows) * splits / family.gpu.multiprocessors)
     memory = cost.traffic * moved / family.rate
-    return cost.fixed + waves * (steps * cost.step + cost.wave) + memory
+    time = cost.fixed + waves * (steps * cost.step + cost.wave) + memory
+    if splits == 1:
+        return time
+    parts = 2 * template_op.operand.accumulator.itemsize * splits * batch * rows * n
+    return time + EXCHANGE + parts / family.rate
 
 
 def _fitted(tile: MatmulTile, template_op: Matmul, gpu: Gpu) -> MatmulTile:

@@ -22,7 +22,7 @@ def product_of(channels: int, kernel: int, *, dtype: torch.dtype = torch.bfloat1
 @pytest.mark.parametrize(("channels", "block"), [(64, 64), (48, 16), (96, 32), (320, 64)])
 def test_a_step_keeps_to_one_kernel_position(channels: int, block: int) -> None:
     text = product_of(channels, 3)
-    assert f"for k_step in range(0, {9 * channels // block}):" in text
+    assert "for k_step in range(" in text and "for k_start" not in text
     assert f"k = tl.arange(0, {block})" in text
     assert "k_row //" not in text and "k_row %" not in text
 

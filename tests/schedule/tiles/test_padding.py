@@ -1,5 +1,6 @@
 """Which strides are padded, to what, and that no kernel's accesses become narrower by it."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -182,7 +183,7 @@ def test_factors_are_cleared_past_the_end_of_the_sum(operand: DType) -> None:
     made = schedule(lowered(w.program(z)))
     assert steps(made.schedule) == {"t": ["4160", "1"]}
     texts = (kernel.text for kernel in render(made, (Target("cuda", 80),)).kernels)
-    sums_over_rows = [text for text in texts if "range(0, 4097, " in text]
+    sums_over_rows = [text for text in texts if re.search("for k_start in .* 4097", text)]
     assert sums_over_rows
     for text in sums_over_rows:
         assert "tl.where(k_row_mask, " in text

@@ -1,0 +1,34 @@
+"""Split-K: the programs that share a tile store their parts; the last to end adds them.
+
+    parts[tile, split] = sum of the split's steps;   acc = sum over split of parts[tile, split]
+
+The parts are added in one order, so equal inputs give equal bits.
+"""
+
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.tiles import MatmulTile
+from aotpack.ir.operations import Matmul
+from aotpack.ir.symbolic.integers import ceil_div
+from aotpack.render.emit.kernel_builder import KernelBuilder
+from aotpack.render.triton.contexts import SplitContext
+
+
+def step_range(template_op: Matmul, tile: MatmulTile, *, by_steps: bool) -> tuple[str, str]:
+    """The first step of a program and the one behind its last, as text; else elements of k."""
+    end = template_op.k.extent // tile.k if by_steps else template_op.k.extent
+    if tile.splits == 1:
+        return "0", str(end)
+    unit = 1 if by_steps else tile.k
+    steps = int(ceil_div(template_op.k.extent, tile.k))
+    share = -(-steps // tile.splits) * unit
+    last = f"(split + 1) * {share}"
+    if share * tile.splits != int(end):
+        last = f"tl.minimum({last}, {end})"
+    return f"split * {share}", last
+
+
+def split_context(kernel: Kernel, tile: MatmulTile, builder: KernelBuilder) -> SplitContext:
+    """The exchange memory of a kernel: a tile for each part, and a counter for each tile."""
+    (parts,), (counters,) = kernel.exchange, kernel.counters
+    pointer = builder.arguments.pointer
+    return SplitContext(tile.splits, pointer(parts.name), pointer(counters.name))
