@@ -2,6 +2,6 @@
 
 In reading order: ``invalid`` (the error), ``program`` (its ``verify`` runs all checks of a program)
 with ``control`` (branches and loops), ``schedule`` (its ``verify_schedule`` runs all checks of a
-schedule) with ``tiles``, each from one of the ``phases`` on. Neither trusts the passes that made
-its input.
+schedule) with ``memory`` and ``tiles``, each from one of the ``phases`` on. Neither trusts the
+passes that made its input.
 """

@@ -41,7 +41,7 @@ def check_shared_launches(schedule: Schedule) -> None:
                 if isinstance(tile, (PointwiseTile, ReductionTile))
             ]
             if len(tiles) != 1 or counts in ([], [None]) or len(warps) > 1:
-                message = f"the tiles {_list(tiles)} do not share a launch"
+                message = f"the tiles {listed(tiles)} do not share a launch"
                 raise InvalidSchedule(schedule, kernel, message)
 
 
@@ -128,7 +128,7 @@ def check_candidates(schedule: Schedule) -> None:
     for kernel in schedule.kernels:
         for variant in kernel.variants:
             if len({(type(tile), getattr(tile, "persistent", None)) for tile in variant.tiles}) > 1:
-                message = f"the tiles {_list(variant.tiles)} are of different kinds"
+                message = f"the tiles {listed(variant.tiles)} are of different kinds"
                 raise InvalidSchedule(schedule, kernel, message)
 
 
@@ -170,5 +170,6 @@ def check_row_pipelines(schedule: Schedule) -> None:
                 raise InvalidSchedule(schedule, kernel, "its rows cannot be taken in turn")
 
 
-def _list(items: Iterable[object]) -> str:
+def listed(items: Iterable[object]) -> str:
+    """``[a, b]``, for messages."""
     return f"[{', '.join(map(str, items))}]"
