@@ -184,8 +184,7 @@ class MatmulContext:
     n_masked: bool
     k_masked: bool
     by_steps: bool  # factors are indexed by the number of a step, not by k
-    k_first: str  # of a program's steps, or elements
-    k_last: str  # behind them
+    k_range: str  # of a program's steps, or elements
     split: SplitContext | None
     persistent: bool
     group: int

@@ -1,6 +1,7 @@
 """Matrix products: operand tiles by load slots, pointwise members in the epilogue."""
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import points
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.kernels.tiles import MatmulTile
 from aotpack.ir.operations import Matmul
@@ -37,11 +38,9 @@ def matmul_context(
     steps = steps_of(template_op, tile)
     lhs, rhs = (_factor(builder, name, template_op, tile, steps) for name in ("lhs", "rhs"))
     split = split_context(kernel, tile, builder) if tile.splits > 1 else None
-    first, last = step_range(template_op, tile, by_steps=steps is not None)
     builder.results[template_op.target] = "acc"
     epilogue = render_epilogue(kernel, builder, template_op.axes)
-    for axis in (*template_op.axes, template_op.k):
-        builder.arguments.use_sizes(axis.extent)
+    builder.arguments.use_sizes(points((*template_op.axes, template_op.k)))
     return MatmulContext(
         name=kernel.name,
         comments=builder.comments,
@@ -58,8 +57,7 @@ def matmul_context(
         n_masked=template_op.n in builder.emitter.frame.masks,
         k_masked=not known_multiple(template_op.k.extent, tile.k),
         by_steps=steps is not None,
-        k_first=first,
-        k_last=last,
+        k_range=step_range(template_op, tile, by_steps=steps is not None),
         split=split,
         persistent=tile.most_programs > 0,
         group=ROWS_TOGETHER,

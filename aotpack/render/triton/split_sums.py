@@ -13,18 +13,18 @@ from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.triton.contexts import SplitContext
 
 
-def step_range(template_op: Matmul, tile: MatmulTile, *, by_steps: bool) -> tuple[str, str]:
-    """The first step of a program and the one behind its last, as text; else elements of k."""
+def step_range(template_op: Matmul, tile: MatmulTile, *, by_steps: bool) -> str:
+    """The first step of a program and the one behind its last; else those elements of k."""
     end = template_op.k.extent // tile.k if by_steps else template_op.k.extent
     if tile.splits == 1:
-        return "0", str(end)
+        return f"0, {end}"
     unit = 1 if by_steps else tile.k
     steps = int(ceil_div(template_op.k.extent, tile.k))
     share = -(-steps // tile.splits) * unit
     last = f"(split + 1) * {share}"
     if share * tile.splits != int(end):
         last = f"tl.minimum({last}, {end})"
-    return f"split * {share}", last
+    return f"split * {share}, {last}"
 
 
 def split_context(kernel: Kernel, tile: MatmulTile, builder: KernelBuilder) -> SplitContext:
