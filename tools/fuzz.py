@@ -4,7 +4,7 @@ Each seed makes one model of torch operators, as Python text; it is compiled, an
 each target must give eager's answer. Failing models are shrunk by dropping lines, and printed.
 Refusals (TraceError, UnsupportedError) are counted by message. ``--casts`` checks graphs with
 conversions instead (``tools/fuzz_casts.py``), ``--convs`` graphs of convolutions, held to the
-accuracy law on both hosts (``tools/fuzz_convs.py``).
+accuracy law on both hosts, and again with other weights (``tools/fuzz_convs.py``).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from aotpack.schedule.tiles import tile_2d
 from aotpack.schedule.tiles.choose import choose_tiles
 from aotpack.target import CPU, INTERPRETER, Target, parse_targets
 from tests.e2e.law import LAW, Tolerance
-from tests.e2e.oracle import agree, compile_all
+from tests.e2e.oracle import Compiled, agree, compile_all
 from tools import fuzz_casts, fuzz_convs
 from tools.fuzz_make import make
 from tools.fuzz_model import SIZES, Input, Model, Shell, pruned
@@ -143,8 +143,9 @@ def check(
     targets: tuple[Target, ...] = (INTERPRETER,),
     gpu: Gpu = H200,
     tolerance: Tolerance | None = None,
+    rebinds: bool = False,
 ) -> None:
-    """Raise the fault: WrongAnswer, a crash, or a refusal of aotpack."""
+    """Raise the fault: WrongAnswer, a crash, a refusal; ``rebinds`` checks other weights too."""
     given = [x for x in model.inputs if not x.is_weight]
     example = {name: size.example for name, size in SIZES.items()}
     wide = [x.double() if x.is_floating_point() else x for x in _args(given, example)]
@@ -156,9 +157,21 @@ def check(
     agree(compiled, args, tolerance=slack)
     for number in range(len(SIZES["b"].others) if model.is_dynamic else 0):
         sizes = {name: size.others[number] for name, size in SIZES.items()}
-        args = _args(given, sizes)
-        if _eager_runs(compiled.module, args):
-            agree(compiled, args, tolerance=slack)
+        other = _args(given, sizes)
+        if _eager_runs(compiled.module, other):
+            agree(compiled, other, tolerance=slack)
+    if rebinds and compiled.module.state_dict():
+        _rebind(compiled, model)
+        agree(compiled, args, tolerance=slack, programs=False)
+
+
+def _rebind(compiled: Compiled, model: Model) -> None:
+    """Other weights, in the module and in the packages."""
+    weights = [x for x in model.inputs if x.is_weight]
+    drawn = {x.name: x.draw({}, 2000 + number) for number, x in enumerate(weights)}
+    compiled.module.load_state_dict(drawn)
+    for package in compiled.models.values():
+        package.bind_weights(drawn)
 
 
 def _slack(model: Model) -> Tolerance:
@@ -194,10 +207,11 @@ def verdict(
     targets: tuple[Target, ...] = (INTERPRETER,),
     gpu: Gpu = H200,
     tolerance: Tolerance | None = None,
+    rebinds: bool = False,
 ) -> tuple[str, str]:
     """("ok" | "refused" | "wrong" | "crash", the words)."""
     try:
-        check(model, targets, gpu, tolerance)
+        check(model, targets, gpu, tolerance, rebinds)
     except (TraceError, UnsupportedError) as error:
         return "refused", str(error).replace("\n", " ")[:160]
     except AssertionError as error:
@@ -241,6 +255,7 @@ class Campaign:
     odd: bool = False
     shrinking: bool = True
     tolerance: Tolerance | None = None
+    rebinds: bool = False
 
     def examine(self, seed: int) -> tuple[str, str, Model]:
         """The verdict on a seed, and the smallest model found that gets the same."""
@@ -255,7 +270,8 @@ class Campaign:
         return kind, words, model
 
     def _verdict(self, model: Model) -> tuple[str, str]:
-        return verdict(model, self.targets, SMALL if self.odd else H200, self.tolerance)
+        gpu = SMALL if self.odd else H200
+        return verdict(model, self.targets, gpu, self.tolerance, self.rebinds)
 
 
 def _outcomes(
@@ -312,6 +328,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.convs:
         first, end = options.seed, options.seed + options.convs
         how = replace(how, make=fuzz_convs.make, targets=(INTERPRETER, CPU), tolerance=LAW)
+        how = replace(how, rebinds=True)
     if options.targets:
         how = replace(how, targets=parse_targets(options.targets))
     return _run(how, range(first, end), options.jobs, options.seconds)

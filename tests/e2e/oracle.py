@@ -103,11 +103,12 @@ def agree(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any] | None = None,
     tolerance: Tolerance = LAW,
+    programs: bool = True,
 ) -> None:
-    """Assert that all oracles give eager's answer for one call."""
+    """Assert that all oracles give eager's answer for one call; perhaps the models alone."""
     call = (args, dict(kwargs or {}))
     eager, exact = _references(compiled.module, call)
-    for what, run, held in _oracles(compiled, tolerance):
+    for what, run, held in _oracles(compiled, tolerance, programs):
         try:
             _check_all(what, run(call), eager, exact, held)
         except NearMiss:
@@ -128,9 +129,11 @@ def _references(module: nn.Module, call: Call) -> tuple[list[torch.Tensor], list
         return eager, tensors(double(*args, **named))
 
 
-def _oracles(compiled: Compiled, tolerance: Tolerance) -> Iterator[tuple[str, Run, Tolerance]]:
+def _oracles(
+    compiled: Compiled, tolerance: Tolerance, programs: bool
+) -> Iterator[tuple[str, Run, Tolerance]]:
     """What is asked, how, and what holds of it."""
-    if not ALONE:
+    if programs and not ALONE:
         loose = replace(tolerance, factor=max(tolerance.factor, EVALUATOR_SLACK))
         lowered = compiled.lowered
         yield "the lowered program", partial(_evaluated, lowered, lowered.program), loose

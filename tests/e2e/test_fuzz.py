@@ -126,7 +126,7 @@ def test_found_before(name: str, odd: bool) -> None:
         fuzz.check(FOUND[name], gpu=fuzz.SMALL if odd else H200)
 
 
-CONVOLUTIONS = fuzz.Campaign(fuzz_convs.make, (INTERPRETER, CPU), tolerance=LAW)
+CONVOLUTIONS = fuzz.Campaign(fuzz_convs.make, (INTERPRETER, CPU), tolerance=LAW, rebinds=True)
 
 
 @pytest.mark.parametrize("seed", range(3))
