@@ -38,7 +38,7 @@ PREPARE = """\
 ## Prepare
 
 The program is rewritten, alike for all architectures. Parts of branches and loops are scheduled
-first, by all passes.
+first, by all passes. The weight program goes through those that run with `given` strides.
 """
 PLAN = """\
 ## Plan
@@ -68,7 +68,7 @@ def _entry(number: int, one: DraftPass, alone: set[str | None]) -> Iterator[str]
     what = what.partition("; the same object")[0].rstrip(".") + "."
     facts = f"`{Path(file).relative_to(ROOT)}`; changes {' and '.join(one.changes)}"
     facts += f"; with `{one.only_with}` alone" if one.only_with else ""
-    facts += f"; not with a `{one.only_without}`" if one.only_without else ""
+    facts += f"; not with `{one.only_without}`" if one.only_without else ""
     yield f"### {number}. {one.name}"
     yield ""
     yield from wrap(what, WIDTH)

@@ -8,7 +8,7 @@ from aotpack.commands.kernel_sources import Sources
 from aotpack.devices import GPUS
 from aotpack.render.report import Cell, Listing, Report, Table, render_report
 from aotpack.runtime.manifest import Kernel, Manifest
-from aotpack.runtime.tensors import Tensor
+from aotpack.runtime.tensors import Tensor, derived_text
 from aotpack.target import CPU
 from aotpack.tune import estimate
 
@@ -36,6 +36,7 @@ def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
         *_tensors("output", signature.labels, signature.outputs),
         *(("assertion", one.message) for one in signature.assertions),
         ("weights", f"{len(manifest.weights)} tensors, {manifest.weights_mode}"),
+        *(("derived", derived) for derived in derived_text(manifest.derived)),
         ("memory", f"{manifest.peak_bytes:,} bytes for intermediates at the largest sizes"),
         ("golden", manifest.golden.note or "inputs and results"),
         *(("torch", f"runs {call.operator}: {call.reason}") for call in manifest.calls.values()),

@@ -19,6 +19,7 @@ from .loading import load
 from .manifest import Manifest, read_manifest
 from .model import Model
 from .selftest import golden_arguments, verify
+from .tensors import derived_text
 from .tuning.tune import tune_into
 
 _WARMUP, _FEWEST, _MOST, _SECONDS = 5, 5, 100, 10  # warm-up calls, timed calls, time limit
@@ -105,6 +106,7 @@ def summary(manifest: Manifest) -> str:
             f"targets   {', '.join(manifest.targets)}",
             f"kernels   {len(manifest.kernels)}",
             f"weights   {len(manifest.weights)} tensors ({manifest.weights_mode})",
+            *(f"derived   {text}" for text in derived_text(manifest.derived)),
             f"memory    {manifest.peak_bytes:,} bytes for intermediates at the largest sizes",
             f"golden    {manifest.golden.note or 'inputs and results'}",
             *(f"torch     {call.operator}: {call.reason}" for call in manifest.calls.values()),

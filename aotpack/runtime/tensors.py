@@ -1,6 +1,7 @@
 """The manifest's records of tensors: inputs and outputs with their sizes, weights."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -97,6 +98,14 @@ class DerivedWeight:
             raise Mismatch(str(self.bytes), f"{least}, the bytes of its elements, or more").within(
                 "bytes"
             )
+
+
+def derived_text(weights: Sequence[DerivedWeight]) -> tuple[str, ...]:
+    """What the weight program makes, in a line; nothing if there is none."""
+    if not weights:
+        return ()
+    size = sum(weight.bytes for weight in weights)
+    return (f"{len(weights)} tensors of {size:,} bytes, computed from weights when they are bound",)
 
 
 def _check_rank(shape: tuple[Any, ...]) -> None:

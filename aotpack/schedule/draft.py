@@ -50,16 +50,6 @@ class Passes:
         yield from self.prepare
         yield from self.plan
 
-    def without(self, *names: str) -> Passes:
-        """The same without some passes, which belong to the list."""
-        if unknown := {*names} - {one.name for one in self}:
-            raise KeyError(min(unknown))
-        prepare, plan = (
-            tuple(one for one in some if one.name not in names)
-            for some in (self.prepare, self.plan)
-        )
-        return Passes(prepare, plan)
-
     def replaced(self, name: str, function: Callable[..., Any]) -> Passes:
         """The same with ``function`` in place of each pass ``name``."""
         if name not in (one.name for one in self):
@@ -131,8 +121,8 @@ FIELDS = {one.name for one in fields(Draft)} | {one.name for one in fields(Sched
 class DraftPass:
     """A function as a pass: its result replaces the fields of a draft that it ``changes``.
 
-    A parameter ``draft`` takes the whole draft. A pass runs ``only_with`` one of the options, or
-    ``only_without`` it. The phase that it ``reaches`` is verified from then on.
+    A parameter ``draft`` takes the whole draft. A pass runs ``only_with`` one of the options or
+    fields, or ``only_without`` it. The phase that it ``reaches`` is verified from then on.
     """
 
     name: str
@@ -155,10 +145,9 @@ class DraftPass:
 
     def __call__(self, draft: Draft) -> Draft:
         """The draft with the changed parts; the same object if nothing changes."""
-        options = draft.options
-        if self.only_with and not getattr(options, self.only_with):
+        if self.only_with and not _field(draft, self.only_with):
             return draft
-        if self.only_without and getattr(options, self.only_without):
+        if self.only_without and _field(draft, self.only_without):
             return draft
         result = self.function(**{name: _field(draft, name) for name in self.reads})
         made = (result,) if len(self.changes) == 1 else result

@@ -46,8 +46,8 @@ def attach_parts(
 def schedule_weight_program(draft: Draft) -> tuple[Program, Schedule | None]:
     """Schedule the weight program, which writes derived weights as their readers chose.
 
-    It has no packed weights, which are packed as the program says, and a launch for each kernel: so
-    equal kernels of a model, such as copies, are one.
+    It packs no weights, which the program may have packed, and shares no launches: so equal kernels
+    of a model, such as copies, are one.
     """
     program = draft.program
     if program.weight_program is None:
@@ -58,7 +58,7 @@ def schedule_weight_program(draft: Draft) -> tuple[Program, Schedule | None]:
         options=replace(draft.options, offers_unfused=False, partition=None),
         part="the weight program",
         arches=draft.arches,
-        passes=draft.passes.without("derive_weights", "merge_products", "fuse_horizontally"),
+        passes=draft.passes,
         after=draft.after,
     )
     made = own.prepared().planned()

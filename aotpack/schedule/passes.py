@@ -2,7 +2,7 @@
 
 ``PREPARE`` rewrites the program, for all architectures at once. ``PLAN`` makes kernels of it: once,
 and again for architectures with resident rows that are split elsewhere. Parts of branches and loops
-go through both.
+go through both, as does the weight program, whose outputs have ``given`` strides.
 """
 
 from aotpack.ir.verify.phases import Phase
@@ -41,11 +41,11 @@ from aotpack.schedule.tiles.padding import pad_strides
 
 PREPARE = (
     draft_pass(remove_dead_code, "program"),
-    draft_pass(derive_weights, "program"),
+    draft_pass(derive_weights, "program", only_without="given"),
     draft_pass(schedule_parts, "program parts"),
     draft_pass(fix_order, "program", only_with="deterministic"),
     draft_pass(insert_copies, "program"),
-    draft_pass(merge_products, "program"),
+    draft_pass(merge_products, "program", only_without="given"),
     draft_pass(drop_spare_roundings, "program"),
     draft_pass(realize, "program"),
     draft_pass(recognise_gelu, "program"),
@@ -71,7 +71,7 @@ PLAN = (
     draft_pass(reorder_for_memory, "kernels"),
     draft_pass(place_updates, "program kernels strides", reaches=Phase.UPDATED),
     draft_pass(run_in_last_block, "kernels", only_without="partition"),
-    draft_pass(fuse_horizontally, "kernels"),
+    draft_pass(fuse_horizontally, "kernels", only_without="given"),
     draft_pass(declare_exchanges, "kernels", reaches=Phase.LAUNCHED),
     draft_pass(schedule_weight_program, "program weights"),
     draft_pass(plan_memory, "lifetimes", reaches=Phase.COMPLETE),

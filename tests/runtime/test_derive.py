@@ -3,6 +3,7 @@
 import itertools
 import json
 import threading
+import zipfile
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aotpack.commands.report import summary_rows
 from aotpack.runtime import AotpackError, Model, PackageError, WeightError, load, verify
+from aotpack.runtime.command import summary
 from aotpack.runtime.manifest import read_manifest
 
 from .fake_device import FakeDevice
@@ -173,6 +176,16 @@ def test_calls_see_the_weights_of_one_binding(package: Path, device: Any) -> Non
         ended.set()
         thread.join(20)
         assert not wrong and not thread.is_alive()
+
+
+def test_reports_name_them(package: Path, tmp_path: Path) -> None:
+    told = "1 tensors of 4 bytes, computed from weights when they are bound"
+    assert f"\nderived   {told}\n" in summary(read_manifest(package))
+    with zipfile.ZipFile(tmp_path / "empty.zip", "w") as archive:
+        assert ("derived", told) in summary_rows(read_manifest(package), archive)
+        plain = read_manifest(write_demo(tmp_path / "plain" / "demo"))
+        assert "derived" not in summary(plain)
+        assert "derived" not in dict(summary_rows(plain, archive))
 
 
 def test_a_closed_model_binds_nothing(package: Path, device: Any) -> None:

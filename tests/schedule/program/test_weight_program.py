@@ -1,9 +1,12 @@
 """What depends on weights alone and is no larger than they are is computed once."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+import torch
+from torch import nn
 
 from aotpack.ir.program import Buffer, Program, Update, targets
 from aotpack.ir.symbolic.integers import Int, Var
@@ -12,7 +15,9 @@ from aotpack.ir.verify.invalid import InvalidProgram
 from aotpack.ir.verify.program import verify
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.ir.verify.tiles import InvalidSchedule
+from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.schedule.program.weight_program import derive_weights
+from aotpack.target import CPU
 from tests.schedule.programs import BF16, F32, I64, Writer, apply, assert_same, load, schedule_of
 
 Written = Callable[[Writer, Buffer, Buffer], Buffer]
@@ -196,3 +201,21 @@ def test_the_evaluator_runs_it_first() -> None:
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         other = derive_weights(program_of(with_a_table)).weight_program
         assert_same(program, replace(moved, weight_program=other))
+
+
+def test_equal_copies_are_one_kernel_and_a_launch_each() -> None:
+    module = nn.Sequential(nn.Conv2d(16, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3))
+    made = Build(Source(module.eval(), (torch.ones(1, 16, 8, 8),)), BuildOptions((CPU,), golden=0))
+    (weights,) = (one.weights for one in made.scheduled.schedules)
+    assert weights is not None and len(weights.kernels) == 2
+    names = {name for name in ("0.weight", "2.weight") if f"'{name}'" in made.rendered.wrapper}
+    assert names == {"0.weight", "2.weight"}
+    launched = re.findall(r'Launch\("(\w+)"', made.rendered.wrapper.partition("def derive")[2])
+    assert len(launched) == 2 and len({*launched}) == 1
+    assert [one.name for one in made.lowered.weights] == [
+        "0.weight",
+        "0.bias",
+        "2.weight",
+        "2.bias",
+    ]
+    assert [one.name for one in made.scheduled.weights if one.is_staged] == ["0.weight", "2.weight"]
