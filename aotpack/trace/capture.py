@@ -31,6 +31,7 @@ from aotpack.trace.operators.copies import converted_copies
 from aotpack.trace.operators.decompositions import run_decompositions
 from aotpack.trace.operators.registered import RegisteredLowerings
 from aotpack.trace.operators.streams import WithoutStreams
+from aotpack.trace.operators.windows import restored_bases
 from aotpack.trace.triton.triton_kernels import TritonPort
 
 _Example = tuple[tuple[Any, ...], dict[str, Any]]
@@ -140,6 +141,7 @@ def decompose(
             RegisteredLowerings(),
             WithoutStreams(),
             analysis,
+            restored_bases(program),
             converted_copies(program),
         ):
             return run_decompositions(program, whole)

@@ -110,7 +110,25 @@ def embedded_and_shifted(m: Model, i: torch.Tensor) -> Tensors:
     return torch.cat([m.w0] * 7)[i + torch.arange(len(i))] @ m.w1
 
 
+def written_through_windows(m: Model, x: torch.Tensor) -> Tensors:
+    """What no window covers, between windows and after the last, keeps its value."""
+    a, b, c, d = (x.clone() for _ in range(4))
+    a.unfold(0, 1, 2).neg_()
+    b.unfold(1, 2, 3).mul_(2)
+    b.unfold(0, 2, 4).transpose(0, 2)[:1].add_(5)
+    c.unfold(1, 6, 7).unfold(2, 2, 3)[..., 0].mul_(2)
+    one, other = d.t().unfold(0, 3, 4).unbind(-1)[:2]
+    other.copy_(one)
+    return a, b, c, d, other
+
+
+def powers_of_bools(m: Model, x: torch.Tensor) -> Tensors:
+    return x**True, x**False, (x**True).int() + 1, x**2, True ** x.int()
+
+
 CASES = {
+    written_through_windows: (torch.randn(9, 23),),
+    powers_of_bools: (torch.tensor([True, False]),),
     embedded: (torch.randint(16, (100,)),),
     embedded_and_shifted: (torch.randint(12, (100,)),),
     bits_of_what_is_rounded: (torch.randn(8, 4).bfloat16(),),

@@ -97,7 +97,13 @@ def write_part(state, x):
     return x @ state.T
 
 
+def write_windows(state, x):
+    state.unfold(0, 1, 2).add_(x[0, 0])
+    return state.sum(0)
+
+
 CASES = {
+    "write_windows": (write_windows, torch.ones(6, 4)),
     "write_part": (write_part, torch.zeros(6, 4)),
     "count": (count, torch.zeros((), dtype=torch.int64)),
     "average": (average, torch.zeros(4)),

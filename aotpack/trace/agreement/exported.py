@@ -34,8 +34,8 @@ def check_export(
     example: Example,
     signature: Signature,
     eager: Sequence[torch.Tensor],
-) -> None:
-    """Refuse a program whose results depart from ``eager``, the model's on the example inputs."""
+) -> Sequence[torch.Tensor]:
+    """The results of a program; refused where they depart from ``eager``, the model's."""
     names = [*(spec.name for spec in signature.outputs), *signature.updates]
     found = run_exported(program, example, signature)
     if len(found) != len(eager):
@@ -47,6 +47,7 @@ def check_export(
         complaints = [f"{name} {one}" for name, one, excused in rows if one and not excused]
         if complaints:
             raise _refusal(signature, complaints, seen.first)
+    return found
 
 
 def _refusal(

@@ -24,10 +24,17 @@ def difference(wanted: torch.Tensor, found: torch.Tensor) -> str | None:
         return "has infinities or NaN in other places"
     if not finite.any():
         return None
-    off, scale = float((x - y)[finite].abs().max()), float(x[finite].abs().max())
-    if off <= math.sqrt(torch.finfo(wanted.dtype).eps) * scale:
+    off = float((x - y)[finite].abs().max())
+    if off <= tolerance(wanted):
         return None
-    return f"differs by {off:.3g} (its values reach {scale:.3g})"
+    return f"differs by {off:.3g} (its values reach {float(x[finite].abs().max()):.3g})"
+
+
+def tolerance(wanted: torch.Tensor) -> float:
+    """The difference of floats up to which they agree."""
+    sizes = wanted[wanted.isfinite()].double().abs()
+    scale = float(sizes.max()) if sizes.numel() else 0.0
+    return math.sqrt(torch.finfo(wanted.dtype).eps) * scale
 
 
 def shown(value: object) -> str:

@@ -11,11 +11,16 @@ MOST_SECONDS = 60.0  # of the reference, by estimate
 MOST_EAGER_SECONDS = 240.0
 
 
+def why_not_compared(program: ExportedProgram) -> str:
+    """Why the program is not run in its own types; nothing if it is."""
+    return _excess(cost_of(program.graph_module, wide=False), MOST_EAGER_SECONDS)
+
+
 def why_left_out(program: ExportedProgram, size: float) -> str:
     """Why golden data are not recorded at all; nothing if they are."""
     if size == 0:
         return "it was built with golden data of none"
-    excess = _excess(cost_of(program.graph_module, wide=False), MOST_EAGER_SECONDS)
+    excess = why_not_compared(program)
     if size == math.inf or not excess:
         return ""
     return f"a run of the model on the example {excess}; build with --golden full to record it"

@@ -13,7 +13,8 @@ from aotpack.errors import TraceError
 from aotpack.stages import Golden, Graph
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
 from aotpack.trace.eager import in_program_order, run_eagerly
-from aotpack.trace.golden.budget import why_left_out
+from aotpack.trace.golden.budget import why_left_out, why_not_compared
+from aotpack.trace.golden.decomposed import check_decomposed
 from aotpack.trace.golden.inputs import GoldenInputs, golden_inputs
 from aotpack.trace.golden.record import record_golden, without_results
 from aotpack.trace.operators.random import Example, is_random
@@ -64,10 +65,16 @@ class Ways:
         return record_golden(eager, self.program, leaves, graph, inputs, size, self.triton)
 
     def _compare(self, example: Example, graph: Graph) -> Sequence[Any] | None:
-        """Eager's results, of which the exported program must give the same."""
+        """Eager's results; the exported program and the graph must give the same."""
         if self.module is None:
             return None
-        eager = run_eagerly(self.module, self.exported, example, graph.signature)
-        if self.is_exported_here and not is_random(self.exported):
-            check_export(self.module, self.exported, example, graph.signature, eager)
+        signature = graph.signature
+        eager = run_eagerly(self.module, self.exported, example, signature)
+        if is_random(self.exported):
+            return eager
+        found: Sequence[Any] = eager
+        if self.is_exported_here:
+            found = check_export(self.module, self.exported, example, signature, eager)
+        if not why_not_compared(self.program):
+            check_decomposed(self.exported, self.program, example, signature, found)
         return eager

@@ -1,0 +1,95 @@
+"""A build compares the graph that it packages with the exported program, and refuses another."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from aotpack.errors import TraceError
+from aotpack.trace import trace
+
+X = torch.rand(64, generator=torch.Generator().manual_seed(0)) * 0.8 + 0.1
+HEAD = "another function than the model: on the example inputs "
+
+
+class Model(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Tensor) -> Any:
+        return self.function(*args)
+
+
+def traced(function: Callable[..., Any], *args: Tensor, golden: float = 0) -> None:
+    """With all operators decomposed."""
+    whole: frozenset[str] = frozenset()
+    trace(Model(function), args, name="m", version="1", whole=whole, golden=golden)
+
+
+def overlapping(x: Tensor) -> Tensor:
+    """Eager doubles some elements twice; without a change in place, they are doubled once."""
+    t = x.clone()
+    t.as_strided((3, 2), (1, 1)).mul_(2)
+    return t.exp()
+
+
+def one_overlapping_in_many(x: Tensor) -> tuple[Tensor, Tensor]:
+    t = x.exp()
+    t.as_strided((2, 2), (1, 1)).mul_(2)
+    return x.sin(), t
+
+
+REFUSED: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], str, str]] = {
+    "values": (overlapping, (X,), r"output0 differs by .*", r"aten.mul_.Tensor, which differs by"),
+    "one value": (one_overlapping_in_many, (X,), r"output1 differs by .*", r"aten.mul_.Tensor"),
+    "type": (
+        lambda x, y: F.huber_loss(x, y),
+        (X.half(), X),
+        r"output0 is float32\[\], not float16\[\]",
+        r"aten.huber_loss.default, which makes the result",
+    ),
+}
+
+
+@pytest.mark.parametrize("golden", [0, 1e6])
+@pytest.mark.parametrize("kind", REFUSED)
+def test_another_graph_is_refused_with_its_operator(kind: str, golden: float) -> None:
+    function, args, results, operator = REFUSED[kind]
+    words = rf"{HEAD}{results}\.\nThe first operator whose value departs: {operator}(.|\n)*  at "
+    with pytest.raises(TraceError, match=words):
+        traced(function, *args, golden=golden)
+
+
+def test_a_recorded_type_that_is_not_computed_is_refused() -> None:
+    words = r"another type for aten.pow.Tensor_Scalar than it computes: int64\[64\] .* bool\[64\]"
+    with pytest.raises(TraceError, match=words):
+        trace(Model(lambda x: (x > 0.5) ** True), (X,), name="m", version="1")
+
+
+def chaos(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Each turn doubles what rounding changes."""
+    z = F.layer_norm(x, (64,)) * 0.1 + 0.5
+    for _ in range(60):
+        z = 3.9 * z * (1 - z)
+    return z, (z * 10).long()
+
+
+ACCEPTED = {
+    "same": (lambda x: x * 2, X),
+    "choices": (lambda x: torch.stack([x.softmax(0), x.exp() / x.exp().sum()]).argmax(0), X),
+    "chaos": (chaos, X),
+    "chaos of 16 bits": (chaos, X.half()),
+    "overflow": (lambda x: F.huber_loss(x * 6e4, -x * 6e4), X.half()),
+    "windows that do not overlap": (lambda x: x.clone().as_strided((3, 2), (4, 1)).mul_(2), X),
+    "nothing": (lambda x: x[:0].softmax(0), X),
+}
+
+
+@pytest.mark.parametrize("kind", ACCEPTED)
+def test_another_order_of_rounding_is_accepted(kind: str) -> None:
+    function, x = ACCEPTED[kind]
+    traced(function, x)
