@@ -1,7 +1,8 @@
-"""Replacements for functions of torch that branch on data to check arguments.
+"""Replacements for functions of torch that export gets wrong, or that branch on data.
 
-An exported program cannot branch on data. A package omits these checks (negative variances,
-quantiles outside [0, 1]). ``torch._assert`` of a tensor becomes an assertion of the program.
+An exported program cannot branch on data to check arguments. A package omits these checks (negative
+variances, quantiles outside [0, 1]). ``torch._assert`` of a tensor becomes an assertion of the
+program. Export records int64 for the power of bools by a bool, which is a bool.
 """
 
 import math
@@ -16,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 _Function = Callable[..., Any]
 _larger: _Function = torch.sym_max
 _torch_assert: _Function = torch._assert
+_torch_pow: _Function = torch.pow
 
 
 class WithoutDataChecks(TorchFunctionMode):
@@ -169,6 +171,12 @@ def _assert(condition: Any, message: str) -> None:
         _torch_assert(condition, message)
 
 
+def _power(base: Any, exponent: Any) -> Any:
+    if isinstance(exponent, bool) and getattr(base, "dtype", None) is torch.bool:
+        return base.clone() if exponent else torch.ones_like(base)
+    return _torch_pow(base, exponent)
+
+
 _WHOLE: Mapping[str, _Function] = {
     "lower": torch.floor,
     "higher": torch.ceil,
@@ -176,6 +184,7 @@ _WHOLE: Mapping[str, _Function] = {
 }
 _REPLACEMENTS: Mapping[_Function, _Function] = {
     _torch_assert: _assert,
+    **dict.fromkeys((torch.pow, torch.Tensor.pow, torch.Tensor.__pow__), _power),
     F.gaussian_nll_loss: _gaussian_nll_loss,
     **dict.fromkeys((torch.cov, torch.Tensor.cov), _cov),
     **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _corrcoef),

@@ -89,15 +89,7 @@ def _table(whole: frozenset[str] | None) -> Table:
         return {}
     exported: Any = torch.export.default_decompositions()
     known, kept = {**_whole_table(), **dict(exported.items())}, whole | KEPT_WHOLE
-    table = {operator: made for operator, made in known.items() if str(operator) not in kept}
-    return {**table, torch.ops.aten.pow.Tensor_Scalar: _bool_power}
-
-
-def _bool_power(base: torch.Tensor, exponent: Any) -> Any:
-    """The power of bools is a bool, as torch computes it; torch records an int64 for it."""
-    if base.dtype is not torch.bool or not isinstance(exponent, bool):
-        return NotImplemented
-    return torch.clone(base) if exponent else torch.ones_like(base)
+    return {operator: made for operator, made in known.items() if str(operator) not in kept}
 
 
 def _whole_table() -> Table:
