@@ -90,6 +90,9 @@ FOUND = {
         "v3 = v0.mean(0, keepdim=True)",
         "v4 = v0 @ v1.transpose(-1, -2)",
     ),
+    "padded_convolution_of_one_number": model(
+        {"x": ((2, 1, 5), F32), "w": ((6, 1, 1), F32)}, "v0 = F.conv1d(x, w, None, 1, 2)"
+    ),
     "nothing_to_reduce": model({"x": ((3, 0), F32)}, "v0 = x.sum(1)", "v1 = x * 2"),
 }
 

@@ -242,11 +242,12 @@ class Emitter(Integers):
         """A tile for a matrix product: rounded to ``dtype``, zero past the end of ``inner``."""
         needs = self.needs(value)
         whole = needs | {axis for axis, _ in self.frame.blocks}
-        if isinstance(value, Guarded) and self._is_masked_load(value, dtype, inner):
+        is_whole = needs == whole
+        if isinstance(value, Guarded) and is_whole and self._is_masked_load(value, dtype, inner):
             with self._guarded_by(value.condition):
                 assert isinstance(value.value, Load)
                 return self._assign(self._raw_load(value.value), self.region.home(needs), dtype)
-        if isinstance(value, Load) and self._resolve(value) is None and needs == whole:
+        if isinstance(value, Load) and self._resolve(value) is None and is_whole:
             if self.arguments.dtype(value.buffer) is dtype:
                 return self._assign(self._raw_load(value, inner), self.region.home(needs), dtype)
             if self._checks(value.buffer, self._offset(value), needs)[1] is not inner:
