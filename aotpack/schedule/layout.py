@@ -6,7 +6,7 @@ and ``given`` tells the weight program how. A buffer that its readers see transp
 output read as [b, s, h*d]) is written that way, so no transpose is ever run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import permutations
 from types import MappingProxyType
@@ -27,6 +27,7 @@ from aotpack.ir.operations import Matmul, Scatter
 from aotpack.ir.program import Branch, Buffer, Loop, Program, concats_by_part, read_whole, targets
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import Atom, Axis, Int, Quotient, Remainder
+from aotpack.ir.values import Load, walk
 
 MAX_RANK = 5  # beyond, only the order of the operation itself is considered
 WIDEST_STEP = 3  # elements between neighbouring windows
@@ -81,6 +82,10 @@ def slid_dims(kernels: tuple[Kernel, ...]) -> dict[str, frozenset[int]]:
     """
     found: dict[str, frozenset[int]] = {}
     for kernel in kernels:
+        if isinstance(kernel.template_op, Matmul):
+            for name, dims in _across_products(kernel.template_op):
+                found[name] = found.get(name, frozenset()) | dims
+            continue
         if kernel.template_op is not None or len(kernel.axes) != 2:
             continue
         uses = list(accesses(kernel))
@@ -90,6 +95,18 @@ def slid_dims(kernels: tuple[Kernel, ...]) -> dict[str, frozenset[int]]:
             dims = frozenset(dim for dim, is_moved in enumerate(moved) if is_moved)
             found[use.buffer] = found.get(use.buffer, frozenset()) | dims
     return found
+
+
+def _across_products(product: Matmul) -> Iterator[tuple[str, frozenset[int]]]:
+    """The dimensions along rows of the left factor, and along the depth of the right one.
+
+    Processors read rows along the depth where they lie, and pack the other factor row by row.
+    """
+    for factor, axis in ((product.lhs, product.m), (product.rhs, product.k)):
+        for load in walk((factor,)):
+            if isinstance(load, Load):
+                dims = (dim for dim, part in enumerate(load.index) if axis in axes_in((part,)))
+                yield load.buffer, frozenset(dims)
 
 
 def _sliding(index: Int, kernel: Kernel) -> set[Atom]:

@@ -12,7 +12,8 @@ class AxisLoop:
 
     ``setup`` goes before all loops, ``outer_lines`` into the outer loop, ``row_lines`` into the
     loop over rows, ``lines`` into the innermost, which computes ``value``. With a ``window`` (low,
-    high) the value is 0 outside of it. ``copied`` values are contiguous elements of a buffer.
+    high) the value is 0 outside of it. ``copied`` values are contiguous elements of a buffer. Rows
+    with a ``condition`` are 0 unless it holds.
     """
 
     axis: str
@@ -26,6 +27,7 @@ class AxisLoop:
     value: str
     window: tuple[str, str] = ("", "")
     copied: bool = False
+    condition: str = ""
 
 
 @dataclass(frozen=True, slots=True)

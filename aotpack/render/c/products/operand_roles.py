@@ -13,6 +13,7 @@ from aotpack.ir.values import Load, Value, walk
 from aotpack.render.c.products.split import indices, split
 
 PANEL, HEIGHT, BLOCK = 32, 4, 128  # of the widest kernel; roles are chosen for it
+SHORTEST_RUN = 16  # elements of a row that are copied together
 SCATTERED = 6  # the cost of copying an element that is not contiguous
 
 
@@ -74,7 +75,10 @@ def _rows_cost(side: Operand, template_op: Matmul, schedule: Schedule) -> int:
     is_read_in_place = template_op.operand in (DType.FLOAT32, DType.BFLOAT16)
     if is_read_in_place and row_stride(side, schedule, template_op.operand, template_op.operand):
         return 0
-    return _copy_cost(side.value, template_op.k, schedule.strides)
+    parts = split(template_op.k, indices((side.value,)))
+    if parts.width is not None and typical(parts.width) < SHORTEST_RUN:
+        return SCATTERED
+    return _copy_cost(Rewriter(parts.parts)(side.value), parts.column, schedule.strides)
 
 
 def _copy_cost(value: Value, axis: Axis, strides: Strides) -> int:

@@ -1,16 +1,19 @@
 """Slots of product templates in C: loads of rows, copied or in place, and the epilogue."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.operations import Matmul
+from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Load
 from aotpack.render.c.contexts import AxisLoop, Rows
 from aotpack.render.c.dialect import C
 from aotpack.render.c.products.levels import LevelRegions, factor_text, walk_of
 from aotpack.render.c.products.operand_roles import Operand, row_stride
-from aotpack.render.c.products.split import Split
+from aotpack.render.c.products.split import Split, indices, split
+from aotpack.render.c.window import window
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import batch_names, store_results
 from aotpack.render.emit.frame import Frame
@@ -74,11 +77,20 @@ def rows_of(
 def copied_rows(
     builder: KernelBuilder, batch: tuple[Axis, ...], side: Operand, operand: DType
 ) -> AxisLoop:
-    """The copy of rows that cannot be multiplied in place."""
-    names = batch_names(batch) | {side.axis: "s", side.depth: "k"}
-    parts = Split(side.depth, None, side.depth, None)
+    """The copy of rows that cannot be multiplied in place, in runs of the depth's last digit."""
+    parts = split(side.depth, indices((side.value,)))
+    own = (
+        {parts.column: "k"} if parts.row is None else {parts.row: "k_row", parts.column: "k_column"}
+    )
+    names = batch_names(batch) | {side.axis: "s"} | own
+    value = Rewriter(parts.parts)(side.value)
     nest = LevelRegions(builder, Frame(names, {}, ()), axis_levels(batch, side.axis, parts))
-    return walk_of(nest, builder, "k", parts, factor_text(nest.emitter, side.value, operand))
+    found = None if parts.row is None else window(value, parts.column)
+    if found is None or found.limits:
+        return walk_of(nest, builder, "k", parts, factor_text(nest.emitter, value, operand))
+    conditions = " & ".join(map(nest.emitter.value, found.conditions))
+    text = factor_text(nest.emitter, found.value, operand)
+    return replace(walk_of(nest, builder, "k", parts, text), condition=conditions)
 
 
 def direct_rows(

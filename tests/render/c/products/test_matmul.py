@@ -40,3 +40,19 @@ def test_the_weight_of_a_linear_layer_is_read_in_rows() -> None:
     text = text_of(nn.Linear(96, 800), 64, 96)
     assert "left = &weight_ptr[96*s + k_first];" in functions_of(text, "tile")
     assert "input_ptr[" in functions_of(text, "pack")
+
+
+def inner_layer(channels: int) -> str:
+    """The kernels of a convolution between two others, which leave its memory order open."""
+    layers = nn.Conv2d(3, channels, 1), nn.Conv2d(channels, 64, 3, padding=1), nn.Conv2d(64, 4, 1)
+    product = rendered(nn.Sequential(*layers), torch.zeros(1, 3, 20, 20), targets=(CPU,))
+    return "\n".join(kernel.text for kernel in product.kernels)
+
+
+@pytest.mark.parametrize(("channels", "runs"), [(32, True), (12, False)])
+def test_windows_over_many_channels_are_copied_in_runs_of_channels(
+    channels: int, runs: bool
+) -> None:
+    text = inner_layer(channels)
+    assert (f"const int64_t k_row = k / {channels}, column_first" in text) is runs
+    assert ("memset(at + column_first, 0, sizeof *at * (size_t)step);" in text) is runs
