@@ -290,11 +290,23 @@ def _check(manifest: Manifest) -> None:
         if name not in changeable:
             accepted = "an input or a weight"
             raise Mismatch(shown(name), accepted).within(number).within("updates")
+    _check_staged(manifest)
     results = len(signature.outputs) + len(signature.updates)
     is_left_out = bool(manifest.golden.note) and not manifest.golden.has_results
     if len(manifest.golden.eager_errors) != results and not is_left_out:
         found = f"a list of {len(manifest.golden.eager_errors)}"
         raise Mismatch(found, f"{results} numbers").within("eager_errors").within("golden")
+
+
+def _check_staged(manifest: Manifest) -> None:
+    """What nothing but the weight program reads is neither state, nor constant, nor packed."""
+    behind = [*manifest.weights[1:], None]
+    for number, (weight, after) in enumerate(zip(manifest.weights, behind, strict=True)):
+        is_packed = weight.follows or (after is not None and after.follows)
+        is_kept = is_packed or weight.constant or weight.name in manifest.signature.updates
+        if weight.staged and (is_kept or not manifest.derived):
+            accepted = "false for a weight that is needed later"
+            raise Mismatch("true", accepted).within("staged").within(number).within("weights")
 
 
 def _check_sizes(manifest: Manifest) -> None:

@@ -4,6 +4,7 @@ import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -155,10 +156,26 @@ def test_weights_come_one_by_one(tmp_path: Path, device: FakeDevice) -> None:
         assert answer(model) == 2 * (4 + 4)
 
 
-def test_a_manifest_that_says_otherwise_is_refused(folder: Path, device: FakeDevice) -> None:
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"staged": "yes"}, r"weights\[1\].staged is 'yes'; accepted: true or false"),
+        ({"constant": True}, r"weights\[1\].staged is true; accepted: false for a weight that is"),
+        ({"follows": True}, r"weights\[1\].staged is true; accepted: false for a weight that is"),
+    ],
+)
+def test_a_manifest_that_says_otherwise_is_refused(
+    folder: Path, changes: dict[str, Any], message: str
+) -> None:
     data = json.loads((folder / "manifest.json").read_text())
-    data["weights"][1]["staged"] = "yes"
-    with pytest.raises(
-        PackageError, match=r"weights\[1\].staged is 'yes'; accepted: true or false"
-    ):
+    parse_manifest(data, folder)
+    data["weights"][1] |= changes
+    with pytest.raises(PackageError, match=message):
+        parse_manifest(data, folder)
+
+
+def test_a_staged_weight_without_a_weight_program_is_refused(folder: Path) -> None:
+    data = json.loads((folder / "manifest.json").read_text())
+    del data["derived"]
+    with pytest.raises(PackageError, match=r"weights\[1\].staged is true"):
         parse_manifest(data, folder)
