@@ -301,7 +301,7 @@ def _check(manifest: Manifest) -> None:
 def _check_staged(manifest: Manifest) -> None:
     """What nothing but the weight program reads is neither state, nor constant, nor packed."""
     behind = [*manifest.weights[1:], None]
-    for number, (weight, after) in enumerate(zip(manifest.weights, behind, strict=True)):
+    for number, (weight, after) in enumerate(zip(manifest.weights, behind, strict=False)):
         is_packed = weight.follows or (after is not None and after.follows)
         is_kept = is_packed or weight.constant or weight.name in manifest.signature.updates
         if weight.staged and (is_kept or not manifest.derived):

@@ -17,7 +17,7 @@ from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.ir.verify.tiles import InvalidSchedule
 from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.schedule.program.weight_program import derive_weights
-from aotpack.target import CPU
+from aotpack.target import CPU, parse_targets
 from tests.schedule.programs import BF16, F32, I64, Writer, apply, assert_same, load, schedule_of
 
 Written = Callable[[Writer, Buffer, Buffer], Buffer]
@@ -219,3 +219,26 @@ def test_equal_copies_are_one_kernel_and_a_launch_each() -> None:
         "2.bias",
     ]
     assert [one.name for one in made.scheduled.weights if one.is_staged] == ["0.weight", "2.weight"]
+
+
+class TwoArchitectures(nn.Module):
+    """A convolution, and rows that some architectures keep and others split."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.w = nn.Conv2d(16, 8, 3), nn.Parameter(torch.ones(60_000))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.conv(x), (y * self.w.exp()).softmax(-1)
+
+
+def test_each_schedule_has_its_own_and_memory_holds_the_largest() -> None:
+    args = torch.ones(1, 16, 6, 6), torch.ones(4, 60_000)
+    targets = parse_targets("sm_80,sm_90,cpu")
+    made = Build(Source(TwoArchitectures().eval(), args), BuildOptions(targets, golden=0))
+    schedules = made.scheduled.schedules
+    assert len(schedules) == 2 and all(one.weights for one in schedules)
+    derive = made.rendered.wrapper.partition("def derive")[2]
+    assert derive.count("return Plan(") == 2 and "if arch in (90,):" in derive
+    sizes = {one.name: one.bytes for one in made.rendered.derived}
+    assert sizes == {"conv2d_weight": 4 * 8 * 16 * 9, "exp": 4 * 60_000}
