@@ -31,6 +31,15 @@ _POOLINGS = frozenset(
 _SAMPLERS = frozenset(["grid_sampler_2d", "grid_sampler_3d"])
 _NEAREST = 1  # a sampler's third argument, its interpolation
 
+PROMOTING = frozenset(
+    "eq ne lt le gt ge isin searchsorted bucketize maximum minimum fmax fmin remainder fmod div "
+    "floor_divide atan2 arctan2 copysign nextafter heaviside hypot pow where".split()
+)
+"""Operators that convert their operands to one type first, whose rounding shows in their result:
+an integer beside a 16-bit float is rounded to that."""
+_WIDER = frozenset(["mul", "div", "true_divide", "floor_divide"])
+"""Operators that take a factor or divisor without dimensions as it is, like a number."""
+
 ROUNDINGS = {f"round_{dtype}": dtype for dtype in TO_16_BITS}
 """The type that each rounding operator rounds to."""
 
@@ -55,6 +64,16 @@ def is_decision(operator: str, arguments: Sequence[object], *, has_positions: bo
         return arguments[2] == _NEAREST
     is_step = operator == "aten.view.dtype" or overload.endswith("_mode")
     return is_step or name in _DECISIONS or name in _CHOICES
+
+
+def name_of(operator: str) -> str:
+    """The name of an operator without namespace and overload."""
+    return (*operator.split("."), "")[1]
+
+
+def rounds_operand(operator: str, *, has_dimensions: bool) -> bool:
+    """True for an operator that rounds an operand to the type in which it computes."""
+    return has_dimensions or name_of(operator) not in _WIDER
 
 
 def is_choice(operator: str) -> bool:

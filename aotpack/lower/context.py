@@ -14,12 +14,12 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.operations import Pointwise, Reduction, Scan, Scatter, Sort
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.origin import Origin
-from aotpack.ir.rounding import CONVERSIONS, is_decision
+from aotpack.ir.rounding import CONVERSIONS, is_decision, rounds_operand
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Load, Value
 from aotpack.lower.builder import Builder
 from aotpack.lower.registry import CannotLower
-from aotpack.lower.values import cast, constant, decoded, encoded
+from aotpack.lower.values import cast, constant, decoded, encoded, round_to
 from aotpack.stages import GraphNode, Ref
 
 Index = tuple[Int, ...]
@@ -90,10 +90,21 @@ class Context:
         return self.load(ref, index[len(index) - self.rank(ref) :])
 
     def operand(self, arg: Ref | Scalar, index: Index, dtype: DType) -> Value:
-        """A broadcast element or a number, as a value in the compute type of ``dtype``."""
-        if isinstance(arg, Ref):
-            return cast(self.broadcast(arg, index), dtype)
-        return constant(arg, dtype)
+        """A broadcast element or a number, as a value in the compute type of ``dtype``.
+
+        An element of a type with other numbers is rounded to a number of ``dtype``, as eager does.
+        """
+        if not isinstance(arg, Ref):
+            return constant(arg, dtype)
+        return self.converted(arg, self.broadcast(arg, index), dtype)
+
+    def converted(self, arg: Ref, element: Value, dtype: DType) -> Value:
+        """An element of ``arg`` in the compute type of ``dtype``, rounded as for ``operand``."""
+        own = self.dtype(arg)
+        is_number = own is dtype or own is DType.BOOL or (own.is_integer and own.itemsize == 1)
+        if is_number or not rounds_operand(self.node.op, has_dimensions=self.rank(arg) > 0):
+            return cast(element, dtype)
+        return round_to(element, dtype)
 
     # --- writing ---------------------------------------------------------------------------
 

@@ -266,9 +266,9 @@ class Model:
             caller = self._frameworks.of_call(leaves)
             stream = self._stream if self._stream is not None else caller.stream()
             addresses, facts, _owners = caller.read(leaves, stream)
+            checked = self._checked.get(facts) or self._check(facts, caller, leaves)
         except ArgumentError as error:
             raise self._named(leaves, error) from None
-        checked = self._checked.get(facts) or self._check(facts, caller)
         for index in self._changed:
             check_writable(self.signature, index, leaves[index])
         if checked.copies:
@@ -323,8 +323,8 @@ class Model:
             fetch(self.device, results, prepared.outputs, copied, stream)
         return results
 
-    def _check(self, facts: Hashable, caller: Framework) -> CheckedCall:
-        seen = caller.seen(facts)
+    def _check(self, facts: Hashable, caller: Framework, leaves: Sequence[Any]) -> CheckedCall:
+        seen = caller.seen(facts, leaves)
         sizes = check_call(self.signature, seen, self.device.place)
         uploads = frozenset(i for i, one in enumerate(seen) if one.place != self.device.place)
         input_bytes = byte_sizes(self.signature, [one.shape for one in seen])
@@ -373,7 +373,8 @@ class Model:
         """``error`` with the path of the argument that cannot be read."""
         for path, leaf in zip(self.signature.paths, leaves, strict=True):
             try:
-                self._frameworks.of(leaf).read((leaf,), 0)
+                framework = self._frameworks.of(leaf)
+                framework.seen((framework.read((leaf,), 0)[1]), (leaf,))
             except ArgumentError:
                 return ArgumentError(f"calling {self.signature.name}: argument {path!r}: {error}")
         return error

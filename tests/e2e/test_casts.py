@@ -126,6 +126,40 @@ def test_decisions_are_those_of_rounded_sums(target: str) -> None:
     assert_equal(aotpack.compile(Sums(), args, target=target)(*args), Sums()(*args))
 
 
+WHOLE = torch.tensor([2049, 5, 70000, -3, 257])
+HALF = torch.tensor([2048, 5, float("inf"), 2.5, 256]).half()
+PROMOTED: dict[str, tuple[torch.Tensor, ...]] = {
+    "whole": (WHOLE, HALF),
+    "brain": (WHOLE.int(), HALF.nan_to_num(posinf=70144.0).bfloat16()),
+    "short": (WHOLE.clamp(max=32767).to(torch.int16), HALF),
+    "no dimensions": (torch.tensor(2049.3), HALF),
+    "no whole dimensions": (torch.tensor(2049), HALF),
+}
+
+
+class Promoted(nn.Module):
+    """Operators that convert both operands to the shorter float first, which rounds."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+        pairs = [(a, b), (b, a)]
+        found = [f(*pair) for pair in pairs for f in (torch.eq, torch.ne, torch.lt, torch.le)]
+        found += [f(*pair) for pair in pairs for f in (torch.gt, torch.ge, torch.maximum)]
+        found += [f(*pair) for pair in pairs for f in (torch.remainder, torch.fmod, torch.isin)]
+        found += [torch.where(b > 3, *pair) for pair in pairs]
+        return [*found, b == 2049.3, torch.bucketize(a, b.abs().sort()[0])]
+
+
+@pytest.mark.parametrize("precision", ["default", "strict"])
+@pytest.mark.parametrize("name", PROMOTED)
+def test_operands_are_rounded_to_the_type_of_both(name: str, precision: str) -> None:
+    args = PROMOTED[name]
+    found = aotpack.compile(Promoted(), args, target="cpu", precision=precision)(*args)
+    for number, (one, other) in enumerate(zip(found, Promoted()(*args), strict=True)):
+        assert torch.allclose(one, other, 0, 0, equal_nan=True), (number, one, other)
+    golden = Build(Source(Promoted(), args)).traced.golden
+    assert not any(golden.eager_errors), "the reference promotes too"
+
+
 class Places(nn.Module):
     """Choices by 16-bit results, whose float32 values would choose otherwise."""
 

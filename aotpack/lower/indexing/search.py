@@ -37,7 +37,7 @@ def searchsorted(
             at = clamped_index(place, shape[-1])
             if sorter is not None:
                 at = index_from(c.load(sorter, (*row, at)), shape[-1])
-            element = cast(c.load(sorted_sequence, (*row, at)), common)
+            element = c.converted(sorted_sequence, c.load(sorted_sequence, (*row, at)), common)
             return apply("logical_not", apply("gt" if after_equals else "ge", element, wanted))
 
         longest = int(min(bounds(shape[-1])[1], 2**31))

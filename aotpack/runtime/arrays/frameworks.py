@@ -45,8 +45,8 @@ class Framework(Protocol):
     def read(self, values: Sequence[Any], stream: int) -> Reading:
         """The addresses and facts of ``values``, ordered before ``stream``."""
 
-    def seen(self, facts: Any) -> list[Seen]:
-        """The facts in the form that guards check, one for each value."""
+    def seen(self, facts: Any, values: Sequence[Any]) -> list[Seen]:
+        """The facts of ``values`` in the form that guards check; called for new facts alone."""
 
     def copied(self, values: Sequence[Any], copies: Copies, stream: int) -> Sequence[Any]:
         """``values`` with some replaced by plain copies of other types, ready on ``stream``."""
@@ -72,7 +72,7 @@ class NumpyFramework:
         facts = [(array.shape, array.dtype, array.flags.c_contiguous) for array in arrays]
         return addresses, tuple(facts), arrays
 
-    def seen(self, facts: Any) -> list[Seen]:
+    def seen(self, facts: Any, values: Sequence[Any]) -> list[Seen]:
         return [
             Seen("numpy", shape, numpy_name(dtype), (1, 0), True, not is_plain, True)
             for shape, dtype, is_plain in facts
@@ -109,7 +109,7 @@ class DlpackFramework:
         imported = [import_capsule(capsule) for capsule in capsules]
         return [one.address for one in imported], tuple([one[1:] for one in imported]), capsules
 
-    def seen(self, facts: Any) -> list[Seen]:
+    def seen(self, facts: Any, values: Sequence[Any]) -> list[Seen]:
         return [
             Seen(self.name, shape, dtype, (2 if kind == 13 else kind, index), contiguous)
             for shape, dtype, (kind, index), contiguous in facts
@@ -144,8 +144,8 @@ class CupyFramework(DlpackFramework):
             one.address if isinstance(one, DeviceArray) else int(one.data.ptr) for one in arrays
         ]
 
-    def seen(self, facts: Any) -> list[Seen]:
-        return [one._replace(converts=True) for one in super().seen(facts)]
+    def seen(self, facts: Any, values: Sequence[Any]) -> list[Seen]:
+        return [one._replace(converts=True) for one in super().seen(facts, values)]
 
     def copied(self, values: Sequence[Any], copies: Copies, stream: int) -> Sequence[Any]:
         made = list(values)
@@ -215,9 +215,9 @@ class MixedFramework:
         addresses = [address for part in parts for address in part[0]]
         return addresses, tuple([part[1] for part in parts]), parts
 
-    def seen(self, facts: Any) -> list[Seen]:
-        pairs = zip(self._found, facts, strict=True)
-        return [seen for framework, own in pairs for seen in framework.seen(own)]
+    def seen(self, facts: Any, values: Sequence[Any]) -> list[Seen]:
+        parts = zip(self._found, facts, values, strict=True)
+        return [seen for framework, own, one in parts for seen in framework.seen(own, (one,))]
 
     def copied(self, values: Sequence[Any], copies: Copies, stream: int) -> Sequence[Any]:
         made = list(values)

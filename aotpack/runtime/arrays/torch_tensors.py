@@ -53,7 +53,9 @@ class TorchFramework:
                     value.record_stream(self._external)
         return addresses, tuple(facts), values
 
-    def seen(self, facts: Any) -> list[Seen]:
+    def seen(self, facts: Any, values: Sequence[Any]) -> list[Seen]:
+        for value in values:
+            _check_storage(value)
         return [
             Seen(
                 "torch",
@@ -91,6 +93,17 @@ class TorchFramework:
             empty(shape, strides, dtype=dtypes[dtype.name], device=device)
             for shape, strides, dtype in specs
         ]
+
+
+def _check_storage(value: Any) -> None:
+    """Refuse a contiguous tensor that ends outside of its storage, which may be resized."""
+    held = value.untyped_storage().nbytes()
+    end = value.storage_offset() * value.element_size() + value.nbytes
+    if value.numel() and end > held > 0:  # without any memory it is refused elsewhere
+        raise ArgumentError(
+            f"a torch tensor of shape {list(value.shape)} ends at byte {end} of a storage that has "
+            f"{held}: it was resized; accepted: tensors inside of their storage"
+        )
 
 
 def _without_memory(values: Sequence[Any]) -> ArgumentError:

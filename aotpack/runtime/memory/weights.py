@@ -280,9 +280,9 @@ class Weights:
         try:
             framework = frameworks.of(value)
             (address,), facts, owner = framework.read((value,), 0)
+            (seen,) = framework.seen(facts, (value,))
         except ArgumentError as error:
             raise self._refused(f"{weight.name!r}: {error}") from error
-        (seen,) = framework.seen(facts)
         self._check(weight, seen.dtype, seen.shape, seen.framework)
         if seen.place[0] not in _HOST_PLACES and seen.place != self._device.place:
             raise self._refused(

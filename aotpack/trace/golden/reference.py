@@ -16,7 +16,7 @@ from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import AotpackError, TraceError
-from aotpack.ir.rounding import is_choice, is_decision
+from aotpack.ir.rounding import PROMOTING, is_choice, is_decision, name_of, rounds_operand
 from aotpack.trace.changes import CHANGES
 from aotpack.trace.conversions import is_rounding
 from aotpack.trace.golden.meanings import MEANINGS
@@ -156,9 +156,10 @@ class Reference(Eager):
         if n.target is _BITCAST:
             return self._in_own_types(n)
         if not decides(n):
-            result = self._wide_result(n, args, kwargs)
+            result = self._wide_result(n, promoted(n, args), kwargs)
             return _through(result, n.meta["val"].dtype) if is_rounding(n) else result
-        decided = self._wide_result(n, *fx.map_arg((n.args, n.kwargs), self._in_own_type))
+        own, named = fx.map_arg((n.args, n.kwargs), self._in_own_type)
+        decided = self._wide_result(n, promoted(n, own), named)
         return self._chosen(n, decided) if is_choice(str(n.target)) else decided
 
     def _wide_result(self, n: fx.Node, args: Any, kwargs: Any) -> Any:
@@ -220,6 +221,48 @@ def decides(n: fx.Node) -> bool:
     """True for a decision (``ir/rounding.py``)."""
     is_used = any(user.target is getitem and user.args[1] == 1 for user in n.users)
     return is_decision(str(n.target), n.args, has_positions=is_used)
+
+
+def promoted(n: fx.Node, values: Sequence[Any]) -> Sequence[Any]:
+    """The positional arguments as an operator on 16-bit floats converts them: rounded to that."""
+    if name_of(str(n.target)) not in PROMOTING:
+        return values
+    known = [one.meta.get("val") if isinstance(one, fx.Node) else one for one in n.args]
+    dtype = _promoted_type([one for one in known if _is_operand(one)])
+    if dtype not in (torch.float16, torch.bfloat16):
+        return values
+    return [
+        _rounded(value, dtype) if _is_converted(n, one, dtype) else value
+        for value, one in zip(values, known, strict=True)
+    ]
+
+
+def _is_converted(n: fx.Node, known: Any, dtype: torch.dtype) -> bool:
+    """True for an operand of another type, by what is known of it."""
+    if not isinstance(known, torch.Tensor):
+        return isinstance(known, float)
+    rounds = rounds_operand(str(n.target), has_dimensions=known.dim() > 0)
+    return rounds and _is_operand(known) and known.dtype is not dtype
+
+
+def _promoted_type(operands: Sequence[Any]) -> torch.dtype | None:
+    """The type of two operands together."""
+    if len(operands) != 2 or not any(isinstance(one, torch.Tensor) for one in operands):
+        return None
+    return torch.result_type(*operands)
+
+
+def _is_operand(value: Any) -> bool:
+    """True for a number and a tensor of numbers."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype is not torch.bool
+    return isinstance(value, float)
+
+
+def _rounded(value: Any, dtype: torch.dtype) -> Any:
+    if isinstance(value, torch.Tensor):
+        return _through(value.double(), dtype)
+    return float(torch.tensor(value, dtype=torch.float64).to(dtype))
 
 
 def _replaced(

@@ -58,6 +58,35 @@ def test_tensors_with_a_shape_and_no_memory_are_refused(
         assert model(empty, empty).shape == (2, 0)
 
 
+def _shrunk(first: int = 0) -> torch.Tensor:
+    whole = torch.ones(4, 3)
+    rows = whole[first : first + 2]
+    whole.untyped_storage().resize_(4 * 3 * (first + 2) - 1)
+    return rows
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_tensors_that_end_outside_of_their_storage_are_refused(package: Path, first: int) -> None:
+    good = torch.ones(4, 3)[first : first + 2]
+    for number in range(2):
+        with load(package, FakeDevice((1, 0))) as model:
+            args = [good, good]
+            args[number] = _shrunk(first)
+            with pytest.raises(ArgumentError, match=f"argument '{'xy'[number]}'.*it was resized"):
+                model(*args)
+            torch.testing.assert_close(model(good, good), good * 4)
+
+
+def test_weights_that_end_outside_of_their_storage_are_refused(package: Path) -> None:
+    shrunk = torch.ones(1)
+    shrunk.untyped_storage().resize_(3)
+    with (
+        load(package, FakeDevice((1, 0))) as model,
+        pytest.raises(WeightError, match="'scale'.*it was resized"),
+    ):
+        model.bind_weights({"scale": shrunk})
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_nested_tensors_are_refused(package: Path) -> None:
     nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
