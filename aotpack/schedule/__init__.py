@@ -8,13 +8,12 @@ In reading order: ``passes`` (the list of passes), ``draft`` (the state they cha
 from dataclasses import replace
 
 from aotpack.devices import H200, Gpu
-from aotpack.ir.kernels.kernel import ArchSchedule, arch_range
+from aotpack.ir.kernels.kernel import ArchSchedule, Schedule, arch_range
 from aotpack.ir.kernels.tiles import MAX_ARCH
 from aotpack.ir.passes import AfterPass
 from aotpack.schedule.draft import Draft, Passes, ScheduleOptions
-from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.launches.user_partition import Partition
-from aotpack.schedule.layout import slid_dims
+from aotpack.schedule.layout import choose_strides
 from aotpack.schedule.passes import PASSES
 from aotpack.schedule.program.merge_products import in_memory_order
 from aotpack.schedule.program.weight_program import with_staged
@@ -53,7 +52,7 @@ def schedule(
     options = ScheduleOptions(deterministic, partition, offers_unfused, gpu, is_host)
     draft = Draft(lowered.program, options=options, passes=passes or PASSES, after=after).prepared()
     result = draft.planned()
-    own = _arch_schedules(draft, targets) if partition is None else ()
+    own = _arch_schedules(draft, result, targets) if partition is None else ()
     if own and targets and all(any(one.takes(t.arch) for one in own) for t in targets):
         *others, last = own  # no target takes the general one
         own, result = tuple(others), last.schedule
@@ -62,19 +61,26 @@ def schedule(
     return Scheduled(lowered.signature, weights, lowered.golden, result, own)
 
 
-def _arch_schedules(draft: Draft, targets: tuple[Target, ...]) -> tuple[ArchSchedule, ...]:
-    """The schedules of architectures with resident rows, which are split on others."""
+def _arch_schedules(
+    draft: Draft, general: Schedule, targets: tuple[Target, ...]
+) -> tuple[ArchSchedule, ...]:
+    """The schedules of processors, and of architectures whose resident rows are split on others."""
     found: list[ArchSchedule] = []
     for low, high, resident in _resident(draft, targets):
         one = replace(draft, resident=resident, arches=arch_range(low, high))
         found.append(ArchSchedule(low, high, one.planned()))
-    return (*_host_schedule(draft, targets), *found)
+    return (*_host_schedule(draft, general, targets), *found)
 
 
-def _host_schedule(draft: Draft, targets: tuple[Target, ...]) -> tuple[ArchSchedule, ...]:
+def _host_schedule(
+    draft: Draft, general: Schedule, targets: tuple[Target, ...]
+) -> tuple[ArchSchedule, ...]:
     """The schedule of processors, where they share a package with GPUs and differ in layouts."""
+    made = general.program, general.kernels
     is_shared = not targets or any(target.arch == HOST for target in targets)
-    if draft.options.is_host or not is_shared or not slid_dims(fuse(draft.program)):
+    if draft.options.is_host or not is_shared:
+        return ()
+    if choose_strides(*made) == choose_strides(*made, is_host=True):
         return ()
     options = replace(draft.options, is_host=True)
     return (ArchSchedule(HOST, HOST, replace(draft, options=options, arches="cpu").planned()),)

@@ -41,7 +41,7 @@ def choose_strides(
     is_host: bool = False,
 ) -> dict[str, tuple[Int, ...]]:
     """Choose the memory order of each buffer's dimensions by the accesses to it."""
-    slid = slid_dims(kernels) if is_host else {}
+    slid = _slid_dims(kernels) if is_host else {}
     fixed = contiguous_by_contract(program)
     uses: dict[str, list[Access]] = {}
     whole = concats_by_part(program)
@@ -73,7 +73,7 @@ def is_free_to_permute(buffer: Buffer) -> bool:
     return 2 < len(buffer.shape) <= MAX_RANK
 
 
-def slid_dims(kernels: tuple[Kernel, ...]) -> dict[str, frozenset[int]]:
+def _slid_dims(kernels: tuple[Kernel, ...]) -> dict[str, frozenset[int]]:
     """The dimensions of buffers along which windows of reductions slide, as those of pooling.
 
     Those of a factor that is the same for each window, as a weight, are the ones along a window.
