@@ -91,7 +91,8 @@ def _table(title: str, specs: Sequence[TensorSpec]) -> str:
     if not specs:
         return ""
     rows = [
-        f"| `{spec.name}` | {spec.dtype} | {' x '.join(map(str, spec.shape)) or 'scalar'} |"
+        f"| `{spec.name}` | {spec.dtype} | {' x '.join(map(str, spec.shape)) or 'scalar'}"
+        f"{', memory order ' + ', '.join(map(str, spec.order)) if spec.order else ''} |"
         for spec in specs
     ]
     return "\n".join([f"| {title} | type | shape |", "|---|---|---|", *rows])

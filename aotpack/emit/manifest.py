@@ -194,7 +194,8 @@ def _host(host: HostBuild | None) -> dict[str, str] | None:
 
 def _tensor(spec: TensorSpec) -> dict[str, Any]:
     shape = [_size(dimension) for dimension in spec.shape]
-    return {"name": spec.name, "dtype": str(spec.dtype), "shape": shape}
+    order = {"order": list(spec.order)} if spec.order else {}
+    return {"name": spec.name, "dtype": str(spec.dtype), "shape": shape, **order}
 
 
 def _size(dimension: Int) -> int | str:

@@ -11,11 +11,16 @@ from aotpack.ir.symbolic.integers import Int
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """A named tensor: element type and shape; a dimension is an Int over the model's sizes."""
+    """A named tensor: element type and shape; a dimension is an Int over the model's sizes.
+
+    ``order`` is the memory order of an input or output: its dimensions, outermost first; empty for
+    row-major.
+    """
 
     name: str
     dtype: DType
     shape: tuple[Int, ...]
+    order: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"

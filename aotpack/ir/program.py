@@ -130,13 +130,15 @@ Operation = Union[Computation, Foreign, Branch, Loop]
 class Buffer:
     """A tensor in memory, addressed by logical index; strides come with the schedule.
 
-    An ``unfusable`` buffer is stored, and its producer is alone in its kernel.
+    An ``unfusable`` buffer is stored, and its producer is alone in its kernel. An ``order`` (of
+    dimensions, outermost first) is a contract with callers; without one, that is row-major.
     """
 
     name: str
     dtype: DType
     shape: tuple[Int, ...]
     unfusable: bool = False
+    order: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"

@@ -1,11 +1,21 @@
 """The program under construction: buffers under unique names, operations in order."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.operations import Pointwise
+from aotpack.ir.foreign import Foreign
+from aotpack.ir.operations import Pointwise, Scatter
 from aotpack.ir.origin import Origin
-from aotpack.ir.program import Buffer, Operation, Program, Update, targets
+from aotpack.ir.program import (
+    Branch,
+    Buffer,
+    Loop,
+    Operation,
+    Program,
+    Update,
+    targets,
+)
 from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Load
@@ -55,6 +65,9 @@ class Builder:
             self._declare(Ref(weight.name), weight.name, weight.dtype, shape)
         for assertion in graph.signature.assertions:
             self._declare(Ref(assertion.word), assertion.word, DType.INT32, ())
+        for spec in graph.signature.inputs:
+            if spec.order:
+                self._read_copied(spec)
 
     def is_used(self, ref: Ref) -> bool:
         """True if a node takes this tensor, or the model returns it or stores it."""
@@ -124,6 +137,10 @@ class Builder:
         taken = {*inputs, *weights}
         values = {name: self._own(value, taken) for name, value in self._graph.updates}
         outputs = tuple(self._own(ref, taken) for ref in self._graph.outputs)
+        given = {spec.name: spec.order for spec in signature.inputs}
+        values = {name: self._ordered(value, given.get(name, ())) for name, value in values.items()}
+        pairs = zip(outputs, signature.outputs, strict=True)
+        outputs = tuple(self._ordered(name, spec.order) for name, spec in pairs)
         updates = tuple(Update(name, value) for name, value in values.items())
         operations = self._rounded(self._operations)
         written = {name for operation in operations for name in targets(operation)}
@@ -189,9 +206,26 @@ class Builder:
         taken.add(name)
         return name
 
+    def _ordered(self, name: str, order: tuple[int, ...]) -> str:
+        """A result in its callers' memory order: a copy where its writer is no loop of ours."""
+        if not order:
+            return name
+        writers = {target: o for o in self._operations for target in targets(o)}
+        if isinstance(writers[name], (Scatter, Foreign, Branch, Loop)):
+            name = self._copy_of(self._buffers[name])
+        self._buffers[name] = replace(self._buffers[name], order=order)
+        return name
+
+    def _read_copied(self, spec: TensorSpec) -> None:
+        """Read an input of another order by a copy; scheduling leaves that to what needs it."""
+        given = self._buffers[spec.name] = replace(self._buffers[spec.name], order=spec.order)
+        self._names[Ref(spec.name)] = self._copy_of(given)
+
     def _copy(self, ref: Ref) -> str:
         """Copy an input, a weight or an earlier output that is returned unchanged."""
-        source = self.buffer(ref)
+        return self._copy_of(self.buffer(ref))
+
+    def _copy_of(self, source: Buffer) -> str:
         copy = self.buffer(self.temporary(f"{source.name}_copy", source.dtype, source.shape))
         axes = self.axes("i", copy.shape)
         index = tuple(map(Int.of, axes))

@@ -152,7 +152,8 @@ class _Types:
 
 
 def _shown(spec: TensorSpec) -> str:
-    return f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
+    order = f" in order {', '.join(map(str, spec.order))}" if spec.order else ""
+    return f"{spec.dtype}[{', '.join(map(str, spec.shape))}]{order}"
 
 
 def _constant(tree: Tree) -> str:

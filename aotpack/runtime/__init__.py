@@ -5,8 +5,8 @@
 caller's), ``prepare`` (plan -> steps), ``derive`` (the weight program), ``memory``, ``graph``
 (order of steps), ``devices``, ``staging`` (copies), ``torch_calls``; ``interface`` (what callers
 see of it); ``selftest``, ``tuning`` and ``command`` run packages. ``dtypes``, ``errors``,
-``sizes``, ``structures``, ``safetensors`` and ``tuning_file`` serve the others. ``EXPORTED`` lists
-the names that a package's wrapper may import.
+``sizes``, ``strides``, ``structures``, ``safetensors`` and ``tuning_file`` serve the others.
+``EXPORTED`` lists the names that a package's wrapper may import.
 """
 
 from .devices.device import Device

@@ -7,17 +7,19 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from .arrays.device_array import DeviceArray
-from .devices.device import active, is_host
+from .devices.device import Device, active, is_host
 from .errors import AotpackError
 from .golden.data import read_golden
 from .loading import load
 from .manifest import Manifest, read_manifest
 from .model import Model
+from .safetensors import Stored
 from .selftest import golden_arguments, verify
 from .tensors import derived_text
 from .tuning.tune import tune_into
@@ -151,13 +153,17 @@ def bench(folder: Path, device: int | str | None, weights: Path | None, repeat: 
     return 0
 
 
+def _on_device(device: Device, stored: Stored, order: tuple[int, ...]) -> DeviceArray:
+    return DeviceArray.from_numpy(device, stored.data, stored.dtype, order)
+
+
 def timed(model: Model, repeat: int | None) -> str:
     """The median times as text, over ``repeat`` calls or as many as the time limit allows."""
     golden = read_golden(model.manifest.folder, model.manifest.golden.drawn)
     args, kwargs = golden_arguments(
         model.manifest,
         golden,
-        lambda stored: DeviceArray.from_numpy(model.device, stored.data, stored.dtype),
+        partial(_on_device, model.device),
     )
     hosts: list[float] = []
     walls: list[float] = []

@@ -26,12 +26,11 @@ from .checks.changes import (
     check_writable,
 )
 from .checks.debugging import Watch, lengths_of
-from .checks.guards import check_call
+from .checks.guards import check_call, needs_copy
 from .checks.memory import LOW_ADDRESS, check_memory
 from .checks.plans import check_plan
 from .derive import WeightProgram
 from .devices.device import Device, active, is_host
-from .dtypes import is_accepted
 from .errors import AotpackError, ArgumentError
 from .interface.listing import TensorInfo, inputs_of, outputs_of
 from .manifest import Manifest, Signature
@@ -96,7 +95,9 @@ class Model:
         self._parts = parts
         self._stream = parts.options.stream
         self._binder = Binder(self.signature)
-        self._frameworks = Frameworks(parts.device, parts.options.stream)
+        is_ordered = any(tensor.order for tensor in self.signature.inputs)
+        stream = parts.options.stream
+        self._frameworks = Frameworks(parts.device, stream, with_strides=is_ordered)
         name, updates = self.signature.name, self.signature.updates
         self._weights = Weights(parts.manifest, parts.device, parts.weight_program)
         self._changed = changed_inputs(self.signature)
@@ -329,9 +330,9 @@ class Model:
         uploads = frozenset(i for i, one in enumerate(seen) if one.place != self.device.place)
         input_bytes = byte_sizes(self.signature, [one.shape for one in seen])
         copies = tuple(
-            (index, tensor.dtype)
+            (index, tensor.dtype, tensor.order)
             for index, (tensor, one) in enumerate(zip(self.signature.inputs, seen, strict=True))
-            if one.needs_copy or not is_accepted(one.dtype, tensor.dtype, one.framework)
+            if needs_copy(tensor, one)
         )
         checked = CheckedCall(tuple(sizes.values()), uploads, input_bytes, copies)
         if len(self._checked) >= CHECKED_KEPT:

@@ -22,8 +22,8 @@ from .graph.executor import executor
 from .manifest import Kernel, Signature
 from .memory.arena import Arena
 from .memory.layout import Loaded, MemoryLayout, inner_name, memory_layout, scratch_name
-from .memory.packing import strides
 from .plan import Branch, Call, Launch, Loop, Plan
+from .strides import strides
 from .torch_calls import BoundCall, TorchCalls
 
 _FIRST_INPUT = NULL_SLOT + 1
@@ -151,7 +151,7 @@ def prepare(
     array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
     context = _IssueContext(device, array, cells.lengths, graphs, watch, check)
     specs = tuple(
-        (shape, strides(shape), spec.dtype)
+        (shape, strides(shape, spec.order), spec.dtype, spec.order)
         for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
     )
     part = replace(part, fresh=part.fresh | outputs)

@@ -7,9 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from .arrays.device_array import DeviceArray
+from .arrays.orders import laid_out
 from .checks.audit import watch
 from .devices.device import Device, is_host
 from .dtypes import Array, present
@@ -23,6 +22,7 @@ from .memory.weights import sidecar_name_of, weights_file
 from .model import Model
 from .safetensors import Stored
 from .structures.trees import flatten, unflatten
+from .tensors import Tensor
 
 _CHUNK = 1 << 24
 _NAMED = 5  # files that an error names
@@ -110,7 +110,7 @@ def _severity(check: Check) -> tuple[bool, float, int]:
 def _golden_run(model: Model, golden: Mapping[str, Stored]) -> list[Check]:
     """The checks of one call."""
     signature = model.signature
-    given = {spec.name: np.array(golden[f"inputs/{spec.name}"].data) for spec in signature.inputs}
+    given = {spec.name: _given(golden[f"inputs/{spec.name}"], spec) for spec in signature.inputs}
     args, kwargs = _arranged(signature, list(given.values()))
     results: list[Any] = []
     flatten(signature.result, model(*args, **kwargs), "the result", results)
@@ -140,6 +140,12 @@ def _golden_run(model: Model, golden: Mapping[str, Stored]) -> list[Check]:
     ]
 
 
+def _given(one: Stored, spec: Tensor) -> Array:
+    """A golden input in memory of its own, as the model reads it."""
+    made: Array = laid_out(one.data, one.data.dtype, spec.order)
+    return made
+
+
 def _on_host(result: Any) -> Array:
     """A result as numpy; a model without inputs has no framework to answer in."""
     array: Array = result.numpy() if isinstance(result, DeviceArray) else result
@@ -149,11 +155,15 @@ def _on_host(result: Any) -> Array:
 def golden_arguments(
     manifest: Manifest,
     golden: Mapping[str, Stored],
-    convert: Callable[[Stored], Any] | None = None,
+    convert: Callable[[Stored, tuple[int, ...]], Any] | None = None,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The recorded arguments as the model takes them; ``convert`` makes each of a Stored."""
-    stored = [golden[f"inputs/{spec.name}"] for spec in manifest.signature.inputs]
-    leaves = [convert(one) if convert else one.data for one in stored]
+    """The recorded arguments as the model takes them.
+
+    ``convert`` makes each of a Stored and its memory order.
+    """
+    inputs = manifest.signature.inputs
+    pairs = [(golden[f"inputs/{spec.name}"], spec.order) for spec in inputs]
+    leaves = [convert(one, order) if convert else one.data for one, order in pairs]
     return _arranged(manifest.signature, leaves)
 
 

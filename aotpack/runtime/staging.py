@@ -69,7 +69,7 @@ def stage_outputs(
     """Staging buffers for outputs on the host: (output, address, bytes)."""
     copied = []
     for index in [index for index, address in enumerate(outputs) if address == -1]:
-        shape, _, dtype = specs[index]
+        shape, _, dtype, _ = specs[index]
         size = math.prod(shape) * dtype.itemsize
         outputs[index] = arena.staging(("output", index), size) if size else 0
         copied.append((index, outputs[index], size))
@@ -87,5 +87,5 @@ def fetch(
     for index, address, size in copied:
         device.copy_out(results[index].ctypes.data, address, size, stream)
     device.synchronize(stream)
-    for index, (*_, dtype) in enumerate(specs):
+    for index, (_, _, dtype, _) in enumerate(specs):
         results[index] = present(results[index], dtype)

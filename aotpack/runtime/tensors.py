@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 from .files.kinds import MOST, Count, Identifier, Name, Positive, Type
-from .files.schema import Mismatch, Parsed
+from .files.schema import Mismatch, Parsed, shown
 from .sizes import Size
 
 MOST_DIMENSIONS = 64
@@ -35,24 +35,33 @@ class SizeRange:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A named tensor of the signature."""
+    """A named tensor of the signature.
+
+    ``order`` is its order in memory: its dimensions, outermost first; empty for row-major.
+    """
 
     name: Name
     dtype: Type
     shape: tuple[Formula, ...]
+    order: tuple[Count, ...] = ()
 
     def __post_init__(self) -> None:
         for dimension, size in enumerate(self.shape):
             if not 0 <= (size.constant or 0) <= MOST:
                 raise Mismatch(str(size), f"0 to {MOST}").within(dimension).within("shape")
         _check_rank(self.shape)
+        dimensions = [*range(len(self.shape))]
+        if self.order and sorted(self.order) != dimensions:
+            accepted = f"the numbers {dimensions} in any order"
+            raise Mismatch(shown([*self.order]), accepted).within("order")
 
     def __str__(self) -> str:
         return f"{self.name}: {self.type_text()}"
 
     def type_text(self) -> str:
-        """Type and shape, such as ``float32[b, 4]``."""
-        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+        """Type and shape, such as ``float32[b, 4]``, and an order other than row-major."""
+        order = f" in order {', '.join(map(str, self.order))}" if self.order else ""
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]{order}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """Choose the memory order of dimensions of each intermediate, by the accesses to it.
 
-Inputs, weights and outputs are contiguous by contract; so are buffers that scatters overwrite and
-that foreign calls and control flow touch. Derived weights are laid out as their readers want them,
-and ``given`` tells the weight program how. A buffer that its readers see transposed (attention
-output read as [b, s, h*d]) is written that way, so no transpose is ever run.
+Inputs, weights and outputs are contiguous by contract, or in the order that callers expect; so are
+buffers that scatters overwrite and that foreign calls and control flow touch. Derived weights are
+laid out as their readers want them, and ``given`` tells the weight program how. A buffer that
+its readers see transposed (attention output read as [b, s, h*d]) is written that way, so no
+transpose is ever run.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,8 +17,8 @@ from aotpack.ir.kernels.access import (
     Access,
     accesses,
     axes_in,
-    contiguous,
     digit_count,
+    in_order,
     local_slope,
     slope,
 )
@@ -51,7 +52,7 @@ def choose_strides(
             uses.setdefault(name, []).append(replace(access, buffer=name))
     strides: dict[str, tuple[Int, ...]] = {}
     for name, buffer in program.buffers.items():
-        strides[name] = contiguous(buffer.shape)
+        strides[name] = in_order(buffer.shape, buffer.order)
         if name in uses and name not in fixed and is_free_to_permute(buffer):
             strides[name] = _cheapest(buffer, uses[name], slid.get(name, frozenset()))
     strides |= given
@@ -59,7 +60,7 @@ def choose_strides(
 
 
 def contiguous_by_contract(program: Program) -> set[str]:
-    """The buffers that code other than our loops accesses: row-major without gaps."""
+    """The buffers that code other than our loops accesses: row-major, or in a given order."""
     fixed = {*program.inputs, *program.weights, *program.results} - {*program.derived}
     for operation in program.operations:
         fixed.update(read_whole(operation))
@@ -127,22 +128,16 @@ def _cheapest(buffer: Buffer, uses: list[Access], slid: frozenset[int]) -> tuple
     orders = sorted(permutations(range(last + 1)), key=lambda dims: dims[-1] != last)
     if slid and lanes:
         orders = [dims for dims in orders if dims[-1] in lanes]
-    best = _permuted(buffer.shape, orders[0])
+    best = in_order(buffer.shape, orders[0])
     best_cost = _cost(buffer.name, best, uses)
     if best_cost[:3] == (0, 0, 0):
         return best
     for dims in orders:  # of equal costs, an order that keeps the rows wins
-        strides = _permuted(buffer.shape, dims)
+        strides = in_order(buffer.shape, dims)
         cost = _cost(buffer.name, strides, uses)
         if cost < best_cost:
             best, best_cost = strides, cost
     return best
-
-
-def _permuted(shape: tuple[Int, ...], dims: tuple[int, ...]) -> tuple[Int, ...]:
-    """Strides for a memory order of dimensions, outermost first."""
-    by_dim = dict(zip(dims, contiguous(tuple(shape[dim] for dim in dims)), strict=True))
-    return tuple(by_dim[dim] for dim in range(len(shape)))
 
 
 def _cost(name: str, strides: tuple[Int, ...], uses: list[Access]) -> tuple[int, int, int, int]:

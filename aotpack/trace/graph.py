@@ -15,6 +15,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
 
 from aotpack.errors import TraceError, UnsupportedError
+from aotpack.ir.kernels.access import memory_order
+from aotpack.ir.symbolic.integers import Int
 from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Weight, every_node
 from aotpack.trace.changes import updates_of
 from aotpack.trace.diagnostics.guards import check_guards, check_shapes
@@ -160,11 +162,17 @@ def _refs(weights: Weights, inputs: Mapping[str, TensorSpec]) -> dict[str, Ref]:
 
 
 def _spec(name: str, value: torch.Tensor, sizes: Sizes) -> TensorSpec:
-    return TensorSpec(
-        name,
-        dtype_of(value.dtype, f"the tensor {name}"),
-        tuple(map(sizes.convert, value.shape)),
-    )
+    shape = tuple(map(sizes.convert, value.shape))
+    dtype = dtype_of(value.dtype, f"the tensor {name}")
+    return TensorSpec(name, dtype, shape, _order(value, shape, sizes))
+
+
+def _order(value: torch.Tensor, shape: tuple[Int, ...], sizes: Sizes) -> tuple[int, ...]:
+    """The memory order that torch.export reports; row-major where its strides are not known."""
+    try:
+        return memory_order(shape, tuple(map(sizes.convert, value.stride())))
+    except (UnsupportedError, RuntimeError):  # a stride that no size gives, or no strides
+        return ()
 
 
 def _outputs(program: ExportedProgram) -> list[fx.Node]:

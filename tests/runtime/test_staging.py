@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aotpack.runtime.arrays.frameworks import Spec
 from aotpack.runtime.dtypes import DTYPES
 from aotpack.runtime.memory.arena import Arena
 from aotpack.runtime.staging import (
@@ -15,7 +16,7 @@ from aotpack.runtime.staging import (
 )
 from tests.runtime.fake_device import FakeDevice
 
-SPEC = ((2,), (1,), DTYPES["float32"])
+SPEC: Spec = ((2,), (1,), DTYPES["float32"], ())
 
 
 @pytest.mark.parametrize("shift", [0, 4])

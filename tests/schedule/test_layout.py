@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from aotpack.ir.kernels.access import contiguous
+from aotpack.ir.kernels.access import contiguous, in_order
 from aotpack.ir.kernels.kernel import Schedule
 from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.integers import Axis, Int
-from aotpack.schedule.layout import _permuted
 from aotpack.target import CPU, Target
 
 from .programs import F32, Writer, apply, load, schedule_of, scheduled
@@ -30,7 +29,7 @@ def offsets(shape: tuple[int, ...], strides: tuple[Int, ...]) -> list[int]:
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
 def test_permuted_strides_cover_every_element_once(sizes: list[int], data: st.DataObject) -> None:
     dims = data.draw(st.permutations(range(len(sizes))))
-    strides = _permuted(tuple(map(Int.of, sizes)), tuple(dims))
+    strides = in_order(tuple(map(Int.of, sizes)), tuple(dims))
     assert sorted(offsets(tuple(sizes), strides)) == list(range(int(np.prod(sizes))))
 
 

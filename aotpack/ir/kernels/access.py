@@ -88,6 +88,13 @@ def contiguous(shape: tuple[Int, ...]) -> tuple[Int, ...]:
     return tuple(reversed(strides))
 
 
+def in_order(shape: tuple[Int, ...], order: tuple[int, ...] = ()) -> tuple[Int, ...]:
+    """Strides for a memory order of dimensions, outermost first; without one, row-major."""
+    dims = order or tuple(range(len(shape)))
+    by_dim = dict(zip(dims, contiguous(tuple(shape[dim] for dim in dims)), strict=True))
+    return tuple(by_dim[dim] for dim in range(len(shape)))
+
+
 def fill_order(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> tuple[int, ...] | None:
     """The dimensions in memory order, innermost first; None if the strides leave gaps."""
     if len(strides) != len(shape):
@@ -104,6 +111,23 @@ def fill_order(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> tuple[int, .
         order.append(dim)
         step = step * shape[dim]
     return tuple(order)
+
+
+def memory_order(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> tuple[int, ...]:
+    """The dimensions, outermost first, of dense strides; empty for row-major and others.
+
+    Strides of dimensions of size 1 say nothing: where the others are row-major, all are.
+    """
+    longer = tuple(dim for dim, size in enumerate(shape) if size.constant != 1)
+    sizes, steps = (tuple(part[dim] for dim in longer) for part in (shape, strides))
+    inner = fill_order(sizes, steps)
+    if inner is None or steps == contiguous(sizes):
+        return ()
+    whole = fill_order(shape, strides)
+    if whole is not None:
+        return whole[::-1]
+    ones = tuple(dim for dim in range(len(shape)) if dim not in longer)
+    return (*ones, *(longer[place] for place in reversed(inner)))
 
 
 def is_dense(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> bool:

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from aotpack.ir.foreign import Foreign
-from aotpack.ir.kernels.access import accesses, contiguous
+from aotpack.ir.kernels.access import accesses, in_order
 from aotpack.ir.kernels.kernel import Kernel, Lifetime, Schedule, launches
 from aotpack.ir.kernels.rows import has_legal_strides, storage_bytes
 from aotpack.ir.program import (
@@ -21,8 +21,8 @@ from aotpack.ir.verify.tiles import InvalidSchedule, listed
 def check_strides(schedule: Schedule) -> None:
     """Strides are dense, or pad rows by less than a cache line.
 
-    Inputs, weights, outputs and the tensors of calls are row-major; what the weight program makes
-    is laid out as its readers say.
+    Inputs, weights, outputs and the tensors of calls are row-major or in their buffer's order;
+    what the weight program makes is laid out as its readers say.
     """
     program = schedule.program
     fixed = {*program.inputs, *program.weights, *program.results} - {*program.derived}
@@ -34,7 +34,8 @@ def check_strides(schedule: Schedule) -> None:
         if strides is None or not has_legal_strides(buffer, strides):
             shown = "none" if strides is None else listed(strides)
             raise InvalidSchedule(schedule, None, f"{buffer} has the strides {shown}")
-        if name in fixed and strides != schedule.given.get(name, contiguous(buffer.shape)):
+        wanted = in_order(buffer.shape, buffer.order)
+        if name in fixed and strides != schedule.given.get(name, wanted):
             raise InvalidSchedule(schedule, None, f"{buffer} is not contiguous: {listed(strides)}")
 
 

@@ -37,6 +37,7 @@ from aotpack.ir.symbolic.facts import known_equal, known_le, known_lt
 from aotpack.ir.symbolic.integers import Axis, Int, Var, product, total
 from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Guarded, IndexValue, Load, Value, children, walk
+from aotpack.ir.verify.borders import check_orders
 from aotpack.ir.verify.control import CONTROL_CHECKS
 from aotpack.ir.verify.invalid import InvalidProgram
 
@@ -309,6 +310,7 @@ CHECKS: tuple[Callable[[Program], None], ...] = (
     check_packed,
     check_concats,
     check_updates,
+    check_orders,
     check_axis_names,
     check_axes_used,
     check_scan_axis,

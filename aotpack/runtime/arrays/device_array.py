@@ -8,7 +8,9 @@ import numpy as np
 from ..devices.block import Block
 from ..devices.device import Device, active, is_host
 from ..dtypes import Array, DType, present
+from ..strides import strides
 from .dlpack import export_capsule
+from .orders import empty, laid_out
 
 
 class DeviceArray:
@@ -17,13 +19,21 @@ class DeviceArray:
     Its contents are valid once its stream has finished; both protocols synchronise with the stream.
     """
 
-    __slots__ = ("__weakref__", "_device", "_owner", "_stream", "address", "dtype", "shape")
+    __slots__ = (
+        *("__weakref__", "_device", "_order", "_owner", "_stream"),
+        *("address", "dtype", "shape"),
+    )
 
     def __init__(
-        self, device: Device, shape: tuple[int, ...], dtype: DType, stream: int = 0
+        self,
+        device: Device,
+        shape: tuple[int, ...],
+        dtype: DType,
+        stream: int = 0,
+        order: tuple[int, ...] = (),
     ) -> None:
         self.shape, self.dtype = shape, dtype
-        self._device, self._stream = device, stream
+        self._device, self._stream, self._order = device, stream, order
         self._owner: Any = None
         self.address = 0
         if self.nbytes:
@@ -39,10 +49,12 @@ class DeviceArray:
         return math.prod(self.shape) * self.dtype.itemsize
 
     @classmethod
-    def from_numpy(cls, device: Device, stored: Array, dtype: DType) -> "DeviceArray":
+    def from_numpy(
+        cls, device: Device, stored: Array, dtype: DType, order: tuple[int, ...] = ()
+    ) -> "DeviceArray":
         """Copy stored elements to the device (as bits, for types numpy lacks)."""
         with active(device):
-            made = cls(device, stored.shape, dtype)
+            made = cls(device, stored.shape, dtype, order=order)
         made.fill(stored)
         return made
 
@@ -53,13 +65,13 @@ class DeviceArray:
         """A view of memory that ``owner`` owns; keeps ``owner`` alive."""
         made = cls.__new__(cls)
         made.shape, made.dtype, made.address = shape, dtype, address
-        made._device, made._stream, made._owner = device, 0, owner
+        made._device, made._stream, made._order, made._owner = device, 0, (), owner
         return made
 
     def fill(self, stored: Array) -> None:
         """Copy stored elements of the same shape in (as bits, for types numpy lacks)."""
         with active(self._device):
-            source = np.asarray(stored, order="C")
+            source = laid_out(stored, stored.dtype, self._order)
             self._device.copy_in(self.address, source.ctypes.data, self.nbytes, self._stream)
             self._device.synchronize(self._stream)
 
@@ -76,7 +88,7 @@ class DeviceArray:
 
     def stored(self) -> Array:
         """A host copy of the elements (bits for types numpy lacks)."""
-        target = np.empty(self.shape, self.dtype.storage)
+        target: Array = empty(self.shape, self.dtype.storage, self._order)
         with active(self._device):
             self._device.copy_out(target.ctypes.data, self.address, self.nbytes, self._stream)
             self._device.synchronize(self._stream)
@@ -92,7 +104,7 @@ class DeviceArray:
             "shape": self.shape,
             "typestr": kind,
             "data": (self.address, False),
-            "strides": None,
+            "strides": self._strides(self.dtype.itemsize),
             "stream": self._stream or 1,
             "version": 3,
         }
@@ -108,7 +120,13 @@ class DeviceArray:
         if stream != -1 and consumer != self._stream and self.nbytes:
             with active(self._device):
                 order(self._device, self._stream, consumer)
-        return export_capsule(self, self.address, self.shape, self.dtype, self._device.place)
+        place, steps = self._device.place, self._strides()
+        return export_capsule(self, self.address, self.shape, self.dtype, place, steps)
+
+    def _strides(self, unit: int = 1) -> tuple[int, ...] | None:
+        """Strides in elements, or in units of which an element has several; None: row-major."""
+        found = strides(self.shape, self._order) if self._order else None
+        return None if found is None else tuple(step * unit for step in found)
 
 
 def order(device: Device, before: int, after: int) -> None:

@@ -56,7 +56,7 @@ class ImportedArray(NamedTuple):
     shape: tuple[int, ...]
     dtype: str
     place: tuple[int, int]
-    contiguous: bool
+    strides: tuple[int, ...] | None  # in elements; None for row-major
 
 
 def import_capsule(capsule: Any) -> ImportedArray:
@@ -78,14 +78,19 @@ def import_capsule(capsule: Any) -> ImportedArray:
         shape,
         str(dtype) if dtype else f"DLPack type {tensor.code}:{tensor.bits}x{tensor.lanes}",
         (tensor.device_type, tensor.device_id),
-        is_contiguous(shape, strides),
+        strides,
     )
 
 
 def export_capsule(
-    owner: Any, address: int, shape: tuple[int, ...], dtype: DType, place: tuple[int, int]
+    owner: Any,
+    address: int,
+    shape: tuple[int, ...],
+    dtype: DType,
+    place: tuple[int, int],
+    strides: tuple[int, ...] | None = None,
 ) -> Any:
-    """Make a capsule over memory that ``owner`` keeps alive.
+    """Make a capsule over memory that ``owner`` keeps alive; without strides it is row-major.
 
     It is numpy's capsule of a placeholder, with the tensor replaced: numpy's deleter is C, which
     may run while an exception is on its way. One in Python would lose that exception.
@@ -94,7 +99,12 @@ def export_capsule(
     tensor = _tensor(capsule)
     tensor.data, (tensor.device_type, tensor.device_id) = address, place
     (tensor.code, tensor.bits), tensor.lanes = dtype.dlpack, 1
-    tensor.strides, tensor.byte_offset = None, 0
+    tensor.byte_offset = 0
+    if strides is None or not tensor.strides:  # numpy gives none where they say nothing
+        tensor.strides = None
+    else:
+        for dimension, step in enumerate(strides):
+            tensor.strides[dimension] = step
     return capsule
 
 
@@ -105,15 +115,3 @@ def _tensor(capsule: Any) -> _Tensor:
         raise ArgumentError(
             f"its __dlpack__ gave {type(capsule).__name__}, not a capsule named {_NAME.decode()!r}"
         ) from None
-
-
-def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> bool:
-    """True when elements with these strides (in elements) are row-major without gaps."""
-    if strides is None or 0 in shape:
-        return True
-    expected = 1
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True

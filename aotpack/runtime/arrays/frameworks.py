@@ -16,18 +16,20 @@ from ..checks.guards import Seen
 from ..devices.device import Device, is_host
 from ..dtypes import DType, numpy_name
 from ..errors import ArgumentError
+from ..strides import is_dense
 from .device_array import DeviceArray, order
-from .dlpack import import_capsule, is_contiguous
+from .dlpack import import_capsule
+from .orders import empty, from_memory, laid_out
 from .torch_tensors import TorchFramework
 
 Reading = tuple[list[int], Hashable, Any]
 """Addresses, facts, and what keeps the memory alive until the launches are issued."""
 
-Spec = tuple[tuple[int, ...], tuple[int, ...], DType]
-"""Shape, strides in elements, and type of an array in row-major order."""
+Spec = tuple[tuple[int, ...], tuple[int, ...], DType, tuple[int, ...]]
+"""Shape, strides in elements, type and memory order of an array; no order is row-major."""
 
-Copies = tuple[tuple[int, DType], ...]
-"""The arguments that are copied before they are read: their numbers, and the types to make."""
+Copies = tuple[tuple[int, DType, tuple[int, ...]], ...]
+"""The arguments that are copied before they are read: numbers, types and orders to make."""
 
 
 class Framework(Protocol):
@@ -60,8 +62,8 @@ class NumpyFramework:
 
     name, rank = "numpy", 0
 
-    def __init__(self, device: Device) -> None:
-        self._host = is_host(device)
+    def __init__(self, device: Device, *, with_strides: bool) -> None:
+        self._host, self._with_strides = is_host(device), with_strides
 
     def stream(self) -> int:
         return 0
@@ -69,25 +71,30 @@ class NumpyFramework:
     def read(self, values: Sequence[Any], stream: int) -> Reading:
         arrays = [one if type(one) is np.ndarray else np.asarray(one) for one in values]
         addresses = [array.__array_interface__["data"][0] for array in arrays]
+        if self._with_strides:
+            return addresses, tuple([(a.shape, a.dtype, a.strides) for a in arrays]), arrays
         facts = [(array.shape, array.dtype, array.flags.c_contiguous) for array in arrays]
         return addresses, tuple(facts), arrays
 
     def seen(self, facts: Any, values: Sequence[Any]) -> list[Seen]:
-        return [
-            Seen("numpy", shape, numpy_name(dtype), (1, 0), True, not is_plain, True)
-            for shape, dtype, is_plain in facts
-        ]
+        found = []
+        for shape, dtype, layout in facts:
+            steps = _elements(layout, dtype.itemsize) if self._with_strides else None
+            is_plain = is_dense(shape, steps) if self._with_strides else layout
+            name = numpy_name(dtype)
+            found.append(Seen("numpy", shape, name, (1, 0), True, not is_plain, True, steps))
+        return found
 
     def copied(self, values: Sequence[Any], copies: Copies, stream: int) -> Sequence[Any]:
         made = list(values)
-        for index, dtype in copies:
+        for index, dtype, dims in copies:
             given = np.asarray(values[index])
             same = dtype.storage == given.dtype.name or not dtype.is_known_to_numpy
-            made[index] = np.array(given, given.dtype if same else dtype.storage, order="C")
+            made[index] = laid_out(given, given.dtype if same else dtype.storage, dims)
         return made
 
     def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
-        arrays = [np.empty(shape, dtype.storage) for shape, _, dtype in specs]
+        arrays = [empty(shape, dtype.storage, order) for shape, _, dtype, order in specs]
         found = (array.ctypes.data for array in arrays)
         return arrays, [one if self._host and one % 16 == 0 else -1 for one in found]
 
@@ -111,15 +118,25 @@ class DlpackFramework:
 
     def seen(self, facts: Any, values: Sequence[Any]) -> list[Seen]:
         return [
-            Seen(self.name, shape, dtype, (2 if kind == 13 else kind, index), contiguous)
-            for shape, dtype, (kind, index), contiguous in facts
+            Seen(
+                self.name,
+                shape,
+                dtype,
+                (2 if kind == 13 else kind, index),
+                is_dense(shape, steps),
+                strides=steps,
+            )
+            for shape, dtype, (kind, index), steps in facts
         ]
 
     def copied(self, values: Sequence[Any], copies: Copies, stream: int) -> Sequence[Any]:
         raise NotImplementedError("no argument is seen as one to be copied")
 
     def empty(self, specs: Sequence[Spec], stream: int) -> tuple[list[Any], list[int]]:
-        arrays = [DeviceArray(self._device, shape, dtype, stream) for shape, _, dtype in specs]
+        arrays = [
+            DeviceArray(self._device, shape, dtype, stream, order)
+            for shape, _, dtype, order in specs
+        ]
         return arrays, [array.address for array in arrays]
 
 
@@ -135,10 +152,10 @@ class CupyFramework(DlpackFramework):
         cupy = sys.modules["cupy"]
         with self._on(stream):
             arrays = [
-                cupy.empty(shape, dtype.storage)
+                empty(shape, dtype.storage, order, cupy.empty)
                 if dtype.is_known_to_numpy  # and so to cupy
-                else DeviceArray(self._device, shape, dtype, stream)
-                for shape, _, dtype in specs
+                else DeviceArray(self._device, shape, dtype, stream, order)
+                for shape, _, dtype, order in specs
             ]
         return arrays, [
             one.address if isinstance(one, DeviceArray) else int(one.data.ptr) for one in arrays
@@ -150,8 +167,10 @@ class CupyFramework(DlpackFramework):
     def copied(self, values: Sequence[Any], copies: Copies, stream: int) -> Sequence[Any]:
         made = list(values)
         with self._on(stream):
-            for index, dtype in copies:
-                made[index] = values[index].astype(dtype.storage)
+            for index, dtype, dims in copies:
+                rows = values[index].transpose(dims) if dims else values[index]
+                rows = rows.astype(dtype.storage, order="C")
+                made[index] = from_memory(rows, dims) if dims else rows
         return made
 
     @contextmanager
@@ -197,7 +216,7 @@ class InterfaceFramework(DlpackFramework):
             order(self._device, 0 if theirs == 1 else theirs, stream)
         name = "bfloat16" if facts["typestr"] == "<V2" else numpy_name(dtype)
         place = (2, self._device.owner(address)) if address else self._device.place
-        return address, (shape, name, place, is_contiguous(shape, strides))
+        return address, (shape, name, place, strides)
 
 
 class MixedFramework:
@@ -221,17 +240,20 @@ class MixedFramework:
 
     def copied(self, values: Sequence[Any], copies: Copies, stream: int) -> Sequence[Any]:
         made = list(values)
-        for index, dtype in copies:
+        for index, dtype, dims in copies:
             found = self._found[index]
-            (made[index],) = found.copied((values[index],), ((0, dtype),), stream)
+            (made[index],) = found.copied((values[index],), ((0, dtype, dims),), stream)
         return made
 
 
 class Frameworks:
-    """Finds the framework of each argument type once."""
+    """Finds the framework of each argument type once.
 
-    def __init__(self, device: Device, stream: int | None) -> None:
-        self._device, self._stream = device, stream
+    They read torch's and numpy's strides only ``with_strides``, which some orders of inputs need.
+    """
+
+    def __init__(self, device: Device, stream: int | None, *, with_strides: bool = False) -> None:
+        self._device, self._stream, self._with_strides = device, stream, with_strides
         self._made: dict[str, Framework] = {}
         self._by_type: dict[type, Framework] = {}
         self.default: Framework = DlpackFramework(device)
@@ -278,14 +300,21 @@ class Frameworks:
 
     def _make(self, kind: str) -> Framework:
         if kind == "torch":
-            return TorchFramework(sys.modules["torch"], self._device, self._stream)
+            torch, strided = sys.modules["torch"], self._with_strides
+            return TorchFramework(torch, self._device, self._stream, with_strides=strided)
+        if kind == "numpy":
+            return NumpyFramework(self._device, with_strides=self._with_strides)
         makers: dict[str, Callable[[Device], Framework]] = {
-            "numpy": NumpyFramework,
             "cupy": CupyFramework,
             "dlpack": DlpackFramework,
             "interface": InterfaceFramework,
         }
         return makers[kind](self._device)
+
+
+def _elements(steps: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Strides in elements of those in bytes; -1 for a part of an element."""
+    return tuple(-1 if step % itemsize else step // itemsize for step in steps)
 
 
 def _capsule(value: Any, stream: int) -> Any:

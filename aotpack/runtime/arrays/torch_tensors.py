@@ -8,8 +8,10 @@ from ..checks.guards import Seen
 from ..devices.device import Device, is_host
 from ..dtypes import DTYPES, DType
 from ..errors import ArgumentError
+from ..strides import is_dense
+from .orders import from_memory
 
-_Spec = tuple[tuple[int, ...], tuple[int, ...], DType]
+_Spec = tuple[tuple[int, ...], tuple[int, ...], DType, tuple[int, ...]]
 _FOREIGN = -1  # no DLPack device: never equal to the model's place
 
 
@@ -22,7 +24,10 @@ class TorchFramework:
 
     name, rank = "torch", 3
 
-    def __init__(self, torch: Any, device: Device, stream: int | None) -> None:
+    def __init__(
+        self, torch: Any, device: Device, stream: int | None, *, with_strides: bool
+    ) -> None:
+        self._with_strides = with_strides
         self._empty = torch.empty_strided  # takes two thirds of torch.empty's time
         self._dtypes = {name: getattr(torch, name) for name in DTYPES if hasattr(torch, name)}
         kind, index = device.place
@@ -42,9 +47,13 @@ class TorchFramework:
     def read(self, values: Sequence[Any], stream: int) -> tuple[list[int], Hashable, Any]:
         try:
             addresses = [value.data_ptr() for value in values]
-            facts = [
-                (v.shape, v.dtype, v.get_device(), v.is_contiguous(), v.is_neg()) for v in values
-            ]
+            if self._with_strides:
+                facts = [(v.shape, v.dtype, v.get_device(), v.stride(), v.is_neg()) for v in values]
+            else:
+                facts = [
+                    (v.shape, v.dtype, v.get_device(), v.is_contiguous(), v.is_neg())
+                    for v in values
+                ]
         except RuntimeError:
             raise _without_memory(values) from None
         if self._external is not None:
@@ -62,21 +71,27 @@ class TorchFramework:
                 tuple(shape),
                 str(dtype).removeprefix("torch."),
                 (self._kind, index) if index >= 0 else (1, 0),  # or meta, which has no memory
-                contiguous,
+                is_dense(shape, layout) if self._with_strides else layout,
                 is_negative,
                 True,
+                layout if self._with_strides else None,
             )
-            for shape, dtype, index, contiguous, is_negative in facts
+            for shape, dtype, index, layout, is_negative in facts
         ]
 
     def copied(
-        self, values: Sequence[Any], copies: tuple[tuple[int, DType], ...], stream: int
+        self,
+        values: Sequence[Any],
+        copies: tuple[tuple[int, DType, tuple[int, ...]], ...],
+        stream: int,
     ) -> Sequence[Any]:
         made = list(values)
         with nullcontext() if self._external is None else self._use_stream(self._external):
-            for index, dtype in copies:
+            for index, dtype, order in copies:
                 resolved = values[index].detach().resolve_neg()
                 made[index] = resolved.to(self._dtypes[dtype.name])
+                if order:
+                    made[index] = from_memory(made[index].permute(order).contiguous(), order)
         return made
 
     def empty(self, specs: Sequence[_Spec], stream: int) -> tuple[list[Any], list[int]]:
@@ -91,7 +106,7 @@ class TorchFramework:
         empty, dtypes, device = self._empty, self._dtypes, self._device
         return [
             empty(shape, strides, dtype=dtypes[dtype.name], device=device)
-            for shape, strides, dtype in specs
+            for shape, strides, dtype, _ in specs
         ]
 
 

@@ -22,14 +22,17 @@ def changed_inputs(signature: Signature) -> tuple[int, ...]:
 
 
 def check_writable(signature: Signature, index: int, value: Any) -> None:
-    """Refuse numpy arrays that are read-only or not row-major."""
+    """Refuse numpy arrays that are read-only or lie in another order."""
     if isinstance(value, (np.ndarray, np.generic)):
         if not isinstance(value, np.ndarray):
             raise _refused(signature, index, "is a scalar, which cannot be changed; give an array")
         if not value.flags.writeable:
             raise _refused(signature, index, "is read-only, but the model changes it; give a copy")
-        if not value.flags.c_contiguous:
-            raise _refused(signature, index, "is not contiguous; accepted: row-major memory")
+        order = signature.inputs[index].order
+        rows = value.transpose(order) if len(order) == value.ndim > 0 else value
+        if not rows.flags.c_contiguous:
+            accepted = f"the order {', '.join(map(str, order))}" if order else "row-major memory"
+            raise _refused(signature, index, f"is not contiguous; accepted: {accepted}")
 
 
 def check_no_aliases(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ..dtypes import WIDENED, DType, is_accepted
 from ..errors import ArgumentError, PackageError
 from ..manifest import Signature
+from ..strides import is_dense
 from ..tensors import Tensor
 
 
@@ -16,7 +17,8 @@ class Seen(NamedTuple):
     """The facts of an argument. ``place`` is DLPack's (device type, index).
 
     An argument that ``needs_copy`` can only be read after its framework has copied it. One that
-    ``converts`` has a framework that copies it to another type.
+    ``converts`` has a framework that copies it to another type or order. ``strides`` are in
+    elements, None for those of row-major order or for unknown ones.
     """
 
     framework: str
@@ -26,6 +28,11 @@ class Seen(NamedTuple):
     contiguous: bool
     needs_copy: bool = False
     converts: bool = False
+    strides: tuple[int, ...] | None = None
+
+    def lies_in(self, order: tuple[int, ...]) -> bool:
+        """True for an argument that can be read where it lies, in an order of its dimensions."""
+        return is_dense(self.shape, self.strides, order) if order else self.contiguous
 
 
 def check_call(
@@ -108,11 +115,34 @@ def check_place(
 
 
 def check_contiguous(signature: Signature, tensor: Tensor, argument: Seen) -> None:
-    """The elements lie in row-major order without gaps."""
-    if not argument.contiguous:
-        raise _refused(
-            signature, tensor, "is not contiguous; accepted: row-major memory. Call .contiguous()"
-        )
+    """The elements lie in the tensor's order without gaps, or can be copied from row-major."""
+    if argument.lies_in(tensor.order):
+        return
+    is_copied = argument.converts and tensor.name not in signature.updates
+    if tensor.order and argument.contiguous and is_copied:
+        return
+    if not tensor.order:
+        reason = "is not contiguous; accepted: row-major memory. Call .contiguous()"
+        raise _refused(signature, tensor, reason)
+    dims = ", ".join(map(str, tensor.order))
+    places = ", ".join(str(tensor.order.index(dim)) for dim in range(len(tensor.order)))
+    raise _refused(
+        signature,
+        tensor,
+        f"lies in another order in memory; accepted: its dimensions in the order {dims}, outermost "
+        f"first, without gaps{', or row-major memory' if is_copied else ''}. Call "
+        f".permute({dims}).contiguous().permute({places})",
+    )
+
+
+def needs_copy(tensor: Tensor, argument: Seen) -> bool:
+    """True for an argument that its framework copies to the type and order of the tensor."""
+    if not is_accepted(argument.dtype, tensor.dtype, argument.framework):
+        return True
+    if not tensor.order:
+        return argument.needs_copy
+    is_negated = argument.needs_copy and argument.framework == "torch"
+    return is_negated or not argument.lies_in(tensor.order)
 
 
 def check_ranges(signature: Signature, sizes: dict[str, int]) -> None:

@@ -36,14 +36,6 @@ def live_bytes(buffers: Sequence[Buffer]) -> int:
     return most
 
 
-def strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of row-major order, in elements."""
-    found = [1] * len(shape)
-    for dimension in range(len(shape) - 2, -1, -1):
-        found[dimension] = found[dimension + 1] * max(1, shape[dimension + 1])
-    return tuple(found)
-
-
 def align(size: int) -> int:
     """``size`` rounded up to the alignment."""
     return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT

@@ -292,7 +292,7 @@ class Weights:
         if not seen.contiguous:
             raise self._refused(f"{weight.name!r} is not contiguous; give a contiguous copy")
         if seen.needs_copy:
-            value = framework.copied((value,), ((0, weight.dtype),), 0)[0]
+            value = framework.copied((value,), ((0, weight.dtype, ()),), 0)[0]
             (address,), _, owner = framework.read((value,), 0)
         if weight.size and not has_memory(value, address):
             raise self._refused(f"{weight.name!r} has a shape but no memory; give its elements")

@@ -9,7 +9,7 @@ Any other new value has its own memory, and a copy at the end.
 from dataclasses import replace
 
 from aotpack.devices import Gpu
-from aotpack.ir.kernels.access import Strides, contiguous
+from aotpack.ir.kernels.access import Strides
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.operations import Pointwise
 from aotpack.ir.origin import Origin
@@ -30,7 +30,7 @@ def place_updates(
     for update in program.updates:
         if not _is_in_place(update, kernels, strides):
             program, copy = _with_copy(program, update)
-            strides = strides | {copy.target: contiguous(program.buffers[copy.target].shape)}
+            strides = strides | {copy.target: strides[update.name]}
             kernels += choose_tiles(program, (_kernel(copy, program),), strides, gpu)
     return program, kernels, strides
 
@@ -72,6 +72,8 @@ def _with_copy(program: Program, update: Update) -> tuple[Program, Pointwise]:
     """The program whose update takes its value from a copy."""
     name, buffers = f"{update.value}_copy", dict(program.buffers)
     copy = copied(update.value, name, Origin((name,)), buffers, program.sizes)
+    order = buffers[update.name].order
+    buffers[copy.target] = replace(buffers[copy.target], order=order)
     changed = replace(
         program,
         buffers=buffers,

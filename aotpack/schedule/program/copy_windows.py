@@ -11,7 +11,7 @@ Weights have copies of their own, from the lowering.
 
 from dataclasses import replace
 
-from aotpack.ir.kernels.access import contiguous, dot, local_slope
+from aotpack.ir.kernels.access import dot, in_order, local_slope
 from aotpack.ir.operations import Matmul
 from aotpack.ir.program import Buffer, Operation, Program, loads
 from aotpack.ir.rewrite import Rewriter, map_values
@@ -61,7 +61,9 @@ def _is_crosswise(load: Load, k: Axis, buffer: Buffer) -> bool:
     """True if the last digit of ``k`` alone is a dimension of the tensor, not its innermost one."""
     steps = [local_slope(part, k) for part in load.index]
     others = [step for step in steps if step != 0]
-    return others == [1] and local_slope(dot(load.index, contiguous(buffer.shape)), k) != 1
+    return (
+        others == [1] and local_slope(dot(load.index, in_order(buffer.shape, buffer.order)), k) != 1
+    )
 
 
 def _reading(operation: Operation, windows: tuple[Load, ...], copies: dict[str, str]) -> Operation:

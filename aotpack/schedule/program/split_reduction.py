@@ -14,7 +14,7 @@ from math import isqrt
 
 from aotpack.devices import Gpu, rounded_down
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import contiguous, delinearize, dot, local_slope, points
+from aotpack.ir.kernels.access import delinearize, dot, in_order, local_slope, points
 from aotpack.ir.kernels.rows import LINE_BYTES
 from aotpack.ir.kernels.tiles import WARP
 from aotpack.ir.operations import Reduction
@@ -183,7 +183,8 @@ def _reduces_columns(operation: Reduction, program: Program) -> bool:
     down = along = 0
     inner = set(operation.inner)
     for load in loads(operation):
-        offset = dot(load.index, contiguous(program.buffers[load.buffer].shape))
+        buffer = program.buffers[load.buffer]
+        offset = dot(load.index, in_order(buffer.shape, buffer.order))
         if inner.isdisjoint(offset.leaves()):
             continue
         along += local_slope(offset, operation.inner[-1]) == 1

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import in_order
 from aotpack.ir.kernels.kernel import Schedule
 from aotpack.ir.kernels.rows import LINE_BYTES
 from aotpack.ir.kernels.tiles import Tile2D
@@ -15,7 +16,6 @@ from aotpack.ir.program import Buffer, Program
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.render import render
-from aotpack.schedule.layout import _permuted
 from aotpack.schedule.tiles.padding import LARGEST_DENSE, padded
 from aotpack.target import Target
 from tests.ptx import access_bytes
@@ -43,7 +43,7 @@ def test_padded_strides_keep_the_order(
 ) -> None:
     shape = tuple(map(Int.of, sizes))
     dims = data.draw(st.permutations(range(len(sizes))))
-    dense = _permuted(shape, tuple(dims))
+    dense = in_order(shape, tuple(dims))
     found = padded(shape, dense, itemsize)
     line = LINE_BYTES // itemsize
     steps = [int(found[dim]) for dim in reversed(dims)]  # from the innermost on
@@ -58,11 +58,11 @@ def test_padded_strides_keep_the_order(
 @pytest.mark.row("S:D5", "S:inv34")
 def test_what_a_size_decides_and_channels_last_stay() -> None:
     rows = tuple(map(Int.of, (B, 3, C)))
-    dense = _permuted(rows, (0, 1, 2))
+    dense = in_order(rows, (0, 1, 2))
     assert padded(rows, dense, 2) == dense
     image = tuple(map(Int.of, (2, 1030, 7, 7)))
-    assert padded(image, _permuted(image, (0, 2, 3, 1)), 2) == _permuted(image, (0, 2, 3, 1))
-    assert padded(image, _permuted(image, (0, 1, 2, 3)), 2) != _permuted(image, (0, 1, 2, 3))
+    assert padded(image, in_order(image, (0, 2, 3, 1)), 2) == in_order(image, (0, 2, 3, 1))
+    assert padded(image, in_order(image, (0, 1, 2, 3)), 2) != in_order(image, (0, 1, 2, 3))
 
 
 def steps(schedule: Schedule) -> dict[str, list[str]]:
@@ -71,7 +71,7 @@ def steps(schedule: Schedule) -> dict[str, list[str]]:
     return {
         name: list(map(str, strides))
         for name, strides in schedule.strides.items()
-        if strides != _permuted(buffers[name].shape, tuple(range(len(strides))))
+        if strides != in_order(buffers[name].shape, tuple(range(len(strides))))
     }
 
 
