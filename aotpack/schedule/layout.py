@@ -20,7 +20,6 @@ from aotpack.ir.kernels.access import (
     digit_count,
     in_order,
     local_slope,
-    slope,
 )
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.rows import buffer_bytes
@@ -161,7 +160,7 @@ def _is_scattered_window(access: Access, offset: Int) -> bool:
 
 def _has_unit_step(offset: Int) -> bool:
     axes = [leaf for leaf in offset.leaves() if isinstance(leaf, Axis)]
-    return not axes or any(slope(offset, axis) == 1 for axis in axes)
+    return not axes or any(local_slope(offset, axis) == 1 for axis in axes)
 
 
 def has_digits(index: tuple[Int, ...], axis: Axis) -> bool:

@@ -48,7 +48,8 @@ class ReductionTile:
     row, at most ``resident`` at once, while the next blocks are loaded. Common reads stay in shared
     memory, except ``kept`` tensors, in registers.
 
-    With ``look_back`` each block is a program, which waits for the blocks before it.
+    With ``look_back`` each block is a program, which waits for the blocks before it. ``unrolled``
+    rows have ``r`` elements, each of them a line of the program: lanes are rows.
     """
 
     x: int
@@ -63,6 +64,7 @@ class ReductionTile:
     ring: int = 0
     kept: int = 0
     look_back: bool = False
+    unrolled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ cores cannot compute them. Transposed convolutions are products by phases.
 from collections.abc import Callable
 
 from aotpack.ir.kernels.access import flatten_index
+from aotpack.ir.operations import Pointwise
 from aotpack.ir.ops.conditions import range_checks
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Int, product
 from aotpack.ir.values import Value
-from aotpack.lower.context import Context, Index, is_empty
+from aotpack.lower.context import Context, Index, is_empty, points
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.linalg.conv_transpose import phased_convolution
 from aotpack.lower.linalg.matmul import TENSOR_CORE_TYPES, emit_product
@@ -115,16 +116,18 @@ def _reordered(c: Context, weight: Ref) -> Ref:
 
 
 def _as_sum(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry) -> None:
+    """A sum for each output, with channels as the last axis of the loops: lanes go along them."""
     wide = result_dtype(c).accumulator
     kernel = c.shape(weight)[2:]
     batched = c.rank(input) == len(kernel) + 2
+    items, (channels, *spatial) = c.shape(c.result())[: int(batched)], c.shape(c.result())[batched:]
     own_channels = c.shape(input)[int(batched)] // geometry.groups
-    total = c.result() if bias is None else c.temporary("sum", wide, c.shape(c.result()))
-
+    total = c.temporary("sum", wide, (*items, *spatial, channels))
     factor = _by_offset(c, weight) if _is_depthwise(c, weight, geometry) else None
 
     def term(outer: Index, inner: Index) -> tuple[Value, ...]:
-        place = outer if batched else (Int.of(0), *outer)
+        item = outer[:1] if batched else (Int.of(0),)
+        place = (*item, outer[-1], *outer[int(batched) : -1])
 
         def of_weight(index: Index) -> Value:
             if factor is None:
@@ -135,14 +138,14 @@ def _as_sum(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geo
         return (value,)
 
     c.reduction((total,), "sum", (own_channels, *kernel), term)
-    if bias is None:
-        return
-
-    def biased(index: Index) -> Value:
-        added = c.load(bias, index[int(batched) : int(batched) + 1])
-        return apply("add", c.load(total, index), cast(added, wide))
-
-    c.pointwise(c.result(), biased)
+    axes = c.axes("i", (*items, *spatial, channels))
+    index = points(axes)
+    value = c.load(total, index)
+    if bias is not None:
+        value = apply("add", value, cast(c.load(bias, index[-1:]), wide))
+    place = (*index[: int(batched)], index[-1], *index[int(batched) : -1])
+    stored = cast(value, c.dtype(c.result()))
+    c.builder.append(Pointwise(c.computed(c.result()), axes, stored, place, c.origin))
 
 
 def _is_depthwise(c: Context, weight: Ref, geometry: Geometry) -> bool:

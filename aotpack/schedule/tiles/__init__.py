@@ -1,6 +1,6 @@
 """Tiles: for each kernel a closed list of variants, the block sizes it is compiled with.
 
-In reading order: ``choose`` (the pass), ``row_tiles``, ``tile_2d``, ``row_pipeline``,
-``row_residency`` (rows that are not split), ``padding`` (strides), ``matmul``, ``attention``,
-``divisibility``, ``candidates`` (for tuning), ``host`` (CPUs).
+In reading order: ``choose`` (the pass), ``row_tiles``, ``unrolled_rows``, ``tile_2d``,
+``row_pipeline``, ``row_residency`` (rows that are not split), ``padding`` (strides), ``matmul``,
+``attention``, ``divisibility``, ``candidates`` (for tuning), ``host`` (CPUs).
 """

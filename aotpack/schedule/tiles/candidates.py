@@ -33,7 +33,8 @@ def _neighbours(tile: Tile) -> Iterator[Tile]:
         for y, x, warps in () if tile.z else PLANES:
             yield replace(tile, y=y, x=x, num_warps=warps)
     elif isinstance(tile, ReductionTile) and not tile.ring:
-        yield from filter(_is_sensible, _rows(tile) if tile.persistent else _walks(tile))
+        near = _windows if tile.unrolled else _rows if tile.persistent else _walks
+        yield from filter(_is_sensible, near(tile))
 
 
 def _blocks(tile: PointwiseTile) -> list[PointwiseTile]:
@@ -53,6 +54,14 @@ def _rows(tile: ReductionTile) -> Iterator[ReductionTile]:
     yield replace(tile, num_warps=tile.num_warps * 4)
 
 
+def _windows(tile: ReductionTile) -> Iterator[ReductionTile]:
+    """Rows across lanes: more or fewer for each thread, more or fewer warps."""
+    yield replace(tile, x=tile.x // 2)
+    yield replace(tile, x=tile.x * 2)
+    yield replace(tile, x=tile.x // 2, num_warps=tile.num_warps // 2)
+    yield replace(tile, x=tile.x * 2, num_warps=tile.num_warps * 2)
+
+
 def _walks(tile: ReductionTile) -> Iterator[ReductionTile]:
     """Rows in blocks: longer or shorter blocks, more or fewer warps, fewer steps at once."""
     yield replace(tile, r=tile.r // 2)
@@ -66,6 +75,8 @@ def _walks(tile: ReductionTile) -> Iterator[ReductionTile]:
 def _is_sensible(tile: ReductionTile) -> bool:
     """True for a tile whose threads have work, and registers for it."""
     threads, elements = WARP * tile.num_warps, tile.x * tile.r
+    if tile.unrolled:
+        return 1 <= tile.num_warps <= MOST_WARPS and threads <= tile.x <= 8 * threads
     if (tile.cluster_size > 1 or tile.look_back) and tile.x > 1:
         return False
     most = MOST_WARPS if tile.persistent else 2 * MOST_WARPS

@@ -33,6 +33,7 @@ from aotpack.schedule.tiles.row_pipeline import (
 )
 from aotpack.schedule.tiles.row_tiles import row_tiles
 from aotpack.schedule.tiles.tile_2d import tile_2d
+from aotpack.schedule.tiles.unrolled_rows import unrolled_rows
 
 ANY_ARCH = (1, MAX_ARCH)
 BLOCK_ELEMENTS = 24  # float32 registers of the last block: half of what 1024 threads may have
@@ -116,8 +117,11 @@ def _reduction_variants(
 ) -> tuple[Variant, ...]:
     """Rows, or 16 columns, in registers while they fit; if read once, up to a quarter of that.
 
-    Longer ones are loops over blocks of rows or columns.
+    Longer ones are loops over blocks of rows or columns. Lanes are rows where these are windows.
     """
+    unrolled = unrolled_rows(kernel, program, strides, gpu)
+    if unrolled is not None:
+        return (Variant(unrolled, *ANY_ARCH, Int.of(1), None),)
     x, r = kernel.axes
     longest = bounds(r.extent)[1]
     once = not reads_again(kernel) and not _has_scan(kernel)

@@ -17,6 +17,7 @@ from aotpack.render.triton.loops.looped_row import LoopedRow
 from aotpack.render.triton.loops.persistent_row import PersistentRow
 from aotpack.render.triton.loops.points import Lines, Points
 from aotpack.render.triton.loops.row_pipeline import RowPipeline
+from aotpack.render.triton.loops.unrolled_row import UnrolledRow
 from aotpack.render.triton.loops.walk import Walk
 
 PROGRAM_ID = "tl.program_id(0)"
@@ -65,6 +66,8 @@ def walk_of(schedule: Schedule, kernel: Kernel, tile: LoopTile) -> Walk:
         return LookBack(tile, WholeRow())
     if tile.ring:
         return RowPipeline(schedule, kernel, tile)
+    if tile.unrolled:
+        return UnrolledRow(tile)
     cluster = tile.cluster_size > 1
     partition = ClusterReduction(kernel, tile.cluster_size, stages=1) if cluster else WholeRow()
     if tile.persistent:

@@ -1,0 +1,67 @@
+"""Windows: lanes are rows, and each element of a row is a line."""
+
+import pytest
+import torch
+from torch import nn
+
+import aotpack
+from aotpack.target import parse_targets
+from tests.render.models import rendered, shown
+
+H100 = parse_targets("sm_90")
+
+
+def depthwise(channels: int, kernel: int, dtype: torch.dtype, **options: int) -> nn.Module:
+    """A depthwise convolution between two others."""
+    first, last = (nn.Conv2d(channels, channels, 1) for _ in range(2))
+    conv = nn.Conv2d(channels, channels, kernel, groups=channels, **options)
+    return nn.Sequential(first, conv, nn.ReLU(), last).to(dtype)
+
+
+CASES = {
+    "3x3": (depthwise(32, 3, torch.bfloat16, padding=1), (2, 32, 7, 9)),
+    "odd channels": (depthwise(33, 5, torch.float32, padding=2, stride=2), (1, 33, 11, 6)),
+    "dilated": (depthwise(8, 3, torch.float16, padding=2, dilation=2), (3, 8, 5, 5)),
+    "pooled": (
+        nn.Sequential(nn.Conv2d(4, 16, 3), nn.MaxPool2d(3, 2, 1), nn.Conv2d(16, 8, 1)),
+        (1, 4, 12, 9),
+    ),
+}
+
+
+def window_of(model: nn.Module, *shape: int) -> str:
+    """The kernel of a model whose name is that of the depthwise convolution."""
+    dtype = next(model.parameters()).dtype
+    kernels = rendered(model, torch.zeros(shape, dtype=dtype), targets=H100).kernels
+    (text,) = (shown(one.text) for one in kernels if "tl.dot(" not in one.text)
+    return text
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("target", ["interpreter", "cpu"])
+def test_windows_are_summed_right(case: str, target: str) -> None:
+    torch.manual_seed(0)
+    model, shape = CASES[case]
+    x = torch.randn(shape, dtype=next(model.parameters()).dtype)
+    found = torch.as_tensor(aotpack.compile(model, (x,), target=target)(x)).double()
+    eager, exact = model(x), model.double()(x.double())
+    model.to(x.dtype)
+    bound = 1.5 * (eager - exact).abs().max() + torch.finfo(x.dtype).eps * exact.abs().max()
+    assert (found - exact).abs().max() <= bound
+
+
+def test_neighbouring_channels_are_read_together() -> None:
+    text = window_of(depthwise(64, 3, torch.bfloat16, padding=1), 8, 64, 28, 28)
+    assert "tl.sum(" not in text and "r = tl.arange(" not in text
+    assert text.count("tl.load(conv2d_ptr + x") == 9
+    assert text.count("tl.load(conv2d_1_weight_ptr + ") == 9
+
+
+@pytest.mark.parametrize("length", [1, 65, 1000])
+def test_other_rows_have_a_dimension_of_the_tile(length: int) -> None:
+    class Rows(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x + 1).sum(-1)
+
+    kernels = rendered(Rows(), torch.zeros(300, length), targets=H100).kernels
+    assert all("combine_sum" not in kernel.text for kernel in kernels)
