@@ -44,6 +44,18 @@ class Continued(nn.Module):
 
 HEADS = tuple(torch.zeros(1, 2, 64, 32) for _ in range(3))
 ONE = tuple(torch.zeros(1, 2, n, 32) for n in (1, 64, 64))
+
+
+class Separable(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 32, 1), nn.Conv2d(32, 4, 1)
+        self.middle = nn.Conv2d(32, 32, 3, groups=32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.middle(self.first(x)))
+
+
 KERNELS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], bool]] = {
     "kernel_loop.py.jinja": (Softmax(), (torch.zeros(64, 1000),), False),
     "kernel_matmul.py.jinja": (Projection(64, 48), (torch.zeros(70, 64),), False),
@@ -52,6 +64,7 @@ KERNELS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], bool]] = {
     "kernel_loop.c.jinja": (Softmax(), (torch.zeros(64, 1000),), True),
     "kernel_matmul.c.jinja": (Projection(64, 48), (torch.zeros(70, 64),), True),
     "kernel_gemv.c.jinja": (Projection(64, 48), (torch.zeros(1, 64),), True),
+    "kernel_depthwise.c.jinja": (Separable(), (torch.zeros(1, 3, 9, 9),), True),
     "kernel_attention.c.jinja": (Attended(), HEADS, True),
     "kernel_attention_gemv.c.jinja": (Attended(), ONE, True),
 }

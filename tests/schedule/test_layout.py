@@ -105,9 +105,9 @@ def separable() -> nn.Module:
 def unit_dims(targets: tuple[Target, ...], on: int) -> set[int]:
     """The dimensions of intermediate images whose neighbours lie side by side."""
     made = scheduled(separable(), torch.zeros(1, 3, 20, 20), targets=targets).on(on)
-    outside = {*made.program.inputs, *made.program.weights, *made.program.results}
-    images = [name for name, buffer in made.program.buffers.items() if len(buffer.shape) == 4]
-    shown = [name for name in images if name not in outside and "weight" not in name]
+    stored = dict.fromkeys(name for kernel in made.kernels for name in kernel.stored)
+    images = [name for name in stored if len(made.program.buffers[name].shape) == 4]
+    shown = [name for name in images if name not in made.program.results]
     return {strides(made, name).index(1) for name in shown if name in made.strides}
 
 

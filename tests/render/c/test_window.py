@@ -1,26 +1,33 @@
 """Guards along an inner loop that become its bounds, and such as stay guards."""
 
 import pytest
-import torch
-from torch import nn
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.ops.conditions import range_checks
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.render.c.window import window
-from aotpack.target import CPU
-from tests.render.models import rendered
-from tests.schedule.programs import F32
+from tests.render.models import c_kernel
+from tests.schedule.programs import F32, Writer, apply, load
 
 
-def test_a_window_of_a_depthwise_convolution_in_c_has_bounds_and_no_masks() -> None:
+def test_a_window_in_c_has_bounds_and_no_masks() -> None:
     """A weight, which all columns share, is read where there is a column inside."""
-    model = nn.Conv2d(6, 6, 3, padding=1, groups=6, bias=False)
-    (kernel,) = rendered(model, torch.randn(2, 6, 9, 70), targets=(CPU,)).kernels
-    head, inside = kernel.text.split("if (low < high) {")
-    loop = inside.split("for (int64_t x3 = low; x3 < high; x3++) {")
+    w = Writer()
+    x, weight = w.input("x", 6, 70), w.weight("weight", 6, 3)
+
+    def term(row: Int, column: Int, tap: Int) -> Value:
+        index = Int.of(column) + tap - 1
+        inside = range_checks(index, 0, 70)
+        product = apply("mul", load(x, row, index), load(weight, row, tap))
+        both = Apply("logical_and", tuple(inside), DType.BOOL)
+        return Guarded(both, product, Const(0.0, F32), F32)
+
+    text = c_kernel(w.program(w.reduction("y", [6, 70], [3], term)))
+    head, inside = text.split("if (low < high) {")
+    loop = inside.split("< high; ")
     assert "weight_ptr[" not in head and "weight_ptr[" in loop[0]
-    assert "weight_ptr[" not in loop[1] and "input_ptr[" in loop[1] and "?" not in loop[1]
+    assert "weight_ptr[" not in loop[1] and "x_ptr[" in loop[1] and "?" not in loop[1]
 
 
 AXIS = Axis("w", Int.of(70))
