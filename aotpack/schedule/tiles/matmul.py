@@ -156,12 +156,13 @@ def _family_variants(
     known = () if is_single else family.more
     more = [tile for tile in known if _is_possible(tile, template_op, program, strides)]
     more = [tile for tile in more if family.gpu.has_descriptors or not tile.descriptors]
+    digit = _lowest_digit(template_op, strides)
     rows = template_op.m.extent
     low, high = bounds(rows)
     steps = [step for step in ROW_STEPS if low <= step < high]
     chosen: list[tuple[list[MatmulTile], int | None]] = []
     for step in [*steps, min(high, ROW_STEPS[-1])]:
-        ranked = _cheapest_first(template_op, family, table, more, max(1, int(step)))
+        ranked = _cheapest_first(template_op, family, table, more, max(1, int(step)), digit)
         if chosen and chosen[-1][0][0] == ranked[0]:
             chosen.pop()
         chosen.append((ranked, int(step)))
@@ -197,6 +198,7 @@ def _cheapest_first(
     table: tuple[Cost, ...],
     more: list[MatmulTile],
     rows: int,
+    digit: int,
 ) -> list[MatmulTile]:
     """The tiles of the table by cost, then the others by similarity to the cheapest."""
     forms = [(cost, splits) for cost in table for splits in _splits(cost, template_op, rows)]
@@ -210,7 +212,9 @@ def _cheapest_first(
     ranked = [replace(cost.tile, splits=splits) for cost, splits in best.values()]
     first = ranked[0]
     alike = sorted(more, key=lambda t: abs(log2(t.m / first.m)) + abs(log2(t.n / first.n)))
-    return list(dict.fromkeys(_fitted(t, template_op, family.gpu) for t in (*ranked, *alike)))
+    return list(
+        dict.fromkeys(_fitted(t, template_op, family.gpu, digit) for t in (*ranked, *alike))
+    )
 
 
 def _splits(cost: Cost, template_op: Matmul, rows: int) -> Iterator[int]:
@@ -247,32 +251,29 @@ def _microseconds(cost: Cost, splits: int, template_op: Matmul, family: Family, 
     return time + EXCHANGE + parts / family.rate
 
 
-def _fitted(tile: MatmulTile, template_op: Matmul, gpu: Gpu) -> MatmulTile:
-    """The tile with k no longer than the product needs.
+def _fitted(tile: MatmulTile, template_op: Matmul, gpu: Gpu, digit: int) -> MatmulTile:
+    """The tile with k no longer than the product needs, and within the lowest ``digit`` of k.
 
     With descriptors, a program for each multiprocessor makes them once and goes through all tiles.
     """
     shortest = max(16, 1 << max(0, typical(template_op.k.extent) - 1).bit_length())
-    depth = min(tile.k, shortest)
-    digit = _lowest_digit(template_op)
+    depth, stages = min(tile.k, shortest), tile.num_stages
     if digit and digit % SHORTEST_STEP == 0:
-        depth = min(depth, digit & -digit)
-    stages = tile.num_stages
-    if depth < tile.k:
-        stages = min(MOST_STAGES, stages * tile.k // depth)
+        within = min(depth, digit & -digit)
+        stages, depth = max(stages, min(MOST_STAGES, stages * depth // within)), within
     programs = gpu.multiprocessors if tile.descriptors else 0
     return replace(tile, k=depth, num_stages=stages, most_programs=programs)
 
 
-def _lowest_digit(template_op: Matmul) -> int:
-    """The extent of the lowest digit of k that factors are indexed by; 0 without digits.
+def _lowest_digit(template_op: Matmul, strides: Strides) -> int:
+    """The extent of the lowest digit of k in the offsets of factors; 0 without digits.
 
-    A step within one value of the others reads neighbours (``render/triton/matmul.py``).
+    A step within one value of the others reads neighbours (``render/triton/k_steps.py``).
     """
     found = 0
     for value in walk((template_op.lhs, template_op.rhs)):
-        for part in value.index if isinstance(value, Load) else ():
-            for atom in part.atoms():
+        if isinstance(value, Load):
+            for atom in dot(value.index, strides[value.buffer]).atoms():
                 found = gcd(found, _divisor(atom, template_op.k))
     return found
 

@@ -40,3 +40,23 @@ def test_a_sum_without_digits_has_no_steps() -> None:
 
 def test_the_input_of_a_convolution_is_stored_with_its_channels_innermost() -> None:
     assert "64*m + k_row" in product_of(64, 3)
+
+
+def test_digits_that_the_memory_order_joins_do_not_shorten_steps() -> None:
+    """Heads of 80 elements lie side by side where their product reads them."""
+
+    class Heads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.out = nn.Linear(640, 640)
+
+        def forward(self, q: torch.Tensor) -> torch.Tensor:
+            heads = q.view(1, 1024, 8, 80).transpose(1, 2)
+            found = nn.functional.scaled_dot_product_attention(heads, heads, heads)
+            return self.out(found.transpose(1, 2).reshape(1, 1024, 640))
+
+    with torch.device("meta"):
+        model = Heads().to_empty(device="cpu").bfloat16()
+    kernels = rendered(model, torch.zeros(1, 1024, 640, dtype=torch.bfloat16), targets=H100).kernels
+    (text,) = (one.text for one in kernels if "kernel_matmul" in one.text)
+    assert "range(0, 640, 64)" in text
