@@ -126,7 +126,34 @@ def powers_of_bools(m: Model, x: torch.Tensor) -> Tensors:
     return x**True, torch.pow(x, False), x.pow(True).int() + 1, x**2, True ** x.int()
 
 
+SPECIAL = torch.tensor([0.0, 0.5, 1.0, 2.0, -1.0, -2.0, torch.inf, -torch.inf, torch.nan])
+
+
+def powers_of_infinity(m: Model, x: torch.Tensor) -> Tensors:
+    exponents = (torch.inf, -torch.inf, torch.nan)
+    return [x**e for e in exponents] + [torch.pow(e, x) for e in exponents]
+
+
+def lengths_beside_nan(m: Model, x: torch.Tensor) -> Tensors:
+    return torch.hypot(x, x[:, None])
+
+
+def multiples_that_overflow(m: Model, x: torch.Tensor) -> Tensors:
+    y = x * 7 + 3
+    return [torch.lcm(x.to(t), y.to(t)) for t in (torch.int8, torch.int16)]
+
+
+def constants_of_other_types(m: Model, x: torch.Tensor) -> Tensors:
+    """A kernel reads what it has just written, which is a constant."""
+    known = torch.isneginf(x)
+    return known, known.double(), known * x, known.int() + 1 > x
+
+
 CASES = {
+    powers_of_infinity: (SPECIAL,),
+    lengths_beside_nan: (SPECIAL,),
+    multiples_that_overflow: (torch.tensor([-5, -11089, 128, 99_999, -2, 0]),),
+    constants_of_other_types: (torch.tensor([3, 0, -7]),),
     written_through_windows: (torch.randn(9, 23),),
     powers_of_bools: (torch.tensor([True, False]),),
     embedded: (torch.randint(16, (100,)),),

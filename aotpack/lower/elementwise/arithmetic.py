@@ -61,13 +61,14 @@ def _zero_times(x: Value, y: Value, factor: Value) -> Value:
 
 @elementwise("aten.hypot.default", operands=2)
 def hypot(x: Value, y: Value) -> Value:
-    """Scaled by the larger one, so that the squares do not overflow."""
+    """Scaled by the larger one, so that the squares do not overflow; infinite beside NaN too."""
     a, b = apply("abs", x), apply("abs", y)
     large, small = apply("maximum", a, b), apply("minimum", a, b)
     ratio = apply("div", small, large)
     length = apply("mul", large, apply("sqrt", apply("add", apply("square", ratio), 1.0)))
-    plain = apply("logical_or", apply("eq", large, 0), apply("isinf", large))
-    return where(plain, large, length)
+    length = where(apply("eq", large, 0), large, length)
+    infinite = apply("logical_or", apply("isinf", a), apply("isinf", b))
+    return where(infinite, constant(math.inf, x.dtype), length)
 
 
 @elementwise("aten.logaddexp.default", operands=2)
@@ -140,7 +141,11 @@ def gcd(x: Value, y: Value) -> Value:
 
 @elementwise("aten.lcm.default", operands=2)
 def lcm(x: Value, y: Value) -> Value:
-    return apply("abs", apply("mul", apply("truncdiv", x, gcd(x, y)), y))
+    """Eager takes the absolute value of the product in at least 32 bits."""
+    quotient = apply("truncdiv", x, gcd(x, y))
+    if x.dtype.itemsize < 4:
+        return apply("mul", apply("abs", quotient), apply("abs", y))
+    return apply("abs", apply("mul", quotient, y))
 
 
 @elementwise("aten.frac.default")

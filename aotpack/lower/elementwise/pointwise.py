@@ -4,6 +4,7 @@ A call computes in the type of its result ("result"), in the promoted type of it
 ("operands": comparisons), or in bool ("truth").
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -271,7 +272,12 @@ def constant_power(base: Value, exponent: float) -> Value | None:
     if exponent in (-0.5, -1, -2):
         inner = apply("square", base) if exponent == -2 else base
         return apply("rsqrt" if exponent == -0.5 else "reciprocal", inner)
-    if exponent != int(exponent) or exponent < 0 or (base.dtype.is_float and exponent > 3):
+    if (
+        not math.isfinite(exponent)
+        or exponent != int(exponent)
+        or exponent < 0
+        or (base.dtype.is_float and exponent > 3)
+    ):
         return None
     return _product_power(base, int(exponent))
 

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.rows import Row
+from aotpack.ir.ops.fold import fold
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
 from aotpack.render.emit.arguments import Arguments
@@ -169,6 +170,9 @@ class Emitter(Integers):
             return short
         if is_of_integers(value):
             return self.comparison(value)
+        known = tuple(map(self.made, value.args))
+        if all(isinstance(arg, Const) for arg in known):
+            return self.value(fold(Apply(value.op, known, value.dtype)))
         args = tuple(self.value(arg) for arg in value.args)
         ends_in = None if is_exact else self._ends_in
         return self.dialect.apply(value.op, args, value.args[-1].dtype, value.dtype, ends_in)
