@@ -55,13 +55,13 @@ REFUSED: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("golden", [0, 1e6])
+@pytest.mark.parametrize("size", [0, 1e6])
 @pytest.mark.parametrize("kind", REFUSED)
-def test_another_graph_is_refused_with_its_operator(kind: str, golden: float) -> None:
+def test_another_graph_is_refused_with_its_operator(kind: str, size: float) -> None:
     function, args, results, operator = REFUSED[kind]
     words = rf"{HEAD}{results}\.\nThe first operator whose value departs: {operator}(.|\n)*  at "
     with pytest.raises(TraceError, match=words):
-        traced(function, *args, golden=golden)
+        traced(function, *args, golden=size)
 
 
 class Power(nn.Module):
