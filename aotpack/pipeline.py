@@ -284,11 +284,17 @@ def compile(
     )
     options = replace(how, targets=(chosen,), jobs=jobs, golden=0)
     made = Build(Source(module, args, kwargs, dynamic_shapes), options)
-    precompiled = made.precompiled
+    precompiled = _with_resident_weights(made.precompiled)
     _warn_of(made.lowered.fallbacks)
     with temporary_folder("compiling the model") as folder:
         write_package(precompiled, folder)
         return load(folder, _port(chosen, device), graphs=graphs, check=False)
+
+
+def _with_resident_weights(product: Precompiled) -> Precompiled:
+    """The product with all weights kept on the device: no file is left to read them again from."""
+    weights = tuple(replace(weight, is_staged=False) for weight in product.rendered.weights)
+    return replace(product, rendered=replace(product.rendered, weights=weights))
 
 
 def _shared(

@@ -7,6 +7,9 @@ user's kernels, torch), ``wrapper``, ``interface`` (types for users' code),
 ``report`` (a page about a package).
 """
 
+from dataclasses import replace
+
+from aotpack.ir.kernels.kernel import with_exchanges_of
 from aotpack.render.c.kernels import host_file
 from aotpack.render.interface import render_interface
 from aotpack.render.kernels import render_kernels
@@ -24,6 +27,7 @@ def render(
     scheduled: Scheduled, targets: tuple[Target, ...], decisions: Decisions = FIRST_FORMS
 ) -> Rendered:
     """Render the variants that some target can pick, in the forms that the decisions select."""
+    scheduled = _with_exchanges_of(scheduled, targets)
     kernels, plans, selector = render_kernels(scheduled, targets, decisions)
     return Rendered(
         scheduled.signature,
@@ -38,4 +42,15 @@ def render(
         tuple(sorted(selector.sources.calls.values(), key=lambda call: call.name)),
         render_interface(scheduled.signature),
         derived_weights(plans),
+    )
+
+
+def _with_exchanges_of(scheduled: Scheduled, targets: tuple[Target, ...]) -> Scheduled:
+    """The same without exchange memory that these targets do not use."""
+    arches = [target.arch for target in targets]
+    per_arch = tuple(
+        replace(one, schedule=with_exchanges_of(one.schedule, arches)) for one in scheduled.per_arch
+    )
+    return replace(
+        scheduled, schedule=with_exchanges_of(scheduled.schedule, arches), per_arch=per_arch
     )

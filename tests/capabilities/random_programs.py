@@ -93,7 +93,10 @@ class Machine:
 
     def run(self, given: Arrays) -> Arrays:
         """The results after all launches."""
-        program = self.schedule.program
+        program, weights = self.schedule.program, self.schedule.weights
+        if weights is not None:
+            known = {name: given[name] for name in weights.program.weights}
+            given = {**given, **Machine(weights, self.sizes).run(known)}
         homes = {life.buffer: life.storage for life in self.schedule.lifetimes}
         homes |= {update.value: update.name for update in program.updates}
         self.memory = {name: (name, array.copy()) for name, array in given.items()}

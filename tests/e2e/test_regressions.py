@@ -149,11 +149,19 @@ def constants_of_other_types(m: Model, x: torch.Tensor) -> Tensors:
     return known, known.double(), known * x, known.int() + 1 > x
 
 
+def pooled_padding(m: Model, x: torch.Tensor) -> Tensors:
+    """Where a whole window is -inf, its index is that of an element, not of padding."""
+    pool = torch.nn.functional.max_pool1d
+    dilated = pool(x, 3, 2, 1, dilation=2, ceil_mode=True, return_indices=True)
+    return [*dilated, *pool(x, 2, padding=1, return_indices=True)]
+
+
 CASES = {
     powers_of_infinity: (SPECIAL,),
     lengths_beside_nan: (SPECIAL,),
     multiples_that_overflow: (torch.tensor([-5, -11089, 128, 99_999, -2, 0]),),
     constants_of_other_types: (torch.tensor([3, 0, -7]),),
+    pooled_padding: (torch.randn(2, 3, 11).masked_fill(torch.arange(11) < 5, -torch.inf),),
     written_through_windows: (torch.randn(9, 23),),
     powers_of_bools: (torch.tensor([True, False]),),
     embedded: (torch.randint(16, (100,)),),

@@ -12,7 +12,14 @@ from math import ceil
 from textwrap import indent
 
 from aotpack.ir.foreign import Foreign
-from aotpack.ir.kernels.tiles import MAX_ARCH, MatmulTile, PointwiseTile, ReductionTile, Variant
+from aotpack.ir.kernels.tiles import (
+    MAX_ARCH,
+    MatmulTile,
+    PointwiseTile,
+    ReductionTile,
+    Tile,
+    Variant,
+)
 from aotpack.ir.operations import Attention, Matmul, Reduction, Scatter, ranges
 from aotpack.ir.program import (
     Branch,
@@ -275,6 +282,28 @@ def taken_by(schedule: Schedule, arches: Collection[int]) -> Schedule:
 
     weights = None if schedule.weights is None else taken_by(schedule.weights, arches)
     return replace(schedule, kernels=tuple(map(taken, schedule.kernels)), weights=weights)
+
+
+def with_exchanges_of(schedule: Schedule, arches: Collection[int]) -> Schedule:
+    """The schedule without exchange memory that no variant of these architectures uses."""
+
+    def trimmed(kernel: Kernel) -> Kernel:
+        parts = tuple(with_exchanges_of(part, arches) for part in kernel.parts)
+        taken = (v for v in kernel.variants if any(map(v.takes, arches)))
+        uses = any(_exchanges(tile) for variant in taken for tile in variant.tiles)
+        if uses or kernel.runs_in_last_block:
+            return replace(kernel, parts=parts)
+        return replace(kernel, parts=parts, exchange=(), counters=())
+
+    weights = None if schedule.weights is None else with_exchanges_of(schedule.weights, arches)
+    return replace(schedule, kernels=tuple(map(trimmed, schedule.kernels)), weights=weights)
+
+
+def _exchanges(tile: Tile) -> bool:
+    """True if programs exchange states of scans or parts of sums through memory."""
+    if isinstance(tile, ReductionTile):
+        return tile.look_back
+    return isinstance(tile, MatmulTile) and tile.splits > 1
 
 
 # --- text --------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def _register_max(dims: int) -> None:
             return tuple(o * s - p + r * g for o, r, s, p, g in window)
 
         plane = c.shape(self)[-dims:]
-        _write_maximum(c, self, tuple(map(Int.of, kernel)), at, lambda outer: plane)
+        _write_maximum(c, self, tuple(map(Int.of, kernel)), at, lambda outer: plane, gaps)
 
 
 def _write_maximum(
@@ -48,8 +48,13 @@ def _write_maximum(
     kernel: Shape,
     at: Callable[[Index, Index], Index],
     ends: Callable[[Index], Index],
+    gaps: Steps = (),
 ) -> None:
-    """The largest element of each window and, for a second result, its index in the plane."""
+    """The largest element of each window and, for a second result, its index in the plane.
+
+    Where all are the lowest number it is the index of the first that is no padding; ``gaps`` are
+    the distances of neighbours in a window, 1 by default.
+    """
     dims = len(kernel)
     plane = c.shape(self)[-dims:]
     lowest = _lowest(c.dtype(self))
@@ -67,7 +72,9 @@ def _write_maximum(
     def place(index: Index) -> Value:
         flat = c.load(window, index)
         inner = unflatten_index(as_index(flat, product(kernel)), kernel)
-        return position(flatten_index(at(index, inner), plane))
+        places = zip(at(index, inner), gaps or (1,) * dims, strict=True)
+        inside = tuple(maximum(found, found % gap) for found, gap in places)
+        return position(flatten_index(inside, plane))
 
     c.pointwise(c.result(1), place)
 

@@ -115,7 +115,7 @@ SHORTEST_STEP = 16  # of a matrix unit
 MOST_STAGES = 6
 SPLITS = (2, 3, 4, 6, 8, 9, 12, 16)
 LEAST_STEPS = 4  # of a program that shares a sum
-MOST_SHARED = 264  # programs that share sums: two for each multiprocessor of an H200
+MOST_SHARED = 2  # programs for each multiprocessor, if they share sums
 EXCHANGE = 1.5  # microseconds to store the parts, wait for the last and add them
 LONG_SUM = 2048  # products, from which on descriptors gain more than they cost
 FAMILIES = (
@@ -201,7 +201,9 @@ def _cheapest_first(
     digit: int,
 ) -> list[MatmulTile]:
     """The tiles of the table by cost, then the others by similarity to the cheapest."""
-    forms = [(cost, splits) for cost in table for splits in _splits(cost, template_op, rows)]
+    forms = [
+        (cost, splits) for cost in table for splits in _splits(cost, template_op, family, rows)
+    ]
 
     def microseconds(form: tuple[Cost, int]) -> float:
         return _microseconds(*form, template_op, family, rows)
@@ -217,7 +219,7 @@ def _cheapest_first(
     )
 
 
-def _splits(cost: Cost, template_op: Matmul, rows: int) -> Iterator[int]:
+def _splits(cost: Cost, template_op: Matmul, family: Family, rows: int) -> Iterator[int]:
     """The numbers of programs that may share a sum: each has a few steps, and some are idle."""
     yield 1
     sides = (*template_op.batch, template_op.n, template_op.k)
@@ -226,9 +228,9 @@ def _splits(cost: Cost, template_op: Matmul, rows: int) -> Iterator[int]:
         return
     depth = int(template_op.k.extent)
     steps = ceil(depth / cost.tile.k)
-    tiles = _tiles(cost.tile, template_op, rows)
+    tiles, most = _tiles(cost.tile, template_op, rows), MOST_SHARED * family.gpu.multiprocessors
     for splits in SPLITS:
-        if steps >= LEAST_STEPS * splits and tiles * splits <= MOST_SHARED:
+        if steps >= LEAST_STEPS * splits and tiles * splits <= most:
             yield splits
 
 

@@ -11,8 +11,8 @@ from aotpack.ir.operations import Reduction
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.render.triton.contexts import TileAxis
+from aotpack.render.triton.loops import reductions
 from aotpack.render.triton.loops.loop_builder import LoopBuilder
-from aotpack.render.triton.loops.reductions import combined, named, reduced_type
 from aotpack.render.triton.loops.walk import Walk, store_member, tile_axis
 from aotpack.render.triton.monoids import TRITON_MONOIDS
 from aotpack.render.triton.types import TRITON_TYPES
@@ -42,10 +42,13 @@ class UnrolledRow(Walk):
     def _reduced(self, builder: LoopBuilder, member: Member, operation: Reduction) -> list[str]:
         """The names of a reduction's results."""
         monoid, region = TRITON_MONOIDS[operation.kind], builder.emitter.region
-        element, kind = builder.bound(member, operation.args[0]), TRITON_TYPES[reduced_type(member)]
+        element, kind = builder.bound(member, operation.args[0]), operation.args[0].dtype
         states: list[str] = []
         for number in range(self.tile.r):
             value = builder.emitter.value(Rewriter({builder.kernel.axes[1]: number})(element))
-            lifted = [named(builder, text.format(value, type=kind)) for text in monoid.lift]
-            states = combined(builder, region, monoid, states, lifted) if states else lifted
-        return [named(builder, text.format(*states)) for text in monoid.finalise]
+            texts = (text.format(value, type=TRITON_TYPES[kind]) for text in monoid.lift)
+            lifted = [reductions.named(builder, text) for text in texts]
+            if states:
+                lifted = reductions.combined(builder, region, monoid, states, lifted)
+            states = lifted
+        return [reductions.named(builder, text.format(*states)) for text in monoid.finalise]
