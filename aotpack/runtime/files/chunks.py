@@ -6,8 +6,7 @@ Nothing is read through a memory map, so a file that becomes shorter is an error
 import hashlib
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -62,12 +61,12 @@ class _Reader:
     ) -> None:
         self._path, self._number, self._size = path, number, size
         self._digests, self._use = digests, use
-        self._waiting: deque[int] = deque()
+        self._waiting: Iterator[int] = iter(())  # chunks; threads take them in turn
         self._errors: list[BaseException] = []
 
     def run(self, count: int) -> None:
         """Read ``count`` chunks; the calling thread reads too."""
-        self._waiting.extend(range(count))
+        self._waiting = iter(range(count))
         helpers = min(count, _MOST_THREADS, _processors()) - 1
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(helpers)]
         started: list[threading.Thread] = []
@@ -80,7 +79,7 @@ class _Reader:
         try:
             self._work()
         finally:
-            self._waiting.clear()
+            self._waiting = iter(())
             for thread in started:
                 thread.join()
         if self._errors:
@@ -88,21 +87,15 @@ class _Reader:
 
     def _work(self) -> None:
         buffer = np.empty(min(CHUNK, self._size), np.uint8)
-        while (index := self._next()) is not None:
+        while (index := next(self._waiting, None)) is not None:
             chunk = buffer[: min(CHUNK, self._size - index * CHUNK)]
             try:
                 self._read(chunk, index * CHUNK)
                 self._check(chunk, index)
                 self._use(index * CHUNK, chunk)
             except Exception as error:
-                self._waiting.clear()
+                self._waiting = iter(())
                 self._errors.append(error)
-
-    def _next(self) -> int | None:
-        try:
-            return self._waiting.popleft()
-        except IndexError:
-            return None
 
     def _read(self, chunk: Array, begin: int) -> None:
         rest, at = chunk.data, begin
