@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import torch
@@ -280,7 +281,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--batch", help="such as 1,32 (default: those of the group)")
     parser.add_argument("--inputs", choices=INPUTS, default="nchw", help="what ours is given")
     parser.add_argument("--peers", default="nchw,channels-last,fused")
-    parser.add_argument("--packages", type=Path, default=Path("/tmp/convolutions"))
+    parser.add_argument("--packages", type=Path, default=Path(gettempdir(), "convolutions"))
     parser.add_argument("--build-only", action="store_true", help="build all anew, measure none")
     parser.add_argument("--target", help="of the packages (default: this machine's GPU)")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count(), help="building processes")

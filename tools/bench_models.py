@@ -33,6 +33,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import gettempdir
 from typing import IO, Any
 
 import torch
@@ -373,7 +374,7 @@ def main() -> None:
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("-j", "--jobs", type=int, default=4, help="cases prepared at once")
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds to prepare in")
-    parser.add_argument("--packages", type=Path, default=Path("/tmp/models"))
+    parser.add_argument("--packages", type=Path, default=Path(gettempdir(), "models"))
     parser.add_argument("--build-only", action="store_true", help="build all anew, measure none")
     parser.add_argument("--target", help="of the packages (default: this machine's GPU)")
     parser.add_argument("--compilers", type=int, default=4, help="processes of a build")

@@ -18,6 +18,7 @@ from aotpack.ir.kernels.access import (
     accesses,
     axes_in,
     digit_count,
+    has_digits,
     in_order,
     local_slope,
 )
@@ -26,7 +27,7 @@ from aotpack.ir.kernels.rows import buffer_bytes
 from aotpack.ir.operations import Matmul, Scatter
 from aotpack.ir.program import Branch, Buffer, Loop, Program, concats_by_part, read_whole, targets
 from aotpack.ir.symbolic.facts import typical
-from aotpack.ir.symbolic.integers import Atom, Axis, Int, Quotient, Remainder
+from aotpack.ir.symbolic.integers import Atom, Axis, Int
 from aotpack.ir.values import Load, walk
 
 MAX_RANK = 5  # beyond, only the order of the operation itself is considered
@@ -161,14 +162,6 @@ def _is_scattered_window(access: Access, offset: Int) -> bool:
 def _has_unit_step(offset: Int) -> bool:
     axes = [leaf for leaf in offset.leaves() if isinstance(leaf, Axis)]
     return not axes or any(local_slope(offset, axis) == 1 for axis in axes)
-
-
-def has_digits(index: tuple[Int, ...], axis: Axis) -> bool:
-    """True when an index takes digits of an axis."""
-    atoms = (atom for part in index for atom in part.atoms())
-    return any(
-        axis in atom.num.leaves() for atom in atoms if isinstance(atom, (Quotient, Remainder))
-    )
 
 
 def typical_bytes(buffer: Buffer) -> int:

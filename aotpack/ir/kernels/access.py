@@ -208,6 +208,14 @@ def _is_higher_digit(atom: Atom | None, axis: Axis) -> bool:
     )
 
 
+def has_digits(index: tuple[Int, ...], axis: Axis) -> bool:
+    """True when an index takes digits of an axis."""
+    atoms = (atom for part in index for atom in part.atoms())
+    return any(
+        axis in atom.num.leaves() for atom in atoms if isinstance(atom, (Quotient, Remainder))
+    )
+
+
 def digit_count(offset: Int) -> int:
     """The number of divisions in an offset."""
     count = 0

@@ -6,7 +6,7 @@ Schedule is a list of kernels in launch order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from textwrap import indent
@@ -277,26 +277,31 @@ def taken_by(schedule: Schedule, arches: Collection[int]) -> Schedule:
 
     def taken(kernel: Kernel) -> Kernel:
         fitting = tuple(v for v in kernel.variants if any(map(v.takes, arches)))
-        parts = tuple(taken_by(part, arches) for part in kernel.parts)
-        return replace(kernel, variants=fitting, parts=parts)
+        return replace(kernel, variants=fitting)
 
-    weights = None if schedule.weights is None else taken_by(schedule.weights, arches)
-    return replace(schedule, kernels=tuple(map(taken, schedule.kernels)), weights=weights)
+    return _with_kernels(schedule, taken)
 
 
 def with_exchanges_of(schedule: Schedule, arches: Collection[int]) -> Schedule:
     """The schedule without exchange memory that no variant of these architectures uses."""
 
     def trimmed(kernel: Kernel) -> Kernel:
-        parts = tuple(with_exchanges_of(part, arches) for part in kernel.parts)
         taken = (v for v in kernel.variants if any(map(v.takes, arches)))
         uses = any(_exchanges(tile) for variant in taken for tile in variant.tiles)
-        if uses or kernel.runs_in_last_block:
-            return replace(kernel, parts=parts)
-        return replace(kernel, parts=parts, exchange=(), counters=())
+        is_kept = uses or kernel.runs_in_last_block
+        return kernel if is_kept else replace(kernel, exchange=(), counters=())
 
-    weights = None if schedule.weights is None else with_exchanges_of(schedule.weights, arches)
-    return replace(schedule, kernels=tuple(map(trimmed, schedule.kernels)), weights=weights)
+    return _with_kernels(schedule, trimmed)
+
+
+def _with_kernels(schedule: Schedule, change: Callable[[Kernel], Kernel]) -> Schedule:
+    """The schedule with each kernel changed, those of parts and of the weight program too."""
+    kernels = tuple(
+        replace(change(kernel), parts=tuple(_with_kernels(part, change) for part in kernel.parts))
+        for kernel in schedule.kernels
+    )
+    weights = None if schedule.weights is None else _with_kernels(schedule.weights, change)
+    return replace(schedule, kernels=kernels, weights=weights)
 
 
 def _exchanges(tile: Tile) -> bool:

@@ -8,11 +8,12 @@ An index of a factor is then a number for each row, a number for the step, and t
 from dataclasses import replace
 from typing import NamedTuple
 
+from aotpack.ir.kernels.access import has_digits
 from aotpack.ir.kernels.tiles import MatmulTile
 from aotpack.ir.operations import Matmul
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_multiple
-from aotpack.ir.symbolic.integers import Atom, Axis, Int, Quotient, Remainder
+from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import IndexValue, Load, Value, walk
 from aotpack.render.emit.frame import Frame
 
@@ -34,25 +35,16 @@ def steps_of(template_op: Matmul, tile: MatmulTile) -> Steps | None:
     if tile.descriptors or not known_multiple(k.extent, tile.k):
         return None
     steps = Steps(Axis("k_step", k.extent // tile.k), Axis("k_lane", Int.of(tile.k)))
-    digits = {atom for value in _factors(template_op) for atom in _digits(value, k)}
+    factors = (template_op.lhs, template_op.rhs)
     rewrite = Rewriter({k: steps.position()})
-    moved = (_digits(rewrite(value), steps.lane) for value in _factors(template_op))
-    return None if not digits or any(moved) else steps
+    if not any(_takes_digits(value, k) for value in factors):
+        return None
+    return None if any(_takes_digits(rewrite(value), steps.lane) for value in factors) else steps
 
 
-def _factors(template_op: Matmul) -> tuple[Value, Value]:
-    return template_op.lhs, template_op.rhs
-
-
-def _digits(value: Value, axis: Axis) -> set[Atom]:
-    """The divisions of an axis in the indices of a value."""
-    indices = [part for inner in walk((value,)) for part in _indices(inner)]
-    atoms = (atom for part in indices for atom in part.atoms())
-    return {
-        atom
-        for atom in atoms
-        if isinstance(atom, (Quotient, Remainder)) and axis in Int.of(atom).leaves()
-    }
+def _takes_digits(value: Value, axis: Axis) -> bool:
+    """True when indices of a value take digits of an axis."""
+    return any(has_digits(_indices(inner), axis) for inner in walk((value,)))
 
 
 def _indices(value: Value) -> tuple[Int, ...]:

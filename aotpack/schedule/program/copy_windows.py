@@ -11,13 +11,13 @@ Weights have copies of their own, from the lowering.
 
 from dataclasses import replace
 
-from aotpack.ir.kernels.access import dot, in_order, local_slope
+from aotpack.ir.kernels.access import dot, has_digits, in_order, local_slope
 from aotpack.ir.operations import Matmul
 from aotpack.ir.program import Buffer, Operation, Program, loads
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Load
-from aotpack.schedule.layout import contiguous_by_contract, has_digits, is_free_to_permute
+from aotpack.schedule.layout import contiguous_by_contract, is_free_to_permute
 from aotpack.schedule.program.insert_copies import copied
 
 

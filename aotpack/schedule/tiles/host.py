@@ -11,13 +11,13 @@ from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import bounds, typical
 from aotpack.ir.symbolic.integers import Atom, Axis, Int, Quotient, Remainder
 from aotpack.ir.values import Load, Value, walk
+from aotpack.schedule.layout import WIDEST_STEP
 
 HOST_ARCH = (0, 0)
 # Rows of a product up to which dot products are quicker than packing
 # (docs/decisions/023-own-c-kernels.md).
 FEW = 16
 LONGEST_WINDOW = 64  # elements of a row
-WIDEST_STEP = 3  # elements between neighbouring windows
 PACKED = Variant(HostTile(), *HOST_ARCH, Int.of(1), None)
 
 
