@@ -2,7 +2,8 @@
 
 In reading order: ``passes`` (the list of passes), ``draft`` (the state they change), ``parts``
 (branches and loops), ``program`` (program to program), ``sorts``, ``fusion``, ``layout`` (strides),
-``tiles``, ``launches`` (order and sharing), ``memory`` (lifetimes and updates).
+``interchange`` (order of loops), ``tiles``, ``launches`` (order and sharing), ``memory``
+(lifetimes and updates).
 """
 
 from dataclasses import replace

@@ -10,6 +10,7 @@ from aotpack.schedule.draft import Passes, draft_pass
 from aotpack.schedule.fusion.concat_in_place import concat_in_place
 from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.fusion.rounding import match_rounding
+from aotpack.schedule.interchange import interchange_loops
 from aotpack.schedule.launches.horizontal import fuse_horizontally
 from aotpack.schedule.launches.last_block import run_in_last_block
 from aotpack.schedule.launches.order import order_kernels
@@ -65,6 +66,7 @@ PLAN = (
     draft_pass(match_rounding, "program kernels"),
     draft_pass(attach_parts, "kernels"),
     draft_pass(choose_strides, "strides", reaches=Phase.LAID_OUT),
+    draft_pass(interchange_loops, "kernels strides", only_without="is_host"),
     draft_pass(pad_strides, "strides"),
     draft_pass(choose_tiles, "kernels", reaches=Phase.TILED),
     draft_pass(one_tile_for_all_sizes, "kernels", only_with="deterministic"),
