@@ -12,9 +12,9 @@ from aotpack.errors import UsageError
 from aotpack.ir.passes import AfterPass, PassRun, verify_each
 from aotpack.knobs import read_knobs
 from aotpack.progress import Quiet, Reporter
-from aotpack.stages import Emitted, Lowered, Precompiled, Rendered, Scheduled, Traced
+from aotpack.stages import Product
 
-Made = TypeVar("Made", Traced, Lowered, Scheduled, Rendered, Precompiled, Emitted)
+Made = TypeVar("Made", bound=Product)
 Args = ParamSpec("Args")
 STAGES = {  # verbs by product
     "traced": "trace",

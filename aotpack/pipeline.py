@@ -1,8 +1,9 @@
 """The table of contents: six calls turn a model into a wheel, each inside one hook."""
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,96 +12,48 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
-from aotpack.devices import H200, Gpu
-from aotpack.emit import Inputs, check_folder, emit, write_package
+from aotpack.emit import check_folder, emit, write_package
 from aotpack.emit.names import Identity
 from aotpack.errors import UsageError
 from aotpack.instrumentation import Instrumentation
-from aotpack.ir.dtypes import DType, read_cast
+from aotpack.ir.dtypes import read_cast
 from aotpack.ir.golden import SIZE, read_golden
-from aotpack.ir.passes import AfterPass
+from aotpack.ir.packs import Packs, largest, packs_of
 from aotpack.ir.user_passes import UserPass, apply_passes, read_passes
 from aotpack.lower import LOWERINGS, lower
+from aotpack.options import BuildOptions as BuildOptions
+from aotpack.options import Source as Source
+from aotpack.options import provenance_inputs
 from aotpack.precompile import check_build, precompile
 from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.precompile.user_kernels import UserKernels
-from aotpack.render import FIRST_FORMS, render, reserved_names
+from aotpack.render import join, render, reserved_names
 from aotpack.runtime import Model, load
 from aotpack.runtime.interface.keywords import naming_keywords
 from aotpack.schedule import Partition, schedule
-from aotpack.stages import Decisions, Emitted, Lowered, Precompiled, Rendered, Scheduled, Traced
+from aotpack.stages import (
+    Emitted,
+    Lowered,
+    PerMethod,
+    Precompiled,
+    Rendered,
+    Scheduled,
+    Traced,
+)
 from aotpack.target import CPU, DEFAULT_TARGETS, INTERPRETER, Target, parse_targets
 from aotpack.temporary import temporary_folder
+from aotpack.trace import Method as Method
+from aotpack.trace import TraceOptions, check_methods, trace_methods
 from aotpack.trace import register_lowering as register_lowering
-from aotpack.trace import trace
 from aotpack.tune import read_decisions
-
-FALLBACKS = ("error", "torch")
-PRECISIONS = ("default", "strict")
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The input of a build: a module, example inputs, and the package's name and version."""
-
-    module: nn.Module | ExportedProgram
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any] | None = None
-    dynamic_shapes: Any = None
-    name: str = "model"
-    version: str = "0.1.0"
-    file: Path | None = None  # what defines the model, for the provenance
-    sha256: str | None = None  # of the file, as it was before it was read
-    notes: tuple[str, ...] = ()  # what the command line says otherwise than the file
-
-
-@dataclass(frozen=True, slots=True)
-class BuildOptions:
-    """The options of a build, from the command line or Python.
-
-    ``dtype`` casts weights and floating inputs first, ``strict`` is torch.export's strict mode.
-    ``check_indices`` asserts that positions read from data are in range.
-    ``deterministic`` fixes the order of float sums at some cost (``schedule``). With ``precision``
-    "strict" each operator's result is rounded to its type, as in eager; by default that of a 16-bit
-    operator may be kept wider inside a kernel (``docs/guide/accuracy.md``). ``passes`` change
-    the lowered program, ``partition`` says which kernels share a launch. ``fallback`` "torch"
-    leaves operators without a lowering to torch, "error" refuses them. ``gpu`` is the device whose
-    thresholds schedules use (``devices.py``). ``decisions`` are the number of forms of a kernel in
-    a package, and the measured best forms.
-    """
-
-    targets: tuple[Target, ...] = ()
-    dtype: DType | None = None
-    strict: bool = False
-    check_indices: bool = False
-    passes: tuple[UserPass, ...] = ()
-    fallback: str = "error"
-    golden: float = SIZE
-    deterministic: bool = False
-    precision: str = "default"
-    partition: Partition | None = None
-    gpu: Gpu = H200
-    decisions: Decisions = FIRST_FORMS
-    jobs: int | None = None
-    cpu_arch: str | None = None
-    weights: str = "embed"
-    out: Path = Path("dist")
-
-    def __post_init__(self) -> None:
-        for name, accepted in (("fallback", FALLBACKS), ("precision", PRECISIONS)):
-            found = getattr(self, name)
-            if found not in accepted:
-                raise UsageError(
-                    f"{name}={found!r}; accepted are {' and '.join(map(repr, accepted))}"
-                )
 
 
 @dataclass(frozen=True)
-class Build:
-    """Six lazy stages, each of which takes the product of the one before."""
+class PackageBuild(ABC):
+    """The last stages, which all methods of a package go through together; each is lazy."""
 
     source: Source
-    options: BuildOptions = BuildOptions()
+    options: BuildOptions = field(default_factory=BuildOptions)
     hook: Instrumentation = field(default_factory=Instrumentation)
 
     @cached_property
@@ -108,60 +61,15 @@ class Build:
         """What its package is installed by; UsageError for a name or version that is refused."""
         return Identity.of(self.source.name, self.source.version)
 
-    @cached_property
-    def traced(self) -> Traced:
-        """The model as a graph of torch's operators."""
-        return self.hook(
-            "traced",
-            trace,
-            self.source.module,
-            self.source.args,
-            self.source.kwargs,
-            dynamic_shapes=self.source.dynamic_shapes,
-            name=self.source.name,
-            version=self.source.version,
-            dtype=self.options.dtype,
-            strict=self.options.strict,
-            check_indices=self.options.check_indices,
-            whole=frozenset(LOWERINGS),
-            triton=UserKernels(),
-            reserved=reserved_names(),
-            golden=self.options.golden,
-            needs_weights=self.options.weights != "none",
-        )
-
-    @cached_property
-    def lowered(self) -> Lowered:
-        """The program of loop operations, after the user's passes."""
-        return self.hook(
-            "lowered",
-            _lower,
-            self.traced,
-            self.options,
-            self.hook.after_passes_of("lowered"),
-        )
-
-    @cached_property
-    def scheduled(self) -> Scheduled:
-        """The kernels in launch order, with their tiles and memory."""
-        return self.hook(
-            "scheduled",
-            schedule,
-            self.lowered,
-            deterministic=self.options.deterministic,
-            partition=self.options.partition,
-            offers_unfused=self.options.decisions.looks_beyond_the_first,
-            targets=self.options.targets,
-            gpu=self.options.gpu,
-            after=self.hook.after_passes_of("scheduled"),
-        )
-
-    @cached_property
+    @property
+    @abstractmethod
     def rendered(self) -> Rendered:
-        """The text of each kernel, and of the wrapper that launches them."""
-        return self.hook(
-            "rendered", render, self.scheduled, self.options.targets, self.options.decisions
-        )
+        """The text of each kernel, and of the wrappers that launch them."""
+
+    @property
+    @abstractmethod
+    def fallbacks(self) -> tuple[str, ...]:
+        """The operators that torch will run, with reasons."""
 
     @cached_property
     def precompiled(self) -> Precompiled:
@@ -190,29 +98,166 @@ class Build:
             identity,
             self.options.out,
             weights=self.options.weights,
-            inputs=_inputs(self.source, self.options),
+            inputs=provenance_inputs(self.source, self.options),
         )
 
 
-def _inputs(source: Source, options: BuildOptions) -> Inputs:
-    """What the provenance says of the caller; places and the number of processes do not matter."""
-    left_out = ("targets", "out", "jobs", "gpu")
-    chosen = {one.name: getattr(options, one.name) for one in fields(options)}
-    asked = {name: value for name, value in chosen.items() if name not in left_out}
-    model = None if source.file is None else source.file.name
-    return Inputs(model, source.sha256, {**asked, "gpu": options.gpu.name})
+@dataclass(frozen=True)
+class Build(PackageBuild):
+    """Six stages of a module, each of which takes the product of the one before."""
+
+    @cached_property
+    def traced(self) -> Traced:
+        """The model as a graph of torch's operators."""
+        return self.hook("traced", _trace, self.source, self.options)
+
+    @cached_property
+    def lowered(self) -> Lowered:
+        """The program of loop operations, after the user's passes."""
+        return self.hook("lowered", _lower, self.traced, self.options, self.hook)
+
+    @cached_property
+    def scheduled(self) -> Scheduled:
+        """The kernels in launch order, with their tiles and memory."""
+        return self.hook("scheduled", _schedule, self.lowered, self.options, self.hook)
+
+    @cached_property
+    def rendered(self) -> Rendered:
+        """The text of each kernel, and of the wrapper that launches them."""
+        return self.hook(
+            "rendered", render, self.scheduled, self.options.targets, self.options.decisions
+        )
+
+    @property
+    def fallbacks(self) -> tuple[str, ...]:
+        """The operators that torch will run, with reasons."""
+        return self.lowered.fallbacks
 
 
-def _lower(traced: Traced, options: BuildOptions, after: AfterPass) -> Lowered:
+@dataclass(frozen=True)
+class MethodsBuild(PackageBuild):
+    """The stages of a package with several methods: the first four for each of them."""
+
+    @cached_property
+    def traced(self) -> PerMethod[Traced]:
+        """Each method as a graph; tensors that they share have one name."""
+        check_methods(self.source.name, self.source.module)
+        return self.hook("traced", _trace_each, self.source, self.options)
+
+    @cached_property
+    def lowered(self) -> PerMethod[Lowered]:
+        """The program of each method."""
+        return self.hook("lowered", _lower_each, self.traced, self.options, self.hook)
+
+    @cached_property
+    def scheduled(self) -> PerMethod[Scheduled]:
+        """The kernels of each method."""
+        return self.hook("scheduled", _schedule_each, self.lowered, self.options, self.hook)
+
+    @cached_property
+    def rendered(self) -> Rendered:
+        """The text of all kernels, and of a wrapper for each method."""
+        return self.hook("rendered", _render_each, self.scheduled, self.source, self.options)
+
+    @property
+    def fallbacks(self) -> tuple[str, ...]:
+        """The operators that torch will run, with reasons."""
+        each = (line for one in self.lowered.methods.values() for line in one.fallbacks)
+        return tuple(dict.fromkeys(each))
+
+
+def build_of(
+    source: Source, options: BuildOptions, hook: Instrumentation | None = None
+) -> Build | MethodsBuild:
+    """The stages of a package, with one method or several."""
+    kind = MethodsBuild if isinstance(source.module, Mapping) else Build
+    return kind(source, options, hook or Instrumentation())
+
+
+def _trace(source: Source, options: BuildOptions) -> Traced:
+    whole = Method(source.module, source.args, source.kwargs, source.dynamic_shapes)
+    return trace_methods({"": whole}, _trace_options(source, options))[""]
+
+
+def _trace_each(source: Source, options: BuildOptions) -> PerMethod[Traced]:
+    return PerMethod(trace_methods(source.module, _trace_options(source, options)))
+
+
+def _trace_options(source: Source, options: BuildOptions) -> TraceOptions:
+    return TraceOptions(
+        name=source.name,
+        version=source.version,
+        dtype=options.dtype,
+        strict=options.strict,
+        check_indices=options.check_indices,
+        whole=frozenset(LOWERINGS),
+        triton=UserKernels(),
+        reserved=reserved_names(),
+        golden=options.golden,
+        needs_weights=options.weights != "none",
+    )
+
+
+def _lower(traced: Traced, options: BuildOptions, hook: Instrumentation) -> Lowered:
+    after = hook.after_passes_of("lowered")
     through_torch, is_strict = options.fallback == "torch", options.precision == "strict"
     lowered = lower(traced, through_torch=through_torch, is_strict=is_strict)
     return replace(lowered, program=apply_passes(lowered.program, options.passes, after))
 
 
+def _lower_each(
+    traced: PerMethod[Traced], options: BuildOptions, hook: Instrumentation
+) -> PerMethod[Lowered]:
+    return PerMethod({n: _lower(one, options, hook) for n, one in traced.methods.items()})
+
+
+def _schedule(
+    lowered: Lowered,
+    options: BuildOptions,
+    hook: Instrumentation,
+    state: frozenset[str] = frozenset(),
+    packed: Packs = (),
+) -> Scheduled:
+    return schedule(
+        lowered,
+        deterministic=options.deterministic,
+        partition=options.partition,
+        offers_unfused=options.decisions.looks_beyond_the_first,
+        targets=options.targets,
+        gpu=options.gpu,
+        state=state,
+        packed=packed,
+        after=hook.after_passes_of("scheduled"),
+    )
+
+
+def _schedule_each(
+    lowered: PerMethod[Lowered], options: BuildOptions, hook: Instrumentation
+) -> PerMethod[Scheduled]:
+    """Each method, beside what others change, and what those before it have packed."""
+    signatures = [one.signature for one in lowered.methods.values()]
+    state = frozenset(name for signature in signatures for name in signature.updates)
+    packed: Packs = ()
+    found: dict[str, Scheduled] = {}
+    for name, one in lowered.methods.items():
+        made = found[name] = _schedule(one, options, hook, state, packed)
+        own = packs_of((weight.name, weight.follows) for weight in made.weights)
+        packed = largest((*packed, *own))
+    return PerMethod(found)
+
+
+def _render_each(
+    scheduled: PerMethod[Scheduled], source: Source, options: BuildOptions
+) -> Rendered:
+    each = scheduled.methods.items()
+    made = {name: render(one, options.targets, options.decisions) for name, one in each}
+    return join(source.name, source.version, made)
+
+
 @naming_keywords(UsageError)
 def build(
-    module: nn.Module | ExportedProgram,
-    args: tuple[Any, ...],
+    module: nn.Module | ExportedProgram | Mapping[str, Method],
+    args: tuple[Any, ...] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
@@ -235,7 +280,7 @@ def build(
     precision: str = "default",
     golden: str | float = SIZE / 1e6,
 ) -> Path:
-    """Package a module for the targets as one wheel in the folder ``out``; returns its path.
+    """Package a module, or methods by name, as one wheel in the folder ``out``; returns its path.
 
     It has ``candidates`` forms of each kernel; ``tuning`` is a file of ``aotpack tune``. ``dtype``
     is "bfloat16" or ``torch.bfloat16``. Others are those of ``BuildOptions``, ``golden`` in MB.
@@ -246,16 +291,16 @@ def build(
     )
     how = replace(how, targets=chosen, jobs=jobs, cpu_arch=cpu_arch, weights=weights, out=Path(out))
     how = replace(how, decisions=read_decisions(tuning, candidates), golden=read_golden(golden))
-    made = Build(Source(module, args, kwargs, dynamic_shapes, name, version), how)
+    made = build_of(_source(module, args, kwargs, dynamic_shapes, name, version), how)
     _ = made.emitted
-    _warn_of(made.lowered.fallbacks)
+    _warn_of(made.fallbacks)
     return made.emitted.wheel
 
 
 @naming_keywords(UsageError)
 def compile(
-    module: nn.Module | ExportedProgram,
-    args: tuple[Any, ...],
+    module: nn.Module | ExportedProgram | Mapping[str, Method],
+    args: tuple[Any, ...] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
@@ -283,12 +328,28 @@ def compile(
         dtype, strict, check_indices, passes, fallback, deterministic, partition, precision
     )
     options = replace(how, targets=(chosen,), jobs=jobs, golden=0)
-    made = Build(Source(module, args, kwargs, dynamic_shapes), options)
+    made = build_of(_source(module, args, kwargs, dynamic_shapes), options)
     precompiled = _with_resident_weights(made.precompiled)
-    _warn_of(made.lowered.fallbacks)
+    _warn_of(made.fallbacks)
     with temporary_folder("compiling the model") as folder:
         write_package(precompiled, folder)
         return load(folder, _port(chosen, device), graphs=graphs, check=False)
+
+
+def _source(
+    module: nn.Module | ExportedProgram | Mapping[str, Method],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    name: str = "model",
+    version: str = "0.1.0",
+) -> Source:
+    if isinstance(module, Mapping) and (args or kwargs or dynamic_shapes):
+        raise UsageError(
+            f"packaging {name}: example inputs are given beside methods; each method has its own: "
+            "aotpack.Method(module, example_inputs, dynamic_shapes=...)"
+        )
+    return Source(module, args, kwargs, dynamic_shapes, name, version)
 
 
 def _with_resident_weights(product: Precompiled) -> Precompiled:

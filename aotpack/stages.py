@@ -7,6 +7,7 @@ Precompiled -> Emitted. Each prints as text (``as_text``) and none imports the s
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import TorchOperator
@@ -24,8 +25,9 @@ from aotpack.ir.graph import arg_text, node_lines
 from aotpack.ir.graph import every_node as every_node
 from aotpack.ir.graph import refs_in as refs_in
 from aotpack.ir.kernels.kernel import ArchSchedule, Schedule, taken_by, why_text
-from aotpack.ir.kernels.tiles import MAX_ARCH
-from aotpack.ir.kernels.traffic import NO_WORK, Work
+from aotpack.ir.kernels.source import RING_START as RING_START
+from aotpack.ir.kernels.source import KernelArg as KernelArg
+from aotpack.ir.kernels.source import KernelSource as KernelSource
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Var
 from aotpack.ir.verify.program import verify
@@ -37,8 +39,30 @@ from aotpack.trees import Tree
 class Product:
     __slots__ = ()
 
+    def as_text(self) -> str:
+        """What a person would write."""
+        raise NotImplementedError
+
     def verify(self) -> None:
         """Raise what is illegal about it; most products have nothing to verify."""
+
+
+ProductT = TypeVar("ProductT", bound=Product)
+
+
+@dataclass(frozen=True, slots=True)
+class PerMethod(Product, Generic[ProductT]):
+    """A stage's product for each method of a package, by name."""
+
+    methods: Mapping[str, ProductT]
+
+    def as_text(self) -> str:
+        parts = ((f"# method {n}\n", one.as_text()) for n, one in self.methods.items())
+        return "".join(text for part in parts for text in part)
+
+    def verify(self) -> None:
+        for one in self.methods.values():
+            one.verify()
 
 
 # --- the interface of the model: shared by every stage -----------------------------------------
@@ -215,56 +239,6 @@ class DerivedWeight:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelArg:
-    """A parameter of a rendered kernel: a pointer to ``dtype`` elements, or an integer size.
-
-    ``dtype`` is the element type behind a pointer. Sizes are int32 or int64 as ``dtype`` says.
-    ``multiple`` is a guarantee: the address, or the size, is a multiple of this power of two.
-    A kernel stores only through pointers that are ``is_written``.
-    """
-
-    name: str
-    dtype: DType
-    is_pointer: bool
-    multiple: int = 1
-    is_written: bool = field(kw_only=True)
-
-
-RING_START = 1024  # bytes; a ring may use part of the last cache line to align its start
-
-
-@dataclass(frozen=True, slots=True)
-class KernelSource:
-    """One compilable kernel: its text, entry point ``name``, launch configuration.
-
-    Triton text is complete (it imports triton itself) and every block size in it is a literal.
-    ``arches`` holds the compute capabilities this configuration is for, as ranges ``(low, high)``
-    of major*10+minor; a kernel is compiled for a target only if the target lies in one. Each
-    program of a launch is a thread block cluster of ``cluster_size``, which the GPU runs at once.
-    Behind ``RING_START`` bytes for Triton it has ``ring_bytes`` of shared memory. A kernel that
-    ``starts_early`` uses programmatic dependent launch, on GPUs that have it.
-    """
-
-    name: str
-    text: str
-    args: tuple[KernelArg, ...]
-    num_warps: int
-    num_stages: int
-    arches: tuple[tuple[int, int], ...] = ((0, MAX_ARCH),)
-    language: str = "triton"  # or "c": the text is a part of the build's one C file
-    is_spare: bool = False  # a candidate; left out if it does not compile
-    work: Work = NO_WORK  # of the first launch that takes it
-    cluster_size: int = 1
-    ring_bytes: int = 0
-    starts_early: bool = False
-    late_text: str = ""  # of one that starts early, for GPUs that cannot
-
-    def is_for(self, arch: int) -> bool:
-        """True when a launch on this compute capability may pick the kernel."""
-        return any(low <= arch <= high for low, high in self.arches)
-
-
-@dataclass(frozen=True, slots=True)
 class Decisions:
     """The choice between the forms of a launch: the number in a package, and measurements.
 
@@ -295,7 +269,10 @@ class TorchCall:
 
 @dataclass(frozen=True, slots=True)
 class Rendered(Product):
-    """All kernels, deduplicated by text, and the wrapper that launches them."""
+    """All kernels, deduplicated by text, and the wrapper that launches them.
+
+    That of a package with several ``methods`` has what they share: weights, kernels, calls.
+    """
 
     signature: Signature
     weights: tuple[Weight, ...]
@@ -311,10 +288,18 @@ class Rendered(Product):
     calls: tuple[TorchCall, ...] = ()  # operators that torch runs
     interface: str = ""  # the types of the package's module, as __init__.pyi
     derived: tuple[DerivedWeight, ...] = ()
+    methods: Mapping[str, "Rendered"] = field(default_factory=dict)
+
+    @property
+    def entries(self) -> Mapping[str, "Rendered"]:
+        """Each method by its name; the only one is called ""."""
+        return self.methods or {"": self}
 
     def as_text(self) -> str:
         parts = [f"# ==== kernel {kernel.name}\n{kernel.text}" for kernel in self.kernels]
-        return "\n".join([*parts, f"# ==== wrapper\n{self.wrapper}"])
+        for method, one in self.entries.items():
+            parts.append(f"# ==== wrapper{method and f' of {method}'}\n{one.wrapper}")
+        return "\n".join(parts)
 
 
 # --- Precompiled --------------------------------------------------------------------------------

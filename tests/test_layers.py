@@ -50,8 +50,9 @@ ALLOWED = {
         "knobs",
         "progress",
     },  # it sees every stage's product
-    "pipeline": BELOW | STAGES | {"", "instrumentation"},
-    "commands": BELOW | STAGES | {"", "instrumentation", "pipeline", "commands"},
+    "options": BELOW | STAGES,
+    "pipeline": BELOW | STAGES | {"", "instrumentation", "options"},
+    "commands": BELOW | STAGES | {"", "instrumentation", "options", "pipeline", "commands"},
     "cli": {"errors", "version", "commands"},  # it dispatches; verbs import what they need
     "__main__": {"cli"},
 }

@@ -5,5 +5,6 @@
 (producers and readers of buffers), ``ops`` (operators and reductions), ``rewrite``, ``verify``,
 ``interpret``, ``kernels`` (what scheduling adds: kernels, tiles, accesses). ``graph`` is the input
 of lowering, ``golden`` beside it, ``rounding`` says where it rounds. ``interning``, ``names``,
-``origin``, ``ordering``, ``passes`` (the runner) and ``user_passes`` serve the others.
+``origin``, ``ordering``, ``packs`` (of weights), ``passes`` (the runner) and ``user_passes`` serve
+the others.
 """

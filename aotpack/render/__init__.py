@@ -4,7 +4,7 @@ In reading order: ``languages`` (the kernel languages), ``environment`` and ``co
 and their inputs), ``emit`` (values to lines), ``triton``, ``c``, ``sources`` (sources by content),
 ``forms`` (the forms of a launch), ``kernels`` (variants to sources), ``foreign`` (the
 user's kernels, torch), ``wrapper``, ``interface`` (types for users' code),
-``report`` (a page about a package).
+``join`` (several methods as one), ``report`` (a page about a package).
 """
 
 from dataclasses import replace
@@ -12,13 +12,14 @@ from dataclasses import replace
 from aotpack.ir.kernels.kernel import with_exchanges_of
 from aotpack.render.c.kernels import host_file
 from aotpack.render.interface import render_interface
+from aotpack.render.join import join
 from aotpack.render.kernels import render_kernels
 from aotpack.render.languages import reserved_names
 from aotpack.render.wrapper import derived_weights, peak_bytes, render_wrapper
 from aotpack.stages import Decisions, Rendered, Scheduled
 from aotpack.target import Target
 
-__all__ = ["render", "reserved_names"]
+__all__ = ["join", "render", "reserved_names"]
 
 FIRST_FORMS = Decisions()
 

@@ -74,12 +74,20 @@ class ClassContext:
 
 
 @dataclass(frozen=True, slots=True)
+class CallContext:
+    """A method: lines of its parameters, the type of its result; "" is the only one."""
+
+    name: str
+    parameters: tuple[str, ...]
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
 class InterfaceContext:
-    """The tables of ``__init__.pyi``: names with fields, lines of parameters, types."""
+    """The tables of ``__init__.pyi``: names with fields, and calls."""
 
     title: str
     dicts: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     protocols: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     classes: tuple[ClassContext, ...]
-    parameters: tuple[str, ...]
-    result: str
+    calls: tuple[CallContext, ...]

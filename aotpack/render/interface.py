@@ -6,10 +6,10 @@ argument of a class is anything with its fields (a protocol), or a mapping of th
 
 import keyword
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from aotpack.ir.dtypes import DType
-from aotpack.render.contexts import ClassContext, InterfaceContext
+from aotpack.render.contexts import CallContext, ClassContext, InterfaceContext
 from aotpack.render.environment import render_template
 from aotpack.stages import Signature, TensorSpec
 from aotpack.trees import CLASSES, Tree, classes_of
@@ -19,38 +19,43 @@ _DICT_NAMES = frozenset(dir(dict))
 
 
 def render_interface(signature: Signature) -> str:
-    """The text of ``__init__.pyi``."""
-    return render_template("package.pyi.jinja", _Types(signature).context())
+    """The text of ``__init__.pyi`` of a package with one method."""
+    return render_interfaces(f"{signature.name} {signature.version}", {"": signature})
+
+
+def render_interfaces(title: str, methods: Mapping[str, Signature]) -> str:
+    """The text of ``__init__.pyi``, by the names of methods; that of an only one is ""."""
+    return render_template(
+        "package.pyi.jinja", _Types(tuple(methods.values())).context(title, methods)
+    )
 
 
 class _Types:
-    """Type expressions of one signature; dicts get typed dicts as they are met."""
+    """Type expressions of some signatures; dicts get typed dicts as they are met."""
 
-    def __init__(self, signature: Signature) -> None:
-        self._signature = signature
-        arguments = (signature.args, signature.kwargs)
-        self._classes = classes_of(*arguments, signature.result)
+    def __init__(self, signatures: Sequence[Signature]) -> None:
+        arguments = tuple(tree for one in signatures for tree in (one.args, one.kwargs))
+        self._classes = classes_of(*arguments, *(one.result for one in signatures))
         self._names = {id(n): name for name, nodes in self._classes.items() for n in nodes}
         taken = {id(node) for tree in arguments for node in tree.walk()}
         self._taken = {self._names[one] for one in taken if one in self._names}
         self._dicts: dict[str, tuple[tuple[str, str], ...]] = {}
 
-    def context(self) -> InterfaceContext:
+    def context(self, title: str, methods: Mapping[str, Signature]) -> InterfaceContext:
         """What the template gets."""
-        signature = self._signature
-        result = self._value(signature.result, "_Result")
+        calls = tuple(
+            CallContext(
+                name,
+                tuple(self._parameters(one)),
+                self._value(one.result, f"_{_camel(name)}Result"),
+            )
+            for name, one in methods.items()
+        )
         classes = tuple(self._class(name, nodes) for name, nodes in self._classes.items())
         protocols = tuple(
             (name, self._protocol(name)) for name in self._classes if name in self._taken
         )
-        return InterfaceContext(
-            f"{signature.name} {signature.version}",
-            tuple(self._dicts.items()),
-            protocols,
-            classes,
-            tuple(self._parameters()),
-            result,
-        )
+        return InterfaceContext(title, tuple(self._dicts.items()), protocols, classes, calls)
 
     def _class(self, name: str, nodes: tuple[Tree, ...]) -> ClassContext:
         keys = nodes[0].keys
@@ -120,9 +125,9 @@ class _Types:
         fixed = f"tuple[{', '.join(parts) or '()'}]"
         return f"{fixed} | list[Any]" if tree.kind == "tuple" else f"Sequence[{_union(parts)}]"
 
-    def _parameters(self) -> Iterator[str]:
+    def _parameters(self, signature: Signature) -> Iterator[str]:
         """The lines of the parameters of a call."""
-        signature, tensors = self._signature, iter(self._signature.inputs)
+        tensors = iter(signature.inputs)
         count = len(signature.args.children)
         names = (*signature.positional[:count], *signature.kwargs.keys)
         children = (*signature.args.children, *signature.kwargs.children)

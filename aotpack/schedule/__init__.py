@@ -11,6 +11,7 @@ from dataclasses import replace
 from aotpack.devices import H200, Gpu
 from aotpack.ir.kernels.kernel import ArchSchedule, Schedule, arch_range
 from aotpack.ir.kernels.tiles import MAX_ARCH
+from aotpack.ir.packs import Packs
 from aotpack.ir.passes import AfterPass
 from aotpack.schedule.draft import Draft, Passes, ScheduleOptions
 from aotpack.schedule.launches.user_partition import Partition
@@ -40,17 +41,19 @@ def schedule(
     offers_unfused: bool = False,
     targets: tuple[Target, ...] = (),
     gpu: Gpu = H200,
+    state: frozenset[str] = frozenset(),
+    packed: Packs = (),
     passes: Passes | None = None,
     after: AfterPass | None = None,
 ) -> Scheduled:
     """Schedule a program for these targets; without any, for all.
 
-    ``deterministic``, ``partition``, ``offers_unfused`` and ``gpu`` are those of
-    ``ScheduleOptions``. With a partition all architectures have the same kernels, so it is called
-    for no others. ``passes`` run in place of ``PASSES``; ``after`` is called after each.
+    ``deterministic``, ``partition``, ``offers_unfused``, ``gpu``, ``state`` and ``packed`` are
+    those of ``ScheduleOptions``. With a partition all architectures have the same kernels, so it is
+    called for no others. ``passes`` run in place of ``PASSES``; ``after`` is called after each.
     """
     is_host = bool(targets) and all(target.arch == HOST for target in targets)
-    options = ScheduleOptions(deterministic, partition, offers_unfused, gpu, is_host)
+    options = ScheduleOptions(deterministic, partition, offers_unfused, gpu, is_host, state, packed)
     draft = Draft(lowered.program, options=options, passes=passes or PASSES, after=after).prepared()
     result = draft.planned()
     own = _arch_schedules(draft, result, targets) if partition is None else ()

@@ -14,6 +14,7 @@ from typing import Any
 
 from aotpack.devices import H200, Gpu
 from aotpack.ir.kernels.kernel import Kernel, Lifetime, Schedule, schedule_text
+from aotpack.ir.packs import Packs
 from aotpack.ir.passes import AfterPass, run_passes
 from aotpack.ir.program import Operation, Program
 from aotpack.ir.symbolic.integers import Int
@@ -29,7 +30,8 @@ class ScheduleOptions:
     ``deterministic``: equal inputs give equal bits in every run, and a row of a batch gets the same
     bits in any other batch. ``partition`` says which kernels share a launch. ``offers_unfused``
     adds unfused forms of launches, for tuning to time. Thresholds are those of ``gpu``, except on
-    architectures that have their own. ``is_host``: for processors alone.
+    architectures that have their own. ``is_host``: for processors alone. Other methods of the
+    package change the weights ``state``; of those ``packed`` each follows the one before it.
     """
 
     deterministic: bool = False
@@ -37,6 +39,8 @@ class ScheduleOptions:
     offers_unfused: bool = False
     gpu: Gpu = H200
     is_host: bool = False
+    state: frozenset[str] = frozenset()
+    packed: Packs = ()
 
 
 @dataclass(frozen=True, slots=True)

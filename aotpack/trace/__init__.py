@@ -1,6 +1,7 @@
 """Trace: a model (or exported program) -> ``Traced``; the only stage that needs torch.
 
-Modules in reading order: ``trace`` (the entry), ``load`` (MODEL -> module and inputs) with
+Modules in reading order: ``trace`` (the entry) with ``methods`` (several entries of a package) and
+``names`` (of what they share), ``load`` (MODEL -> module and inputs) with
 ``saved`` (.pt2 files), ``capture`` (torch.export), ``dynamic`` and ``sizes`` (dynamic shapes),
 ``graph`` (program -> ``Graph``) with ``arguments``, ``weights``, ``changes``, ``tree``,
 ``parameters`` and ``source``, ``operators``, ``triton`` (the user's kernels), ``complex_pairs``,
@@ -11,15 +12,20 @@ forms of the model are checked), ``golden`` with ``strides`` (reference data),
 
 from aotpack.trace.dynamic import merge_dynamic, parse_dynamic, replaced_sizes
 from aotpack.trace.load import Loaded, load_model
+from aotpack.trace.methods import Method, check_methods
 from aotpack.trace.operators.registered import register_lowering
-from aotpack.trace.trace import trace
+from aotpack.trace.trace import TraceOptions, trace, trace_methods
 
 __all__ = [
     "Loaded",
+    "Method",
+    "TraceOptions",
+    "check_methods",
     "load_model",
     "merge_dynamic",
     "parse_dynamic",
     "register_lowering",
     "replaced_sizes",
     "trace",
+    "trace_methods",
 ]

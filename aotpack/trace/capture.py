@@ -1,11 +1,10 @@
-"""nn.Module -> ExportedProgram: a private copy in eval mode, torch.export, functionalisation.
+"""nn.Module -> ExportedProgram: torch.export, functionalisation.
 
 ``decompose`` removes mutation, replaces operators by their registered lowerings, and decomposes
 operators without a lowering: linear, convolution, normalisation, attention, softmax, gelu and
 others stay whole.
 """
 
-import copy
 import io
 import logging
 import sys
@@ -23,8 +22,7 @@ from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditions import ConditionLog, logged_conditions
-from aotpack.trace.host.copies import HostCopies
-from aotpack.trace.host.devices import Copying, OnHost
+from aotpack.trace.host.devices import OnHost
 from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.control import check_parts
 from aotpack.trace.operators.copies import converted_copies
@@ -40,23 +38,6 @@ _CHATTY = (
     logging.getLogger("torch._subclasses.fake_tensor"),
     logging.getLogger("torch.fx.experimental.symbolic_shapes"),
 )
-
-
-def evaluation_copy(module: nn.Module, dtype: DType | None, copies: HostCopies) -> nn.Module:
-    """A copy on the host in eval mode; shares the weights there, or has cast ones if ``dtype``."""
-    tensors = [*module.parameters(), *module.buffers()]
-    memo: dict[int, Any] = {
-        id(tensor): _cast_weight(copies.of(tensor), dtype) for tensor in tensors
-    }
-    try:
-        with Copying(copies):
-            duplicate = copy.deepcopy(module, memo)
-    except Exception as error:
-        raise TraceError(
-            f"copying {type(module).__name__} before tracing: {error}. The copy keeps your module "
-            "as it is; make the module's own attributes copyable with copy.deepcopy."
-        ) from error
-    return duplicate.eval()
 
 
 def cast_floats(example: _Example, dtype: DType) -> _Example:
@@ -179,11 +160,3 @@ def quiet_inference() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fast_path)
         for log, before in zip(_CHATTY, disabled, strict=True):
             log.disabled = before
-
-
-def _cast_weight(tensor: torch.Tensor, dtype: DType | None) -> torch.Tensor:
-    if dtype is None or not tensor.is_floating_point():
-        return tensor
-    casted = tensor.detach().to(torch_dtype(dtype))
-    is_parameter = isinstance(tensor, nn.Parameter)
-    return nn.Parameter(casted, requires_grad=False) if is_parameter else casted

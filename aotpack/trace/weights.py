@@ -5,7 +5,7 @@ Tied weights (the same storage, offset, shape and strides) are one ``Weight`` wi
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.export import ExportedProgram
@@ -15,6 +15,9 @@ from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.stages import Weight
 from aotpack.trace.complex_pairs import real_tensor
+
+Memory: TypeAlias = tuple[Any, ...]
+"""The address of a storage, then what of it a tensor is; a name for a tensor without elements."""
 
 _WEIGHT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
@@ -71,6 +74,13 @@ def collect_weights(program: ExportedProgram) -> Weights:
     return Weights(by_placeholder, tensors, tied, constants)
 
 
+def memory_of_names(program: ExportedProgram) -> dict[str, Memory]:
+    """The view of memory that each name of a parameter, buffer or constant stands for."""
+    named = {**program.constants, **program.state_dict}
+    tensors = {name: one for name, one in named.items() if isinstance(one, torch.Tensor)}
+    return {name: _memory(tensor, name) for name, tensor in tensors.items()}
+
+
 def weight_tensor(program: ExportedProgram, target: str) -> torch.Tensor:
     """The parameter, buffer or constant called ``target``."""
     found = program.state_dict.get(target)
@@ -101,7 +111,7 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
     return flat.view(torch.uint8).numpy().data
 
 
-def _memory(tensor: torch.Tensor, name: str) -> tuple[Any, ...]:
+def _memory(tensor: torch.Tensor, name: str) -> Memory:
     if tensor.numel() == 0:
         return (name,)
     start = tensor.untyped_storage().data_ptr()

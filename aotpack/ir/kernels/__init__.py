@@ -2,6 +2,6 @@
 
 In reading order: ``tiles`` (block sizes and variants), ``kernel`` (kernels and schedules),
 ``access`` (loads and stores as offsets), ``blocks`` (accesses that are rectangles), ``rows``
-(strides with gaps), ``traffic`` (bytes and arithmetic). Some forms of kernels need more:
+(strides with gaps), ``traffic`` (bytes and arithmetic), ``source`` (texts). Some forms need more:
 ``row_reads`` (row pipelines), ``cluster_mailbox`` (cluster reductions), ``last_block``.
 """

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from aotpack.ir.names import free_name
 from aotpack.ir.operations import Matmul, Pointwise
+from aotpack.ir.packs import Packs, fits
 from aotpack.ir.program import Buffer, Operation, PackedWeight, Program, targets
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_equal
@@ -34,12 +35,20 @@ class Linear:
     bias: str | None
 
 
-def merge_products(program: Program) -> Program:
-    """Merge products of one left factor with several weights; the same object if there are none."""
-    taken: set[str] = set()
+def merge_products(
+    program: Program, state: frozenset[str] = frozenset(), packed: Packs = ()
+) -> Program:
+    """Merge products of one left factor with several weights; the same object if there are none.
+
+    Not with ``state`` that other methods of the package change, nor against what they ``packed``.
+    """
+    taken = set(state)
     for linears in _families(program):
-        parts = {name for linear in linears for name in (linear.weight, linear.bias) if name}
-        if not parts & taken and len(parts) == sum(1 + (x.bias is not None) for x in linears):
+        groups = [tuple(one.weight for one in linears)]
+        groups += [tuple(one.bias or "" for one in linears)] if linears[0].bias else []
+        parts = {name for group in groups for name in group}
+        is_once = len(parts) == sum(map(len, groups))
+        if is_once and not parts & taken and all(fits(group, packed) for group in groups):
             taken |= parts
             program = _merged(program, linears)
     return program

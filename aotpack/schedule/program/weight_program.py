@@ -36,13 +36,14 @@ from aotpack.schedule.program.dead_code import remove_dead_code, with_operations
 from aotpack.stages import Weight
 
 
-def derive_weights(program: Program) -> Program:
+def derive_weights(program: Program, state: frozenset[str] = frozenset()) -> Program:
     """Move operations that depend on weights alone into the weight program, where that pays.
 
     Foreign calls, branches and loops stay, as does what depends on weights that forward changes,
-    on inputs or on sizes. The same object if nothing moves.
+    on the ``state`` that other methods change, on inputs or on sizes. The same object if nothing
+    moves.
     """
-    sources = _sources(program)
+    sources = _sources(program, state)
     split = _split(program, sources)
     if not split.derived:
         return program
@@ -63,9 +64,9 @@ class _Split:
     derived: tuple[str, ...]
 
 
-def _sources(program: Program) -> dict[str, frozenset[str]]:
+def _sources(program: Program, state: frozenset[str]) -> dict[str, frozenset[str]]:
     """The weights behind each buffer that depends on nothing else."""
-    changed = {update.name for update in program.updates}
+    changed = {*state, *(update.name for update in program.updates)}
     found = {name: frozenset((name,)) for name in program.weights if name not in changed}
     for operation in program.operations:
         if _is_movable(operation) and all(name in found for name in reads(operation)):

@@ -1,0 +1,85 @@
+"""What a build is made of and how: its source and its options."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from aotpack.devices import H200, Gpu
+from aotpack.emit import Inputs
+from aotpack.errors import UsageError
+from aotpack.ir.dtypes import DType
+from aotpack.ir.golden import SIZE
+from aotpack.ir.user_passes import UserPass
+from aotpack.render import FIRST_FORMS
+from aotpack.schedule import Partition
+from aotpack.stages import Decisions
+from aotpack.target import Target
+
+FALLBACKS = ("error", "torch")
+PRECISIONS = ("default", "strict")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The input of a build: a module with example inputs, or methods; a name and a version."""
+
+    module: Any  # an nn.Module, an ExportedProgram, or Methods by name
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] | None = None
+    dynamic_shapes: Any = None
+    name: str = "model"
+    version: str = "0.1.0"
+    file: Path | None = None  # what defines the model, for the provenance
+    sha256: str | None = None  # of the file, as it was before it was read
+    notes: tuple[str, ...] = ()  # what the command line says otherwise than the file
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """The options of a build, from the command line or Python.
+
+    ``dtype`` casts weights and floating inputs first, ``strict`` is torch.export's strict mode.
+    ``check_indices`` asserts that positions read from data are in range.
+    ``deterministic`` fixes the order of float sums at some cost (``schedule``). With ``precision``
+    "strict" each operator's result is rounded to its type, as in eager; by default that of a 16-bit
+    operator may be kept wider inside a kernel (``docs/guide/accuracy.md``). ``passes`` change
+    the lowered program, ``partition`` says which kernels share a launch. ``fallback`` "torch"
+    leaves operators without a lowering to torch, "error" refuses them. ``gpu`` is the device whose
+    thresholds schedules use (``devices.py``). ``decisions`` are the number of forms of a kernel in
+    a package, and the measured best forms.
+    """
+
+    targets: tuple[Target, ...] = ()
+    dtype: DType | None = None
+    strict: bool = False
+    check_indices: bool = False
+    passes: tuple[UserPass, ...] = ()
+    fallback: str = "error"
+    golden: float = SIZE
+    deterministic: bool = False
+    precision: str = "default"
+    partition: Partition | None = None
+    gpu: Gpu = H200
+    decisions: Decisions = FIRST_FORMS
+    jobs: int | None = None
+    cpu_arch: str | None = None
+    weights: str = "embed"
+    out: Path = Path("dist")
+
+    def __post_init__(self) -> None:
+        for name, accepted in (("fallback", FALLBACKS), ("precision", PRECISIONS)):
+            found = getattr(self, name)
+            if found not in accepted:
+                raise UsageError(
+                    f"{name}={found!r}; accepted are {' and '.join(map(repr, accepted))}"
+                )
+
+
+def provenance_inputs(source: Source, options: BuildOptions) -> Inputs:
+    """What the provenance says of the caller; places and the number of processes do not matter."""
+    left_out = ("targets", "out", "jobs", "gpu")
+    chosen = {one.name: getattr(options, one.name) for one in fields(options)}
+    asked = {name: value for name, value in chosen.items() if name not in left_out}
+    model = None if source.file is None else source.file.name
+    return Inputs(model, source.sha256, {**asked, "gpu": options.gpu.name})

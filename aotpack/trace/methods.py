@@ -1,0 +1,150 @@
+"""The entries of a package: what each is, and the copies of their modules that are traced.
+
+One deep copy holds the modules of all entries, so whatever they share stays shared in it.
+"""
+
+import copy
+import functools
+import keyword
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import FunctionType, MethodType
+from typing import Any, Self
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+
+from aotpack.errors import TraceError, UsageError
+from aotpack.ir.dtypes import DType
+from aotpack.trace.capture import torch_dtype
+from aotpack.trace.host.copies import HostCopies
+from aotpack.trace.host.devices import Copying
+
+TAKEN = frozenset(
+    """
+    bind_weights calls close device inputs kernels manifest memory methods outputs poison signature
+    state synchronize target targets weight_places
+    """.split()
+)
+"""Attributes of a loaded package, whose names no method can have."""
+
+_ACCEPTED = "a torch.nn.Module, a method of one, or a torch.export.ExportedProgram is accepted"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """An entry of a package: a module, a method of one or an exported program, with its example.
+
+    ``dynamic_shapes`` has torch.export's form.
+    """
+
+    function: Any
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] | None = None
+    dynamic_shapes: Any = None
+
+
+class BoundMethod(nn.Module):
+    """A module whose forward is a method of another; it has that module's parts by their names."""
+
+    def __init__(self, target: nn.Module) -> None:
+        super().__init__()
+        parts = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+        self.__dict__.update({part: target.__dict__[part] for part in parts})
+        self.__dict__["target"] = target  # not as a part: names are those in the target
+
+    @classmethod
+    def of(cls, method: MethodType) -> Self:
+        """The module whose forward has the parameters of ``method``."""
+        function = method.__func__
+        shown = _called_forward(function)
+
+        @functools.wraps(function)
+        def forward(self: BoundMethod, *args: Any, **kwargs: Any) -> Any:
+            return shown(self.target, *args, **kwargs)
+
+        kind: type[Self] = type(cls.__name__, (cls,), {"forward": forward})
+        target: Any = method.__self__
+        return kind(target)
+
+    def train(self, mode: bool = True) -> Self:
+        """The target too, which is no part."""
+        self.__dict__["target"].train(mode)
+        return super().train(mode)
+
+
+def _called_forward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function under the name whose lines torch.export records."""
+    if not isinstance(function, FunctionType):
+        return function
+    renamed = FunctionType(
+        function.__code__.replace(co_name="forward"),
+        function.__globals__,
+        "forward",
+        function.__defaults__,
+        function.__closure__,
+    )
+    renamed.__kwdefaults__ = function.__kwdefaults__
+    return renamed
+
+
+def module_of(label: str, function: Any) -> nn.Module | ExportedProgram:
+    """What is exported for an entry; TraceError for what cannot be."""
+    if isinstance(function, (nn.Module, ExportedProgram)):
+        return function
+    if isinstance(function, MethodType) and isinstance(function.__self__, nn.Module):
+        return BoundMethod.of(function)
+    raise TraceError(f"tracing {label}: the model is a {type(function).__name__}; {_ACCEPTED}")
+
+
+def check_methods(package: str, methods: Mapping[str, Any]) -> None:
+    """Refuse names that no attribute of a loaded package can have, and what is no method."""
+    doing = f"packaging {package}"
+    if not methods:
+        raise UsageError(f"{doing}: there are no methods; give {{'name': aotpack.Method(...)}}")
+    for name, method in methods.items():
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+            raise UsageError(f"{doing}: the method {name!r} is no name that Python accepts")
+        if name in TAKEN or name.startswith("_"):
+            raise UsageError(
+                f"{doing}: no method can be called {name!r}: the loaded package has an attribute "
+                f"of that name, or it begins with '_'; names in use are {', '.join(sorted(TAKEN))}"
+            )
+        if not isinstance(method, Method):
+            raise UsageError(
+                f"{doing}: the method {name!r} is a {type(method).__name__}; "
+                "aotpack.Method(module, example_inputs) is accepted"
+            )
+
+
+def evaluation_copies(
+    modules: Mapping[str, nn.Module], dtype: DType | None, copies: HostCopies
+) -> dict[str, nn.Module]:
+    """Copies on the host in eval mode; they share the weights there, or have cast ones."""
+    distinct: dict[str, nn.Module] = {}
+    for label, module in modules.items():
+        is_again = any(module is one for one in distinct.values())
+        distinct[label] = copy.copy(module) if is_again else module  # a trace may change forward
+    tensors = [t for one in distinct.values() for t in (*one.parameters(), *one.buffers())]
+    memo: dict[int, Any] = {
+        id(tensor): _cast_weight(copies.of(tensor), dtype) for tensor in tensors
+    }
+    try:
+        with Copying(copies):
+            made = {label: copy.deepcopy(one, memo) for label, one in distinct.items()}
+    except Exception as error:
+        kinds = " and ".join(dict.fromkeys(type(one).__name__ for one in modules.values()))
+        raise TraceError(
+            f"copying {kinds} before tracing: {error}. The copy keeps your module "
+            "as it is; make the module's own attributes copyable with copy.deepcopy."
+        ) from error
+    return {label: one.eval() for label, one in made.items()}
+
+
+def _cast_weight(tensor: torch.Tensor, dtype: DType | None) -> torch.Tensor:
+    if dtype is None or not tensor.is_floating_point():
+        return tensor
+    casted = tensor.detach().to(torch_dtype(dtype))
+    is_parameter = isinstance(tensor, nn.Parameter)
+    return nn.Parameter(casted, requires_grad=False) if is_parameter else casted
