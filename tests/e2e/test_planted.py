@@ -3,12 +3,14 @@
 The wrong package is that of another model, with the golden data of the right one.
 """
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
 
 from aotpack.emit import write_package
 from aotpack.pipeline import Build, BuildOptions, Source
@@ -20,6 +22,8 @@ from .models import Function
 
 X = torch.tensor([0.999, 1.4, 2049.0, 3.6, -7.7, 100.3])
 TIES = torch.tensor([[1.0, 3.0, 3.0, 2.0], [0.0, 5.0, 1.0, 5.0]])
+ENDLESS = torch.tensor([[1.0, math.inf, 3.0, 2.0], [0.0, 5.0, 1.0, 5.0]])
+NANS = torch.tensor([[math.nan, 3.0, 3.0, 0.0, 0.0], [0.0, 4.0, math.nan, 1.0, 4.0]])
 MANY = torch.randn(40, 50, generator=torch.Generator().manual_seed(0))
 
 PLANTED = {
@@ -57,6 +61,26 @@ PLANTED = {
         lambda x: (x.bfloat16() + 1 / 512) == x.bfloat16(),
         lambda x: (x.bfloat16().float() + 1 / 512) == x.bfloat16().float(),
         X,
+    ),
+    "a mean that is NaN beside an infinity": (
+        lambda x: torch.var_mean(x, 1)[1],
+        lambda x: torch.var_mean(x, 1)[1] + x.sum(1) * 0,
+        ENDLESS,
+    ),
+    "the most frequent, with NaN as 0": (
+        lambda x: x.mode(1).values,
+        lambda x: x.nan_to_num(0).mode(1).values,
+        torch.tensor([[4.0, 4.0, 1.0, math.nan, math.nan], [5.0, 0.0, 5.0, 1.0, math.nan]]),
+    ),
+    "0 for a query of NaN": (
+        lambda x: scaled_dot_product_attention(x, x, x, is_causal=True),
+        lambda x: scaled_dot_product_attention(x, x, x, is_causal=True).nan_to_num(0),
+        NANS[:, None, :, None].expand(-1, -1, -1, 8).clone(),
+    ),
+    "the largest difference without NaN": (
+        lambda x: torch.cdist(x, x, float("inf")),
+        lambda x: torch.cdist(x.nan_to_num(0), x.nan_to_num(0), float("inf")),
+        NANS,
     ),
     "one element of a sampled result": (
         lambda x: x.sin(),

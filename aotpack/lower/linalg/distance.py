@@ -10,7 +10,7 @@ from aotpack.lower.context import Context, Index, is_empty
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.reductions.variance_norms import norm_parts
 from aotpack.lower.registry import lowering
-from aotpack.lower.values import apply, cast, constant, position
+from aotpack.lower.values import apply, cast, constant, position, where
 from aotpack.stages import Arg, Ref
 
 
@@ -67,6 +67,7 @@ def _write_norms(
 ) -> None:
     wide = result_dtype(c).compute
     kind, element, finish = norm_parts(float(p))
+    element = _is_other if p == 0 else element
     if is_empty((depth,)):
         c.pointwise(c.result(), lambda index: constant(0, wide))
         return
@@ -75,3 +76,9 @@ def _write_norms(
         (state,), kind, (depth,), lambda outer, inner: (element(difference(outer, inner[0])),)
     )
     c.pointwise(c.result(), lambda index: finish(c.load(state, index)))
+
+
+def _is_other(difference: Value) -> Value:
+    """1 for a difference, 0 for none, NaN for what is no number."""
+    is_number = apply("eq", difference, difference)
+    return where(is_number, cast(cast(difference, DType.BOOL), difference.dtype), difference)

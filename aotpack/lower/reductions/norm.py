@@ -5,7 +5,7 @@ from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar, Shape
 from aotpack.lower.reductions.reduction import Reduced, count_of, over
-from aotpack.lower.reductions.variance_norms import mean_at, statistics
+from aotpack.lower.reductions.variance_norms import elements_of, statistics, write_mean
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.values import apply, cast, constant
 from aotpack.stages import Ref
@@ -38,7 +38,7 @@ def native_layer_norm(
     """Also returns the statistics, with reduced dimensions of size 1."""
     count = len(normalized_shape)
     reduced, mean, m2 = _write_layer_norm(c, input, count, weight, bias, eps, keepdim=True)
-    c.pointwise(c.result(1), lambda index: mean_at(c, mean, index))
+    write_mean(c, c.result(1), mean, reduced, elements_of(c, input, reduced))
     c.pointwise(c.result(2), lambda index: _inverse_deviation(c, m2, index, reduced, eps))
 
 
@@ -157,7 +157,7 @@ def group_norm(
     c.reduction((mean, m2), "welford", reduced.inner, element)
     c.pointwise(c.result(), value)
     if len(c.node.results) == 3:
-        c.pointwise(c.result(1), lambda index: mean_at(c, mean, index))
+        write_mean(c, c.result(1), mean, reduced, element)
         c.pointwise(c.result(2), lambda index: _inverse_deviation(c, m2, index, reduced, eps))
 
 

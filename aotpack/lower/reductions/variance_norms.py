@@ -1,6 +1,7 @@
 """Variances and norms: one reduction, then arithmetic on its result."""
 
 import math
+from collections.abc import Callable
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.symbolic.integers import Int
@@ -9,26 +10,41 @@ from aotpack.lower.context import Context, Index, Scalar, Shape, is_empty
 from aotpack.lower.elementwise.pointwise import constant_power, result_dtype
 from aotpack.lower.reductions.reduction import Dims, Element, Reduced, count_of, finished, over
 from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.values import apply, cast, constant
+from aotpack.lower.values import apply, cast, constant, where
 from aotpack.stages import Arg, Ref
+
+Args = Callable[[Index, Index], tuple[Value, ...]]
+
+
+def elements_of(c: Context, self: Ref, reduced: Reduced) -> Args:
+    """What a reduction of a tensor reads."""
+    return lambda outer, inner: (c.load(self, reduced.source(outer, inner)),)
 
 
 def statistics(c: Context, self: Ref, reduced: Reduced, shape: Shape) -> tuple[Ref, Ref]:
     """Mean and sum of squared differences from it, in the compute type."""
     state = c.dtype(self).compute
     targets = (c.temporary("mean", state, shape), c.temporary("m2", state, shape))
-
-    def args(outer: Index, inner: Index) -> tuple[Value, ...]:
-        return (c.load(self, reduced.source(outer, inner)),)
-
-    c.reduction(targets, "welford", reduced.inner, args)
+    c.reduction(targets, "welford", reduced.inner, elements_of(c, self, reduced))
     return targets
 
 
-def mean_at(c: Context, mean: Ref, index: Index) -> Value:
-    """A mean as eager returns it: NaN where it is infinite."""
-    found = c.load(mean, index)
-    return apply("add", found, apply("sub", found, found))
+def write_mean(c: Context, target: Ref, mean: Ref, reduced: Reduced, args: Args) -> None:
+    """Write the means that moments hold. One that is not finite is that of the sum, as ``mean``'s:
+    where moments are merged, an infinity becomes NaN or stays, by its place in the row.
+    """
+    state = c.dtype(mean)
+    total = c.temporary("total", state, c.shape(mean))
+    c.reduction((total,), "sum", reduced.inner, args)
+
+    def value(index: Index) -> Value:
+        found = c.load(mean, index)
+        is_finite = apply("eq", apply("sub", found, found), 0)
+        summed = apply("div", c.load(total, index), count_of(reduced, state))
+        return where(is_finite, found, summed)
+
+    nothing = constant(math.nan, state)
+    c.pointwise(target, (lambda index: nothing) if is_empty(reduced.inner) else value)
 
 
 def _variance(
@@ -43,9 +59,7 @@ def _variance(
 
     c.pointwise(c.result(), value)
     if with_mean:
-        nothing = constant(math.nan, c.dtype(mean_ref))
-        is_defined = not is_empty(reduced.inner)
-        c.pointwise(c.result(1), lambda i: mean_at(c, mean_ref, i) if is_defined else nothing)
+        write_mean(c, c.result(1), mean_ref, reduced, elements_of(c, self, reduced))
 
 
 def _register_spread(name: str, *, root: bool, with_mean: bool) -> None:

@@ -14,8 +14,8 @@ Block = NDArray[Any]
 
 def _lgamma(x: float) -> float:
     """Infinite at its poles, where Python raises."""
-    pole = x <= 0 and x == math.floor(x)
-    return math.inf if pole or math.isinf(x) else math.lgamma(x)
+    is_infinite = math.isinf(x) or (x <= 0 and x == math.floor(x))
+    return math.inf if is_infinite else math.lgamma(x)
 
 
 # Results of the argument's type. Python's math stands in where numpy lacks a function.

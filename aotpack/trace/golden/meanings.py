@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from aotpack.trace.golden.exceptional import EXCEPTIONAL
+
 _ATEN = torch.ops.aten
 
 
@@ -56,10 +58,18 @@ def _nanmedian(x: Any, dim: int, keepdim: bool = False) -> Any:
 
 
 def _mode(x: Any, dim: int = -1, keepdim: bool = False) -> Any:
-    values = torch.mode(x, dim, keepdim=True).values
-    places = torch.ones_like(x, dtype=torch.int64).cumsum(dim) - 1
-    last = torch.where(x == values, places, 0).amax(dim, keepdim=True)
-    return [part if keepdim else part.squeeze(dim) for part in (values, last)]
+    """The end of the longest run in a stable order; the first of these. A NaN is a run of its own,
+    which eager's sort does not keep.
+    """
+    if not x.dim():
+        return torch.mode(x, dim, keepdim)
+    values, order = torch.sort(x, dim=dim, stable=True)
+    places = torch.ones_like(order).cumsum(dim) - 1
+    begins = (values != values.roll(1, dim)) & (places > 0)
+    starts = torch.where(begins, places, 0).cummax(dim).values
+    best = (places - starts).argmax(dim, keepdim=True)
+    found = [part.gather(dim, best) for part in (values, order)]
+    return [part if keepdim else part.squeeze(dim) for part in found]
 
 
 def _numbers(x: Any, dim: int) -> Any:
@@ -84,4 +94,5 @@ MEANINGS: Mapping[Any, Callable[..., Any]] = {
     _ATEN.median.dim: _median,
     _ATEN.nanmedian.dim: _nanmedian,
     _ATEN.mode.default: _mode,
+    **EXCEPTIONAL,
 }

@@ -74,6 +74,23 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("row", "value", "index"),
+    [
+        ([NAN, 3, 2, NAN, 3], 3.0, 4),
+        ([5, NAN, 4, NAN, 3, 1], 1.0, 5),
+        ([NAN, 2, 2, 1, 1], 1.0, 4),
+        ([INF, NAN], INF, 0),
+        ([NAN, NAN, NAN], NAN, 0),
+    ],
+)
+def test_the_mode_of_a_row_with_nan(row: list[float], value: float, index: int) -> None:
+    """A NaN equals nothing; eager's sort is lost at one."""
+    (values, indices), _ = call("aten.mode.default", torch.tensor([row]), 1)
+    torch.testing.assert_close(values, torch.tensor([value]), equal_nan=True)
+    assert indices.tolist() == [index]
+
+
 @pytest.mark.row("S:B21", "C:G16", "C:F16", "C:inv22", "S:inv31")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_yields_what_eager_yields(case: Case) -> None:

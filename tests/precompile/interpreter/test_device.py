@@ -146,6 +146,14 @@ def test_libdevice_functions(name: str) -> None:
     np.testing.assert_allclose(result, expected, rtol=2e-6)
 
 
+def test_libdevice_at_infinities() -> None:
+    values = np.array([np.inf, -np.inf, np.nan, -1, 3, 0.5, 0, -0.5], np.float32)
+    result = np.zeros(8, np.float32)
+    run("tl.store(y + i, libdevice.lgamma(tl.load(x + i)))", 8, x=values, y=result)
+    expected = torch.lgamma(torch.from_numpy(values).double()).numpy()
+    np.testing.assert_allclose(result, expected, rtol=2e-6)
+
+
 def test_numbers_that_numpy_makes_scalars_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Triton 3.6's own store refuses them, so it gets arrays."""
     assert not isinstance(np.log(np.array(1, np.float32)), np.ndarray)
