@@ -169,6 +169,13 @@ WHOLE_CASES = (
         dynamic=True,
     ),
     Case(
+        "softmax of long columns",
+        lambda x: x.softmax(0),
+        (X,),
+        WHOLE,
+        "columns of 4096 elements are split over programs",
+    ),
+    Case(
         "standardised tensor",
         lambda x: (x - x.mean()) / x.std(),
         (X,),

@@ -1,7 +1,8 @@
 """Merge the partial results of a split reduction, by kind.
 
-A merge takes the whole reduction and its first half, whose axes begin with ``part`` and whose one
-inner axis is ``step``; it declares the buffers in between and returns the new operations.
+A merge takes the whole reduction, its first half, whose axes begin with ``part`` and whose one
+inner axis is ``step``, and the elements in no part. It declares the buffers in between and returns
+the new operations.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,55 +10,73 @@ from dataclasses import replace
 from functools import reduce
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import delinearize, points
+from aotpack.ir.kernels.access import points
 from aotpack.ir.names import free_name
 from aotpack.ir.operations import Pointwise, Reduction
 from aotpack.ir.ops.extremes import NEIGHBOURS
+from aotpack.ir.ops.fold import fold, integer_value
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import Buffer, Operation
-from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.symbolic.facts import bounds
-from aotpack.ir.symbolic.integers import LARGEST_SIZE, Axis, Indirect, Int
+from aotpack.ir.symbolic.facts import bounds, known_multiple
+from aotpack.ir.symbolic.integers import LARGEST_SIZE, Axis, Indirect, Int, maximum
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
+from aotpack.schedule.program.split_rest import Rest, args_at, less
 
-Merge = Callable[[Reduction, Reduction, dict[str, Buffer]], list[Operation]]
+Merge = Callable[[Reduction, Reduction, Rest, dict[str, Buffer]], list[Operation]]
 NEEDS_EQUAL_PARTS = frozenset(("welford",))  # a mean has no padding element
 
 
-def same_kind(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> list[Operation]:
+def _same_kind(
+    whole: Reduction, first: Reduction, rest: Rest, buffers: dict[str, Buffer]
+) -> list[Operation]:
     """Partial results merge by the same kind."""
     (name,) = _declare(whole.targets, first, buffers)
-    value = _piece(name, first, buffers)
-    part = first.axes[0]
+    value: Value = _piece(name, first, buffers)
+    if rest.lanes:
+        value = rest.joined(whole.kind, value, rest.element)
     return [
         replace(first, targets=(name,)),
-        replace(whole, inner=(part,), args=(value,)),
+        replace(whole, inner=rest.inner, args=(value,)),
     ]
 
 
-def _welford(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> list[Operation]:
-    """Parts are equally long: means average; their variance adds to the squares (Chan et al.)."""
-    part, step = first.axes[0], first.inner[0]
+def _welford(
+    whole: Reduction, first: Reduction, rest: Rest, buffers: dict[str, Buffer]
+) -> list[Operation]:
+    """Means average by length; their variance adds to the squares (Chan et al.)."""
     names = _declare(whole.targets, first, buffers)
-    means, inner_squares = (_piece(name, first, buffers) for name in names)
-    mean, squares = whole.targets
-    dtype, shape = means.dtype, tuple(axis.extent for axis in whole.axes)
-    spread, within = (free_name(f"{squares}_{role}", buffers) for role in ("between", "within"))
-    for name in (spread, within):
-        buffers[name] = Buffer(name, dtype, shape)
-    index = tuple(map(Int.of, whole.axes))
-    count = Const(float(int(step.extent)), dtype)
-    between = Apply("mul", (Load(spread, index, dtype), count), dtype)
-    total = Apply("add", (Load(within, index, dtype), between), dtype)
+    means, squares = (_piece(name, first, buffers) for name in names)
+    dtype = means.dtype
+    mean = Load(whole.targets[0], tuple(map(Int.of, whole.axes)), dtype)
+
+    def apply(op: str, *args: Value) -> Value:
+        return Apply(op, args, dtype)
+
+    def square_from_mean(value: Value) -> Value:
+        distance = apply("sub", value, mean)
+        return apply("mul", distance, distance)
+
+    number = as_float(first.inner[0].extent, dtype)
+    everything = as_float(maximum(points(whole.inner), 1), dtype)
+    share = apply("mul", means, apply("div", number, everything))
+    spread = apply("add", squares, apply("mul", square_from_mean(means), number))
+    if rest.lanes:
+        own_share = apply("div", rest.element, everything)
+        share = rest.joined("sum", share, own_share)
+        spread = rest.joined("sum", spread, square_from_mean(rest.element))
+    sums = zip(whole.targets, (share, spread), strict=True)
     return [
         replace(first, targets=names),
-        replace(whole, targets=(mean, spread), inner=(part,), args=(means,)),
-        replace(whole, targets=(within,), inner=(part,), kind="sum", args=(inner_squares,)),
-        Pointwise(squares, whole.axes, total, index, whole.origin),
+        *(
+            replace(whole, targets=(name,), inner=rest.inner, kind="sum", args=(fold(value),))
+            for name, value in sums
+        ),
     ]
 
 
-def _softmax(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> list[Operation]:
+def _softmax(
+    whole: Reduction, first: Reduction, rest: Rest, buffers: dict[str, Buffer]
+) -> list[Operation]:
     """The maximum of maxima; sums are scaled by exp(own maximum - maximum)."""
     part = first.axes[0]
     names = _declare(whole.targets, first, buffers)
@@ -75,7 +94,9 @@ def _softmax(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> 
     ]
 
 
-def _position(whole: Reduction, first: Reduction, buffers: dict[str, Buffer]) -> list[Operation]:
+def _position(
+    whole: Reduction, first: Reduction, rest: Rest, buffers: dict[str, Buffer]
+) -> list[Operation]:
     """The position of the extreme of parts; of equals the first."""
     (target,) = whole.targets
     return _placed(whole, first, buffers, target, "first")
@@ -89,9 +110,9 @@ def _placed(
     (result,) = whole.targets
     (place,) = _declare((f"{result}_place",), first, buffers, DType.INT64)
     (extreme,) = _declare((f"{result}_extreme",), first, buffers)
-    longest = bounds(points(whole.inner) + step.extent)[1]
+    longest = bounds(part.extent * step.extent)[1]
     dtype = DType.INT32 if longest <= LARGEST_SIZE else DType.INT64
-    before = IndexValue(Int.of(part) * int(step.extent), dtype)
+    before = IndexValue(Int.of(part) * step.extent, dtype)
     inside: Value = _piece(place, first, buffers)
     if dtype is DType.INT32:
         inside = Apply("cast", (inside,), dtype)
@@ -107,11 +128,11 @@ def _placed(
 def has_neighbours(first: Reduction) -> bool:
     """True when parts consist of whole groups of neighbours, and there are enough parts."""
     (step,), parts = first.inner, first.axes[0].extent.constant
-    return int(step.extent) % NEIGHBOURS == 0 and parts is not None and parts >= NEIGHBOURS
+    return known_multiple(step.extent, NEIGHBOURS) and parts is not None and parts >= NEIGHBOURS
 
 
 def near_position(
-    whole: Reduction, first: Reduction, buffers: dict[str, Buffer]
+    whole: Reduction, first: Reduction, rest: Rest, buffers: dict[str, Buffer]
 ) -> list[Operation]:
     """As ``_position``, but parts give only the group of their extreme, which costs less.
 
@@ -124,7 +145,7 @@ def near_position(
     length = points(whole.inner)
     start: Value = Load(place, index, DType.INT64)
     elements = [
-        _within_row(whole, Int.of(Indirect(start, length)) + number, int(length))
+        _within_row(whole, Int.of(Indirect(start, length)) + number, length)
         for number in range(NEIGHBOURS)
     ]
     extremum = {"argmax": "maximum", "argmin": "minimum"}[whole.kind]
@@ -143,18 +164,18 @@ def near_position(
     ]
 
 
-def _within_row(whole: Reduction, position: Int, length: int) -> Value:
+def _within_row(whole: Reduction, position: Int, length: Int) -> Value:
     """The element at a flat position; past the end of the row, one that is never an extreme."""
-    element = Rewriter(delinearize(whole.inner, position))(whole.args[0])
-    if length % NEIGHBOURS == 0:
+    (element,) = args_at(whole, position)
+    if known_multiple(length, NEIGHBOURS):
         return element
     nothing = Const(MONOIDS[whole.kind].identities(element.dtype)[0], element.dtype)
     return Guarded(less(position, length), element, nothing, element.dtype)
 
 
-def less(index: Int, limit: int) -> Value:
-    """True where an index is below a limit."""
-    return Apply("lt", (IndexValue(index, DType.INT64), Const(limit, DType.INT64)), DType.BOOL)
+def as_float(number: Int, dtype: DType) -> Value:
+    """A number of elements as a float."""
+    return fold(Apply("cast", (integer_value(number),), dtype))
 
 
 def _declare(
@@ -178,7 +199,7 @@ def _piece(name: str, first: Reduction, buffers: dict[str, Buffer]) -> Load:
 
 
 MERGES: Mapping[str, Merge] = {
-    **dict.fromkeys("sum prod max min any all xor_sum logsumexp".split(), same_kind),
+    **dict.fromkeys("sum prod max min any all xor_sum logsumexp".split(), _same_kind),
     "welford": _welford,
     "softmax": _softmax,
     "argmax": _position,

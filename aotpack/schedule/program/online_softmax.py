@@ -16,6 +16,9 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Apply, Load, Value
+from aotpack.schedule.program.split_reduction import reduces_columns
+
+COLUMNS = 16  # of a program that keeps them in registers
 
 
 def merge_softmax_sums(program: Program, gpu: Gpu) -> Program:
@@ -28,7 +31,7 @@ def merge_softmax_sums(program: Program, gpu: Gpu) -> Program:
         for operation in program.operations
         if isinstance(operation, Reduction)
         and operation.kind == "max"
-        and bounds(points(operation.inner))[1] > gpu.longest_row
+        and _is_long(operation, program, gpu)
     }
     joined: dict[str, Reduction] = {}
     kept: list[Operation] = []
@@ -48,6 +51,12 @@ def merge_softmax_sums(program: Program, gpu: Gpu) -> Program:
         for operation in kept
     )
     return replace(program, operations=operations)
+
+
+def _is_long(operation: Reduction, program: Program, gpu: Gpu) -> bool:
+    """True for a row, or columns of a program, that do not fit in registers."""
+    together = COLUMNS if reduces_columns(operation, program) else 1
+    return bounds(points(operation.inner))[1] > gpu.longest_row // together
 
 
 def _top_of(operation: Operation, tops: dict[str, Reduction]) -> Reduction | None:

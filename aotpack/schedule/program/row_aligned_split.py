@@ -12,14 +12,16 @@ from collections.abc import Mapping
 from aotpack.ir.kernels.access import points
 from aotpack.ir.operations import Pointwise, Reduction
 from aotpack.ir.program import Operation, reads
-from aotpack.ir.symbolic.facts import known_equal, known_one
+from aotpack.ir.symbolic.facts import known_equal, known_one, typical
 from aotpack.ir.symbolic.integers import Int
 
 SHORTEST_ROW = 32  # elements: the second half reads one for each of them
 
 
-def row_length(operation: Reduction, producers: Mapping[str, Operation]) -> int | None:
-    """The common row length of the reductions that a reduction to one number depends on, if any."""
+def aligned_rows(
+    operation: Reduction, producers: Mapping[str, Operation]
+) -> tuple[Int, Int] | None:
+    """The common rows and row length of what a reduction to one number depends on, if any."""
     if not all(known_one(axis.extent) for axis in operation.axes):
         return None
     loops = _loops(operation, producers)
@@ -30,11 +32,11 @@ def row_length(operation: Reduction, producers: Mapping[str, Operation]) -> int 
         return None  # there is nothing to split
     if not all(known_equal(rows, n) and known_equal(length, r) for n, r in loops[1:]):
         return None
-    if length.constant is None or length.constant < SHORTEST_ROW:
+    if typical(length) < SHORTEST_ROW:
         return None
     outer = (points(operation.inner[:count]) for count in range(len(operation.inner)))
     is_whole = known_equal(points(operation.inner), rows * length)
-    return length.constant if is_whole and any(known_equal(n, rows) for n in outer) else None
+    return (rows, length) if is_whole and any(known_equal(n, rows) for n in outer) else None
 
 
 def _loops(operation: Reduction, producers: Mapping[str, Operation]) -> list[tuple[Int, Int]]:

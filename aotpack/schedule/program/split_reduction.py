@@ -4,8 +4,9 @@
                                           y[i] = sum over s of p[s, i]
 
 Both halves are ordinary reductions, so they fuse and render like any other. If no number of equal
-parts is near the wanted one, the last part is padded with the identity. ``merge_parts.py`` merges
-the parts.
+parts is near the wanted one, the last part is padded with the identity, or the second half takes
+what is in no part (``split_rest.py``). A dynamic length has the number of parts of its typical
+size, whose length is a size expression. ``merge_parts.py`` merges the parts.
 """
 
 from collections.abc import Mapping
@@ -14,29 +15,37 @@ from math import isqrt
 
 from aotpack.devices import Gpu, rounded_down
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import delinearize, dot, in_order, local_slope, points
+from aotpack.ir.kernels.access import dot, has_digits, in_order, local_slope, points
 from aotpack.ir.kernels.rows import LINE_BYTES
 from aotpack.ir.kernels.tiles import WARP
 from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import Buffer, Operation, Program, loads
-from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.symbolic.facts import bounds, typical
-from aotpack.ir.symbolic.integers import LARGEST_SIZE, Axis, Int, ceil_div
+from aotpack.ir.symbolic.facts import bounds, known_equal, typical
+from aotpack.ir.symbolic.integers import LARGEST_SIZE, Axis, Int, ceil_div, content
 from aotpack.ir.uses import operation_uses
-from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Value
+from aotpack.ir.values import Const, Guarded, Load, Value, walk
 from aotpack.schedule.program.merge_parts import (
     MERGES,
     NEEDS_EQUAL_PARTS,
     has_neighbours,
-    less,
     near_position,
-    same_kind,
 )
-from aotpack.schedule.program.row_aligned_split import row_length
+from aotpack.schedule.program.row_aligned_split import aligned_rows
+from aotpack.schedule.program.split_rest import JOINS, Rest, args_at, less
 
 MOST_TOGETHER = 64  # columns
 ALIGNED = 8  # elements: parts of rows begin where whole vectors do
+LEAST_UNITS = 4  # whole rows in a part of typical length: fewer would leave parts too unequal
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """``count`` parts of ``length`` elements: all, or but ``lanes`` at most for each part."""
+
+    count: Int
+    length: Int
+    lanes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +106,9 @@ def rows_to_split(program: Program, gpu: Gpu) -> frozenset[str]:
         operation.targets[0]
         for operation in program.operations
         if isinstance(operation, Reduction)
-        and row_length(operation, producers) is None
-        and not _reduces_columns(operation, program)
-        and _step(operation, program, producers, Limits(gpu)) is not None
+        and aligned_rows(operation, producers) is None
+        and not reduces_columns(operation, program)
+        and _parts(operation, program, producers, Limits(gpu)) is not None
     )
 
 
@@ -112,12 +121,12 @@ def split_reductions(program: Program, gpu: Gpu, resident: frozenset[str] = froz
     operations: list[Operation] = []
     producers = operation_uses(program.operations).producers
     for operation in program.operations:
-        step = None
+        parts = None
         if isinstance(operation, Reduction) and operation.targets[0] not in resident:
-            step = _step(operation, program, producers, Limits(gpu))
-        if step is not None and isinstance(operation, Reduction):
-            down = _reduces_columns(operation, program)
-            operations += _split(operation, step, buffers, down=down)
+            parts = _parts(operation, program, producers, Limits(gpu))
+        if parts is not None and isinstance(operation, Reduction):
+            down = reduces_columns(operation, program)
+            operations += _split(operation, parts, buffers, down=down)
         else:
             operations.append(operation)
     if len(operations) == len(program.operations):
@@ -125,44 +134,79 @@ def split_reductions(program: Program, gpu: Gpu, resident: frozenset[str] = froz
     return replace(program, operations=tuple(operations), buffers=buffers)
 
 
-def _step(
+def _parts(
     operation: Reduction, program: Program, producers: Mapping[str, Operation], limits: Limits
-) -> int | None:
-    """The length of a part; None to keep the reduction whole."""
+) -> Parts | None:
+    """The parts of a reduction; None to keep it whole."""
     if operation.kind not in MERGES:
         return None
-    row = row_length(operation, producers)
-    if row is not None:
-        return row
-    length = points(operation.inner).constant
-    if length is None:
-        return None
-    results = typical(points(operation.axes))
-    if length * results < limits.worth_a_launch and length <= limits.longest_unsplit:
-        return None
-    down = _reduces_columns(operation, program)
-    if down:
-        width = max(program.buffers[load.buffer].dtype.itemsize for load in loads(operation))
-        programs, shortest = -(-results // columns_together(width)), limits.shortest_column_part
-    elif results >= limits.gpu.multiprocessors:
-        return None  # a row for each multiprocessor reads at full speed
-    else:
-        whole = limits.gpu.longest_row if results > 1 else 0  # stays in registers instead
-        programs, shortest = results, max(limits.shortest_row_part, whole)
-    together = max(1, programs)
-    for_rows = min(limits.row_programs // together, limits.most_parts)
-    most = limits.column_programs // together if down else for_rows
-    wanted = min(most, length // shortest)
+    rows = aligned_rows(operation, producers)
+    if rows is not None:
+        return Parts(*rows)
+    whole = points(operation.inner)
+    length = typical(whole)
+    down = reduces_columns(operation, program)
+    wanted = _wanted(operation, program, length, limits, down=down)
     if wanted <= 1:
         return None
     aligned = 1 if down or length % ALIGNED else ALIGNED
-    if down and MERGES[operation.kind] is same_kind:
-        return length // _leaving_least(length, wanted)
-    equal = _divisor_near(length // aligned, wanted)
-    if equal > 1:
-        return length // equal
-    rounded = -(-length // wanted // aligned) * aligned
-    return None if operation.kind in NEEDS_EQUAL_PARTS else rounded
+    leaves = down and operation.kind in JOINS
+    count = _leaving_least(length, wanted) if leaves else _divisor_near(length // aligned, wanted)
+    if whole.constant is None:
+        return _dynamic_parts(operation, program, count if count > 1 else wanted, length)
+    if count > 1:
+        return Parts(Int.of(count), Int.of(length // count), int(length % count > 0))
+    if operation.kind in NEEDS_EQUAL_PARTS:
+        return Parts(Int.of(wanted), Int.of(length // wanted // aligned * aligned), aligned)
+    step = -(-length // wanted // aligned) * aligned
+    return Parts(Int.of(-(-length // step)), Int.of(step))
+
+
+def _wanted(
+    operation: Reduction, program: Program, length: int, limits: Limits, *, down: bool
+) -> int:
+    """The number of parts that keeps the GPU busy with this many elements; 1 or less for none."""
+    results = typical(points(operation.axes))
+    if length * results < limits.worth_a_launch and length <= limits.longest_unsplit:
+        return 0
+    if down:
+        width = max(program.buffers[load.buffer].dtype.itemsize for load in loads(operation))
+        programs = max(1, -(-results // columns_together(width)))
+        return min(limits.column_programs // programs, length // limits.shortest_column_part)
+    if results >= limits.gpu.multiprocessors:
+        return 0  # a row for each multiprocessor reads at full speed
+    whole = limits.gpu.longest_row if results > 1 else 0  # stays in registers instead
+    most = min(limits.row_programs // max(1, results), limits.most_parts)
+    return min(most, length // max(limits.shortest_row_part, whole))
+
+
+def _dynamic_parts(operation: Reduction, program: Program, count: int, length: int) -> Parts:
+    """So many parts of any length; ``length`` is the typical one.
+
+    Parts leave a rest if that is simple. Else they are padded, and of whole rows where a part of
+    the typical length has several, so that a position in a row is one in a part.
+    """
+    whole, parts = points(operation.inner), Int.of(count)
+    aligned = 1 if reduces_columns(operation, program) else ALIGNED
+    is_flat = operation.kind in JOINS and not _takes_digits(operation, program)
+    if is_flat or operation.kind in NEEDS_EQUAL_PARTS:
+        return Parts(parts, whole // (aligned * count) * aligned, lanes=aligned)
+    row = content(whole)
+    if row % aligned == 0 and length >= LEAST_UNITS * row * count:
+        return Parts(parts, ceil_div(whole // row, count) * row)
+    return Parts(parts, ceil_div(whole, count * aligned) * aligned)
+
+
+def _takes_digits(operation: Reduction, program: Program) -> bool:
+    """True when a flat position of the reduced axes must be taken apart to load an element."""
+    flat = Axis("step", points(operation.inner))
+    for load in (one for value in args_at(operation, Int.of(flat)) for one in walk((value,))):
+        if isinstance(load, Load):
+            buffer = program.buffers[load.buffer]
+            offset = dot(load.index, in_order(buffer.shape, buffer.order))
+            if has_digits((offset,), flat):
+                return True
+    return False
 
 
 def columns_together(width: int) -> int:
@@ -173,7 +217,7 @@ def columns_together(width: int) -> int:
     return min(MOST_TOGETHER, LINE_BYTES // width)
 
 
-def _reduces_columns(operation: Reduction, program: Program) -> bool:
+def reduces_columns(operation: Reduction, program: Program) -> bool:
     """True when more loads are contiguous across results than along the reduced axes.
 
     A load that uses no inner axis, such as an earlier reduction's result, does not count.
@@ -206,55 +250,24 @@ def _divisor_near(length: int, wanted: int) -> int:
 
 
 def _split(
-    operation: Reduction, length: int, buffers: dict[str, Buffer], *, down: bool
+    operation: Reduction, parts: Parts, buffers: dict[str, Buffer], *, down: bool
 ) -> list[Operation]:
-    """Both halves. For columns the second also reduces the elements in no part, if it can."""
-    whole = points(operation.inner)
-    merge = MERGES[operation.kind]
-    leave = down and merge is same_kind
-    parts = whole // length if leave else ceil_div(whole, length)
-    part, step = Axis("part", parts), Axis("step", Int.of(length))
-    position = Int.of(part) * length + Int.of(step)
-    args = _args_at(operation, position)
-    rest = int(whole) % length if whole.constant is not None else 0
-    if rest and not leave:
+    """Both halves. Elements in no part are left to the second, if parts leave any."""
+    whole, merge = points(operation.inner), MERGES[operation.kind]
+    part, step = Axis("part", parts.count), Axis("step", parts.length)
+    position = Int.of(part) * parts.length + Int.of(step)
+    args = args_at(operation, position)
+    if not parts.lanes and not known_equal(parts.count * parts.length, whole):
         args = tuple(_within(position, whole, value, operation.kind) for value in args)
     first = replace(operation, axes=(part, *operation.axes), inner=(step,), args=args)
     if operation.kind in ("argmax", "argmin") and not down and has_neighbours(first):
         merge = near_position
-    halves = merge(operation, first, buffers)
-    if leave and rest:
-        return [halves[0], _with_rest(operation, halves[1], length, int(parts))]
-    return halves
-
-
-def _args_at(operation: Reduction, position: Int) -> tuple[Value, ...]:
-    """The reduced values at a flat position of the inner axes."""
-    return tuple(map(Rewriter(delinearize(operation.inner, position)), operation.args))
-
-
-def _with_rest(operation: Reduction, second: Operation, length: int, parts: int) -> Reduction:
-    """The second half, with the few elements that are in no part.
-
-    y[i] = sum over s of p[s, i]    ->    y[i] = sum over k of k < S ? p[k, i] : x[i, S*(J-1)+k]
-    """
-    assert isinstance(second, Reduction)
-    whole = int(points(operation.inner))
-    (part,), (piece,) = second.inner, second.args
-    either = Axis(part.name, Int.of(parts + whole % length))
-    position = Int.of(either)
-    rest = _args_at(operation, position + parts * (length - 1))[0]
-    piece = Rewriter({part: position})(piece)
-    is_part = less(position, parts)
-    other = Apply("logical_not", (is_part,), DType.BOOL)
-    nothing = Const(MONOIDS[operation.kind].identities(piece.dtype)[0], piece.dtype)
-    value = Guarded(is_part, piece, Guarded(other, rest, nothing, piece.dtype), piece.dtype)
-    return replace(second, inner=(either,), args=(value,))
+    return merge(operation, first, Rest(operation, first, parts.lanes), buffers)
 
 
 def _within(position: Int, whole: Int, value: Value, kind: str) -> Guarded:
     """The value before the end, and the identity after it."""
     dtype = DType.INT32 if bounds(position)[1] <= LARGEST_SIZE else DType.INT64
-    inside = Apply("lt", (IndexValue(position, dtype), Const(int(whole), dtype)), DType.BOOL)
+    inside = less(position, whole, dtype)
     nothing = Const(MONOIDS[kind].identities(value.dtype)[0], value.dtype)
     return Guarded(inside, value, nothing, value.dtype)

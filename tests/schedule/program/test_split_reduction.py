@@ -12,6 +12,7 @@ from aotpack.ir.names import safe_size_name
 from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.reference import Array
 from aotpack.ir.program import Program, all_axes
+from aotpack.ir.symbolic.integers import Var
 from aotpack.ir.verify.program import verify
 from aotpack.schedule.program.split_reduction import split_reductions
 from tests.schedule.programs import I64, Writer, load
@@ -76,16 +77,65 @@ def test_the_axes_of_halves_are_named_like_no_size() -> None:
 
 
 @pytest.mark.row("S:B12", "S:inv27")
-def test_halves_of_a_prime_length_agree() -> None:
-    np.testing.assert_allclose(
-        *halves(whole("sum", 1, PRIME), numbers(1, PRIME)), rtol=1e-5, atol=1e-2
+@pytest.mark.parametrize("kind", ["sum", "welford"])
+def test_halves_of_a_prime_length_agree(kind: str) -> None:
+    w = Writer(())
+    x = w.input("x", 1, PRIME)
+    names = ("y", "z") if kind == "welford" else ("y",)
+    program = w.program(*w.reductions(names, [1], [PRIME], lambda i, r: load(x, i, r), kind=kind))
+    found = halves(program, numbers(1, PRIME))
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-2)
+
+
+@pytest.mark.row("S:B12", "S:inv27")
+@pytest.mark.parametrize("size", [0, 1, 8, 31, 33, 257])
+@pytest.mark.parametrize("kind", ["sum", "prod", "max", "min", "welford", "logsumexp", "softmax"])
+@pytest.mark.parametrize("columns", [False, True])
+def test_halves_of_a_dynamic_length_agree(kind: str, size: int, columns: bool) -> None:
+    b = Var("b", 0, 2**20)
+    w = Writer((b,))
+    x = w.input("x", b, 1024)
+    names = ("y", "z") if kind in ("welford", "softmax") else ("y",)
+    made = (
+        w.reductions(names, [1024], [b], lambda i, r: load(x, r, i), kind=kind)
+        if columns
+        else w.reductions(names, [], [b, 1024], lambda r, c: load(x, r, c), kind=kind)
     )
+    program = w.program(*made)
+    split = split_reductions(program, H200)
+    verify(split)
+    assert isinstance(first := split.operations[0], Reduction)
+    assert first.axes[0].extent.constant == (8 if columns else 256)
+    given = 1 + numbers(size, 1024) / 999
+    with np.errstate(all="ignore"):
+        found = [evaluate(p, {"x": given}, {}, {"b": size}) for p in (program, split)]
+    for name in names:
+        np.testing.assert_allclose(*(values[name] for values in found), rtol=2e-5, atol=1e-4)
+
+
+@pytest.mark.row("S:inv27", "C:inv19")
+@pytest.mark.parametrize("kind", ["argmax", "argmin"])
+@pytest.mark.parametrize("size", [1, 9, 10_007])
+def test_positions_in_a_dynamic_length_are_the_first(kind: str, size: int) -> None:
+    b = Var("b", 1, 2**31 - 1)
+    w = Writer((b,))
+    x = w.input("x", b)
+    program = w.program(
+        w.reduction("y", [], [b], lambda r: load(x, r), kind=kind, dtype=I64),
+    )
+    for given in (numbers(1, size)[0], np.full(size, math.inf), np.full(size, -math.inf)):
+        given = given.astype(np.float32)
+        found = [
+            evaluate(p, {"x": given}, {}, {"b": size})["y"]
+            for p in (program, split_reductions(program, H200))
+        ]
+        assert found[0] == found[1]
 
 
 @pytest.mark.row("S:B12")
-@pytest.mark.parametrize(("length", "merged"), [(65536, 32), (65537, 33), (87_381, 53)])
+@pytest.mark.parametrize(("length", "merged"), [(65536, 32), (65537, 32), (87_381, 32)])
 def test_columns_are_split_so_that_little_is_left(length: int, merged: int) -> None:
-    """About 33 parts of 1024 columns; what is merged at the end are parts and rows left over."""
+    """About 33 parts of 1024 columns; a row left over is merged with a part."""
     split = split_reductions(whole("sum", 1024, length, columns=True), H200)
     *_, last = (o for o in split.operations if isinstance(o, Reduction))
     assert last.inner[0].extent.constant == merged
@@ -131,14 +181,10 @@ def test_exponential_sums_shrink_to_the_common_maximum(length: int) -> None:
     [
         ("sum", 4, 2**15),  # too little work for a second launch
         ("sum", 4096, 4096),  # enough rows to fill the machine
-        ("welford", 4, PRIME),  # means of unequal parts do not average
     ],
 )
 def test_left_whole(kind: str, count: int, length: int) -> None:
     w = Writer(())
     x = w.input("x", count, length)
-    names = ("y", "z") if kind == "welford" else ("y",)
-    program = w.program(
-        *w.reductions(names, [count], [length], lambda i, r: load(x, i, r), kind=kind)
-    )
+    program = w.program(w.reduction("y", [count], [length], lambda i, r: load(x, i, r), kind=kind))
     assert split_reductions(program, H200) is program

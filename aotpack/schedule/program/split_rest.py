@@ -1,0 +1,82 @@
+"""The elements of a split reduction that are in no part: the second half takes them too.
+
+    whole = count * length + rest        y[i] = sum over s of p[s, i] + (s < R ? x[i, S*J + s] : 0)
+
+So all parts are equally long, and the first half compares no positions.
+"""
+
+from dataclasses import dataclass
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import delinearize, points
+from aotpack.ir.operations import Reduction
+from aotpack.ir.ops.fold import integer_value
+from aotpack.ir.ops.monoids import MONOIDS
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.symbolic.integers import Axis, Int, Number
+from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Value
+
+JOINS = {  # the operator that joins a part and an element, by kind
+    "sum": "add",
+    "prod": "mul",
+    "max": "maximum",
+    "min": "minimum",
+    "any": "logical_or",
+    "all": "logical_and",
+    "xor_sum": "bitwise_xor",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Up to ``lanes`` elements beside each part; none if that is 0."""
+
+    whole: Reduction
+    first: Reduction
+    lanes: int = 0
+
+    @property
+    def inner(self) -> tuple[Axis, ...]:
+        """The reduced axes of the second half."""
+        return (self.first.axes[0], self._lane) if self.lanes > 1 else self.first.axes[:1]
+
+    @property
+    def element(self) -> Value:
+        """The reduced value of the element beside a part."""
+        (element,) = args_at(self.whole, self._start + self._position)
+        return element
+
+    def joined(self, kind: str, of_part: Value, of_element: Value) -> Value:
+        """The value of the second half: that of a part, and that of an element if there is one."""
+        if not self.lanes:
+            return of_part
+        dtype = of_part.dtype
+        nothing = Const(MONOIDS[kind].identities(dtype)[0], dtype)
+        left = points(self.whole.inner) - self._start
+        element = Guarded(less(self._position, left), of_element, nothing, dtype)
+        if self.lanes > 1:
+            of_part = Guarded(less(Int.of(self._lane), 1), of_part, nothing, dtype)
+        return Apply(JOINS[kind], (of_part, element), dtype)
+
+    @property
+    def _lane(self) -> Axis:
+        return Axis("left", Int.of(self.lanes))
+
+    @property
+    def _start(self) -> Int:
+        return self.first.axes[0].extent * self.first.inner[0].extent
+
+    @property
+    def _position(self) -> Int:
+        part = Int.of(self.first.axes[0])
+        return part * self.lanes + Int.of(self._lane) if self.lanes > 1 else part
+
+
+def args_at(operation: Reduction, position: Int) -> tuple[Value, ...]:
+    """The reduced values at a flat position of the inner axes."""
+    return tuple(map(Rewriter(delinearize(operation.inner, position)), operation.args))
+
+
+def less(index: Int, limit: Number, dtype: DType = DType.INT64) -> Value:
+    """True where an index is below a limit."""
+    return Apply("lt", (IndexValue(index, dtype), integer_value(limit, dtype)), DType.BOOL)
