@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 
 OUTCOMES = ("passed", "refused", "wrong", "crash", "hang")
 SHOWN_OPERATORS = 8
+WIDEST = 120  # columns of lines that are no rows
 
 LEFT_OUT = {
     "linear algebra decompositions": (
@@ -130,16 +132,20 @@ def write_report(folder: Path, target: Path) -> int:
     return int(any(total[outcome] for outcome in ("wrong", "crash", "hang")))
 
 
+def _paragraph(words: str) -> str:
+    return textwrap.fill(words, WIDEST, break_long_words=False, break_on_hyphens=False)
+
+
 def _page(rows: list[Row], counted: list[Row]) -> Iterable[str]:
     total = _sum(counted)
     yield "# Coverage of PyTorch's operators"
     yield ""
-    yield (
+    yield _paragraph(
         "`tools/op_coverage.py` compiles the samples of torch's operator database for the target "
         "cpu and compares them with eager under the accuracy law. The columns count samples."
     )
     yield ""
-    yield (
+    yield _paragraph(
         f"**{_share(total)}** of the samples that count pass; {total['redrawn']} of them only when "
         "the law is held of the worst errors of 33 draws near the sample, ours and eager's."
     )
@@ -243,7 +249,8 @@ def _operators(rows: list[Row]) -> Iterable[str]:
         counts = _sum(members)
         whole = counts["passed"] == sum(counts[outcome] for outcome in OUTCOMES)
         (full if whole else partial).append(name)
-    yield ", ".join(f"`{name}` ({_sum(by_name[name])['passed']})" for name in full)
+    passed = (f"`{name}`\xa0({_sum(by_name[name])['passed']})" for name in full)
+    yield _paragraph(", ".join(passed)).replace("\xa0", " ")
     yield ""
     yield from _head("operator", "types")
     for name in partial:

@@ -32,8 +32,8 @@ def tree_of(spec: pytree.TreeSpec, leaves: Iterator[Tree], what: str) -> Tree:
     keys = _keys(spec)
     if len(keys) != len(children):
         raise TraceError(
-            f"the {what} contains a {spec.type.__name__} without plain text keys; tuples, lists, "
-            "dicts with text keys, named tuples and registered dataclasses are accepted"
+            f"the {what} contains a {spec.type.__name__}{_other_key(spec)}; tuples, lists, dicts "
+            "with text keys, named tuples and registered dataclasses are accepted"
         )
     if spec.type in _MAPPINGS:
         return Tree("dict", children, keys)
@@ -74,11 +74,26 @@ def _keys(spec: pytree.TreeSpec) -> tuple[str, ...]:
 
     Other structures have no keys.
     """
+    keys = _context(spec)
+    return tuple(keys) if all(isinstance(key, str) for key in keys) else ()
+
+
+def _context(spec: pytree.TreeSpec) -> tuple[Any, ...]:
+    """What a structure calls its parts."""
     context: Any = getattr(spec.context, "_fields", spec.context)
     if spec.type is defaultdict:
         context = context[1]
     if not isinstance(context, (list, tuple)):
         return ()
-    if context and all(isinstance(keys, (list, tuple)) for keys in context):
+    is_registered = bool(context) and spec.type not in _MAPPINGS
+    if is_registered and all(isinstance(keys, (list, tuple)) for keys in context):
         context = context[0]  # torch.export.register_dataclass; the others have no value
-    return tuple(context) if all(isinstance(key, str) for key in context) else ()
+    return tuple(context)
+
+
+def _other_key(spec: pytree.TreeSpec) -> str:
+    """The key that is no text, in words."""
+    other = next((key for key in _context(spec) if not isinstance(key, str)), None)
+    if other is None:
+        return " without plain text keys"
+    return f" with the key {other!r} ({type(other).__name__}): call it {str(other)!r}"

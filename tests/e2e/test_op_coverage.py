@@ -135,6 +135,7 @@ def test_page_counts_what_counts(tmp_path: Path) -> None:
     page = (tmp_path / "page.md").read_text()
     assert "**75.0 %**" in page
     assert "| 1 | no \\| lowering of N in int64 | `special.zeta` |" in page
+    assert [line for line in page.splitlines() if len(line) > 120 and line[0] != "|"] == []
     lines[2]["op"] = "sub"
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
     assert op_report.write_report(tmp_path, tmp_path / "page.md") == 1

@@ -83,7 +83,11 @@ def test_arguments(trace_function):
     [
         (
             lambda self, x: {1: x + 1},
-            "the result contains a dict without plain text keys",
+            r"the result contains a dict with the key 1 \(int\): call it '1'; tuples",
+        ),
+        (
+            lambda self, x: {"a": {("b", 2): x + 1}},
+            r"a dict with the key \('b', 2\) \(tuple\)",
         ),
         (
             lambda self, x: (x + 1, torch.float32),

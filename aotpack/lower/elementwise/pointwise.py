@@ -208,8 +208,9 @@ def _scaled_sum(
 
     def value(index: Index) -> Value:
         a, b = c.operand(self, index, common), c.operand(other, index, common)
-        scaled = b if alpha == 1 else apply("mul", b, alpha)
-        return apply("logical_or" if boolean else op, a, scaled)
+        if boolean:
+            return apply("logical_or", a, b) if alpha != 0 else a
+        return apply(op, a, b if alpha == 1 else apply("mul", b, alpha))
 
     c.pointwise(c.result(), value)
 

@@ -64,6 +64,7 @@ TABLES = [
     *(case("pow.Tensor_Scalar", positives(5), exponent) for exponent in EXPONENTS),
 ]
 
+BOOLS = torch.tensor([[True, False, True, False], [True, True, False, False]])
 CASES = [
     *TABLES,
     case("acosh.default", positives(5) + 1),
@@ -75,6 +76,8 @@ CASES = [
     case("add.Tensor", ints(3), 2),
     case("add.Tensor", floats(2, 0, 3), floats(3)),
     case("add.Tensor", torch.tensor([True, False]), torch.tensor([True, True])),
+    *(case("add.Tensor", *BOOLS, alpha=alpha) for alpha in (3, -1, 0, True, False)),
+    case("add.Scalar", BOOLS[0], True, 2),
     case("add.Tensor", floats(3).bfloat16(), floats(3)),
     case("add.Tensor", floats(3).bfloat16(), torch.tensor(2.0)),
     case("add.Tensor", ints(3), 2.5),
