@@ -14,10 +14,11 @@ from aotpack.ir.user_passes import UserPass
 from aotpack.render import FIRST_FORMS
 from aotpack.schedule import Partition
 from aotpack.stages import Decisions
-from aotpack.target import Target
+from aotpack.target import CPU, Target
 
 FALLBACKS = ("error", "torch")
 PRECISIONS = ("default", "strict")
+FP32_PRECISIONS = ("ieee", "tf32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class BuildOptions:
     ``check_indices`` asserts that positions read from data are in range.
     ``deterministic`` fixes the order of float sums at some cost (``schedule``). With ``precision``
     "strict" each operator's result is rounded to its type, as in eager; by default that of a 16-bit
-    operator may be kept wider inside a kernel (``docs/guide/accuracy.md``). ``passes`` change
+    operator may be kept wider inside a kernel (``docs/guide/accuracy.md``). With
+    ``fp32_precision`` "tf32" GPUs round float32 factors of products. ``passes`` change
     the lowered program, ``partition`` says which kernels share a launch. ``fallback`` "torch"
     leaves operators without a lowering to torch, "error" refuses them. ``gpu`` is the device whose
     thresholds schedules use (``devices.py``). ``decisions`` are the number of forms of a kernel in
@@ -59,6 +61,7 @@ class BuildOptions:
     golden: float = SIZE
     deterministic: bool = False
     precision: str = "default"
+    fp32_precision: str = "ieee"
     partition: Partition | None = None
     gpu: Gpu = H200
     decisions: Decisions = FIRST_FORMS
@@ -68,12 +71,22 @@ class BuildOptions:
     out: Path = Path("dist")
 
     def __post_init__(self) -> None:
-        for name, accepted in (("fallback", FALLBACKS), ("precision", PRECISIONS)):
+        for name, accepted in (
+            ("fallback", FALLBACKS),
+            ("precision", PRECISIONS),
+            ("fp32_precision", FP32_PRECISIONS),
+        ):
             found = getattr(self, name)
             if found not in accepted:
                 raise UsageError(
                     f"{name}={found!r}; accepted are {' and '.join(map(repr, accepted))}"
                 )
+
+    @property
+    def products(self) -> str:
+        """The ``fp32_precision`` of the package: processors compute with all bits."""
+        has_gpu = any(target != CPU for target in self.targets)
+        return self.fp32_precision if has_gpu else "ieee"
 
 
 def provenance_inputs(source: Source, options: BuildOptions) -> Inputs:

@@ -194,6 +194,7 @@ def _trace_options(source: Source, options: BuildOptions) -> TraceOptions:
         triton=UserKernels(),
         reserved=reserved_names(),
         golden=options.golden,
+        fp32_precision=options.products,
         needs_weights=options.weights != "none",
     )
 
@@ -225,6 +226,7 @@ def _schedule(
         offers_unfused=options.decisions.looks_beyond_the_first,
         targets=options.targets,
         gpu=options.gpu,
+        fp32_precision=options.products,
         state=state,
         packed=packed,
         after=hook.after_passes_of("scheduled"),
@@ -278,6 +280,7 @@ def build(
     fallback: str = "error",
     check_indices: bool = False,
     precision: str = "default",
+    fp32_precision: str = "ieee",
     golden: str | float = SIZE / 1e6,
 ) -> Path:
     """Package a module, or methods by name, as one wheel in the folder ``out``; returns its path.
@@ -286,8 +289,16 @@ def build(
     is "bfloat16" or ``torch.bfloat16``. Others are those of ``BuildOptions``, ``golden`` in MB.
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
-    how = _shared(
-        dtype, strict, check_indices, passes, fallback, deterministic, partition, precision
+    how = BuildOptions(
+        dtype=read_cast(dtype),
+        strict=strict,
+        check_indices=check_indices,
+        passes=read_passes(passes),
+        fallback=fallback,
+        deterministic=deterministic,
+        partition=partition,
+        precision=precision,
+        fp32_precision=fp32_precision,
     )
     how = replace(how, targets=chosen, jobs=jobs, cpu_arch=cpu_arch, weights=weights, out=Path(out))
     how = replace(how, decisions=read_decisions(tuning, candidates), golden=read_golden(golden))
@@ -316,6 +327,7 @@ def compile(
     partition: Partition | None = None,
     check_indices: bool = False,
     precision: str = "default",
+    fp32_precision: str = "ieee",
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel.
 
@@ -324,8 +336,16 @@ def compile(
     weights are not checked.
     """
     chosen = Target.parse(target)
-    how = _shared(
-        dtype, strict, check_indices, passes, fallback, deterministic, partition, precision
+    how = BuildOptions(
+        dtype=read_cast(dtype),
+        strict=strict,
+        check_indices=check_indices,
+        passes=read_passes(passes),
+        fallback=fallback,
+        deterministic=deterministic,
+        partition=partition,
+        precision=precision,
+        fp32_precision=fp32_precision,
     )
     options = replace(how, targets=(chosen,), jobs=jobs, golden=0)
     made = build_of(_source(module, args, kwargs, dynamic_shapes), options)
@@ -356,29 +376,6 @@ def _with_resident_weights(product: Precompiled) -> Precompiled:
     """The product with all weights kept on the device: no file is left to read them again from."""
     weights = tuple(replace(weight, is_staged=False) for weight in product.rendered.weights)
     return replace(product, rendered=replace(product.rendered, weights=weights))
-
-
-def _shared(
-    dtype: str | torch.dtype | None,
-    strict: bool,
-    check_indices: bool,
-    passes: Iterable[UserPass],
-    fallback: str,
-    deterministic: bool,
-    partition: Partition | None,
-    precision: str,
-) -> BuildOptions:
-    """Read the options that ``build`` and ``compile`` share."""
-    return BuildOptions(
-        dtype=read_cast(dtype),
-        strict=strict,
-        check_indices=check_indices,
-        passes=read_passes(passes),
-        fallback=fallback,
-        deterministic=deterministic,
-        partition=partition,
-        precision=precision,
-    )
 
 
 def _warn_of(fallbacks: tuple[str, ...]) -> None:

@@ -41,6 +41,12 @@ def add_trace_options(whole: argparse.ArgumentParser, title: str | None = None) 
         help="strict: each operator rounds its result to its type, as eager does",
     )
     parser.add_argument(
+        "--fp32-precision",
+        choices=("ieee", "tf32"),
+        default="ieee",
+        help="tf32: matrix units of GPUs take float32 factors of products with 10 bits of mantissa",
+    )
+    parser.add_argument(
         "--check-indices",
         action="store_true",
         help="assert in each call that positions read from tensors are in range",
@@ -100,6 +106,7 @@ def read_options(options: argparse.Namespace, **others: Any) -> "BuildOptions":
         fallback=options.fallback,
         deterministic=options.deterministic,
         precision=options.precision,
+        fp32_precision=options.fp32_precision,
         check_indices=options.check_indices,
         **others,
     )

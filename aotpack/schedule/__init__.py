@@ -43,17 +43,21 @@ def schedule(
     gpu: Gpu = H200,
     state: frozenset[str] = frozenset(),
     packed: Packs = (),
+    fp32_precision: str = "ieee",
     passes: Passes | None = None,
     after: AfterPass | None = None,
 ) -> Scheduled:
     """Schedule a program for these targets; without any, for all.
 
-    ``deterministic``, ``partition``, ``offers_unfused``, ``gpu``, ``state`` and ``packed`` are
-    those of ``ScheduleOptions``. With a partition all architectures have the same kernels, so it is
-    called for no others. ``passes`` run in place of ``PASSES``; ``after`` is called after each.
+    ``deterministic``, ``partition``, ``offers_unfused``, ``gpu``, ``state``, ``packed`` and
+    ``fp32_precision`` are those of ``ScheduleOptions``. With a partition all architectures have the
+    same kernels, so it is called for no others. ``passes`` run in place of ``PASSES``; ``after`` is
+    called after each.
     """
     is_host = bool(targets) and all(target.arch == HOST for target in targets)
-    options = ScheduleOptions(deterministic, partition, offers_unfused, gpu, is_host, state, packed)
+    options = ScheduleOptions(
+        deterministic, partition, offers_unfused, gpu, is_host, state, packed, fp32_precision
+    )
     draft = Draft(lowered.program, options=options, passes=passes or PASSES, after=after).prepared()
     result = draft.planned()
     own = _arch_schedules(draft, result, targets) if partition is None else ()

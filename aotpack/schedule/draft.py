@@ -31,7 +31,8 @@ class ScheduleOptions:
     bits in any other batch. ``partition`` says which kernels share a launch. ``offers_unfused``
     adds unfused forms of launches, for tuning to time. Thresholds are those of ``gpu``, except on
     architectures that have their own. ``is_host``: for processors alone. Other methods of the
-    package change the weights ``state``; of those ``packed`` each follows the one before it.
+    package change the weights ``state``; of those ``packed`` each follows the one before it. With
+    ``fp32_precision`` "tf32" GPUs take float32 factors of products with 10 bits of mantissa.
     """
 
     deterministic: bool = False
@@ -41,6 +42,7 @@ class ScheduleOptions:
     is_host: bool = False
     state: frozenset[str] = frozenset()
     packed: Packs = ()
+    fp32_precision: str = "ieee"
 
 
 @dataclass(frozen=True, slots=True)

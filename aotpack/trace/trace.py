@@ -42,7 +42,8 @@ class TraceOptions:
     ``dtype`` casts weights and floating inputs first. ``check_indices`` asserts that indices read
     from data are in range. Operators not in ``whole`` are decomposed where torch can (None: no
     operator is). ``triton`` runs models that launch Triton kernels. ``reserved`` are names that no
-    size may have. ``golden`` are the bytes of golden data: infinity for whole data, 0 for none.
+    size may have. ``golden`` are the bytes of golden data: infinity for whole data, 0 for none;
+    with ``fp32_precision`` "tf32" they admit the errors of factors in tf32.
     Without ``needs_weights``, they may be on meta.
     """
 
@@ -55,6 +56,7 @@ class TraceOptions:
     triton: TritonPort | None = None
     reserved: Container[str] = ()
     golden: float = SIZE
+    fp32_precision: str = "ieee"
     needs_weights: bool = True
 
 
@@ -132,7 +134,8 @@ def _traced(
     )
     graph = with_positional_names(graph, given.module, program)
     is_module = isinstance(given.module, nn.Module)
-    ways = Ways(exported, program, run if runs else None, is_module, options.triton)
+    own = options.triton, options.fp32_precision
+    ways = Ways(exported, program, run if runs else None, is_module, *own)
     golden = ways.golden(example, graph, options.golden, absent)
     return Traced(graph, golden), program
 

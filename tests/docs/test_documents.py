@@ -146,7 +146,7 @@ def test_a_dump_of_another_number_is_found() -> None:
 def options(help_text: str) -> tuple[set[str], set[str]]:
     """The options that a help lists, and the values that they choose from."""
     lines = re.findall(r"^  (-\S.*?)(?:  .*)?$", help_text, re.MULTILINE)
-    names = {name for line in lines for name in re.findall(r"(?<![\w-])--?[a-z][a-z-]*", line)}
+    names = {name for line in lines for name in re.findall(r"(?<![\w-])--?[a-z][a-z0-9-]*", line)}
     values = {
         v for line in lines for group in re.findall(r"{(.*?)}", line) for v in group.split(",")
     }

@@ -21,9 +21,19 @@ OTHERS_SINGLE = ((32, 32, 4, 2), (16, 64, 4, 2), (16, 32, 4, 2), (32, 32, 4, 1))
 """Queries, keys, warps and stages of candidates beside the measured tiles."""
 
 
-def attention_variants(template_op: Attention, gpu: Gpu) -> tuple[Variant, ...]:
+def attention_variants(
+    template_op: Attention, gpu: Gpu, fp32_precision: str = "ieee"
+) -> tuple[Variant, ...]:
     """Measured tiles, made smaller if a long head exceeds an architecture's shared memory."""
-    return tuple(_with_others(one, template_op, gpu) for one in _measured(template_op, gpu))
+    measured = _measured(template_op, gpu)
+    if template_op.operand is DType.FLOAT32 and fp32_precision == "tf32":
+        measured = tuple(map(_with_tf32, measured))
+    return tuple(_with_others(one, template_op, gpu) for one in measured)
+
+
+def _with_tf32(variant: Variant) -> Variant:
+    assert isinstance(variant.tile, AttentionTile)
+    return replace(variant, tile=replace(variant.tile, precision="tf32"))
 
 
 def _with_others(variant: Variant, template_op: Attention, gpu: Gpu) -> Variant:

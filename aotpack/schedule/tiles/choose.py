@@ -43,7 +43,11 @@ LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each mul
 
 
 def choose_tiles(
-    program: Program, kernels: tuple[Kernel, ...], strides: Strides, gpu: Gpu
+    program: Program,
+    kernels: tuple[Kernel, ...],
+    strides: Strides,
+    gpu: Gpu,
+    fp32_precision: str = "ieee",
 ) -> tuple[Kernel, ...]:
     """Choose the block sizes, or variants, of each kernel; a foreign kernel brings its own."""
     return tuple(
@@ -61,7 +65,10 @@ def choose_tiles(
                 *(
                     with_others(replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low)))
                     for variant in with_divisibility(
-                        _variants(kernel, program, strides, gpu), kernel, program, strides
+                        _variants(kernel, program, strides, gpu, fp32_precision),
+                        kernel,
+                        program,
+                        strides,
                     )
                 ),
             ),
@@ -85,12 +92,14 @@ def _is_either(kernel: Kernel) -> bool:
     return not known_one(kernel.axes[0].extent)
 
 
-def _variants(kernel: Kernel, program: Program, strides: Strides, gpu: Gpu) -> tuple[Variant, ...]:
+def _variants(
+    kernel: Kernel, program: Program, strides: Strides, gpu: Gpu, fp32_precision: str
+) -> tuple[Variant, ...]:
     template_op = kernel.template_op
     if isinstance(template_op, Matmul):
-        return matmul_variants(template_op, program, strides, gpu)
+        return matmul_variants(template_op, program, strides, gpu, fp32_precision)
     if isinstance(template_op, Attention):
-        return attention_variants(template_op, gpu)
+        return attention_variants(template_op, gpu, fp32_precision)
     if kernel.scatter is not None:
         return _pointwise_variants(kernel.axes[0].extent, gpu)
     if len(kernel.axes) == 2:

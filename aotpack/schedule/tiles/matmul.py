@@ -50,6 +50,12 @@ class Family:
     more: tuple[MatmulTile, ...]  # candidates for 16-bit factors that the model was not fitted to
     rate: float = BYTES_PER_MICROSECOND
 
+    def costs(self, operand: DType, fp32_precision: str) -> tuple[Cost, ...]:
+        """The tiles for factors of a type."""
+        if operand is not DType.FLOAT32:
+            return self.half
+        return tuple(_with_tf32(self.half)) if fp32_precision == "tf32" else self.single
+
     def run_by(self, gpu: Gpu) -> "Family":
         """The family on another GPU, if that is one of its architectures."""
         if not self.arch_low <= gpu.arch <= self.arch_high:
@@ -134,22 +140,28 @@ FAMILIES = (
 
 
 def matmul_variants(
-    template_op: Matmul, program: Program, strides: Strides, gpu: Gpu
+    template_op: Matmul,
+    program: Program,
+    strides: Strides,
+    gpu: Gpu,
+    fp32_precision: str = "ieee",
 ) -> tuple[Variant, ...]:
     """For each family of architectures, the cheapest tile for each range of row counts."""
     return tuple(
         variant
         for family in FAMILIES
-        for variant in _family_variants(template_op, family.run_by(gpu), program, strides)
+        for variant in _family_variants(
+            template_op, family.run_by(gpu), program, strides, fp32_precision
+        )
     )
 
 
 def _family_variants(
-    template_op: Matmul, family: Family, program: Program, strides: Strides
+    template_op: Matmul, family: Family, program: Program, strides: Strides, fp32_precision: str
 ) -> Iterable[Variant]:
     """Each row count ends a range; neighbouring ranges with equal tiles become one."""
     is_single = template_op.operand is DType.FLOAT32
-    table = family.single if is_single else family.half
+    table = family.costs(template_op.operand, fp32_precision)
     table = tuple(cost for cost in table if _is_possible(cost.tile, template_op, program, strides))
     if typical(template_op.k.extent) < LONG_SUM or not family.gpu.has_descriptors:
         table = tuple(cost for cost in table if not cost.tile.descriptors)
@@ -169,6 +181,17 @@ def _family_variants(
     chosen[-1] = (chosen[-1][0], None)
     for (tile, *others), limit in chosen:
         yield Variant(tile, family.arch_low, family.arch_high, rows, limit, others=tuple(others))
+
+
+def _with_tf32(costs: Iterable[Cost]) -> Iterator[Cost]:
+    """Tiles for 16-bit factors as those for float32 ones, rounded to tf32: half as many in a step.
+
+    They take as many bytes, and matrix units as long. (By the rates of the data sheets, not timed.)
+    """
+    for cost in costs:
+        if not cost.tile.descriptors:
+            depth = max(SHORTEST_STEP, cost.tile.k // 2)
+            yield replace(cost, tile=replace(cost.tile, k=depth, precision="tf32"))
 
 
 def _is_possible(tile: MatmulTile, template_op: Matmul, program: Program, strides: Strides) -> bool:

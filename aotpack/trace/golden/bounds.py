@@ -24,10 +24,14 @@ _FACTOR = 4.0  # the largest ratio of numbers of one size
 
 @dataclass(slots=True)
 class Seen:
-    """What further runs of the reference gave for one result."""
+    """What further runs of the reference gave for one result.
+
+    ``others`` are results that may be as far from it as eager's: those of tf32 factors.
+    """
 
     exact: torch.Tensor
     is_exact: bool = True  # False for eager's own results, in place of the reference
+    others: list[torch.Tensor] = field(default_factory=list)
     low: torch.Tensor = field(init=False)
     high: torch.Tensor = field(init=False)
     many: torch.Tensor = field(init=False)  # more than two values
@@ -36,6 +40,13 @@ class Seen:
     def __post_init__(self) -> None:
         self.low, self.high = self.exact.clone(), self.exact.clone()
         self.many = torch.zeros(self.exact.shape, dtype=torch.bool)
+
+    def errors(self, eager: torch.Tensor) -> torch.Tensor:
+        """Eager's errors, or those of the others where they are larger."""
+        worst = errors_of(eager, self.exact)
+        for other in self.others:
+            worst = torch.maximum(worst, errors_of(other, self.exact))
+        return worst
 
     def add(self, result: torch.Tensor) -> None:
         """One more run."""
@@ -63,7 +74,7 @@ def float_bounds(eager: torch.Tensor, seen: Seen) -> npt.NDArray[np.uint16]:
     size = exact.abs()
     finite = size.isfinite()
     largest = float(size[finite].max()) if bool(finite.any()) else 0.0
-    off = errors_of(eager, seen.exact).reshape(-1)
+    off = seen.errors(eager).reshape(-1)
     if seen.runs:
         change = seen.change.reshape(-1).nan_to_num(float("inf"))
         if len(off) < FEWEST:

@@ -18,6 +18,7 @@ from aotpack.trace.golden.inputs import GoldenInputs
 from aotpack.trace.golden.noise import Noisy, OwnNoisy, rounded_results
 from aotpack.trace.golden.reference import Eager, Reference, results_of
 from aotpack.trace.golden.results import kept_results
+from aotpack.trace.golden.tf32 import tf32_products
 from aotpack.trace.operators.control import WHILE_LOOP, EndlessLoop, Turns
 from aotpack.trace.triton.triton_kernels import TritonPort
 
@@ -42,12 +43,14 @@ def record_golden(
     inputs: GoldenInputs,
     size: float = math.inf,
     triton: TritonPort | None = None,
+    fp32_precision: str = "ieee",
 ) -> Golden:
     """The reference's results in ``size`` bytes with the inputs, and the errors of eager.
 
     ``example`` are the leaves of the inputs in the program's order. ``eager`` are eager's results
     and new values, None for a model that launches Triton kernels: then the program is interpreted
-    in its place, with its kernels run by ``triton``, so that no GPU is needed.
+    in its place, with its kernels run by ``triton``, so that no GPU is needed. With
+    ``fp32_precision`` "tf32", its errors are those on factors of that precision.
     """
     signature = graph.signature
     why = why_without_reference(program, size)
@@ -56,6 +59,8 @@ def record_golden(
         eager = _in_own_types(eager, program, example, triton, turns)
         turns.most = _MORE_TURNS[0] * turns.longest + _MORE_TURNS[1]
         seen, why = _seen(eager, program, example, triton, turns, why)
+        if fp32_precision == "tf32":
+            _add_tf32(seen, program, example, triton, turns)
     other = [e for e, s in zip(eager, seen, strict=True) if e.shape != s.exact.shape]
     if other:
         return without_results(inputs, "the graph gives results of other shapes than eager")
@@ -161,6 +166,25 @@ def _add_pair(
             continue
         for one, result in zip(seen, results, strict=True):
             one.add(_wide(result))
+
+
+def _add_tf32(
+    seen: Sequence[Seen],
+    program: ExportedProgram,
+    example: Sequence[Any],
+    triton: TritonPort | None,
+    turns: Turns,
+) -> None:
+    """Results with the factors of products in tf32 may be as far off as eager's."""
+    try:
+        with tf32_products(), torch.random.fork_rng(devices=[]):
+            results = results_of(program, example, Eager(program.graph_module, triton, turns))
+    except EndlessLoop:
+        return
+    for one, result in zip(seen, results, strict=True):
+        one.add(_wide(result))
+        if result.is_floating_point() and result.shape == one.exact.shape:
+            one.others.append(result.detach().cpu())
 
 
 def _wide(result: torch.Tensor) -> torch.Tensor:

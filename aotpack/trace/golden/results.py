@@ -12,7 +12,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.runtime.dtypes import DTYPES, widen
 from aotpack.runtime.golden.samples import Sampled
 from aotpack.stages import Recorded, SampledResult
-from aotpack.trace.golden.bounds import Seen, errors_of, float_bounds, in_range, ranges
+from aotpack.trace.golden.bounds import Seen, float_bounds, in_range, ranges
 from aotpack.trace.weights import bytes_of, dtype_of
 
 _SAMPLE, _BLOCK = 6, 48  # bytes that a sample and a block take
@@ -86,7 +86,7 @@ def _add_floats(
 ) -> None:
     name, dtype = key.partition("/")[2], dtype_of(eager.dtype, key)
     seen.exact = in_range(seen.exact, eager)
-    off = errors_of(eager, seen.exact)
+    off = seen.errors(eager)
     kept.errors.append(float(off.max()) if off.numel() else 0.0)
     bounds, exact = float_bounds(eager, seen), seen.exact
     shape = tuple(eager.shape)

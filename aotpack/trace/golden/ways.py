@@ -32,6 +32,7 @@ class Ways:
     module: nn.Module | None
     is_exported_here: bool
     triton: TritonPort | None
+    fp32_precision: str = "ieee"
 
     def golden(self, example: Example, graph: Graph, size: float, absent: str = "") -> Golden:
         """Compare the ways on the golden inputs, and record golden data in ``size`` bytes.
@@ -62,7 +63,8 @@ class Ways:
         self, example: Example, graph: Graph, inputs: GoldenInputs, size: float
     ) -> Golden:
         eager, leaves = self._compare(example, graph), in_program_order(self.exported, *example)
-        return record_golden(eager, self.program, leaves, graph, inputs, size, self.triton)
+        own = self.triton, self.fp32_precision
+        return record_golden(eager, self.program, leaves, graph, inputs, size, *own)
 
     def _compare(self, example: Example, graph: Graph) -> Sequence[Any] | None:
         """Eager's results; the exported program and the graph must give the same."""
