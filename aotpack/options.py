@@ -1,6 +1,6 @@
 """What a build is made of and how: its source and its options."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,9 @@ from typing import Any
 from aotpack.devices import H200, Gpu
 from aotpack.emit import Inputs
 from aotpack.errors import UsageError
-from aotpack.ir.dtypes import DType
+from aotpack.ir.dtypes import DType, read_cast
 from aotpack.ir.golden import SIZE
-from aotpack.ir.user_passes import UserPass
+from aotpack.ir.user_passes import UserPass, read_passes
 from aotpack.render import FIRST_FORMS
 from aotpack.schedule import Partition
 from aotpack.stages import Decisions
@@ -87,6 +87,31 @@ class BuildOptions:
         """The ``fp32_precision`` of the package: processors compute with all bits."""
         has_gpu = any(target != CPU for target in self.targets)
         return self.fp32_precision if has_gpu else "ieee"
+
+
+def shared_options(
+    dtype: Any,
+    passes: Iterable[UserPass],
+    fallback: str,
+    partition: Partition | None,
+    strict: bool,
+    check_indices: bool,
+    deterministic: bool,
+    precision: str,
+    fp32_precision: str,
+) -> BuildOptions:
+    """Read the options that ``build`` and ``compile`` share."""
+    return BuildOptions(
+        dtype=read_cast(dtype),
+        strict=strict,
+        check_indices=check_indices,
+        passes=read_passes(passes),
+        fallback=fallback,
+        deterministic=deterministic,
+        partition=partition,
+        precision=precision,
+        fp32_precision=fp32_precision,
+    )
 
 
 def provenance_inputs(source: Source, options: BuildOptions) -> Inputs:

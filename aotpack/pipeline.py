@@ -16,14 +16,13 @@ from aotpack.emit import check_folder, emit, write_package
 from aotpack.emit.names import Identity
 from aotpack.errors import UsageError
 from aotpack.instrumentation import Instrumentation
-from aotpack.ir.dtypes import read_cast
 from aotpack.ir.golden import SIZE, read_golden
 from aotpack.ir.packs import Packs, largest, packs_of
-from aotpack.ir.user_passes import UserPass, apply_passes, read_passes
+from aotpack.ir.user_passes import UserPass, apply_passes
 from aotpack.lower import LOWERINGS, lower
 from aotpack.options import BuildOptions as BuildOptions
 from aotpack.options import Source as Source
-from aotpack.options import provenance_inputs
+from aotpack.options import provenance_inputs, shared_options
 from aotpack.precompile import check_build, precompile
 from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.precompile.user_kernels import UserKernels
@@ -289,23 +288,14 @@ def build(
     is "bfloat16" or ``torch.bfloat16``. Others are those of ``BuildOptions``, ``golden`` in MB.
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
-    how = BuildOptions(
-        dtype=read_cast(dtype),
-        strict=strict,
-        check_indices=check_indices,
-        passes=read_passes(passes),
-        fallback=fallback,
-        deterministic=deterministic,
-        partition=partition,
-        precision=precision,
-        fp32_precision=fp32_precision,
-    )
+    exact = strict, check_indices, deterministic, precision, fp32_precision
+    how = shared_options(dtype, passes, fallback, partition, *exact)
     how = replace(how, targets=chosen, jobs=jobs, cpu_arch=cpu_arch, weights=weights, out=Path(out))
     how = replace(how, decisions=read_decisions(tuning, candidates), golden=read_golden(golden))
     made = build_of(_source(module, args, kwargs, dynamic_shapes, name, version), how)
-    _ = made.emitted
+    wheel = made.emitted.wheel
     _warn_of(made.fallbacks)
-    return made.emitted.wheel
+    return wheel
 
 
 @naming_keywords(UsageError)
@@ -336,17 +326,8 @@ def compile(
     weights are not checked.
     """
     chosen = Target.parse(target)
-    how = BuildOptions(
-        dtype=read_cast(dtype),
-        strict=strict,
-        check_indices=check_indices,
-        passes=read_passes(passes),
-        fallback=fallback,
-        deterministic=deterministic,
-        partition=partition,
-        precision=precision,
-        fp32_precision=fp32_precision,
-    )
+    exact = strict, check_indices, deterministic, precision, fp32_precision
+    how = shared_options(dtype, passes, fallback, partition, *exact)
     options = replace(how, targets=(chosen,), jobs=jobs, golden=0)
     made = build_of(_source(module, args, kwargs, dynamic_shapes), options)
     precompiled = _with_resident_weights(made.precompiled)

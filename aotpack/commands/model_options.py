@@ -34,18 +34,7 @@ def add_trace_options(whole: argparse.ArgumentParser, title: str | None = None) 
         action="store_true",
         help="equal bits in every run and batch: no atomics on floats, one tile for all sizes",
     )
-    parser.add_argument(
-        "--precision",
-        choices=("default", "strict"),
-        default="default",
-        help="strict: each operator rounds its result to its type, as eager does",
-    )
-    parser.add_argument(
-        "--fp32-precision",
-        choices=("ieee", "tf32"),
-        default="ieee",
-        help="tf32: matrix units of GPUs take float32 factors of products with 10 bits of mantissa",
-    )
+    _add_precisions(parser)
     parser.add_argument(
         "--check-indices",
         action="store_true",
@@ -57,6 +46,21 @@ def add_trace_options(whole: argparse.ArgumentParser, title: str | None = None) 
         default="error",
         help="what becomes of operators without a lowering: refused, or run by torch, which the "
         "wheel then requires (default error)",
+    )
+
+
+def _add_precisions(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--precision",
+        choices=("default", "strict"),
+        default="default",
+        help="strict: each operator rounds its result to its type, as eager does",
+    )
+    parser.add_argument(
+        "--fp32-precision",
+        choices=("ieee", "tf32"),
+        default="ieee",
+        help="tf32: matrix units of GPUs take float32 factors of products with 10 bits of mantissa",
     )
 
 

@@ -49,26 +49,23 @@ def record_golden(
 
     ``example`` are the leaves of the inputs in the program's order. ``eager`` are eager's results
     and new values, None for a model that launches Triton kernels: then the program is interpreted
-    in its place, with its kernels run by ``triton``, so that no GPU is needed. With
-    ``fp32_precision`` "tf32", its errors are those on factors of that precision.
+    in its place, with its kernels run by ``triton``. ``fp32_precision`` "tf32" admits its errors.
     """
-    signature = graph.signature
     why = why_without_reference(program, size)
     with torch.no_grad():
         turns = Turns()
         eager = _in_own_types(eager, program, example, triton, turns)
         turns.most = _MORE_TURNS[0] * turns.longest + _MORE_TURNS[1]
         seen, why = _seen(eager, program, example, triton, turns, why)
-        if fp32_precision == "tf32":
-            _add_tf32(seen, program, example, triton, turns)
+        _add_products(seen, program, example, triton, turns, fp32_precision)
     other = [e for e, s in zip(eager, seen, strict=True) if e.shape != s.exact.shape]
     if other:
         return without_results(inputs, "the graph gives results of other shapes than eager")
-    keys = [f"outputs/{spec.name}" for spec in signature.outputs]
-    keys += [f"updates/{name}" for name in signature.updates]
+    keys = [f"outputs/{spec.name}" for spec in graph.signature.outputs]
+    count = len(keys)
+    keys += [f"updates/{name}" for name in graph.signature.updates]
     used = sum(len(data) for *_, data in inputs.whole)
     kept = kept_results(keys, seen, eager, size - used)
-    count = len(signature.outputs)
     golden = without_results(inputs, _note(inputs, why))
     return replace(
         golden,
@@ -168,14 +165,17 @@ def _add_pair(
             one.add(_wide(result))
 
 
-def _add_tf32(
+def _add_products(
     seen: Sequence[Seen],
     program: ExportedProgram,
     example: Sequence[Any],
     triton: TritonPort | None,
     turns: Turns,
+    fp32_precision: str,
 ) -> None:
-    """Results with the factors of products in tf32 may be as far off as eager's."""
+    """Results with the factors of products in tf32, if asked for, may be as far off as eager's."""
+    if fp32_precision != "tf32":
+        return
     try:
         with tf32_products(), torch.random.fork_rng(devices=[]):
             results = results_of(program, example, Eager(program.graph_module, triton, turns))
